@@ -1,4 +1,4 @@
-//! Addresses as files write them: a prefix, and a device's own address in its network.
+//! Addresses in files: prefixes, and a device's own address in its network.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -42,7 +42,7 @@ impl InterfaceAddress {
 /// A prefix, as in `10.0.0.0/24`.
 ///
 /// # Errors
-/// When it is none, or has bits behind its length.
+/// When it is not a prefix, or has host bits set.
 pub fn parse_prefix(text: &str) -> Result<Prefix, ValueError> {
     text.parse().map_err(|error| {
         let help = "write a prefix such as \"10.0.0.0/24\" or \"fd00::/64\"".to_string();

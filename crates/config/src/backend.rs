@@ -1,4 +1,5 @@
-//! What moves a port's frames in and out of the kernel, as files and command lines name it.
+//! A port's back-end, which moves frames in and out of the kernel, as named in files and on command
+//! lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +7,7 @@ use std::str::FromStr;
 /// What moves a port's frames in and out of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The fastest for what the device is, as far as this machine and user allow: AF_XDP in the
+    /// The fastest for the kind of device, as far as this machine and user allow: AF_XDP in the
     /// driver for hardware, packet sockets for virtual devices.
     #[default]
     Auto,

@@ -1,4 +1,4 @@
-//! A controller's file: where it keeps what, the networks, and who may talk to whom.
+//! A controller's file: its paths, the networks, and which hosts may talk to each other.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usua
 use crate::port::read_mac;
 use crate::units::{format_duration, parse_duration};
 
-/// Addresses of a pool: what a /14 holds.
+/// Most addresses of a pool: those of a /14.
 const POOL_MAX: u32 = 1 << 18;
 
 /// A controller's configuration.
@@ -74,7 +74,7 @@ impl ControllerFile {
         read_document(file, text, "a controller", read_controller)
     }
 
-    /// Writes the file: [`ControllerFile::parse`] gives an equal value.
+    /// Writes the file; [`ControllerFile::parse`] returns an equal value.
     pub fn to_toml(&self) -> String {
         let (s, usual) = (&self.settings, ControllerFile::new(&self.name));
         let mut lines = Lines::default();
@@ -169,8 +169,8 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
 }
 
 impl ControllerSettings {
-    /// Writes the settings that [`ControllerSettings::read`] gives back. `above` comes before the
-    /// names of sections: empty, or where the settings are in a `[[controller]]`, `controller.`.
+    /// Writes the settings for [`ControllerSettings::read`]. `above` is the prefix of section
+    /// names: empty, or `controller.` if the settings are in a `[[controller]]`.
     pub fn write(&self, lines: &mut Lines, above: &str) {
         let usual = ControllerSettings::default();
         if self.group_mac != usual.group_mac {
@@ -430,7 +430,8 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
     found
 }
 
-/// Whoever holds a server's address leases to everybody: it must be one host's own.
+/// A host with a server's address leases addresses to all others: so it has to be reserved for one
+/// host.
 fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reservation]) {
     for At { value: server, span } in servers {
         if !reserved.iter().any(|r| r.ip == server) {

@@ -1,4 +1,4 @@
-//! What can be set on a controller: the settings that its core takes, apart from paths.
+//! Settings of a controller's core: everything except paths.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -28,7 +28,7 @@ impl RoutePolicy {
     ];
 }
 
-/// What the controller's core is configured with.
+/// Configuration of the controller's core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerSettings {
     /// The group's Ethernet address: source of DHCP answers and probes, never a host's.
@@ -37,15 +37,15 @@ pub struct ControllerSettings {
     pub policy: RoutePolicy,
     /// The networks that the group serves.
     pub subnets: Vec<Subnet>,
-    /// Hosts whose IPv4 address is fixed.
+    /// Hosts with fixed IPv4 addresses.
     pub reservations: Vec<Reservation>,
     /// Groups of hosts, in the order of the file.
     pub groups: Vec<HostGroup>,
-    /// Whether hosts may talk about whom no rule says anything and who share no group.
+    /// Whether hosts may talk to each other without a rule or a common group.
     pub strangers_may_talk: bool,
-    /// Who may talk.
+    /// Pairs that may talk.
     pub allow: Vec<GroupRule>,
-    /// Who may not; a denial beats a permission.
+    /// Pairs that may not; a denial overrides a permission.
     pub deny: Vec<GroupRule>,
     /// Groups of receivers that are served, the first rule that fits; others are not.
     pub multicast: Vec<MulticastRule>,
@@ -81,7 +81,7 @@ pub struct Subnet {
     pub range: Option<(Ipv4Addr, Ipv4Addr)>,
     /// A DHCP server that is a host of the fabric: it leases instead of this group.
     pub relay: Option<Ipv4Addr>,
-    /// Only hosts of this group are served from it; `None`: those whose groups have no subnet.
+    /// The group whose hosts are served from it; `None`: hosts whose groups have no subnet.
     pub group: Option<String>,
     /// Name servers.
     pub dns: Vec<IpAddr>,
@@ -91,14 +91,14 @@ pub struct Subnet {
     pub ntp: Vec<Ipv4Addr>,
     /// How long a lease lasts, in seconds.
     pub lease_s: u32,
-    /// Largest IP packet of hosts, in bytes, if hosts are to be told.
+    /// Largest IP packet of hosts in bytes, if it is announced to them.
     pub mtu: Option<u16>,
-    /// The IPv6 prefix is told to hosts, who make themselves addresses in it.
+    /// The IPv6 prefix is advertised to hosts, which configure addresses in it.
     pub advertise: bool,
 }
 
 impl Subnet {
-    /// A network of which nothing but the prefix is known.
+    /// A network with only a prefix.
     pub fn new(prefix: Prefix) -> Subnet {
         Subnet {
             prefix,
@@ -116,7 +116,7 @@ impl Subnet {
     }
 }
 
-/// A host whose IPv4 address is fixed.
+/// A host with a fixed IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The host.
@@ -145,13 +145,13 @@ pub const MULTICAST_RULES_MAX: usize = 64;
 /// How frames to some multicast groups are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MulticastRule {
-    /// The groups: multicast addresses, none of them the fabric's own business.
+    /// The groups: multicast addresses, without those reserved for the fabric.
     pub groups: Prefix,
-    /// Who gets the frames.
+    /// The receivers of their frames.
     pub members: Members,
 }
 
-/// Who listens to a multicast group.
+/// The members of a multicast group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Members {
@@ -183,7 +183,7 @@ impl MulticastRule {
 pub struct GroupRule {
     /// The asking hosts' group; `None`: any host.
     pub from: Option<String>,
-    /// The group of the hosts asked for; `None`: any host.
+    /// The group of the requested hosts; `None`: any host.
     pub to: Option<String>,
 }
 

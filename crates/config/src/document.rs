@@ -1,8 +1,8 @@
-//! Reads a TOML document key by key and collects every problem on the way.
+//! Reads a TOML document key by key and collects every problem.
 //!
-//! Values are asked for one at a time: one that is missing or wrong gives `None`, leaves a
-//! [`Problem`] behind, and reading goes on, so that one pass finds as much as it can.
-//! [`Section::finish`] reports the keys that nobody asked for.
+//! The caller requests values one at a time: a missing or wrong one gives `None` and leaves a
+//! [`Problem`], and reading continues, so that one pass finds as many problems as it can.
+//! [`Section::finish`] reports unknown keys: those that were never requested.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -18,16 +18,16 @@ use crate::error::{FileError, Problem, Span, ValueError, closest, quote};
 /// Largest file that is read: a topology of 50,000 hosts takes 10 MB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At<T> {
-    /// What it says.
+    /// The value.
     pub value: T,
     /// Where, in bytes of the file.
     pub span: Span,
 }
 
-/// The problems found so far, at most [`PROBLEMS_MAX`] of them.
+/// The problems found, at most [`PROBLEMS_MAX`] of them.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
 
@@ -35,7 +35,7 @@ pub struct Problems(RefCell<Vec<Problem>>);
 pub const PROBLEMS_MAX: usize = 1000;
 
 impl Problems {
-    /// Notes what is wrong at `span` and what to do.
+    /// Records a problem at `span` with advice.
     pub fn add(&self, span: Span, message: impl Into<String>, help: impl Into<String>) {
         if !self.is_full() {
             let problem = Problem { span: Some(span), message: message.into(), help: help.into() };
@@ -48,8 +48,8 @@ impl Problems {
         self.0.borrow().len() >= PROBLEMS_MAX
     }
 
-    /// Notes that there is no `what` of the name `word`, and which are: the one that was
-    /// probably meant, or some.
+    /// Records that there is no `what` named `word`, with the probably intended name, or some of
+    /// the known ones.
     pub fn unknown<'n>(
         &self,
         span: Span,
@@ -96,16 +96,17 @@ fn not_text(file: &str, error: &std::string::FromUtf8Error) -> FileError {
     FileError::new(file, &text, vec![problem])
 }
 
-/// The keys at the top of a document, broken lines left out: enough to tell what it is.
+/// The keys at the top of a document, without malformed lines: enough to recognise the kind of
+/// file.
 pub fn top_level_keys(text: &str) -> Vec<String> {
     let (root, _) = DeTable::parse_recoverable(text);
     root.get_ref().keys().map(|key| key.get_ref().to_string()).collect()
 }
 
-/// Reads a document: `read` takes what it needs from the root section (which this finishes).
+/// Reads a document: `read` requests values from the root section (which this function finishes).
 ///
 /// # Errors
-/// With every problem found: of syntax, or else of contents.
+/// With every problem found: of syntax, or otherwise of contents.
 pub fn read_document<T>(
     file: &str,
     text: &str,
@@ -133,7 +134,7 @@ pub fn read_document<T>(
     }
 }
 
-/// The TOML parser's message in our words, with what to do.
+/// The TOML parser's message in plain words, with advice.
 fn explain(message: &str) -> (String, &'static str) {
     let help = if message.contains("duplicate key") {
         "give the key once; further sections of a list are headed [[LIKE THIS]]"
@@ -186,12 +187,12 @@ impl<'a> Section<'a> {
         self.get(key).is_some_and(|v| v.value.is_str())
     }
 
-    /// Where the key's value stands, if it is there.
+    /// The position of the key's value, if it is there.
     pub fn span_of(&self, key: &'static str) -> Option<Span> {
         self.get(key).map(|v| v.span)
     }
 
-    /// Reports the keys that were not asked for.
+    /// Reports the keys that were not requested.
     pub fn finish(self) {
         let known = self.asked.borrow();
         for (key, _) in self.table.iter().filter(|(k, _)| !known.contains(&k.get_ref().as_ref())) {
@@ -235,7 +236,7 @@ impl<'a> Section<'a> {
         Some(At { value, span })
     }
 
-    /// A text that must be there; `example` is what a message suggests.
+    /// A required text; `example` is suggested in the message.
     pub fn required_text(&self, key: &'static str, example: &str) -> Option<At<&'a str>> {
         if !self.has(key) {
             self.missing(key, example);
@@ -436,8 +437,8 @@ pub fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// Where every byte of `value`'s text lies when it is written plainly: `offset` bytes into the
-/// text, `len` bytes long. A text with escapes is marked as a whole.
+/// The position of a part of `value`'s text: `offset` bytes into the text, `len` bytes long. A text
+/// with escapes is marked as a whole.
 pub fn within(at: &At<&str>, offset: usize, len: usize) -> Span {
     if at.span.len() == at.value.len() + 2 {
         let start = at.span.start + 1 + offset.min(at.value.len());
@@ -447,7 +448,7 @@ pub fn within(at: &At<&str>, offset: usize, len: usize) -> Span {
     }
 }
 
-/// What to say of an unknown name: the one that was meant, or those there are.
+/// Advice for an unknown name: the probably intended one, or the known ones.
 pub fn known_names<'a>(what: &str, word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 12;
     let names: Vec<&str> = names.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to do: errors for the person who wrote it.
+//! Errors in files, for their authors: what is wrong, where, and what to do.
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
@@ -104,7 +104,7 @@ impl FileError {
             Some(span) => {
                 let (line, column, content) = locate(&self.text, span.start);
                 writeln!(f, "{}:{line}:{column}: {}", self.file, problem.message)?;
-                // What is marked ends with the line, and is at least one caret long.
+                // The marked part ends with the line, and is at least one caret long.
                 let start = floor_boundary(&self.text, span.start);
                 let end = ceil_boundary(&self.text, span.end.max(start));
                 let first_line = self.text[start..end].split('\n').next().unwrap_or("");

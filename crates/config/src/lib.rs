@@ -1,7 +1,7 @@
-//! The files people write: units, settings, and errors that name file and line.
+//! Configuration files: units, settings, and errors that name file and line.
 //!
-//! [`NodeFile`] is what a node reads, [`ControllerFile`] what a controller reads. The topology file
-//! is in `plexus-topo`, which reads it with the same [`document`] and the same [`PortSettings`].
+//! A node reads a [`NodeFile`], a controller a [`ControllerFile`]. `plexus-topo` reads the topology
+//! file with the same [`document`] and the same [`PortSettings`].
 
 mod address;
 mod backend;

@@ -1,4 +1,4 @@
-//! What nodes, ports, hosts and devices may be called.
+//! Valid names of nodes, ports, hosts and devices.
 
 use crate::error::{ValueError, quote};
 

@@ -1,4 +1,4 @@
-//! A box that forwards named data: where it listens, its faces, routes, strategies and caches.
+//! Settings of a named-data forwarder: listeners, faces, routes, strategies and caches.
 
 mod dispatch;
 mod face;
@@ -27,15 +27,15 @@ const PREFIXES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000;
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=16;
 const CPUS: std::ops::RangeInclusive<u64> = 0..=1023;
 const FACES: std::ops::RangeInclusive<u64> = 1..=1_000_000;
-/// What a packet takes at most: less is no cache.
+/// Smallest cache: the size of the longest packet, rounded up.
 const CACHE_MIN: u64 = 1 << 20;
 
-/// What makes a box a forwarder of named data.
+/// Settings of a named-data forwarder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSettings {
     /// Threads that forward, each the names that hash to it. Memory and disks are split among them.
     pub workers: usize,
-    /// How many components of a name say whose it is, by prefix: 2 where no prefix is named.
+    /// How many components of a name select its worker, by prefix; 2 for other names.
     pub dispatch: Vec<NamedDispatch>,
     /// The processor of each worker; none: the operating system chooses.
     pub cpus: Vec<u16>,
@@ -47,27 +47,26 @@ pub struct NamedSettings {
     pub udp: Vec<SocketAddr>,
     /// WebSocket addresses listened on.
     pub websocket: Vec<SocketAddr>,
-    /// Addresses of this box on whose links there is a face for the group 224.0.23.170:56363.
+    /// Local addresses on whose links there is a face for the group 224.0.23.170:56363.
     pub multicast: Vec<Ipv4Addr>,
     /// Devices on whose links there is a face for the group [ff02::1234]:56363.
     pub multicast6: Vec<String>,
     /// Longest link packet of UDP faces, in bytes; `None`: 8800, the buffers of other forwarders.
     pub mtu: Option<u16>,
-    /// How long a UDP face that nobody ordered may be silent.
+    /// Idle timeout of on-demand UDP faces.
     pub idle: Duration,
     /// Faces at once, at most. Connections take a descriptor each.
     pub faces_max: usize,
     /// Prefixes at once, at most: about 120 bytes of memory each once there, FIB and RIB, of names
     /// of 50 bytes. If `cpus` are of several NUMA nodes, the FIB's part once for each of these.
     pub prefixes_max: usize,
-    /// Whoever reaches the box may register prefixes that lead to it (`/localhop/nfd/rib`).
+    /// Every neighbour may register prefixes that lead to it (`/localhop/nfd/rib`).
     pub open: bool,
-    /// Files of certificates whose keys are trusted: neighbours who sign by them may register
-    /// prefixes.
+    /// Files of trusted certificates: neighbours that sign with their keys may register prefixes.
     pub anchors: Vec<PathBuf>,
     /// Files and folders of certificates that these keys have signed, or keys so certified.
     pub certificates: Vec<PathBuf>,
-    /// Secrets by which somebody signs who is trusted as well.
+    /// Shared secrets of other trusted signers.
     pub secrets: Vec<NamedSecret>,
     /// Applications of this box, too, command only by such keys.
     pub signed: bool,
@@ -75,8 +74,8 @@ pub struct NamedSettings {
     pub cache: u64,
     /// Files for cached Data beyond that.
     pub disks: Vec<NamedDisk>,
-    /// Names of the regions that this node is in: an Interest with one of them as its forwarding
-    /// hint goes on by its own name.
+    /// Names of the regions that contain this node: an Interest whose forwarding hint names one of
+    /// them is forwarded by its own name.
     pub regions: Vec<NameBuf>,
     /// Ethernets on which there are faces.
     pub ethernets: Vec<NamedEthernet>,
@@ -97,7 +96,7 @@ pub struct NamedDisk {
     pub size: u64,
 }
 
-/// A secret that this box and somebody else have, for signatures by HMAC with SHA-256.
+/// A shared secret, for signatures by HMAC with SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSecret {
     /// What signatures call it.
@@ -126,7 +125,7 @@ pub struct NamedStrategy {
     pub strategy: StrategyName,
 }
 
-/// Which way an Interest takes where there are several.
+/// How an Interest's next hop is chosen among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrategyName {
     /// The least cost; another when the consumer asks again.
@@ -268,19 +267,19 @@ impl NamedSettings {
         Some(read)
     }
 
-    /// Whether there is anybody by whose signature something may be commanded.
+    /// Whether any signer is trusted.
     pub fn trusts_somebody(&self) -> bool {
         !(self.anchors.is_empty() && self.secrets.is_empty())
     }
 
-    /// Without an anchor nothing is certified, and without a secret as well nobody is trusted.
+    /// Without an anchor no certificate is valid, and without a secret either no signer is trusted.
     fn check_trust(&self, section: &Section<'_>) {
         let needs = [
             ("signed", self.signed && !self.trusts_somebody()),
             ("certificates", !self.certificates.is_empty() && self.anchors.is_empty()),
         ];
         for (key, _) in needs.into_iter().filter(|(_, lacks)| *lacks) {
-            let message = format!("{key} without anchors: nobody is trusted then");
+            let message = format!("{key} without anchors: no signer is trusted then");
             let help =
                 "name a certificate that is trusted: anchors = [\"/etc/plexus/root.ndncert\"]";
             let span = section.span_of(key).unwrap_or(section.span());
@@ -294,8 +293,8 @@ impl NamedSettings {
         groups.chain(self.faces.iter().map(|f| f.name.as_str()))
     }
 
-    /// Writes the section, of which the headings begin with `place`: [`read`](Self::read) gives an
-    /// equal value.
+    /// Writes the section, with `place` as the prefix of its headings: [`read`](Self::read) returns
+    /// an equal value.
     pub fn write(&self, lines: &mut Lines, place: &str) {
         let usual = NamedSettings::default();
         lines.heading(&format!("[{place}named]"));
@@ -548,5 +547,5 @@ fn read_strategy(section: &Section<'_>, seen: &mut HashSet<String>) -> Option<Na
     Some(NamedStrategy { prefix: prefix.value, strategy: strategy?.value })
 }
 
-// What a packet takes fits into the least cache.
+// The longest packet fits into the smallest cache.
 const _: () = assert!(PACKET_LEN_MAX < CACHE_MIN as usize);

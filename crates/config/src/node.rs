@@ -1,4 +1,4 @@
-//! The node file: what `plexus node run --config FILE` reads, and what a lab writes.
+//! The node file: read by `plexus node run --config FILE`, and written by a lab.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -39,9 +39,9 @@ pub struct NodeFile {
     pub backend: Backend,
     /// The box is a node of a fabric; `None`: a switch of its own.
     pub fabric: Option<FabricFile>,
-    /// What makes it a router too, if it is one.
+    /// Router settings, if it routes.
     pub router: Option<RouterSettings>,
-    /// What makes it forward named data too, if it does.
+    /// Named-data settings, if it forwards named data.
     pub named: Option<NamedSettings>,
     /// Settings of the whole switch, static stations included.
     pub switch: SwitchSettings,
@@ -49,14 +49,14 @@ pub struct NodeFile {
     pub ports: Vec<PortFile>,
 }
 
-/// What makes a box a node of a fabric.
+/// Settings of a fabric node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricFile {
     /// Path of the identity that the group's authority has issued to this node.
     pub identity: PathBuf,
     /// Time between Heartbeats; the same in the whole group.
     pub heartbeat: Duration,
-    /// Frames travel without encapsulation on links whose other end wants that too.
+    /// Frames travel without encapsulation on links where both ends have this setting.
     pub native: bool,
     /// Which of several routes a host's flow takes from here.
     pub lanes: LaneChoice,
@@ -117,12 +117,11 @@ impl FabricFile {
 pub struct PortFile {
     /// The port's name.
     pub name: String,
-    /// The network device behind it; the port's name unless the file says otherwise. A tunnel has
-    /// none.
+    /// The network device behind it; by default the one with the port's name. A tunnel has none.
     pub device: String,
     /// Its back-end; `None`: the node's.
     pub backend: Option<Backend>,
-    /// The ends of a tunnel, where the back-end is [`Backend::Udp`].
+    /// The ends of a tunnel, if the back-end is [`Backend::Udp`].
     pub tunnel: Option<Tunnel>,
     /// What it may lead to, in a fabric.
     pub role: PortUse,
@@ -130,7 +129,7 @@ pub struct PortFile {
     pub worker: Option<usize>,
     /// How it switches.
     pub settings: PortSettings,
-    /// Faults added to what it receives.
+    /// Faults injected on reception.
     pub faults: Option<FaultSettings>,
 }
 
@@ -198,7 +197,7 @@ impl NodeFile {
         read_document(file, text, "a node", read_node)
     }
 
-    /// Writes the file: [`NodeFile::parse`] gives an equal value.
+    /// Writes the file; [`NodeFile::parse`] returns an equal value.
     pub fn to_toml(&self) -> String {
         let usual = NodeFile::new(&self.name);
         let mut lines = Lines::default();
@@ -350,7 +349,7 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         let is_tunnel = backend.as_ref().is_some_and(|b| b.value == Backend::Udp);
         let tunnel = is_tunnel.then(|| read_tunnel(root, &section, &ports)).flatten();
         if is_tunnel {
-            // It has no device that could be anybody else's.
+            // It has no device that another port could use.
         } else if let Err(e) = check_device(device.value) {
             let help = if device_given {
                 e.help
@@ -402,7 +401,7 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
     ports
 }
 
-/// The ends of a tunnel, which only a node of a fabric has, and no two tunnels of it in common.
+/// The ends of a tunnel; only a fabric node has tunnels, and no two of them have the same ends.
 fn read_tunnel(root: &Section<'_>, section: &Section<'_>, ports: &[PortFile]) -> Option<Tunnel> {
     if !root.has("fabric") {
         let message = "a tunnel leads to a node of the same fabric, and this node is in none";

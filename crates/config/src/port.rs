@@ -1,4 +1,4 @@
-//! Reads and writes the settings of a port, a switch and a fault injector, the same way in the
+//! Reads and writes the settings of a port, a switch and a fault injector, in the same way in the
 //! node file and in the topology file.
 
 use std::collections::{HashMap, HashSet};
@@ -52,8 +52,8 @@ impl PortUse {
     }
 }
 
-/// Faults that a port adds to what it receives, to try a network out. Probabilities are per
-/// frame, 0 to 1.
+/// Faults that a port injects on reception, for testing a network. Probabilities are per frame, 0
+/// to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultSettings {
     /// Probability that a frame is lost.
@@ -64,7 +64,7 @@ pub struct FaultSettings {
     pub reorder: f64,
     /// Probability that a bit of a frame is changed.
     pub corrupt: f64,
-    /// Added to every frame's way.
+    /// Added to every frame's latency.
     pub delay: Duration,
     /// Up to this much more, drawn for every frame.
     pub jitter: Duration,
@@ -146,8 +146,8 @@ pub fn read_rate(section: &Section<'_>, key: &'static str) -> Option<u64> {
     Some(rate.value)
 }
 
-/// A host on an access port could starve all others with its markings; what is at the far end of a
-/// trunk is a switch.
+/// A host on an access port could starve all others with its markings; the peer of a trunk is a
+/// switch.
 fn usual_trust(vlan: &VlanMode) -> Trust {
     match vlan {
         VlanMode::Access(_) => Trust::None,
@@ -156,7 +156,7 @@ fn usual_trust(vlan: &VlanMode) -> Trust {
 }
 
 impl PortSettings {
-    /// Reads a port's settings from its section; problems are noted and the default stands in.
+    /// Reads a port's settings from its section; problems are recorded and replaced by the default.
     pub fn read(section: &Section<'_>) -> PortSettings {
         let usual = PortSettings::default();
         let limit = |key| section.integer(key, 1..=u64::from(u32::MAX)).map(|n| n.value as u32);
@@ -427,7 +427,7 @@ fn write_vlan(vlan: &VlanMode, lines: &mut Lines) {
     }
 }
 
-/// A `[[static_mac]]` as it stands in the file, before its port is known to exist.
+/// A `[[static_mac]]` as written, before its port is known to exist.
 #[derive(Clone, Debug)]
 pub struct StaticMacEntry {
     mac: At<MacAddr>,

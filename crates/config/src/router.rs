@@ -1,4 +1,4 @@
-//! A box that routes: its IP interfaces and its own routes.
+//! Settings of a router: its IP interfaces and its static routes.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::settings::{PortSettings, VlanMode};
 const INTERFACES_MAX: usize = 4000;
 /// Most next hops of one route.
 const NEXT_HOPS_MAX: usize = 64;
-/// IPv6 needs 1280 (RFC 8200, 5); what is shorter is of no use here.
+/// IPv6 needs 1280 (RFC 8200, 5); a smaller MTU is useless here.
 const MTU: std::ops::RangeInclusive<u64> = 1280..=9200;
 const ROUTES: std::ops::RangeInclusive<u64> = 1..=16_000_000;
 const VLAN: std::ops::RangeInclusive<u64> = 1..=4094;
 
-/// What makes a box a router.
+/// Settings of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterSettings {
     /// Its interfaces.
@@ -46,7 +46,7 @@ pub struct RouterSettings {
 pub struct InterfaceSettings {
     /// Its name, and that of the kernel's device.
     pub name: String,
-    /// What it is an interface of.
+    /// What it belongs to.
     pub place: InterfacePlace,
     /// Its addresses.
     pub addresses: Vec<InterfaceAddress>,
@@ -58,7 +58,7 @@ pub struct InterfaceSettings {
     pub reverse_path: ReversePath,
 }
 
-/// What an interface is one of.
+/// What an interface belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfacePlace {
     /// This port alone, which switches nothing.
@@ -109,9 +109,9 @@ pub enum Via {
     Gateways(Vec<Gateway>),
     /// Packets are dropped without a word.
     Blackhole,
-    /// Packets are dropped, and their senders told that the destination cannot be reached.
+    /// Packets are dropped; their senders are told that the destination is unreachable.
     Unreachable,
-    /// Packets are dropped, and their senders told that it is not allowed.
+    /// Packets are dropped; their senders are told that it is prohibited.
     Prohibited,
 }
 
@@ -206,8 +206,8 @@ impl RouterSettings {
     }
 
     /// Reads `[router]`, `[[interface]]` and `[[route]]` of a section; `None` if it has none of
-    /// them. Whether the interfaces' ports exist is for [`check`](Self::check) to say, which wants
-    /// the places of the interfaces.
+    /// them. [`check`](Self::check) verifies that the interfaces' ports exist, and needs the
+    /// positions of the interfaces.
     pub fn read(section: &Section<'_>) -> Option<(RouterSettings, Vec<Span>)> {
         let mut settings = RouterSettings::new();
         let router = section.section("router", "the router");
@@ -277,10 +277,10 @@ impl RouterSettings {
         }
     }
 
-    /// The place in [`interfaces`](Self::interfaces) of the one that leads to a gateway.
+    /// The index in [`interfaces`](Self::interfaces) of the one that leads to a gateway.
     ///
     /// # Errors
-    /// When none does, or it could be at several.
+    /// When none does, or several could.
     pub fn interface_to(&self, gateway: &Gateway) -> Result<usize, ValueError> {
         const HELP: &str = "a gateway is another box's address in the network of an interface here";
         let refuse = |why: &str, help: String| {
@@ -354,7 +354,7 @@ impl RouterSettings {
         self.interfaces.iter().map(&mut vlan_of).collect()
     }
 
-    /// Writes what [`read`](Self::read) reads; `above` stands before each heading.
+    /// Writes what [`read`](Self::read) reads; `above` precedes each heading.
     pub fn write(&self, lines: &mut Lines, above: &str) {
         let usual = RouterSettings::new();
         lines.heading(&format!("[{above}router]"));
@@ -467,9 +467,9 @@ struct Owners {
     networks: HashMap<Prefix, String>,
 }
 
-/// Notes addresses that another interface has, and networks that it is on: a packet to a host there
-/// would have two ways out, and one of them is wrong. One network may be part of another's. Those
-/// of link-local addresses are the same on every link.
+/// Reports addresses of other interfaces, and overlaps with their networks: a packet to a host
+/// there could leave by two interfaces, one of them wrong. One network may contain another.
+/// Link-local networks are the same on every link.
 fn check_owners(section: &Section<'_>, interface: &InterfaceSettings, owners: &mut Owners) {
     let span = || section.span_of("address").unwrap_or(section.span());
     for own in &interface.addresses {

@@ -1,5 +1,5 @@
-//! What can be set on a port and on the switch. A node's own file and the topology file share
-//! these, so that a lab, a simulation and a daemon mean the same by the same words.
+//! Settings of a port and of the switch. A node's own file and the topology file share these, so
+//! that the same words mean the same in a lab, a simulation and a daemon.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct PortSettings {
     pub rate_bits_per_s: Option<u64>,
     /// Limits of the output queues.
     pub queue: QueueSettings,
-    /// Limits on what is copied to many ports.
+    /// Limits on frames that are copied to many ports.
     pub storm: StormSettings,
     /// How many stations may be learned here; frames of further ones are dropped.
     pub mac_limit: Option<u32>,
@@ -84,14 +84,14 @@ impl QueueOrder {
 /// Limits of each of a port's eight output queues, one per traffic class, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Whose packet leaves next.
+    /// The scheduling of the queue.
     pub order: QueueOrder,
     /// Most packets waiting in a queue.
     pub packets: u32,
     /// Most bytes waiting in a queue.
     pub bytes: u32,
-    /// Bytes waiting from which on ECN-capable packets are marked (RFC 3168), those of flows that
-    /// have their share of what waits. `None`: never.
+    /// Queue length in bytes above which ECN-capable packets are marked (RFC 3168), if their flow
+    /// has at least its share of the queue. `None`: never.
     pub ecn_bytes: Option<u32>,
 }
 
@@ -110,7 +110,7 @@ pub struct StormSettings {
     pub broadcast_pps: Option<u32>,
     /// Multicast frames.
     pub multicast_pps: Option<u32>,
-    /// Unicast frames whose destination is not known.
+    /// Unicast frames with an unknown destination.
     pub unknown_pps: Option<u32>,
 }
 
@@ -126,8 +126,8 @@ pub enum Trust {
     Dscp,
 }
 
-/// Which of several routes to a destination a fabric node sends a flow by: lanes beside each other,
-/// or ways around. The first lane is chosen; the rest of the way stands in the route.
+/// How a fabric node chooses among several routes of a flow: parallel lanes or paths. It chooses
+/// the first lane; the route determines the rest of the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LaneChoice {
     /// By the destination's port: ports 0 and 1 of a node by the first route, 2 and 3 by the
@@ -136,7 +136,7 @@ pub enum LaneChoice {
     /// By the hash of the flow's addresses and ports.
     #[default]
     PerFlow,
-    /// The one with the least to carry when the flow begins, or goes on after a pause.
+    /// The least loaded one when the flow begins, or resumes after a pause.
     LeastLoaded,
 }
 
@@ -157,12 +157,12 @@ impl LaneChoice {
 /// What a port of a fabric node may lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortUse {
-    /// What the node finds there.
+    /// Whatever the node discovers.
     #[default]
     Auto,
-    /// Hosts only: whoever proves to be a node there is not heard.
+    /// Only hosts: proofs of nodes are ignored.
     Host,
-    /// Proved nodes and controllers only: nobody else is served.
+    /// Only authenticated nodes and controllers: hosts are not served.
     Fabric,
 }
 
@@ -199,7 +199,7 @@ impl Default for SwitchSettings {
     }
 }
 
-/// A station whose place is configured.
+/// A station with a configured port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticMac {
     /// Its address, unicast.

@@ -1,4 +1,4 @@
-//! A port that is a tunnel: its two ends, and what is no end of a tunnel.
+//! Tunnel ports: the two ends, and which addresses are invalid as ends.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +24,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Reads the ends in the section of a port whose back-end is `udp`; problems are noted.
+    /// Reads the ends in the section of a port with back-end `udp`; problems are recorded.
     pub(crate) fn read(section: &Section<'_>) -> Option<Tunnel> {
         let problems = section.problems();
         for key in FOR_HOSTS {

@@ -1,8 +1,8 @@
-//! Quantities as people write them: `100Mbit`, `1MiB`, `10ms`, `5kpps`.
+//! Quantities in human-readable form: `100Mbit`, `1MiB`, `10ms`, `5kpps`.
 //!
-//! Values are exact integers of the smallest unit (bits/s, bytes, nanoseconds, packets/s); what
-//! does not come out whole is refused, never rounded, so that writing and reading give the same
-//! value. Powers are decimal, except for `KiB`, `MiB` and `GiB`.
+//! Values are exact integers of the smallest unit (bits/s, bytes, nanoseconds, packets/s); other
+//! values are refused, never rounded, so that writing and reading give the same value. Powers are
+//! decimal, except for `KiB`, `MiB` and `GiB`.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ fn parse(
         };
         return refuse(why);
     }
-    // Case is not told apart where no two units differ by it: "100mbit" is what tc(8) writes.
+    // Case is ignored where no two units differ by it: tc(8) writes "100mbit".
     let found = scale
         .iter()
         .find(|(name, _)| *name == unit)

@@ -1,5 +1,5 @@
-//! Files with the mistakes that people make, and what they are told: `bad/NAME.toml` gives
-//! exactly `bad/NAME.txt`. After a change of wording, run with `BLESS=1` and read the difference.
+//! Files with typical mistakes, and their messages: `bad/NAME.toml` gives exactly `bad/NAME.txt`.
+//! After a change of wording, run with `BLESS=1` and read the difference.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The example files that ship with Plexus are read, and read back as written.
+//! The shipped example files can be read, and read back after writing.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     assert_eq!((named.routes[0].cost, named.routes[1].face.as_str()), (10, "mirror"));
     assert_eq!(named.strategies[0].strategy, StrategyName::Asf);
     assert_eq!(named.regions[0].to_string(), "/example/region");
-    // What stands there as a comment is right too.
+    // The settings in its comments are right too.
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ndn.toml");
     let text = std::fs::read_to_string(path).unwrap().replace("\n#   ", "\n");
     let said = |line: &&str| !line.starts_with("plexus") && !line.starts_with("sudo");

@@ -1,4 +1,4 @@
-//! A node file that is written reads back equal.
+//! A written node file reads back equal.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Takes over a full table of routes, and says what that costs in CPU time and memory.
+//! Loads a full table of routes, and reports its cost in CPU time and memory.
 //!
 //! `cargo run --release -p plexus-control --example full_table -- PREFIXES`, where the file has one
 //! prefix on each line.

@@ -1,10 +1,10 @@
-//! A token bucket: what floods may cost.
+//! A token bucket, which bounds the cost of floods.
 
 use std::time::Duration;
 
 use plexus_wire::Time;
 
-/// So many in a row, and one more after each interval.
+/// A burst of this many, and one more after each interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     burst: u32,
@@ -24,7 +24,7 @@ impl Budget {
         let earned = now.since(self.since).as_nanos() / self.refill.as_nanos();
         let earned = u32::try_from(earned).unwrap_or(u32::MAX);
         self.left = self.left.saturating_add(earned).min(self.burst);
-        // What is left of an interval goes on counting, unless the bucket is full.
+        // The unfinished part of an interval counts on, unless the bucket is full.
         self.since = if self.left == self.burst { now } else { self.since + self.refill * earned };
         let is_left = self.left > 0;
         self.left = self.left.saturating_sub(1);
@@ -42,7 +42,7 @@ mod tests {
         let at = |ms: u64| Time::from_nanos(1_000_000_000 + ms * 1_000_000);
         let spent = [0, 0, 0, 0, 9, 10, 10, 25, 29, 30].map(|ms| budget.spend(at(ms)));
         assert_eq!(spent, [true, true, true, false, false, true, false, true, false, true]);
-        // However long nobody came.
+        // However long the bucket was unused.
         let spent = [9_000; 4].map(|ms| budget.spend(at(ms)));
         assert_eq!(spent, [true, true, true, false]);
     }

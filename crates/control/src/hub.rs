@@ -1,5 +1,5 @@
-//! The controller's end of the control plane: one port that leads into the fabric, and a session
-//! with every node. What nodes say comes out opened; what is said to them goes in as bodies.
+//! The controller's end of the control plane: one port into the fabric, and a session with every
+//! node. It outputs the decrypted bodies of nodes' messages, and seals the bodies sent to them.
 
 mod book;
 
@@ -23,51 +23,51 @@ use book::{Book, Owner};
 
 /// The controller's only port.
 const PORT: u8 = 0;
-/// Handshakes that nobody has finished, at most: 32 MB of them. A fabric of 5,000 nodes that is
-/// switched on at once begins more than one for each.
+/// Most unfinished handshakes: 32 MB of them. A fabric of 5,000 nodes that is powered on at once
+/// begins more than one for each.
 const OPENING_MAX: usize = 1 << 14;
-/// Handshakes that may begin in a row, and the time after which there may be one more: each costs
-/// public-key operations.
+/// Burst of new handshakes, and the time after which one more may begin: each costs public-key
+/// operations.
 const OPENING_BURST: u32 = 1 << 14;
 const OPENING_REFILL: Duration = Duration::from_millis(2);
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
 
-/// What a driver tells the hub.
+/// Input from the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// The port's carrier has come or gone; absent: no carrier.
+    /// The port gained or lost its carrier; absent: no carrier.
     Port(Option<LinkFacts>),
-    /// A frame has come in, whole.
+    /// A complete frame was received.
     Frame(Vec<u8>),
     /// Time has passed: [`Hub::next_deadline`] has come.
     Tick,
 }
 
-/// What the hub wants done, or has to say.
+/// Output: an action for the driver, or an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send a frame out of the port as it is.
     Transmit(Vec<u8>),
-    /// The port's neighbour, once it has proved to be a node; absent: it is gone.
+    /// The port's neighbour, once it has proved to be a node; absent: it was lost.
     Attached(Option<Neighbour>),
-    /// A node has proved itself, and it may have lost its memory. One that has only made new keys
-    /// is not announced: nothing has changed.
+    /// A node has authenticated and may have lost its state. A node that has only renewed its keys
+    /// is not announced, because nothing has changed.
     NodeUp {
         /// Its number.
         node: u64,
         /// Its name.
         name: String,
     },
-    /// A node has said something. Requests are acknowledged already, and come once.
+    /// A node sent a message. Requests are already acknowledged and are passed on once.
     Said {
-        /// Who.
+        /// The node.
         node: u64,
-        /// What.
+        /// The message.
         body: Body,
     },
-    /// A message was refused; why.
+    /// A message was refused, with the reason.
     Refused(String),
 }
 
@@ -82,7 +82,7 @@ pub struct Hub {
     peers: BTreeMap<u64, Peer>,
     /// In the order in which they began.
     opening: BTreeMap<u64, Opening>,
-    /// The same by the message that each began with: who has not heard the answer repeats it.
+    /// The same by the first message of each: a peer that missed the answer repeats it.
     begun: BTreeMap<Vec<u8>, u64>,
     opened: u64,
     openings: Budget,
@@ -94,16 +94,16 @@ pub struct Hub {
 struct Peer {
     channel: Channel,
     requests: Requests,
-    /// The way that the controller has worked out; if there is none, the way its last word came.
+    /// The path that the controller has computed; without one, the path of its last message.
     path: Option<Hops>,
     back: Hops,
-    /// What it told of itself: its incarnation.
+    /// What it last reported: its incarnation.
     facts: Facts,
-    /// Something could not be said: it must report anew.
+    /// A message to it was lost: it must report anew.
     missed: bool,
 }
 
-/// A handshake whose other side has not proved anything yet.
+/// A handshake whose other side has not authenticated yet.
 #[derive(Debug)]
 struct Opening {
     channel: Channel,
@@ -112,7 +112,7 @@ struct Opening {
 }
 
 impl Hub {
-    /// A controller of this incarnation, which no earlier one had.
+    /// A controller with a new incarnation number, never used before.
     pub fn new(identity: Arc<Identity>, epoch: u64, pace: Pace, seed: [u8; 32]) -> Hub {
         let mut random = Random::from_seed(seed);
         let link = Link::new(identity.clone(), pace, random.fork(), Some(Pin::Fabric));
@@ -132,7 +132,7 @@ impl Hub {
         }
     }
 
-    /// Takes an input and does what is due.
+    /// Processes an input and does everything that is due.
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Port(Some(facts)) => {
@@ -149,18 +149,18 @@ impl Hub {
         self.run(now);
     }
 
-    /// The next thing to do.
+    /// The next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to hand in [`Input::Tick`].
+    /// When to pass in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
         self.book.next_deadline().min(self.link.next_deadline())
     }
 
-    /// Says something to a node; `sure`: repeats it until the node has acknowledged it. False if
-    /// there is no session, or too much waits already.
+    /// Sends a message to a node; with `sure`, retransmits it until the node acknowledges. False if
+    /// there is no session, or the backlog is full.
     pub fn say(&mut self, now: Time, node: u64, body: Body, sure: bool) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
         let bytes = match sure {
@@ -171,7 +171,7 @@ impl Hub {
         bytes.is_some_and(|bytes| self.seal(now, node, &bytes))
     }
 
-    /// The way to a node, from the controller's port on to its control plane; absent: unknown.
+    /// Sets the path to a node, from the controller's port to its control plane; absent: unknown.
     pub fn set_path(&mut self, node: u64, path: Option<Hops>) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.path = path;
@@ -184,7 +184,7 @@ impl Hub {
         self.book.remove(Owner::Peer(node));
     }
 
-    /// Something about a node's session may have changed.
+    /// Re-indexes a node's session, which may have changed.
     fn enter(&mut self, node: u64) {
         let Some(peer) = self.peers.get(&node) else { return };
         let channel = peer.channel.next_deadline().unwrap_or(Time::FOREVER);
@@ -254,7 +254,7 @@ impl Hub {
         self.refuse("a session that is not there");
     }
 
-    /// The next message of a handshake.
+    /// Processes the next message of a handshake.
     fn go_on(&mut self, now: Time, number: u64, bytes: &[u8], back: &[u8]) {
         let Some(opening) = self.opening.get_mut(&number) else { return };
         let handled = opening.channel.handle(now, bytes);
@@ -270,7 +270,7 @@ impl Hub {
         let Some(channel) = self.end_opening(number) else { return };
         let node = established.peer.credential.claims().node;
         match self.peers.get_mut(&node) {
-            // What waits for the node goes on waiting for it.
+            // The node's backlog is kept.
             Some(peer) => {
                 peer.channel = channel;
                 peer.back = back.to_vec();
@@ -290,8 +290,7 @@ impl Hub {
         }
     }
 
-    /// A known node has made new keys: it is announced if it has started again, or has missed what
-    /// it was to be told.
+    /// A known node has new keys: it is announced if it has restarted, or has missed a message.
     fn renewed(&mut self, established: &Established) {
         let facts = &established.peer.facts;
         let node = established.peer.credential.claims().node;
@@ -311,7 +310,7 @@ impl Hub {
         self.outputs.push_back(Output::NodeUp { node, name });
     }
 
-    /// Handshakes that have begun and not ended.
+    /// Unfinished handshakes.
     pub fn opening(&self) -> usize {
         self.opening.len()
     }
@@ -323,7 +322,7 @@ impl Hub {
         Some(channel)
     }
 
-    /// Someone begins a handshake.
+    /// A peer begins a handshake.
     fn open(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
         if let Some(&number) = self.begun.get(bytes) {
             if self.opening.get(&number).is_some_and(|opening| now < opening.until) {
@@ -359,7 +358,7 @@ impl Hub {
         }
     }
 
-    /// A message for the session of this node. False if it was not the node's.
+    /// Processes a message as one of this node's session. False if it was not.
     fn known(&mut self, now: Time, node: u64, bytes: &[u8], back: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
         let handled = peer.channel.handle(now, bytes);
@@ -372,7 +371,7 @@ impl Hub {
                 return true;
             }
         };
-        // Only what was sealed shows where the node is: Hellos can be old.
+        // Only a sealed message shows where the node is: Hellos can be replayed.
         if handled.body.is_some()
             && let Some(peer) = self.peers.get_mut(&node)
         {
@@ -411,7 +410,7 @@ impl Hub {
         if let Some(refused) = outcome.refused {
             self.refuse(&refused.to_string());
         }
-        // A port that is too small for hosts is large enough for control messages.
+        // A port whose MTU is too small for hosts still carries control messages.
         let is_node = matches!(self.link.role(), PortRole::Fabric | PortRole::TooSmall);
         let attached = self.link.neighbour().filter(|_| is_node).cloned();
         if attached != self.attached {
@@ -420,7 +419,7 @@ impl Hub {
         }
     }
 
-    /// Does what is due by now.
+    /// Does everything that is due by now.
     fn run(&mut self, now: Time) {
         let outcome = self.link.run(now);
         self.link_outcome(outcome);
@@ -438,7 +437,7 @@ impl Hub {
             };
             let Some(peer) = self.peers.get_mut(&node) else { continue };
             let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
-            // The nodes begin the handshakes; new keys are begun by whoever is due.
+            // Nodes begin the handshakes; either side whose keys are due begins a renewal.
             while let Some(message) = peer.channel.poll(now) {
                 due.push((path.clone(), message));
             }

@@ -1,4 +1,4 @@
-//! Who a box is, and by whose word.
+//! The identity of a box, and the authority that vouches for it.
 //!
 //! A group has one *authority*, an Ed25519 key that is kept away from the boxes. It signs a
 //! [`Credential`] for each of them: group, node number, name, role, and the X25519 public key that

@@ -1,14 +1,14 @@
-//! The control plane of a node, sans-IO: it takes inputs and the time, and gives outputs; clocks,
-//! threads, sockets and the operating system's randomness stay with its driver.
+//! The control plane of a node, sans-IO: it takes inputs and the time, and returns outputs. Clocks,
+//! threads, sockets and the operating system's randomness belong to its driver.
 //!
-//! [`identity`]: who a box is, by whose word. [`session`]: proving it to a neighbour, and talking
-//! to that neighbour afterwards so that nobody else can.
+//! [`identity`]: who a box is, and who vouches for it. [`session`]: authenticates a neighbour and
+//! then encrypts the conversation with it.
 //!
-//! - [`link`]: one port's neighbour, from carrier to proof to silence.
-//! - [`node`]: a node's control plane, put together: neighbours, the way to the controller, hosts.
+//! - [`link`]: one port's neighbour, from carrier to proof to timeout.
+//! - [`node`]: a node's control plane as a whole: neighbours, the path to the controller, hosts.
 //! - [`hub`]: the controller's end: its port, and a session with every node.
-//! - [`router`]: the control plane of an IP router, which stands by itself.
-//! - [`requests`]: bodies that must arrive; [`timers`]: deadlines by name.
+//! - [`router`]: the control plane of an IP router, independent of the others.
+//! - [`requests`]: reliable messages; [`timers`]: deadlines by name.
 
 mod budget;
 pub mod hub;

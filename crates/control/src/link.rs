@@ -1,4 +1,4 @@
-//! One port's neighbour (seed §4.2.1): found by Hellos, watched by Heartbeats.
+//! One port's neighbour (seed §4.2.1): discovered by Hellos, monitored by Heartbeats.
 //!
 //! ```text
 //!            carrier              no proof in 250 ms
@@ -7,17 +7,17 @@
 //!   │  anywhere, at once      ▼                       ▼
 //!   │                 Fabric | Controller | TooSmall ◀┘
 //!   │                         │  a Goodbye, or two intervals of silence: Unknown
-//!   │                         │  another identity, or our own: Conflict, until nobody
-//!   │                         │  contradicted for a while
+//!    │                         │  another identity, or our own: Conflict, until none has
+//!    │                         │  contradicted for a while
 //!   │   Host: another host port behind the same switch: Conflict likewise
 //! ```
 //!
-//! Everything that is sent to a port whose role is unknown goes to an address that neither hosts
-//! nor bridges take (IEEE 802.1Q, table 8-1), in an EtherType of its own.
+//! Everything sent to a port of unknown role goes to an address that neither hosts nor bridges
+//! accept (IEEE 802.1Q, table 8-1), in a separate EtherType.
 //!
-//! A [`Pin`] shortens this. At the other end of a *tunnel* (UDP encapsulation) there is a node or
-//! nobody: it is Unknown as long as there is no proof, and takes no other role than Fabric and
-//! TooSmall. A port pinned to hosts is Host at once, says no Hello and hears none.
+//! A [`Pin`] shortens discovery. At the other end of a *tunnel* (UDP encapsulation) there can only
+//! be a node: the port stays Unknown until a proof arrives, and has no other roles than Fabric and
+//! TooSmall. A port pinned to hosts is Host at once; it sends and accepts no Hellos.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,24 +29,24 @@ use plexus_wire::{Time, ethernet};
 use crate::identity::{Identity, Role};
 use crate::session::{Channel, Facts, Limits, Random, Refused, RoleWanted};
 
-/// A port without a proof for this long is a host's.
+/// A port without a proof after this time is a host port.
 pub const HOST_AFTER: Duration = Duration::from_millis(250);
-/// A port with contradicting identities is left alone for this long.
+/// A port with contradicting identities is ignored for this long.
 pub const CONFLICT_FOR: Duration = Duration::from_secs(5);
-/// After contradicting identities the port stays in conflict for this long beyond that time, while
-/// it looks who is there: time enough for all of them to be heard once more.
+/// After that time, a port with contradicting identities stays in conflict for this long while it
+/// listens for its peers: long enough to hear all of them once more.
 pub const WARY_FOR: Duration = Duration::from_secs(7);
-/// A node that has fallen silent may be back for this long; its port is not taken for one behind
-/// which there is an ordinary switch.
+/// A node that timed out may return within this time; until then its port is not treated as one
+/// behind an ordinary switch.
 const NODE_FOR: Duration = Duration::from_secs(30);
-/// How often a Heartbeat through a tunnel is as long as a frame may be: a path that has come to
-/// carry less says so (ICMP) before a host's frame is lost on it.
+/// How often a Heartbeat through a tunnel has the maximum frame length: if the path's MTU has
+/// shrunk, an ICMP message reports it before a host's frame is lost.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// Times of discovery, the same in the whole group.
+/// Discovery intervals, the same in the whole group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Pace {
-    /// Between Heartbeats; a neighbour that was silent for two of it is gone.
+    /// Between Heartbeats; a neighbour silent for two intervals has timed out.
     pub heartbeat: Duration,
 }
 
@@ -56,33 +56,33 @@ impl Default for Pace {
     }
 }
 
-/// What a port can lead to, where whoever set the box up knows it. Serialised in recordings.
+/// What a port may lead to, as configured. Serialised in recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pin {
-    /// Hosts only: nobody can make it a fabric port, not by any proof. Two hosts that pass link
-    /// messages to each other could otherwise be the cable between two nodes.
+    /// Hosts only: no proof makes it a fabric port. Otherwise two hosts that relay link messages
+    /// could act as the cable between two nodes.
     Hosts,
-    /// A proved node or controller, or nobody.
+    /// An authenticated node or controller.
     Fabric,
     /// The same through an IP network, where no controller can be.
     Tunnel,
 }
 
-/// A proved neighbour.
+/// An authenticated neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its number.
     pub node: u64,
     /// Its name.
     pub name: String,
-    /// What its credential says that it is.
+    /// Its role by its credential.
     pub role: Role,
     /// Its port.
     pub facts: LinkFacts,
 }
 
-/// What came of a message, or of time.
+/// The outcome of a message or of elapsed time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Frames to send, as they are.
@@ -103,15 +103,15 @@ pub struct Link {
     pace: Pace,
     pin: Option<Pin>,
     state: State,
-    /// After contradicting identities: until when nobody is believed to be alone there.
+    /// After contradicting identities: until when no neighbour is accepted.
     wary_until: Option<Time>,
-    /// Another host port serves what is behind the switch here: until when this one does not.
+    /// Another host port serves the switch behind this one: until when this one does not.
     looped_until: Option<Time>,
-    /// A neighbour was proved not long ago: until when nobody looks for loops here.
+    /// A neighbour was authenticated recently: until when this port is not probed for loops.
     node_until: Time,
     /// When a Heartbeat is due.
     beat_at: Time,
-    /// From when on the next one probes a tunnel's path.
+    /// From when on the next one probes a tunnel's path MTU.
     probe_at: Time,
 }
 
@@ -122,7 +122,7 @@ enum State {
         host_at: Time,
     },
     Host,
-    /// `excused`: since the neighbour was last heard we have been away ourselves.
+    /// `excused`: this node itself was delayed since it last heard the neighbour.
     Proved {
         neighbour: Neighbour,
         silent_at: Time,
@@ -134,9 +134,9 @@ enum State {
 }
 
 impl Link {
-    /// A port without carrier; without a pin it finds out by itself what it leads to.
+    /// A port without carrier; without a pin it discovers its role itself.
     pub fn new(identity: Arc<Identity>, pace: Pace, random: Random, pin: Option<Pin>) -> Link {
-        // A controller speaks EtherType encapsulation, which does not travel in datagrams.
+        // A controller uses EtherType encapsulation, which datagrams do not carry.
         let is_tunnel = pin == Some(Pin::Tunnel);
         let wanted = if is_tunnel { RoleWanted::Node } else { RoleWanted::Any };
         let channel = Channel::new(identity, wanted, Facts::default(), Limits::default(), random);
@@ -154,7 +154,7 @@ impl Link {
         }
     }
 
-    /// What the port is.
+    /// The port's role.
     pub fn role(&self) -> PortRole {
         match &self.state {
             State::Down => PortRole::Down,
@@ -200,12 +200,12 @@ impl Link {
                 && self.neighbour().is_some_and(|n| n.facts.native)
     }
 
-    /// The cable has been plugged in, or the port's facts have changed.
+    /// The carrier came up, or the port's facts have changed.
     pub fn up(&mut self, now: Time, facts: LinkFacts) -> Outcome {
         self.facts = Some(facts);
         self.channel.set_facts(Facts::new(&facts.to_bytes()).unwrap_or_default());
         if matches!(self.state, State::Host) {
-            // No host has heard them, so none has to go for them. The Hellos go on.
+            // No host learned them, so none has to be removed. The Hellos continue.
             return Outcome { changed: true, ..Outcome::default() };
         }
         self.channel.reset();
@@ -229,7 +229,7 @@ impl Link {
         Outcome { frames, changed: true, ..Outcome::default() }
     }
 
-    /// The cable is gone.
+    /// The carrier was lost.
     pub fn down(&mut self) -> Outcome {
         let changed = !matches!(self.state, State::Down);
         self.facts = None;
@@ -241,13 +241,13 @@ impl Link {
         Outcome { changed, ..Outcome::default() }
     }
 
-    /// A host port, and not that of a node which has just fallen silent.
+    /// A host port, but not that of a node which has just timed out.
     pub fn is_for_hosts(&self, now: Time) -> bool {
         self.role() == PortRole::Host && self.node_until <= now
     }
 
-    /// The host port leads, through an ordinary switch, to another one that goes on serving. Hellos
-    /// go on: it may be a node's port after all, which was slow to prove itself.
+    /// The host port leads, through an ordinary switch, to another one that keeps serving. Hellos
+    /// continue, because it may be a node's port after all whose proof was late.
     pub fn looped(&mut self, now: Time) -> Outcome {
         let changed = self.is_for_hosts(now);
         if changed {
@@ -256,7 +256,7 @@ impl Link {
         Outcome { changed, ..Outcome::default() }
     }
 
-    /// A frame to the bootstrap address has come in, whole.
+    /// A complete frame to the bootstrap address was received.
     pub fn frame(&mut self, now: Time, frame: &[u8]) -> Outcome {
         if self.pin == Some(Pin::Hosts) {
             return Outcome { refused: Some(Refused::Pinned), ..Outcome::default() };
@@ -272,7 +272,7 @@ impl Link {
                 self.channel.reset();
                 self.state = State::Conflict { until: now + CONFLICT_FOR };
                 self.beat_at = Time::FOREVER;
-                // Who is left while one is in conflict would otherwise be believed each time.
+                // Otherwise the last remaining one would be accepted after each conflict.
                 self.wary_until = Some(now + CONFLICT_FOR + WARY_FOR);
                 Outcome { changed: true, refused: Some(refused), ..Outcome::default() }
             }
@@ -283,7 +283,8 @@ impl Link {
                 if handled.established.is_some() {
                     self.proved(now, &mut outcome);
                 }
-                // Only what was sealed for us shows that the neighbour lives: Hellos can be old.
+                // Only a message sealed for us shows that the neighbour is alive: Hellos can be
+                // replayed.
                 if let (State::Proved { silent_at, excused, .. }, Some(_)) =
                     (&mut self.state, &handled.body)
                 {
@@ -317,21 +318,21 @@ impl Link {
         (self.beat_at, self.probe_at) = (now, now);
     }
 
-    /// The neighbour is gone, and may be back soon.
+    /// The neighbour was lost, and may return soon.
     fn lost(&mut self, now: Time) -> Outcome {
         self.channel.reset();
         self.node_until = now + NODE_FOR;
         self.begin(now)
     }
 
-    /// The node stops: what tells the neighbour so.
+    /// The node stops: returns the message that tells the neighbour.
     pub fn goodbye(&mut self, now: Time) -> Option<Vec<u8>> {
         self.neighbour()?;
         let message = self.channel.seal(now, &Body::from(Goodbye {}).to_bytes(0)).ok()?;
         self.framed(&message)
     }
 
-    /// The Heartbeat that is due, if any; `beat` is what it says.
+    /// The Heartbeat that is due, if any; `beat` is its content.
     pub fn beat(&mut self, now: Time, beat: &Heartbeat) -> Option<Vec<u8>> {
         if now < self.beat_at {
             return None;
@@ -339,7 +340,7 @@ impl Link {
         self.beat_at = now + self.pace.heartbeat;
         let mut beat = beat.clone();
         if self.wary_until.is_some() {
-            // Nothing goes by here.
+            // There is no path through this port.
             (beat.controller, beat.path) = (0, None);
         }
         let body = Body::from(beat).to_bytes(0);
@@ -352,14 +353,14 @@ impl Link {
         Some(frame)
     }
 
-    /// What Heartbeats say has changed: the next one is due at once.
+    /// The content of Heartbeats has changed: the next one is due at once.
     pub fn hurry(&mut self, now: Time) {
         if self.neighbour().is_some() {
             self.beat_at = now;
         }
     }
 
-    /// Does what is due, Heartbeats aside.
+    /// Does what is due, except Heartbeats.
     pub fn run(&mut self, now: Time) -> Outcome {
         let mut outcome = match self.state {
             State::Unknown { host_at } if host_at <= now => {
@@ -367,8 +368,8 @@ impl Link {
                 Outcome { changed: true, ..Outcome::default() }
             }
             State::Conflict { until } if until <= now => self.begin(now),
-            // Asked so late, we were away ourselves, and what the neighbour has said may wait to be
-            // taken in: it gets another interval, once until it is heard again.
+            // If this call comes late, this node was delayed itself, and the neighbour's messages
+            // may still be queued: it gets one more interval, once until it is heard again.
             State::Proved { ref mut silent_at, excused: ref mut excused @ false, .. }
                 if *silent_at + self.pace.heartbeat / 4 <= now =>
             {
@@ -391,7 +392,7 @@ impl Link {
         outcome
     }
 
-    /// When [`run`](Self::run) or [`beat`](Self::beat) next has something to do.
+    /// When [`run`](Self::run) or [`beat`](Self::beat) is next due.
     pub fn next_deadline(&self) -> Time {
         let (state, channel) = match self.state {
             State::Down => return Time::FOREVER,
@@ -404,7 +405,7 @@ impl Link {
         others.into_iter().flatten().fold(state.min(self.beat_at), Time::min)
     }
 
-    /// A message in a frame to the neighbour.
+    /// A frame to the neighbour with this message.
     fn framed(&self, message: &[u8]) -> Option<Vec<u8>> {
         let facts = self.facts?;
         let header = fabric::Repr::new(Kind::Control, &[CONTROL_HOP])?.to_bytes().ok()?;

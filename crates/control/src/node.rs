@@ -1,5 +1,5 @@
-//! The control plane of one node (seed §4.2): its ports' neighbours, its way to the controller, and
-//! the hosts on its ports. A driver feeds it inputs and carries out its outputs; see [`Node`].
+//! The control plane of one node (seed §4.2): its ports' neighbours, its path to the controller,
+//! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
 mod effect;
 mod groups;
@@ -38,119 +38,119 @@ use uplink::{Greeting, Uplink};
 
 pub use effect::{Event, Unserved};
 
-/// A host's frame that the controller is to answer is at most so long.
+/// Longest host frame that is passed to the controller for an answer.
 const HOST_FRAME_MAX: usize = 1300;
 
-/// What a driver tells the node. Recorded, inputs can be played back: the outputs are the same.
+/// Input from the driver. Recorded inputs can be replayed: the outputs are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// A port's carrier has come or gone, or its facts have changed; absent: no carrier.
+    /// A port gained or lost its carrier, or its facts have changed; absent: no carrier.
     Port {
-        /// Which.
+        /// The port.
         port: u8,
-        /// What it is, as its neighbour will hear.
+        /// Its facts, as sent to its neighbour.
         facts: Option<LinkFacts>,
     },
-    /// What a port can lead to is known. Comes before the port's first [`Input::Port`].
+    /// A port's role is restricted. Comes before the port's first [`Input::Port`].
     Pinned {
-        /// Which.
+        /// The port.
         port: u8,
-        /// To what.
+        /// The restriction.
         pin: Pin,
     },
-    /// The data plane has a frame for the control plane.
+    /// The data plane passes a frame to the control plane.
     Frame {
-        /// The port that it came in by.
+        /// The port on which it arrived.
         port: u8,
-        /// Why it is here.
+        /// Why it was passed.
         kind: FrameKind,
         /// The frame.
         bytes: Vec<u8>,
     },
     /// Time has passed: [`Node::next_deadline`] has come.
     Tick,
-    /// The node is to stop: its neighbours need not wait for its silence. The last input.
+    /// The node stops and tells its neighbours, so that they need not time out. The last input.
     Stop,
 }
 
-/// Why a frame comes to the control plane.
+/// Why a frame was passed to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameKind {
-    /// To the bootstrap address, whole.
+    /// A complete frame to the bootstrap address.
     Bootstrap,
-    /// From a host, whole: no route, no station, or a group address.
+    /// A complete frame from a host: no route, unknown station, or a group address.
     Host,
     /// A fabric control frame whose next hop was the control plane, after hop processing.
     Control,
     /// The beginning of a fabric frame for a station that is not behind its route's port, before
-    /// hop processing; its kind says error.
+    /// hop processing; its kind is error.
     Stale,
-    /// The same of a frame that could not go on for another reason.
+    /// The same for a frame that could not be forwarded for another reason.
     Error,
 }
 
-/// What the node wants done, in order.
+/// Actions for the driver, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
     /// Send a frame out of a port as it is.
     Transmit {
-        /// Which.
+        /// The port.
         port: u8,
         /// The frame.
         frame: Vec<u8>,
     },
-    /// Let the data plane process a fabric frame that comes from port 0xFF, the control plane.
+    /// Pass a fabric frame to the data plane as if from port 0xFF, the control plane.
     Send {
-        /// The frame, from its fabric header on.
+        /// The frame, starting with its fabric header.
         frame: Vec<u8>,
     },
-    /// A port's role in the data plane.
+    /// Set a port's role in the data plane.
     Role {
-        /// Which.
+        /// The port.
         port: u8,
-        /// What it is.
+        /// Its role.
         role: PortRole,
         /// The neighbour's Ethernet address, of a fabric or controller port.
         neighbour: Option<MacAddr>,
         /// Frames travel without encapsulation.
         native: bool,
     },
-    /// A station may send and receive at a host port.
+    /// Admit a station to a host port: it may send and receive there.
     Admit {
-        /// Where.
+        /// The port.
         port: u8,
-        /// Who.
+        /// The station.
         mac: MacAddr,
     },
-    /// It may no longer.
+    /// Remove a station from a port.
     Expel {
-        /// Where.
+        /// The port.
         port: u8,
-        /// Who.
+        /// The station.
         mac: MacAddr,
     },
-    /// An entry of the route memory; without routes it is taken out.
+    /// Set an entry of the route memory; an entry without routes is removed.
     Install(RouteEntry),
-    /// A tree's ports in the data plane; absent: there is no such tree any more.
+    /// Set a tree's ports in the data plane; absent: remove the tree.
     Tree {
         /// Its number.
         tree: u32,
         /// Its ports.
         ports: Option<Vec<u8>>,
     },
-    /// The tree of a host's frames to a group; without a tree they are the control plane's.
+    /// Set the tree for a host's frames to a group; without one the control plane gets them.
     Group(GroupRoute),
-    /// Something that people should hear of.
+    /// An event for the log.
     Tell(Event),
 }
 
 /// The control plane of a node.
 ///
-/// One invariant: after [`handle`](Node::handle), all that is due by `now` is in the outputs.
-/// One loop: hand in an input, carry out all outputs in order, sleep until an input or
+/// One invariant: after [`handle`](Node::handle), everything due by `now` is in the outputs. One
+/// loop: pass in an input, carry out all outputs in order, sleep until an input or
 /// [`next_deadline`](Node::next_deadline), which is an [`Input::Tick`].
 #[derive(Debug)]
 pub struct Node {
@@ -159,12 +159,12 @@ pub struct Node {
     random: Random,
     links: Links,
     pins: BTreeMap<u8, Pin>,
-    /// What the data plane and the controller have been told.
+    /// The roles last reported to the data plane and the controller.
     roles: BTreeMap<u8, PortRole>,
     blocked: BTreeMap<u8, Refusal>,
     uplink: Uplink,
     channel: Channel,
-    /// The controller of the session has shown that no later one has replaced it.
+    /// The controller of this session has shown that no later one has replaced it.
     greeted: bool,
     requests: Requests,
     group: Option<Group>,
@@ -176,11 +176,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node whose ports are all without carrier. `seed` comes from the operating system in a
-    /// daemon, from the scenario in a simulator; never twice the same for the same identity.
+    /// A node whose ports all lack carrier. `seed` comes from the operating system in a daemon,
+    /// from the scenario in a simulator; it is never reused for the same identity.
     pub fn new(identity: Arc<Identity>, pace: Pace, seed: [u8; 32]) -> Node {
         let mut random = Random::from_seed(seed);
-        // Its incarnation: by this the controller tells new keys from a lost memory.
+        // Its incarnation lets the controller distinguish new keys from a restart.
         let incarnation: [u8; 8] = random.bytes();
         let channel = Channel::new(
             identity.clone(),
@@ -212,7 +212,7 @@ impl Node {
         }
     }
 
-    /// Takes an input and does what is due.
+    /// Processes an input and does everything that is due.
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Port { port, facts } => self.port(now, port, facts),
@@ -237,7 +237,7 @@ impl Node {
     }
 
     fn stop(&mut self, now: Time) {
-        // Their answers, and the proof that they ask for, are not for this node any more.
+        // Their answers, and the proof that they ask for, no longer concern this node.
         let mut links = std::mem::take(&mut self.links);
         for port in links.ports() {
             let frame = links.change(port, |link| link.goodbye(now)).flatten();
@@ -245,17 +245,17 @@ impl Node {
         }
     }
 
-    /// The next thing to do.
+    /// The next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to hand in [`Input::Tick`].
+    /// When to pass in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
         let links = self.links.next_deadline();
         let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
         let hosts = hosts.min(self.loops.next_deadline()).min(self.groups.next_deadline());
-        // Without a way nothing can be said, however long it has been due.
+        // Without a path nothing can be sent, however long it has been due.
         let controller = match self.uplink.hello_path() {
             Some(_) => self
                 .uplink
@@ -275,7 +275,7 @@ impl Node {
         }
     }
 
-    /// Every port's state, as the controller hears of it.
+    /// Every port's state, as reported to the controller.
     pub fn ports(&self) -> Vec<PortState> {
         self.links
             .iter()
@@ -295,12 +295,12 @@ impl Node {
             .collect()
     }
 
-    /// Who is at the other end of a port, once proved.
+    /// The name of a port's neighbour, once authenticated.
     pub fn neighbour(&self, port: u8) -> Option<&str> {
         self.links.get(port)?.neighbour().map(|n| n.name.as_str())
     }
 
-    /// Whether frames travel without an Ethernet header of the link on a port, once proved.
+    /// Whether frames on a port travel without an Ethernet header of the link, once authenticated.
     pub fn is_native(&self, port: u8) -> bool {
         self.links.get(port).is_some_and(Link::is_native)
     }
@@ -310,7 +310,7 @@ impl Node {
         self.stations.list()
     }
 
-    /// The route memory, as it has been set.
+    /// The current route memory.
     pub fn routes(&self) -> Vec<RouteEntry> {
         self.resolver.routes()
     }
@@ -320,7 +320,7 @@ impl Node {
         self.groups.list()
     }
 
-    /// The trees of which the node is a part, with their ports here.
+    /// The trees that include the node, with their ports here.
     pub fn trees(&self) -> Vec<(u32, Vec<u8>)> {
         self.groups.trees()
     }
@@ -392,7 +392,8 @@ impl Node {
         self.uplink.ports_changed(now);
     }
 
-    /// Neighbours must hear of another way at once, and what waits for the controller goes by it.
+    /// The path has changed: neighbours are told at once, and the backlog for the controller uses
+    /// it.
     fn uplink_changed(&mut self, now: Time) {
         self.tell(Event::Uplink(self.uplink.heartbeat().path));
         self.links.change_all(|link| link.hurry(now));
@@ -411,7 +412,7 @@ impl Node {
         }
     }
 
-    /// Does what is due by now.
+    /// Does everything that is due by now.
     fn run(&mut self, now: Time) {
         for (port, outcome) in self.links.change_due(now, |link| link.run(now)) {
             self.link_outcome(now, port, outcome);
@@ -432,7 +433,7 @@ impl Node {
         }
     }
 
-    /// Host ports say who they are, as soon as there is a group in whose name.
+    /// Sends loop probes from host ports, as soon as the group is known.
     fn probe_for_loops(&mut self, now: Time) {
         while let Some(port) = self.loops.due(now) {
             let link = self.links.get(port).filter(|link| link.is_for_hosts(now));
@@ -444,7 +445,7 @@ impl Node {
         }
     }
 
-    /// A host port has heard the group's own address: it leads back into the fabric.
+    /// A host port received a frame from the group's own address: it leads back into the fabric.
     fn looped(&mut self, now: Time, port: u8, bytes: &[u8]) {
         let Some(own) = self.links.get(port).and_then(Link::facts).map(|f| f.mac) else { return };
         if self.loops.heard(now, port, own, bytes) == Finding::Close
@@ -457,7 +458,7 @@ impl Node {
         }
     }
 
-    /// What is due to the controller.
+    /// Sends what is due to the controller.
     fn speak(&mut self, now: Time) {
         if self.uplink.hello_path().is_none() {
             return;
@@ -472,7 +473,7 @@ impl Node {
                 self.seal_to_controller(now, &bytes, true);
             }
         }
-        // A controller that has started again knows nothing of the session.
+        // A restarted controller does not know the session.
         if self.uplink.unanswered() == 2
             && self.channel.peer().is_some()
             && !self.channel.is_opening()
@@ -486,7 +487,7 @@ impl Node {
     }
 
     fn seal_to_controller(&mut self, now: Time, body: &[u8], hello: bool) {
-        // Without a session the repetition will find one.
+        // If there is no session, the retransmission will find one.
         if let Ok(message) = self.channel.seal(now, body) {
             let path = if hello { self.uplink.hello_path() } else { self.uplink.path() };
             let frame = path.and_then(|path| control_frame(path, &message));
@@ -494,7 +495,7 @@ impl Node {
         }
     }
 
-    /// A message of the channel, along the path that is being tried.
+    /// Sends a message of the channel along the path that is being tried.
     fn send_hello(&mut self, message: &[u8]) {
         let frame = self.uplink.hello_path().and_then(|path| control_frame(path, message));
         self.outputs.extend(frame.map(|frame| Output::Send { frame }));
@@ -539,13 +540,13 @@ impl Node {
         }
     }
 
-    /// The controller has said something.
+    /// The controller sent a message.
     fn sealed(&mut self, now: Time, body: &[u8]) {
         let (request, body) = match Body::parse(body) {
             Ok(parsed) => parsed,
             Err(e) => return self.tell(Event::Refused(None, e.to_string())),
         };
-        // Not acknowledged either: a controller in office says it again after its Welcome.
+        // Not acknowledged either: an active controller retransmits it after its Welcome.
         if !self.greeted && !matches!(body, Body::Welcome(_) | Body::Ack(_)) {
             return self.tell(Event::Refused(None, "no Welcome came before it".into()));
         }
@@ -558,7 +559,7 @@ impl Node {
         match body {
             Some(Body::Welcome(welcome)) => return self.welcomed(now, welcome),
             Some(Body::ResolveForward(forward)) => {
-                // To a station that has just gone the question is put in vain.
+                // If the station has just left, the question goes unanswered.
                 let asker = group.map(|g| g.asker(forward.target_ip));
                 self.resolver.forward(now, forward, asker, &mut out);
             }
@@ -605,7 +606,10 @@ impl Node {
         match self.uplink.welcomed(now, &welcome) {
             Greeting::Stale => {
                 self.greeted = false;
-                return self.tell(Event::Refused(None, "a controller that was replaced".into()));
+                return self.tell(Event::Refused(
+                    None,
+                    "a controller that another one has replaced".into(),
+                ));
             }
             Greeting::Verified => {
                 self.tell(Event::Uplink(self.uplink.heartbeat().path));
@@ -630,7 +634,7 @@ impl Node {
         }
     }
 
-    /// Another node has said something, by the key of an exchange.
+    /// Another node sent a message, sealed by the key of an exchange.
     fn keyed(&mut self, now: Time, exchange: u64, body: &[u8]) {
         let mut out = Vec::new();
         match Body::parse(body) {
@@ -668,7 +672,7 @@ impl Node {
         self.carry_out(now, out);
     }
 
-    /// A frame of an admitted station, whose address is its own.
+    /// A frame of an admitted station with a valid source address.
     fn serve(
         &mut self,
         now: Time,
@@ -692,7 +696,7 @@ impl Node {
                 }
             }
             Matter::Have { ip } => self.resolver.answered(port, mac, ip, out),
-            // Nobody else has it, or the claim would not have been granted.
+            // No other host has it, or the claim would not have been granted.
             Matter::Probe { .. } => {}
             Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {
                 let body = HostFrameBody { port, frame: bytes.to_vec() };
@@ -705,7 +709,8 @@ impl Node {
                 if let Some(ip) = self.stations.address(port, mac, target) {
                     return self.ask(now, port, Party { mac, ip }, target, Some(bytes), out);
                 }
-                // A host that keeps its neighbours over our restart asks nobody: we ask it.
+                // A host that keeps its neighbour cache across our restart sends no question, so
+                // the node asks.
                 out.push(dropped(Unserved::NoRoute));
                 let asker = self.group.as_ref().map(|g| g.asker(source));
                 let frame = asker.and_then(|asker| question(asker, mac, source));
@@ -745,13 +750,13 @@ impl Node {
         self.resolver.ask(now, port, source, target, frame, random, out);
     }
 
-    /// The node of the sender must know that the station is not here.
+    /// The sender's node must learn that the station is not here.
     fn stale_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
         let Ok(frame) = fabric::Frame::new_checked(bytes) else { return };
         let Ok(inner) = ethernet::Frame::new_checked(frame.payload()) else { return };
         let mut path = vec![port];
         path.extend(frame.reverse());
-        // The last hop back is the sender's port: its control plane instead.
+        // The last hop back is the sender's port: replace it by its control plane.
         if let Some(last) = path.last_mut() {
             *last = CONTROL_HOP;
         }
@@ -773,7 +778,7 @@ impl Node {
                 }
                 Effect::Controller { body, sure: true } => match self.requests.send(now, body) {
                     Some(bytes) => self.seal_to_controller(now, &bytes, false),
-                    None => self.tell(Event::Refused(None, "too much waits to be said".into())),
+                    None => self.tell(Event::Refused(None, "the backlog is full".into())),
                 },
                 Effect::Keyed { path, exchange, key, body } => {
                     self.send_keyed(now, &path, exchange, &key, &body);
@@ -811,7 +816,7 @@ impl Node {
     }
 
     fn send_keyed(&mut self, now: Time, path: &[u8], exchange: u64, key: &[u8; 32], body: &Body) {
-        // Both hosts are ours: no frame is needed.
+        // Both hosts are on this node: no frame is needed.
         if path == [CONTROL_HOP] {
             return self.keyed(now, exchange, &body.to_bytes(0));
         }
@@ -826,7 +831,7 @@ impl Node {
     }
 }
 
-/// A control message on its way along a path.
+/// A control message as a frame along a path.
 pub(crate) fn control_frame(path: &[u8], message: &[u8]) -> Option<Vec<u8>> {
     fabric_frame(Kind::Control, path, message)
 }

@@ -1,6 +1,6 @@
-//! Bodies that must arrive: repeated until acknowledged, and taken once.
+//! Reliable messages: retransmitted until acknowledged, and delivered once.
 //!
-//! Order is not kept; bodies that could overtake each other carry a version or name their state.
+//! Order is not kept; messages that could overtake each other carry a version or their whole state.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{Ack, Body};
 
-/// Bodies waiting for their acknowledgement, at most; more are refused.
+/// Most unacknowledged messages; more are refused.
 pub const PENDING_MAX: usize = 8192;
-/// The first repetition comes after this time, each later one after twice the last.
+/// First retransmission timeout; it doubles each time.
 pub const RESEND_MIN: Duration = Duration::from_millis(50);
-/// The longest time between repetitions.
+/// Longest retransmission timeout.
 pub const RESEND_MAX: Duration = Duration::from_secs(1);
-/// Request numbers remembered, so that a repetition is not taken twice.
+/// Request numbers remembered, to detect duplicates.
 const REMEMBERED: usize = 4096;
 
 /// Both directions of one peer.
@@ -36,8 +36,8 @@ struct Pending {
 }
 
 impl Requests {
-    /// Nothing sent or received yet. `first` is where numbers start: random, so that those of a
-    /// restarted peer are not taken for repetitions.
+    /// Nothing sent or received yet. `first` is the first number: random, so that those of a
+    /// restarted peer are not taken for duplicates.
     pub fn new(first: u32) -> Requests {
         Requests {
             next: first,
@@ -48,13 +48,13 @@ impl Requests {
         }
     }
 
-    /// The bytes to seal for a body that is sent once.
+    /// The bytes to seal for a message that is sent once.
     pub fn once(body: &Body) -> Vec<u8> {
         body.to_bytes(0)
     }
 
-    /// The bytes to seal for a body that is repeated until it is acknowledged; `None` if too many
-    /// wait already.
+    /// The bytes to seal for a message that is retransmitted until it is acknowledged; `None` if
+    /// the backlog is full.
     pub fn send(&mut self, now: Time, body: Body) -> Option<Vec<u8>> {
         if self.pending.len() >= PENDING_MAX {
             return None;
@@ -71,7 +71,7 @@ impl Requests {
         Some(bytes)
     }
 
-    /// What is to be repeated now.
+    /// The retransmissions due now.
     pub fn due(&mut self, now: Time) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         while let Some(&(at, request)) = self.due.first().filter(|(at, _)| *at <= now) {
@@ -85,12 +85,12 @@ impl Requests {
         bytes
     }
 
-    /// When [`due`](Self::due) next has something.
+    /// When [`due`](Self::due) next returns something.
     pub fn next_deadline(&self) -> Time {
         self.due.first().map_or(Time::FOREVER, |(at, _)| *at)
     }
 
-    /// Everything that waits is due at once: the way to the peer is another one.
+    /// Makes every retransmission due at once, because the path to the peer has changed.
     pub fn hurry(&mut self, now: Time) {
         for pending in self.pending.values_mut() {
             (pending.resend_at, pending.wait) = (now, RESEND_MIN);
@@ -98,7 +98,8 @@ impl Requests {
         self.due = self.pending.keys().map(|request| (now, *request)).collect();
     }
 
-    /// A body has come. Returns it if it is to be taken, and the bytes to seal in answer.
+    /// A message arrived. Returns it unless it is a duplicate, and the bytes to seal as its
+    /// acknowledgement.
     pub fn take(&mut self, request: u32, body: Body) -> (Option<Body>, Option<Vec<u8>>) {
         if let Body::Ack(_) = body {
             if let Some(pending) = self.pending.remove(&request) {
@@ -135,7 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// Over a channel that loses, repeats and reorders, every body arrives exactly once.
+        /// Over a channel that loses, duplicates and reorders, every message is delivered exactly
+        /// once.
         #[test]
         fn every_body_arrives_once(fates in prop::collection::vec(0u8..5, 200), count in 1u64..20) {
             let (mut a, mut b) = (Requests::new(u32::MAX - 3), Requests::new(7));
@@ -147,7 +149,7 @@ mod tests {
             while a.next_deadline() != Time::FOREVER {
                 let mut late = Vec::new();
                 for bytes in std::mem::take(&mut wire) {
-                    // What has no fate left gets through.
+                    // Once the random fates are used up, everything gets through.
                     let copies = match fates.next() {
                         Some(0) => 0,
                         Some(1) => 2,

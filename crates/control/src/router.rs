@@ -1,23 +1,24 @@
-//! The control plane of an IP router (RFC 1812, RFC 8200): which routes are in use, who the
-//! neighbours are, and what a router says itself.
+//! The control plane of an IP router (RFC 1812, RFC 8200): selects the routes in use, resolves the
+//! neighbours, and sends the router's own messages.
 //!
-//! The data plane looks a destination up in its forwarding table and finds a [`Group`]; one of the
-//! group's neighbours has an adjacency, an interface and a link address. All of that is told to it
-//! here, and what it cannot do comes here: link addresses that are not known, packets for the box
-//! itself, and those whose sender is to hear why they were dropped.
+//! The data plane looks up a destination in its forwarding table and finds a [`Group`]; one of the
+//! group's neighbours has an adjacency, an interface and a link address. This control plane sets
+//! all of these. The data plane passes back what it cannot do: packets without a known link
+//! address, packets for the box itself, and dropped packets whose sender has to be told.
 //!
-//! What this router does not do: it sends no redirects and heeds none (RFC 4861, 8.2); it sends no
-//! router advertisements and answers no solicitations for them, nor does it join groups; it does
-//! not put fragments together, so an echo request must fit into one packet; and it does not test
-//! its own addresses for duplicates, though it tells people of conflicts and defends its addresses
-//! (RFC 5227, 2.4). Where an interface has a kernel's device, the kernel answers for the
-//! box, and the router only listens to learn its neighbours.
+//! Not supported: redirects are neither sent nor obeyed (RFC 4861, 8.2); there are no router
+//! advertisements and no answers to their solicitations; the router joins no groups; fragments are
+//! not reassembled, so an echo request must fit into one packet; and its own addresses are not
+//! checked for duplicates, though it reports conflicts and defends its addresses (RFC 5227, 2.4).
+//! On an interface with a kernel device the kernel answers for the box, and the router only learns
+//! its neighbours.
 //!
 //! - [`input`], [`output`], [`limits`], [`refusal`]: the seam.
-//! - `interfaces`, `rib`, `groups`, `neighbours`: what is known, each a part without the others.
-//! - `connected`, `routes`, `resolve`: how they follow from each other; `work`: on the whole table.
+//! - `interfaces`, `rib`, `groups`, `neighbours`: the state, in independent parts.
+//! - `connected`, `routes`, `resolve`: how they follow from each other; `work`: for the whole
+//!   table.
 //! - `arp`, `nd`, `local`, `errors`: messages.
-//! - [`show`]: what people may ask.
+//! - [`show`]: views for display.
 
 mod arp;
 mod connected;
@@ -60,7 +61,7 @@ pub use neighbours::State;
 pub use output::{Adjacency, Event, Group, GroupId, Member, Output};
 pub use refusal::Refusal;
 
-/// What the router may send of its own accord by one interface.
+/// Rate limits of what the router sends on its own account on one interface.
 #[derive(Debug)]
 struct Allowance {
     errors: Budget,
@@ -69,7 +70,7 @@ struct Allowance {
 
 /// The control plane of an IP router.
 ///
-/// One loop: hand in an input, carry out all outputs in order, sleep until an input or
+/// One loop: pass in an input, carry out all outputs in order, sleep until an input or
 /// [`next_deadline`](Router::next_deadline), which is an [`Input::Tick`].
 #[derive(Debug)]
 pub struct Router {
@@ -78,20 +79,20 @@ pub struct Router {
     rib: Rib,
     groups: Groups,
     neighbours: Neighbours,
-    /// Groups with gateways that found no room among the neighbours, and when they try again.
+    /// Groups with gateways for which there was no room among the neighbours, and when to retry.
     starved: BTreeSet<GroupId>,
     feed_at: Time,
-    /// Prefixes that the forwarding table has as being on a link.
+    /// On-link prefixes in the forwarding table.
     links: BTreeSet<Prefix>,
     errors: Budget,
     allowances: BTreeMap<InterfaceId, Allowance>,
-    /// When an own address was defended last.
+    /// When one of our addresses was last defended.
     defended: BTreeMap<(InterfaceId, IpAddr), Time>,
-    /// What people have been told and is still so.
+    /// Reported events that still hold.
     full: Vec<Event>,
     counts: refusal::Counts,
     outputs: VecDeque<Output>,
-    /// What is still to be done as outputs are taken.
+    /// Work left to do as outputs are taken.
     work: VecDeque<Work>,
 }
 
@@ -120,11 +121,11 @@ impl Router {
         }
     }
 
-    /// Takes an input. All that is due by `now` is then among the outputs; what it means for the
-    /// whole table is worked out as they are taken.
+    /// Processes an input. Everything due by `now` is then among the outputs; effects on the whole
+    /// table are computed as outputs are taken.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.finish_work();
-        // What was due before the input happened before it.
+        // What was due before the input happens first.
         while self.neighbours.run_one(now) {
             self.settle_effects(now);
         }
@@ -145,8 +146,8 @@ impl Router {
         self.settle_effects(now);
     }
 
-    /// True if outputs are ready. The next one may have to be worked out, from the whole table
-    /// even: who has urgent outputs to carry out does so before.
+    /// True if outputs are ready. Computing the next one may scan the whole table, so a driver
+    /// carries out urgent outputs before.
     pub fn has_output(&self) -> bool {
         !self.outputs.is_empty()
     }
@@ -157,12 +158,12 @@ impl Router {
         self.outputs.pop_front()
     }
 
-    /// When the router next has to be called; `FOREVER` if only an input can change something.
+    /// When to call the router next; `FOREVER` if only an input can change something.
     pub fn next_deadline(&self) -> Time {
         self.neighbours.next_deadline().min(self.feed_at)
     }
 
-    /// How often something was not done for this reason.
+    /// How often an action was refused for this reason.
     pub fn refused(&self, refusal: Refusal) -> u64 {
         self.counts.get(refusal)
     }

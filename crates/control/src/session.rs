@@ -1,4 +1,4 @@
-//! Proving an identity to one peer, and talking to it afterwards.
+//! Authenticates one peer, and encrypts the conversation with it.
 //!
 //! Read section 4.2.1 of the Axon seed first: Hellos are authenticated before a port counts as
 //! connected. We prove a private key instead of sharing one secret among all boxes: the handshake
@@ -18,15 +18,15 @@
 //!     │ established: both have the keys                     │
 //! ```
 //!
-//! - [`frame`]: what the messages look like, and whatever can be told from that.
-//! - [`Handshake`]: Hellos, their retransmission, both sides starting at once.
+//! - [`frame`]: the format of messages, and checks of their form.
+//! - [`Handshake`]: Hellos, their retransmission, and simultaneous starts.
 //! - [`Session`]: one pair of directional keys, a counter, a replay window.
 //! - [`Channel`]: all of it for one peer. This is what a port, or a routed peer, uses.
-//! - [`keyed`]: messages under a key that was handed out by the controller.
+//! - [`keyed`]: messages under a key that the controller has distributed.
 //!
-//! Nobody seals with new keys before the peer has them, and whoever gets new keys goes on opening
-//! with the old ones until the peer has used the new, and a little longer for what is still on its
-//! way. So a change of keys loses nothing.
+//! Neither side seals with new keys before the peer has them. Each side keeps opening messages with
+//! the old keys until the peer has used the new ones, and a little longer for messages in flight.
+//! So a change of keys loses nothing.
 
 mod channel;
 pub mod frame;

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::Time;
 
-/// A table of timers. Equal deadlines fire in the order of their names, so that a run repeats.
+/// A table of timers. Equal deadlines fire in the order of their names, so that runs are
+/// reproducible.
 #[derive(Debug)]
 pub struct Timers<K> {
     by_time: BTreeSet<(Time, K)>,
     by_name: BTreeMap<K, Time>,
-    /// The earliest: most often that is all that anybody asks.
+    /// The earliest deadline, cached because most calls only need that.
     next: Time,
 }
 
@@ -20,7 +21,7 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
-    /// Sets a timer, in place of an earlier setting.
+    /// Sets a timer, replacing an earlier setting.
     pub fn set(&mut self, name: K, at: Time) {
         let before = self.by_name.insert(name, at);
         if before == Some(at) {
@@ -31,7 +32,7 @@ impl<K: Copy + Ord> Timers<K> {
         self.look();
     }
 
-    /// Forgets a timer.
+    /// Cancels a timer.
     pub fn cancel(&mut self, name: K) {
         if let Some(at) = self.by_name.remove(&name) {
             self.by_time.remove(&(at, name));
@@ -39,7 +40,7 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// The next timer that is due, which is then forgotten.
+    /// The next timer that is due; it is removed.
     pub fn due(&mut self, now: Time) -> Option<K> {
         if self.next > now {
             return None;

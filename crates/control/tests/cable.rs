@@ -1,4 +1,4 @@
-//! Two channels over a cable that loses, repeats and reorders, by seed.
+//! Two channels over a cable that loses, duplicates and reorders messages, by seed.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn bad_cable(seed: u64) -> Faults {
     }
 }
 
-/// Both have the same keys in use, and hear each other.
+/// Both use the same keys, and hear each other.
 fn assert_agreed(pair: &mut Pair, seed: u64) {
     pair.faults = Faults::default();
     pair.run(Duration::from_secs(5));
@@ -32,7 +32,7 @@ fn assert_agreed(pair: &mut Pair, seed: u64) {
         let facts = pair.ends[end].peer().map(|p| p.facts.as_bytes().to_vec());
         assert_eq!(facts, Some(format!("s{}", 2 - end).into_bytes()));
         let last = pair.established[end].last().map(|e| e.fingerprint);
-        assert_eq!(last, pair.ends[end].fingerprint(), "the caller was told");
+        assert_eq!(last, pair.ends[end].fingerprint(), "the caller was notified");
     }
 }
 
@@ -41,7 +41,7 @@ fn both_sides_end_with_the_same_keys_whatever_the_cable_does() {
     for seed in 0..300 {
         let ends = [channel(1, seed), channel(2, seed)];
         let mut pair = Pair::new(ends, bad_cable(seed), seed);
-        // At once, or one after the other, or one alone.
+        // At once, one after the other, or one alone.
         pair.start(0);
         let later = [0, 1, 30, 70, 700][seed as usize / 3 % 5];
         pair.run(Duration::from_millis(later));
@@ -61,7 +61,7 @@ fn handshakes_begun_at_any_time_by_anyone_end_with_the_same_keys() {
         for _ in 0..30 {
             let end = pair.below(2) as usize;
             match pair.below(8) {
-                // A side that has lost its memory begins at once, as it does when a link comes up.
+                // A side that has restarted begins at once, as it does when a link comes up.
                 0 => {
                     pair.ends[end].reset();
                     pair.start(end);
@@ -110,7 +110,7 @@ fn a_change_of_keys_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
-fn what_was_recorded_does_nothing_when_it_is_played_again() {
+fn replayed_messages_have_no_effect() {
     for seed in 0..30 {
         let ends = [channel(1, seed), channel(2, seed)];
         let mut pair = Pair::new(ends, bad_cable(seed), seed);
@@ -132,7 +132,7 @@ fn what_was_recorded_does_nothing_when_it_is_played_again() {
         for later in [0, 60] {
             pair.run(Duration::from_secs(later));
             for message in &recorded {
-                // To its receiver and back to its sender; at a pace that the budget allows.
+                // To its receiver and back to its sender, at a rate within the budget.
                 pair.deliver(0, message);
                 pair.deliver(1, message);
                 pair.run(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Nodes among themselves and with a controller: what a fabric does, seen from its hosts.
+//! Nodes with each other and with a controller: the behaviour of a fabric as hosts see it.
 
 mod world;
 
@@ -38,11 +38,11 @@ fn roles_are_found_and_every_node_finds_the_controller() {
 }
 
 #[test]
-fn hosts_that_never_talked_reach_each_other_and_nobody_else_hears() {
+fn new_pairs_of_hosts_reach_each_other_and_no_others_hear() {
     let mut world = ring(2);
     world.run(1000);
     let ips: Vec<_> = world.hosts.iter().map(|h| h.ip).collect();
-    // Known to the fabric by their questions.
+    // The fabric has learned them by their questions.
     (0..3).for_each(|h| world.ask(h, ips[(h + 1) % 3]));
     world.run(3000);
     for from in 0..3 {
@@ -59,7 +59,7 @@ fn hosts_that_never_talked_reach_each_other_and_nobody_else_hears() {
     }
 }
 
-/// Every pair exchanges a frame numbered `number`; those that did not arrive.
+/// Every pair exchanges a frame numbered `number`; returns the pairs whose frame did not arrive.
 fn missing(world: &mut World, number: u32) -> Vec<(usize, usize)> {
     let hosts = world.hosts.len();
     let pairs: Vec<_> =
@@ -78,7 +78,7 @@ fn missing(world: &mut World, number: u32) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The hosts make themselves known.
+/// The hosts announce themselves.
 fn announce(world: &mut World) {
     for host in 0..world.hosts.len() {
         let (mac, ip) = (world.hosts[host].mac, world.hosts[host].ip);
@@ -133,7 +133,7 @@ fn without_its_controller_a_fabric_carries_on_and_a_new_one_learns_all_from_the_
     world.run(3000);
     assert_eq!(missing(&mut world, 2), [], "flows go on");
     for n in 0..3 {
-        assert_eq!(world.nodes[n].node.controller().0, None, "node {n} tells no stories");
+        assert_eq!(world.nodes[n].node.controller().0, None, "node {n} advertises no stale path");
     }
     world.restart_controller(2);
     world.cable(End::Hub, End::Node(1, 6));
@@ -154,7 +154,7 @@ fn new_keys_are_no_news_but_a_lost_memory_is() {
         let is_up = |o: &&Output| matches!(o, Output::NodeUp { .. });
         world.hub_log.iter().filter(is_up).count()
     };
-    // A node's generation moves on with its session.
+    // A node's generation advances with each new session.
     let generation = |world: &World, id: u64| {
         let hellos = world.controller.said.iter().rev().filter_map(|(node, body)| match body {
             Body::ControllerHello(hello) if *node == id => Some(hello.generation),
@@ -164,7 +164,7 @@ fn new_keys_are_no_news_but_a_lost_memory_is() {
     };
     assert_eq!(announced(&world), 3);
     let before: Vec<u64> = (1..=3).map(|id| generation(&world, id)).collect();
-    // All sessions get new keys after an hour, or an eighth later.
+    // All sessions get new keys after an hour, or up to an eighth later.
     world.run(3_600_000 + 450_000 + 10_000);
     for id in 1..=3 {
         assert!(generation(&world, id) > before[id as usize - 1], "node {id} has its old keys");
@@ -184,7 +184,7 @@ fn a_controller_that_was_replaced_is_refused() {
     world.cable(End::Hub, End::Node(0, 5));
     world.run(2500);
     assert_eq!(world.nodes[2].node.controller().1, 2);
-    // The old one comes back, elsewhere.
+    // The old one returns at another place.
     world.uncable(End::Hub);
     world.restart_controller(1);
     world.cable(End::Hub, End::Node(2, 6));
@@ -214,7 +214,7 @@ fn a_host_that_lies_about_its_own_address_in_arp_is_not_heard() {
     world.run(1000);
     announce(&mut world);
     let (other_mac, other_ip) = (world.hosts[1].mac, world.hosts[1].ip);
-    // Its frame comes from its own address; the packet says another's.
+    // The frame has its own source; the ARP packet claims another one's.
     let none = MacAddr::default();
     world.arp(0, MacAddr::BROADCAST, Operation::REQUEST, other_mac, other_ip, none, other_ip);
     world.run(200);
@@ -232,7 +232,7 @@ fn a_station_that_the_controller_refuses_sends_nothing() {
     world.controller.refuse = None;
     world.run(2500);
     announce(&mut world);
-    assert_eq!(missing(&mut world, 1), [], "a refusal does not last for ever");
+    assert_eq!(missing(&mut world, 1), [], "a refusal expires");
 }
 
 #[test]
@@ -255,10 +255,10 @@ fn frames_for_a_station_that_has_left_are_called_back() {
     world.run(1000);
     announce(&mut world);
     assert_eq!(missing(&mut world, 1), []);
-    // Host 1 moves to the third node, and nobody has told the first.
+    // Host 1 moves to the third node, and the first node does not know.
     world.uncable(End::Host(1));
     world.cable(End::Host(1), End::Node(2, 8));
-    // Someone else takes its old place.
+    // Another host takes its old place.
     world.host(1, 9);
     world.run(400);
     let ip = world.hosts[1].ip;
@@ -269,8 +269,8 @@ fn frames_for_a_station_that_has_left_are_called_back() {
     let routes = world.nodes[0].node.routes();
     let mac = world.hosts[1].mac;
     assert!(routes.iter().all(|r| r.destination != mac), "{routes:?}");
-    // Its first frame at the new place makes it known; then the same destination works again,
-    // though the sender asks nobody.
+    // Its first frame at the new place makes it known; then the same destination is reachable
+    // again, although the sender asks no question.
     let own = world.hosts[1].mac;
     let none = MacAddr::default();
     world.arp(1, MacAddr::BROADCAST, Operation::REQUEST, own, ip, none, ip);

@@ -1,5 +1,5 @@
-//! Ports of which it is known what they can lead to: tunnels through an IP network, where there is
-//! a proved node or nobody, and ports that are pinned to one role.
+//! Pinned ports: tunnels through an IP network, behind which there is an authenticated node or
+//! nothing, and ports that are pinned to one role.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn a_tunnel_never_becomes_a_host_port() {
     pair.run(Duration::from_secs(60));
     assert_eq!(pair.ends[0].role(PORT), PortRole::Unknown);
     assert_eq!(pair.roles[0], Some((PortRole::Unknown, true)));
-    // It asks for ever, and says nothing else; a host's frame is not served there.
+    // It keeps sending Hellos and nothing else; a host's frame is not served there.
     assert!(pair.sent.len() > 60);
     assert!(pair.sent.iter().all(|(_, frame)| frame.starts_with(&NEAREST_BRIDGE.0)));
     let arp = [&[0xFF; 6][..], &[2; 6], &[8, 6], &[0; 46]].concat();
@@ -111,7 +111,7 @@ fn a_tunnel_never_becomes_a_host_port() {
     pair.input(0, Input::Frame { port: PORT, kind: FrameKind::Host, bytes: arp });
     assert_eq!(pair.sent.len(), before);
     assert!(pair.ends[0].stations().is_empty());
-    // A cable with nobody there is a host's: the test can see the difference.
+    // A cable without a node becomes a host port: so the test can tell the difference.
     let mut pair = Pair::new([common::node(1), common::node(2)], None);
     pair.lost = true;
     pair.up(0, 2000);
@@ -142,7 +142,7 @@ fn a_path_that_has_become_too_small_is_not_used() {
     pair.up(1, 9000);
     pair.run(Duration::from_secs(4));
     assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
-    // About one Heartbeat a second is as long as a frame may be, none is longer.
+    // About one Heartbeat a second has the maximum frame length, and none is longer.
     let long = |sent: &[(usize, Vec<u8>)], end| {
         let lengths = sent.iter().filter(|(from, _)| *from == end).map(|(_, f)| f.len());
         lengths.filter(|len| *len >= usize::from(LINK_MTU_MIN)).collect::<Vec<_>>()
@@ -152,7 +152,7 @@ fn a_path_that_has_become_too_small_is_not_used() {
         assert!((3..=6).contains(&long.len()), "{long:?}");
         assert!(long.iter().all(|len| *len == usize::from(LINK_MTU_MIN)), "{long:?}");
     }
-    // One end learns that less comes through. The other one hears it by the new handshake.
+    // One end learns of the smaller MTU. The other one learns it by the new handshake.
     pair.sent.clear();
     pair.up(0, LINK_MTU_MIN - 1);
     pair.run(Duration::from_secs(3));
@@ -164,13 +164,13 @@ fn a_path_that_has_become_too_small_is_not_used() {
 }
 
 #[test]
-fn what_was_recorded_on_the_way_changes_nothing_when_it_comes_again() {
+fn replayed_link_messages_have_no_effect() {
     let mut pair = Pair::nodes();
     pair.up(0, 2000);
     pair.up(1, 2000);
     pair.run(Duration::from_secs(1));
     let recorded = pair.sent.clone();
-    // To a box whose neighbour is gone: nothing of it is a proof.
+    // To a box whose neighbour is gone: no replayed message is a proof.
     pair.lost = true;
     pair.run(Duration::from_secs(1));
     for (from, frame) in &recorded {
@@ -179,7 +179,7 @@ fn what_was_recorded_on_the_way_changes_nothing_when_it_comes_again() {
         pair.run(Duration::from_millis(20));
         assert_eq!(pair.roles, [Some((PortRole::Unknown, true)); 2]);
     }
-    // And to a live link: it stays.
+    // To a live link: it stays up.
     pair.lost = false;
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.roles, [Some((PortRole::Fabric, true)); 2]);
@@ -212,7 +212,7 @@ fn a_host_keeps_its_port_when_only_the_facts_change() {
     pair.up(0, 9000);
     assert_eq!(pair.ends[0].role(PORT), PortRole::Host);
     assert_eq!(pair.ends[0].ports()[0].mtu, 9000);
-    // A node that comes there later hears the new ones.
+    // A node that appears there later receives the new ones.
     pair.lost = false;
     pair.up(1, 9000);
     pair.run(Duration::from_secs(3));
@@ -228,12 +228,12 @@ fn joined() -> Pair {
     pair
 }
 
-/// A machine that stood still wakes up: what the neighbour has said since then waits to be taken
-/// in, and is taken in before anybody is called silent.
+/// A suspended machine resumes: messages that the neighbour has sent since then are queued, and are
+/// processed before the neighbour can time out.
 #[test]
-fn who_was_away_calls_nobody_silent_for_that() {
+fn a_delayed_node_does_not_time_out_its_neighbour() {
     let mut pair = joined();
-    // The second end speaks on, into a queue, while the first is asked nothing.
+    // The second end keeps sending, into a queue, while the first is not called.
     let mut queue = vec![];
     for _ in 0..3 {
         pair.now = pair.now + Duration::from_millis(50);
@@ -255,10 +255,10 @@ fn who_was_away_calls_nobody_silent_for_that() {
     for frame in queue {
         assert!(role_at(&mut pair, 0, came(frame)));
     }
-    // Nothing more comes.
+    // No more messages arrive.
     assert!(role_at(&mut pair, 199, Input::Tick));
     assert!(!role_at(&mut pair, 1, Input::Tick));
-    // A neighbour that went meanwhile is found out an interval later, asked in time or not.
+    // A neighbour that left meanwhile times out an interval later, whether called in time or not.
     for late_ms in [100, 400] {
         let mut pair = joined();
         assert!(role_at(&mut pair, 450, Input::Tick));
@@ -278,7 +278,7 @@ fn a_port_that_is_pinned_to_hosts_is_one_at_once_and_says_nothing_to_nodes() {
         pair.run(Duration::from_secs(60));
         assert_eq!(pair.roles[0].map(|r| r.0), Some(role));
         assert_eq!(pair.sent.is_empty(), pin == Pin::Hosts);
-        // Nor does a proved node on that cable change it.
+        // An authenticated node on that cable does not change it either.
         pair.lost = false;
         pair.up(1, 2000);
         pair.run(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Peers that are not who they claim to be, and messages that are not what was sent.
+//! Impostors, and messages that were altered or forged.
 
 mod common;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const NOW: Time = Time::from_secs(100);
 
-/// Both begin; what each refuses.
+/// Both begin; returns each side's refusals.
 fn refusals(mut a: Channel, mut b: Channel) -> Vec<Refused> {
     let first = a.start(NOW);
     let mut all = settle(NOW, &mut a, &mut b, first);
@@ -64,7 +64,7 @@ fn our_own_identity_is_recognised() {
     let mut a = channel(1, 1);
     let first = a.start(NOW);
     assert_eq!(a.handle(NOW, &first), Err(Refused::OwnIdentity));
-    // A number that was given twice.
+    // A node number assigned twice.
     let keys = KeyPair::generate(&[0x99; 32]);
     let twin = authority().issue(1, "twin", Role::Node, &keys.public).unwrap();
     let twin = plexus_control::identity::Identity::new(twin, keys, authority().public()).unwrap();
@@ -84,13 +84,13 @@ fn a_second_identity_cannot_displace_a_live_peer() {
     assert_eq!(a.refusals().get(Refused::OtherPeer), 2);
     assert_eq!(a.peer().unwrap().credential.claims().node, 2);
     assert_eq!(say(NOW, &mut a, &mut b, b"still here"), Some(b"still here".to_vec()));
-    // Once the caller gives up the old peer, the new one may come.
+    // Once the caller gives up the old peer, the new one is accepted.
     (a, c) = (channel(1, 5), channel(3, 5));
     let first = c.start(NOW);
     assert_eq!(settle(NOW, &mut c, &mut a, first), []);
 }
 
-/// Someone who speaks Noise with a key of its own, and shows what it likes.
+/// An attacker that speaks Noise with a key of its own and presents arbitrary credentials.
 struct Rogue(snow::HandshakeState);
 
 impl Rogue {
@@ -113,7 +113,7 @@ impl Rogue {
         out
     }
 
-    /// Why the victim refuses this payload, given its number of the session.
+    /// The victim's reason for refusing this payload, given its number of the session.
     fn tries(&mut self, payload: impl FnOnce(u32) -> Vec<u8>) -> Refused {
         let mut victim = channel(1, 1);
         let first = self.hello(1, 0, &[]);
@@ -168,18 +168,18 @@ fn payload(ids: [u32; 2], credential: &Credential, facts: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_proves_another_key_than_the_credentials_is_refused() {
+fn a_credential_for_another_key_is_refused() {
     let stolen = identity_by(&authority(), 2, Role::Controller).credential().clone();
     let tried = Rogue::new().tries(|id| payload([5, id], &stolen, &[]));
     assert_eq!(tried, Refused::KeyMismatch);
-    // Even our own credential, which everybody may have seen.
+    // Even with our own credential, which is public.
     let ours = node(1).credential().clone();
     let tried = Rogue::new().tries(|id| payload([5, id], &ours, &[]));
     assert_eq!(tried, Refused::KeyMismatch);
 }
 
 #[test]
-fn whoever_proves_a_key_must_show_a_good_credential_for_it() {
+fn a_proved_key_needs_a_valid_credential() {
     let public = KeyPair::generate(&[0x77; 32]).public;
     let issued_by = |a: &Authority| a.issue(5, "s5", Role::Node, &public).unwrap();
     let good = issued_by(&authority());
@@ -202,7 +202,7 @@ fn whoever_proves_a_key_must_show_a_good_credential_for_it() {
     assert_eq!(tries(&promoted), Refused::Signature);
 }
 
-/// The three Hellos of a handshake, and the channels as they are before the given one arrives.
+/// The three Hellos of a handshake, and the state of the channels before the given one arrives.
 fn before_step(step: usize) -> (Channel, Channel, Vec<u8>) {
     let (mut a, mut b) = (channel(1, 4), channel(2, 4));
     let mut message = a.start(NOW);
@@ -218,7 +218,7 @@ fn a_hello_with_any_bit_flipped_makes_no_session_and_stops_none() {
     for step in 1..=3 {
         let (mut a, mut b, good) = before_step(step);
         for bit in 0..good.len() * 8 {
-            // Time passes, so that the budget for public-key operations never runs out.
+            // Time passes, so that the budget for public-key operations is never exhausted.
             let now = NOW + Duration::from_millis(bit as u64 / 8);
             if bit % 8 == 0 {
                 (a, b, _) = before_step(step);
@@ -227,7 +227,7 @@ fn a_hello_with_any_bit_flipped_makes_no_session_and_stops_none() {
             altered[bit / 8] ^= 1 << (bit % 8);
             let first = if step % 2 == 1 { &mut b } else { &mut a };
             match first.handle(now, &altered) {
-                // A first message cannot be judged: its answer is of no use.
+                // A first message cannot be verified: its answer is useless.
                 Ok(handled) if step == 1 => {
                     let answer = handled.reply.expect("step 2");
                     assert!(a.handle(now, &answer).is_err(), "bit {bit}");
@@ -256,7 +256,7 @@ fn a_flood_of_first_hellos_costs_a_bounded_number_of_answers_and_no_session() {
     }
     assert!((1..=64).contains(&answered) && answered + busy == 500, "{answered} {busy}");
     assert_eq!(say(NOW, &mut a, &mut b, b"unmoved"), Some(b"unmoved".to_vec()));
-    // When it ends, handshakes go on.
+    // When it ends, handshakes succeed again.
     let later = NOW + RESPONDER_TIME;
     let first = a.start(later);
     assert_eq!(settle(later, &mut a, &mut b, first), []);
@@ -264,7 +264,7 @@ fn a_flood_of_first_hellos_costs_a_bounded_number_of_answers_and_no_session() {
 
 #[test]
 fn a_forged_first_hello_does_not_stop_ours() {
-    // Whatever is forged, larger or smaller: the honest peer still gets through.
+    // Whether the forged key is larger or smaller, the honest peer gets through.
     for seed in 0..40 {
         let (mut a, mut b) = (channel(1, seed), channel(2, seed));
         let hello = a.start(NOW);
@@ -301,7 +301,7 @@ fn hellos_are_repeated_with_back_off_and_stop_when_told() {
     }
     let times: Vec<_> = sent.iter().map(|(at, _)| *at).collect();
     assert_eq!(times[..7], [50, 150, 350, 750, 1550, 2550, 3550]);
-    // The same Hello, so that repeating it costs nobody anything; anew after ten seconds.
+    // The same Hello, so that retransmissions cost no computation; a new one after ten seconds.
     assert!(sent.iter().all(|(at, hello)| (*hello == first) == (*at < 10_000)));
     a.stop();
     assert_eq!((a.next_deadline(), a.poll(NOW + Duration::from_secs(60))), (None, None));
@@ -313,7 +313,7 @@ fn keys_end_when_their_time_is_over() {
     let (mut a, mut b) = connected(1);
     let due = a.next_deadline().unwrap();
     assert_eq!(due, Time::ZERO + limits.rekey_time);
-    // Nobody answers: the old keys go on, to their end.
+    // The peer does not answer: the old keys stay in use, until they expire.
     let _ = a.poll(due).unwrap();
     let last = Time::ZERO + limits.end_time - Duration::from_nanos(1);
     assert_eq!(say(last, &mut a, &mut b, b"x"), Some(b"x".to_vec()));
@@ -330,7 +330,7 @@ fn a_key_that_has_sealed_all_it_may_seals_no_more() {
     let [mut a, mut b] = [1, 2].map(|n| with_limits(node(n), RoleWanted::Any, 1, limits));
     let first = a.start(NOW);
     settle(NOW, &mut a, &mut b, first);
-    // The confirmation was the first.
+    // The confirmation was the first sealed message.
     say(NOW, &mut a, &mut b, b"1").unwrap();
     assert_eq!(a.next_deadline(), Some(NOW));
     say(NOW, &mut a, &mut b, b"2").unwrap();
@@ -374,7 +374,7 @@ proptest! {
             let receiver = if step % 2 == 1 { &mut b } else { &mut a };
             let cut = cut % good.len();
             prop_assert_eq!(receiver.handle(NOW, &good[..cut]), Err(Refused::Truncated));
-            // Longer than it says is padding; one that says so itself is altered.
+            // Bytes beyond the stated length are padding; a changed length is an alteration.
             let mut long = good.clone();
             long.resize(good.len() + more, 0);
             let stated = u16::try_from(long.len()).unwrap();

@@ -1,5 +1,5 @@
-//! The fabric's test vectors of messages (crates/wire/src/fabric/vectors.json): their form, their
-//! refusals by name, and what they open to.
+//! The fabric's test vectors of messages (crates/wire/src/fabric/vectors.json): their format, their
+//! refusals by name, and their plaintexts.
 
 use plexus_control::session::Refused;
 use plexus_control::session::frame::Message;

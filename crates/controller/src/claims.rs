@@ -1,11 +1,11 @@
-//! Who is where: stations and addresses that nodes hear of, and the disputes about them.
+//! Claims: nodes report stations and addresses; this module decides disputes about their place.
 //!
-//! A station that is known elsewhere, or an address that another station has, is asked for at its
-//! old place before it is believed at the new one. If the old place is down the claim is granted
-//! at once; if the old holder answers it is refused; if it is silent for `probe_timeout_ms` it is
-//! granted. An address leased to another station is never granted. A station without any IP
-//! address cannot be asked for, and nobody can have a route to it (routes are found by IP address),
-//! so it moves at once.
+//! If a station is known elsewhere, or another station has the address, the old place is probed
+//! before the new one is accepted. If the old place is down, the claim is granted at once; if the
+//! old holder answers, it is refused; if it is silent for `probe_timeout_ms`, it is granted. An
+//! address leased to another station is never granted. A station without any IP address cannot be
+//! probed, and no host can have a route to it (routes are found by IP address), so it moves at
+//! once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,19 +23,19 @@ use crate::flows::FlowKey;
 use crate::scan::ms;
 use crate::topology::Place;
 
-/// Disputes open at a time.
+/// Most open disputes.
 const CLAIMS_MAX: usize = 4096;
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Admitted,
     Refused(Refusal),
-    /// The old holder is being asked; the verdict follows.
+    /// The old holder is being probed; the verdict follows.
     Disputed,
 }
 
-/// What a dispute is about.
+/// The subject of a dispute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Station(MacAddr),
@@ -50,7 +50,7 @@ struct Claim {
     mac: MacAddr,
     ip: Option<IpAddr>,
     request: u32,
-    /// Where the old holder was asked for.
+    /// Where the old holder was probed.
     asked: Place,
     deadline: Time,
 }
@@ -69,7 +69,7 @@ impl Claims {
     }
 }
 
-/// Whether an address can be that of one host.
+/// Whether an address can belong to a single host.
 fn is_host_address(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
@@ -85,7 +85,7 @@ impl Controller {
         match self.admit(now, at, seen.mac, seen.ip, request) {
             Admission::Admitted => self.verdict(at, request, seen.mac, seen.ip, None),
             Admission::Refused(why) => self.verdict(at, request, seen.mac, seen.ip, Some(why)),
-            // The verdict may take longer than the node waits for an answer.
+            // The verdict may take longer than the node's timeout.
             Admission::Disputed => {}
         }
     }
@@ -105,7 +105,7 @@ impl Controller {
         }
     }
 
-    /// Judges the claim that a station is at a place, with an address or without.
+    /// Decides the claim that a station is at a place, with or without an address.
     pub(crate) fn admit(
         &mut self,
         now: Time,
@@ -151,7 +151,7 @@ impl Controller {
         }
     }
 
-    /// Judges the claim of a station, whose place is settled, to an address.
+    /// Decides the claim to an address of a station whose place is settled.
     fn admit_address(
         &mut self,
         now: Time,
@@ -183,7 +183,7 @@ impl Controller {
         Admission::Admitted
     }
 
-    /// Gives an address to a station; those who asked for it in vain are served.
+    /// Assigns an address to a station, and serves the requests that waited for it.
     pub(crate) fn bind(&mut self, now: Time, mac: MacAddr, ip: IpAddr) {
         let from = self.hosts.by_ip(ip);
         self.hosts.bind(mac, ip);
@@ -198,7 +198,7 @@ impl Controller {
         self.search_succeeded(now, ip);
     }
 
-    /// Asks the old holder, unless it is being asked already.
+    /// Probes the old holder, unless a probe is pending.
     fn dispute(
         &mut self,
         now: Time,
@@ -208,7 +208,7 @@ impl Controller {
         request: u32,
     ) -> Admission {
         if let Some(exchange) = self.claims.by_subject.get(&subject) {
-            // The same claim again keeps waiting; a rival waits for the outcome of the first.
+            // A repeated claim keeps waiting; a rival claim waits for the outcome of the first.
             return match self.claims.open.get_mut(exchange) {
                 Some(open) if open.at == at && open.mac == mac => {
                     open.ip = ip.or(open.ip);
@@ -245,12 +245,12 @@ impl Controller {
         self.conclude(now, exchange, false);
     }
 
-    /// Ends a dispute: the old holder has answered, or has not.
+    /// Ends a dispute: the old holder answered, or timed out.
     fn conclude(&mut self, now: Time, exchange: u64, alive: bool) {
         let Some(claim) = self.claims.close(exchange) else { return };
         self.disarm(claim.deadline, Timer::Claim(exchange));
         let Claim { subject, at, mac, ip, request, asked, .. } = claim;
-        // A node asks for a station and for its address apart; the dispute has held up both.
+        // A node claims a station and its address separately; the dispute has delayed both.
         let held_up_both = matches!(subject, Subject::Station(_)) && ip.is_some();
         let limit = self.config.limits.stations_per_port as usize;
         let why = match subject {
@@ -265,7 +265,7 @@ impl Controller {
             return self.verdict(at, request, mac, ip, why);
         }
         match subject {
-            // Unless it has moved again, or is gone by now.
+            // Unless it has moved again, or has left by now.
             Subject::Station(_) if self.hosts.get(mac).is_some_and(|h| h.at == asked) => {
                 self.move_host(mac, at);
             }
@@ -283,7 +283,7 @@ impl Controller {
         }
     }
 
-    /// Puts a station elsewhere, with all flows from and to it.
+    /// Moves a station, with all flows from and to it.
     fn move_host(&mut self, mac: MacAddr, to: Place) {
         let Some(from) = self.hosts.move_to(mac, to) else { return };
         for id in self.flows.of(from, mac) {
@@ -313,7 +313,7 @@ impl Controller {
         if self.hosts.get(gone.mac).is_none_or(|h| h.at != at) {
             return self.dropped(Drop::NotThere);
         }
-        // Who claimed the station or an address of it need not wait any longer.
+        // Claims to the station or to one of its addresses need not wait any longer.
         let ips = self.hosts.get(gone.mac).map(|h| h.ips.clone()).unwrap_or_default();
         let subjects = ips.into_iter().map(Subject::Address);
         let subjects = subjects.chain([Subject::Station(gone.mac)]);
@@ -325,7 +325,7 @@ impl Controller {
         }
     }
 
-    /// Forgets a station. Its own node has ended its flows; those towards it are ended here.
+    /// Removes a station. Its own node has ended its flows; those towards it are ended here.
     fn remove_host(&mut self, mac: MacAddr) {
         let Some(host) = self.hosts.remove(mac) else { return };
         self.advertiser.forget(mac);
@@ -343,12 +343,12 @@ impl Controller {
         self.log(Event::HostLost { mac, node, port: host.at.port, flows });
     }
 
-    /// Finds a station's groups again; flows that are no longer allowed end.
+    /// Recomputes a station's groups; flows that are no longer allowed end.
     pub(crate) fn regroup(&mut self, mac: MacAddr) {
         let Some(host) = self.hosts.get(mac) else { return };
         let groups = self.groups.of(mac, host, &self.topology.node(host.at.node).name);
         let at = host.at;
-        // At every call in a network without groups there is nothing to do from here on.
+        // Fast path: in a network without groups nothing else can change.
         if groups == host.groups && self.config.groups.is_empty() {
             return self.groups_touch(mac, at);
         }
@@ -360,7 +360,7 @@ impl Controller {
         self.end_forbidden(flows.collect());
     }
 
-    /// Ends those of the flows whose hosts may not talk.
+    /// Ends the flows whose hosts may not talk to each other.
     pub(crate) fn end_forbidden(&mut self, flows: Vec<u32>) {
         for id in flows {
             let Some(key) = self.flows.get(id).map(|f| f.key) else { continue };

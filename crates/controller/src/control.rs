@@ -14,9 +14,10 @@ pub(crate) const CONTROL_PLANE: u8 = 0xFF;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlPaths {
     attached: Option<u32>,
-    /// By node, as told to the driver.
+    /// By node, as reported to the driver.
     paths: Vec<Option<Hops>>,
-    /// Changes of links that are accounted for, and the attachment they were judged from.
+    /// The number of link changes accounted for, and the attachment for which the paths were
+    /// computed.
     judged: Option<(u64, Option<u32>, usize)>,
 }
 
@@ -26,12 +27,12 @@ impl ControlPaths {
         self.attached.is_some()
     }
 
-    /// Tells of a node whether the controller had a path to it at the end of the last input.
+    /// A predicate: whether the controller had a path to a node at the end of the last input.
     pub(crate) fn reach(&self) -> impl Fn(u32) -> bool + '_ {
         |node| self.paths.get(node as usize).is_some_and(Option::is_some)
     }
 
-    /// The paths that are others than before, in the order of nodes.
+    /// The paths that have changed, in the order of nodes.
     pub(crate) fn refresh(
         &mut self,
         topology: &Topology,
@@ -42,7 +43,7 @@ impl ControlPaths {
         if before == Some(judged) {
             return Vec::new();
         }
-        // Unless links have gone, a path of the right length is still good.
+        // Unless links were removed, a path of the right length is still valid.
         let only_grown = before.is_some_and(|(made, attached, _)| {
             let mut changes = topology.changes_since(made);
             attached == self.attached
@@ -73,7 +74,7 @@ impl ControlPaths {
     }
 }
 
-/// The path to `node` from the node that the distances lead to: links may be used both ways.
+/// The path to `node` from the node at distance 0: links may be used in both directions.
 fn way_back(topology: &Topology, distance: &[u8], node: u32) -> Hops {
     let mut hops = vec![CONTROL_PLANE];
     let mut at = node;
@@ -90,7 +91,7 @@ fn way_back(topology: &Topology, distance: &[u8], node: u32) -> Hops {
 
 impl Controller {
     pub(crate) fn attached(&mut self, now: Time, to: Option<NodeId>) {
-        // The cable may be known before its node's session is: the name comes with that.
+        // The cable may be known before its node's session: the name comes with the session.
         let before = self.control.attached;
         self.control.attached = to.map(|id| self.known_node(now, id, ""));
         if self.control.attached != before {

@@ -1,5 +1,5 @@
-//! The state machine: inputs are dispatched here, timers fire here, and what one input caused is
-//! put together here.
+//! The state machine: dispatches inputs, fires timers, and collects the outputs that one input
+//! causes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -27,46 +27,46 @@ use crate::scan::{Scans, ms};
 use crate::topology::{Place, Topology};
 use crate::{Config, NodeId};
 
-/// Everything that happens at a time of its own.
+/// Timers of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A node may have been silent for too long.
+    /// A node may have timed out.
     Silence,
-    /// A station did not answer for its address.
+    /// A station did not answer a probe for its address.
     Claim(u64),
     /// No station answered for an address.
     Search(IpAddr),
-    /// Exchanges are no longer remembered.
+    /// Exchanges expire.
     Exchanges,
-    /// Routes reported by nodes are held against the topology.
+    /// Routes reported by nodes are checked against the topology.
     Settle,
     /// Flows without a path may have one again.
     Recover,
-    /// Some flows may have better routes by now.
+    /// Some flows may have better routes now.
     Improve,
-    /// A closed port opens.
+    /// A closed port reopens.
     Open(Place),
-    /// A lease, an offer or a quarantine ends.
+    /// A lease, an offer or a quarantine expires.
     Leases,
     /// A host is due for a router advertisement.
     Advertise,
-    /// Trees of multicast groups have changes to follow.
+    /// Trees of multicast groups have to follow changes.
     Groups,
-    /// Groups that have trees of an earlier incarnation get new ones.
+    /// Groups with trees of an earlier incarnation get new ones.
     Learned,
     /// Trees that are no longer used are removed.
     Retire,
-    /// A node's trees of earlier incarnations have had their time.
+    /// A node's trees of earlier incarnations expire.
     Earlier(u32),
 }
 
-/// How long links that came back wait for the flows that had none: long enough for the hello of a
-/// link's other end, short beside the outage.
+/// Delay between restored links and the retry of flows without a path: long enough for the Hello of
+/// a link's other end, short compared with the outage.
 const RECOVER_AFTER: Duration = Duration::from_millis(5);
-/// How long links are in place before flows that have routes are moved onto them.
+/// How long links have to be up before flows that have routes are moved onto them.
 const IMPROVE_AFTER: Duration = Duration::from_secs(1);
 const IMPROVE_EVERY: Duration = Duration::from_millis(10);
-/// Flows looked at in one step of improvement.
+/// Flows examined in one step of improvement.
 const IMPROVED_AT_ONCE: u32 = 512;
 
 /// The controller; see the crate's documentation.
@@ -92,15 +92,15 @@ pub struct Controller {
     pub(crate) rng: Pcg64,
     timers: BTreeSet<(Time, Timer)>,
     outputs: VecDeque<Output>,
-    /// Changed entries by node, each entry once.
+    /// Changed entries by node; each entry appears once.
     updates: BTreeMap<u32, BTreeMap<FlowKey, RouteEntry>>,
     drops: BTreeMap<Drop, u64>,
-    /// The next flow to be improved; none are left at `u32::MAX`.
+    /// The next flow to improve; `u32::MAX` when none is left.
     improve_next: u32,
 }
 
 impl Controller {
-    /// A controller of a new incarnation, which knows what was stored and nothing else.
+    /// A controller of a new incarnation, which knows only the stored records.
     pub fn new(start: Start) -> Controller {
         let Start { config, epoch, now, unix_s, stored, seed } = start;
         let mut rng = Pcg64::from_seed(seed);
@@ -135,7 +135,7 @@ impl Controller {
         controller
     }
 
-    /// Takes what happened; timers that are due fire first.
+    /// Processes an input; timers that are due fire first.
     pub fn handle(&mut self, now: Time, input: Input) {
         while let Some(&(at, timer)) = self.timers.first().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, timer));
@@ -156,18 +156,18 @@ impl Controller {
         self.finish(now);
     }
 
-    /// The next thing to do, until there is none.
+    /// The next output, or `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to call [`handle`](Controller::handle) with [`Input::Tick`] unless something else
-    /// happens before.
+    /// When to call [`handle`](Controller::handle) with [`Input::Tick`], unless another input comes
+    /// before.
     pub fn next_deadline(&self) -> Time {
         self.timers.first().map_or(Time::FOREVER, |(at, _)| *at)
     }
 
-    /// What was not acted on, by reason.
+    /// Messages and frames not acted on, by reason.
     pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
         self.drops.iter().map(|(drop, count)| (*drop, *count))
     }
@@ -200,7 +200,7 @@ impl Controller {
             Body::ResolveRequest(ask) => self.resolve_request(now, index, request, ask),
             Body::HostSeen(seen) => self.host_seen(now, index, request, &seen),
             other => {
-                // These have no answer of their own.
+                // These get no separate answer.
                 match other {
                     Body::HostReport(report) => self.host_report(now, index, &report),
                     Body::FlowReport(report) => self.flow_report(now, index, report),
@@ -220,7 +220,7 @@ impl Controller {
         }
     }
 
-    /// Puts new settings in force: flows that are no longer allowed end.
+    /// Applies new settings: flows that are no longer allowed end.
     fn configure(&mut self, now: Time, config: Config) {
         if config.policy != self.config.policy {
             self.flows.set_policy(&self.topology, config.policy);
@@ -236,17 +236,17 @@ impl Controller {
         }
         let stations: Vec<MacAddr> = self.hosts.iter().map(|(mac, _)| mac).collect();
         stations.into_iter().for_each(|mac| self.regroup(mac));
-        // Rules may have changed while no host's groups have.
+        // Rules may have changed although no host's groups have.
         let flows = self.flows.iter().map(|(id, _)| id).collect();
         self.end_forbidden(flows);
-        // Every node learns the group's addresses afresh.
+        // Every node gets the group's addresses anew.
         for index in 0..self.topology.nodes.len() as u32 {
             self.welcome_again(index);
         }
         self.schedule_improvement(now);
     }
 
-    /// Flows whose path is gone are tried again.
+    /// Retries flows without a path.
     fn recover(&mut self) {
         for id in self.flows.stranded.clone() {
             self.reroute(id, None);
@@ -267,7 +267,7 @@ impl Controller {
         }
     }
 
-    /// Links have come: flows without a path are tried soon, those with one later.
+    /// Links were added: flows without a path are retried soon, those with one later.
     pub(crate) fn links_found(&mut self, now: Time) {
         self.arm(now + RECOVER_AFTER, Timer::Recover);
         self.schedule_improvement(now);
@@ -283,7 +283,7 @@ impl Controller {
         self.timers.insert((at, timer));
     }
 
-    /// Arms a timer of which there is one, for its new time.
+    /// Rearms a singleton timer.
     pub(crate) fn rearm(&mut self, at: Option<Time>, timer: Timer) {
         if self.timers.iter().any(|t| Some(t.0) == at && t.1 == timer) {
             return;
@@ -314,12 +314,12 @@ impl Controller {
         self.topology.node(index).id
     }
 
-    /// Sends a body that is lost if the network loses it.
+    /// Sends a message without retransmission.
     pub(crate) fn send(&mut self, node: u32, request: u32, body: impl Into<Body>) {
         self.send_as(node, request, false, body.into());
     }
 
-    /// Sends a body until it has arrived.
+    /// Sends a message and retransmits it until it is acknowledged.
     pub(crate) fn send_reliably(&mut self, node: u32, request: u32, body: impl Into<Body>) {
         self.send_as(node, request, true, body.into());
     }
@@ -331,21 +331,22 @@ impl Controller {
         }
     }
 
-    /// Takes a request over, if an answer is wanted.
+    /// Acknowledges a request, if an answer is wanted.
     pub(crate) fn ack(&mut self, node: u32, request: u32) {
         if request != 0 {
             self.send(node, request, plexus_wire::fabric::message::Ack {});
         }
     }
 
-    /// Tells a flow's node its routes, with all other changes at the end of this input.
+    /// Queues a flow's routes for its node; they are sent with all other changes at the end of this
+    /// input.
     pub(crate) fn announce(&mut self, id: u32) {
         let Some(flow) = self.flows.get(id) else { return };
         let node = self.updates.entry(flow.key.at.node).or_default();
         node.insert(flow.key, flow.entry());
     }
 
-    /// Tells the node that an entry is gone.
+    /// Queues the removal of an entry.
     pub(crate) fn announce_removal(&mut self, key: FlowKey) {
         let version = self.flows.next_version();
         let FlowKey { at, source, destination } = key;
@@ -359,14 +360,14 @@ impl Controller {
         }
     }
 
-    /// Ends a flow and tells its node.
+    /// Ends a flow and queues its removal.
     pub(crate) fn end_flow(&mut self, id: u32) {
         if let Some(flow) = self.flows.remove(&self.topology, id) {
             self.announce_removal(flow.key);
         }
     }
 
-    /// Closes a port for the time that the settings say.
+    /// Closes a port for the configured time.
     pub(crate) fn close_port(&mut self, now: Time, port: Place, why: Refusal) {
         if self.scans.is_closed(port) {
             return;
@@ -387,7 +388,7 @@ impl Controller {
         }
     }
 
-    /// Puts together what one input caused: paths to nodes first, then what is sent along them.
+    /// Sends what one input caused: paths to nodes first, then the messages that use them.
     fn finish(&mut self, now: Time) {
         let changed = self.control.refresh(&self.topology, &mut self.flows.trees);
         for (index, hops) in changed.into_iter().rev() {

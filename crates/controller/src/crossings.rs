@@ -1,35 +1,35 @@
-//! Which flows cross a link.
+//! The flows that cross each link.
 //!
 //! A list per link would cost a new flow one cache miss for every link on its routes, a hundred
-//! with eight routes. So flows are gathered: the most recent ones are only named, and once they
-//! make up a batch it is indexed as a whole, in memory that the processor holds meanwhile. Who asks
-//! for a link looks into every batch, and follows the routes of the recent ones.
+//! with eight routes. So flows are gathered: recent ones are only listed, and once they fill a
+//! batch it is indexed as a whole, while its memory is in the cache. A query for a link searches
+//! every batch, and follows the routes of the recent flows.
 //!
-//! An index never changes. A flow that leaves is crossed out in its batch, and a batch most of
-//! whose flows have left is dissolved: what is left enters anew.
+//! An index is immutable. A removed flow is marked in its batch; a batch that has lost most of its
+//! flows is dissolved, and the remaining ones enter anew.
 
-/// No flow; not listed.
+/// No flow, or not listed.
 const NONE: u32 = u32::MAX;
-/// Flows of a batch. More make the index smaller, 4 bytes per link and batch, and indexing and
-/// looking at the recent ones longer: some milliseconds.
+/// Flows per batch. Larger batches make the index smaller (4 bytes per link and batch) and make
+/// indexing, and searching the recent flows, slower: some milliseconds.
 const BATCH: usize = 4096;
-/// Where the recent ones are listed: their batch comes later.
+/// The batch number of recent flows, which have no batch yet.
 const RECENT: u32 = 0xFFFF;
 
 /// Flows that were indexed together.
 #[derive(Clone, Debug, Default)]
 struct Batch {
-    /// Flows, or `NONE` where one has left.
+    /// Flows, or `NONE` for removed ones.
     members: Vec<u32>,
-    /// How many have not left.
+    /// How many are still there.
     left: usize,
     /// By slot: where its members begin in `crossing`; those of the next slot follow.
     starts: Vec<u32>,
-    /// Places in `members`.
+    /// Indices into `members`.
     crossing: Vec<u16>,
 }
 
-/// The flows whose routes are known to exist, by link.
+/// The flows whose routes have been verified, by link.
 #[derive(Clone, Debug)]
 pub(crate) struct Crossings {
     /// Flows of a batch, at most 32,768.
@@ -38,20 +38,20 @@ pub(crate) struct Crossings {
     batches: Vec<Batch>,
     /// Numbers of batches that are not in use.
     free: Vec<u32>,
-    /// Batches most of whose flows have left.
+    /// Batches that have lost most of their flows.
     thin: Vec<u32>,
     /// By flow: its batch, or `RECENT`, times 65,536, plus its place there; or `NONE`.
     listed: Vec<u32>,
     scratch: Scratch,
 }
 
-/// Memory for indexing, kept to spare allocations.
+/// Scratch memory for indexing, to avoid allocations.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
-    /// Slots that members cross, member by member, and where each one's end.
+    /// Slots that members cross, member by member, with the end of each member's.
     slots: Vec<u32>,
     ends: Vec<u32>,
-    /// By slot: the member that was seen to cross it last, from 1.
+    /// By slot: the member last seen to cross it, counted from 1.
     seen: Vec<u32>,
 }
 
@@ -76,8 +76,8 @@ impl Crossings {
         self.listed.get(id as usize).is_some_and(|listed| *listed != NONE)
     }
 
-    /// A flow's routes exist. `slots` appends the slots of the links that a flow crosses, repeated
-    /// or not; it is asked for this flow and others that have entered.
+    /// Adds a flow whose routes were verified. `slots` appends the slots of the links that a flow
+    /// crosses, possibly repeated; it is called for this flow and for others that have entered.
     pub(crate) fn enter(&mut self, id: u32, slots: impl Fn(u32, &mut Vec<u32>)) {
         self.name(id);
         if self.recent.len() < self.batch {
@@ -96,7 +96,7 @@ impl Crossings {
         }
     }
 
-    /// A flow gets other routes, or none; false if it is not here.
+    /// Removes a flow whose routes change or end; false if it is not here.
     pub(crate) fn leave(&mut self, id: u32) -> bool {
         if !self.has(id) {
             return false;
@@ -140,7 +140,7 @@ impl Crossings {
         }
         found.sort_unstable();
         found.dedup();
-        // Those that have left come last, as one.
+        // Removed flows come last, as one.
         found.pop_if(|id| *id == NONE);
         found
     }
@@ -155,7 +155,7 @@ impl Crossings {
             + self.batches.iter().map(batch).sum::<usize>()
     }
 
-    /// Names a flow among the recent ones.
+    /// Lists a flow among the recent ones.
     fn name(&mut self, id: u32) {
         if self.listed.len() <= id as usize {
             self.listed.resize(id as usize + 1, NONE);
@@ -164,7 +164,7 @@ impl Crossings {
         self.recent.push(id);
     }
 
-    /// Makes a batch of the recent ones, unless most have left already.
+    /// Makes a batch of the recent flows, unless most have left already.
     fn gather(&mut self, crossed: &impl Fn(u32, &mut Vec<u32>)) {
         let mut members = std::mem::take(&mut self.recent);
         members.retain(|id| *id != NONE);
@@ -201,7 +201,8 @@ impl Crossings {
         for slot in 1..starts.len() {
             starts[slot] += starts[slot - 1];
         }
-        // Each slot's start moves on as its members are put down, and so ends as the next one's.
+        // Each slot's start advances as its members are written, and so ends at the next slot's
+        // start.
         let mut crossing = vec![0; slots.len()];
         let mut first = 0;
         for (at, &end) in ends.iter().enumerate() {
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a map of flows to the slots that they cross.
+        /// Compared with a map of flows to the slots that they cross.
         #[test]
         fn flows_are_found_by_each_of_their_links_until_they_leave(
             batch in 1..9_usize,
@@ -268,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Flows that come and go, or change their routes again and again, leave nothing behind.
+    /// Flows that are added and removed, or rerouted again and again, leave no memory behind.
     #[test]
     fn memory_follows_the_flows_that_are_here() {
         let mut crossings = Crossings { batch: 64, ..Crossings::default() };

@@ -1,12 +1,12 @@
 //! The DHCPv4 server (RFC 2131; options RFC 2132). Section numbers below are RFC 2131's.
 //!
-//! Hosts reach it through their nodes ([`HostFrame`](plexus_wire::fabric::message::HostFrame)); it
-//! answers from the group's Ethernet address, which no route leads to, so that renewals, which are
-//! unicast, come here as well (seed §4.2.3).
+//! Hosts reach it through their nodes ([`HostFrame`](plexus_wire::fabric::message::HostFrame)). It
+//! answers from the group's Ethernet address, to which no route leads, so that unicast renewals
+//! arrive here as well (seed §4.2.3).
 //!
-//! A client is its Ethernet address, which must be the frame's source: client identifiers (2132,
-//! 9.14) are not used, since they would let one host hold any number of addresses. A lease is
-//! confirmed only once it is stored.
+//! A client is identified by its Ethernet address, which must be the frame's source: client
+//! identifiers (2132, 9.14) are ignored, because they would let one host hold any number of
+//! addresses. A lease is confirmed only once it is stored.
 
 mod leases;
 mod message;
@@ -30,7 +30,8 @@ use crate::topology::Place;
 use crate::{Config, Controller};
 use leases::{Entry, Leases, Pool, State};
 
-/// A confirmation that is not stored for so long is asked for again when its host asks again.
+/// If a confirmation has not been stored after this time, it is stored again when its host asks
+/// again.
 const STORE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A confirmation that waits until its lease is stored.
@@ -48,15 +49,15 @@ struct Pending {
 #[derive(Clone, Debug)]
 pub(crate) struct Dhcp {
     table: Leases,
-    /// By the subnet's place in the settings.
+    /// By the subnet's index in the settings.
     pools: Vec<Option<Pool>>,
     reserved: BTreeMap<MacAddr, Ipv4Addr>,
     reserved_for: BTreeMap<Ipv4Addr, MacAddr>,
     /// In the order of their tickets.
     pending: VecDeque<Pending>,
-    /// Clients whose messages were relayed and not answered yet.
+    /// Clients with a relayed message that was not answered yet.
     relayed: BTreeMap<MacAddr, relay::Relayed>,
-    /// Clients' messages that wait until their server is found.
+    /// Clients' messages that wait until the server is found.
     unserved: Vec<relay::Unserved>,
     tickets: u64,
     started: (Time, u64),
@@ -89,7 +90,7 @@ impl Dhcp {
     pub(crate) fn configure(&mut self, config: &ControllerSettings) {
         let pool = |s: &Subnet| s.range.map(|(first, last)| Pool::new(first, last));
         self.pools = config.subnets.iter().map(pool).collect();
-        // Subnets may have other places now.
+        // Subnets may have other indices now.
         self.relayed.clear();
         self.unserved.clear();
         self.reserved = config.reservations.iter().map(|r| (r.mac, r.ip)).collect();
@@ -124,7 +125,7 @@ impl Controller {
         self.rearm(self.dhcp.table.next_end(), Timer::Leases);
     }
 
-    /// A host's IPv4 packet for the group.
+    /// A host's IPv4 packet to the group.
     pub(crate) fn dhcp_frame(&mut self, now: Time, at: Place, mac: MacAddr, packet: &[u8]) {
         let Some((_, payload, message)) = message::read(packet) else {
             return self.dropped(Drop::BadFrame);
@@ -140,7 +141,7 @@ impl Controller {
         {
             let known = self.hosts.by_ip(server.into());
             if known == Some(mac) {
-                // The server's own wishes are not relayed to it.
+                // The server's own requests are not relayed to it.
                 return self.dropped(Drop::NoAddress);
             }
             return self.relay(now, at, subnet, &message, payload);
@@ -157,7 +158,7 @@ impl Controller {
     }
 
     /// The subnet that serves a host: that of its reservation, of one of its groups, or the first
-    /// that is for everybody.
+    /// one open to all.
     fn subnet_of(&self, mac: MacAddr) -> Option<usize> {
         let subnets = &self.config.subnets;
         let find = |wanted: &dyn Fn(&Subnet) -> bool| {
@@ -174,7 +175,7 @@ impl Controller {
             .or_else(|| find(&|s| s.group.is_none()))
     }
 
-    /// Whether an address may be given to a host: nobody else has it, leased or not.
+    /// Whether an address may be given to a host: no other host has it, leased or not.
     fn is_usable(&self, subnet: usize, mac: MacAddr, ip: Ipv4Addr) -> bool {
         let prefix = self.config.subnets[subnet].prefix;
         let edges = [prefix.addr(), prefix.last()];
@@ -219,7 +220,7 @@ impl Controller {
             self.log(Event::PoolExhausted { mac, node, port: at.port });
             return self.dropped(Drop::NoAddress);
         };
-        // A lease that holds stays as it is: the offer is of the same address.
+        // A valid lease stays as it is: the offer has the same address.
         if !self.dhcp.table.get(ip).is_some_and(|e| e.mac == mac && e.state == State::Bound) {
             let known = self.dhcp.table.get(ip).filter(|e| e.mac == mac);
             let is_stored = known.is_some_and(|e| e.is_stored);
@@ -240,7 +241,7 @@ impl Controller {
         let asked = message.address(option::REQUESTED_ADDRESS);
         let own = self.dhcp.table.of(mac);
         let ip = match (server, asked, message.ciaddr) {
-            // Selecting: this server's offer, or another's.
+            // Selecting: an offer of this server, or of another one.
             (Some(server), Some(ip), _) => {
                 if server.map(IpAddr::V4) != self.config.subnets[subnet].gateway {
                     if let Some(offered) = own
@@ -253,7 +254,7 @@ impl Controller {
                 ip
             }
             (Some(_), None, _) => return self.dropped(Drop::BadFrame),
-            // Rebooted: verifying what it remembers.
+            // Rebooted: the client verifies the address that it remembers.
             (None, Some(ip), Ipv4Addr::UNSPECIFIED) => ip,
             // Renewing or rebinding.
             (None, _, ip) if !ip.is_unspecified() => ip,
@@ -284,7 +285,7 @@ impl Controller {
     }
 
     /// Binds an address to a host for some seconds; once that is stored, the host gets the frame
-    /// that says so.
+    /// with the confirmation.
     fn promise(
         &mut self,
         now: Time,
@@ -303,7 +304,7 @@ impl Controller {
         let entry = Entry { mac, state: State::Bound, until, port: Some(at), is_stored: true };
         let mut changes = Vec::new();
         if let Some(other) = self.dhcp.table.put(ip, entry) {
-            // A host has one: a server elsewhere may have thought better of it.
+            // A host has one address: an external server may have changed its choice.
             self.forget_address(mac, other);
             changes.push(Change::RemoveLease(other));
         }
@@ -321,14 +322,14 @@ impl Controller {
         ticket
     }
 
-    /// Leases up to this ticket will survive: their hosts are told.
+    /// Leases up to this ticket are durable: sends their hosts the confirmation.
     pub(crate) fn stored(&mut self, now: Time, ticket: u64) {
         while self.dhcp.pending.front().is_some_and(|p| p.ticket <= ticket) {
             let Some(Pending { at, mac, ip, seconds, frame, .. }) = self.dhcp.pending.pop_front()
             else {
                 return;
             };
-            // Given back or declined meanwhile, or the host has moved: it asks again.
+            // Released or declined meanwhile, or the host has moved: it asks again.
             let bound = |e: &Entry| e.mac == mac && e.state == State::Bound;
             if !self.dhcp.table.get(ip).is_some_and(bound)
                 || self.hosts.get(mac).is_none_or(|h| h.at != at)
@@ -354,7 +355,7 @@ impl Controller {
             mac,
             state: State::Declined,
             until: now + hold,
-            // It goes on counting against the port: declining does not empty the pool faster.
+            // It stays on the port's account: declining does not empty the pool faster.
             port: Some(at),
             is_stored: false,
         };
@@ -378,7 +379,7 @@ impl Controller {
         self.log(Event::Released { ip, mac });
     }
 
-    /// Section 4.3.5: the client has an address of its own and wants the rest.
+    /// Section 4.3.5: the client has an address of its own and asks for the other settings.
     fn inform(&mut self, at: Place, message: &Repr) {
         let ip = message.ciaddr;
         let subnets = &self.config.subnets;

@@ -1,4 +1,4 @@
-//! What happened, for people and for counters.
+//! Events for the log and for counters.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::NodeId;
 
-/// Something worth a line in the log.
+/// An event with a line in the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // fields are what `Display` says
@@ -93,7 +93,7 @@ pub enum Drop {
     UnexpectedBody,
     /// A page that does not fit its Controller Hello, or an older one.
     BadPage,
-    /// An answer to nothing that was asked.
+    /// An answer to an unknown question.
     UnknownExchange,
     /// The station is not at that port.
     NotThere,
@@ -102,24 +102,24 @@ pub enum Drop {
     /// A host's frame that is neither DHCP nor a router solicitation, or malformed.
     BadFrame,
     /// A DHCP message whose client is not the frame's sender, or that a relay sent; or an answer
-    /// that is not of the server that is relayed to, or to nothing that was asked.
+    /// that is not from the relay's server, or to an unknown question.
     ForeignDhcp,
-    /// More DHCP messages or router solicitations of a port than it may send.
+    /// A port sent more DHCP messages or router solicitations than its rate allows.
     RateExceeded,
-    /// The host may have no (further) address: pool or port's share used up.
+    /// No (further) address for the host: the pool or the port's share is used up.
     NoAddress,
-    /// No host is known to be the DHCP server that is relayed to.
+    /// The host that is the relay's DHCP server is unknown.
     NoServer,
     /// A DHCP message about an address that is not the sender's.
     NotLeased,
     /// A multicast group that no rule serves.
     GroupNotServed,
-    /// More groups of receivers than are kept for a port, joined or sent to.
+    /// More groups joined or sent to than are stored for a port.
     TooManyGroups,
-    /// More trees than are kept.
+    /// More trees than are stored.
     TooManyTrees,
-    /// No tree joins a group's senders and listeners now.
+    /// No tree can connect the group's senders and listeners at present.
     NoTree,
-    /// A probe was not sent: too many of late.
+    /// A probe was not sent because of the rate limit.
     ProbeRate,
 }

@@ -1,11 +1,11 @@
-//! Flows: who uses which routes, and which routes use a link.
+//! Flows: the routes of each, and the flows on each link.
 //!
-//! A flow is one entry of a node's route memory. Between inputs every route of every flow runs
-//! over links that exist: when links go, the flows over them are let go of first (the tables still
-//! know the links), then the links are cut, then those flows, and no others, get new routes.
+//! A flow is one entry of a node's route memory. Between inputs every route of every flow runs over
+//! existing links. When links go, their flows are released first (while the tables still know the
+//! links), then the links are removed, and then those flows, and no others, get new routes.
 //!
-//! What is known of a flow besides itself is kept by node, so that one that comes or goes touches
-//! little memory: the flows that begin there, in the order of their keys, and those that end there.
+//! The indices of flows are kept per node, so that adding or removing one touches little memory:
+//! the flows that begin there, in the order of their keys, and those that end there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ use crate::trees::{FAR, Trees};
 
 /// Longest route, in hops: what the fabric header may carry in both directions together.
 pub(crate) const HOPS_MAX: usize = plexus_wire::fabric::HOPS_MAX;
-/// Names an entry of route memory.
+/// The key of an entry of route memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
     /// The host port of the source.
     pub(crate) at: Place,
-    /// The station that uses it; absent: all of the port.
+    /// The station that uses it; absent: all stations of the port.
     pub(crate) source: Option<MacAddr>,
     pub(crate) destination: MacAddr,
 }
@@ -63,12 +63,12 @@ pub(crate) struct Flow {
     pub(crate) version: u64,
     /// Where the routes end.
     pub(crate) to: Place,
-    /// None while no path is left.
+    /// Empty while there is no path.
     pub(crate) routes: RouteSet,
 }
 
 impl Flow {
-    /// What is sent to the flow's node.
+    /// The entry to send to the flow's node.
     pub(crate) fn entry(&self) -> RouteEntry {
         RouteEntry {
             port: self.key.at.port,
@@ -86,7 +86,7 @@ pub(crate) struct Flows {
     free: Vec<u32>,
     len: usize,
     at: Vec<AtNode>,
-    /// The flows whose routes have been seen to exist: they are in `loads` too.
+    /// The flows whose routes have been verified: they are in `loads` too.
     pub(crate) crossings: Crossings,
     /// Routes on each directed link, if the policy weighs them.
     loads: Loads,
@@ -94,7 +94,7 @@ pub(crate) struct Flows {
     pub(crate) stranded: BTreeSet<u32>,
     pub(crate) trees: Trees,
     policy: Box<dyn Policy>,
-    /// The last version given.
+    /// The last version used.
     version: u64,
     seed: u64,
 }
@@ -130,7 +130,7 @@ impl Flows {
         }
     }
 
-    /// A version above all others, of earlier incarnations too.
+    /// A version above all others, including those of earlier incarnations.
     pub(crate) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
@@ -191,14 +191,14 @@ impl Flows {
         flows.take_while(|(k, _)| of_it(k)).map(|(_, id)| id).collect()
     }
 
-    /// Some flow of a port, to make room: the first at or behind `near`, as random as that is.
+    /// A flow of a port to evict: the first at or after `near`, which should be random.
     pub(crate) fn victim(&self, port: Place, near: MacAddr) -> Option<u32> {
         let near = FlowKey { at: port, source: Some(near), destination: near };
         let first = |from| self.behind(from).next().filter(|(k, _)| k.at == port);
         first(near).or_else(|| first(FlowKey::first(port, None))).map(|(_, id)| id)
     }
 
-    /// Routes from a place to another by the policy; none if there is no path.
+    /// Routes between two places by the policy; none if there is no path.
     pub(crate) fn routes(&mut self, topology: &Topology, key: &FlowKey, to: Place) -> RouteSet {
         let from = key.at.node;
         if !topology.node(from).up || !topology.node(to.node).up {
@@ -236,7 +236,7 @@ impl Flows {
         Some(flow.routes.to_hops())
     }
 
-    /// Enters a flow, in place of one of the same key. Proved routes run over links that exist.
+    /// Adds a flow, replacing one with the same key. Verified routes run over existing links.
     pub(crate) fn insert(
         &mut self,
         topology: &Topology,
@@ -290,7 +290,7 @@ impl Flows {
         &mut self.at[node as usize]
     }
 
-    /// A flow's destination is there from now on.
+    /// Sets a flow's destination.
     fn set_to(&mut self, id: u32, to: Place) {
         let Some(flow) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let before = std::mem::replace(&mut flow.to, to);
@@ -314,7 +314,7 @@ impl Flows {
         Some(flow)
     }
 
-    /// Enters a flow's routes into the tables of links.
+    /// Verifies a flow's routes and adds them to the tables of links.
     fn prove(&mut self, topology: &Topology, id: u32) {
         if self.policy.weighs_load()
             && let Some(flow) = self.slots.get(id as usize).and_then(Option::as_ref)
@@ -326,7 +326,7 @@ impl Flows {
         self.crossings.enter(id, |id, slots| crossed(topology, &self.slots, id, slots));
     }
 
-    /// Takes a flow's routes out of the tables of links.
+    /// Removes a flow's routes from the tables of links.
     fn release(&mut self, topology: &Topology, id: u32) {
         let Some(flow) = self.slots.get(id as usize).and_then(Option::as_ref) else { return };
         if !self.crossings.leave(id) || !self.policy.weighs_load() {
@@ -337,7 +337,7 @@ impl Flows {
         }
     }
 
-    /// Lets go of the flows over these links, which are about to be cut, and names them.
+    /// Releases the flows over these links, which are about to be removed, and returns them.
     pub(crate) fn release_crossing(&mut self, topology: &Topology, slots: &[u32]) -> Vec<u32> {
         let crossed = |id, out: &mut Vec<u32>| crossed(topology, &self.slots, id, out);
         let ids = self.crossings.of(slots, crossed);
@@ -347,7 +347,7 @@ impl Flows {
         ids
     }
 
-    /// Gives a flow new routes, to `to` if it has moved; true if they are others than before.
+    /// Computes a flow's routes anew, to `to` if it has moved; true if they have changed.
     pub(crate) fn reroute(&mut self, topology: &Topology, id: u32, to: Option<Place>) -> bool {
         self.release(topology, id);
         let Some(flow) = self.get(id) else { return false };
@@ -374,7 +374,7 @@ impl Flows {
         !better.is_empty() && rank(&better) < rank(&now) && self.reroute(topology, id, None)
     }
 
-    /// Holds the tables against the flows; for tests.
+    /// Checks the tables against the flows; for tests.
     #[cfg(test)]
     pub(crate) fn check(&self, topology: &Topology) {
         let mut loads = Loads::default();

@@ -1,9 +1,9 @@
-//! Groups of hosts and who may talk to whom.
+//! Groups of hosts, and which hosts may talk to each other.
 //!
-//! The rules decide who may *ask* for whom: asking sets up the routes of both directions. For a
-//! pair of hosts, in this order: a rule of `deny` from a group of the one to a group of the other
-//! forbids; a rule of `allow` permits; a group in common permits; then hosts that are in no group
-//! may talk, and all others as `strangers_may_talk` says.
+//! The rules decide which hosts may *ask* for which: asking sets up the routes of both directions.
+//! For a pair of hosts, in this order: a `deny` rule from a group of one to a group of the other
+//! forbids; an `allow` rule permits; a common group permits; then hosts that are in no group may
+//! talk, and for all others `strangers_may_talk` decides.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Groups {
     }
 
     fn rule(&self, rule: &GroupRule) -> Option<Rule> {
-        // A rule about a group that does not exist is about nobody.
+        // A rule about a group that does not exist matches no host.
         let end = |name: &Option<String>| match name {
             None => Some(None),
             Some(name) => self.number(name).map(Some),

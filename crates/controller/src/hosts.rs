@@ -1,4 +1,4 @@
-//! The host database: which station is where, and which addresses it has.
+//! The host database: the place and addresses of each station.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::topology::Place;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) at: Place,
-    /// In the order in which they were heard.
+    /// In the order in which they were learned.
     pub(crate) ips: Vec<IpAddr>,
     /// Numbers of the groups that it belongs to, in order.
     pub(crate) groups: Vec<u16>,
@@ -31,7 +31,7 @@ pub(crate) struct Hosts {
     /// All stations.
     order: BTreeSet<MacAddr>,
     per_port: BTreeMap<Place, BTreeSet<MacAddr>>,
-    /// Stations of which no address of the version is known: IPv4, IPv6.
+    /// Stations without a known address of the version: IPv4, IPv6.
     without: [BTreeSet<MacAddr>; 2],
 }
 
@@ -69,7 +69,7 @@ impl Hosts {
         self.per_port.get(&port).map_or(0, BTreeSet::len)
     }
 
-    /// Adds a station that is not known.
+    /// Adds an unknown station.
     pub(crate) fn add(&mut self, mac: MacAddr, at: Place) {
         let host = Host { at, ips: Vec::new(), groups: Vec::new() };
         self.stations.insert(mac, host);
@@ -102,7 +102,7 @@ impl Hosts {
         }
     }
 
-    /// Puts a known station elsewhere; returns where it was.
+    /// Moves a known station; returns its old place.
     pub(crate) fn move_to(&mut self, mac: MacAddr, to: Place) -> Option<Place> {
         let host = self.stations.get_mut(&mac)?;
         let from = std::mem::replace(&mut host.at, to);
@@ -111,7 +111,7 @@ impl Hosts {
         Some(from)
     }
 
-    /// Gives an address to a known station, whoever had it.
+    /// Assigns an address to a known station, taking it from any other.
     pub(crate) fn bind(&mut self, mac: MacAddr, ip: IpAddr) {
         if self.by_ip(ip) == Some(mac) {
             return;
@@ -123,7 +123,7 @@ impl Hosts {
         self.without[version(ip.is_ipv4())].remove(&mac);
     }
 
-    /// Takes an address away from whoever has it.
+    /// Removes an address from its station.
     pub(crate) fn unbind(&mut self, ip: IpAddr) {
         let Some(mac) = self.by_ip.remove(&ip) else { return };
         let Some(host) = self.stations.get_mut(&mac) else { return };
@@ -133,7 +133,7 @@ impl Hosts {
         }
     }
 
-    /// Stations of which no address of the version is known, from `after` on and around.
+    /// Stations without a known address of the version, starting after `after` and wrapping round.
     pub(crate) fn without(&self, is_v4: bool, after: MacAddr) -> impl Iterator<Item = MacAddr> {
         let set = &self.without[version(is_v4)];
         set.range(after..).chain(set.range(..after)).copied()
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain list of stations and a plain list of addresses.
+        /// Compared with a plain list of stations and a plain list of addresses.
         #[test]
         fn the_indexes_agree_with_a_naive_model(
             steps in proptest::collection::vec((0..5_u8, 0..6_u8, 0..6_u8), 1..60))

@@ -1,4 +1,4 @@
-//! What goes into the controller and what comes out.
+//! Inputs and outputs of the controller.
 
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{Body, Hops};
@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Change, Config, Event, NodeId, Record};
 
-/// What a controller begins with.
+/// The initial state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// Its settings.
     pub config: Config,
-    /// This incarnation: higher than all before it, and stored as such already.
+    /// This incarnation: higher than all before, and already stored.
     pub epoch: u64,
     /// The instant of the start.
     pub now: Time,
     /// Seconds since 1970 at that instant: leases outlive the driver's clock.
     pub unix_s: u64,
-    /// What was stored.
+    /// The stored records.
     pub stored: Vec<Record>,
     /// The only source of randomness.
     pub seed: [u8; 32],
 }
 
-/// Something that happened.
+/// An input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// The cable of the controller's own port leads to this node, or nowhere.
+    /// The cable of the controller's own port leads to this node, or to none.
     Attached {
         /// The node.
         to: Option<NodeId>,
     },
-    /// A node's session is up: a new node, or one that has started again.
+    /// A node's session is up: a new node, or a restarted one.
     NodeUp {
         /// Its identity.
         node: NodeId,
         /// Its name, from its credential.
         name: String,
     },
-    /// A node's session is gone.
+    /// A node's session was lost.
     NodeDown {
         /// Its identity.
         node: NodeId,
     },
-    /// A node sent a body through its session.
+    /// A node sent a message in its session.
     Message {
         /// The node.
         node: NodeId,
-        /// Not zero if it wants an answer that repeats it.
+        /// Nonzero if it wants an answer that repeats it.
         request: u32,
-        /// What it says.
+        /// The message.
         body: Body,
     },
-    /// The changes of this ticket, and of all before, will survive.
+    /// The changes of this ticket, and of all before, are durable.
     Stored {
         /// Of the [`Output::Store`].
         ticket: u64,
@@ -64,19 +64,19 @@ pub enum Input {
     Configure(Box<Config>),
 }
 
-/// Something to do.
+/// An output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// Send a body through a node's session.
+    /// Send a message in a node's session.
     Send {
         /// The node.
         node: NodeId,
         /// The request that it answers, or 0.
         request: u32,
-        /// Send again until the node has acknowledged it.
+        /// Retransmit until the node has acknowledged it.
         reliable: bool,
-        /// What to say.
+        /// The message.
         body: Body,
     },
     /// The controller's route to a node has changed.
@@ -88,11 +88,11 @@ pub enum Output {
     },
     /// Make these changes durable, all or none, then answer [`Input::Stored`].
     Store {
-        /// Counts up.
+        /// Increases each time.
         ticket: u64,
-        /// What has changed.
+        /// The changes.
         changes: Vec<Change>,
     },
-    /// For people.
+    /// A line for the log.
     Log(Event),
 }

@@ -1,18 +1,17 @@
-//! Hash tables for what is looked up at every message. They cannot be iterated, so that nothing
-//! depends on their order; and they are keyed by a seed, so that hosts cannot choose addresses that
-//! collide.
+//! Hash tables for lookups at every message. They cannot be iterated, so that nothing depends on
+//! their order; and they are keyed by a seed, so that hosts cannot choose colliding addresses.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 
-/// What a table's order depends on.
+/// The seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seed(pub(crate) [u64; 2]);
 
 impl BuildHasher for Seed {
     type Hasher = DefaultHasher;
 
-    /// SipHash, which is made for this, with the seed in front of what is hashed.
+    /// SipHash, which is made for this, with the seed before the hashed bytes.
     fn build_hasher(&self) -> DefaultHasher {
         let mut hasher = DefaultHasher::new();
         self.0.iter().for_each(|part| hasher.write_u64(*part));

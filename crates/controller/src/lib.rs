@@ -4,10 +4,10 @@
 //! [`Controller`] is a state machine without clock, socket, thread or unseeded randomness: inputs
 //! go into [`handle`](Controller::handle), outputs come out of
 //! [`poll_output`](Controller::poll_output) until there are none, and the driver calls again with
-//! [`Input::Tick`] at [`next_deadline`](Controller::next_deadline). Sessions, encryption and
-//! retransmission are the driver's: it hands over opened bodies and takes bodies to send, any of
-//! which may come more than once or out of order. What must survive a restart leaves as
-//! [`Output::Store`]; nothing is promised to a host before [`Input::Stored`] answers.
+//! [`Input::Tick`] at [`next_deadline`](Controller::next_deadline). The driver owns sessions,
+//! encryption and retransmission: it passes in decrypted messages and sends the returned ones;
+//! messages may be duplicated or reordered. State that must survive a restart is output as
+//! [`Output::Store`]; nothing is promised to a host before [`Input::Stored`].
 //!
 //! The one module that touches files is [`store`].
 

@@ -1,12 +1,12 @@
-//! Short lists, one per node, in one piece of memory: whoever follows paths reads many of them, and
-//! each must cost one look at its place and one at its items.
+//! Short lists, one per node, in one block of memory: path computations read many of them, and each
+//! must cost one access to its position and one to its items.
 
-/// Where a list stands.
+/// Position of a list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     first: u32,
     len: u32,
-    /// Items that it may have where it stands.
+    /// Its capacity at this position.
     room: u32,
 }
 
@@ -24,7 +24,7 @@ impl<T> Default for Lists<T> {
 }
 
 impl<T: Copy> Lists<T> {
-    /// One more list, without items.
+    /// Adds an empty list.
     pub(crate) fn add_list(&mut self) {
         self.blocks.push(Block::default());
     }
@@ -41,12 +41,12 @@ impl<T: Copy> Lists<T> {
         &mut self.items[first as usize..first as usize + len as usize]
     }
 
-    /// Puts an item before the one at `at`, or behind all.
+    /// Inserts an item before the one at `at`, or at the end.
     pub(crate) fn insert(&mut self, list: u32, at: usize, item: T) {
         let Block { first, len, room } = self.blocks[list as usize];
         let (mut start, len) = (first as usize, len as usize);
         if len == room as usize {
-            // A larger block at the end; sizes double, so that what is left behind stays small.
+            // A larger block at the end; sizes double, so that little memory is wasted.
             let grown = (2 * room).max(8);
             let moved = start..start + len;
             start = self.items.len();
@@ -60,7 +60,7 @@ impl<T: Copy> Lists<T> {
         self.blocks[list as usize].len += 1;
     }
 
-    /// Keeps the items for which `keep` says so.
+    /// Keeps the items for which `keep` returns true.
     pub(crate) fn retain(&mut self, list: u32, mut keep: impl FnMut(&T) -> bool) {
         let items = self.get_mut(list);
         let mut kept = 0;

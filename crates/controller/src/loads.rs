@@ -1,9 +1,9 @@
-//! How many routes there are on each directed link, and a bound on what the least loaded carry.
+//! The number of routes on each directed link, and a lower bound for sums over any links.
 
 use crate::flows::HOPS_MAX;
 use crate::topology::Topology;
 
-/// The bound is made afresh after so many routes have left links, or come to links.
+/// The bound is recomputed after this many routes have left links, or been added to links.
 const FALLEN_MAX: u32 = 64;
 const RISEN_MAX: u32 = 4096;
 
@@ -11,13 +11,12 @@ const RISEN_MAX: u32 = 4096;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads {
     of: Vec<u32>,
-    /// By number of links: what as many of the least loaded links carried together when they were
-    /// last looked at.
+    /// By number of links: the sum over that many least loaded links at the last computation.
     least: Vec<u64>,
-    /// By how much any links may carry less than then, together, and more.
+    /// An upper bound on how far any links' sum may have fallen since then.
     fallen: u32,
     risen: u32,
-    /// Changes of links that were accounted for then.
+    /// The number of link changes accounted for then.
     changes: u64,
 }
 
@@ -40,14 +39,14 @@ impl Loads {
         self.fallen += 1;
     }
 
-    /// Any so many different links carry at least so much together.
+    /// A lower bound for the sum over this many different links.
     #[inline]
     pub(crate) fn at_least(&self, links: usize) -> u64 {
         let least = self.least.get(links).or(self.least.last()).copied().unwrap_or(0);
         least.saturating_sub(self.fallen.into())
     }
 
-    /// Looks at the least loaded links again if too much has changed since.
+    /// Recomputes the least loaded links if too much has changed.
     pub(crate) fn refresh(&mut self, topology: &Topology) {
         let is_good = self.changes == topology.changes_made()
             && self.fallen <= FALLEN_MAX

@@ -1,11 +1,11 @@
-//! Frames to multicast groups: who listens, who sends, and the trees that join them (SPEC.md, 14).
+//! Multicast groups: listeners, senders, and the trees that connect them (SPEC.md, 14).
 //!
-//! A tree joins the senders of one class, hosts that belong to the same groups of hosts, with all
-//! listeners for whom they may ask. It is a shortest-path tree from a core that the group's address
-//! picks among the listeners' nodes, over the links that exist; a node's ports on it are those
-//! behind which somebody listens, whoever sends. Trees never change: another one is put in place at
-//! every node, the heads (the senders' nodes) change over when all have answered, and the old one
-//! is removed when nothing can be under way on it.
+//! A tree connects the senders of one class, hosts that belong to the same groups of hosts, with
+//! all listeners for which they may ask. It is a shortest-path tree over existing links from a
+//! core, which the group's address selects among the listeners' nodes; a node's ports on it are
+//! those with listeners behind them, for any sender. Trees are immutable. A replacement is
+//! installed at every node, the heads (the senders' nodes) switch to it when all have acknowledged,
+//! and the old tree is removed once no frame can be in flight on it.
 
 mod build;
 mod shape;
@@ -30,12 +30,12 @@ use crate::topology::Place;
 use shape::Shape;
 pub use view::GroupView;
 
-/// A tree that nobody sends along any more is kept for what is under way.
+/// An unused tree is kept this long for frames in flight.
 const RETIRE_AFTER: Duration = Duration::from_secs(2);
-/// Groups in one message of a node, at most.
+/// Most groups in one message of a node.
 const GROUPS_MAX: usize = 64;
 
-/// What has a tree: a group's Ethernet address, and the groups of hosts that its senders are in.
+/// The key of a tree: a group's Ethernet address, and the groups of hosts that its senders are in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     group: MacAddr,
@@ -47,39 +47,39 @@ type Head = (Place, MacAddr);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Multicast {
-    /// What stations have joined: version and groups.
+    /// Groups joined by stations: version and groups.
     joined: BTreeMap<Place, BTreeMap<MacAddr, (u64, Vec<IpAddr>)>>,
-    /// Who sends to what, the latest last.
+    /// Groups sent to by stations, the latest last.
     sending: BTreeMap<Place, VecDeque<(MacAddr, IpAddr)>>,
     /// The same two by group.
     listeners: BTreeMap<MacAddr, BTreeSet<(Head, IpAddr)>>,
     senders: BTreeMap<MacAddr, BTreeSet<(Head, IpAddr)>>,
     trees: BTreeMap<Key, GroupTree>,
-    /// By number: whose tree it is, or was.
+    /// By number: the key of a present or former tree.
     numbers: BTreeMap<u32, Key>,
     retiring: VecDeque<(Time, Standing)>,
-    /// To be looked at; true: nodes may have lost a part, so that it is made anew in any case.
+    /// Trees to recompute; true: nodes may have lost a part, so the tree is replaced in any case.
     dirty: BTreeMap<Key, bool>,
     /// One of these cannot wait.
     urgent: bool,
-    /// The others wait for a timer.
+    /// A timer is armed for the others.
     is_armed: bool,
     last: u32,
-    /// Groups that have trees of an earlier incarnation. They are left alone until all nodes have
-    /// had time to report: half of the listeners would be worse than old trees.
+    /// Groups with trees of an earlier incarnation. They are left unchanged until all nodes have
+    /// had time to report: a tree for half of the listeners would be worse than the old one.
     inherited: BTreeSet<MacAddr>,
     learn_until: Option<Time>,
-    /// To be looked at then.
+    /// To be recomputed at that time.
     later: BTreeMap<Key, bool>,
     policy_version: u64,
-    /// How often a tree was held against its senders and listeners.
+    /// How often a tree was compared with its senders and listeners.
     considered: u64,
     adds: BTreeMap<u32, Vec<TreeEntry>>,
     removes: BTreeMap<u32, Vec<u32>>,
     routes: BTreeMap<u32, Vec<GroupRoute>>,
 }
 
-/// A tree in place at nodes.
+/// An installed tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Standing {
     number: u32,
@@ -89,23 +89,23 @@ struct Standing {
 #[derive(Clone, Debug, Default)]
 struct GroupTree {
     used: Option<Standing>,
-    /// The next one, and the nodes that have not answered yet.
+    /// The next tree, and the nodes that have not acknowledged it yet.
     coming: Option<(Standing, BTreeSet<u32>)>,
-    /// What senders' nodes have been told.
+    /// What senders' nodes were last told.
     told: BTreeMap<Head, (u32, u8)>,
     listeners: usize,
-    /// Every host listens.
+    /// Every host is a listener.
     all: bool,
 }
 
 impl Multicast {
-    /// Trees, and how often one was held against its senders and listeners.
+    /// The number of trees, and how often one was compared with its senders and listeners.
     pub(crate) fn counts(&self) -> (usize, u64) {
         (self.trees.len(), self.considered)
     }
 
     pub(crate) fn new(epoch: u64) -> Multicast {
-        // Of another incarnation no number comes again before 4 million trees.
+        // No number of another incarnation is reused before 4 million trees.
         Multicast { last: (epoch as u32) << 22, ..Multicast::default() }
     }
 
@@ -118,7 +118,7 @@ impl Multicast {
         }
     }
 
-    /// Changes have been gathered for long enough.
+    /// The gathering time for changes is over.
     pub(crate) fn gathered(&mut self) {
         (self.is_armed, self.urgent) = (false, true);
     }
@@ -135,7 +135,7 @@ impl Multicast {
         *self.dirty.entry(key).or_default() |= anew;
     }
 
-    /// Every tree of a group.
+    /// The keys of all trees of a group.
     fn keys_of(&self, group: MacAddr) -> Vec<Key> {
         let from = Key { group, class: vec![] };
         let of_it = self.trees.range(from..).take_while(|(key, _)| key.group == group);
@@ -154,7 +154,7 @@ impl Multicast {
             .collect()
     }
 
-    /// Sets what a station at a place has joined; gives what it has joined anew or left.
+    /// Sets the groups joined by a station at a place; returns those joined or left by the change.
     fn set_joined(&mut self, head: Head, version: u64, groups: Vec<IpAddr>) -> Vec<IpAddr> {
         let now: BTreeSet<IpAddr> = groups.iter().copied().collect();
         let stations = self.joined.entry(head.0).or_default();
@@ -167,7 +167,7 @@ impl Multicast {
         changed
     }
 
-    /// Forgets what a station at a place has joined and sent to.
+    /// Removes the groups joined and sent to by a station at a place.
     fn forget(&mut self, head: Head) {
         self.set_joined(head, 0, vec![]);
         if let Some(stations) = self.joined.get_mut(&head.0) {
@@ -205,7 +205,7 @@ fn index(
     }
 }
 
-/// Who listens to a group, if it is served.
+/// The members of a group, if it is served.
 fn served(config: &ControllerSettings, group: IpAddr) -> Option<Members> {
     if !group.is_multicast() || is_reserved_group(group) {
         return None;
@@ -214,7 +214,7 @@ fn served(config: &ControllerSettings, group: IpAddr) -> Option<Members> {
 }
 
 impl Controller {
-    /// What a node must know of the settings.
+    /// Sends a node the settings that it needs.
     pub(crate) fn send_group_policy(&mut self, node: u32) {
         let prefixes = self.config.multicast.iter().map(|r| GroupPrefix {
             ip: r.groups.addr(),
@@ -226,13 +226,13 @@ impl Controller {
         self.send_reliably(node, 0, GroupPolicy { version, prefixes });
     }
 
-    /// The settings are in force, at first or anew.
+    /// The settings are in force, initially or after a change.
     pub(crate) fn set_group_policy(&mut self) {
         self.multicast.policy_version = self.flows.next_version();
         self.touch_all_groups();
     }
 
-    /// A node's session is new: it may have started again.
+    /// A node's session is new: the node may have restarted.
     pub(crate) fn groups_of_node_up(&mut self, node: u32) {
         self.send_group_policy(node);
         let first = Place { node, port: 0 };
@@ -251,11 +251,11 @@ impl Controller {
         marked.into_iter().for_each(|key| self.multicast.mark(key, true));
     }
 
-    /// A node has told its ports: what an earlier incarnation left there has its time.
+    /// A node has reported its ports: starts the expiry of what an earlier incarnation left there.
     pub(crate) fn arm_earlier(&mut self, now: Time, node: u32) {
         let learned = now + ms(self.config.limits.settle_ms);
         self.multicast.learn_until.get_or_insert(learned);
-        // What takes their place is in use by then.
+        // Their replacements are in use by then.
         self.rearm(Some(learned + RETIRE_AFTER), Timer::Earlier(node));
     }
 
@@ -267,7 +267,7 @@ impl Controller {
     pub(crate) fn touch_all_groups(&mut self) {
         let keys: Vec<Key> = self.multicast.trees.keys().cloned().collect();
         keys.into_iter().for_each(|key| self.multicast.mark(key, false));
-        // Senders that had no tree may get one.
+        // Senders without a tree may get one.
         let heads: Vec<(MacAddr, Head)> = self
             .multicast
             .senders
@@ -277,7 +277,7 @@ impl Controller {
         heads.into_iter().for_each(|(group, head)| self.mark_sender(group, head));
     }
 
-    /// Links are gone: the trees that used them are mended at once.
+    /// Links were lost: the trees that used them are repaired at once.
     pub(crate) fn groups_lost_links(&mut self, slots: &[u32]) {
         let broken = self.multicast.trees.iter().filter(|(_, tree)| {
             let standing = tree.used.iter().chain(tree.coming.as_ref().map(|(s, _)| s));
@@ -297,7 +297,7 @@ impl Controller {
         }
     }
 
-    /// A station has come, or belongs to other groups.
+    /// A station has appeared, or its groups have changed.
     pub(crate) fn groups_touch(&mut self, mac: MacAddr, at: Place) {
         if self.config.multicast.is_empty() && self.multicast.trees.is_empty() {
             return;
@@ -315,7 +315,7 @@ impl Controller {
         all.into_iter().for_each(|key| self.multicast.mark(key, false));
     }
 
-    /// A station has left a place. The node may have taken its port out of the trees.
+    /// A station has left a place. The node may have removed its port from the trees.
     pub(crate) fn groups_leave(&mut self, mac: MacAddr, from: Place) {
         let on_port = self.multicast.trees.iter().filter(|(_, tree)| {
             let standing = tree.used.iter().chain(tree.coming.as_ref().map(|(s, _)| s));
@@ -345,7 +345,7 @@ impl Controller {
         let others: usize = known.into_iter().flatten().map(elsewhere).sum();
         let room = (limits.groups_per_port as usize).saturating_sub(others).min(GROUPS_MAX);
         let is_new = before.is_none();
-        // The last word of a station that has left; of one that is here it is remembered.
+        // The last report of a station that has left; for a present station it is stored.
         if is_new && groups.is_empty() && self.hosts.get(mac).is_none_or(|h| h.at != at) {
             return;
         }
@@ -365,14 +365,14 @@ impl Controller {
                 return;
             }
         }
-        // Nothing but these: a host that says the same again costs nothing, however much it has
-        // joined.
+        // Only the changed groups are examined: a host that repeats its report costs nothing,
+        // however many groups it has joined.
         let changed = self.multicast.set_joined((at, mac), version, groups);
         for group in changed.into_iter().filter_map(MacAddr::of_group) {
             for key in self.multicast.keys_of(group) {
                 self.multicast.mark(key, false);
             }
-            // Senders had no tree as long as nobody listened.
+            // Senders have no tree while there are no listeners.
             let heads = self.multicast.senders.get(&group).into_iter().flatten();
             let heads: Vec<Head> = heads.map(|(head, _)| *head).collect();
             heads.into_iter().for_each(|head| self.mark_sender(group, head));
@@ -402,13 +402,14 @@ impl Controller {
             }
         }
         if said.tree.is_some() {
-            // A node may say so of any number of groups: of more than there can be trees it lies.
+            // A node may report any number of groups: beyond the limit of trees the report is
+            // false.
             if self.multicast.inherited.len() < self.config.limits.trees as usize {
                 self.multicast.inherited.insert(group);
             }
             return self.mark_sender(group, head);
         }
-        // The node has no route, whatever it was told.
+        // The node has no route, whatever it was sent.
         for key in self.multicast.keys_of(group) {
             if let Some(tree) = self.multicast.trees.get_mut(&key) {
                 tree.told.remove(&head);

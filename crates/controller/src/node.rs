@@ -1,9 +1,8 @@
-//! Nodes: their sessions, the state of their ports, and what they report to a controller that has
-//! started again.
+//! Nodes: their sessions, their ports, and their reports to a restarted controller.
 //!
-//! Reported routes run while the controller looks on: an entry is taken over as it is as soon as
-//! the topology shows that it leads to its station. What is still not shown `settle_ms` after the
-//! last report gets new routes, or ends if nobody knows the station.
+//! Reported routes stay in use meanwhile: an entry is adopted unchanged as soon as the topology
+//! shows that it leads to its station. Entries still unverified `settle_ms` after the last report
+//! get new routes, or end if no node knows the station.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,30 +23,30 @@ use crate::{Controller, NodeId};
 
 /// Pages of one Controller Hello: 256 ports take five.
 const PAGES_MAX: u16 = 64;
-/// How often reported routes are held against the topology.
+/// Interval for checking reported routes against the topology.
 const SETTLE_EVERY_MS: u32 = 100;
 
-/// The pages of a Controller Hello that have come.
+/// The received pages of a Controller Hello.
 type Pages = Vec<Option<Vec<PortState>>>;
 
-/// What is known of a node besides its place in the topology.
+/// State of a node besides its place in the topology.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     pub(crate) is_open: bool,
-    /// Its ports have been told to this session.
+    /// Its ports have been reported in this session.
     has_ports: bool,
-    /// The generation of port states in force.
+    /// The current generation of port states.
     generation: Option<u64>,
-    /// A newer one, of which pages are missing.
+    /// A newer one with missing pages.
     coming: Option<(u64, Pages)>,
     /// Hosts and flows have been reported to this incarnation.
     hosts_reported: bool,
     flows_reported: bool,
-    /// The flows that reports of this session have named so far.
+    /// The flows named so far by reports of this session.
     confirmed: BTreeSet<FlowKey>,
 }
 
-/// Routes that nodes reported and that are not taken over yet.
+/// Routes reported by nodes and not adopted yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reported {
     entries: Vec<(u32, RouteEntry)>,
@@ -62,9 +61,9 @@ impl Controller {
         index
     }
 
-    /// A session is up: the node has started again, or has only made new keys. What it holds it
-    /// reports now. Its flows stay known until then: an update that was on its way to the node may
-    /// still arrive, and who would care for a route that only the node knows?
+    /// A session is up: the node has restarted, or has only renewed its keys. It reports its state
+    /// now. Its flows stay known until then, because an update in flight may still reach the node,
+    /// and the controller has to look after a route that only the node knows.
     pub(crate) fn node_up(&mut self, now: Time, id: NodeId, name: &str) {
         let index = self.known_node(now, id, name);
         let node = self.topology.node_mut(index);
@@ -79,7 +78,7 @@ impl Controller {
         self.log(Event::NodeUp { node: id, name: name.to_string() });
     }
 
-    /// A session is gone, or silent for so long that it may be: no path leads through the node.
+    /// A session was lost or timed out: no path leads through the node.
     pub(crate) fn node_down(&mut self, now: Time, index: u32, silent: bool) {
         let session = &mut self.sessions[index as usize];
         if !silent {
@@ -165,7 +164,7 @@ impl Controller {
         self.send(index, request, body);
     }
 
-    /// Tells a node the settings that concern it, once they have changed.
+    /// Sends a node the settings that concern it, after they have changed.
     pub(crate) fn welcome_again(&mut self, index: u32) {
         if let Some(generation) = self.sessions[index as usize].generation {
             self.welcome(index, 0, generation, 0);
@@ -178,7 +177,7 @@ impl Controller {
             || ip == std::net::IpAddr::from(self.config.group_mac.link_local())
     }
 
-    /// Puts a node's ports in force, and reroutes exactly the flows whose links are gone.
+    /// Applies a node's ports, and reroutes exactly the flows whose links were lost.
     fn set_ports(&mut self, now: Time, index: u32, ports: BTreeMap<u8, PortState>, up: bool) {
         let lost = self.topology.losing(index, &ports);
         let flows = self.flows.release_crossing(&self.topology, &lost);
@@ -208,7 +207,7 @@ impl Controller {
     pub(crate) fn host_report(&mut self, now: Time, index: u32, report: &HostReport) {
         for host in &report.hosts {
             let at = Place { node: index, port: host.port };
-            // A station reported by two nodes is asked for, as if it had just been heard.
+            // A station reported by two nodes is probed, as if it had just been heard.
             for ip in host.ips.iter().map(|ip| Some(*ip)).chain([None]) {
                 if let Admission::Refused(why) = self.admit(now, at, host.mac, ip, 0) {
                     self.verdict(at, 0, host.mac, ip, Some(why));
@@ -228,7 +227,7 @@ impl Controller {
             let key = FlowKey { at, source, destination };
             self.sessions[index as usize].confirmed.insert(key);
             match self.flows.find(&key) {
-                // Already taken over; the node may have missed what happened to it since.
+                // Already adopted; the node may have missed later changes.
                 Some(id) if self.flows.get(id).is_some_and(|f| f.version != entry.version) => {
                     self.announce(id);
                 }
@@ -246,7 +245,7 @@ impl Controller {
         self.rearm(Some(now), Timer::Settle);
     }
 
-    /// A node has reported all its flows: it is told those again that it did not name.
+    /// A node has reported all its flows: it is sent again those that it did not name.
     fn repeat_unconfirmed(&mut self, index: u32) {
         let session = &mut self.sessions[index as usize];
         session.flows_reported = true;
@@ -258,7 +257,7 @@ impl Controller {
         }
     }
 
-    /// Takes over reported routes that the topology bears out; when time is up, replaces the rest.
+    /// Adopts reported routes that the topology confirms; when time is up, replaces the rest.
     pub(crate) fn settle(&mut self, now: Time) {
         let time_is_up = now >= self.reported.until;
         for (node, entry) in std::mem::take(&mut self.reported.entries) {
@@ -272,7 +271,7 @@ impl Controller {
             let to = target.map(|t| t.at);
             let routes = RouteSet::from_hops(entry.routes.iter().map(|hops| &hops[..]));
             let arrives = |hops: &[u8]| self.topology.walk(node, hops, |_| {}) == to;
-            // A set that is too long for our messages is not taken over in part.
+            // A set that is too long for our messages is not adopted in part.
             let is_whole = !routes.is_empty() && routes.iter().count() == entry.routes.len();
             let is_proved = to.is_some() && is_whole && routes.iter().all(arrives);
             let is_allowed = match (target, source) {
@@ -302,7 +301,7 @@ impl Controller {
         }
     }
 
-    /// The last node of a route has no such station: whoever sent there is told what is so.
+    /// The last node of a route has no such station: corrects the routes of its sender.
     pub(crate) fn invalidate(&mut self, stale: &Invalidate) {
         let Some(source) = self.hosts.get(stale.source) else {
             return self.dropped(Drop::NotThere);

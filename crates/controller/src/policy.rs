@@ -1,4 +1,5 @@
-//! Which of the possible routes a flow gets: small policies behind one trait, one file each.
+//! Route policies: which of the possible routes a flow gets. Small policies behind one trait, one
+//! file each.
 
 mod ecmp;
 mod shortest;
@@ -69,7 +70,7 @@ impl RouteSet {
     }
 }
 
-/// What a policy is asked: routes between two different nodes.
+/// The input of a policy: routes between two different nodes.
 pub(crate) struct Ask<'a> {
     pub(crate) topology: &'a Topology,
     /// Each node's distance to the target node; the source's is not `FAR`.
@@ -79,17 +80,17 @@ pub(crate) struct Ask<'a> {
     pub(crate) from: u32,
     /// The target host's port, the last hop.
     pub(crate) port: u8,
-    /// Tells flows apart.
+    /// Distinguishes flows.
     pub(crate) hash: u64,
     /// Longest route that a header can carry, in hops.
     pub(crate) hops_max: usize,
 }
 
-/// Chooses routes. A policy may keep scratch memory, and nothing that its choices depend on.
+/// Chooses routes. A policy may keep scratch memory, but no state that its choices depend on.
 pub(crate) trait Policy: std::fmt::Debug + Send {
     fn routes(&mut self, ask: &Ask<'_>) -> RouteSet;
 
-    /// Whether it looks at loads; counting them costs a good part of a new route.
+    /// Whether it uses loads; counting them is a large part of the cost of a new route.
     fn weighs_load(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What survives a restart.
+//! Records that survive a restart.
 
 use std::net::Ipv4Addr;
 
@@ -12,12 +12,12 @@ pub struct Lease {
     pub ip: Ipv4Addr,
     /// The host.
     pub mac: MacAddr,
-    /// When it ends, in seconds since 1970. An ended one is kept while nobody else takes the
-    /// address, so that the host gets it again.
+    /// When it expires, in seconds since 1970. An expired lease is kept while no other host takes
+    /// the address, so that the host gets it again.
     pub until_unix_s: u64,
 }
 
-/// Something stored.
+/// A stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
@@ -25,12 +25,12 @@ pub enum Record {
     Lease(Lease),
 }
 
-/// A change of what is stored.
+/// A change of the stored records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// This is so from now on, in place of a record about the same thing.
+    /// Store this record, replacing the one about the same thing.
     Put(Record),
-    /// There is no lease of this address any more.
+    /// Remove the lease of this address.
     RemoveLease(Ipv4Addr),
 }

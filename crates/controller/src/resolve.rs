@@ -1,7 +1,9 @@
 //! Address resolution (seed §4.2.2, "Axon-ARP"): a host asks for an address; the controller finds
-//! the host that has it and routes in both directions, and hands the request to the target's node.
+//! the host that has it, computes routes in both directions, and forwards the request to the
+//! target's node.
 //!
-//! An address that no host is known to have is searched: a few stations of which no address of that
+//! If no host is known to have the address, a search probes a few stations without a known address
+//! of that IP version, each on its own port. Nothing is ever flooded.
 //! IP version is known are asked for it, each on its own port. Nothing is ever flooded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,11 +29,11 @@ use crate::topology::Place;
 
 /// How long an exchange is remembered: a target that does not answer is reported within this time.
 const EXCHANGE_KEPT: Duration = Duration::from_secs(3);
-/// Exchanges that are remembered.
+/// Most remembered exchanges.
 const EXCHANGES_MAX: usize = 1 << 18;
-/// Addresses that are searched at a time.
+/// Most addresses searched at a time.
 const SEARCHES_MAX: usize = 1024;
-/// Requests that wait for the same search.
+/// Most requests that wait for the same search.
 const WAITING_MAX: usize = 16;
 
 // The longest `ResolveForward`: its fixed part, two full sets of routes, and the reply path.
@@ -40,7 +42,7 @@ const _: () = assert!(128 + 2 * (2 + SET_LEN_MAX) + 2 + HOPS_MAX <= BODY_MAX);
 /// Limits a rate, allowing bursts: the generic cell rate algorithm (ITU-T I.371, annex A).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rate {
-    /// When the next one would be due if all came evenly.
+    /// When the next one would be due at an even rate.
     due: Time,
 }
 
@@ -55,16 +57,16 @@ impl Rate {
     }
 }
 
-/// A request that was handed to the target's node.
+/// A request that was forwarded to the target's node.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     source: Place,
     source_mac: MacAddr,
     target: Place,
     target_mac: MacAddr,
-    /// Whether it made the flow there, and the one back: they are new.
+    /// Whether it created the flow there, and the one back.
     made: [bool; 2],
-    /// What it set their versions to.
+    /// The version that it gave them.
     version: u64,
 }
 
@@ -80,7 +82,7 @@ impl Exchange {
 #[derive(Clone, Debug)]
 pub(crate) struct Exchanges {
     open: Keyed<u64, Exchange>,
-    /// In the order in which they end.
+    /// In order of expiry.
     ends: VecDeque<(Time, u64)>,
 }
 
@@ -90,11 +92,11 @@ impl Exchanges {
     }
 }
 
-/// An address that stations are being asked for.
+/// An address that stations are being probed for.
 #[derive(Clone, Debug)]
 struct Search {
     waiting: Vec<(Place, ResolveRequest)>,
-    /// Probes that are not answered yet.
+    /// Unanswered probes.
     probes: BTreeSet<u64>,
     deadline: Time,
 }
@@ -104,11 +106,11 @@ pub(crate) struct Searches {
     open: BTreeMap<IpAddr, Search>,
     probes: BTreeMap<u64, (IpAddr, MacAddr, Place)>,
     rate: Rate,
-    /// Where the search for stations to ask goes on.
+    /// Where the selection of stations to probe continues.
     next: MacAddr,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Outcome {
     Forwarded,
     Searching,
@@ -158,7 +160,7 @@ impl Controller {
         if self.scans.is_closed(at) {
             return Err(Refusal::Scanning);
         }
-        // A probe for duplicates has no source address (RFC 5227, 2.1.1; RFC 4861, 4.3).
+        // A duplicate address probe has no source address (RFC 5227, 2.1.1; RFC 4861, 4.3).
         let claimed = Some(ask.source_ip).filter(|ip| !ip.is_unspecified());
         match self.admit(now, at, ask.source_mac, claimed, 0) {
             Admission::Admitted => {}
@@ -176,7 +178,7 @@ impl Controller {
         }
     }
 
-    /// Finds routes of both directions and hands the request to the target's node.
+    /// Computes routes in both directions and forwards the request to the target's node.
     fn connect(
         &mut self,
         now: Time,
@@ -187,8 +189,9 @@ impl Controller {
         let source = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?;
         let target = self.hosts.get(target_mac).ok_or(Refusal::UnknownTarget)?;
         let to = target.at;
-        // Behind one port an ordinary switch joins them, and the target has heard the question. Put
-        // again by its node, in the asking host's name, it would lead that switch astray.
+        // An ordinary switch connects both behind one port, and the target has received the
+        // question. If its node repeated it in the asking host's name, that switch would learn a
+        // wrong port.
         if to == at {
             return Err(Refusal::NoPath);
         }
@@ -218,7 +221,7 @@ impl Controller {
                         false => self.make_room(now, at, key),
                     };
                     if let Err(why) = room {
-                        // No node has heard of the one that was made.
+                        // No node knows the new flow yet.
                         if exchange.made[0] {
                             self.flows.remove(&self.topology, ids[0]);
                         }
@@ -233,7 +236,7 @@ impl Controller {
         let version = self.flows.next_version();
         let [to_target, to_source] =
             ids.map(|id| self.flows.set_version(id, version).unwrap_or_default());
-        // The first way back, but to the control plane of the source's node.
+        // The first path back, but to the control plane of the source's node.
         let mut reply = to_source.first().cloned().unwrap_or_default();
         if let Some(last) = reply.last_mut() {
             *last = CONTROL_PLANE;
@@ -256,7 +259,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Makes sure that a new flow has a place, in the tables and in its port's share of them.
+    /// Makes room for a new flow, in the tables and in its port's share of them.
     fn make_room(&mut self, now: Time, asking: Place, key: FlowKey) -> Result<(), Refusal> {
         let limits = self.config.limits;
         if key.at == asking && self.scans.flow(now, &limits, asking) {
@@ -280,7 +283,7 @@ impl Controller {
 
     fn remember(&mut self, now: Time, number: u64, exchange: Exchange) {
         if let Some(known) = self.exchanges.open.get_mut(&number) {
-            // The same request again: what the first one made is still to be undone on failure.
+            // A retransmission: on failure, what the first request created still has to be undone.
             if known.source.node == exchange.source.node {
                 let made = if known.keys() == exchange.keys() { known.made } else { [false; 2] };
                 *known = exchange;
@@ -311,9 +314,9 @@ impl Controller {
         }
     }
 
-    /// The target's node did not succeed: the source's node is told, and what the exchange made
-    /// ends. The nodes are told of that too, for an earlier copy of the request may have been
-    /// answered. But a pair that has met in another exchange since, by an address that does answer,
+    /// The target's node failed: the source's node is told, and the flows that the exchange created
+    /// end. The nodes are told of that too, because an earlier copy of the request may have been
+    /// answered. But a pair that has since met in another exchange, by an address that does answer,
     /// keeps its routes.
     pub(crate) fn resolve_failed(&mut self, index: u32, failed: &ResolveFailed) {
         let known = self.exchanges.open.get(&failed.exchange).filter(|e| e.target.node == index);
@@ -329,7 +332,7 @@ impl Controller {
         self.send_reliably(exchange.source.node, 0, failed.clone());
     }
 
-    /// Asks stations for an address that none is known to have, on behalf of `source`.
+    /// Probes stations, on behalf of `source`, for an address that none is known to have.
     pub(crate) fn search(&mut self, now: Time, source: MacAddr, ip: IpAddr) -> Result<(), Refusal> {
         if let Some(open) = self.searches.open.get(&ip) {
             let full = open.waiting.len() >= WAITING_MAX;
@@ -340,7 +343,7 @@ impl Controller {
         }
         let limits = self.config.limits;
         let groups = self.hosts.get(source).map(|h| h.groups.clone()).unwrap_or_default();
-        // Looking at stations has a bound of its own: most may be of other groups.
+        // The scan has a bound of its own: most stations may be in other groups.
         let looked_at = self.hosts.without(ip.is_ipv4(), self.searches.next);
         let looked_at = looked_at.take(16 * limits.probes_per_search as usize);
         let asked: Vec<(MacAddr, Place)> = looked_at
@@ -410,7 +413,7 @@ impl Controller {
         self.server_searched(now, ip);
     }
 
-    /// Somebody has the address now: whoever waited for it is served.
+    /// A host has announced the address: serves the requests that waited for it.
     pub(crate) fn search_succeeded(&mut self, now: Time, ip: IpAddr) {
         for (at, ask) in self.end_search(ip) {
             match self.resolve(now, at, &ask) {

@@ -1,6 +1,6 @@
-//! Router advertisements for the prefixes that the group serves (RFC 4861, 6.2): the answer to a
-//! host's solicitation, and again every few minutes to each host that has an IPv6 address. All are
-//! sent to one host's Ethernet address (RFC 6085): nothing is flooded.
+//! Router advertisements for the group's prefixes (RFC 4861, 6.2): in answer to a solicitation, and
+//! every few minutes to each host with an IPv6 address. All are sent to a single host's Ethernet
+//! address (RFC 6085): nothing is flooded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,9 +19,10 @@ use crate::event::Drop;
 use crate::resolve::Rate;
 use crate::topology::Place;
 
-/// Between two advertisements to a host, plus up to a quarter: within RFC 4861's 1350 s or less.
+/// Interval between two advertisements to a host, plus up to a quarter: within RFC 4861's limit of
+/// 1350 s.
 const INTERVAL: Duration = Duration::from_secs(450);
-/// How long a host takes the group for a router: three intervals (RFC 4861, 6.2.1).
+/// How long a host uses the group as a router: three intervals (RFC 4861, 6.2.1).
 const ROUTER_LIFETIME_S: u16 = 1800;
 /// RFC 4861, 6.2.1: AdvValidLifetime and AdvPreferredLifetime.
 const VALID_S: u32 = 2_592_000;
@@ -31,7 +32,7 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Advertiser {
-    /// Frames that hosts send for the controller, per port.
+    /// Rate of host frames to the controller, per port.
     rates: BTreeMap<Place, Rate>,
     due: BTreeSet<(Time, MacAddr)>,
     next: BTreeMap<MacAddr, Time>,
@@ -70,7 +71,7 @@ impl Controller {
             EtherType::IPV6 => match solicitation(frame.payload()) {
                 Some(source) => {
                     if !source.is_unspecified() {
-                        // Refused addresses get no answer at theirs; the host is told anyway.
+                        // A refused address gets no answer; the host's own one does.
                         self.admit(now, at, mac, Some(source.into()), 0);
                     }
                     self.advertise(now, at, mac);
@@ -81,7 +82,7 @@ impl Controller {
         }
     }
 
-    /// A host has an IPv6 address: it is due for an advertisement.
+    /// A host has an IPv6 address: schedules an advertisement.
     pub(crate) fn advertise_to(&mut self, now: Time, mac: MacAddr) {
         if self.config.subnets.iter().any(|s| s.advertise)
             && !self.advertiser.next.contains_key(&mac)
@@ -105,7 +106,7 @@ impl Controller {
         while let Some(&(at, mac)) = self.advertiser.due.first().filter(|(at, _)| *at <= now) {
             self.advertiser.due.remove(&(at, mac));
             self.advertiser.next.remove(&mac);
-            // A host that has left, or has no IPv6 address any more, is left alone.
+            // A host that has left, or has lost its IPv6 address, is skipped.
             let host = self.hosts.get(mac).filter(|h| h.has(false)).map(|h| h.at);
             if let Some(place) = host {
                 self.advertise(now, place, mac);
@@ -138,7 +139,7 @@ impl Controller {
             return;
         }
         let advertised = || self.config.subnets.iter().filter(|s| s.advertise);
-        // Without a gateway there is no way out, and the group is no router.
+        // Without a gateway there is no route out, and the group is not a router.
         let is_router = advertised().any(|s| s.gateway.is_some());
         let mut options = vec![NdpOption::SourceLinkLayer(group_mac)];
         options.extend(advertised().find_map(|s| s.mtu).map(|mtu| NdpOption::Mtu(mtu.into())));

@@ -1,5 +1,5 @@
-//! Scan detection: a port whose hosts ask for too many addresses in vain, or open too many flows,
-//! is closed for a while (seed §4.2.2: "the source host's port is blocked if the controller decides
+//! Scan detection: closes a port for a while when its hosts ask for too many unknown addresses or
+//! open too many flows (seed §4.2.2: "the source host's port is blocked if the controller decides
 //! the source host is misbehaving").
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,11 +11,11 @@ use plexus_wire::Time;
 use crate::keyed::{Keyed, Seed};
 use crate::topology::Place;
 
-/// What a port's hosts asked for in the running window.
+/// Counts of a port's hosts in the current window.
 #[derive(Clone, Debug)]
 struct Window {
     began: Time,
-    /// Addresses asked for in vain, each once; never more than the limit.
+    /// Unknown addresses asked for, each once; never more than the limit.
     unknown: BTreeSet<IpAddr>,
     flows: u32,
 }
@@ -23,7 +23,7 @@ struct Window {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scans {
     windows: Keyed<Place, Window>,
-    /// Closed ports, and when they open.
+    /// Closed ports, and when they reopen.
     closed: BTreeMap<Place, Time>,
 }
 
@@ -41,7 +41,7 @@ impl Scans {
         window
     }
 
-    /// An address was asked for in vain; true if that is one too many.
+    /// An unknown address was asked for; true if the limit is exceeded.
     pub(crate) fn unknown(
         &mut self,
         now: Time,
@@ -57,7 +57,7 @@ impl Scans {
         !window.unknown.contains(&ip)
     }
 
-    /// A flow was opened; true if that is one too many.
+    /// A flow was opened; true if the limit is exceeded.
     pub(crate) fn flow(&mut self, now: Time, limits: &ControllerLimits, port: Place) -> bool {
         let window = self.window(now, limits, port);
         window.flows = window.flows.saturating_add(1);
@@ -73,7 +73,7 @@ impl Scans {
         self.closed.insert(port, until);
     }
 
-    /// Opens a port whose time has come.
+    /// Reopens a port whose time is over.
     pub(crate) fn open(&mut self, now: Time, port: Place) -> bool {
         let due = self.closed.get(&port).is_some_and(|until| *until <= now);
         if due {
@@ -82,7 +82,7 @@ impl Scans {
         due
     }
 
-    /// Closed ports of a node, which forgets them when it starts again.
+    /// Closed ports of a node, which loses this state when it restarts.
     pub(crate) fn closed_at(&self, node: u32) -> Vec<Place> {
         self.closed.keys().filter(|p| p.node == node).copied().collect()
     }
@@ -105,11 +105,11 @@ mod tests {
         let ask = |scans: &mut Scans, at, last| {
             scans.unknown(Time::from_secs(at), &limits, port, [10, 0, 0, last].into())
         };
-        // The same address again and again is no scan.
+        // Repeated questions for the same address are not a scan.
         assert!((0..100).all(|_| !ask(&mut scans, 0, 1)));
         assert!(!ask(&mut scans, 1, 2) && !ask(&mut scans, 1, 3) && !ask(&mut scans, 1, 1));
         assert!(ask(&mut scans, 1, 4));
-        // Another window, another count.
+        // A new window, a new count.
         assert!(!ask(&mut scans, 10, 4));
         let flows: Vec<bool> = (0..3).map(|_| scans.flow(Time::ZERO, &limits, port)).collect();
         assert_eq!(flows, [false, false, true]);

@@ -1,10 +1,9 @@
-//! The store on disk: **the one module of this crate that does input and output**.
+//! The store on disk: **the only module of this crate with input and output**.
 //!
-//! A driver opens it, takes [`next_epoch`](Store::next_epoch) and [`load`](Store::load) for the
-//! start of a [`Controller`](crate::Controller), and applies what
-//! [`Output::Store`](crate::Output::Store) asks for. It is one `redb` file: values are JSON, so
-//! that a record of an older version stays readable, and a transaction is durable when `apply`
-//! returns.
+//! A driver opens it, reads [`next_epoch`](Store::next_epoch) and [`load`](Store::load) for the
+//! start of a [`Controller`](crate::Controller), and applies the changes in
+//! [`Output::Store`](crate::Output::Store). It is one `redb` file: values are JSON, so that records
+//! of older versions stay readable; a transaction is durable when `apply` returns.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -53,16 +52,16 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store, and makes it where there is none.
+    /// Opens the store, and creates it if there is none.
     ///
     /// # Errors
-    /// When the file cannot be read or written, is no store or a damaged one, is of a newer
-    /// version, or another process has it open.
+    /// When the file cannot be read or written, is not a store, is damaged or of a newer version,
+    /// or is open in another process.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let opened = guarded(path, || {
             let exists = path.metadata().is_ok_and(|m| m.len() > 0);
-            // An existing file is opened, never made: redb would take one that it does not
-            // recognise for new only if it is empty.
+            // An existing file is never created anew: redb would overwrite a file that it does not
+            // recognise only if it is empty.
             let database = if exists { Database::open(path)? } else { Database::create(path)? };
             let write = database.begin_write()?;
             let format = {
@@ -86,7 +85,7 @@ impl Store {
         }
     }
 
-    /// Raises the number of incarnations and returns it, stored already.
+    /// Increments the incarnation and returns it, already stored.
     ///
     /// # Errors
     /// When the file cannot be written or is damaged.
@@ -125,7 +124,7 @@ impl Store {
         values.into_iter().map(read).collect()
     }
 
-    /// Makes changes: all of them, or on error none. They are durable on return.
+    /// Applies changes: all of them, or none on error. They are durable on return.
     ///
     /// # Errors
     /// When the file cannot be written or is damaged.
@@ -160,7 +159,8 @@ fn damaged(path: &Path, what: &str) -> StoreError {
     StoreError { path: path.to_path_buf(), what }
 }
 
-/// Runs a piece of work on the database. It panics on some kinds of damage; that is an error here.
+/// Runs work on the database, which panics on some kinds of damage; that is reported as an error
+/// here.
 fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, StoreError> {
     let fail = |what: String| StoreError { path: path.to_path_buf(), what };
     match catch_unwind(AssertUnwindSafe(work)) {

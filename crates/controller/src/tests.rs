@@ -1,6 +1,6 @@
-//! Scenarios: the controller against a small network of nodes that do what real ones do with the
-//! bodies they get. What is reachable is judged by following routes over the network's cables,
-//! never by the controller's tables.
+//! Scenarios: the controller with a small network of model nodes, which treat messages as real ones
+//! do. Reachability is judged by following routes over the network's cables, never by the
+//! controller's tables.
 
 mod claims;
 mod dhcp;

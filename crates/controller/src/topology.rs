@@ -1,13 +1,13 @@
 //! Nodes, ports and the links between them, as the nodes report them (seed §4.2.1).
 //!
-//! A link exists only while both of its ends are up, and each names the other: what one node says
-//! alone proves nothing about a cable. Parallel links (lanes) are links of their own. Ports that
-//! are too small, in conflict, blocked or without a proved neighbour carry no link.
+//! A link exists only while both of its ends are up and each names the other: one node's report
+//! alone proves nothing about a cable. Parallel links (lanes) are separate links. Ports that are
+//! too small, in conflict, blocked or without an authenticated neighbour carry no link.
 //!
-//! Nodes and directed links have dense numbers, so that everything that follows paths works on
-//! arrays. A link's number is `2 * slot + side`; a slot is used again after its link is gone. Every
-//! change is numbered and kept for a while, so that what was computed can be mended instead of
-//! computed afresh ([`Trees`](crate::trees::Trees)).
+//! Nodes and directed links have dense numbers, so that path computations work on arrays. A link's
+//! number is `2 * slot + side`; a slot is reused after its link is gone. Every change is numbered
+//! and kept for a while, so that results can be repaired instead of recomputed
+//! ([`Trees`](crate::trees::Trees)).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,10 +19,10 @@ use crate::lists::Lists;
 
 /// No directed link.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Changes of links that are remembered.
+/// Most remembered link changes.
 const CHANGES_KEPT: usize = 1024;
 
-/// A port of a node: where a cable ends.
+/// A port of a node.
 #[derive(
     Clone,
     Copy,
@@ -47,7 +47,7 @@ pub(crate) struct Place {
 pub(crate) struct Edge {
     /// The node where it ends.
     pub(crate) to: u32,
-    /// The port where it begins: the hop.
+    /// The port where it begins, which is the hop.
     pub(crate) port: u8,
     /// The port where it ends.
     pub(crate) peer_port: u8,
@@ -55,7 +55,7 @@ pub(crate) struct Edge {
     pub(crate) link: u32,
 }
 
-/// A link came or went.
+/// A link was added or removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkChange {
     pub(crate) ends: [u32; 2],
@@ -67,7 +67,7 @@ pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) name: String,
     pub(crate) up: bool,
-    /// When it last said anything.
+    /// When it was last heard.
     pub(crate) heard: Time,
     pub(crate) ports: BTreeMap<u8, PortState>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Node {
 /// A set of ports.
 type Ports = [u64; 4];
 
-/// Where a hop leads.
+/// The target of a hop.
 #[derive(Clone, Copy, Debug)]
 struct Out {
     /// The number of the link that begins at the port, or `NONE`.
@@ -93,8 +93,8 @@ pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
-    /// By node: the links that begin there, in the order of their ports. This and what follows is
-    /// apart from the nodes, since it is looked at for every hop of every route.
+    /// By node: the links that begin there, in the order of their ports. These arrays are separate
+    /// from the nodes, because they are read for every hop of every route.
     edges: Lists<Edge>,
     /// By node and port.
     outs: Lists<Out>,
@@ -117,8 +117,8 @@ impl Topology {
         &mut self.nodes[index as usize]
     }
 
-    /// The node of this identity, known from now on. Nodes are never forgotten: each has proved an
-    /// identity of the group, so that their number is bounded by the group.
+    /// The node with this identity, added if unknown. Nodes are never removed: each has
+    /// authenticated as a member of the group, so the group bounds their number.
     pub(crate) fn add_node(&mut self, id: NodeId, name: &str, now: Time) -> u32 {
         if let Some(index) = self.index(id) {
             return index;
@@ -149,12 +149,12 @@ impl Topology {
         slots.flat_map(|(slot, _)| [2 * slot, 2 * slot + 1])
     }
 
-    /// How many changes of links there have been.
+    /// How many link changes there have been.
     pub(crate) fn changes_made(&self) -> u64 {
         self.changes_made
     }
 
-    /// The changes since there had been `made`; nothing if not all of them are remembered.
+    /// The changes since there had been `made`; `None` if they are not all remembered.
     pub(crate) fn changes_since(&self, made: u64) -> Option<impl Iterator<Item = &LinkChange>> {
         let missed = (self.changes_made - made) as usize;
         Some(self.changes.range(self.changes.len().checked_sub(missed)?..))
@@ -181,7 +181,7 @@ impl Topology {
     }
 
     /// Follows a route: calls `on_link` with each link, and returns the place where the route
-    /// leaves the fabric, or nothing if a hop on the way names no link.
+    /// leaves the fabric, or `None` if a hop names no link.
     pub(crate) fn walk(
         &self,
         from: u32,
@@ -198,7 +198,7 @@ impl Topology {
         Some(Place { node, port: last })
     }
 
-    /// Whether hosts can be reached there: the node is up and has a host on the port.
+    /// Whether hosts are reachable there: the node is up and the port is a host port.
     pub(crate) fn is_host_port(&self, at: Place) -> bool {
         let ports = &self.host_ports[at.node as usize];
         ports[usize::from(at.port / 64)] >> (at.port % 64) & 1 == 1
@@ -220,7 +220,7 @@ impl Topology {
         lost
     }
 
-    /// Takes links out. What follows paths over them must have been let go of.
+    /// Removes links. Flows over them must have been released before.
     pub(crate) fn cut(&mut self, slots: &[u32]) {
         for &slot in slots {
             let Some(ends) = self.slots[slot as usize].take() else { continue };
@@ -233,8 +233,8 @@ impl Topology {
         }
     }
 
-    /// Sets a node's ports and state, and adds the links that now exist; returns how many. Those
-    /// that do not exist any more must have been cut.
+    /// Sets a node's ports and state, and adds the links that now exist; returns how many. Links
+    /// that no longer exist must have been removed before.
     pub(crate) fn set_ports(
         &mut self,
         node: u32,
@@ -294,7 +294,7 @@ impl Topology {
     }
 }
 
-/// Whether a port is a proved fabric port whose cable leads there.
+/// Whether a port is an authenticated fabric port whose cable leads there.
 fn leads_to(port: &PortState, peer: NodeId, peer_port: u8) -> bool {
     port.role == PortRole::Fabric && port.peer == peer && port.peer_port == peer_port
 }

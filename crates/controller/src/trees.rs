@@ -1,9 +1,9 @@
 //! Shortest-path trees: each node's distance to one destination, kept per destination.
 //!
-//! A tree is made by breadth-first search and mended when links come and go: only the nodes whose
-//! last way to their distance is gone are looked at again, and those that a new link brings closer.
-//! Mending happens when the tree is next asked for, so that a link that nobody's route depends on
-//! costs nothing.
+//! A tree is computed by breadth-first search and repaired when links are added or removed: only
+//! nodes whose last shortest path is gone are examined, and those that a new link brings closer.
+//! The repair happens when the tree is next needed, so that a link which no route depends on costs
+//! nothing.
 
 use std::collections::VecDeque;
 
@@ -11,20 +11,20 @@ use crate::topology::Topology;
 
 /// Not reachable, or farther than any header can carry.
 pub(crate) const FAR: u8 = u8::MAX;
-/// Pending changes from which on a tree is made afresh.
+/// Number of pending changes from which on a tree is recomputed.
 const MENDED_MAX: usize = 256;
-/// Memory for trees, in bytes.
+/// Memory limit for trees, in bytes.
 const BYTES_MAX: usize = 512 << 20;
 
 /// Distances, in links, of all nodes to one.
 #[derive(Clone, Debug)]
 struct Tree {
     distance: Vec<u8>,
-    /// Changes of links that are accounted for.
+    /// Number of link changes accounted for.
     changes: u64,
 }
 
-/// The trees that have been asked for.
+/// The trees computed so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trees {
     of: Vec<Option<Tree>>,
@@ -88,10 +88,10 @@ pub(crate) fn search(topology: &Topology, destination: u32) -> Vec<u8> {
     distance
 }
 
-/// What mending needs to remember, kept to spare allocations.
+/// Scratch memory for repairs, to avoid allocations.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
-    /// Nodes by distance, to be looked at in that order.
+    /// Nodes by distance, to be examined in that order.
     buckets: Vec<Vec<u32>>,
     orphans: Vec<u32>,
     is_orphan: Vec<bool>,
@@ -107,12 +107,12 @@ impl Scratch {
         }
     }
 
-    /// Makes distances right again after changes, of which the topology knows the outcome.
+    /// Repairs distances after link changes that the topology already contains.
     ///
-    /// First the orphans: nodes none of whose neighbours is one closer and no orphan. They are
-    /// found in the order of their distance, so that a node is judged after those it may lean on.
-    /// All others keep a distance that some path still has. Then everyone who may have come closer
-    /// is relaxed in the order of distance, orphans from their best neighbour.
+    /// First find the orphans: nodes without a neighbour that is one closer and not an orphan. They
+    /// are examined in the order of distance, so that a node is judged after those it depends on.
+    /// All others keep a distance that some path still has. Then every node that may have come
+    /// closer is relaxed in the order of distance, orphans from their best neighbour.
     fn mend(
         &mut self,
         topology: &Topology,

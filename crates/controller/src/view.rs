@@ -1,4 +1,4 @@
-//! What can be seen of the controller's knowledge, for `plexus show`.
+//! Views of the controller's state, for `plexus show`.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub struct NodeView {
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// It has been heard of lately.
+    /// It has been heard recently.
     pub up: bool,
     /// Its ports, as last reported.
     pub ports: Vec<PortState>,
@@ -34,9 +34,9 @@ pub struct LinkView {
 pub struct HostView {
     /// Its address.
     pub mac: MacAddr,
-    /// Where it is.
+    /// Its node.
     pub node: NodeId,
-    /// Where it is.
+    /// Its port.
     pub port: u8,
     /// Its IP addresses.
     pub ips: Vec<IpAddr>,
@@ -47,11 +47,11 @@ pub struct HostView {
 /// An entry of a node's route memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowView {
-    /// Whose memory.
+    /// The node.
     pub node: NodeId,
     /// The host port.
     pub port: u8,
-    /// The station that uses it; absent: all of the port.
+    /// The station that uses it; absent: all stations of the port.
     pub source: Option<MacAddr>,
     /// The station that it leads to.
     pub destination: MacAddr,
@@ -61,12 +61,12 @@ pub struct FlowView {
     pub routes: Vec<Hops>,
 }
 
-/// How much there is of everything.
+/// Table sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes ever heard of.
+    /// Nodes ever known.
     pub nodes: usize,
-    /// Those that have been heard of lately.
+    /// Nodes heard recently.
     pub nodes_up: usize,
     /// Links between them.
     pub links: usize,
@@ -74,18 +74,18 @@ pub struct Counts {
     pub hosts: usize,
     /// Entries of route memories.
     pub flows: usize,
-    /// Those that have no path now.
+    /// Flows without a path at present.
     pub flows_stranded: usize,
-    /// Leases that hold or have held.
+    /// Leases, valid or expired.
     pub leases: usize,
     /// Trees of multicast groups.
     pub trees: usize,
-    /// How often one of them was held against its senders and listeners.
+    /// How often a tree was compared with its senders and listeners.
     pub trees_considered: u64,
 }
 
 impl Controller {
-    /// How much there is of everything.
+    /// Table sizes.
     pub fn counts(&self) -> Counts {
         let (trees, trees_considered) = self.multicast.counts();
         Counts {
@@ -106,7 +106,7 @@ impl Controller {
         self.epoch
     }
 
-    /// All nodes ever heard of, in the order of their first session.
+    /// All nodes ever known, in the order of their first session.
     pub fn nodes(&self) -> impl Iterator<Item = NodeView> + '_ {
         self.topology.nodes.iter().map(|n| NodeView {
             node: n.id,
@@ -151,7 +151,7 @@ impl Controller {
         })
     }
 
-    /// All leases that hold or have held, by address.
+    /// All leases, valid or expired, by address.
     pub fn leases(&self) -> Vec<Lease> {
         self.dhcp.leases()
     }

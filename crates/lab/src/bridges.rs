@@ -1,4 +1,4 @@
-//! Ordinary switches of a lab: the Linux bridge, each in a namespace of its own.
+//! Ordinary switches of a lab: Linux bridges, each in a separate namespace.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::status::{BridgePortStatus, BridgeStatus};
 use crate::tools::{BRIDGE, IP, TC};
 use crate::world::{World, raise_port, shaper};
 
-/// A classic BPF program that ends a packet's way: return 2, TC_ACT_SHOT.
+/// A classic BPF program that drops every packet: return 2, TC_ACT_SHOT.
 const DROP_ALL: &str = "1,6 0 0 2";
 
 /// Makes the bridges of the plan, each over its cables, each cable as fast as it should be.
@@ -42,7 +42,7 @@ pub(crate) fn raise(plan: &Plan, world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// The line for `ip`. What it does not say is as the kernel has it.
+/// The line for `ip`. Settings that the file leaves open keep the kernel's defaults.
 fn make(bridge: &Bridge) -> String {
     let mut line = format!("link add name {BRIDGE_DEVICE} type bridge");
     if bridge.stp {
@@ -92,7 +92,7 @@ pub(crate) fn status(plan: &Plan, world: &World) -> Vec<BridgeStatus> {
     status.collect()
 }
 
-/// The ports of the bridge in `place`, and what the kernel says of their state.
+/// The ports of the bridge in `place`, with their state according to the kernel.
 fn ports(place: &Namespaces) -> Result<Vec<BridgePortStatus>, Error> {
     let said = BRIDGE.run(Some(place), &["-json", "link", "show"], "")?;
     Ok(read_ports(&serde_json::from_str(&said).unwrap_or_default()))
@@ -105,8 +105,8 @@ fn read_ports(said: &Value) -> Vec<BridgePortStatus> {
     ports.map(|p| BridgePortStatus { name: text(p, "ifname"), state: text(p, "state") }).collect()
 }
 
-/// Makes a device of the kernel deaf, or hear again: its carrier stays, and what comes in is
-/// dropped before anyone sees it.
+/// Silences a kernel device, or restores it: its carrier stays, and received packets are dropped
+/// before anything sees them.
 pub(crate) fn silence(place: &Namespaces, device: &str, on: bool) -> Result<(), Error> {
     if !on {
         return TC.run(Some(place), &["qdisc", "del", "dev", device, "clsact"], "").map(drop);

@@ -34,19 +34,19 @@ pub(crate) const WORLD: usize = 5;
 /// Longest line that is read, in bytes.
 const LINE_MAX: usize = 16 << 20;
 
-/// What can be asked of a supervisor.
+/// Requests to a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// What there is and how it is.
+    /// The lab's contents and state.
     Status,
     /// Run traffic of the file.
     Run {
-        /// Names of its flows; all of them where it does not say.
+        /// Names of its flows; empty: all of them.
         #[serde(default)]
         flows: Option<Vec<String>>,
     },
-    /// End the run that is under way: it reports what there was.
+    /// End the current run, which reports its results so far.
     CutShort,
     /// The namespaces of a host or node.
     Enter {
@@ -57,11 +57,11 @@ pub(crate) enum Request {
     Down,
 }
 
-/// What a supervisor says.
+/// Answers of a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// Something goes on; more follows.
+    /// Progress; more answers follow.
     Progress {
         /// For a person.
         text: String,
@@ -97,7 +97,7 @@ pub(crate) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<(
 /// Reads one line; `None` at the end.
 ///
 /// # Errors
-/// `InvalidData` for what is no message, or too long.
+/// `InvalidData` for a line that is malformed or too long.
 pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     from: &mut impl BufRead,
 ) -> io::Result<Option<T>> {
@@ -132,14 +132,14 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// Gives up waiting for an answer after `limit`.
+    /// Sets the timeout for an answer.
     pub(crate) fn wait_at_most(&self, limit: Duration) -> Result<(), Error> {
         let set = self.stream.get_ref().set_read_timeout(Some(limit));
         set.doing(|| "asking the lab".into())
     }
 
-    /// A handle to the supervisor, who made the socket: the kernel says who that was
-    /// (SO_PEERCRED, unix(7)). `None` where it is another user's or has ended.
+    /// A handle of the supervisor, which created the socket: the kernel reports its process
+    /// (SO_PEERCRED, unix(7)). `None` if it belongs to another user or has ended.
     pub(crate) fn supervisor(&self) -> Option<OwnedFd> {
         let stream = self.stream.get_ref();
         let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
@@ -163,7 +163,7 @@ impl Client {
         understand(receive(&mut self.stream))
     }
 
-    /// Asks for the namespaces of a place.
+    /// Requests the namespaces of a place.
     pub(crate) fn enter(&mut self, place: &str) -> Result<[OwnedFd; WORLD], Error> {
         self.ask(&Request::Enter { place: place.to_string() })?;
         let mut line = vec![0; 4096];
@@ -189,7 +189,7 @@ impl Client {
     }
 }
 
-/// What an answer means to the one who asked.
+/// Converts an answer for the client.
 pub(crate) fn understand(answer: io::Result<Option<Answer>>) -> Result<Answer, Error> {
     match answer.doing(|| "reading the lab's answer".into())? {
         Some(Answer::Refused { why, file: true }) => Err(Error::File(why)),

@@ -24,7 +24,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// How much of a log an error quotes, in bytes.
 const LOG_QUOTED: u64 = 2000;
 
-/// What a daemon is: the `plexus` command that runs it, and what it shows once it is ready.
+/// The kind of a daemon: the `plexus` command that runs it, and the text it prints when it is
+/// ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Node,
@@ -116,7 +117,7 @@ impl Daemon {
         }
     }
 
-    /// What is wrong with it, with the end of its log.
+    /// The error with the end of its log.
     pub(crate) fn failed(&self, what: &str) -> Error {
         let text = format!("{} {}: {what}\n{}", self.kind.name(), self.name, log_tail(&self.log));
         Error::Refused(text.trim_end().to_string())
@@ -151,7 +152,7 @@ impl Daemon {
         while asked && Instant::now() < limit && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(POLL);
         }
-        // Whatever happened before: afterwards it is gone.
+        // Even if it could not be stopped: afterwards it is dead.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Hosts that get their address by DHCP: Debian's own client in each, and a look at what it got.
+//! Hosts with addresses by DHCP: runs Debian's client in each, and checks the lease.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +18,8 @@ const BASE: &str = "/run/plexus-dhclient";
 const SETTINGS: &str = "timeout 15;\nretry 2;\ninitial-interval 1;\nbackoff-cutoff 2;\n\
     request subnet-mask, broadcast-address, routers, interface-mtu;\n";
 
-/// What the client calls with news (dhclient-script(8)). Debian's own script would replace
-/// `/etc/resolv.conf`, and what it leaves in `/etc` would be the machine's.
+/// The script that the client calls on events (dhclient-script(8)). Debian's own script would
+/// replace the machine's `/etc/resolv.conf`.
 const SCRIPT: &str = r#"#!/bin/sh
 address="${new_ip_address:-}/${new_subnet_mask:-32}"
 case "$reason" in
@@ -39,10 +39,10 @@ case "$reason" in
 esac
 "#;
 
-/// Leases the address of every host that asks for one, all at once.
+/// Leases the address of every host that uses DHCP, all at once.
 ///
 /// # Errors
-/// Where a host gets none, or another one than is reserved for it.
+/// If a host gets no address, or another one than is reserved for it.
 pub(crate) fn lease(plan: &Plan, world: &World) -> Result<(), Error> {
     std::thread::scope(|s| {
         let hosts = plan.topology.hosts.iter().enumerate().filter(|(_, h)| h.dhcp);

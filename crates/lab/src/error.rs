@@ -1,15 +1,15 @@
-//! Why a lab could not do what was asked, for the person who asked.
+//! Errors of a lab, for the user.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a lab could not do what was asked.
+/// Why a lab operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The topology file is wrong; the text names file and line.
     #[error("{0}")]
     File(String),
-    /// The file asks for something that a lab cannot do.
+    /// The file requires something that a lab cannot do.
     #[error("{0}")]
     Unsupported(String),
     /// A tool is not installed.
@@ -25,15 +25,15 @@ pub enum Error {
     Command {
         /// The command and its arguments.
         command: String,
-        /// What it said.
+        /// Its message.
         said: String,
     },
     /// The operating system refused.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no lab of this name.
@@ -62,15 +62,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// The operating system's error, with what was being done.
+    /// The operating system's error, with the operation that failed.
     pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Error {
         Error::System { what: what.into(), source: source.into() }
     }
 }
 
-/// Adds what was being done to a system error.
+/// Adds the failed operation to a system error.
 pub(crate) trait Doing<T> {
-    /// Names what was being done.
+    /// Names the operation.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }
 

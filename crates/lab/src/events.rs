@@ -1,4 +1,4 @@
-//! What fails while a run sends.
+//! Failures injected during a run.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::world::World;
 /// How often the clock is looked at.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Refuses what a lab cannot make happen.
+/// Refuses events that a lab cannot produce.
 ///
 /// # Errors
-/// Naming the event, and what to do.
+/// Naming the event, with advice.
 pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     for event in &topology.events {
         if !matches!(event.fault, Fault::Cut { .. }) {

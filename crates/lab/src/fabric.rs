@@ -1,5 +1,5 @@
-//! What a lab with a controller needs besides nodes: identities, the controller's daemon, and
-//! patience until all have found each other.
+//! What a lab with a controller needs besides nodes: identities, the controller's daemon, and the
+//! wait until the fabric has formed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::nodes::Node;
 use crate::plan::{Plan, identity_file};
 use crate::world::World;
 
-/// Makes a group for this lab alone, and an identity for each node and controller of it. Nobody
-/// keeps the authority.
+/// Creates a group for this lab alone, and an identity for each of its nodes and controllers. The
+/// authority's key is not kept.
 pub(crate) fn issue_identities(plan: &Plan, directory: &Path) -> Result<(), Error> {
     if !plan.is_fabric() {
         return Ok(());
@@ -50,11 +50,11 @@ pub(crate) fn start_controllers(
     plan.controller_files.iter().map(start).collect()
 }
 
-/// Waits until every node has a way to the controller and has found out what is at each of its
-/// ports. Nobody tells it: what takes a while to prove itself is taken for a host at first.
+/// Waits until every node has a path to the controller and the right role at each of its ports. A
+/// port whose neighbour is slow to authenticate counts as a host's at first.
 ///
 /// # Errors
-/// Names the node that does not get so far, with the end of its log.
+/// Names the node that does not get that far, with the end of its log.
 pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), Error> {
     let limit = Instant::now() + START_LIMIT;
     for (index, node) in nodes.iter_mut().enumerate() {
@@ -76,8 +76,8 @@ pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), E
     Ok(())
 }
 
-/// What a node is to find at its ports, by their names. Behind an ordinary switch that is for it
-/// to say (`None`): a host, or a conflict.
+/// The expected roles of a node's ports, by port name. Behind an ordinary switch either a host or a
+/// conflict is possible (`None`).
 fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
     let topology = &plan.topology;
     let mut roles = BTreeMap::new();
@@ -99,7 +99,7 @@ fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
     roles
 }
 
-/// What a node still lacks by `{"controller": {"path"}, "ports": [{"port", "role"}]}`.
+/// What a node still lacks according to `{"controller": {"path"}, "ports": [{"port", "role"}]}`.
 fn missing(links: &Value, roles: &BTreeMap<&str, Option<&str>>) -> Option<String> {
     if links["controller"]["path"].is_null() {
         return Some("has no way to the controller".into());

@@ -1,4 +1,4 @@
-//! The launcher's side: starts a supervisor, talks to it, steps into its hosts.
+//! The launcher's side: starts a supervisor, talks to it, enters its hosts.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -25,14 +25,14 @@ const DOWN_LIMIT_MS: u32 = 10_000;
 /// How long a killed process may take to be gone, in milliseconds.
 const KILL_LIMIT_MS: u32 = 10_000;
 
-/// What was asked for on the command line.
+/// Options of the command line.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The topology file.
     pub file: PathBuf,
     /// What moves frames in the nodes.
     pub node_program: NodeProgram,
-    /// Which lane flows take, instead of what the file says.
+    /// The lane choice of flows, overriding the file.
     pub lanes: Option<LaneChoice>,
 }
 
@@ -80,8 +80,8 @@ pub fn lab_name(file: &Path) -> Result<String, Error> {
     Ok(Topology::read(file).map_err(|e| Error::File(e.to_string()))?.name)
 }
 
-/// A lab that hangs on this process: it goes when this value does, or when this process ends in
-/// any way.
+/// A lab tied to this process: it ends when this value is dropped, or when this process ends in any
+/// way.
 #[derive(Debug)]
 pub struct Tied {
     lifeline: Option<OwnedFd>,
@@ -90,10 +90,10 @@ pub struct Tied {
 }
 
 impl Tied {
-    /// Builds the lab of a file. `say` hears of the progress.
+    /// Builds the lab of a file. Calls `say` with the progress.
     ///
     /// # Errors
-    /// Where the file is wrong, the lab cannot be built, or one of the name is up.
+    /// If the file is wrong, the lab cannot be built, or one with this name is up.
     pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Tied, Error> {
         Tied::start(launch.source()?, launch.node_program, say)
     }
@@ -258,10 +258,10 @@ fn has_admin() -> bool {
     effective & NEEDED == NEEDED
 }
 
-/// Runs the traffic of a lab that is up. `say` hears of the progress.
+/// Runs the traffic of a lab that is up. Calls `say` with the progress.
 ///
 /// # Errors
-/// Where no lab of the name is up, it runs already, or a node failed.
+/// If no lab with this name is up, a run is in progress, or a node failed.
 pub fn run(name: &str, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     ask_to_run(name, None, say)
 }
@@ -278,10 +278,10 @@ pub fn run_flows(
     ask_to_run(name, Some(flows), say)
 }
 
-/// Ends the run that is under way in a lab: it reports what there was. False if there is none.
+/// Ends the current run of a lab, which reports its results so far. False if there is none.
 ///
 /// # Errors
-/// Where no lab of the name is up, or it does not answer.
+/// If no lab with this name is up, or it does not answer.
 pub fn cut_short(name: &str) -> Result<bool, Error> {
     let mut client = connect(name)?;
     client.ask(&Request::CutShort)?;
@@ -336,7 +336,7 @@ pub struct Listed {
     pub lab: String,
     /// Whether it is up; otherwise it was killed and left its directory.
     pub alive: bool,
-    /// What is known of it without asking.
+    /// What is known of it without contacting it.
     pub state: Option<State>,
 }
 
@@ -347,10 +347,10 @@ fn sweep() {
     }
 }
 
-/// All labs of this user, by name. Killed ones are listed once: what they left is removed.
+/// All labs of this user, by name. Killed ones are listed once, and their remains removed.
 ///
 /// # Errors
-/// Where their directory cannot be read.
+/// If their directory cannot be read.
 pub fn list() -> Result<Vec<Listed>, Error> {
     let listed =
         |d: Directory| Listed { lab: d.name().to_string(), alive: d.is_alive(), state: d.state() };
@@ -359,10 +359,10 @@ pub fn list() -> Result<Vec<Listed>, Error> {
     Ok(all)
 }
 
-/// Ends a lab and removes what it left; whether there was one, or something left of one.
+/// Ends a lab and removes its remains; returns whether there was a lab, or remains of one.
 ///
 /// # Errors
-/// Where it does not end even when killed.
+/// If it does not end even when killed.
 pub fn down(name: &str) -> Result<bool, Error> {
     let directory = Directory::of(name)?;
     if !directory.is_alive() {

@@ -1,4 +1,4 @@
-//! What moves frames in a lab's nodes: a daemon each, or the bridge of the Linux kernel.
+//! The forwarders of a lab's nodes: a daemon each, or the bridge of the Linux kernel.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
     let file = &plan.node_files[node];
     let ageing = file.switch.ageing.as_secs() * 100;
     let vlans = file.ports.iter().any(|p| p.settings.vlan != VlanMode::Access(1));
-    // Only asked for where needed: not every kernel's bridge can.
+    // Used only where needed, because not every kernel's bridge supports it.
     let filtering = if vlans { " vlan_filtering 1" } else { "" };
     let mut links = format!(
         "link add {BR} type bridge stp_state 0 mcast_snooping 0 ageing_time {ageing}{filtering}\n\
@@ -115,8 +115,8 @@ impl Node {
         self.daemon.as_mut().map_or(Ok(()), Daemon::wait_until_ready)
     }
 
-    /// Waits until it says of every port that it is up, the hosts' ends being up by now. A node
-    /// that reports no link state is taken at its word that it is ready.
+    /// Waits until it reports every port up; the hosts' ends are up by now. A node that reports no
+    /// link state is assumed to be ready.
     pub(crate) fn wait_for_ports(&mut self) -> Result<(), Error> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let limit = Instant::now() + START_LIMIT;
@@ -133,13 +133,13 @@ impl Node {
         }
     }
 
-    /// Makes a port of a daemon deaf, or hear again.
+    /// Silences a port of a daemon, or restores it.
     pub(crate) fn silence(&self, port: &str, on: bool) -> Result<(), Error> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         daemon.ask(&json!({"silence": {"port": port, "on": on}})).map(drop)
     }
 
-    /// What it has counted so far; `None` for the Linux bridge.
+    /// Its counters; `None` for the Linux bridge.
     pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
         let Some(daemon) = &mut self.daemon else { return Ok(None) };
         match daemon.ask(&json!({"show": "drops"})) {
@@ -161,8 +161,8 @@ impl Node {
         Ok(Some(hits(&answer["memory"]["hits"]) + hits(&answer["disk_hits"])))
     }
 
-    /// Processor time it has used, user and system; `None` for the Linux bridge, whose work is
-    /// done in the time of whoever sends.
+    /// Processor time it has used, user and system; `None` for the Linux bridge, which works in the
+    /// senders' time.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         self.daemon.as_ref()?.cpu_time()
     }

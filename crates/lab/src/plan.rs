@@ -1,4 +1,4 @@
-//! What a lab builds: the topology, and for each node the file that its daemon reads.
+//! The plan of a lab: the topology, and the file that each node's daemon reads.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,10 +56,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans `topology` as a lab whose files are in `directory`.
+    /// Plans `topology` as a lab with its files in `directory`.
     ///
     /// # Errors
-    /// When it asks for what this cannot do.
+    /// When it requires something that a lab cannot do.
     pub(crate) fn new(
         topology: Topology,
         program: NodeProgram,
@@ -127,7 +127,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether the nodes are a fabric, whose controller leases addresses.
+    /// Whether the nodes form a fabric, whose controller leases addresses.
     pub(crate) fn is_fabric(&self) -> bool {
         !self.controller_files.is_empty()
     }
@@ -254,7 +254,7 @@ fn controller_file(
     }
 }
 
-/// A port with the usual settings, whose device has its name.
+/// A port with the default settings and a device of the same name.
 fn port_file(name: &str) -> PortFile {
     PortFile::new(name)
 }
@@ -291,9 +291,10 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
     file
 }
 
-/// A port's faults with those of its cable. They act on what a port receives, so a cable between
-/// nodes has each direction's at its far end. Others add no faults: the node's port has both
-/// directions' delay and loss on the way in, so that round trips are right.
+/// A port's faults combined with those of its cable. Faults act on what a port receives, so for a
+/// cable between nodes each direction's are applied at its far end. Hosts inject no faults: the
+/// node's port applies the delay and loss of both directions on reception, so that round trips are
+/// right.
 fn link_faults(
     own: Option<FaultSettings>,
     link: &Link,

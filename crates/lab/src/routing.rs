@@ -1,5 +1,5 @@
-//! Routing daemons of others in a lab's nodes: FRR and BIRD, as their packages install them. They
-//! end with the lab, whose processes they are.
+//! Third-party routing daemons in a lab's nodes: FRR and BIRD, as their packages install them. They
+//! are processes of the lab and end with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,9 @@ use crate::world::World;
 const FILES: &str = "/run/plexus-routing";
 /// Where Debian's package keeps FRR's daemons.
 const FRR: &str = "/usr/lib/frr";
-/// A daemon of FRR, what a configuration has that needs it, and options. A new zebra leaves an old
-/// one's routes in the kernel for a minute, until the other daemons have told it theirs again.
+/// An FRR daemon, the configuration keywords that need it, and its options. A restarted zebra
+/// leaves the old one's routes in the kernel for a minute, until the other daemons have announced
+/// theirs again.
 const FRR_DAEMONS: [(&str, &str, &[&str]); 5] = [
     ("zebra", "", &["--graceful_restart", "60"]),
     ("staticd", "", &[]),
@@ -130,11 +131,11 @@ fn spawn(
     let output = fs::File::create(log).doing(doing)?;
     command.stdin(Stdio::null()).stdout(output.try_clone().doing(doing)?).stderr(output);
     place.apply(&mut command).doing(doing)?;
-    // Process 1 of the lab, which this is, ends it and takes its remains.
+    // This process, process 1 of the lab, ends and reaps it.
     command.spawn().map(drop).doing(doing)
 }
 
-/// Waits for a socket by which a daemon shows that it runs.
+/// Waits for the socket that shows that a daemon is running.
 fn wait_for(socket: &Path) -> Result<(), Error> {
     let limit = Instant::now() + SOCKET_LIMIT;
     while !socket.exists() {

@@ -1,4 +1,4 @@
-//! A run: the traffic of the file, what the nodes counted meanwhile, and the verdict.
+//! A run: the traffic of the file, the nodes' counters during it, and the verdict.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,25 +16,25 @@ use crate::plan::{NodeProgram, Plan};
 use crate::traffic::{self, Live};
 use crate::world::World;
 
-/// How often a person hears how far the run is.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// How long queues may take to empty once nobody sends any more.
+/// How long queues may take to drain once sending has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
-/// A node busier than this took away from what it was measured with (PLATFORM).
+/// A node above this load distorted the measurement (PLATFORM).
 const STARVED: f64 = 0.8;
 
-/// What the flows of a run share.
+/// State shared by the flows of a run.
 struct RunningFlows {
     live: Vec<Live>,
     ended: Mutex<Vec<Option<Outcome>>>,
     changed: Condvar,
 }
 
-/// Runs the traffic of the plan. `say` hears of the progress; where it gives false nobody listens
-/// any more, and the run ends early. It ends early too, and reports, once `cut` is set.
+/// Runs the traffic of the plan. Calls `say` with the progress; if it returns false, the client has
+/// gone and the run ends early. The run also ends early, with a report, once `cut` is set.
 ///
 /// # Errors
-/// [`Error::Interrupted`] where it ended early; a node that does not answer.
+/// [`Error::Interrupted`] if it ended early; a node that does not answer.
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
@@ -141,7 +141,7 @@ fn take_part(
     }
 }
 
-/// Tells how far the flows are until all have ended; whether nobody listens any more.
+/// Reports the progress of the flows until all have ended; returns whether the client has gone.
 fn follow(
     topology: &Topology,
     running: &RunningFlows,
@@ -161,7 +161,7 @@ fn follow(
             .map(|(flow, (now, before))| progress(flow, now.1 - before.1))
             .collect();
         before = now;
-        // Said even when nothing moves: it is how the one who asked is missed.
+        // Sent even when nothing moves, because a failed write shows that the client has gone.
         let text = if moving.is_empty() { "waiting".into() } else { moving.join(", ") };
         if !interrupted && !say(text) {
             interrupted = true;
@@ -176,7 +176,7 @@ fn progress(flow: &Flow, bytes: u64) -> String {
     format!("{} {megabits:.1} Mbit/s", flow.name)
 }
 
-/// What a node has counted and used by now.
+/// Counters and processor time of a node.
 struct Observation {
     node: String,
     counts: Option<Counts>,
@@ -251,12 +251,12 @@ fn judge(
     };
     let counted = Counted { accounts, drops, cpu, cached, ..Counted::default() };
     let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
-    // What makes the others doubtful comes first.
+    // Notes that cast doubt on the others come first.
     report.notes.splice(..0, notes);
     report
 }
 
-/// Whether only a node of ours can tell.
+/// Whether only a Plexus node can measure it.
 fn is_nodes_own(subject: &Subject) -> bool {
     !matches!(subject, Subject::Flow { .. })
 }

@@ -1,4 +1,4 @@
-//! Where labs leave a trace on the machine: one directory each, and nothing else.
+//! The traces of labs on the machine: one directory each, and nothing else.
 //!
 //! ```text
 //! /run/plexus/labs/NAME/          (root; an ordinary user has $XDG_RUNTIME_DIR/plexus/labs or
@@ -6,20 +6,20 @@
 //!     state.json                  what `plexus lab status` can say without asking
 //!     topology                    the file it was made from, as it was
 //!     control                     the supervisor's control socket
-//!     log                         what the supervisor said
-//!     NODE.toml, .sock, .log      each node's file, control socket and what it said
+//!     log                         the supervisor's output
+//!     NODE.toml, .sock, .log      each node's file, control socket and output
 //! ```
 //!
 //! Nodes' files have a suffix that the lab's own have not, so a node may have any name.
 //!
-//! A lab is alive exactly as long as its supervisor holds the lock on `lock`. The kernel lets go
-//! of it when the supervisor ends, so no process number can be mistaken for a lab, and a
-//! directory whose lock is free is what a killed lab left behind.
+//! A lab is alive exactly as long as its supervisor holds the lock on `lock`. The kernel releases
+//! it when the supervisor ends, so no process number can be mistaken for a lab, and a directory
+//! with a free lock is the remains of a killed lab.
 //!
-//! `/tmp` is everybody's, so nothing in here is believed, sent to or removed unless the labs'
-//! directory and the one above it are this user's alone ([`Directory::of`]): once they are, nobody
-//! else can put anything in their place. A process is taken for a supervisor by what the kernel
-//! says of its control socket, never by a number in a file.
+//! Every user may write to `/tmp`, so nothing here is trusted, contacted or removed unless the
+//! labs' directory and the one above it belong to this user alone ([`Directory::of`]): then no
+//! other user can replace anything in them. A process is recognised as a supervisor by the kernel's
+//! record of its control socket, never by a number in a file.
 
 use std::fs::{self, File};
 use std::io;
@@ -39,7 +39,7 @@ const NAME_MAX: usize = 40;
 const SHARED: &str = "/run/plexus";
 const LOCK: &str = "lock";
 
-/// What is known of a lab without asking it.
+/// What is known of a lab without contacting it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
     /// The lab's name.
@@ -48,7 +48,7 @@ pub struct State {
     pub file: PathBuf,
     /// The supervisor's process number, as the machine sees it.
     pub pid: i32,
-    /// Whether it lives in a user namespace, for a user who is not root.
+    /// Whether it runs in a user namespace, for a user other than root.
     pub rootless: bool,
     /// What runs in its nodes: `plexus` or `bridge`.
     pub node_program: String,
@@ -69,7 +69,7 @@ pub(crate) struct Directory {
     name: String,
 }
 
-/// Held by a supervisor as long as its lab lives.
+/// Held by a supervisor as long as its lab is alive.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -92,10 +92,10 @@ pub(crate) fn base() -> PathBuf {
     }
 }
 
-/// Where a node or controller of a lab has its control socket.
+/// The control socket of a lab's node or controller.
 ///
 /// # Errors
-/// Where the lab's name cannot be one, or somebody else could have put the socket there.
+/// If the lab's name is invalid, or another user could have created the socket.
 pub fn node_socket(lab: &str, node: &str) -> Result<PathBuf, Error> {
     Ok(Directory::of(lab)?.file(&format!("{node}.sock")))
 }
@@ -122,10 +122,10 @@ pub fn node_sockets() -> Vec<(String, PathBuf)> {
     sockets.collect()
 }
 
-/// A lab's name from what a user typed: itself, or the stem of a file's name.
+/// A lab's name from user input: a name, or a file name, whose stem is used.
 ///
 /// # Errors
-/// Where it cannot be a directory's name, or is too long.
+/// If it cannot be a directory's name, or is too long.
 pub(crate) fn check_name(name: &str) -> Result<&str, Error> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(good)
@@ -137,10 +137,10 @@ pub(crate) fn check_name(name: &str) -> Result<&str, Error> {
     Ok(name)
 }
 
-/// Opens a directory of this user's alone; `None` where there is nothing.
+/// Opens a directory that belongs to this user alone; `None` if it does not exist.
 ///
 /// # Errors
-/// Where it is a symbolic link, no directory, another's, or one that others may write to.
+/// If it is a symbolic link, not a directory, another user's, or writable for others.
 fn open_own(at: BorrowedFd<'_>, name: &Path, shown: &Path) -> Result<Option<OwnedFd>, Error> {
     let refuse = || {
         let text = format!(
@@ -183,10 +183,11 @@ fn make(path: &Path, mode: u32) -> Result<(), Error> {
 }
 
 impl Directory {
-    /// That of the lab `name`, whether it exists or not.
+    /// The directory of the lab `name`, whether it exists or not.
     ///
     /// # Errors
-    /// Where the name cannot be one, or where what is there is not this user's alone.
+    /// If the name is invalid, or an existing directory does not belong to this user
+    /// alone.
     pub(crate) fn of(name: &str) -> Result<Directory, Error> {
         Directory::within(base(), name)
     }
@@ -249,10 +250,10 @@ impl Directory {
         self.file("control")
     }
 
-    /// Makes it, for this user alone.
+    /// Creates it, for this user alone.
     ///
     /// # Errors
-    /// Where somebody else made it first: `/tmp` is everybody's.
+    /// If another user created it first, since all may write to `/tmp`.
     pub(crate) fn create(&self) -> Result<(), Error> {
         if let Some(above) = self.base.parent() {
             if let Some(parents) = above.parent() {
@@ -315,8 +316,8 @@ impl Directory {
         serde_json::from_str(&fs::read_to_string(self.file("state.json")).ok()?).ok()
     }
 
-    /// Removes what a lab that is not alive left; whether there was something. A directory that
-    /// has no lock is no lab's, and goes only if it is empty.
+    /// Removes the remains of a lab that is not alive; returns whether there were any. A directory
+    /// without a lock belongs to no lab, and is removed only if it is empty.
     ///
     /// # Errors
     /// As [`Directory::clear`].
@@ -339,10 +340,10 @@ impl Directory {
         self.file(LOCK).exists() && self.file("state.json").exists() && !self.is_alive()
     }
 
-    /// Removes it. Who calls this holds the lock.
+    /// Removes it. The caller holds the lock.
     ///
     /// # Errors
-    /// Where there is something that no lab makes: then nothing is removed.
+    /// If it contains something that no lab creates: then nothing is removed.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         self.empty(&[])?;
         match fs::remove_dir(&self.path) {

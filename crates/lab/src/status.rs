@@ -1,4 +1,4 @@
-//! What a lab consists of and how it is, as `plexus lab status` prints it.
+//! The contents and state of a lab, as `plexus lab status` prints them.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
-//! Process 1 of a lab: builds it, answers for it, and takes it along when it ends.
+//! Process 1 of a lab: builds it, answers requests, and ends it.
 //!
-//! Everything of a lab is below this process: namespaces are held by its descriptors, daemons are
-//! its children in a PID namespace of their own. However it ends, the kernel ends the rest and
-//! frees the namespaces, the cables in them, and the programs attached to those. A lab hangs on its
-//! launcher by a pipe: when that closes, however the launcher ended, the lab goes and takes its
-//! directory along; `up` lets go of it with a word when all is well.
+//! Everything in a lab depends on this process: its descriptors hold the namespaces, and the
+//! daemons are its children in a PID namespace of their own. However it ends, the kernel ends the
+//! rest and frees the namespaces, their cables, and the programs attached to those. A pipe ties the
+//! lab to its launcher: when the launcher ends in any way, the pipe closes, and the lab ends and
+//! removes its directory; `up` releases the lab with a word when it is complete.
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
@@ -37,10 +37,10 @@ use crate::{bridges, dhcp, fabric, routing};
 /// How long a client may be silent or not read before its connection is given up.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the launcher says of a lab that is up and shall outlive it.
+/// The launcher's word for a lab that is up and has to outlive it.
 pub(crate) const KEEP: &str = "keep";
 
-/// What the launcher asks for: one line on the supervisor's standard input.
+/// The launcher's order: one line on the supervisor's standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) file: PathBuf,
@@ -60,21 +60,20 @@ struct Lab {
     controllers: Mutex<Vec<Daemon>>,
     /// Held while traffic runs.
     running: Mutex<()>,
-    /// The run under way is to end.
+    /// The current run has to end.
     cut: AtomicBool,
     state: State,
     directory: Directory,
     /// The lab's own user and PID namespaces.
     own: [OwnedFd; 2],
-    /// Held as long as the lab lives.
+    /// Held as long as the lab is alive.
     _lock: Lock,
 }
 
-/// The life of a supervisor: what `plexus lab supervise` does. Its standard input is the order
-/// and the launcher's lifeline, its standard output tells the launcher how it goes.
+/// Runs a supervisor: the command `plexus lab supervise`. Its standard input carries the order and
+/// is the launcher's lifeline; its standard output reports the progress to the launcher.
 ///
-/// Returns the exit code where the lab could not be built; otherwise the process ends from
-/// within.
+/// Returns the exit code if the lab could not be built; otherwise the process ends from within.
 pub fn supervise() -> i32 {
     // A session of its own: the terminal's signals are for the launcher.
     let _ = rustix::process::setsid();
@@ -99,7 +98,7 @@ pub fn supervise() -> i32 {
 }
 
 /// Ends the process, and with it the lab, when the launcher's end of the pipe closes without
-/// [`KEEP`] having come through it.
+/// [`KEEP`].
 fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
     let directory = Directory::within(order.base.clone(), &order.name);
     let lab = order.name.clone();
@@ -107,7 +106,7 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
         if matches!(control::receive::<String>(&mut input), Ok(Some(word)) if word == KEEP) {
             return;
         }
-        // Only the lab's own directory: while it is alive nobody else can hold its lock.
+        // Only the lab's own directory: while the lab is alive no other process can hold its lock.
         if let Ok(directory) = directory
             && directory.state().is_some_and(|s| s.pid == outer_pid().unwrap_or(0))
         {
@@ -118,7 +117,7 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
     });
 }
 
-/// This process's number as the machine sees it, kept from before `/proc` was mounted anew.
+/// This process's number outside the namespace, saved before `/proc` was mounted anew.
 fn outer_pid() -> io::Result<i32> {
     static PID: std::sync::OnceLock<Option<i32>> = std::sync::OnceLock::new();
     let read = || fs::read_link("/proc/self").ok()?.to_str()?.parse().ok();
@@ -126,7 +125,7 @@ fn outer_pid() -> io::Result<i32> {
 }
 
 fn say(text: impl Into<String>) {
-    // A launcher that is gone is the lifeline's business.
+    // The lifeline handles a launcher that is gone.
     let _ = control::send(io::stdout(), &Answer::Progress { text: text.into() });
 }
 
@@ -142,9 +141,10 @@ fn start(order: &Order) -> Result<(Arc<Lab>, UnixListener), Error> {
     built
 }
 
-/// Takes the lab's lock, and removes what an earlier lab of the name left.
+/// Takes the lab's lock, and removes the remains of an earlier lab with this name.
 fn take(directory: &Directory, order: &Order) -> Result<Lock, Error> {
-    // Who looks whether a lab is alive, or removes a dead one, holds the lock for a moment too.
+    // Processes that check whether a lab is alive, or remove a dead one, also hold the lock
+    // briefly.
     const TRIES: u32 = 40;
     for _ in 0..TRIES {
         directory.create()?;
@@ -176,7 +176,7 @@ fn build(
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
         controllers: topology.controllers.iter().map(|c| c.name.clone()).collect(),
     };
-    // First of all: who wants to end the lab while it is built must be able to tell who builds it.
+    // First of all, so that a user can end the lab while it is being built.
     let socket = directory.control_socket();
     let listener =
         UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
@@ -269,7 +269,7 @@ fn serve(lab: Arc<Lab>, listener: UnixListener) -> ! {
     thread::spawn(move || bury_orphans(&mourner));
     let _ = control::send(io::stdout(), &Answer::Ready);
     if let Ok(null) = fs::File::options().write(true).open("/dev/null") {
-        // A launcher that goes is not kept waiting for the end of our output.
+        // The launcher must not wait for the end of our output.
         let _ = rustix::stdio::dup2_stdout(&null);
     }
     loop {
@@ -290,9 +290,9 @@ fn serve(lab: Arc<Lab>, listener: UnixListener) -> ! {
     }
 }
 
-/// Process 1 inherits every orphan and reaps it. It first records how each daemon ended, since
-/// `status` may ask for that much later. Other children of our own have a thread that soon waits
-/// for them, so only a process that was a zombie twice in a row is reaped as an orphan.
+/// Process 1 inherits every orphan and reaps it. It first records how each daemon ended, because
+/// `status` may ask for that much later. Other children have a thread that soon waits for them, so
+/// only a process that was a zombie twice in a row is reaped as an orphan.
 fn bury_orphans(lab: &Lab) {
     let mut before: Vec<i32> = Vec::new();
     loop {
@@ -350,7 +350,7 @@ impl Lab {
                 Request::Run { flows } => self.run(stream, flows.as_deref())?,
                 Request::CutShort => control::send(stream, &self.cut_short())?,
                 Request::Down => {
-                    // Who asks and goes means it all the same.
+                    // The request counts even if the client has gone.
                     let _ = control::send(stream, &Answer::Done);
                     self.end();
                 }
@@ -458,7 +458,7 @@ impl Lab {
         }
     }
 
-    /// Ends the lab in order: the controller, the nodes, the directory, everything else with this
+    /// Ends the lab in order: the controller, the nodes, the directory, and the rest with this
     /// process.
     fn end(&self) -> ! {
         let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);

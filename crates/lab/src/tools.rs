@@ -1,7 +1,7 @@
-//! The machine's own network tools: `ip`, `tc`, `ethtool`, `bridge`, run in batches.
+//! The machine's network tools: `ip`, `tc`, `ethtool`, `bridge`, run in batches.
 //!
-//! They speak netlink better than a crate of ours would, every Debian has them, and what the lab
-//! does can be repeated by hand.
+//! They speak netlink better than a crate of ours would, every Debian has them, and a user can
+//! repeat the lab's commands by hand.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ pub(crate) const ETHTOOL: Tool = Tool { name: "ethtool", package: "ethtool" };
 
 pub(crate) const DHCLIENT: Tool = Tool { name: "dhclient", package: "isc-dhcp-client" };
 
-/// Where system tools are, beyond what an ordinary user's PATH names.
+/// Directories of system tools that may be missing in an ordinary user's PATH.
 const SYSTEM_PATHS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
 impl Tool {
@@ -32,10 +32,10 @@ impl Tool {
         Tool { name, package }
     }
 
-    /// Runs it with `arguments` and `input` inside `place`, or where the caller is.
+    /// Runs it with `arguments` and `input` inside `place`, or in the caller's namespace.
     ///
     /// # Errors
-    /// Names the package where the tool is missing, and what it said where it failed.
+    /// Names the package if the tool is missing, and quotes its message if it failed.
     pub(crate) fn run(
         self,
         place: Option<&Namespaces>,
@@ -54,7 +54,7 @@ impl Tool {
             io::ErrorKind::NotFound => Error::Tool { tool: self.name, package: self.package },
             _ => Error::system(context(), e),
         })?;
-        // A tool that ends early stops reading; what it said is the better explanation.
+        // A tool that ends early stops reading; its message is the better explanation.
         let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
         let output = child.wait_with_output().map_err(|e| Error::system(context(), e))?;
         if output.status.success() {
@@ -77,7 +77,7 @@ impl Tool {
     }
 }
 
-/// What a tool said, with the line of the batch it means ("Command failed -:3") in full.
+/// A tool's message, with the line of the batch that it means ("Command failed -:3") in full.
 fn explain(said: &[&str], input: &str) -> String {
     let failed = said
         .iter()

@@ -1,7 +1,7 @@
-//! A flow of the topology file, sent with ordinary sockets from one host to another.
+//! A flow of the topology file, sent over ordinary sockets from one host to another.
 //!
-//! A socket belongs to the network namespace in which it was made, so sender and receiver are
-//! threads of the supervisor: one clock, no processes to lose, and the hosts' own Linux stack does
+//! A socket belongs to the network namespace in which it was created, so sender and receiver are
+//! threads of the supervisor: one clock, no extra processes, and the hosts' own Linux stack does
 //! the rest.
 
 mod icmp;
@@ -44,7 +44,7 @@ struct Route<'a> {
     live: &'a Live,
 }
 
-/// What a flow tells while it runs, and what it is told.
+/// Progress reported by a running flow, and signals to it.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     sent: AtomicU64,
@@ -76,10 +76,10 @@ impl Live {
     }
 }
 
-/// Refuses what a lab's hosts do not send.
+/// Refuses flows that a lab's hosts cannot send.
 ///
 /// # Errors
-/// Naming the flow, and what to do.
+/// Naming the flow, with advice.
 pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     for flow in &topology.traffic {
         let what = match (flow.proto, flow.arrivals) {
@@ -144,7 +144,7 @@ fn is_timeout(e: &std::io::Error) -> bool {
     matches!(e.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// Whether an error is what an ICMP error becomes (icmp(7)), not one of the sender's own host.
+/// Whether an error is the result of an ICMP error (icmp(7)), not of the sender's own host.
 fn is_refusal_on_the_way(e: &std::io::Error) -> bool {
     use rustix::io::Errno;
     let ways = [Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::CONNREFUSED, Errno::ACCESS];

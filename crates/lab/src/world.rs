@@ -1,6 +1,6 @@
-//! Builds what a lab is made of: a namespace per device, and the cables between them.
+//! Builds the parts of a lab: a namespace per device, and the cables between them.
 //!
-//! Runs in the supervisor, whose own network namespace is empty, so no name of an interface can
+//! Runs in the supervisor, whose own network namespace is empty, so that no interface name can
 //! collide with the machine's or another lab's.
 
 use std::fmt::Write as _;
@@ -24,8 +24,8 @@ use crate::tools::{ETHTOOL, IP, TC};
 const OVERHEAD: u32 = 24;
 /// The least that a frame costs: 60 bytes and the overhead (IEEE 802.3, 4.4.2).
 const CHEAPEST: u32 = 84;
-/// Frames that wait at a host's end of a cable: what a Linux interface queues unless told otherwise
-/// (`txqueuelen`), and simulated hosts do.
+/// Frames queued at a host's end of a cable: the default of a Linux interface (`txqueuelen`), and
+/// of simulated hosts.
 const HOST_PACKETS: u64 = 1000;
 /// Ethernet header and 802.1Q tag.
 const HEADER: u32 = 18;
@@ -78,8 +78,8 @@ impl World {
         }
     }
 
-    /// Makes every cable in place, so that no end ever has another name than its own. One queue
-    /// each way, since a node's AF_XDP socket is bound to one.
+    /// Creates every cable in place, so that no end is ever renamed. One queue per direction,
+    /// because a node's AF_XDP socket is bound to one.
     fn lay_cables(&self, plan: &Plan) -> Result<(), Error> {
         // The tool is a child, to which `self` would be itself.
         let own = fs::read_link("/proc/self").doing(|| "reading /proc/self".into())?;
@@ -125,8 +125,8 @@ impl World {
         Ok(())
     }
 
-    /// Shapes, addresses and raises the hosts' interfaces, which keep the offloads that the kernel
-    /// gives them.
+    /// Shapes, addresses and raises the hosts' interfaces, which keep the kernel's default
+    /// offloads.
     pub(crate) fn raise_hosts(&self, plan: &Plan) -> Result<(), Error> {
         for (i, (place, host)) in self.hosts.iter().zip(&plan.topology.hosts).enumerate() {
             let mut batch = String::from("link set dev lo up\n");
@@ -143,7 +143,7 @@ impl World {
                 let _ = writeln!(batch, "link set dev {device} up");
             }
             if let Some(first) = host.interfaces.first() {
-                // One that is leased comes later.
+                // A leased address is set later.
                 let leased = host.leased_address().filter(|_| plan.is_fabric());
                 let leased = leased.map(std::net::IpAddr::V4);
                 for address in host.addresses.iter().filter(|a| Some(a.address) != leased) {
@@ -226,13 +226,13 @@ fn detection(table: &str) -> Detection {
     state
 }
 
-/// The line for `tc` that makes a device as slow as a cable of `rate` bits/s.
+/// The line for `tc` that limits a device to a cable's `rate` in bits/s.
 ///
-/// A token bucket of 1 ms, or two full frames if that is more, and behind it `queue` as far as
-/// bytes can say it: so many full frames, or its bytes if these are fewer. What finds it full is
-/// lost, as at a real interface. A single UDP socket does not get that far at a host's: its send
-/// buffer, if not asked for (`net.core.wmem_default`), holds some 90 full frames, and then the
-/// sender waits.
+/// A token bucket of 1 ms, or two full frames if that is more, followed by `queue` as far as bytes
+/// can express it: this many full frames, or its bytes if these are fewer. Packets that find it
+/// full are lost, as at a real interface. A single UDP socket of a host does not get that far: its
+/// default send buffer (`net.core.wmem_default`) holds some 90 full frames, and then the sender
+/// waits.
 pub(crate) fn shaper(device: &str, rate: u64, mtu: u16, queue: &QueueSettings) -> String {
     let frame = full_frame(mtu);
     let burst = (rate / 8 / 1000).max(2 * frame);
@@ -243,15 +243,15 @@ pub(crate) fn shaper(device: &str, rate: u64, mtu: u16, queue: &QueueSettings) -
     )
 }
 
-/// What a full frame counts in a shaper's queue and bucket: its table has steps of 8 bytes.
+/// The size of a full frame in a shaper's queue and bucket: its table has steps of 8 bytes.
 fn full_frame(mtu: u16) -> u64 {
     (u64::from(mtu) + u64::from(HEADER + OVERHEAD)).next_multiple_of(8)
 }
 
-/// What waits at a host's end of a cable: as many full frames as at a simulated host, or 5 ms if
-/// that is more, for the kernel's clock wakes the shaper of a fast cable seldom. A queue of a few
-/// frames would lose what a TCP sender's slow start puts there at once, and the lab's connections
-/// would be limited by it and not by the network.
+/// The queue at a host's end of a cable: as many full frames as at a simulated host, or 5 ms if
+/// that is more, because the kernel's clock rarely wakes the shaper of a fast cable. A queue of a
+/// few frames would lose the bursts of a TCP sender's slow start, and that queue rather than the
+/// network would limit the lab's connections.
 fn host_queue(rate: u64, mtu: u16) -> QueueSettings {
     let packets = (rate / 8 / 200).div_ceil(full_frame(mtu)).max(HOST_PACKETS);
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
@@ -302,8 +302,8 @@ fn node_mounts(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts `/proc` and `/sys` anew, which show the processes and devices of who mounted them.
-/// Inside a container the kernel may refuse (mount_too_revealing): the old views serve then.
+/// Mounts `/proc` and `/sys` anew, which show the processes and devices of their mounter. Inside a
+/// container the kernel may refuse (mount_too_revealing): then the old views stay in use.
 fn kernel_views() {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("proc", "/proc", "proc", flags, None);

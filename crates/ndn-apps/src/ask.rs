@@ -1,4 +1,4 @@
-//! One Interest, asked again until it is answered.
+//! One Interest, retransmitted until it is answered.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::app::Output;
 use crate::digest::{Integrity, integrity};
 use crate::failure::Failure;
 
-/// After a Nack of congestion, before the Interest is sent again.
+/// Delay before retransmission after a Nack for congestion.
 const CALM: Duration = Duration::from_millis(100);
 
-/// What is asked for, and how.
+/// The Interest and its retransmission settings.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The name.
     pub name: NameBuf,
-    /// Data with a longer name will do.
+    /// Data with a longer name matches too.
     pub can_be_prefix: bool,
-    /// A cache may answer only with Data that is fresh.
+    /// A cache may answer only with fresh Data.
     pub must_be_fresh: bool,
     /// How long each Interest lives.
     pub lifetime: Duration,
-    /// How many Interests are sent at most, one when the other has lived.
+    /// Most transmissions; each follows when the previous one has expired.
     pub tries: u32,
 }
 
-/// An Interest on its way, and its answer.
+/// A pending Interest, and its answer.
 pub struct Ask {
     question: Question,
     tried: u32,
@@ -42,18 +42,18 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Asks as soon as it is polled.
+    /// Sends as soon as it is polled.
     pub fn new(question: Question, seed: u64) -> Ask {
         let random = Pcg64Mcg::seed_from_u64(seed);
         Ask { question, tried: 0, deadline: Time::ZERO, answer: None, random }
     }
 
-    /// The name that is asked for.
+    /// The requested name.
     pub fn name(&self) -> &NameBuf {
         &self.question.name
     }
 
-    /// Takes a packet; false if it has nothing to do with the question.
+    /// Processes a packet; false if it is unrelated.
     pub fn handle(&mut self, now: Time, received: &Received<'_>) -> bool {
         if self.answer.is_some() || self.tried == 0 {
             return false;
@@ -70,7 +70,7 @@ impl Ask {
                     return false;
                 }
                 self.answer = match (integrity(&data), data.content_type()) {
-                    // Another copy may be whole.
+                    // Another copy may be intact.
                     (Integrity::Damaged, _) => {
                         self.deadline = now + CALM;
                         None
@@ -88,7 +88,7 @@ impl Ask {
                     NackReason::NO_ROUTE => {
                         self.answer = Some(Err(Failure::NoRoute(name.to_buf())));
                     }
-                    // Another nonce will do.
+                    // Retry with another nonce.
                     NackReason::DUPLICATE => self.deadline = now,
                     _ => self.deadline = now + CALM,
                 }
@@ -125,7 +125,7 @@ impl Ask {
         self.answer.is_none().then_some(self.deadline)
     }
 
-    /// The Data packet, or why there is none; once.
+    /// The Data packet, or the failure; once.
     pub fn take_answer(&mut self) -> Option<Result<Box<[u8]>, Failure>> {
         self.answer.take()
     }

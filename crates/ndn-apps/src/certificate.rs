@@ -1,4 +1,5 @@
-//! Certificates, made (packet format, "Certificate"): the naming and the times of `ndnsec`.
+//! Issues certificates (packet format, "Certificate"), with names and validity periods as in
+//! `ndnsec`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,25 +10,25 @@ use plexus_wire::ndn::{Data, Name, NameBuf, PACKET_LEN_MAX, types};
 
 use crate::key::{CommandKey, PrivateKey, push_lines};
 
-/// For how long caches may take it for new (ndn-cxx, `getDefaultCertificateFreshnessPeriod`).
+/// FreshnessPeriod (ndn-cxx, `getDefaultCertificateFreshnessPeriod`).
 const FRESHNESS_MS: u64 = 3_600_000;
 
-/// Why there is no certificate.
+/// Why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// What should be certified is no certificate.
+    /// The request is not a certificate.
     #[error(transparent)]
     Request(#[from] KeyError),
-    /// Nobody has shown to have the key.
+    /// The request does not prove possession of the key.
     #[error(
-        "{0} is signed neither by its own key nor by yours: ask its owner for the one that the \
-         key has signed itself"
+        "{0} is signed neither by its own key nor by yours: ask its owner for the \
+         self-signed certificate"
     )]
     Unproved(NameBuf),
     /// It does not fit into a packet.
     #[error("the name is too long: a packet has no room for the certificate")]
     TooLong,
-    /// The operating system has no randomness to give.
+    /// The operating system provides no randomness.
     #[error("the system has no randomness to give")]
     Random,
 }
@@ -58,8 +59,8 @@ impl Signer for Issuer<'_> {
 }
 
 impl Issuer<'_> {
-    /// The certificate of a key. `public` is the signer's, `version_ms` tells it from others of the
-    /// key: when it was made, in milliseconds since 1970.
+    /// Issues a certificate for a key. `public` is the signer's key; `version_ms` distinguishes
+    /// certificates of one key: the time of issue, in milliseconds since 1970.
     fn issue(
         &self,
         key_name: Name<'_>,
@@ -81,7 +82,7 @@ impl Issuer<'_> {
         if len > PACKET_LEN_MAX {
             return Err(IssueError::TooLong);
         }
-        // A key without randomness signs nothing.
+        // Without randomness a key cannot sign.
         match public.has_signed(&Data::new_checked(&packet).map_err(KeyError::from)?) {
             true => Ok(packet),
             false => Err(IssueError::Random),
@@ -89,8 +90,8 @@ impl Issuer<'_> {
     }
 }
 
-/// The certificate of a new key that the key signs itself: what an anchor is, and what others are
-/// asked to certify. `key_id` tells the key from others of the name.
+/// The self-signed certificate of a new key: an anchor, or a request to certify the key. `key_id`
+/// distinguishes keys of one name.
 ///
 /// # Errors
 /// [`IssueError`].
@@ -108,8 +109,8 @@ pub fn self_signed(
     by.issue(name.as_name(), "self", version_ms, &spki, &public)
 }
 
-/// The certificate of somebody's key, signed by one that others trust. The request is a certificate
-/// of the key: signed by itself, which shows that who asks has it; or by `by`, to be renewed.
+/// A certificate for another owner's key, signed by a key that others trust. The request is a
+/// certificate of the key: signed by itself, which proves possession; or by `by`, for renewal.
 ///
 /// # Errors
 /// [`IssueError`].
@@ -129,15 +130,15 @@ pub fn issue(
     issuing.issue(key.name(), issuer, version_ms, data.content(), by.trusted())
 }
 
-/// A certificate as `ndnsec cert-dump` writes it: Base64, in lines.
+/// A certificate in the form of `ndnsec cert-dump`: Base64, in lines.
 pub fn text(packet: &[u8]) -> String {
     let mut text = String::new();
     push_lines(&mut text, &STANDARD.encode(packet));
     text
 }
 
-/// Why forwarders that trust the issuer will not trust the certificate; `None` if they will, while
-/// it is valid.
+/// Why forwarders that trust the issuer would refuse the certificate; `None` if they accept it
+/// while it is valid.
 pub fn objection(packet: &[u8], by: &CommandKey) -> Option<ChainError> {
     let mut trust = Trust { keys: vec![by.trusted().clone()], ..Trust::default() };
     trust.follow(&[packet]).pop().map(|(_, why)| why)

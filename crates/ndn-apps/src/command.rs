@@ -1,5 +1,5 @@
-//! Commands to the forwarder: which prefixes are to come here (NFD wiki, "RibMgmt"; signed Interest
-//! of packet format 0.3).
+//! Commands to the forwarder to register prefixes (NFD wiki, "RibMgmt"; signed Interest of packet
+//! format 0.3).
 
 use std::time::Duration;
 
@@ -20,35 +20,35 @@ use crate::app::Output;
 use crate::digest::{DigestSigner, sha256};
 use crate::key::CommandKey;
 
-/// How long an Interest waits for the answer, and how often it is sent.
+/// Lifetime of the Interest; it is sent a limited number of times.
 const LIFETIME: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
 
-/// Why a command came to nothing.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The forwarder says no.
+    /// The forwarder refused.
     #[error("the forwarder refuses to register {prefix}: {code} {text}{}", hint(*code))]
     Response {
         /// The prefix.
         prefix: NameBuf,
-        /// What it says.
+        /// Its status code.
         code: u64,
-        /// The same for people.
+        /// Its text.
         text: String,
     },
-    /// It sent the command back.
+    /// The forwarder sent a Nack.
     #[error(
-        "the forwarder sends back the command to register {prefix} ({reason}): it takes no \
-         commands by this face"
+        "the forwarder answers the command to register {prefix} with a Nack ({reason}): it takes \
+         no commands by this face"
     )]
     Nack {
         /// The prefix.
         prefix: NameBuf,
-        /// What it says.
+        /// Its reason.
         reason: NackReason,
     },
-    /// It does not answer.
+    /// The forwarder did not answer.
     #[error("the forwarder does not answer the command to register {0}")]
     NoAnswer(NameBuf),
 }
@@ -65,7 +65,7 @@ pub struct Register<'k> {
     prefix: NameBuf,
     key: Option<&'k CommandKey>,
     scope: Scope,
-    /// An instant, and the milliseconds since 1970 then.
+    /// An instant, and its wall-clock time in milliseconds since 1970.
     wall: (Time, u64),
     tried: u32,
     deadline: Time,
@@ -75,9 +75,9 @@ pub struct Register<'k> {
 }
 
 impl<'k> Register<'k> {
-    /// Registers `prefix` for the face that the command comes by, signed by `key`, or by a digest.
-    /// `scope` is the face's; `wall` an instant and the milliseconds since 1970 then; `seed` has to
-    /// be random, since signatures are told apart by it.
+    /// Registers `prefix` for the face on which the command arrives, signed by `key` or by a
+    /// digest. `scope` is the face's; `wall` is an instant with its wall-clock time in milliseconds
+    /// since 1970; `seed` has to be random, because it makes signatures unique.
     pub fn new(
         prefix: NameBuf,
         key: Option<&'k CommandKey>,
@@ -98,7 +98,7 @@ impl<'k> Register<'k> {
         }
     }
 
-    /// Takes a packet; false if it has nothing to do with the command.
+    /// Processes a packet; false if it is unrelated.
     pub fn handle(&mut self, received: &Received<'_>) -> bool {
         if self.answer.is_some() || self.tried == 0 {
             return false;
@@ -113,7 +113,7 @@ impl<'k> Register<'k> {
                 let prefix = || self.prefix.clone();
                 self.answer = response.and_then(|response| match response {
                     ControlResponse { code: status::OK, .. } => Some(Ok(())),
-                    // Not now: it is asked again when no answer would have come.
+                    // Temporarily unavailable: retransmit when the Interest has expired.
                     ControlResponse { code: status::UNAVAILABLE, .. } if self.tried < TRIES => None,
                     ControlResponse { code, text, .. } => {
                         Some(Err(Refused::Response { prefix: prefix(), code, text }))
@@ -132,7 +132,7 @@ impl<'k> Register<'k> {
         }
     }
 
-    /// Sends the command if it is due, each time with a signature of its own.
+    /// Sends the command if it is due, each time with a new signature.
     pub fn poll(&mut self, now: Time, out: &mut dyn Output) {
         if self.answer.is_some() || self.deadline > now {
             return;
@@ -157,14 +157,14 @@ impl<'k> Register<'k> {
         self.answer.is_none().then_some(self.deadline)
     }
 
-    /// What came of it.
+    /// The result.
     pub fn answer(&self) -> Option<&Result<(), Refused>> {
         self.answer.as_ref()
     }
 }
 
-/// The signed Interest. A forwarder takes commands of its own machine below `/localhost`, those of
-/// others, if it does, below `/localhop`.
+/// The signed Interest. A forwarder accepts local commands below `/localhost`, and those of
+/// neighbours, if at all, below `/localhop`.
 fn command(
     prefix: Name<'_>,
     scope: Scope,
@@ -274,7 +274,7 @@ mod tests {
         let name = Interest::new_checked(packet).unwrap().name();
         assert!(register.handle(&received(Kind::Data, &answer(name, 200))));
         assert_eq!(register.answer(), Some(&Ok(())));
-        // Who has no time is asked again, and is not asked for ever.
+        // A forwarder that is unavailable is asked again, a limited number of times.
         let mut register = self::register();
         for s in [6, 8, 10] {
             assert_eq!(register.answer(), None);

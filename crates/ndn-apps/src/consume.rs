@@ -1,10 +1,10 @@
-//! A consumer that is a generator and a meter: asks for the chunks of a catalogue's items, drawn by
-//! Zipf's law, or for the names of a list, and tells how it fared.
+//! A consumer that generates and measures traffic: it requests the chunks of a catalogue's items,
+//! drawn by Zipf's law, or the names of a list, and counts the results.
 //!
-//! Item `i` of a catalogue, from 1 on, the most popular first, is `PREFIX/i/seg=0` to
-//! `seg=CHUNKS-1`: its chunks are asked for in order, then the next item is drawn. What gets no
-//! answer while the Interest lives is counted and not asked again, so that the figures are those of
-//! the network and not of a repair.
+//! Item `i` of a catalogue, starting with 1, the most popular, is `PREFIX/i/seg=0` to
+//! `seg=CHUNKS-1`: its chunks are requested in order, then the next item is drawn. Interests that
+//! expire are counted and not retransmitted, so that the results are those of the network without
+//! repair.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::app::{Application, Output};
 use crate::ask::send_interest;
 use crate::digest::{Integrity, integrity};
 
-/// Interests that may be on their way at a rate: who asks for more waits, and it is counted.
+/// Most pending Interests at a rate: further ones are delayed, and counted.
 pub const PENDING_MAX: usize = 1 << 20;
-/// Draws in vain, of names that are on their way already, before others have their turn.
+/// Most draws of names that are already pending, before other work has its turn.
 const DRAWS: usize = 64;
 
-/// What is asked for.
+/// The names to request.
 #[derive(Clone, Debug)]
 pub enum Names {
     /// Chunks of items.
@@ -38,75 +38,75 @@ pub enum Names {
         items: u64,
         /// Chunks of each.
         chunks: u64,
-        /// The exponent of Zipf's law; 0: all are as popular.
+        /// The exponent of Zipf's law; 0: all items are equally popular.
         exponent: f64,
     },
     /// These names, in order, once.
     List(Arc<[NameBuf]>),
 }
 
-/// How fast.
+/// The speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// So many Interests are on their way at any time.
+    /// This many Interests are pending at any time.
     Window(usize),
-    /// So many Interests a second, evenly.
+    /// This many Interests per second, evenly.
     Rate(f64),
 }
 
-/// What a consumer does.
+/// Configuration of a consumer.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// In front of all names.
+    /// The prefix of all names.
     pub prefix: NameBuf,
-    /// What is asked for.
+    /// The names to request.
     pub names: Names,
-    /// Of a list: which names are this consumer's, every `of`-th from the `nth`.
+    /// For a list: this consumer's names, every `of`-th starting with the `nth`.
     pub share: Share,
-    /// How fast.
+    /// The speed.
     pub pace: Pace,
-    /// How long an Interest lives.
+    /// Lifetime of an Interest.
     pub lifetime: Duration,
-    /// Nothing is counted before.
+    /// Nothing is counted before this time.
     pub warm_up: Duration,
-    /// So many Interests are sent, and no more.
+    /// Stop after this many Interests.
     pub count: Option<u64>,
-    /// How long is asked and counted: what is on its way then is waited for while it lives, and
-    /// counted as well. `None`: until the list is done, or the count.
+    /// How long to send and count; Interests pending at the end are waited for until they expire,
+    /// and counted as well. `None`: until the end of the list, or the count.
     pub duration: Option<Duration>,
-    /// Everything random repeats with it.
+    /// Runs with the same seed are identical.
     pub seed: u64,
-    /// Digests are verified.
+    /// Whether digests are verified.
     pub verify: bool,
 }
 
 /// One of several consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Which, from 0.
+    /// Its number, from 0.
     pub nth: usize,
-    /// Of how many.
+    /// Number of consumers.
     pub of: usize,
 }
 
-/// How a consumer fared.
+/// Results of a consumer.
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// Interests sent.
     pub interests: u64,
-    /// Data that came in answer.
+    /// Data received in answer.
     pub satisfied: u64,
-    /// Interests that came back, by reason: congestion, duplicate, no route, others.
+    /// Nacks by reason: congestion, duplicate, no route, others.
     pub nacked: [u64; 4],
-    /// Interests that nobody answered while they lived.
+    /// Interests that expired without an answer.
     pub timed_out: u64,
-    /// Answers of which the digest is wrong; counted as satisfied too.
+    /// Answers with a wrong digest; also counted as satisfied.
     pub damaged: u64,
-    /// Answers with a mark of congestion.
+    /// Answers with a congestion mark.
     pub marked: u64,
-    /// Names drawn that were on their way already, and not asked for a second time.
+    /// Names drawn that were already pending, and not requested a second time.
     pub merged: u64,
-    /// Interests that could not leave when their time came, as too many were on their way.
+    /// Interests delayed because too many were pending.
     pub late: u64,
     /// Bytes of content.
     pub bytes: u64,
@@ -126,14 +126,14 @@ impl Default for Counts {
             merged: 0,
             late: 0,
             bytes: 0,
-            // Three digits, whatever the values.
+            // Three digits, for any values.
             latency_ns: Histogram::new(3).expect("three digits can be kept"),
         }
     }
 }
 
 impl Counts {
-    /// Adds what another consumer counted.
+    /// Adds another consumer's counts.
     pub fn add(&mut self, other: &Counts) {
         self.interests += other.interests;
         self.satisfied += other.satisfied;
@@ -144,7 +144,7 @@ impl Counts {
         self.merged += other.merged;
         self.late += other.late;
         self.bytes += other.bytes;
-        // A histogram that resizes holds whatever another does.
+        // A resizing histogram holds whatever another one does.
         let _ = self.latency_ns.add(&other.latency_ns);
     }
 }
@@ -185,12 +185,12 @@ impl Drawer {
         })
     }
 
-    /// The next name; `None` behind the end of a list.
+    /// The next name; `None` after the end of a list.
     fn next(&mut self) -> Option<NameBuf> {
         match &self.names {
             Names::Catalogue { items, chunks, .. } => {
                 if self.chunk == 0 {
-                    // The sampler's numbers are whole, from 1 to the number of items.
+                    // The sampler returns whole numbers, from 1 to the number of items.
                     let drawn = self.zipf.map_or(1.0, |zipf| zipf.sample(&mut self.random));
                     self.item = (drawn as u64).clamp(1, *items);
                 }
@@ -223,30 +223,30 @@ fn decimal(mut n: u64, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// An Interest on its way; without a name when it has been answered.
+/// A sent Interest; without a name once it has been answered.
 struct Pending {
     name: Option<NameBuf>,
     sent: Time,
     nonce: [u8; 4],
 }
 
-/// Asks, and counts.
+/// The consumer.
 pub struct Consumer {
     config: Config,
     drawer: Drawer,
     /// By name, the number of the Interest.
     by_name: HashMap<NameBuf, u64>,
-    /// Interests by their numbers, which begin with `first`. All live as long.
+    /// Interests by number, starting with `first`. All have the same lifetime.
     pending: VecDeque<Pending>,
     first: u64,
-    /// The next Interest of a rate is due.
+    /// When the next Interest of a rate is due.
     due: Time,
     /// When counting begins and ends.
     begin: Option<Time>,
     end: Time,
-    /// A name that was drawn and is still to be asked for.
+    /// A name that was drawn and not requested yet.
     drawn: Option<NameBuf>,
-    /// Interests that were sent, counted or not.
+    /// Interests sent, counted or not.
     sent: u64,
     is_exhausted: bool,
     is_over: bool,
@@ -254,10 +254,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Begins when it is polled first.
+    /// Begins when it is first polled.
     ///
     /// # Errors
-    /// When the catalogue cannot be.
+    /// When the configuration is invalid.
     pub fn new(config: Config) -> Result<Consumer, &'static str> {
         match config.pace {
             Pace::Window(0) => return Err("a window has room for one Interest at least"),
@@ -283,7 +283,7 @@ impl Consumer {
         })
     }
 
-    /// How it has fared.
+    /// The results so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -297,15 +297,15 @@ impl Consumer {
         self.begin.is_some_and(|begin| at >= begin && at < self.end)
     }
 
-    /// Counts what is due at this time. The fate of an Interest is due when it was sent, so that
-    /// each that is counted is counted once more by what became of it.
+    /// Counts an event that belongs to this time. An Interest's outcome belongs to the time when it
+    /// was sent, so that each counted Interest has exactly one counted outcome.
     fn count(&mut self, at: Time, count: impl FnOnce(&mut Counts)) {
         if self.is_counting(at) {
             count(&mut self.counts);
         }
     }
 
-    /// Takes the Interest of a name off the list.
+    /// Removes the pending Interest of a name.
     fn close(&mut self, name: Name<'_>) -> Option<Pending> {
         let number = self.by_name.remove(name.value())?;
         let place = self.pending.get_mut((number - self.first) as usize)?;
@@ -337,7 +337,7 @@ impl Consumer {
         }
     }
 
-    /// Draws a name that is not on its way.
+    /// Draws a name that is not pending.
     fn draw(&mut self, now: Time) -> Option<NameBuf> {
         for _ in 0..DRAWS {
             let name = match self.drawn.take() {
@@ -353,7 +353,8 @@ impl Consumer {
             if !self.by_name.contains_key(&name) {
                 return Some(name);
             }
-            // A list is kept to; its turn comes when the first has been answered.
+            // A list keeps its order; a name's turn comes when its first Interest has been
+            // answered.
             if matches!(self.config.names, Names::List(_)) {
                 self.drawn = Some(name);
                 return None;
@@ -383,7 +384,7 @@ impl Consumer {
         true
     }
 
-    /// Sends what the pace allows.
+    /// Sends as many Interests as the pace allows.
     fn fill(&mut self, now: Time, out: &mut dyn Output) {
         self.is_over |= now >= self.end;
         if self.is_over || self.is_exhausted {
@@ -420,7 +421,7 @@ impl Application for Consumer {
                     c.bytes += data.content().len() as u64;
                     c.damaged += u64::from(is_damaged);
                     c.marked += u64::from(is_marked);
-                    // It grows as it has to.
+                    // The histogram resizes as needed.
                     let _ = c.latency_ns.record(now.since(pending.sent).as_nanos() as u64);
                 });
             }
@@ -428,7 +429,7 @@ impl Application for Consumer {
                 let Ok(interest) = Interest::new_checked(received.packet) else { return };
                 let Some(number) = self.by_name.get(interest.name().value()) else { return };
                 let at = (number - self.first) as usize;
-                // Of one that has timed out already, and was asked again since.
+                // For an Interest that has already expired, and was sent again since.
                 if self.pending.get(at).is_none_or(|p| Some(p.nonce) != interest.nonce()) {
                     return;
                 }
@@ -464,7 +465,7 @@ impl Application for Consumer {
             return Some(Time::ZERO);
         }
         let expiry = self.pending.front().map(|p| p.sent + self.config.lifetime);
-        // Who sends no more waits for nothing but what is on its way.
+        // A consumer that sends no more waits only for pending Interests.
         let is_paced = matches!(self.config.pace, Pace::Rate(_)) && !self.is_exhausted;
         let due = (is_paced && !self.is_over).then_some(self.due);
         let end = (!self.is_over).then_some(self.end);

@@ -1,4 +1,5 @@
-//! SHA-256 as a signature (packet format, "DigestSha256"): shows damage, and not who made it.
+//! SHA-256 as a signature (packet format, "DigestSha256"): it reveals damage, but authenticates no
+//! signer.
 
 use plexus_wire::ndn::Data;
 use plexus_wire::ndn::name::DIGEST_LEN;
@@ -23,8 +24,8 @@ impl DigestSigner<'_> {
 }
 
 impl<'a> DigestSigner<'a> {
-    /// For a command, which nobody is to send a second time: with what makes it unlike any other,
-    /// and when it was made, in milliseconds since 1970.
+    /// For a command, protected against replay: with a unique nonce, and the time in milliseconds
+    /// since 1970.
     pub const fn command(nonce: &'a [u8; 8], time_ms: u64) -> DigestSigner<'a> {
         let mut info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
         info.nonce = Some(nonce);
@@ -50,18 +51,18 @@ impl Signer for DigestSigner<'_> {
     }
 }
 
-/// What the digest of a Data says.
+/// Result of checking a Data's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integrity {
-    /// It is as it was made.
+    /// The digest is right.
     Intact,
-    /// It is damaged, or says nothing that could be read of its signature.
+    /// The digest is wrong, or the signature cannot be parsed.
     Damaged,
-    /// It has another kind of signature, for which a key would be needed.
+    /// Another kind of signature, which needs a key.
     Unknown,
 }
 
-/// Holds Data against its digest.
+/// Checks Data against its digest.
 pub fn integrity(data: &Data<'_>) -> Integrity {
     match data.signature_info() {
         Ok(info) if info.kind == SignatureType::DIGEST_SHA256 => {

@@ -1,4 +1,4 @@
-//! An application's way to its forwarder: one face, one thread, one `epoll`.
+//! An application's connection to its forwarder: one face, one thread, one `epoll`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,48 +20,48 @@ use crate::app::{Application, Output};
 use crate::command::{Refused, Register};
 use crate::key::CommandKey;
 
-/// Where forwarders listen.
+/// The default address of a forwarder.
 pub const USUAL: &str = "unix:///run/nfd/nfd.sock";
-/// The variable by which people say otherwise (ndn-cxx).
+/// The environment variable that overrides it (ndn-cxx).
 pub const VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
-/// Bytes that may wait to be written: what windows of several consumers ask for at once.
+/// Bytes that may be queued for writing: enough for the windows of several consumers at once.
 const QUEUE: usize = 64 << 20;
-/// At least so often the flag is looked at that ends a run.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two attempts to reach a forwarder that has gone: first, and at most.
+/// Time between two attempts to reach a lost forwarder: initial, and longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
-/// Why an endpoint came to nothing.
+/// Why an endpoint failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// There is no way to the forwarder.
+    /// The forwarder cannot be reached.
     #[error(
         "cannot reach a forwarder at {uri}: {why} (is one running? --transport and \
              NDN_CLIENT_TRANSPORT say where)"
     )]
     Unreachable {
-        /// Where it should be.
+        /// Its address.
         uri: FaceUri,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// It has gone.
-    #[error("the forwarder at {uri} has gone: {why}")]
+    /// The connection was lost.
+    #[error("the connection to the forwarder at {uri} was lost: {why}")]
     Lost {
-        /// Where it was.
+        /// Its address.
         uri: FaceUri,
-        /// Why.
+        /// The reason.
         why: Down,
     },
-    /// It does not send Interests here.
+    /// The forwarder refused the registration.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The operating system has nothing to give.
+    /// An error of the operating system.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// Now, by the clock that endpoints go by.
+/// The present time of the clock that endpoints use.
 pub fn now() -> Time {
     let t = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
@@ -82,12 +82,12 @@ pub struct Endpoint {
     state: State,
 }
 
-/// What is known of the one face.
+/// State of the one face.
 struct State {
     face: Option<FaceId>,
     scope: Scope,
     down: Option<Down>,
-    /// It has been heard of, or something was sent and no error came back.
+    /// The forwarder was heard, or something was sent without an error.
     is_up: bool,
 }
 
@@ -112,7 +112,7 @@ impl Output for FaceOutput<'_> {
 impl<A: Application> Receiver for Driven<'_, A> {
     fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
         for (face, received) in batch {
-            // Anybody may send a datagram here.
+            // Other senders may send datagrams to this socket.
             if self.state.face == Some(*face) {
                 self.state.is_up = true;
                 let mut out = FaceOutput { now, face: *face, table: out };
@@ -140,7 +140,7 @@ impl<A: Application> Receiver for Driven<'_, A> {
     }
 }
 
-/// Before there is an application.
+/// A placeholder before there is an application.
 struct Nobody;
 
 impl Application for Nobody {
@@ -161,13 +161,13 @@ impl Endpoint {
     /// Connects to the forwarder at `uri`: `unix:`, `tcp4:`, `tcp6:`, `udp4:` or `udp6:`.
     ///
     /// # Errors
-    /// When there is no way. That nobody listens at a TCP or UDP port is known later.
+    /// When the forwarder cannot be reached. A closed TCP or UDP port is noticed later.
     pub fn connect(uri: &FaceUri) -> Result<Endpoint, EndpointError> {
         let bounds = Bounds { queue_bytes: QUEUE, faces: 64, ..Bounds::default() };
         let mut faces = Faces::new(bounds, random_seed()?)?;
         if let FaceUri::Udp(peer) = uri {
             let any: IpAddr = match (peer.ip(), peer.ip().is_loopback()) {
-                // The socket does not hear of the world.
+                // Bound to this machine, so that the socket receives nothing from elsewhere.
                 (ip, true) => ip,
                 (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
                 (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
@@ -187,12 +187,12 @@ impl Endpoint {
         Ok(Endpoint { faces, uri: uri.clone(), state })
     }
 
-    /// Ends the sleep of [`Endpoint::run`], from another thread.
+    /// Wakes [`Endpoint::run`], from another thread.
     pub fn waker(&self) -> Waker {
         self.faces.waker()
     }
 
-    /// What the face has counted.
+    /// The face's counters.
     pub fn counters(&mut self) -> plexus_ndn_faces::FaceCounters {
         let counters = self.state.face.and_then(|face| self.faces.table().counters(face));
         counters.unwrap_or_default()
@@ -201,7 +201,7 @@ impl Endpoint {
     /// Runs an application until it is done, or `stop` is set.
     ///
     /// # Errors
-    /// When the forwarder has gone.
+    /// When the forwarder is lost.
     pub fn run<A: Application>(
         &mut self,
         app: &mut A,
@@ -210,10 +210,10 @@ impl Endpoint {
         self.run_with(app, stop, |_, _| {})
     }
 
-    /// As [`Endpoint::run`]; `each` is called in every turn.
+    /// As [`Endpoint::run`], and calls `each` in every turn.
     ///
     /// # Errors
-    /// When the forwarder has gone.
+    /// When the forwarder is lost.
     pub fn run_with<A: Application>(
         &mut self,
         app: &mut A,
@@ -244,11 +244,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Has the forwarder send Interests below a prefix here, by a command that the key signs, or a
-    /// digest. Those that come meanwhile are the application's.
+    /// Registers a prefix, by a command signed by the key or a digest, so that the forwarder sends
+    /// its Interests here. Interests that arrive meanwhile go to the application.
     ///
     /// # Errors
-    /// When it refuses, or has gone.
+    /// When the forwarder refuses or is lost.
     pub fn register<A: Application>(
         &mut self,
         prefix: &NameBuf,
@@ -295,12 +295,12 @@ impl<A: Application> Application for Registering<'_, A> {
     }
 }
 
-/// Publishes under prefixes until `stop` is set: connects, registers (by the key, or a digest),
-/// runs; and does it all again if the forwarder goes away. `ready` hears each time that Interests
-/// come, with what wakes the application.
+/// Publishes under prefixes until `stop` is set: connects, registers (with the key, or a digest),
+/// and runs; it starts over when the forwarder is lost. `ready` is called each time that
+/// registration is complete, with the application's waker.
 ///
 /// # Errors
-/// When it does not come about the first time, or a forwarder refuses.
+/// When the first attempt fails, or a forwarder refuses.
 pub fn publish<A: Application>(
     uri: &FaceUri,
     prefixes: &[NameBuf],
@@ -327,7 +327,7 @@ pub fn publish<A: Application>(
             Ok(()) => return Ok(()),
             Err(error) if !was_up => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, "will try again");
+                tracing::warn!(%error, "will retry");
                 if now().since(began) > RETRY.1 {
                     retry = RETRY.0;
                 }

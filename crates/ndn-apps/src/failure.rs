@@ -1,36 +1,36 @@
-//! Why a consumer gives up.
+//! Failures of a consumer.
 
 use plexus_wire::ndn::NameBuf;
 
-/// Why something was not fetched.
+/// Why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The forwarder has no next hop.
-    #[error("no route to {0}: nobody has registered a prefix of it, or there is no way there")]
+    #[error("no route to {0}: no producer has registered a prefix of it, or no path leads to it")]
     NoRoute(NameBuf),
-    /// Nobody answered.
+    /// No answer arrived.
     #[error("no answer to {name} after {tries} Interests")]
     NoAnswer {
-        /// What was asked for.
+        /// The requested name.
         name: NameBuf,
-        /// How often.
+        /// Number of Interests sent.
         tries: u32,
     },
     /// The producer says that there is no such Data (content type Nack).
     #[error("the producer has no {0}")]
     Absent(NameBuf),
-    /// What came cannot be what was asked for.
+    /// The answer is invalid.
     #[error("what came for {name} does not fit: {why}")]
     Misfit {
-        /// What was asked for.
+        /// The requested name.
         name: NameBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
 impl Failure {
-    /// The same, told of what is wanted in place of a question about it.
+    /// The same failure, reported for the wanted object instead of the Interest.
     pub(crate) fn about(self, wanted: NameBuf) -> Failure {
         match self {
             Failure::NoRoute(_) => Failure::NoRoute(wanted),

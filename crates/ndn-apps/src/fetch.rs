@@ -1,8 +1,8 @@
-//! An object by its name: finds its version, then its segments.
+//! Fetches an object by its name: finds its version, then its segments.
 //!
-//! A name that ends with a version is the object's, one that ends with a segment is a packet's. Of
-//! any other the version is asked for: by metadata (RDR), and if nobody knows these, by an Interest
-//! that a longer name may answer.
+//! A name that ends with a version is an object's, one that ends with a segment number is a
+//! packet's. For any other name the version is discovered: by metadata (RDR), and without an
+//! answer, by an Interest with CanBePrefix.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::failure::Failure;
 use crate::metadata::{self, Metadata};
 use crate::segments::{Segments, Settings, Stats};
 
-/// How the version is found.
+/// How the version is discovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discovery {
-    /// By metadata, or else by prefix.
+    /// By metadata, otherwise by prefix.
     #[default]
     Auto,
     /// By metadata only.
     Metadata,
-    /// By an Interest that a longer name may answer.
+    /// By an Interest with CanBePrefix.
     Prefix,
-    /// There is none: segments follow the name as it is.
+    /// Not at all: segment numbers follow the name directly.
     None,
 }
 
@@ -44,7 +44,7 @@ impl std::str::FromStr for Discovery {
     }
 }
 
-/// How long an Interest waits that looks for a version, and how often it is sent.
+/// Lifetime and number of the Interests that discover a version.
 const LIFETIME: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
 
@@ -118,17 +118,17 @@ impl Fetch {
         &self.object
     }
 
-    /// What the producer said of it.
+    /// The object's metadata.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
     }
 
-    /// Bytes given out, and of how many.
+    /// Bytes returned so far, and the total.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.bytes, self.metadata.as_ref().and_then(|m| m.size))
     }
 
-    /// What happened to segments.
+    /// Statistics of the segments.
     pub fn stats(&self) -> Option<&Stats> {
         match &self.stage {
             Stage::Segments(segments) => Some(segments.stats()),
@@ -136,12 +136,12 @@ impl Fetch {
         }
     }
 
-    /// Why it will not come.
+    /// Why the fetch failed.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// Content in order, as far as it is there.
+    /// Content in order, as far as it has arrived.
     pub fn take(&mut self) -> Option<Box<[u8]>> {
         if self.failure.is_some() {
             return None;
@@ -179,7 +179,7 @@ impl Fetch {
         self.failure.get_or_insert(failure);
     }
 
-    /// Goes on with what an Interest was answered.
+    /// Processes the answer to an Interest.
     fn step(&mut self) {
         let ask = match &mut self.stage {
             Stage::Metadata(ask) | Stage::Prefix(ask) | Stage::Packet(ask) => ask,
@@ -210,7 +210,7 @@ impl Fetch {
                 return self.fail(failure);
             }
         };
-        // It was read before.
+        // It was parsed before.
         let Ok(data) = Data::new_checked(&packet) else { return };
         self.stage = match &self.stage {
             Stage::Metadata(_) => match Metadata::of(&data) {
@@ -266,7 +266,7 @@ impl Application for Fetch {
 
     fn next_deadline(&self) -> Option<Time> {
         match &self.stage {
-            // An answer that has to be looked at does not wait.
+            // An answer is processed without delay.
             Stage::Metadata(ask) | Stage::Prefix(ask) | Stage::Packet(ask) => {
                 Some(ask.next_deadline().unwrap_or(Time::ZERO))
             }

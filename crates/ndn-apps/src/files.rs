@@ -1,5 +1,5 @@
-//! Files as objects: one, or a folder of them. A version is the time of the last change, in
-//! microseconds since 1970.
+//! Publishes files as objects: a single file, or a folder. The version is the time of the last
+//! change, in microseconds since 1970.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -17,12 +17,12 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use crate::object::{About, Body, Object};
 use crate::publisher::{Found, Library};
 
-/// How old the knowledge may be that a version is the newest.
+/// How long a version counts as the newest without another check.
 const CHECK: Duration = Duration::from_millis(100);
-/// Objects that are kept open.
+/// Most objects kept open.
 const OPEN_MAX: usize = 512;
 
-/// A folder, out of which nothing leads.
+/// A folder; no path leads out of it.
 pub struct Tree {
     root: OwnedFd,
 }
@@ -37,10 +37,10 @@ impl Tree {
         Ok(Tree { root: rustix::fs::open(folder, flags, Mode::empty())? })
     }
 
-    /// Opens the file at a path in it, given by its parts; `None` if there is none. Links are
+    /// Opens the file at a path in it, given by its components; `None` if there is none. Links are
     /// followed as long as they stay in the folder (openat2(2), RESOLVE_BENEATH).
     pub fn file<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Option<File> {
-        // A pipe would not open before somebody writes to it.
+        // A pipe would block until it has a writer.
         let file = File::from(self.at(parts, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?);
         file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
     }
@@ -69,13 +69,13 @@ impl Tree {
     }
 }
 
-/// How names become files.
+/// Maps names to files.
 pub trait Mapping {
-    /// What a path leads to, and what is said of it. The time of change is seen to.
+    /// The file of a path, and its metadata. The caller sets the time of change.
     fn find(&self, path: Name<'_>) -> Option<(Body, About)>;
 }
 
-/// One file, or each file of a folder, by the parts of its path.
+/// One file, or each file of a folder, by the components of its path.
 pub enum Plain {
     /// The file of the prefix itself, opened anew each time.
     File(std::path::PathBuf, About),
@@ -84,10 +84,10 @@ pub enum Plain {
 }
 
 impl Plain {
-    /// What is at `path`.
+    /// The file or folder at `path`.
     ///
     /// # Errors
-    /// When there is nothing that can be read.
+    /// When it cannot be read.
     pub fn open(path: &Path, segment_size: usize, freshness: Duration) -> io::Result<Plain> {
         let about = About { segment_size, freshness, ..About::default() };
         match std::fs::metadata(path)? {
@@ -112,7 +112,7 @@ impl Mapping for Plain {
 /// Files as a library.
 pub struct Files<M> {
     mapping: M,
-    /// What is open, by its path, and when it was seen to be the newest.
+    /// Open objects by path, with the time when they were last checked.
     open: HashMap<NameBuf, (Arc<Object>, Time)>,
     order: VecDeque<NameBuf>,
 }

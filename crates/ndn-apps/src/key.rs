@@ -1,5 +1,4 @@
-//! Keys by which commands and certificates are signed (packet format, "Signature", "Signed
-//! Interest").
+//! Keys for signing commands and certificates (packet format, "Signature", "Signed Interest").
 
 mod private;
 
@@ -10,27 +9,27 @@ use plexus_wire::ndn::{Data, Name, NameBuf};
 pub(crate) use private::push_lines;
 pub use private::{Algorithm, PrivateKey};
 
-/// Why nothing can be signed by a key.
+/// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandKeyError {
-    /// It is written in another way.
+    /// Its format is unknown.
     #[error("there is no private key in it: neither PEM, nor Base64 or DER of such")]
     Form,
-    /// Only a pass phrase opens it.
+    /// It is encrypted.
     #[error("it is encrypted: `openssl pkey -in FILE -out KEY` writes it without a pass phrase")]
     Encrypted,
-    /// Its algorithm is none of those that are known here, or it is damaged.
+    /// Its algorithm is not supported, or it is damaged.
     #[error("the key is neither P-256, Ed25519 nor RSA of 2048 to 4096 bits, or it is damaged")]
     Algorithm,
-    /// There is no certificate in what should be one.
+    /// The certificate is invalid.
     #[error("the certificate: {0}")]
     Certificate(#[from] KeyError),
-    /// The two do not belong together.
+    /// The key and the certificate do not belong together.
     #[error("the certificate {0} is that of another key")]
     Other(NameBuf),
 }
 
-/// A private key, and the certificate by which others know it.
+/// A private key, and the certificate of its public key.
 pub struct CommandKey {
     key: PrivateKey,
     certificate: NameBuf,
@@ -47,7 +46,7 @@ impl CommandKey {
         let public = TrustedKey::certificate(certificate)?;
         let data = Data::new_checked(certificate).map_err(KeyError::from)?;
         let certificate = data.name().to_buf();
-        // What stands before the key in the certificate follows from its algorithm.
+        // The bytes before the key in the certificate follow from its algorithm.
         match data.content().ends_with(key.public()) {
             true => Ok(CommandKey { key, certificate, public }),
             false => Err(CommandKeyError::Other(certificate)),
@@ -59,7 +58,7 @@ impl CommandKey {
         &self.key
     }
 
-    /// The public key, as others know it by the certificate.
+    /// The public key, with the certificate's name.
     pub fn trusted(&self) -> &TrustedKey {
         &self.public
     }
@@ -69,21 +68,21 @@ impl CommandKey {
         self.certificate.as_name()
     }
 
-    /// Signs a command, which nobody is to send a second time: with what makes it unlike any other,
-    /// and when it was made, in milliseconds since 1970.
+    /// Signs a command, protected against replay: with a unique nonce, and the time in milliseconds
+    /// since 1970.
     pub fn command<'a>(&'a self, nonce: &'a [u8; 8], time_ms: u64) -> CommandSigner<'a> {
         CommandSigner { key: self, nonce, time_ms }
     }
 }
 
 impl std::fmt::Debug for CommandKey {
-    /// Without the key.
+    /// Leaves the key out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "CommandKey({})", self.certificate)
     }
 }
 
-/// Signs a command by a key.
+/// Signs a command with a key.
 #[derive(Debug)]
 pub struct CommandSigner<'a> {
     key: &'a CommandKey,

@@ -1,10 +1,10 @@
-//! The ends of named data: applications that point at a forwarder, and no part of one.
+//! Applications of named data: programs that use a forwarder without being part of one.
 //!
-//! An [`Application`](app::Application) takes packets and time and gives packets; an
-//! [`Endpoint`](endpoint::Endpoint) has the clock and the socket and drives it. There are
-//! [`fetch`], a consumer of segmented objects; [`publisher`], a producer of [`files`] or of
-//! whatever a library finds; and the traffic of experiments: [`consume`] and [`produce`]. By a
-//! [`key`] they sign commands and the [`certificate`]s of others.
+//! An [`Application`](app::Application) takes packets and time and returns packets; an
+//! [`Endpoint`](endpoint::Endpoint) owns the clock and the socket and drives it. [`fetch`] is a
+//! consumer of segmented objects; [`publisher`] a producer of [`files`] or of any other library;
+//! [`consume`] and [`produce`] generate the traffic of experiments. With a [`key`] they sign
+//! commands and other keys' [`certificate`]s.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! What a producer says of an object before it gives it: the answer to `NAME/32=metadata`
-//! (Realtime Data Retrieval, "RDR"; fields of ndn6-file-server; and ours for the web).
+//! Metadata of an object: the answer to `NAME/32=metadata` (Realtime Data Retrieval, "RDR"; fields
+//! of ndn6-file-server; and our own for the web).
 //!
 //! ```text
 //! content = Name [FinalBlockId] [SegmentSize] [Size] [Mtime] [HttpStatus] *HttpHeader
@@ -12,15 +12,15 @@
 //! HttpHeader   0xF582, text: "name: value" of that response
 //! ```
 //!
-//! What is unknown is left alone, as its types are not critical: consumers that know only the name
-//! fetch the object like any other.
+//! Unknown elements are ignored, because their types are not critical: consumers that only know the
+//! name fetch the object like any other.
 
 use plexus_wire::ndn::data::Data;
 use plexus_wire::ndn::tlv::{Element, Reader, Writer};
 use plexus_wire::ndn::{Component, Name, NameBuf, types};
 use plexus_wire::{Error, Format, Reason};
 
-/// Value of the keyword component that asks for it.
+/// Value of the keyword component of metadata names.
 pub const KEYWORD: &[u8] = b"metadata";
 
 const SEGMENT_SIZE: u32 = 0xF500;
@@ -31,48 +31,48 @@ const HTTP_HEADER: u32 = 0xF582;
 
 const F: Format = Format::NdnData;
 
-/// What is known of an object.
+/// Metadata of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Its name, with the version.
     pub name: NameBuf,
-    /// Its last segment.
+    /// The number of its last segment.
     pub last: Option<u64>,
-    /// Bytes of each segment but the last.
+    /// Bytes of each segment except the last.
     pub segment_size: Option<u64>,
-    /// Bytes of it.
+    /// Its size in bytes.
     pub size: Option<u64>,
-    /// When it was changed last, in nanoseconds since 1970.
+    /// Time of its last change, in nanoseconds since 1970.
     pub mtime_ns: Option<u64>,
-    /// The status of the response that it is the body of.
+    /// The status of the HTTP response with this body.
     pub http_status: Option<u16>,
-    /// Headers of that, each as `name: value`.
+    /// Headers of that response, each as `name: value`.
     pub http_headers: Vec<String>,
 }
 
-/// The component that asks for metadata.
+/// The component of metadata names.
 pub const fn component() -> Component<'static> {
     Component { kind: types::KEYWORD as u16, value: KEYWORD }
 }
 
-/// The name that asks for the metadata of `object`.
+/// The name of the metadata of `object`.
 pub fn name_of(object: Name<'_>) -> NameBuf {
     let mut name = object.to_buf();
-    // A keyword may be anything.
+    // A keyword component is always valid.
     let _ = name.push(component());
     name
 }
 
 impl Metadata {
-    /// Reads it from the Data that answered.
+    /// Parses it from the Data.
     ///
     /// # Errors
-    /// Truncated or invalid: no name, or an element that is broken.
+    /// Truncated or invalid: the name is missing, or an element is malformed.
     pub fn of(data: &Data<'_>) -> Result<Metadata, Error> {
         Metadata::parse(data.content())
     }
 
-    /// Reads it from the content.
+    /// Parses it from the content.
     ///
     /// # Errors
     /// As [`Metadata::of`].
@@ -117,7 +117,7 @@ impl Metadata {
         }
     }
 
-    /// The content that says it.
+    /// The encoded content.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![0; Writer::count(|w| self.write(w))];
         self.write(&mut Writer::new(&mut out));
@@ -157,7 +157,7 @@ mod tests {
             0xFD, 0xF5, 0x02, 2, 0x32, 0xC8,
         ];
         assert_eq!(metadata.to_bytes(), bytes);
-        // What others add is left alone, unless it is critical.
+        // Unknown elements are ignored, unless they are critical.
         let mode = [&bytes[..], &[0xFD, 0xF5, 0x04, 2, 0x81, 0xA4]].concat();
         assert_eq!(Metadata::parse(&mode), Ok(metadata));
         assert!(Metadata::parse(&[&bytes[..], &[0xFD, 0xF5, 0x05, 0]].concat()).is_err());

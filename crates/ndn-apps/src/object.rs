@@ -1,4 +1,4 @@
-//! An object that is published: named, versioned bytes, cut into segments.
+//! A published object: named, versioned bytes, divided into segments.
 
 use std::fs::File;
 use std::io;
@@ -12,25 +12,25 @@ use plexus_wire::ndn::{Component, Name, NameBuf, PACKET_LEN_MAX, tlv, types};
 use crate::digest::DigestSigner;
 use crate::metadata::{self, Metadata};
 
-/// Bytes of a segment, unless told otherwise: with a name, it fits in the longest packet.
+/// Default bytes of a segment: with a name, it fits into the longest packet.
 pub const SEGMENT_SIZE: usize = 8000;
-/// What a packet has beside name and content: heads, freshness, last segment, signature.
+/// Bytes of a packet besides name and content: TLV headers, freshness, last segment, signature.
 const BESIDE: usize = 96;
 /// Names longer than this leave no room for content.
 const NAME_LEN_MAX: usize = 8192;
 
-/// Where the bytes are.
+/// The bytes of an object.
 #[derive(Debug)]
 pub enum Body {
     /// In memory.
     Memory(Vec<u8>),
-    /// In a file, as it was when it was opened.
+    /// In a file, in the state when it was opened.
     File {
         /// The file.
         file: File,
-        /// Its length then, in bytes.
+        /// Its length at that time, in bytes.
         size: u64,
-        /// When it was changed last, in nanoseconds since 1970.
+        /// Time of its last change, in nanoseconds since 1970.
         mtime_ns: i128,
     },
 }
@@ -45,7 +45,7 @@ impl Body {
         Ok(Body::File { file, size: about.len(), mtime_ns: mtime_ns(&about) })
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn size(&self) -> u64 {
         match self {
             Body::Memory(bytes) => bytes.len() as u64,
@@ -62,7 +62,7 @@ impl Body {
             Body::File { file, size, mtime_ns: then } => {
                 let mut bytes = vec![0; len.min(size.saturating_sub(at) as usize)];
                 file.read_exact_at(&mut bytes, at)?;
-                // Bytes of another version must not go by the name of this one.
+                // Bytes of another version must not be served under this version's name.
                 match mtime_ns(&file.metadata()?) == *then {
                     true => Ok(bytes),
                     false => Err(io::Error::other("the file has been changed")),
@@ -76,25 +76,25 @@ pub(crate) fn mtime_ns(about: &std::fs::Metadata) -> i128 {
     i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec())
 }
 
-/// What is said of an object beside its bytes.
+/// Properties of an object besides its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// Bytes of a segment, at most; fewer if the name is long.
+    /// Most bytes of a segment; fewer if the name is long.
     pub segment_size: usize,
-    /// For how long a cache may take the metadata, and so the version, for the newest.
+    /// How long a cache may treat the metadata, and so the version, as the newest.
     pub freshness: Duration,
-    /// When it was changed last, in nanoseconds since 1970.
+    /// Time of its last change, in nanoseconds since 1970.
     pub mtime_ns: Option<u64>,
-    /// The status of the HTTP response that it is the body of.
+    /// The status of the HTTP response with this body.
     pub http_status: Option<u16>,
-    /// Headers of that, each as `name: value`.
+    /// Headers of that response, each as `name: value`.
     pub http_headers: Vec<String>,
 }
 
 /// An object, and how its packets are made.
 #[derive(Debug)]
 pub struct Object {
-    /// No other object of this process has it.
+    /// Unique among the objects of this process.
     pub id: u64,
     /// Its version.
     pub version: u64,
@@ -141,7 +141,7 @@ impl Object {
             http_status: about.http_status,
             http_headers: about.http_headers,
         };
-        // The name is in there twice. Headers that have no room are the last ones.
+        // The packet contains the name twice. Headers that do not fit are dropped, last ones first.
         let room = PACKET_LEN_MAX.saturating_sub(BESIDE + encoded + metadata::KEYWORD.len() + 16);
         while metadata.to_bytes().len() > room && metadata.http_headers.pop().is_some() {}
         if metadata.to_bytes().len() > room {
@@ -159,7 +159,7 @@ impl Object {
         })
     }
 
-    /// Its last segment.
+    /// The number of its last segment.
     pub fn last(&self) -> u64 {
         last_segment(self.body.size(), self.segment_size)
     }
@@ -167,7 +167,7 @@ impl Object {
     /// The packet of a segment.
     ///
     /// # Errors
-    /// When the body cannot be read or has been changed since, or there is no such segment.
+    /// When the body cannot be read or has changed, or there is no such segment.
     pub fn segment(&self, segment: u64) -> io::Result<Vec<u8>> {
         let last = self.last();
         if segment > last {
@@ -203,7 +203,7 @@ fn sequence_packet(name: Name<'_>, last: u64, freshness: Duration, content: &[u8
     packet(&Repr { name, meta: Some(meta), content: Some(content) })
 }
 
-/// The packet by which a producer says that there is no such Data.
+/// The packet with which a producer denies that such Data exists.
 pub fn absent(name: Name<'_>, freshness: Duration) -> Vec<u8> {
     let meta = MetaInfo {
         content_type: Some(ContentType::NACK),
@@ -213,7 +213,7 @@ pub fn absent(name: Name<'_>, freshness: Duration) -> Vec<u8> {
     packet(&Repr { name, meta: Some(meta), content: None })
 }
 
-/// Nothing is said of what is never fresh.
+/// Data that is never fresh has no FreshnessPeriod.
 fn freshness_ms(freshness: Duration) -> Option<u64> {
     Some(freshness.as_millis() as u64).filter(|ms| *ms > 0)
 }

@@ -1,5 +1,5 @@
-//! A producer that has an answer to everything below its prefix, of one size, made beforehand but
-//! for the name.
+//! A producer that answers every Interest below its prefix, with Data of one size, prepared in
+//! advance except for the name.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::digest::sha256;
 /// How answers are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
-    /// By a digest of each, which costs more than all the rest.
+    /// By a digest of each, which costs more than all other work.
     #[default]
     Digest,
     /// Not at all (signature type 200, no value): for consumers that do not validate.
@@ -40,31 +40,31 @@ impl std::str::FromStr for Signing {
     }
 }
 
-/// What answers are like.
+/// Configuration of the answers.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Interests below it are answered.
+    /// The prefix that is answered.
     pub prefix: NameBuf,
     /// Bytes of content.
     pub size: usize,
-    /// For how long they are fresh.
+    /// How long answers are fresh.
     pub freshness: Duration,
     /// How they are signed.
     pub signing: Signing,
-    /// The last segment that each says there is; `None`: nothing is said.
+    /// The FinalBlockId of each; `None`: it has none.
     pub last: Option<u64>,
-    /// The content follows from it.
+    /// Determines the content.
     pub seed: u64,
 }
 
-/// What a producer has counted.
+/// Counters of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counters {
-    /// Interests that came.
+    /// Interests received.
     pub interests: u64,
     /// Data sent.
     pub data: u64,
-    /// Interests that cannot be answered: for other prefixes, by another digest, or broken.
+    /// Interests that cannot be answered: for other prefixes, with another digest, or malformed.
     pub ignored: u64,
     /// Bytes of content sent.
     pub bytes: u64,
@@ -73,14 +73,14 @@ pub struct Counters {
 /// Answers every Interest below a prefix.
 pub struct Producer {
     config: Config,
-    /// All that stands between name and signature.
+    /// Everything between name and signature.
     tail: Vec<u8>,
     packet: Vec<u8>,
     counters: Counters,
 }
 
 impl Producer {
-    /// Prepares the answer.
+    /// Prepares the answers.
     pub fn new(config: Config) -> Producer {
         let mut content = vec![0; config.size];
         Pcg64Mcg::seed_from_u64(config.seed).fill_bytes(&mut content);
@@ -105,7 +105,7 @@ impl Producer {
         Producer { config, tail, packet: Vec::new(), counters: Counters::default() }
     }
 
-    /// What it has counted.
+    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -115,7 +115,7 @@ impl Producer {
         &self.config.prefix
     }
 
-    /// The Data of a name, until the next.
+    /// The Data with a name, valid until the next call.
     fn data(&mut self, name: Name<'_>) -> &[u8] {
         let signature_len = match self.config.signing {
             Signing::Digest => DIGEST_LEN,
@@ -154,7 +154,7 @@ impl Application for Producer {
             self.counters.ignored += 1;
             return;
         }
-        // By a full name, only what has it answers.
+        // A full name matches only the packet with that digest.
         let digest = name.last().and_then(|c| c.digest(types::IMPLICIT_SHA256_DIGEST));
         let name = name.prefix(name.len() - usize::from(digest.is_some()));
         if digest.is_some_and(|digest| sha256(self.data(name)) != *digest) {

@@ -7,8 +7,8 @@
 //! PREFIX/PATH/v=N/seg=S/sha256digest= the same by its full name, if that is its digest
 //! ```
 //!
-//! The path is all components of the ordinary type behind the prefix. What there is, a [`Library`]
-//! says. Packets are made once and kept, as many as there is memory for: asking again costs a copy.
+//! The path is all generic components after the prefix. A [`Library`] finds its object. Packets are
+//! made once and cached, as far as memory allows: a repeated Interest costs a copy.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,40 +24,40 @@ use crate::digest::sha256;
 use crate::metadata;
 use crate::object::{self, Object};
 
-/// For how long "there is no such object" counts.
+/// FreshnessPeriod of "there is no such object".
 const ABSENT: Duration = Duration::from_secs(1);
-/// Interests that wait for the library.
+/// Most Interests that wait for the library.
 const PARKED_MAX: usize = 4096;
 
-/// What a library has to say.
+/// Result of a library lookup.
 pub enum Found {
-    /// This is it.
+    /// Found.
     Object(Arc<Object>),
-    /// There is none.
+    /// There is no such object.
     Absent,
-    /// It is being looked for: [`Library::has_news`] tells.
+    /// The lookup is in progress: [`Library::has_news`] reports its end.
     Later,
 }
 
-/// What is published.
+/// The source of published objects.
 pub trait Library {
     /// The object of a path, which is a name below `prefix`, in this version or the newest.
     fn find(&mut self, now: Time, prefix: Name<'_>, path: Name<'_>, version: Option<u64>) -> Found;
 
-    /// Something that was looked for has been found, or not, since the last call.
+    /// True if a lookup has ended, with or without an object, since the last call.
     fn has_news(&mut self, now: Time) -> bool;
 }
 
-/// What a publisher has counted.
+/// Counters of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counters {
-    /// Interests that came.
+    /// Interests received.
     pub interests: u64,
     /// Segments sent.
     pub segments: u64,
     /// Metadata sent.
     pub metadata: u64,
-    /// Times that there was no such object.
+    /// Interests for missing objects.
     pub absent: u64,
     /// Interests that were not answered: for other names, or too many at once.
     pub ignored: u64,
@@ -82,7 +82,7 @@ struct Parked {
     until: Time,
 }
 
-/// Packets that have been made, the oldest leaving first.
+/// Cached packets; the oldest is evicted first.
 struct Packets {
     map: HashMap<(u64, u64), Arc<[u8]>>,
     order: VecDeque<(u64, u64)>,
@@ -105,7 +105,7 @@ impl Packets {
     }
 }
 
-/// What an Interest asks for, behind the path.
+/// The part of an Interest's name after the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Metadata(Option<u64>),
@@ -122,19 +122,19 @@ enum Answer {
 }
 
 impl<L: Library> Publisher<L> {
-    /// Publishes what is in the library below `prefix`, and keeps packets of up to `bytes_max`.
+    /// Publishes the library's objects below `prefix`, and caches packets of up to `bytes_max`.
     pub fn new(prefix: NameBuf, library: L, bytes_max: usize) -> Publisher<L> {
         let packets = Packets { map: HashMap::new(), order: VecDeque::new(), bytes: 0, bytes_max };
         let counters = Counters::default();
         Publisher { prefix, library, packets, parked: Vec::new(), counters }
     }
 
-    /// What it has counted.
+    /// Its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What is published.
+    /// The library.
     pub fn library(&mut self) -> &mut L {
         &mut self.library
     }
@@ -145,7 +145,7 @@ impl<L: Library> Publisher<L> {
         let Some(digest) = digest else {
             return self.answer_to(now, name, interest.can_be_prefix());
         };
-        // Nothing but the packet itself answers: neither another, nor that there is none.
+        // Only the exact packet matches: neither another one, nor a denial.
         match self.answer_to(now, name.prefix(name.len() - 1), false) {
             Answer::Segment(packet) | Answer::Metadata(packet) if sha256(&packet) != *digest => {
                 Answer::Ignore
@@ -164,12 +164,12 @@ impl<L: Library> Publisher<L> {
         let path_len = rest.take_while(|c| u32::from(c.kind) == types::GENERIC_COMPONENT).count();
         let full = name.prefix(prefix.len() + path_len);
         let Some(wanted) = wanted(name, full.len()) else { return Answer::Ignore };
-        // A name shorter than any that could answer is a question only if it says so. It is not
-        // answered that there is nothing: caches would tell that to those who ask.
+        // A name shorter than any matching Data needs CanBePrefix. It gets no denial: caches would
+        // serve that to others.
         if !matches!(wanted, Wanted::Segment(..) | Wanted::Metadata(Some(_))) && !can_be_prefix {
             return Answer::Ignore;
         }
-        // It is a part of a name that was read.
+        // It is part of a parsed name.
         let Ok(path) = Name::new_checked(&full.value()[prefix.value().len()..]) else {
             return Answer::Ignore;
         };
@@ -241,7 +241,7 @@ impl<L: Library> Publisher<L> {
     }
 }
 
-/// What stands behind the path; `None` if nothing here has such a name.
+/// Parses the part after the path; `None` if no object here has such a name.
 fn wanted(name: Name<'_>, path_end: usize) -> Option<Wanted> {
     let mut rest = name.components().skip(path_end);
     let number = |kind| move |c: plexus_wire::ndn::Component<'_>| c.number(kind);
@@ -268,7 +268,7 @@ fn wanted(name: Name<'_>, path_end: usize) -> Option<Wanted> {
     rest.next().is_none().then_some(wanted)
 }
 
-/// The name under which it is said that there is nothing: of metadata, one like theirs.
+/// The name of a denial: for metadata, one like theirs.
 fn absent_name(name: Name<'_>, wanted: Wanted) -> NameBuf {
     match wanted {
         Wanted::Metadata(None) => {

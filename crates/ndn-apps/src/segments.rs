@@ -1,9 +1,9 @@
-//! The segments of one object, asked for with a window, and given out in order.
+//! Fetches the segments of one object with a congestion window, and returns them in order.
 //!
-//! What was sent and not answered within the retransmission timeout counts as lost, and is asked
-//! for again before anything new. A loss, a mark or a Nack of congestion lowers the window, unless
-//! it is of a segment that was asked for before the last time it did so ("conservative window
-//! adaptation" of `ndncatchunks`): once per round trip.
+//! An Interest without an answer within the retransmission timeout counts as lost, and is
+//! retransmitted before any new one is sent. A loss, a congestion mark or a Nack for congestion
+//! lowers the window, unless its segment was requested before the last decrease ("conservative
+//! window adaptation" of `ndncatchunks`): so at most once per round trip.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -26,27 +26,27 @@ use crate::digest::{Integrity, integrity};
 use crate::failure::Failure;
 use crate::window::{Algorithm, Window};
 
-/// How segments are asked for.
+/// Settings of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How the window changes.
+    /// The congestion control algorithm.
     pub algorithm: Algorithm,
-    /// The window at first, in segments.
+    /// Initial window, in segments.
     pub window: usize,
-    /// The window at most.
+    /// Largest window.
     pub window_max: usize,
-    /// Segments that may be kept because one before them is missing, or nobody takes them.
+    /// Most segments kept because an earlier one is missing, or because they are not taken.
     pub ahead_max: usize,
-    /// How long an Interest lives in forwarders. It is asked again earlier if answers are fast.
+    /// Lifetime of an Interest in forwarders. It is retransmitted earlier if answers are fast.
     pub lifetime: Duration,
-    /// Interests for one segment, at most.
+    /// Most Interests for one segment.
     pub tries: u32,
-    /// Round-trip times are kept for [`Stats::rtt_us`].
+    /// Record round-trip times in [`Stats::rtt_us`].
     pub keep_rtt: bool,
 }
 
 impl Default for Settings {
-    /// CUBIC from 16 segments on to 8192, 8192 kept, 4 s, 15 tries (`ndncatchunks`).
+    /// CUBIC with 16 to 8192 segments, 8192 kept, 4 s, 15 tries (`ndncatchunks`).
     fn default() -> Settings {
         Settings {
             algorithm: Algorithm::Cubic,
@@ -60,30 +60,30 @@ impl Default for Settings {
     }
 }
 
-/// What happened.
+/// Statistics of a fetch.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Segments that came.
+    /// Segments received.
     pub segments: u64,
     /// Bytes of their content.
     pub bytes: u64,
     /// Interests sent.
     pub interests: u64,
-    /// Those of them that asked again.
+    /// Of these, retransmissions.
     pub retransmissions: u64,
-    /// Times that no answer came in time.
+    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Nacks.
     pub nacks: u64,
-    /// Answers with a mark of congestion.
+    /// Answers with a congestion mark.
     pub marks: u64,
-    /// Times that the window was lowered.
+    /// Decreases of the window.
     pub decreases: u64,
-    /// Answers whose digest was wrong.
+    /// Answers with a wrong digest.
     pub damaged: u64,
-    /// Answers with a signature that nobody here can verify.
+    /// Answers with a signature that cannot be verified here.
     pub unverified: u64,
-    /// Round-trip times in µs of what was asked for once.
+    /// Round-trip times in µs of Interests sent once.
     pub rtt_us: Option<Histogram<u64>>,
 }
 
@@ -93,13 +93,13 @@ struct Flight {
     deadline: Time,
     nonce: [u8; 4],
     tries: u32,
-    /// It was refused, and waits to be sent again; the window knows already.
+    /// A Nack arrived, and it waits for retransmission; the window has been adapted.
     is_refused: bool,
 }
 
 enum Slot {
     Asked(Flight),
-    /// Lost so many times.
+    /// Lost this many times.
     Lost(u32),
     Here(Box<[u8]>),
 }
@@ -110,18 +110,18 @@ pub struct Segments {
     settings: Settings,
     window: Window,
     rtt: Rtt,
-    /// The next segment to give out, and all from there on that were asked for.
+    /// The next segment to return, and all later ones requested.
     next: u64,
     slots: VecDeque<Slot>,
-    /// What is lost, to be asked for again.
+    /// Lost segments, to be retransmitted.
     lost: BTreeSet<u64>,
     in_flight: usize,
     deadlines: BinaryHeap<Reverse<(Time, u64)>>,
-    /// The last segment wanted, if that is known.
+    /// The last segment wanted, if known.
     wanted: Option<u64>,
-    /// The last that there is, likewise.
+    /// The last segment of the object, if known.
     last: Option<u64>,
-    /// Congestion of segments below has been heeded.
+    /// Congestion of segments below this one has been handled.
     heeded: u64,
     failure: Option<Failure>,
     stats: Stats,
@@ -160,32 +160,32 @@ impl Segments {
         }
     }
 
-    /// What has happened so far.
+    /// The statistics so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The last segment that will be given out, as far as is known.
+    /// The last segment to be returned, if known.
     pub fn end(&self) -> Option<u64> {
         self.wanted.into_iter().chain(self.last).min()
     }
 
-    /// The next segment to be given out.
+    /// The next segment to be returned.
     pub fn position(&self) -> u64 {
         self.next
     }
 
-    /// All has been given out.
+    /// All segments have been returned.
     pub fn is_done(&self) -> bool {
         self.end().is_some_and(|end| self.next > end)
     }
 
-    /// Why there will be no more.
+    /// Why the fetch failed.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// The content of the next segment in order, if it is there.
+    /// The content of the next segment in order, if it has arrived.
     pub fn take(&mut self) -> Option<Box<[u8]>> {
         match self.slots.front() {
             Some(Slot::Here(_)) => {}
@@ -215,7 +215,7 @@ impl Segments {
         self.slots.get_mut(at)
     }
 
-    /// Takes a packet; false if it is of another object.
+    /// Processes a packet; false if it belongs to another object.
     pub fn handle(&mut self, now: Time, received: &Received<'_>) -> bool {
         match received.kind {
             Kind::Data => {
@@ -266,7 +266,7 @@ impl Segments {
         let content = data.content();
         self.stats.segments += 1;
         self.stats.bytes += content.len() as u64;
-        // Of what was asked for twice, nobody knows which was answered.
+        // For retransmitted Interests it is unknown which one was answered.
         let sample = flight.filter(|f| f.tries == 1).map(|f| now.since(f.sent));
         match flight {
             Some(_) => {
@@ -275,7 +275,7 @@ impl Segments {
                     let per_rtt = u32::try_from(in_flight.div_ceil(2)).unwrap_or(u32::MAX);
                     self.rtt.sample(took, per_rtt);
                     if let Some(rtt) = &mut self.stats.rtt_us {
-                        // It grows as it has to.
+                        // The histogram resizes as needed.
                         let _ = rtt.record(took.as_micros() as u64);
                     }
                 }
@@ -294,7 +294,7 @@ impl Segments {
         }
     }
 
-    /// There are no segments behind `last`; those asked for are forgotten.
+    /// There are no segments after `last`; requested ones are forgotten.
     fn ends_with(&mut self, last: u64) {
         self.last = Some(last);
         while self.next + self.slots.len() as u64 > last.saturating_add(1) {
@@ -316,9 +316,9 @@ impl Segments {
         self.stats.nacks += 1;
         match reason {
             NackReason::NO_ROUTE if self.stats.segments == 0 => self.fail(Failure::NoRoute(name)),
-            // Another nonce will do.
+            // Retry with another nonce.
             NackReason::DUPLICATE => self.refuse(segment, now),
-            // A way that has just gone may come back.
+            // A path that was just lost may come back.
             NackReason::NO_ROUTE => self.refuse(segment, now + self.rtt.timeout()),
             _ => {
                 self.congested(segment);
@@ -327,12 +327,12 @@ impl Segments {
         }
     }
 
-    /// About how long an answer takes.
+    /// The approximate round-trip time.
     fn round_trip(&self) -> Duration {
         self.rtt.smoothed().unwrap_or(self.rtt.timeout())
     }
 
-    /// What was asked is asked again at a time.
+    /// Schedules a retransmission.
     fn refuse(&mut self, segment: u64, at: Time) {
         if let Some(Slot::Asked(flight)) = self.slot(segment) {
             flight.deadline = at;
@@ -380,12 +380,12 @@ impl Segments {
         }
     }
 
-    /// There is a segment that was not asked for yet, and room for it.
+    /// Whether there is a segment not requested yet, and room for it.
     fn may_go_on(&self) -> bool {
         let new = self.next + self.slots.len() as u64;
         match self.end() {
             Some(end) => new <= end && self.slots.len() < self.settings.ahead_max,
-            // Whether there is a second one, the first will say.
+            // The first segment tells whether there is a second one.
             None => {
                 let is_known = self.stats.segments > 0 || self.slots.is_empty();
                 is_known && self.slots.len() < self.settings.ahead_max
@@ -397,7 +397,7 @@ impl Segments {
         matches!(self.slot(segment), Some(Slot::Asked(f)) if f.deadline == at)
     }
 
-    /// No answer has come in time, or the time to ask again has.
+    /// An answer timed out, or a retransmission is due.
     fn give_up(&mut self, segment: u64) {
         let Some(Slot::Asked(flight)) = self.slot(segment) else { return };
         let flight = *flight;
@@ -441,7 +441,7 @@ impl Segments {
         send_interest(&repr, out);
     }
 
-    /// When to poll; at once, if a segment was taken that stood in the way of others.
+    /// When to poll; at once, if a returned segment made room for others.
     pub fn next_deadline(&self) -> Option<Time> {
         if self.failure.is_some() || self.is_done() {
             return None;

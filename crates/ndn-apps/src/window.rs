@@ -1,13 +1,13 @@
-//! How many Interests may be on their way at once.
+//! The congestion window: how many Interests may be pending at once.
 //!
-//! Additive increase, multiplicative decrease, or CUBIC (RFC 9438), as consumers of named data do
-//! it (Schneider et al., "A Practical Congestion Control Scheme for Named Data Networking", ICN
-//! 2016; `ndncatchunks`): a mark, a Nack of congestion and a timeout all lower the window, at most
-//! once in a round trip, which is for the caller to see to.
+//! Additive increase, multiplicative decrease, or CUBIC (RFC 9438), as in other NDN consumers
+//! (Schneider et al., "A Practical Congestion Control Scheme for Named Data Networking", ICN 2016;
+//! `ndncatchunks`): a mark, a Nack for congestion and a timeout all lower the window; the caller
+//! makes sure that this happens at most once per round trip.
 //!
-//! Slow start ends before there is a loss when round trips begin to take longer (HyStart++, RFC
-//! 9406, without its conservative phase): a forwarder's queue to an application is soon full, and
-//! half of what doubling has asked for would be lost.
+//! Slow start ends without a loss when round trips get longer (HyStart++, RFC 9406, without its
+//! conservative phase): a forwarder's queue to an application fills quickly, and half of the
+//! Interests of a doubled window would be lost.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use plexus_wire::Time;
 
 /// The smallest window.
 const MIN: f64 = 2.0;
-/// CUBIC's steepness, in packets/s³ (RFC 9438, 4.1).
+/// CUBIC's constant C, in packets/s³ (RFC 9438, 4.1).
 const CUBIC_C: f64 = 0.4;
-/// What CUBIC leaves of the window at a decrease (RFC 9438, 4.6).
+/// CUBIC's factor at a decrease (RFC 9438, 4.6).
 const CUBIC_BETA: f64 = 0.7;
-/// What AIMD leaves.
+/// AIMD's factor at a decrease.
 const AIMD_BETA: f64 = 0.5;
 
-/// How the window changes.
+/// The algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// It does not.
+    /// Constant.
     Fixed,
-    /// One packet more per round trip, half at congestion.
+    /// One packet more per round trip, halved on congestion.
     Aimd,
-    /// By the cube of the time since congestion, 0.7 at congestion.
+    /// By the cube of the time since congestion; 0.7 times on congestion.
     #[default]
     Cubic,
 }
@@ -59,12 +59,12 @@ pub struct Window {
     start: Start,
 }
 
-/// What slow start has seen.
+/// State of slow start.
 #[derive(Clone, Debug, Default)]
 struct Start {
-    /// Answers until this round trip is over.
+    /// Answers left in this round trip.
     left: usize,
-    /// Samples of this round trip, and the shortest; that of the one before.
+    /// Samples of this round trip, and the shortest; that of the previous one.
     samples: u32,
     shortest: Option<Duration>,
     before: Option<Duration>,
@@ -72,12 +72,12 @@ struct Start {
 
 /// Samples before a round trip is judged (RFC 9406, 4.3: N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
-/// By how much the next one may be longer. The RFC has 4 to 16 ms; the queue to an application of
-/// the same box holds no 4 ms of what a cache gives.
+/// How much longer the next round trip may be. The RFC has 4 to 16 ms; the queue to an application
+/// on the same machine holds less than 4 ms of cached Data.
 const LONGER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
 impl Start {
-    /// An answer has come; true if round trips have become so much longer that slow start ends.
+    /// An answer arrived; true if round trips have become so long that slow start ends.
     fn is_over(&mut self, sample: Option<Duration>, size: usize) -> bool {
         if self.left == 0 {
             *self = Start { left: size, before: self.shortest, ..Start::default() };
@@ -100,16 +100,16 @@ impl Start {
 struct Cubic {
     /// The window before the last decrease.
     before: f64,
-    /// When growth by the cube began: with the first answer behind the decrease.
+    /// When growth by the cube began: at the first answer after the decrease.
     since: Option<Time>,
-    /// The window then.
+    /// The window at that time.
     from: f64,
-    /// What AIMD would have by now (RFC 9438, 4.3).
+    /// The window that AIMD would have (RFC 9438, 4.3).
     friendly: f64,
 }
 
 impl Window {
-    /// A window that begins with `initial` packets and never has more than `max`.
+    /// A window that begins with `initial` packets and never exceeds `max`.
     pub fn new(algorithm: Algorithm, initial: usize, max: usize) -> Window {
         let max = max.max(1) as f64;
         let (cubic, start) = (Cubic::default(), Start::default());
@@ -117,13 +117,13 @@ impl Window {
         Window { algorithm, size, max, threshold: f64::INFINITY, cubic, start }
     }
 
-    /// Packets that may be on their way.
+    /// How many packets may be pending.
     pub fn size(&self) -> usize {
         self.size as usize
     }
 
-    /// An answer has come without a mark. `rtt` is what a round trip takes, `sample` what this one
-    /// took, if that is known.
+    /// An answer without a mark arrived. `rtt` is the round-trip time, `sample` that of this
+    /// packet, if known.
     pub fn answered(&mut self, now: Time, rtt: Duration, sample: Option<Duration>) {
         let is_fixed = self.algorithm == Algorithm::Fixed;
         if !is_fixed && self.size < self.threshold && self.start.is_over(sample, self.size()) {
@@ -138,14 +138,15 @@ impl Window {
         .min(self.max);
     }
 
-    /// There is congestion.
+    /// Congestion was signalled.
     pub fn congested(&mut self) {
         let beta = match self.algorithm {
             Algorithm::Fixed => return,
             Algorithm::Aimd => AIMD_BETA,
             Algorithm::Cubic => CUBIC_BETA,
         };
-        // Fast convergence (RFC 9438, 4.7): who has less than before leaves room for others.
+        // Fast convergence (RFC 9438, 4.7): a flow with a smaller window than before makes room for
+        // others.
         self.cubic.before = match self.size < self.cubic.before {
             true => self.size * (1.0 + CUBIC_BETA) / 2.0,
             false => self.size,
@@ -172,8 +173,8 @@ impl Cubic {
         let t = now.since(since).as_secs_f64();
         let alpha = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
         self.friendly += alpha / size;
-        // RFC 9438, 4.2: towards where the cube will be a round trip later, at most half as much
-        // again.
+        // RFC 9438, 4.2: towards the cube's value a round trip later, but at most 1.5 times the
+        // window.
         let target = at(t + rtt.as_secs_f64()).clamp(size, 1.5 * size);
         (size + (target - size) / size).max(self.friendly)
     }
@@ -185,7 +186,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(100);
 
-    /// The window after so many round trips in which everything is answered.
+    /// The window after this many round trips without loss.
     fn run(window: &mut Window, now: &mut Time, round_trips: usize) {
         for _ in 0..round_trips {
             *now = *now + RTT;
@@ -204,7 +205,7 @@ mod tests {
         window.congested();
         assert_eq!(window.size(), 16);
         run(&mut window, &mut now, 10);
-        // A packet more per round trip, all but what the sum of fractions falls short of.
+        // One packet more per round trip, less the rounding of the sum.
         assert!((25..=26).contains(&window.size()), "{}", window.size());
         (0..20).for_each(|_| window.congested());
         assert_eq!(window.size(), 2);
@@ -223,7 +224,7 @@ mod tests {
         for size in [4, 8, 16, 32] {
             assert_eq!(round(&[60, 50, 90, 70]), size);
         }
-        // An eighth of 50 ms longer, on the eighth sample.
+        // More than an eighth of 50 ms longer, at the eighth sample.
         assert_eq!(round(&[57]), 32 + 7);
         assert!(round(&[57]) < 45);
     }

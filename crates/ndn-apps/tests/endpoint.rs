@@ -111,11 +111,11 @@ fn a_producer_comes_back_when_its_forwarder_does() {
 }
 
 #[test]
-fn a_forwarder_that_is_not_there_is_told_of() {
+fn a_missing_forwarder_is_reported() {
     let uri: FaceUri = "unix:///nonexistent/nfd.sock".parse().unwrap();
     let error = Endpoint::connect(&uri).err().unwrap().to_string();
     assert!(error.starts_with("cannot reach a forwarder at unix:///nonexistent/nfd.sock: No such"));
-    // Nobody listens on port 1.
+    // Port 1 is closed.
     let uri: FaceUri = "tcp4://127.0.0.1:1".parse().unwrap();
     let mut nothing = Producer::new(production(1));
     let stop = AtomicBool::new(false);
@@ -135,7 +135,7 @@ fn production(size: usize) -> produce::Config {
 }
 
 #[test]
-fn what_consumers_count_is_what_the_producer_sent() {
+fn consumers_and_producer_count_the_same() {
     let relay = Relay::new("traffic");
     let _produce = Running::new(&relay.uri, "/p", Producer::new(production(1000)));
     let list: Vec<_> = (0..3000).map(|i| format!("/{i}").parse().unwrap()).collect();

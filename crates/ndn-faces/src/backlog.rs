@@ -1,9 +1,9 @@
-//! How much a socket has taken and not sent: what congestion marks go by, beside the queue in front
-//! of it (NFD: `getSendQueueLength` of its transports).
+//! Bytes that a socket has accepted but not sent: congestion marks count them together with the
+//! queue in front of the socket (NFD: `getSendQueueLength` of its transports).
 //!
-//! The kernel is asked seldom: when some packets have gone since, or it had much, and not twice
-//! within a millisecond. So a queue may be seen that much later, of the 100 ms for which it has to
-//! stay long.
+//! The kernel is asked seldom: only after some packets were written, or when the backlog was long,
+//! and at most once per millisecond. So a queue may be noticed that much later, of the 100 ms for
+//! which it has to stay long.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,17 +12,17 @@ use std::time::Duration;
 use plexus_io::unsent;
 use plexus_wire::Time;
 
-/// Between two questions at least.
+/// Shortest time between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Bytes written that may make a short queue long. What waits in a socket is counted with what the
-/// kernel keeps it in, many times a short packet's own length.
+/// Bytes written that may make a short queue long. The kernel counts its own bookkeeping, which is
+/// many times the length of a short packet.
 const STEP: u64 = 4 << 10;
 
-/// What is known of it.
+/// The last known backlog.
 pub(crate) struct Backlog {
     ask: fn(BorrowedFd<'_>) -> io::Result<usize>,
     bytes: usize,
-    /// When it was asked, and what had been written by then.
+    /// When it was queried, and what had been written by then.
     asked: Option<Time>,
     written: u64,
 }
@@ -32,12 +32,12 @@ impl Backlog {
         Backlog { ask: unsent::of_tcp, bytes: 0, asked: None, written: 0 }
     }
 
-    /// Of a Unix socket, or one of UDP.
+    /// Of a Unix or UDP socket.
     pub(crate) fn of_other() -> Backlog {
         Backlog { ask: unsent::of_other, ..Backlog::of_tcp() }
     }
 
-    /// Bytes in the kernel, of `written` in all; more than `long` are many.
+    /// Bytes in the kernel, of `written` in total; more than `long` is a long queue.
     pub(crate) fn bytes(
         &mut self,
         now: Time,
@@ -47,7 +47,7 @@ impl Backlog {
     ) -> usize {
         let may_be_another = self.bytes > long || written - self.written >= STEP;
         if may_be_another && self.asked.is_none_or(|asked| asked + PAUSE <= now) {
-            // Where it does not say, there is no queue, as for NFD.
+            // If the kernel does not report it, there is no queue, as for NFD.
             self.bytes = (self.ask)(socket).unwrap_or(0);
             (self.asked, self.written) = (Some(now), written);
         }

@@ -1,4 +1,4 @@
-//! The loop: what is ready is read, and what the receiver made of it is written.
+//! The event loop: reads ready sockets, and writes what the receiver sends.
 
 mod make;
 mod read;
@@ -26,55 +26,55 @@ use crate::udp::{Hub, Use};
 use crate::websocket::Opening;
 use crate::{Down, Persistency, Receiver};
 
-/// Events taken at once.
+/// Most events taken at once.
 const EVENTS: usize = 256;
-/// Bytes read from a stream before the next has its turn.
+/// Bytes read from a stream before another one has its turn.
 const READ: usize = 256 << 10;
-/// Messages of a WebSocket taken before the next has its turn.
+/// Messages read from a WebSocket before another one has its turn.
 const MESSAGES: usize = 256;
-/// Connections accepted, or batches taken, before the next has its turn.
+/// Connections accepted, or batches read, before another socket has its turn.
 const ROUNDS: usize = 16;
-/// How often faces are looked at for what has not happened.
+/// Interval at which faces are checked for timeouts.
 const SWEEP: Duration = Duration::from_millis(100);
-/// A WebSocket's handshake has to be done by then.
+/// Timeout of a WebSocket's handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Between two attempts to connect a permanent face: first, and at most.
+/// Time between two attempts to connect a permanent face: initial, and longest.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// A connection whose peer takes nothing of what waits ends after so long.
+/// A connection whose peer reads none of the backlog is closed after this time.
 const UNREAD: Duration = Duration::from_secs(60);
-/// Stations of one port that have a face.
+/// Most stations of one port that have a face.
 const STATIONS_MAX: usize = 1024;
-/// Of these, those that leave for new ones at a sweep.
+/// Of these, those evicted for new ones per sweep.
 const DISPLACED: usize = 4;
-/// What a link packet's headers add to the longest packet.
+/// Bytes that a link packet's headers add to the longest packet.
 pub(crate) const HEADERS_MAX: usize = 512;
 
-/// What is bounded.
+/// Limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Faces in all. A quarter of them is kept from who sends datagrams or frames from elsewhere,
-    /// and an eighth from all but Unix sockets and what is ordered.
+    /// Most faces. A quarter of them is not available to senders of datagrams or frames from
+    /// elsewhere, and an eighth only to Unix sockets and faces created by command.
     pub faces: usize,
-    /// Those of them that may be connections, each of which takes a descriptor. Unix sockets and
-    /// what is ordered have their eighth here too.
+    /// Of these, most connections, each of which uses a descriptor. Here too, an eighth is only for
+    /// Unix sockets and faces created by command.
     pub connections: usize,
-    /// Faces that one IPv4 address, or one /64 of IPv6, may have opened, of each transport. This
-    /// machine's own are not counted.
+    /// Most faces that one IPv4 address, or one /64 of IPv6, may open, for each transport. Local
+    /// addresses are not counted.
     pub faces_of_address: usize,
-    /// Bytes that wait to be written, of each face.
+    /// Most bytes queued per face.
     pub queue_bytes: usize,
-    /// The same of all, but for one packet of each face. A face may hold as much as is still free,
-    /// so that one that never reads has half of it at most; and one packet in any case, however
-    /// many never read.
+    /// The same for all faces together, but for one packet per face. A face may queue as much as is
+    /// still free, so that a face that never reads has at most half; one packet is always allowed,
+    /// however many faces never read.
     pub queue_bytes_total: usize,
-    /// How long an on-demand face of UDP or an Ethernet may be silent; a tenth of that where faces
-    /// are three quarters of what they may be, and for stations that never answered anything where
-    /// those of their port are.
+    /// Idle timeout of an on-demand face of UDP or Ethernet. It is a tenth when the faces are three
+    /// quarters of the limit, and, for stations that have never answered anything, when those of
+    /// their port are.
     pub idle: Duration,
     /// Longest Interest or Data in bytes.
     pub packet_len: usize,
-    /// Longest link packet of UDP faces that are not told otherwise, in bytes; `None`: what a
+    /// Longest link packet of UDP faces without a setting of their own, in bytes; `None`: what a
     /// datagram holds.
     pub udp_mtu: Option<usize>,
     /// Memory for fragments.
@@ -82,8 +82,8 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 16,384 faces, 64 of an address, 1 MiB to write and 256 MiB in all, 600 s of silence (NFD's),
-    /// 8800 bytes.
+    /// 16,384 faces, 64 per address, queues of 1 MiB each and 256 MiB in total, 600 s of idle time
+    /// (NFD's), 8800 bytes.
     fn default() -> Bounds {
         Bounds {
             faces: 16_384,
@@ -99,7 +99,7 @@ impl Default for Bounds {
     }
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy)]
 pub(crate) enum Token {
     Listener(u32),
@@ -133,26 +133,27 @@ impl Token {
     }
 }
 
-/// A WebSocket whose handshake is going on.
+/// A WebSocket whose handshake is in progress.
 struct Handshake {
     opening: Opening,
     ends: (SocketAddr, SocketAddr),
     begun: Time,
 }
 
-/// Link packets one behind the other: who sent each, whether to the group, and its length.
+/// Link packets one after the other: the sender of each, whether it was sent to the group, and its
+/// length.
 #[derive(Default)]
 struct Frames {
     bytes: Vec<u8>,
     list: Vec<(MacAddr, bool, usize)>,
 }
 
-/// Anybody can send under a thousand addresses.
+/// A sender can forge a thousand addresses.
 fn is_crowded(ether: &Ether) -> bool {
     ether.stations.len() >= STATIONS_MAX / 4 * 3
 }
 
-/// The same descriptor, for as long as it takes to wait for it.
+/// The same descriptor, for the duration of a wait.
 fn lend<'s, 'l: 's>(fd: BorrowedFd<'l>) -> BorrowedFd<'s> {
     fd
 }
@@ -161,27 +162,27 @@ fn lend<'s, 'l: 's>(fd: BorrowedFd<'l>) -> BorrowedFd<'s> {
 pub struct Faces {
     table: Table,
     listeners: Vec<Listener>,
-    /// Those of them that are not listened to until the next sweep.
+    /// Listeners that are paused until the next sweep.
     deaf: Vec<u32>,
     handshakes: Vec<Option<Handshake>>,
     memory: Memory,
     ready: Vec<(Token, EventFlags)>,
-    /// WebSockets that may have more, though no event tells.
+    /// WebSockets that may have more data without an event.
     again: Vec<FaceId>,
     buffer: Box<[u8]>,
-    /// Datagrams that came; not here while they are being handed on.
+    /// Received datagrams; taken out while they are being passed on.
     inbox: Option<Box<Datagrams>>,
-    /// Frames that came, likewise.
+    /// Received frames, likewise.
     frames: Frames,
     sleeper: Sleeper,
     waker: Waker,
     swept: Time,
-    /// Where numbers of links begin: random.
+    /// Start of the links' sequence numbers: random.
     seed: u64,
 }
 
 impl Faces {
-    /// No faces yet. `seed` should be random: first sequence numbers follow from it.
+    /// No faces yet. `seed` should be random: initial sequence numbers depend on it.
     ///
     /// # Errors
     /// When there are no descriptors left.
@@ -206,35 +207,35 @@ impl Faces {
         })
     }
 
-    /// Ends the sleep of this thread, from another.
+    /// Wakes this thread, from another one.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// The faces, to look at them.
+    /// The faces, for reading.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The faces, to send by them.
+    /// The faces, for sending.
     pub fn table_mut(&mut self) -> &mut Table {
         &mut self.table
     }
 
-    /// Lets there be so many connections at once from now on. Who is connected stays.
+    /// Changes the limit of connections. Existing connections stay.
     pub fn set_connections_max(&mut self, connections: usize) {
         self.table.bounds.connections = connections;
     }
 
-    /// Packets of which fragments are missing: the bytes they take, and how many were dropped since
-    /// a fragment did not come in time, and since there was no room.
+    /// The reassembly memory: bytes in use, and packets dropped because of a timeout and for lack
+    /// of room.
     pub fn reassembly(&self) -> (usize, u64, u64) {
         let (timed_out, evicted) = self.memory.dropped();
         (self.memory.used(), timed_out, evicted)
     }
 
-    /// Listens; gives the address, of which the port is known now if it was 0. A UDP address is
-    /// also where faces made by [`create`](Self::create) send from.
+    /// Starts listening; returns the address with the actual port if it was 0. Faces made by
+    /// [`create`](Self::create) send from the UDP addresses.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -262,14 +263,14 @@ impl Faces {
         Ok(address)
     }
 
-    /// Looks after a port's device, and watches the descriptor that it has by now.
+    /// Maintains a port's device, and watches its current descriptor.
     fn maintain_ether(&mut self, now: Time, at: usize) {
         let Some(Some(ether)) = self.table.ethers.get_mut(at) else { return };
         let fd = ether.maintain(now);
         if let Some(fd) = fd {
             let data = Token::Ether(at as u32).data();
             if let Err(error) = epoll::add(&self.table.epoll, fd, data, EventFlags::IN) {
-                tracing::warn!(%error, "a port's frames are looked for ten times a second");
+                tracing::warn!(%error, "a port is polled ten times a second");
             }
         }
         let mtu = ether.mtu();
@@ -280,7 +281,7 @@ impl Faces {
         }
     }
 
-    /// Ends a face; false if there is none of the number.
+    /// Removes a face; false if the number is unknown.
     pub fn destroy(&mut self, now: Time, id: FaceId, receiver: &mut impl Receiver) -> bool {
         self.end(now, id, &Down::Destroyed, receiver)
     }
@@ -293,7 +294,7 @@ impl Faces {
             && let Some(ether) = place
         {
             if ether.group == id {
-                // Without its port no station is reached any more.
+                // Without its port no station is reachable.
                 let gone = ether.stations.values().map(|id| (*id, why.clone()));
                 self.table.dying.extend(gone);
                 *place = None;
@@ -307,7 +308,7 @@ impl Faces {
         {
             match &mut hub.serves {
                 Use::Unicast(peers) => peers.remove(peer),
-                // Closing the socket takes it out of the epoll.
+                // Closing the socket removes it from the epoll.
                 Use::Group(..) => {
                     self.table.waiting -= hub.queued();
                     *place = None;
@@ -323,7 +324,7 @@ impl Faces {
         self.table.bounds.packet_len + HEADERS_MAX
     }
 
-    /// When a turn is due though no socket has anything.
+    /// When a turn is due without an event.
     pub fn next_deadline(&self) -> Option<Time> {
         let busy = self.table.count > 0
             || !self.handshakes.is_empty()
@@ -333,8 +334,8 @@ impl Faces {
         [self.table.link_due, self.table.ether_due, sweep].into_iter().flatten().min()
     }
 
-    /// Sleeps until a socket or one of `others` has something, the waker is used, or `limit` is
-    /// over; `None`: for as long as it takes. What woke it is for the next turn.
+    /// Sleeps until a socket or one of `others` is ready, the waker is used, or `limit` has passed;
+    /// `None`: without limit. The events are processed in the next turn.
     ///
     /// # Errors
     /// When memory is short. A signal ends the sleep without an error.
@@ -345,7 +346,7 @@ impl Faces {
     ) -> io::Result<()> {
         self.look()?;
         if self.ready.is_empty() && self.again.is_empty() && limit != Some(Duration::ZERO) {
-            // An epoll is readable when something in it is.
+            // An epoll descriptor is readable when one of its descriptors is ready.
             let own = std::iter::once(self.table.epoll.as_fd());
             self.sleeper.sleep(own.chain(others.into_iter().map(lend)), limit)?;
             self.look()?;
@@ -368,7 +369,7 @@ impl Faces {
         }
     }
 
-    /// Reads what is ready, hands it to the receiver, and writes.
+    /// Reads what is ready, passes it to the receiver, and writes.
     pub fn turn(&mut self, now: Time, receiver: &mut impl Receiver) {
         for id in std::mem::take(&mut self.again) {
             self.serve(now, id, EventFlags::IN, receiver);
@@ -400,12 +401,12 @@ impl Faces {
         }
     }
 
-    /// Ends a face, unless it is permanent: then it is connected again later.
+    /// Removes a face, unless it is permanent: then it is reconnected later.
     fn fail(&mut self, now: Time, id: FaceId, why: &Down, receiver: &mut impl Receiver) {
         let Some(face) = self.table.get_mut(id) else { return };
         let is_permanent = face.settings.persistency == Persistency::Permanent;
         if is_permanent && matches!(face.carrier, Carrier::Waiting(_)) {
-            // Reading and writing may find out the same in one turn.
+            // Reading and writing may both find the failure in one turn.
             return;
         }
         if is_permanent && matches!(face.carrier, Carrier::Stream(_)) {
@@ -422,7 +423,7 @@ impl Faces {
         self.end(now, id, why, receiver);
     }
 
-    /// Tells the receiver if a face that has a connection had none, or the other way round.
+    /// Tells the receiver if a face has lost or regained its connection.
     fn tell_link(&mut self, now: Time, id: FaceId, is_up: bool, receiver: &mut impl Receiver) {
         if let Some(face) = self.table.get_mut(id).filter(|face| face.is_down == is_up) {
             face.is_down = !is_up;
@@ -430,7 +431,7 @@ impl Faces {
         }
     }
 
-    /// Listens to it no more until the next sweep, or as before.
+    /// Pauses a listener until the next sweep, or resumes it.
     fn hear(&mut self, at: u32, flags: EventFlags) {
         let Some(listener) = self.listeners.get(at as usize) else { return };
         let data = Token::Listener(at).data();
@@ -502,8 +503,8 @@ impl Faces {
         (0..self.table.ethers.len()).for_each(|at| self.displace_stations(at));
     }
 
-    /// Finds out which of those stations have answered something that would have to go now if they
-    /// had not: on crowded ports those that have been silent for as long as `hurried`.
+    /// Asks which stations have ever answered, among those that would be removed otherwise: on
+    /// crowded ports those idle for at least `hurried`.
     fn learn_who_answered(&mut self, now: Time, hurried: Duration, receiver: &mut impl Receiver) {
         if !self.table.ethers.iter().flatten().any(|ether| ether.is_full || is_crowded(ether)) {
             return;
@@ -528,8 +529,8 @@ impl Faces {
         }
     }
 
-    /// Lets some of a full port's stations go if others found no room: those that never answered
-    /// first, and of these who was silent for longest.
+    /// Evicts some of a full port's stations if others found no room: first those that have never
+    /// answered, and of these the longest idle.
     fn displace_stations(&mut self, at: usize) {
         let Some(Some(ether)) = self.table.ethers.get_mut(at) else { return };
         if !std::mem::take(&mut ether.is_full) {

@@ -1,5 +1,5 @@
-//! Ethernet (EtherType 0x8624), over any port back-end: a multi-access face for the group, and a
-//! face for every station that sends to this one.
+//! Ethernet faces (EtherType 0x8624), over any port back-end: a multi-access face for the group,
+//! and a face for each station that sends to this node.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -19,12 +19,12 @@ const HEADER_LEN: usize = 14;
 pub struct Ends {
     /// The port, of which the name is the device's.
     pub port: Box<dyn Port>,
-    /// Its pool, which is nobody else's.
+    /// Its pool, used by nothing else.
     pub pool: Pool,
-    /// The address that it sends from, which is asked for whenever the port is looked after;
-    /// `None`: the one of before. There has to be one at first.
+    /// Queries the source address; called whenever the port is maintained. `None`: unchanged. The
+    /// first call has to return one.
     pub own: Box<dyn FnMut() -> Option<MacAddr> + Send>,
-    /// Longest link packet in bytes; `None`: what the device sends in a frame.
+    /// Longest link packet in bytes; `None`: the device's MTU.
     pub mtu: Option<usize>,
 }
 
@@ -34,18 +34,18 @@ pub(crate) struct Ether {
     pool: Pool,
     own: MacAddr,
     own_now: Box<dyn FnMut() -> Option<MacAddr> + Send>,
-    /// Longest link packet that is wanted.
+    /// Longest configured link packet.
     mtu: Option<usize>,
-    /// The longest of now.
+    /// Longest link packet at present.
     pub(crate) mtu_now: usize,
-    /// What the port has not taken yet.
+    /// Frames that the port has not accepted yet.
     out: Batch,
     frame: Vec<u8>,
     pub(crate) group: FaceId,
     pub(crate) stations: HashMap<MacAddr, FaceId>,
-    /// A new one found no room, since the last sweep.
+    /// A new station found no room since the last sweep.
     pub(crate) is_full: bool,
-    /// The descriptor that is watched; a device that comes back has another.
+    /// The watched descriptor; a device that comes back has a new one.
     pub(crate) watched: Option<RawFd>,
 }
 
@@ -73,14 +73,14 @@ impl Ether {
         self.port.name()
     }
 
-    /// Longest link packet: the device's MTU, unless less is wanted.
+    /// Longest link packet: the device's MTU, or less if configured.
     pub(crate) fn mtu(&self) -> usize {
         let frame = self.port.capabilities().max_frame.min(self.pool.max_len());
         let most = frame.saturating_sub(HEADER_LEN);
         self.mtu.map_or(most, |mtu| mtu.min(most))
     }
 
-    /// Queues a frame; false if there is no room for it.
+    /// Enqueues a frame; false if the queue is full.
     pub(crate) fn push(&mut self, now: Time, to: MacAddr, head: &[u8], piece: &[u8]) -> bool {
         if self.out.is_full() {
             self.flush(now);
@@ -99,7 +99,7 @@ impl Ether {
         true
     }
 
-    /// Hands the port what it takes; true if that is all.
+    /// Passes the queued frames to the port; true if it accepted all.
     pub(crate) fn flush(&mut self, now: Time) -> bool {
         if !self.out.is_empty() {
             self.port.transmit(now, &mut self.pool, &mut self.out);
@@ -107,8 +107,8 @@ impl Ether {
         self.out.is_empty()
     }
 
-    /// Frames of named data that came: who sent each, whether to the group, and its link packet
-    /// with whatever padding follows.
+    /// Received NDN frames: the sender of each, whether it was sent to the group, and its link
+    /// packet with any padding.
     pub(crate) fn receive(
         &mut self,
         now: Time,
@@ -128,7 +128,7 @@ impl Ether {
         n
     }
 
-    /// Looks after the device; gives the descriptor to watch, if it is another than before.
+    /// Maintains the device; returns the descriptor to watch, if it has changed.
     pub(crate) fn maintain(&mut self, now: Time) -> Option<BorrowedFd<'_>> {
         self.port.maintain(now, &mut self.pool);
         if let Some(own) = (self.own_now)().filter(|own| *own != self.own) {
@@ -142,7 +142,7 @@ impl Ether {
         fd.filter(|_| is_other)
     }
 
-    /// True if nothing tells when frames come.
+    /// True if no descriptor reports received frames.
     pub(crate) fn is_polled(&self) -> bool {
         self.port.fd().is_none()
     }
@@ -155,7 +155,7 @@ impl Drop for Ether {
     }
 }
 
-/// Destination, source, and what a frame of named data carries; `None` if it is no such frame.
+/// Destination, source, and payload of an NDN frame; `None` for other frames.
 pub fn read(frame: &[u8]) -> Option<(MacAddr, MacAddr, &[u8])> {
     let (header, rest) = frame.split_first_chunk::<HEADER_LEN>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *header;

@@ -1,23 +1,23 @@
-//! The sockets behind a named-data forwarder's faces.
+//! The sockets behind the faces of a named-data forwarder.
 //!
-//! One [`Faces`] belongs to one thread. It owns sockets and the link protocol of each face; who
-//! drives it owns the clock:
+//! One [`Faces`] belongs to one thread. It owns sockets and the link protocol of each face; its
+//! driver owns the clock:
 //!
-//! 1. [`Faces::sleep`] until a socket has something, the [`Waker`](plexus_io::wake::Waker) is used,
-//!    or [`Faces::next_deadline`].
-//! 2. [`Faces::turn`] with the time by then: reads in batches, hands Interests, Data and Nacks in
-//!    batches to a [`Receiver`], and writes what the receiver had to send, also in batches.
+//! 1. [`Faces::sleep`] until a socket is ready, the [`Waker`](plexus_io::wake::Waker) is used, or
+//!    [`Faces::next_deadline`].
+//! 2. [`Faces::turn`] with the time by then: reads in batches, passes Interests, Data and Nacks in
+//!    batches to a [`Receiver`], and writes what the receiver sends, also in batches.
 //!
-//! The boundary to the forwarder is [`Receiver`] in and [`Table::send`] out; a packet that comes by
-//! a ring from another thread is sent by [`Faces::table_mut`] before the next turn.
+//! The interface to the forwarder is [`Receiver`] in and [`Table::send`] out; a packet that another
+//! thread passes over a ring is sent by [`Faces::table_mut`] before the next turn.
 //!
-//! It is one `epoll` through `rustix`, which is here anyway: level-triggered, so that no socket has
-//! to be emptied before the next has its turn. `polling` would add a thread-safe registry and
-//! one-shot modes that a loop of one thread has no use for.
+//! It uses one `epoll` through `rustix`, which is a dependency anyway: level-triggered, so that no
+//! socket has to be drained before another one has its turn. `polling` would add a thread-safe
+//! registry and one-shot modes that a single-threaded loop does not need.
 //!
-//! What a face has not been able to write waits in a queue of bounded bytes, which are bounded in
-//! all too; what finds no room is dropped and counted. A connection whose peer takes nothing of
-//! what waits is ended after a minute, so that it does not keep its memory for ever.
+//! Packets that a face cannot write yet wait in a queue, bounded in bytes per face and in total;
+//! packets that do not fit are dropped and counted. A connection whose peer reads none of its
+//! backlog is closed after a minute, so that it does not hold memory for ever.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -44,19 +44,19 @@ pub use listen::Listen;
 pub use table::{FaceCounters, Refusal, Settings, Table};
 pub use udp::Group;
 
-/// How long a face lives (NFD developer guide, "Face persistency").
+/// Lifetime of a face (NFD developer guide, "Face persistency").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Persistency {
-    /// Made by a packet or connection that came; goes when it is idle, or with the connection.
+    /// Created for an arriving packet or connection; removed when idle, or with the connection.
     OnDemand,
-    /// Until it is destroyed, or its connection ends.
+    /// Stays until it is destroyed, or its connection ends.
     Persistent,
-    /// Until it is destroyed; a connection that ends is made again.
+    /// Stays until it is destroyed; a connection that ends is re-established.
     Permanent,
 }
 
 impl Persistency {
-    /// Its name in answers, NFD's.
+    /// NFD's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Persistency::OnDemand => "on-demand",
@@ -66,18 +66,18 @@ impl Persistency {
     }
 }
 
-/// What is known of a face.
+/// Properties of a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Its number.
     pub id: FaceId,
-    /// This end.
+    /// Local end.
     pub local: FaceUri,
-    /// The other.
+    /// Remote end.
     pub remote: FaceUri,
-    /// Whether that is on this machine.
+    /// Whether the remote end is on this machine.
     pub scope: Scope,
-    /// How many are behind it.
+    /// Link type.
     pub link_type: LinkType,
     /// How long it lives.
     pub persistency: Persistency,
@@ -88,15 +88,15 @@ pub struct Facts {
 pub enum Down {
     /// It was destroyed by [`Faces::destroy`].
     Destroyed,
-    /// Nothing came for too long.
+    /// It received nothing for too long.
     Idle,
-    /// Something waited for it for too long, of which it took nothing.
+    /// Its peer read none of the backlog for too long.
     Unread,
     /// The peer closed the connection.
     Closed,
-    /// What the peer sent could not be told apart any more.
+    /// The peer's stream could not be parsed any more.
     Broken(String),
-    /// The operating system says so.
+    /// The operating system reports an error.
     Failed(String),
 }
 
@@ -113,28 +113,27 @@ impl fmt::Display for Down {
     }
 }
 
-/// Packets that are handed on together, at most.
+/// Most packets passed on together.
 pub const BATCH: usize = 16;
 
-/// Who takes what the faces receive: the forwarder.
+/// Receives packets from the faces: the forwarder.
 pub trait Receiver {
-    /// Packets have come, [`BATCH`] at most, each by its face. What is to be sent because of them
-    /// goes to `out`.
+    /// Packets arrived, at most [`BATCH`], each with its face. The receiver sends answers through
+    /// `out`.
     fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table);
 
-    /// There is a new face. No packet of it has come before.
+    /// A face was added. No packet of it has been passed on before.
     fn face_up(&mut self, now: Time, face: &Facts);
 
-    /// The face has gone: nothing comes of it any more, what is sent to it is dropped. Its number
-    /// is not used again before 4096 others in its place.
+    /// A face was removed: no more packets arrive on it, and packets sent to it are dropped. Its
+    /// number is reused only after 4096 other faces in its slot.
     fn face_down(&mut self, now: Time, face: FaceId, why: &Down);
 
-    /// A permanent face has lost its connection, or has one again. In between, what is sent to it
-    /// is dropped.
+    /// A permanent face has lost or regained its connection. Packets sent to it in between are
+    /// dropped.
     fn face_link(&mut self, _now: Time, _face: FaceId, _is_up: bool) {}
 
-    /// Which of these faces have ever answered what they were asked: where there are too many
-    /// stations, those that have not go first. It is asked only then, and of each no more once it
-    /// has.
+    /// Which of these faces have ever answered an Interest: on a crowded port the others are
+    /// evicted first. It is called only then, and for each face no more once it has answered.
     fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId>;
 }

@@ -1,4 +1,4 @@
-//! Where faces are waited for.
+//! Listeners for new faces.
 
 use std::fs;
 use std::io;
@@ -11,25 +11,24 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
-/// How long a connection is silent before the kernel asks whether the peer is there, and then asks
-/// again.
+/// Idle time of a connection after which the kernel sends keep-alives.
 const KEEP_IDLE: Duration = Duration::from_secs(60);
 const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A place to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A Unix stream socket, which everybody on this machine may use, as with NFD.
+    /// A Unix stream socket, which every user of this machine may use, as with NFD.
     Unix(PathBuf),
     /// TCP.
     Tcp(SocketAddr),
     /// WebSocket.
     WebSocket(SocketAddr),
-    /// UDP: a face for everyone who sends.
+    /// UDP: a face for each sender.
     Udp(SocketAddr),
 }
 
-/// An open place.
+/// An open listener.
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener),
@@ -39,7 +38,7 @@ pub(crate) enum Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
-            // Somebody may have taken it away already.
+            // It may have been removed already.
             let _ = fs::remove_file(path);
         }
     }
@@ -55,7 +54,7 @@ impl Listener {
 
     pub(crate) fn unix(path: &Path) -> io::Result<Listener> {
         make_way(path)?;
-        // What a forwarder that was killed has left behind answers nobody.
+        // A socket file left by a killed forwarder does not answer.
         let is_socket = fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
         if is_socket && UnixStream::connect(path).is_err() {
             fs::remove_file(path)?;
@@ -83,7 +82,7 @@ impl Listener {
         Ok((listener, address))
     }
 
-    /// The next connection: its socket, and the two ends of a TCP one.
+    /// Accepts the next connection: its socket, and for TCP its two ends.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Option<(SocketAddr, SocketAddr)>)> {
         match self {
             Listener::Unix(l, _) => {
@@ -103,8 +102,8 @@ impl Listener {
     }
 }
 
-/// Makes the folders of a socket that are missing, and lets everybody through them: the socket is
-/// for all, whatever files of this process are otherwise (umask).
+/// Creates missing folders of a socket with access for all users: the socket is for all, whatever
+/// this process's umask.
 fn make_way(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
@@ -118,8 +117,8 @@ fn make_way(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the kernel find out that a peer is gone that says nothing any more: such as a laptop that
-/// lost its power would hold a face, of which an address has a few, for ever.
+/// Makes the kernel detect a vanished peer: otherwise, for example, a laptop without power would
+/// hold a face for ever, and an address has only a few.
 pub(crate) fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEP_IDLE)?;

@@ -9,19 +9,19 @@ use rustix::io::Errno;
 
 use crate::backlog::Backlog;
 
-/// A stream socket, and what is on its way through it.
+/// A stream socket and its write queue.
 pub(crate) struct Stream {
     socket: OwnedFd,
     pub(crate) cutter: Cutter,
-    /// From `written` on it is still to be written. Packets lie one behind the other: one write(2)
-    /// takes them all, as writev(2) would, and what is left of one is at the front.
+    /// The bytes from `written` on are still to be written. Packets are contiguous: one write(2)
+    /// takes them all, as writev(2) would, and the rest of a partly written one is at the front.
     out: Vec<u8>,
     written: usize,
-    /// Bytes that were ever written.
+    /// Bytes written in total.
     pub(crate) written_total: u64,
-    /// The connection is still being made.
+    /// The connection is still being established.
     pub(crate) is_connecting: bool,
-    /// Told when it can be written to.
+    /// Write events are enabled.
     pub(crate) is_watched: bool,
     backlog: Backlog,
 }
@@ -49,22 +49,22 @@ impl Stream {
         self.socket.as_fd()
     }
 
-    /// Bytes that wait to be written.
+    /// Bytes in the queue.
     pub(crate) fn queued(&self) -> usize {
         self.out.len() - self.written
     }
 
-    /// Bytes that the kernel has and has not sent; more than `long` are many.
+    /// Bytes in the kernel that it has not sent; more than `long` is a long queue.
     pub(crate) fn backlog(&mut self, now: Time, long: usize) -> usize {
         self.backlog.bytes(now, self.socket.as_fd(), self.written_total, long)
     }
 
-    /// Appends a link packet, if it keeps the queue within `limit`.
+    /// Enqueues a link packet if the queue stays within `limit`.
     pub(crate) fn push(&mut self, head: &[u8], piece: &[u8], limit: usize) -> bool {
         if self.queued() + head.len() + piece.len() > limit {
             return false;
         }
-        // What has been written is moved out of the way when it is most of the buffer.
+        // Written bytes are removed once they are most of the buffer.
         if self.written > self.out.len() / 2 {
             self.out.drain(..self.written);
             self.written = 0;
@@ -74,7 +74,7 @@ impl Stream {
         true
     }
 
-    /// Writes as much as the socket takes; true if that is all.
+    /// Writes as much as the socket accepts; true if the queue is empty.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while !self.is_connecting && self.queued() > 0 {
             let flags = rustix::net::SendFlags::NOSIGNAL;
@@ -91,13 +91,13 @@ impl Stream {
         if self.queued() == 0 {
             self.out.clear();
             self.written = 0;
-            // A burst's memory is not kept for ever.
+            // Releases the memory of a burst.
             self.out.shrink_to(64 << 10);
         }
         Ok(self.queued() == 0)
     }
 
-    /// Reads what is there; `None`: nothing now. 0 bytes: the peer has closed.
+    /// Reads available bytes; `None`: nothing now. 0 bytes: the peer has closed.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::io::read(&self.socket, &mut *buffer) {
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// The connection has been made, or not.
+    /// The connection was established, or failed.
     pub(crate) fn connected(&mut self) -> io::Result<()> {
         self.is_connecting = false;
         rustix::net::sockopt::socket_error(&self.socket)??;

@@ -1,4 +1,4 @@
-//! The faces, and sending by them.
+//! The table of faces, and sending on them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -20,41 +20,41 @@ use crate::udp::{DATAGRAM_MAX, Hub, Tally, site};
 use crate::websocket::Ws;
 use crate::{Down, Facts, Persistency};
 
-/// Bytes in a queue from which on it is written before the end of the turn.
+/// Bytes in a queue from which on it is flushed before the end of the turn.
 const EARLY: usize = 128 << 10;
-/// When a port is offered again what it did not take: no descriptor tells when it can.
+/// When to retry a port that did not accept all frames: no descriptor reports it.
 const ETHER_RETRY: Duration = Duration::from_millis(1);
 
-/// What can be set on a face when it is made.
+/// Settings of a new face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How long it lives.
     pub persistency: Persistency,
-    /// Longest link packet of a datagram face, in bytes; `None`: as all of its kind.
+    /// Longest link packet of a datagram face, in bytes; `None`: the default of its kind.
     pub mtu: Option<usize>,
-    /// Link packets are acknowledged and sent again.
+    /// Link packets are acknowledged and retransmitted.
     pub reliability: bool,
-    /// The peer may use the headers of applications.
+    /// The peer may use application headers.
     pub local_fields: bool,
 }
 
 impl Settings {
-    /// The usual settings.
+    /// The default settings.
     pub fn new(persistency: Persistency) -> Settings {
         Settings { persistency, mtu: None, reliability: false, local_fields: false }
     }
 }
 
-/// Why a face was not made.
+/// Why a face was not created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// This face leads there already.
+    /// This face already leads there.
     Exists(FaceId),
-    /// There are as many faces as there may be, or as many connections as descriptors allow.
+    /// The limit of faces, or of connections, is reached.
     Full,
-    /// Nothing here can make a face to such an end.
+    /// This node does not support faces to such an end.
     Unsupported(String),
-    /// The operating system says no.
+    /// The operating system refused.
     Failed(String),
 }
 
@@ -62,15 +62,13 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Exists(id) => write!(f, "face {} leads there already", id.number()),
-            Refusal::Full => {
-                f.write_str("there are as many faces, or connections, as there may be")
-            }
+            Refusal::Full => f.write_str("the limit of faces, or of connections, is reached"),
             Refusal::Unsupported(why) | Refusal::Failed(why) => f.write_str(why),
         }
     }
 }
 
-/// What a face counts beside its link.
+/// Counters of a face besides those of its link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaceCounters {
     /// Bytes of link packets received.
@@ -79,46 +77,46 @@ pub struct FaceCounters {
     pub sent_bytes: u64,
     /// Link packets dropped because the queue was full.
     pub dropped_full: u64,
-    /// Link packets dropped because the queues of all faces left no more to this one.
+    /// Link packets dropped because the queues of all faces left no more room.
     pub dropped_crowded: u64,
-    /// Link packets that the operating system would not send.
+    /// Link packets that the operating system refused to send.
     pub dropped_unsent: u64,
     /// The link's.
     pub link: LinkCounters,
 }
 
-/// How a face's link packets travel.
+/// The transport of a face's link packets.
 pub(crate) enum Carrier {
     Stream(Stream),
     WebSocket(Box<Ws>),
-    /// By a hub, to an address.
+    /// By a hub, to this address.
     Udp(usize, SocketAddr),
-    /// By a port, to a station or the group.
+    /// By a port, to this station or to the group.
     Ether(usize, MacAddr),
-    /// A permanent stream face between two connections: when to try again.
+    /// A permanent stream face without a connection: when to retry.
     Waiting(Time),
 }
 
 impl Carrier {
-    /// True if it holds a descriptor of its own.
+    /// True if it uses a descriptor of its own.
     fn is_connection(&self) -> bool {
         matches!(self, Carrier::Stream(_) | Carrier::WebSocket(_))
     }
 }
 
-/// Who wants a face: what others can have as many of as they like leaves room for the rest.
+/// The origin of a face: senders that can create any number of faces leave room for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// A datagram or frame from elsewhere, of which nobody knows who has sent it.
+    /// A datagram or frame from elsewhere, whose source may be forged.
     Sender,
-    /// A connection by the network, or a datagram of this machine.
+    /// A connection from the network, or a datagram of this machine.
     Caller,
-    /// An application by a Unix socket, or an order.
+    /// An application on a Unix socket, or a command.
     Own,
 }
 
 impl Claim {
-    /// How many of `all` there may be, with those of everybody, before it gets no more.
+    /// The number of all faces, out of `all`, at which this origin gets no more.
     fn part(self, all: usize) -> usize {
         match self {
             Claim::Sender => all - all / 4,
@@ -134,18 +132,18 @@ pub(crate) struct Face {
     pub(crate) link: Link,
     pub(crate) carrier: Carrier,
     pub(crate) counters: FaceCounters,
-    /// When something came last.
+    /// When a packet last arrived.
     pub(crate) heard: Time,
-    /// It has answered what it was asked, as far as the receiver was asked about it.
+    /// It has answered an Interest, as far as the receiver was asked.
     pub(crate) has_answered: bool,
     /// Bytes in a hub's queue.
     pub(crate) queued: usize,
     pub(crate) is_dirty: bool,
-    /// Of a connection what it had written, and when that was more than before or nothing waited.
+    /// For a connection: bytes written, and when that last increased or the queue was empty.
     pub(crate) moved: (u64, Time),
-    /// How long to wait before the connection is made again.
+    /// Time until the next attempt to reconnect.
     pub(crate) retry: Duration,
-    /// It has lost its connection, or never had one, and the receiver was told.
+    /// It has no connection, and the receiver was told.
     pub(crate) is_down: bool,
 }
 
@@ -159,7 +157,7 @@ impl Face {
         }
     }
 
-    /// True if the peer has taken nothing for so long of what waits for it.
+    /// True if the peer has read nothing of the queue for this long.
     pub(crate) fn is_unread(&mut self, now: Time, limit: Duration) -> bool {
         let written = match &self.carrier {
             Carrier::Stream(stream) if !stream.is_connecting => stream.written_total,
@@ -176,7 +174,7 @@ impl Face {
     }
 }
 
-/// As what a connection is counted.
+/// The key under which a connection is counted.
 fn connection(remote: &FaceUri) -> Option<(IpAddr, bool)> {
     match remote {
         FaceUri::Tcp(peer) => Some((site(peer.ip()), false)),
@@ -190,27 +188,27 @@ pub struct Table {
     faces: Vec<Option<Face>>,
     ids: FaceIds,
     pub(crate) count: usize,
-    /// Connections by address, those of WebSockets by themselves.
+    /// Connections by address, WebSockets separately.
     connections: Tally<(IpAddr, bool)>,
-    /// Faces that hold a descriptor of their own.
+    /// Faces that use a descriptor of their own.
     descriptors: usize,
     pub(crate) hubs: Vec<Option<Hub>>,
     pub(crate) ethers: Vec<Option<Ether>>,
     pub(crate) batch: Box<Datagrams>,
     pub(crate) bounds: Bounds,
-    /// Bytes that wait to be written, of all faces.
+    /// Bytes queued, of all faces.
     pub(crate) waiting: usize,
     pub(crate) epoll: OwnedFd,
     /// Faces with something to write.
     dirty: Vec<FaceId>,
-    /// Faces that have to go, since when they cannot while something else is being done.
+    /// Faces to remove, which cannot be removed while another one is being processed.
     pub(crate) dying: Vec<(FaceId, Down)>,
-    /// Faces whose link has deadlines, and the first of these.
+    /// Faces whose link has deadlines, and the earliest of these.
     reliable: Vec<FaceId>,
     pub(crate) link_due: Option<Time>,
-    /// When a port is offered again what it did not take.
+    /// When to retry a port that did not accept all frames.
     pub(crate) ether_due: Option<Time>,
-    /// Connections that were ended since their peers read nothing.
+    /// Connections closed because their peers read nothing.
     pub(crate) unread: u64,
 }
 
@@ -237,16 +235,16 @@ impl Table {
         }
     }
 
-    /// Sends an Interest, Data or Nack by a face. What cannot be sent is counted there; a face that
-    /// has gone sends nothing. It leaves at the end of the turn at the latest: before, when much
-    /// waits, so that a turn's answers are not more than a queue holds while the socket would take
-    /// them.
+    /// Sends an Interest, Data or Nack on a face. A packet that cannot be sent is counted there; a
+    /// removed face sends nothing. The packet is written at the end of the turn at the latest;
+    /// earlier when the queue is long, so that a turn's answers do not overflow the queue while the
+    /// socket would accept them.
     pub fn send(&mut self, now: Time, id: FaceId, headers: &Headers<'_>, packet: &[u8]) {
         let Some(mut face) = self.take(id) else { return };
         let waiting = face.queued() + self.backlog(now, &mut face);
         let Face { link, carrier, counters, queued, .. } = &mut face;
         let mut out = Output { table: self, now, id, carrier, counters, queued };
-        // Why not is counted by the link.
+        // The link counts the reason of a failure.
         let _ = link.send(now, headers, packet, waiting, &mut |h, p| out.link_packet(h, p));
         let Bounds { queue_bytes, queue_bytes_total, .. } = self.bounds;
         let free = queue_bytes_total.saturating_sub(self.waiting);
@@ -254,7 +252,7 @@ impl Table {
         if !is_long(face.queued()) {
             return self.put_back(id, face);
         }
-        // A socket that is watched has said that it takes nothing more.
+        // A watched socket has reported that it accepts nothing more.
         let hub_is_watched = |at: usize| self.hubs[at].as_ref().is_none_or(|hub| hub.is_watched);
         let (is_watched, hub) = match &face.carrier {
             Carrier::Stream(stream) => (stream.is_watched, None),
@@ -270,8 +268,8 @@ impl Table {
         }
     }
 
-    /// Bytes of a face that its socket has taken and not sent, as far as marks go by them. Ports of
-    /// Ethernets and WebSockets do not say.
+    /// Bytes of a face that its socket has accepted and not sent, for congestion marks. Ethernet
+    /// ports and WebSockets do not report them.
     fn backlog(&mut self, now: Time, face: &mut Face) -> usize {
         let Options { marks, marking, .. } = *face.link.options();
         if !marks || face.queued() > marking.threshold {
@@ -286,36 +284,36 @@ impl Table {
         }
     }
 
-    /// What is known of every face.
+    /// The properties of every face.
     pub fn facts(&self) -> impl Iterator<Item = &Facts> {
         self.faces.iter().flatten().map(|f| &f.facts)
     }
 
-    /// What a face has counted; `None` if there is none of the number.
+    /// The counters of a face; `None` if the number is unknown.
     pub fn counters(&self, id: FaceId) -> Option<FaceCounters> {
         let face = self.get(id)?;
         Some(FaceCounters { link: *face.link.counters(), ..face.counters })
     }
 
-    /// Bytes that wait to be written, of all faces but those of Ethernets.
+    /// Bytes queued, of all faces except Ethernet ones.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Connections that were ended since their peers took nothing of what waited.
+    /// Connections closed because their peers read nothing of the queue.
     pub fn ended_unread(&self) -> u64 {
         self.unread
     }
 
-    /// Options of a face's link; `None` if there is none of the number.
+    /// The options of a face's link; `None` if the number is unknown.
     pub fn options(&self, id: FaceId) -> Option<&Options> {
         self.get(id).map(|f| f.link.options())
     }
 
-    /// Gives a face's link other options; false if there is none of the number.
+    /// Sets the options of a face's link; false if the number is unknown.
     pub fn set_options(&mut self, id: FaceId, mut options: Options) -> bool {
         let Some(face) = self.get(id) else { return false };
-        // Frames end where the device says.
+        // The device limits the length of frames.
         let most = match face.carrier {
             Carrier::Ether(at, _) => self.ethers[at].as_ref().map_or(usize::MAX, Ether::mtu),
             Carrier::Udp(..) => DATAGRAM_MAX,
@@ -335,15 +333,15 @@ impl Table {
         true
     }
 
-    /// The longest link packet that a face's device sends has changed.
+    /// The device of a face has a new MTU.
     pub(crate) fn follow_mtu(&mut self, id: FaceId, most: usize) {
         let Some(face) = self.get_mut(id) else { return };
         let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
         face.link.set_options(Options { mtu, ..*face.link.options() });
     }
 
-    /// How long a face will last if nothing comes; `None`: nobody knows, or for ever. Where faces
-    /// are short, it goes sooner.
+    /// How long a face lasts if nothing arrives; `None`: unknown, or for ever. When faces are
+    /// scarce, it may be removed sooner.
     pub fn expires_in(&self, now: Time, id: FaceId) -> Option<Duration> {
         let face = self.get(id)?;
         let is_silent = matches!(face.carrier, Carrier::Udp(..) | Carrier::Ether(..));
@@ -351,7 +349,7 @@ impl Table {
         may_go.then(|| (face.heard + self.bounds.idle).since(now))
     }
 
-    /// Whether a face's first connection is still being made, or that after one has ended.
+    /// Whether a face's connection is being established, initially or again.
     pub fn is_connecting(&self, id: FaceId) -> bool {
         match self.get(id).map(|face| &face.carrier) {
             Some(Carrier::Stream(stream)) => stream.is_connecting,
@@ -360,7 +358,7 @@ impl Table {
         }
     }
 
-    /// Lets a face live longer or shorter; false if there is none of the number.
+    /// Sets a face's persistency; false if the number is unknown.
     pub fn set_persistency(&mut self, id: FaceId, persistency: Persistency) -> bool {
         let Some(face) = self.get_mut(id) else { return false };
         face.settings.persistency = persistency;
@@ -376,7 +374,7 @@ impl Table {
         self.faces.get_mut(id.place()?)?.as_mut().filter(|f| f.facts.id == id)
     }
 
-    /// Takes a face out while something is done with it and the table; `put_back` follows.
+    /// Takes a face out while it is processed together with the table; `put_back` follows.
     pub(crate) fn take(&mut self, id: FaceId) -> Option<Face> {
         self.get(id)?;
         self.faces[id.place()?].take()
@@ -396,29 +394,29 @@ impl Table {
         self.faces[place] = Some(face);
     }
 
-    /// A number that no face here will have: for a face without a socket, as management's is.
-    /// `None` if all are taken.
+    /// Reserves a number that no face here will have: for a face without a socket, such as
+    /// management's. `None` if all are in use.
     pub fn reserve(&mut self) -> Option<FaceId> {
         self.ids.allocate()
     }
 
-    /// What is known of a face; `None` if there is none of the number.
+    /// The properties of a face; `None` if the number is unknown.
     pub fn facts_of(&self, id: FaceId) -> Option<&Facts> {
         self.get(id).map(|f| &f.facts)
     }
 
-    /// Whether one more face may come about, beside `others` that are to be.
+    /// Whether one more face is allowed, besides `others` that are being created.
     pub(crate) fn has_room(&self, claim: Claim, others: usize) -> bool {
         self.count + others < claim.part(self.bounds.faces)
     }
 
-    /// The same of one that takes a descriptor, as those `others` do.
+    /// The same for a face that uses a descriptor, like the `others`.
     pub(crate) fn has_room_to_connect(&self, claim: Claim, others: usize) -> bool {
         self.has_room(claim, others)
             && self.descriptors + others < claim.part(self.bounds.connections)
     }
 
-    /// A face goes on by something else.
+    /// Replaces a face's transport.
     pub(crate) fn set_carrier(&mut self, id: FaceId, carrier: Carrier) {
         let Some(face) = self.get_mut(id) else { return };
         let after = usize::from(carrier.is_connection());
@@ -456,7 +454,7 @@ impl Table {
             self.connections.remove(&connection);
         }
         self.descriptors -= usize::from(face.carrier.is_connection());
-        // What waits in a hub's queue goes with that.
+        // Packets in a hub's queue are dropped with the hub.
         if !matches!(face.carrier, Carrier::Udp(..)) {
             self.waiting -= face.queued();
         }
@@ -465,12 +463,12 @@ impl Table {
         Some(face)
     }
 
-    /// Connections of an address, by WebSocket or not.
+    /// Number of connections of an address, by WebSocket or otherwise.
     pub(crate) fn connections(&self, ip: IpAddr, is_websocket: bool) -> usize {
         self.connections.of(&(site(ip), is_websocket))
     }
 
-    /// A number that was allocated for a face that was not made.
+    /// Releases a number allocated for a face that was not created.
     pub(crate) fn release(&mut self, id: FaceId) {
         self.ids.release(id);
     }
@@ -494,7 +492,7 @@ impl Table {
         }
     }
 
-    /// Writes what the sockets take.
+    /// Writes what the sockets accept.
     pub(crate) fn flush(&mut self, now: Time) {
         for id in std::mem::take(&mut self.dirty) {
             self.flush_face(id);
@@ -551,7 +549,7 @@ impl Table {
         self.put_back_flushed(id, face);
     }
 
-    /// As `put_back`, of a face that cannot write more now.
+    /// As `put_back`, for a face that cannot write more now.
     fn put_back_flushed(&mut self, id: FaceId, face: Face) {
         if let Some(place) = id.place() {
             self.faces[place] = Some(face);
@@ -580,12 +578,13 @@ impl Table {
         let out = if hub.is_watched { EventFlags::OUT } else { EventFlags::empty() };
         let into = if hub.is_split() { EventFlags::empty() } else { EventFlags::IN };
         let data: EventData = Token::Hub(at as u32).data();
-        // It was added: only a lack of memory could refuse this, and the next turn tries again.
+        // It was added before: only a lack of memory could cause an error, and the next turn
+        // retries.
         let _ = epoll::modify(&self.epoll, hub.sending(), data, into | out);
     }
 }
 
-/// Where a link's packets go.
+/// Accepts a link's packets.
 struct Output<'t> {
     table: &'t mut Table,
     now: Time,
@@ -600,7 +599,7 @@ impl Output<'_> {
         let len = head.len() + piece.len();
         let Bounds { queue_bytes, queue_bytes_total, .. } = self.table.bounds;
         let free = queue_bytes_total.saturating_sub(self.table.waiting);
-        // One packet everybody may have waiting, however much others have.
+        // Every face may have one packet queued, however much others have.
         let limit = queue_bytes.min(free.max(self.table.bounds.packet_len + HEADERS_MAX));
         let went = match self.carrier {
             Carrier::Stream(stream) => stream.push(head, piece, limit),

@@ -1,9 +1,9 @@
-//! UDP: one socket for all unicast faces of a local address, one for each multicast group.
+//! UDP: one socket for all unicast faces of a local address, and one for each multicast group.
 //!
-//! So a batch of datagrams costs one system call, however many faces they are from or to, and a
-//! flood of senders opens no descriptors. The price: what ICMP says of one peer is not heard, so a
-//! face to nobody lasts until it is idle or destroyed; and what of a socket's bytes the kernel has
-//! not sent yet, which marks of congestion go by, is one number for all its faces.
+//! So a batch of datagrams costs one system call, whatever faces they belong to, and a flood of
+//! senders opens no descriptors. The price: ICMP errors of one peer are not reported, so a face to
+//! a dead peer lasts until it is idle or destroyed; and the kernel reports the unsent bytes of a
+//! socket, which congestion marks use, only for all its faces together.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -19,12 +19,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
 
 use crate::backlog::Backlog;
 
-/// Longest datagram over IPv4; the kernel cuts it into IP fragments where it has to.
+/// Longest datagram over IPv4; the kernel fragments it if necessary.
 pub(crate) const DATAGRAM_MAX: usize = 65_507;
-/// Bytes the kernel is asked to buffer for a socket.
+/// Requested size of a socket's kernel buffer in bytes.
 const BUFFER: usize = 4 << 20;
 
-/// What a socket is for.
+/// The use of a socket.
 pub(crate) enum Use {
     /// Faces by peer.
     Unicast(Peers),
@@ -32,14 +32,14 @@ pub(crate) enum Use {
     Group(FaceId),
 }
 
-/// Faces by peer, and how many each address has: who floods is counted without a search.
+/// Faces by peer, and their number by address: so flooding addresses are counted without a search.
 #[derive(Default)]
 pub(crate) struct Peers {
     faces: HashMap<SocketAddr, FaceId>,
     of_address: Tally<IpAddr>,
 }
 
-/// How many there are of each, as long as there are any.
+/// Counts by key; zero counts are removed.
 pub(crate) struct Tally<K>(HashMap<K, usize>);
 
 impl<K> Default for Tally<K> {
@@ -72,7 +72,7 @@ impl Peers {
         self.faces.get(&peer).copied()
     }
 
-    /// Faces of the peer's address.
+    /// Number of faces of the peer's address.
     pub(crate) fn of_address(&self, peer: SocketAddr) -> usize {
         self.of_address.of(&site(peer.ip()))
     }
@@ -90,7 +90,7 @@ impl Peers {
     }
 }
 
-/// Whose an address is: who has one of IPv6 has all of its /64.
+/// The owner of an address: an owner of an IPv6 address has its whole /64.
 pub(crate) fn site(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
@@ -98,17 +98,17 @@ pub(crate) fn site(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// A group of a link, and which link.
+/// A multicast group on a link.
 #[derive(Clone, Copy, Debug)]
 pub enum Group<'a> {
-    /// Of IPv4, on the device that has the address `local`.
+    /// An IPv4 group, on the device with the address `local`.
     V4 {
-        /// An address of this box.
+        /// An address of this machine.
         local: Ipv4Addr,
         /// The group and its port.
         group: SocketAddrV4,
     },
-    /// Of IPv6, on a device.
+    /// An IPv6 group, on a device.
     V6 {
         /// Its name.
         device: &'a str,
@@ -126,18 +126,18 @@ impl fmt::Display for Group<'_> {
     }
 }
 
-/// A socket and what is to be sent by it.
+/// A socket and its send queue.
 pub(crate) struct Hub {
     socket: UdpSocket,
-    /// For a group: who receives. Sending is `socket`'s, whose address is that of a device.
+    /// For a group: the receiving socket. `socket` sends, bound to a device's address.
     receiver: Option<UdpSocket>,
     pub(crate) local: SocketAddr,
     pub(crate) serves: Use,
-    /// Datagrams one behind the other, and whose they are.
+    /// Datagrams one after the other, and their faces.
     out: VecDeque<u8>,
     list: VecDeque<(FaceId, SocketAddr, usize)>,
     pub(crate) is_watched: bool,
-    /// Bytes that were ever sent.
+    /// Bytes sent in total.
     sent_total: u64,
     backlog: Backlog,
 }
@@ -149,7 +149,7 @@ impl Hub {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
         if local.is_ipv6() {
-            // The other version has a socket of its own, so that a peer has one address.
+            // The other IP version has a separate socket, so that a peer has one address.
             sockopt::set_ipv6_v6only(&socket, true)?;
         }
         enlarge(&socket);
@@ -159,7 +159,7 @@ impl Hub {
         Ok(Hub::new(socket, None, local, Use::Unicast(Peers::default())))
     }
 
-    /// A group; gives its address too, which names the device if that is one of IPv6.
+    /// A group; also returns its address, which for IPv6 names the device.
     pub(crate) fn group(group: &Group<'_>, face: FaceId) -> io::Result<(Hub, SocketAddr)> {
         let family = match group {
             Group::V4 { .. } => AddressFamily::INET,
@@ -170,7 +170,7 @@ impl Hub {
         let (receiver, sender) = (open()?, open()?);
         sockopt::set_socket_reuseaddr(&receiver, true)?;
         enlarge(&receiver);
-        // Bound to the group: what is sent to another address of the port is not for it.
+        // Bound to the group, so that datagrams to other addresses of the port are not received.
         let (group, local): (SocketAddr, SocketAddr) = match group {
             Group::V4 { local, group } => {
                 rustix::net::bind(&receiver, group)?;
@@ -214,28 +214,28 @@ impl Hub {
         }
     }
 
-    /// Where datagrams come in.
+    /// The descriptor on which datagrams arrive.
     pub(crate) fn receiving(&self) -> BorrowedFd<'_> {
         self.receiver.as_ref().unwrap_or(&self.socket).as_fd()
     }
 
-    /// True if they go out by another socket: what comes in there is for nobody.
+    /// True if another socket sends: then datagrams that arrive there are discarded.
     pub(crate) fn is_split(&self) -> bool {
         self.receiver.is_some()
     }
 
-    /// Where they go out.
+    /// The descriptor that sends.
     pub(crate) fn sending(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes in the send queue.
     pub(crate) fn queued(&self) -> usize {
         self.out.len()
     }
 
-    /// Bytes that the kernel has and has not sent, of all faces that send here; more than `long`
-    /// are many.
+    /// Bytes in the kernel that it has not sent, of all faces that use this socket; more than
+    /// `long` is a long queue.
     pub(crate) fn backlog(&mut self, now: Time, long: usize) -> usize {
         self.backlog.bytes(now, self.socket.as_fd(), self.sent_total, long)
     }
@@ -246,8 +246,8 @@ impl Hub {
         self.list.push_back((face, to, head.len() + piece.len()));
     }
 
-    /// Sends what the socket takes; `sent` is told of each datagram's face and length, and whether
-    /// it went. True if nothing is left.
+    /// Sends what the socket accepts; `sent` is called with each datagram's face and length, and
+    /// whether it was sent. True if the queue is empty.
     pub(crate) fn flush(
         &mut self,
         batch: &mut Datagrams,
@@ -264,7 +264,7 @@ impl Hub {
                 Ok(n) => (n, true),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-                // This one cannot be sent: too long for the way, no route.
+                // This one cannot be sent: too long for the path, or no route.
                 Err(_) => (1, false),
             };
             for (face, _, len) in self.list.drain(..n) {
@@ -277,7 +277,7 @@ impl Hub {
     }
 }
 
-/// By which of the box's addresses the kernel sends to a group, without a port: nothing is sent.
+/// The source address that the kernel chooses for a group, without a port: nothing is sent.
 fn source(group: SocketAddrV6) -> io::Result<SocketAddr> {
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
     socket.connect(group)?;
@@ -286,7 +286,7 @@ fn source(group: SocketAddrV6) -> io::Result<SocketAddr> {
     Ok(source)
 }
 
-/// As much as the system allows.
+/// Requests as much as the system allows.
 fn enlarge(socket: &impl AsFd) {
     let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER);
     let _ = sockopt::set_socket_send_buffer_size(socket, BUFFER);

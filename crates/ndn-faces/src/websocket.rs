@@ -1,5 +1,5 @@
 //! A face over a WebSocket (RFC 6455): each binary message is a link packet. Server side only, for
-//! browsers. Handshake, frames and their bounds are `tungstenite`'s.
+//! browsers. `tungstenite` implements the handshake, the frames and their limits.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use tungstenite::handshake::server::{NoCallback, ServerHandshake};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
-/// A socket, and the bytes that were ever written to it.
+/// A socket with a counter of written bytes.
 pub(crate) struct Counted {
     socket: TcpStream,
     written_total: u64,
@@ -39,7 +39,7 @@ type Handshake = MidHandshake<Role>;
 
 /// A connection that is not a face yet.
 pub(crate) enum Opening {
-    /// The peer's request has not come as a whole, or our answer has not gone.
+    /// The peer's request is incomplete, or our answer has not been sent.
     Waiting(Handshake),
     /// A face.
     Open(Ws),
@@ -48,12 +48,12 @@ pub(crate) enum Opening {
 /// An open connection.
 pub(crate) struct Ws {
     socket: WebSocket<Counted>,
-    /// Bytes written since the last time that everything had gone: what waits, at most.
+    /// Bytes written since the queue was last empty: an upper bound of the queue.
     pub(crate) queued: usize,
     pub(crate) is_watched: bool,
 }
 
-/// Begins a connection that takes messages of up to `len_max` bytes and queues up to `limit`.
+/// Begins a connection that accepts messages of up to `len_max` bytes and queues up to `limit`.
 pub(crate) fn begin(stream: TcpStream, len_max: usize, limit: usize) -> io::Result<Opening> {
     let config = WebSocketConfig::default()
         .max_message_size(Some(len_max))
@@ -76,7 +76,7 @@ fn went_on(went: Went) -> io::Result<Opening> {
 }
 
 impl Opening {
-    /// Goes on after the socket had something.
+    /// Continues the handshake after an event.
     pub(crate) fn go_on(self) -> io::Result<Opening> {
         match self {
             Opening::Waiting(handshake) => went_on(handshake.handshake()),
@@ -85,15 +85,15 @@ impl Opening {
     }
 }
 
-/// What came.
+/// What was received.
 pub(crate) enum Came {
     /// A link packet.
     Packet(Bytes),
-    /// Something that asks for an answer, which is queued.
+    /// A message whose answer has been queued.
     Answer,
     /// Nothing now.
     Nothing,
-    /// The end.
+    /// The end of the connection.
     Closed,
 }
 
@@ -117,7 +117,7 @@ impl Ws {
         }
     }
 
-    /// Queues a link packet; false if there is no room. Errors show with the next `flush`.
+    /// Enqueues a link packet; false if the queue is full. Errors are reported by the next `flush`.
     pub(crate) fn push(&mut self, head: &[u8], piece: &[u8], limit: usize) -> bool {
         let len = head.len() + piece.len();
         if self.queued + len > limit {
@@ -125,7 +125,7 @@ impl Ws {
         }
         let message = Message::binary([head, piece].concat());
         match self.socket.write(message) {
-            // It is queued, though not all of the queue could be written.
+            // It was queued, though not all of the queue could be written.
             Err(Error::Io(_)) | Ok(()) => {
                 self.queued += len;
                 true
@@ -134,7 +134,7 @@ impl Ws {
         }
     }
 
-    /// Writes what the socket takes; true if that is all.
+    /// Writes what the socket accepts; true if the queue is empty.
     pub(crate) fn flush(&mut self) -> Result<bool, String> {
         match self.socket.flush() {
             Ok(()) => {

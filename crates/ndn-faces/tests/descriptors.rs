@@ -1,5 +1,4 @@
-//! What happens when the process has no descriptors left. A process of its own: other tests would
-//! miss theirs.
+//! A process without free descriptors. A separate process, because other tests would lack theirs.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -28,7 +27,7 @@ impl Receiver for Up {
 }
 
 #[test]
-fn a_caller_waits_until_there_is_a_descriptor_and_nobody_asks_meanwhile() {
+fn a_caller_waits_for_a_free_descriptor_without_polling() {
     let path = std::env::temp_dir().join(format!("plexus-descriptors-{}", std::process::id()));
     let mut faces = Faces::new(Bounds::default(), 1).unwrap();
     faces.listen(&Listen::Unix(path.clone())).unwrap();
@@ -41,11 +40,11 @@ fn a_caller_waits_until_there_is_a_descriptor_and_nobody_asks_meanwhile() {
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
     }
-    assert_eq!(faces.next_deadline(), None, "nothing is due while nobody was refused");
+    assert_eq!(faces.next_deadline(), None, "nothing is due before a refusal");
     faces.sleep([], None).unwrap();
     faces.turn(now, &mut up);
     assert_eq!(up.0, 0);
-    // Neither the caller nor anybody else wakes it: it is time that it waits for.
+    // No socket wakes it: it waits for a deadline.
     let again = faces.next_deadline().expect("it will listen again");
     taken.clear();
     faces.sleep([], Some(std::time::Duration::ZERO)).unwrap();

@@ -21,19 +21,19 @@ use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::tlv::Writer;
 use plexus_wire::{MacAddr, Time};
 
-/// Answers every Interest with a Data of the same contents, and writes down what happens.
+/// Answers every Interest with Data of the same contents, and records events.
 #[derive(Default)]
 struct Echo {
     up: Vec<Facts>,
     down: Vec<(FaceId, Down)>,
     links: Vec<(FaceId, bool)>,
     packets: Vec<(FaceId, Kind, Vec<u8>)>,
-    /// How many packets came together.
+    /// The sizes of the batches.
     batches: Vec<usize>,
     is_quiet: bool,
-    /// The station that has answered what it was asked.
+    /// The station that has answered an Interest.
     answering: Option<MacAddr>,
-    /// How often it was asked who has.
+    /// How often it was asked which faces have answered.
     asked: usize,
 }
 
@@ -105,7 +105,7 @@ impl Rig {
         self.faces.turn(self.now, &mut self.echo);
     }
 
-    /// Turns until it is so.
+    /// Runs turns until the condition holds.
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig) -> bool) {
         let start = Instant::now();
         while !is_so(self) {
@@ -128,7 +128,7 @@ fn data_of(mut interest: Vec<u8>) -> Vec<u8> {
     interest
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -148,14 +148,14 @@ impl Drop for Folder {
 
 const ANY: &str = "127.0.0.1:0";
 
-/// An application by a Unix socket, whose reads and writes do not block.
+/// An application on a non-blocking Unix socket.
 fn application(path: &Path) -> UnixStream {
     let app = UnixStream::connect(path).unwrap();
     app.set_nonblocking(true).unwrap();
     app
 }
 
-/// Reads from a stream that does not block while the rig turns.
+/// Reads from a non-blocking stream while the rig runs.
 fn exchange(rig: &mut Rig, stream: &mut (impl Read + Write), send: &[u8], wanted: &[u8]) {
     let (mut sent, mut got) = (0, Vec::new());
     let mut buffer = vec![0; 1 << 16];
@@ -182,7 +182,7 @@ fn is_closed(read: std::io::Result<usize>) -> bool {
 fn an_application_talks_by_a_unix_socket() {
     let folder = Folder::new("unix");
     let path = folder.0.join("nfd/nfd.sock");
-    // What a killed forwarder left behind is in nobody's way.
+    // A socket file left by a killed forwarder is no obstacle.
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let mut rig = Rig::new(Bounds::default());
@@ -205,7 +205,7 @@ fn an_application_talks_by_a_unix_socket() {
 }
 
 #[test]
-fn what_is_read_together_is_handed_on_in_batches_and_in_order() {
+fn packets_read_together_are_passed_on_in_batches_and_in_order() {
     let folder = Folder::new("batches");
     let path = folder.0.join("socket");
     let mut rig = Rig::new(Bounds::default());
@@ -215,13 +215,13 @@ fn what_is_read_together_is_handed_on_in_batches_and_in_order() {
     let (bytes, cut) = (all.concat(), all[..39].concat().len() + 3);
     app.write_all(&bytes[..cut]).unwrap();
     rig.until("all that is whole", |rig| rig.echo.packets.len() == 39);
-    // The rest of one that had begun comes by itself: it lies elsewhere.
+    // The rest of a packet that had begun arrives separately, because it lies elsewhere.
     app.write_all(&bytes[cut..]).unwrap();
     rig.until("the rest", |rig| rig.echo.packets.len() == 41);
     assert_eq!(rig.echo.batches, [BATCH, BATCH, 7, 1, 1]);
     let got: Vec<_> = rig.echo.packets.iter().map(|(_, _, packet)| packet.clone()).collect();
     assert_eq!(got, all);
-    // Those of several peers of one socket come together too.
+    // Packets of several peers of one socket are batched too.
     let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
     let peers = [0; 2].map(|_| UdpSocket::bind(ANY).unwrap());
     rig.echo.batches.clear();
@@ -243,7 +243,7 @@ fn garbage_ends_a_stream_and_only_that() {
     rig.until("down", |rig| !rig.echo.down.is_empty());
     assert!(matches!(&rig.echo.down[0].1, Down::Broken(why) if why.contains("type 71")));
     let mut answer = Vec::new();
-    // What came before is answered. (Bytes it did not read make it a reset.)
+    // Earlier packets are answered. (Unread bytes make it a reset.)
     let _ = bad.read_to_end(&mut answer);
     assert!(answer == data_of(interest(3)) || answer.is_empty());
     exchange(&mut rig, &mut good, &interest(5), &data_of(interest(5)));
@@ -264,7 +264,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
     });
     assert_eq!(near.echo.packets, [(face, Kind::Data, data_of(interest(8000)))]);
     assert_eq!(near.echo.links, [], "it was up from the start");
-    // The far end ends it: the face stays, and is connected again.
+    // The far end closes it: the face stays, and is reconnected.
     let theirs = far.echo.up[0].id;
     let now = far.now;
     assert!(far.faces.destroy(now, theirs, &mut far.echo));
@@ -293,7 +293,7 @@ fn a_persistent_face_to_nobody_goes_down() {
 }
 
 #[test]
-fn whoever_sends_by_udp_has_a_face_until_it_is_silent() {
+fn a_udp_sender_has_a_face_until_it_is_idle() {
     let mut rig = Rig::new(Bounds::default());
     let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
     let apps = [0; 3].map(|_| UdpSocket::bind(ANY).unwrap());
@@ -312,12 +312,12 @@ fn whoever_sends_by_udp_has_a_face_until_it_is_silent() {
         }
     }
     assert!(rig.echo.up.iter().all(|f| f.scope == Scope::NonLocal && rig.echo.up.len() == 3));
-    // How long each may be silent is known.
+    // The idle timeout of each is known.
     let faces = rig.echo.up.iter().map(|face| face.id);
     let last: Vec<_> = faces.map(|id| rig.faces.table().expires_in(rig.now, id)).collect();
     let near_all = Duration::from_secs(590)..=Duration::from_secs(600);
     assert!(last.iter().all(|left| near_all.contains(&left.unwrap())), "{last:?}");
-    // One face made by order to an address stays, though it is silent.
+    // A face created by command stays although it is silent.
     let kept = rig.create("udp4://127.0.0.1:9".parse().unwrap(), Persistency::Persistent);
     assert_eq!(rig.faces.table().expires_in(rig.now, kept), None);
     rig.now = rig.now + Duration::from_secs(599);
@@ -359,7 +359,7 @@ fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
 
 #[test]
 fn a_group_hears_what_is_sent_to_it_but_not_itself() {
-    // By the loopback device, whose packets leave nothing.
+    // On the loopback device, so that no packet leaves the machine.
     let (local, group) = (Ipv4Addr::LOCALHOST, "224.0.23.170:56363".parse().unwrap());
     let group = Group::V4 { local, group };
     let (mut one, mut two) = (Rig::new(Bounds::default()), Rig::new(Bounds::default()));
@@ -399,7 +399,7 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
     };
     let data = data_of(interest(8000));
     let now = rig.now;
-    // One after the other until nothing more is taken.
+    // One after the other until nothing more is accepted.
     for id in &ids {
         while dropped(&rig, *id) == (0, 0) {
             rig.faces.table_mut().send(now, *id, &Headers::default(), &data);
@@ -407,7 +407,7 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
         assert_eq!(dropped(&rig, *id), (0, 1), "by the bound of all");
     }
     assert!(rig.faces.table().waiting() <= total + ids.len() * 9_000);
-    // Who reads is served beside them.
+    // A peer that reads is served beside them.
     let mut reader = UnixStream::connect(&path).unwrap();
     reader.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     for _ in 0..3 {
@@ -420,7 +420,7 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
         reader.read_exact(&mut got).unwrap();
     }
     drop(reader);
-    // Who goes leaves room.
+    // Closing faces frees room.
     drop(deaf);
     rig.until("their end", |rig| rig.echo.down.len() == ids.len() + 1);
     assert_eq!(rig.faces.table().waiting(), 0);
@@ -439,7 +439,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
     let data = data_of(interest(8000));
     let marked = |rig: &Rig, id| rig.faces.table().counters(id).unwrap().link.marked;
     for face in rig.echo.up.clone() {
-        // Nobody reads, but the socket takes all of it.
+        // The peer does not read, but the socket accepts everything.
         while marked(&rig, face.id) == 0 {
             let now = rig.now;
             rig.faces.table_mut().send(now, face.id, &Headers::default(), &data);
@@ -448,7 +448,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
             rig.now = rig.now + Duration::from_millis(60);
         }
     }
-    // Once it has been read, what follows is not marked, however long that takes.
+    // Once it has been read, later packets are not marked, however long they take.
     let mut buffer = vec![0; 1 << 20];
     while app.read(&mut buffer).is_ok() {}
     let id = rig.echo.up.iter().find(|face| matches!(face.local, FaceUri::Unix(_))).unwrap().id;
@@ -463,7 +463,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
 }
 
 #[test]
-fn what_a_socket_takes_is_not_dropped_for_a_short_queue() {
+fn packets_that_a_socket_accepts_are_not_dropped_for_a_short_queue() {
     let bounds = Bounds { queue_bytes: 30_000, ..Bounds::default() };
     let folder = Folder::new("early");
     let path = folder.0.join("socket");
@@ -476,7 +476,7 @@ fn what_a_socket_takes_is_not_dropped_for_a_short_queue() {
     rig.until("two faces", |rig| rig.echo.up.len() == 2);
     let data = data_of(interest(4000));
     let (now, ids) = (rig.now, [rig.echo.up[0].id, rig.echo.up[1].id]);
-    // Within one turn three times what the queue holds, and half of what sockets hold.
+    // Within one turn three times the size of the queue, and half of what sockets hold.
     for id in ids {
         for _ in 0..25 {
             rig.faces.table_mut().send(now, id, &Headers::default(), &data);
@@ -516,7 +516,7 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     let mut other = TcpStream::connect(at).unwrap();
     other.set_nonblocking(true).unwrap();
     exchange(&mut rig, &mut other, &interest(5), &data_of(interest(5)));
-    // When it reads at last, whole packets come, and none that was begun is cut off.
+    // When it finally reads, complete packets arrive, and none that was begun is truncated.
     let wanted = data_of(interest(8000));
     let mut got = Vec::new();
     let mut buffer = vec![0; 1 << 16];
@@ -529,7 +529,7 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     assert!(got.chunks(wanted.len()).all(|packet| packet == wanted));
 }
 
-/// Asks until nothing more of the answers is taken, and reads none.
+/// Sends Interests until no more answers are accepted, and reads none.
 fn fill(rig: &mut Rig, which: usize, mut write: impl FnMut(&[u8])) -> FaceId {
     rig.until("a full queue", |rig| {
         write(&interest(8000));
@@ -549,7 +549,7 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
     let web = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
     let mut deaf = TcpStream::connect(tcp).unwrap();
     deaf.set_nonblocking(true).unwrap();
-    // Broken off in the midst of a packet, the rest of it is to be written first.
+    // If a packet is only partly written, the rest of it has to be written first.
     let mut rest = Vec::new();
     let deaf_id = fill(&mut rig, 0, |packet| {
         if rest.is_empty() {
@@ -566,7 +566,7 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
     let mut ws = shaken.join().unwrap();
     ws.get_ref().set_nonblocking(true).unwrap();
     let web_id = fill(&mut rig, 1, |packet| {
-        // What cannot be written waits in there.
+        // What cannot be written waits in tungstenite.
         let _ = ws.send(tungstenite::Message::binary(packet.to_vec()));
     });
     let mut slow = TcpStream::connect(tcp).unwrap();
@@ -579,7 +579,7 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
         let n = slow.write(&rest).unwrap_or(0);
         rest.drain(..n);
     });
-    // Who has nothing to read may be silent for as long as it likes.
+    // A peer with nothing to read may be silent indefinitely.
     let _silent = TcpStream::connect(tcp).unwrap();
     rig.until("four", |rig| rig.echo.up.len() == 4);
     let mut buffer = vec![0; 1 << 20];
@@ -588,7 +588,7 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
         assert_eq!(rig.echo.down, []);
         rig.now = rig.now + Duration::from_secs(25);
         rig.turn();
-        // It reads far less than others would, but it reads; and there is always more for it.
+        // It reads far less than others, but it reads; and there is always more for it.
         let (mut taken, before) = (0, dropped(&rig, slow_id));
         rig.until("some is taken", |_| {
             taken += slow.read(&mut buffer).unwrap_or(0);
@@ -617,7 +617,7 @@ fn there_are_only_so_many_faces() {
     rig.until("three", |rig| rig.echo.up.len() == 3);
     let app = UdpSocket::bind(ANY).unwrap();
     app.send_to(&interest(1), udp).unwrap();
-    // The ones beyond were closed.
+    // The faces beyond the limit were closed.
     let mut last = &streams[4];
     last.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     rig.until("closed", |_| is_closed(last.read(&mut [0])));
@@ -672,8 +672,8 @@ fn half_a_handshake_is_no_face_and_does_not_last() {
 
 #[test]
 fn a_sender_cannot_make_itself_a_thousand_faces() {
-    // 127.0.0.0/8 is this machine, whose applications are not counted: what is counted is tested
-    // by the number of faces in all, less the eighth that is kept.
+    // 127.0.0.0/8 is this machine, whose applications are not counted: the test uses the total
+    // limit of faces, less the reserved eighth.
     let mut rig = Rig::new(Bounds { faces: 12, ..Bounds::default() });
     let at = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
     let mut by_sender: HashMap<u16, UdpSocket> = HashMap::new();
@@ -690,7 +690,7 @@ fn a_sender_cannot_make_itself_a_thousand_faces() {
 }
 
 #[test]
-fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
+fn forged_stations_are_removed_soon_and_answering_ones_stay() {
     use plexus_io::{Pool, memory};
     for (forged, left) in [(700u16, 701), (800, 1)] {
         let (port, mut cable) = memory::port("eth0", 2048);
@@ -704,7 +704,7 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
         frame(neighbour, &interest(3));
         for n in 0..forged {
             let [high, low] = n.to_be_bytes();
-            // They are answered, and then answer what nobody asked them.
+            // They are answered, and then send unsolicited answers.
             frame(MacAddr([6, 0, 0, 0, high, low]), &interest(5));
             frame(MacAddr([6, 0, 0, 0, high, low]), &data_of(interest(5)));
         }
@@ -734,7 +734,7 @@ fn stations_that_somebody_made_up_go_soon_and_those_that_answer_stay() {
 }
 
 #[test]
-fn a_port_full_of_stations_has_room_for_who_asks_again() {
+fn a_full_port_makes_room_for_a_retrying_station() {
     use plexus_io::{Pool, memory};
     let (port, mut cable) = memory::port("eth0", 1024);
     let own = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -772,7 +772,7 @@ fn a_port_full_of_stations_has_room_for_who_asks_again() {
         rig.now = rig.now + Duration::from_secs(1);
         (0..3).for_each(|_| rig.turn());
     }
-    assert!(is_there(&rig, [2, 0, 0, 0, 0, 3]), "who answered stays, though longest silent");
+    assert!(is_there(&rig, [2, 0, 0, 0, 0, 3]), "an answering station stays, though longest idle");
     let stations = rig.faces.table().facts().filter(|f| matches!(f.remote, FaceUri::Ether(_)));
     assert_eq!(stations.count() - 1, 1024 - 4 + 1, "a few left, not all");
 }
@@ -800,7 +800,7 @@ fn a_device_that_has_another_address_is_heard_by_that() {
     for _ in 0..2 {
         frames.by_ref().take(2).for_each(|frame| cable.to_port.push(frame).unwrap());
         rig.turn();
-        // It goes, and comes back with another address.
+        // The device disappears, and returns with another address.
         for address in [None, Some(second)] {
             *own.lock().unwrap() = address;
             rig.now = rig.now + Duration::from_secs(1);
@@ -815,14 +815,15 @@ fn a_device_that_has_another_address_is_heard_by_that() {
 fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     use plexus_io::{Pool, memory};
     let (port, mut cable) = memory::port("eth0", 256);
-    // Frames of a cable in memory are the pool's: the far end needs it to read and write them, so
-    // here they go round, from one station's port back to itself under another name.
+    // Frames of a cable in memory belong to the pool: the far end would need it to read and write
+    // them, so here they travel in a circle, from one station's port back to itself under another
+    // name.
     let own = MacAddr([2, 0, 0, 0, 0, 1]);
     let other = MacAddr([2, 0, 0, 0, 0, 2]);
     let mut pool = Pool::new(512, 2048).unwrap();
     let mut frame = |to: MacAddr, from: MacAddr, kind: [u8; 2], bytes: &[u8]| {
         let mut frame = [&to.0[..], &from.0, &kind, bytes].concat();
-        // Ethernet pads what is short.
+        // Ethernet pads short frames.
         frame.resize(frame.len().max(60), 0);
         cable.to_port.push(pool.alloc_from(&frame).unwrap()).unwrap();
     };
@@ -851,7 +852,7 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     let lens: Vec<usize> =
         std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect();
     assert_eq!(lens, [14 + 5, 14 + 7]);
-    // What is longer than a frame is cut.
+    // Packets longer than a frame are fragmented.
     let now = rig.now;
     rig.faces.table_mut().send(now, station.id, &Headers::default(), &interest(4000));
     rig.turn();
@@ -861,7 +862,7 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     rig.now = rig.now + Duration::from_secs(601);
     rig.until("idle", |rig| !rig.echo.down.is_empty());
     assert_eq!(rig.echo.down, [(station.id, Down::Idle)]);
-    // Ordered faces to stations are by device, and stay.
+    // Faces created for stations belong to a device, and stay.
     let device = FaceUri::Dev("eth0".into());
     let mut create = |remote: &str, local: Option<&FaceUri>, persistency| {
         let settings = Settings { mtu: Some(1000), ..Settings::new(persistency) };
@@ -881,7 +882,7 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     assert!(matches!(create(far, Some(&other), Persistency::Permanent), Err(Refusal::Failed(_))));
     let udp = "udp4://127.0.0.1:9";
     assert!(refused(create(udp, Some(&device), Persistency::Permanent)));
-    // What is wanted beyond what a frame holds is not had.
+    // A configured length beyond the device's MTU has no effect.
     let table = rig.faces.table_mut();
     let options = *table.options(face).unwrap();
     assert_eq!(options.mtu, 1000);

@@ -1,4 +1,4 @@
-//! Bodies of responses: a few bytes, or segments as they come.
+//! Response bodies: a few bytes, or segments as they arrive.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::desk::Desk;
 
-/// Segments that wait for who reads them.
+/// Most segments buffered for the reader.
 pub const WAITING_MAX: usize = 16;
 
 /// The body of a response.
@@ -21,17 +21,17 @@ pub enum Reply {
     Segments(Segments),
 }
 
-/// The content of segments, as they come.
+/// The content of segments, as they arrive.
 pub struct Segments {
-    /// Where they come from, one after the other; `None` after the last.
+    /// Delivers the segments in order; `None` after the last.
     pub receiver: Receiver<Result<Option<Box<[u8]>>, Failure>>,
-    /// Who has more of them, once there is room.
+    /// Fetches more segments once there is room.
     pub desk: Desk,
-    /// Bytes that are not wanted of the first.
+    /// Bytes of the first segment to skip.
     pub skip: u64,
-    /// Bytes that are still wanted; `None`: all that come.
+    /// Bytes still to deliver; `None`: all.
     pub remaining: Option<u64>,
-    /// The place that the request takes among all.
+    /// The request's share of the limit on concurrent requests.
     pub permit: OwnedSemaphorePermit,
 }
 
@@ -90,7 +90,7 @@ impl Segments {
             let content = match self.receiver.poll_recv(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Some(content)))) => content,
-                // Of an object whose size is not known, this is the end; of others it is too soon.
+                // For an object of unknown size this is the end; otherwise it is too early.
                 Poll::Ready(Some(Ok(None))) if self.remaining.is_none() => {
                     return Poll::Ready(None);
                 }

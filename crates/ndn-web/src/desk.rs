@@ -1,4 +1,4 @@
-//! Where requests for named data are taken: many objects at once, by one face, in one thread.
+//! The desk fetches named data for requests: many objects at once, on one face, in one thread.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
@@ -21,22 +21,22 @@ use rand_pcg::Pcg64Mcg;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
-/// How long an Interest for metadata lives.
+/// Lifetime of an Interest for metadata.
 const LIFETIME: Duration = Duration::from_secs(4);
-/// Who takes nothing for so long is given up.
+/// A reader that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(60);
 
-/// Segments of an object that are wanted.
+/// A request for an object's segments.
 pub struct Order {
     /// The object's name, with its version.
     pub object: NameBuf,
     /// The first segment.
     pub first: u64,
-    /// The last; `None`: whatever the last is.
+    /// The last segment; `None`: up to the last one there is.
     pub last: Option<u64>,
-    /// Bytes of every segment but the object's last, and which that is.
+    /// Bytes of every segment except the last, and the number of the last segment.
     pub shape: Option<(u64, u64)>,
-    /// Who takes them, in order.
+    /// Receives the segments, in order.
     pub sink: Sender<Result<Option<Box<[u8]>>, Failure>>,
 }
 
@@ -45,7 +45,7 @@ enum Command {
     Segments(Order),
 }
 
-/// A way to the desk. Copies lead to the same.
+/// A handle of the desk. Copies share it.
 #[derive(Clone)]
 pub struct Desk {
     commands: mpsc::Sender<Command>,
@@ -61,15 +61,15 @@ impl Desk {
         answer.await.ok()
     }
 
-    /// Has segments fetched. If the desk is closed, none come.
+    /// Requests segments. If the desk is closed, none arrive.
     pub fn order(&self, order: Order) {
         let _ = self.commands.send(Command::Segments(order));
         self.wake();
     }
 
-    /// There is something to do: a command, or room for a segment.
+    /// Wakes the desk: there is a command, or room for a segment.
     pub fn wake(&self) {
-        // Whoever panicked with it left it whole.
+        // A panic elsewhere has not changed it.
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(waker) = &*waker {
             waker.wake();
@@ -77,7 +77,7 @@ impl Desk {
     }
 }
 
-/// What is done at the desk.
+/// State of the desk's thread.
 pub struct Work {
     commands: Receiver<Command>,
     asks: Vec<(Ask, oneshot::Sender<Result<Metadata, Failure>>)>,
@@ -90,12 +90,12 @@ pub struct Work {
 struct Job {
     segments: Segments,
     order: Order,
-    /// When something was taken last.
+    /// When the reader last took a segment.
     moved: Time,
 }
 
 impl Work {
-    /// A desk, and the way to it. For metadata it asks for as long as `patience`.
+    /// A desk and its handle. Requests for metadata wait up to `patience`.
     pub fn new(settings: Settings, patience: Duration, seed: u64) -> (Work, Desk) {
         let (sender, commands) = mpsc::channel();
         let desk = Desk { commands: sender, waker: Arc::default() };
@@ -105,10 +105,10 @@ impl Work {
         (Work { commands, asks, orders, settings, tries, random }, desk)
     }
 
-    /// Works until `stop` is set, at the forwarder at `uri`; comes back to it if it goes away.
+    /// Runs until `stop` is set, with the forwarder at `uri`; reconnects if the connection is lost.
     ///
     /// # Errors
-    /// When there is none at first.
+    /// When the first connection fails.
     pub fn run(
         mut self,
         uri: &FaceUri,
@@ -164,7 +164,7 @@ impl Work {
     }
 }
 
-/// The metadata that answer a question.
+/// The metadata in an answer.
 fn read(ask: &Ask, packet: &[u8]) -> Result<Metadata, Failure> {
     let misfit = |why: String| Failure::Misfit { name: ask.name().clone(), why };
     let data = Data::new_checked(packet).map_err(|e| misfit(e.to_string()))?;
@@ -178,13 +178,13 @@ fn read(ask: &Ask, packet: &[u8]) -> Result<Metadata, Failure> {
 }
 
 impl Job {
-    /// Hands on what has come in order; false if there is nothing more to do.
+    /// Passes on segments in order; false if there is nothing left to do.
     fn deliver(&mut self, now: Time) -> bool {
         if self.order.sink.is_closed() {
             return false;
         }
         if let Some(failure) = self.segments.failure().cloned() {
-            // Who has no room is told by the end.
+            // A reader without room notices the end.
             let _ = self.order.sink.try_send(Err(failure));
             return false;
         }
@@ -215,7 +215,7 @@ impl Job {
 
 impl Application for Work {
     fn packet(&mut self, now: Time, received: &Received<'_>, out: &mut dyn Output) {
-        // Read here, it is read again only by those whom it may be for.
+        // Parsed here first, so that only possible recipients parse it again.
         let name = match received.kind {
             Kind::Data => Data::new_checked(received.packet).map(|data| data.name()),
             Kind::Nack(_) => Interest::new_checked(received.packet).map(|i| i.name()),
@@ -223,7 +223,7 @@ impl Application for Work {
         };
         let Ok(name) = name else { return };
         let mut is_taken = false;
-        // Two may ask for the same object: one answer comes for both.
+        // Several requests may ask for the same object: one answer serves all.
         for (ask, _) in &mut self.asks {
             is_taken |= ask.name().as_name().is_prefix_of(&name) && ask.handle(now, received);
         }
@@ -261,8 +261,8 @@ impl Application for Work {
     }
 }
 
-/// A desk in a thread of its own, at the forwarder at `uri`, until `stop` is set. `ended` is called
-/// with why it ended, if it did before; `ready` when it is open.
+/// Runs a desk in its own thread, with the forwarder at `uri`, until `stop` is set. `ended` is
+/// called with the reason if it ends before that; `ready` when it is open.
 ///
 /// # Errors
 /// When there is no thread, or no randomness.

@@ -1,4 +1,4 @@
-//! A folder as a site.
+//! Publishes a folder as a site.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::names::{target_of, unescape};
 pub struct Folder {
     /// The files.
     pub tree: Tree,
-    /// The host that they are at, as in names.
+    /// The site's host, as in names.
     pub host: String,
     /// Bytes of a segment.
     pub segment_size: usize,
-    /// For how long caches may take a file for the newest.
+    /// How long caches may serve a file as the newest version.
     pub freshness: Duration,
 }
 
@@ -26,7 +26,7 @@ impl Mapping for Folder {
         if host != self.host {
             return None;
         }
-        // A query means nothing to files.
+        // Files ignore a query.
         let path = target.split('?').next().unwrap_or_default();
         let parts = path.split('/').skip(1).map(|part| unescape(part.as_bytes()));
         let mut parts = parts.collect::<Option<Vec<_>>>()?;
@@ -46,7 +46,7 @@ impl Mapping for Folder {
             let body = Body::file(file).ok()?;
             return Some((body, About { http_status: Some(200), http_headers, ..about }));
         }
-        // Links in its index count from within.
+        // Relative links in an index need the trailing slash.
         self.tree.is_folder(all()).then(|| {
             let http_headers = vec![format!("location: {path}/")];
             let about = About { http_status: Some(301), http_headers, ..about };
@@ -55,7 +55,7 @@ impl Mapping for Folder {
     }
 }
 
-/// The media type of a file, by the end of its name: the ones that browsers care about.
+/// The media type of a file by its extension: those that matter to browsers.
 fn media_type(name: &[u8]) -> &'static str {
     let end = name.rsplit(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
     match &end[..] {

@@ -1,12 +1,13 @@
-//! For how long caches may take a response for the newest, by its Cache-Control (RFC 9111, 5.2.2).
+//! The FreshnessPeriod of a response, from its Cache-Control (RFC 9111, 5.2.2).
 
 use std::time::Duration;
 
-/// At most.
+/// Upper bound.
 const MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The freshness of a response with this header; `otherwise` if it says nothing. A cache by name
-/// is shared, so `s-maxage` comes before `max-age`, and what is private is never fresh.
+/// The freshness of a response with this header; `otherwise` if it has no directive. A content
+/// store is a shared cache, so `s-maxage` precedes `max-age`, and private responses are never
+/// fresh.
 pub fn of(cache_control: Option<&str>, otherwise: Duration) -> Duration {
     let (mut shared, mut any) = (None, None);
     for directive in cache_control.unwrap_or_default().split(',') {

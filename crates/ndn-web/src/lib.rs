@@ -1,13 +1,13 @@
-//! The web by name: a producer that publishes a folder or a site upstream, and a proxy that answers
-//! browsers from named data.
+//! The web over named data: a producer that publishes a folder or an upstream site, and a proxy
+//! that serves browsers.
 //!
-//! [`names`] says which name a URL has. Status and headers of a response are in the object's
-//! [metadata](plexus_ndn_apps::metadata), its body is the object. So a consumer that knows nothing
-//! of the web fetches the body as any other object, and one packet is enough to answer a HEAD, to
-//! say that nothing has changed, or to know which segments a range needs.
+//! [`names`] maps URLs to names. Status and headers of a response are in the object's
+//! [metadata](plexus_ndn_apps::metadata); its body is the object. So any consumer can fetch the
+//! body like another object, and one packet suffices to answer a HEAD request, to answer "not
+//! modified", or to find the segments of a range.
 //!
-//! HTTP is `hyper`'s, on one thread of `tokio`; named data have a thread of their own
-//! ([`desk`], [`upstream`]), as their faces have an `epoll` of their own.
+//! `hyper` implements HTTP, on one `tokio` thread; named data have a thread of their own ([`desk`],
+//! [`upstream`]), because their faces use a separate `epoll`.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,18 +1,18 @@
-//! URLs as names.
+//! Maps URLs to names and back.
 //!
 //! ```text
 //! http://HOST/a/b/?q=1  =  PREFIX / HOST / a / b / (empty) / ?q=1
 //! ```
 //!
-//! HOST is in small letters, with its port unless that is 80. Each part of the path is a component,
-//! as it stands in the URL but normalised (RFC 3986, 6.2.2): escapes of characters that need none
-//! are undone, the others in capitals. So two URLs that mean the same have one name, and a name
-//! gives back its URL. A `/` at the end makes an empty component. The query, if there is one, is
-//! the last component and begins with `?`, which no part of a path can.
+//! HOST is in lower case, with its port unless that is 80. Each segment of the path is a component,
+//! normalised (RFC 3986, 6.2.2): unnecessary escapes are decoded, the others are in capitals. So
+//! equivalent URLs have one name, and a name gives back its URL. A `/` at the end makes an empty
+//! component. The query, if there is one, is the last component and begins with `?`, which a path
+//! segment cannot.
 
 use plexus_wire::ndn::{Component, Name, NameBuf, types};
 
-/// Bytes of the longest name that is made of a URL: it has to fit into each packet.
+/// Bytes of the longest name of a URL: it has to fit into each packet.
 pub const NAME_LEN_MAX: usize = 2048;
 
 /// Why a URL has no name.
@@ -21,7 +21,7 @@ pub enum BadUrl {
     /// It is longer than a name may be.
     #[error("the URL is too long")]
     TooLong,
-    /// It cannot be a host.
+    /// The host is invalid.
     #[error("the host is missing, or has characters that no host has")]
     Host,
     /// A path begins with a slash.
@@ -32,7 +32,7 @@ pub enum BadUrl {
     Character,
 }
 
-/// The name of `target`, path and query as in a request, at a host.
+/// The name of `target`, the path and query of a request, at a host.
 ///
 /// # Errors
 /// [`BadUrl`].
@@ -59,7 +59,7 @@ pub fn name_of(prefix: Name<'_>, host: &str, target: &str) -> Result<NameBuf, Ba
     }
 }
 
-/// A host as it stands in names.
+/// A host in the form used in names.
 ///
 /// # Errors
 /// [`BadUrl::Host`].
@@ -73,7 +73,7 @@ pub fn normal_host(host: &str) -> Result<String, BadUrl> {
     }
 }
 
-/// Host and target of a path behind the prefix; `None` if no URL has this name.
+/// Host and target of a path after the prefix; `None` if no URL has this name.
 pub fn target_of(path: Name<'_>) -> Option<(String, String)> {
     if path.components().any(|c| u32::from(c.kind) != types::GENERIC_COMPONENT) {
         return None;
@@ -93,13 +93,13 @@ pub fn target_of(path: Name<'_>) -> Option<(String, String)> {
         }
         target.push_str(part);
     }
-    // What comes back by another name, or not at all, was none.
+    // Only a name that maps back to itself is valid.
     let again = name_of(Name::ROOT, &host, &target).ok()?;
     (again.as_name() == path).then_some((host, target))
 }
 
-/// Undoes escapes that are not needed; `also` are characters that need none beside letters, digits
-/// and `-._~`.
+/// Decodes unnecessary escapes; `also` are characters that need none besides letters, digits and
+/// `-._~`.
 fn normalise(text: &[u8], also: &[u8]) -> Result<Vec<u8>, BadUrl> {
     let is_unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
     let mut out = Vec::with_capacity(text.len());
@@ -108,7 +108,7 @@ fn normalise(text: &[u8], also: &[u8]) -> Result<Vec<u8>, BadUrl> {
         rest = behind;
         if *first != b'%' {
             if !is_unreserved(*first) && !also.contains(first) {
-                // Browsers leave some of them as they are.
+                // Browsers leave some of these unescaped.
                 match first {
                     b'"'
                     | b'<'
@@ -147,7 +147,7 @@ fn escape(b: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("%{b:02X}").as_bytes());
 }
 
-/// A part of a path without escapes: what it is called in a file system.
+/// A path segment without escapes: its name in a file system.
 pub fn unescape(part: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(part.len());
     let mut rest = part;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_has_no_name() {
+    fn invalid_urls_have_no_name() {
         for (host, target, why) in [
             ("", "/", BadUrl::Host),
             ("a b", "/", BadUrl::Host),

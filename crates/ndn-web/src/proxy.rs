@@ -1,7 +1,7 @@
-//! What a request comes to (RFC 9110).
+//! Answers an HTTP request (RFC 9110).
 //!
-//! A request names a URL in full (forward proxy) or only its path (the gateway stands for a site).
-//! The object's metadata say status, headers and size; a range needs only the segments it is in.
+//! The request has an absolute URL (forward proxy) or only a path (gateway for one site). The
+//! object's metadata provide status, headers and size; a range needs only its own segments.
 #![allow(clippy::result_large_err)] // the error is an answer too, and goes where all answers go
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::desk::{Desk, Order};
 use crate::names::{BadUrl, name_of};
 use crate::range::{self, Wanted};
 
-/// Headers of a response that are passed on: those that belong to the object and not to the
-/// connection or to who asked.
+/// Response headers that are forwarded: those that belong to the object and not to the connection
+/// or the client.
 pub const PASSED: [HeaderName; 12] = [
     header::CONTENT_TYPE,
     header::CONTENT_LANGUAGE,
@@ -39,13 +39,13 @@ pub const PASSED: [HeaderName; 12] = [
 
 /// Answers requests from named data.
 pub struct Proxy {
-    /// In front of all names.
+    /// The prefix of all names.
     pub prefix: NameBuf,
-    /// The site that requests mean that name only a path, as in names.
+    /// The site of requests with only a path, as in names.
     pub site: String,
-    /// Where named data are fetched.
+    /// Fetches named data.
     pub desk: Desk,
-    /// Places for requests that are being answered.
+    /// The limit on concurrent requests.
     pub places: Arc<Semaphore>,
     /// How long to wait for metadata.
     pub patience: Duration,
@@ -60,13 +60,13 @@ fn reply(status: StatusCode, text: impl Into<String>) -> Response<Reply> {
 }
 
 impl Proxy {
-    /// Answers a request; its body is not looked at.
+    /// Answers a request; its body is ignored.
     pub async fn answer<B>(&self, request: Request<B>) -> Response<Reply> {
         let mut response = match self.try_answer(&request).await {
             Ok(response) | Err(response) => response,
         };
         if request.method() == Method::HEAD {
-            // hyper leaves the length that is said.
+            // hyper keeps a length that is set.
             if let Reply::Bytes(Some(bytes)) = response.body() {
                 let len = HeaderValue::from(bytes.len());
                 response.headers_mut().insert(header::CONTENT_LENGTH, len);
@@ -128,9 +128,9 @@ impl Proxy {
         let metadata = match asked {
             Ok(Some(Ok(metadata))) => metadata,
             Ok(Some(Err(failure))) => return Err(failed(&failure)),
-            Ok(None) => return Err(reply(StatusCode::BAD_GATEWAY, "no way to named data")),
+            Ok(None) => return Err(reply(StatusCode::BAD_GATEWAY, "no connection to a forwarder")),
             Err(_) => {
-                let why = format!("nobody answers for {name}");
+                let why = format!("no answer for {name}");
                 return Err(reply(StatusCode::GATEWAY_TIMEOUT, why));
             }
         };
@@ -174,12 +174,12 @@ impl Part {
     }
 }
 
-/// Status and headers of the answer, and what its body is; `None` if it has none, also for HEAD.
+/// Status and headers of the answer, and its body; `None` if it has none. Also for HEAD.
 fn head<B>(
     request: &Request<B>,
     metadata: &Metadata,
 ) -> Result<(Response<Reply>, Option<Part>), Response<Reply>> {
-    let unfit = || reply(StatusCode::BAD_GATEWAY, "what is published cannot be a response");
+    let unfit = || reply(StatusCode::BAD_GATEWAY, "the published object is not a valid response");
     let name = metadata.name.as_name();
     let version = name.last().and_then(|c| c.number(types::VERSION)).ok_or_else(unfit)?;
     let status = StatusCode::from_u16(metadata.http_status.unwrap_or(200)).map_err(|_| unfit())?;
@@ -191,7 +191,7 @@ fn head<B>(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     for line in &metadata.http_headers {
-        // What cannot be a header is not made one.
+        // Lines that cannot be a header are dropped.
         if let Some((name, value)) = line.split_once(':')
             && let Ok(name) = HeaderName::from_bytes(name.trim().as_bytes())
             && let Ok(value) = HeaderValue::from_str(value.trim())
@@ -219,7 +219,7 @@ fn head<B>(
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok((response, None));
     }
-    // Without its shape, nobody knows in which segments a byte is.
+    // Without size and segment size, the segment of a byte is unknown.
     let shape = metadata.size.zip(metadata.segment_size.filter(|size| *size > 0));
     let Some((size, segment_size)) = shape else {
         set_length(headers, metadata.size);
@@ -253,8 +253,8 @@ fn head<B>(
     }
 }
 
-/// A header as it is passed on: without what would make a browser ask by https, which is not
-/// carried by name. `None` if nothing is left.
+/// A forwarded header without the parts that would make a browser use https, which is not
+/// supported. `None` if nothing is left.
 fn passed(name: &HeaderName, value: HeaderValue) -> Option<HeaderValue> {
     if *name != header::CONTENT_SECURITY_POLICY {
         return Some(value);
@@ -264,7 +264,7 @@ fn passed(name: &HeaderName, value: HeaderValue) -> Option<HeaderValue> {
         let is = |other| name.eq_ignore_ascii_case(other);
         !is("upgrade-insecure-requests") && !is("block-all-mixed-content")
     };
-    // RFC 9110, 5.3: policies of several lines may come in one, behind commas.
+    // RFC 9110, 5.3: several policies may be in one line, separated by commas.
     let policies = value.to_str().ok()?.split(',').map(|policy| {
         let kept: Vec<_> = policy.split(';').filter(is_kept).map(str::trim).collect();
         kept.join("; ")
@@ -282,7 +282,7 @@ fn set_length(headers: &mut HeaderMap, len: Option<u64>) {
 
 fn date(ns: u64) -> Option<HeaderValue> {
     let at = UNIX_EPOCH + Duration::from_secs(ns / 1_000_000_000);
-    // httpdate knows no year above 9999.
+    // httpdate supports no year above 9999.
     let last = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     (at <= last).then(|| HeaderValue::from_str(&httpdate::fmt_http_date(at)).ok())?
 }
@@ -291,7 +291,7 @@ fn parse_date(value: &HeaderValue) -> Option<SystemTime> {
     httpdate::parse_http_date(value.to_str().ok()?).ok()
 }
 
-/// Whether who asks has the object already (RFC 9110, 13.1.2 and 13.1.3).
+/// Whether the client has the object already (RFC 9110, 13.1.2 and 13.1.3).
 fn is_known(asked: &HeaderMap, etag: &str, modified: Option<&HeaderValue>) -> bool {
     let mut tags = asked.get_all(header::IF_NONE_MATCH).iter().peekable();
     if tags.peek().is_some() {
@@ -306,8 +306,8 @@ fn is_known(asked: &HeaderMap, etag: &str, modified: Option<&HeaderValue>) -> bo
     since.zip(modified).is_some_and(|(since, modified)| modified <= since)
 }
 
-/// The bytes that are wanted, if the object is still the one that they are wanted of (RFC 9110,
-/// 13.1.5 and 14.2).
+/// The requested bytes, if the object is still the version that the client means (RFC 9110, 13.1.5
+/// and 14.2).
 fn wanted<B>(
     request: &Request<B>,
     etag: &str,

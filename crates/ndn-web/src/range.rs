@@ -1,17 +1,17 @@
-//! Which bytes of an object a request wants (RFC 9110, 14), and in which segments they are.
+//! The bytes that a request asks for (RFC 9110, 14), and their segments.
 
-/// What a Range header comes to.
+/// The result of a Range header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// All of it: there is no header, or one that need not be heeded, such as of several ranges.
+    /// All of it: there is no header, or one that may be ignored, such as several ranges.
     All,
     /// The bytes from the first to the last of these.
     Part(u64, u64),
-    /// Bytes that are not there.
+    /// Bytes beyond the end.
     Unsatisfiable,
 }
 
-/// What the value of a Range header asks for, of an object of `size` bytes.
+/// Parses the value of a Range header, for an object of `size` bytes.
 pub fn parse(header: &str, size: u64) -> Wanted {
     let Some((unit, set)) = header.split_once('=') else { return Wanted::All };
     if !unit.trim().eq_ignore_ascii_case("bytes") || set.contains(',') {
@@ -31,7 +31,7 @@ pub fn parse(header: &str, size: u64) -> Wanted {
     }
 }
 
-/// Digits alone; what is larger than can be said is as large as can be.
+/// Digits only; larger numbers saturate.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
@@ -44,20 +44,20 @@ fn up_to(first: u64, last: u64, size: u64) -> Wanted {
     }
 }
 
-/// Segments, and what of them is wanted.
+/// Segments, and the requested part of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// The first segment.
     pub first: u64,
     /// The last.
     pub last: u64,
-    /// Bytes of the first that are not wanted.
+    /// Bytes of the first to skip.
     pub skip: u64,
-    /// Bytes that are wanted.
+    /// Number of bytes requested.
     pub len: u64,
 }
 
-/// The segments that hold the bytes `first` to `last`.
+/// The segments with the bytes `first` to `last`.
 pub fn slice(first: u64, last: u64, segment_size: u64) -> Slice {
     let size = segment_size.max(1);
     Slice { first: first / size, last: last / size, skip: first % size, len: last - first + 1 }
@@ -111,7 +111,7 @@ mod tests {
             let joined = segments[slice.first as usize..=slice.last as usize].concat();
             let (skip, len) = (slice.skip as usize, slice.len as usize);
             prop_assert_eq!(&joined[skip..skip + len], &whole[first..=last]);
-            // No segment is asked for in vain.
+            // No segment is fetched unnecessarily.
             let last = joined.len() - segments[slice.last as usize].len();
             prop_assert!(skip < segment_size && skip + len > last);
         }

@@ -1,5 +1,4 @@
-//! The proxy's connections: bounded in number, in memory, and in the time that they may say
-//! nothing.
+//! The proxy's connections, with limits on number, memory and idle time.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,21 +17,21 @@ use tokio::task::LocalSet;
 
 use crate::proxy::Proxy;
 
-/// Bytes of a request's head, at most.
+/// Longest request header in bytes.
 const HEAD_MAX: usize = 32 << 10;
-/// A head has to come within this time, the next one of a connection too.
+/// Timeout of a request header, also of the next one on a connection.
 const HEAD_TIME: Duration = Duration::from_secs(30);
-/// A peer that takes nothing for so long is gone.
+/// A peer that reads nothing for this long is disconnected.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-/// How often the flag is looked at that ends it all.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// When there is no descriptor left, before the next connection is taken.
+/// Delay before the next accept when there is no free descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers requests on a socket until `stop` is set.
 ///
 /// # Errors
-/// When the runtime cannot be made, or the socket is none.
+/// When the runtime cannot be created, or the socket is unusable.
 pub fn run(
     listener: std::net::TcpListener,
     proxy: Proxy,
@@ -46,7 +45,7 @@ pub fn run(
         let proxy = Rc::new(proxy);
         let places = Arc::new(Semaphore::new(connections));
         while !stop.load(Ordering::Relaxed) {
-            // Who finds no place waits in the kernel's queue.
+            // Connections beyond the limit wait in the kernel's queue.
             let Ok(Ok(place)) = tokio::time::timeout(LOOK, places.clone().acquire_owned()).await
             else {
                 continue;

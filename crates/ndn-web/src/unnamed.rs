@@ -1,4 +1,4 @@
-//! Files without a name, which go with their descriptors.
+//! Files without a name, which vanish with their descriptors.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,22 +8,22 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Names that are tried in turn.
+/// Names tried in turn.
 const TRIES: u32 = 100;
 
-/// A file without a name in a folder (open(2), O_TMPFILE). File systems that know no such files, as
-/// NFS, FUSE and overlays of them, have one with a name that is taken away at once.
+/// A file without a name in a folder (open(2), O_TMPFILE). On file systems without such files (NFS,
+/// FUSE and overlays of them), a named file that is unlinked at once.
 pub(crate) fn unnamed(folder: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
-        // A kernel or file system that does not know the flag sees a folder opened for writing.
+        // To a kernel or file system without the flag, this opens a folder for writing.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => unlinked(folder),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A file whose name is taken away as soon as it is there. Nobody else's is opened or truncated.
+/// A file that is unlinked as soon as it exists. An existing file is neither opened nor truncated.
 fn unlinked(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
@@ -60,7 +60,7 @@ mod tests {
     fn a_file_leaves_no_name_behind_whether_or_not_the_file_system_knows_such_files() {
         let folder = std::env::temp_dir().join(format!("plexus-unnamed-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        // Somebody else's of the first name is left alone.
+        // An existing file with the first name is not touched.
         let other = folder.join(format!(".plexus-{}-0", std::process::id()));
         std::fs::write(&other, "theirs").unwrap();
         works(unnamed(&folder).unwrap());
@@ -71,8 +71,8 @@ mod tests {
         assert_eq!(unnamed(&folder).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    /// proc has folders and no such files: what the kernel says to the flag there is what it says
-    /// on every file system without them.
+    /// proc has folders but no such files: the kernel reports the same error there as on every file
+    /// system without them.
     #[test]
     fn where_the_flag_is_not_known_a_named_file_is_tried() {
         let flags = OFlags::TMPFILE | OFlags::RDWR;

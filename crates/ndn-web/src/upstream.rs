@@ -1,11 +1,11 @@
-//! A site as a library: what is asked for by name and not here yet, or not fresh any more, is
-//! fetched from upstream, once for all who ask.
+//! An upstream site as a library: an object that is missing or stale is fetched from upstream, once
+//! for all waiting consumers.
 //!
-//! Only one host is ever asked, so this is no open proxy; nothing of who asks is passed on.
-//! Responses are kept whole, large ones in files that have no name, up to a number of bytes in all;
-//! who was not asked for longest goes first. When a response's freshness is over, upstream is asked
-//! whether it has changed. If it has, the version before stays for a minute after somebody asked
-//! for it last, so that who is reading it comes to its end; when room is short, such versions go
+//! Only the configured host is contacted, so this is not an open proxy; nothing about consumers is
+//! forwarded. Responses are cached whole, large ones in unnamed files, up to a total number of
+//! bytes; the least recently used is evicted first. When a response is stale, upstream is asked
+//! whether it has changed. If so, the previous version stays for a minute after its last use, so
+//! that a consumer can finish reading it; when room is short, such versions are evicted first.
 //! first.
 
 use std::collections::{HashMap, VecDeque};
@@ -36,42 +36,42 @@ mod spool;
 mod tls;
 mod told;
 
-/// What has just been fetched answers those who have asked, even if it is not to be kept.
+/// How long a fetched response answers waiting consumers, even if it is not cached.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a version that is not the newest stays when nobody asks for it.
+/// How long an old version stays unused.
 const OLD_AGE: Duration = Duration::from_secs(60);
-/// Such versions, at most.
+/// Most old versions.
 const OLD_MAX: usize = 256;
-/// Requests to upstream at once.
+/// Concurrent requests to upstream.
 const REQUESTS: usize = 32;
-/// Requests that wait.
+/// Most waiting requests.
 const WAITING: usize = 4096;
-/// What a response takes besides its body: metadata, which fill a packet at most, validators and
-/// its name, some times.
+/// Bytes that a response takes besides its body: metadata, which fill at most a packet, validators,
+/// its name, and times.
 const ENTRY_COST: u64 = 16 << 10;
 
-/// What is asked of upstream.
+/// Configuration of an upstream site.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it is.
+    /// Its scheme, host and port.
     pub origin: Origin,
-    /// Whom it is believed to be, by https.
+    /// Trusted authorities for https.
     pub tls: Tls,
     /// The host in names and requests, and in its certificate.
     pub host: String,
     /// Bytes of a segment.
     pub segment_size: usize,
-    /// The freshness of responses that do not say theirs.
+    /// The freshness of responses that state none.
     pub freshness: Duration,
-    /// Bytes of bodies that are kept, and 16 KiB for each.
+    /// Bytes of cached bodies, plus 16 KiB for each.
     pub bytes_max: u64,
     /// Bytes of the longest body.
     pub body_max: u64,
-    /// Nothing comes from upstream for so long: it is given up.
+    /// Timeout: a request without progress for this long is given up.
     pub patience: Duration,
 }
 
-/// What was fetched, as far as it helps to ask whether it has changed.
+/// Validators of a fetched response, for asking whether it has changed.
 #[derive(Clone, Debug, Default)]
 struct Validators {
     etag: Option<HeaderValue>,
@@ -102,22 +102,22 @@ struct Entry {
     used: u64,
 }
 
-/// A version that is not the newest any more.
+/// A version that is no longer the newest.
 struct Old {
     path: NameBuf,
     object: Arc<Object>,
     until: Time,
 }
 
-/// A site upstream.
+/// An upstream site.
 pub struct Site {
     config: Config,
     entries: HashMap<NameBuf, Entry>,
-    /// Those that go first are in front.
+    /// The next to be evicted is in front.
     old: VecDeque<Old>,
-    /// Of all that is kept.
+    /// Of everything cached.
     bytes: u64,
-    /// Counts up with each use.
+    /// Incremented with each use.
     uses: u64,
     jobs: tokio_mpsc::Sender<Job>,
     done: mpsc::Receiver<Done>,
@@ -126,7 +126,7 @@ pub struct Site {
     prefix: NameBuf,
 }
 
-/// Who fetches for a [`Site`].
+/// Fetches for a [`Site`].
 pub struct Fetcher {
     config: Arc<Config>,
     jobs: tokio_mpsc::Receiver<Job>,
@@ -135,7 +135,7 @@ pub struct Fetcher {
     pub waker: Arc<Mutex<Option<Waker>>>,
 }
 
-/// A site, below `prefix`, and who fetches for it.
+/// A site below `prefix`, and its fetcher.
 pub fn site(config: Config, prefix: NameBuf) -> (Site, Fetcher) {
     let (job_sender, jobs) = tokio_mpsc::channel(WAITING);
     let (done_sender, done) = mpsc::channel();
@@ -161,7 +161,7 @@ pub fn site(config: Config, prefix: NameBuf) -> (Site, Fetcher) {
 }
 
 impl Site {
-    /// Takes in what was fetched.
+    /// Processes a fetched response.
     fn take(&mut self, now: Time, done: Done) {
         self.is_new = true;
         let Some(entry) = self.entries.get_mut(&done.path) else { return };
@@ -179,7 +179,7 @@ impl Site {
             self.old.push_back(Old { path: done.path.clone(), object, until: now + OLD_AGE });
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Versions count up, whatever the clock does.
+        // Versions increase, even if the clock goes back.
         self.last_version = (since_1970.as_micros() as u64).max(self.last_version + 1);
         let mut name = self.prefix.clone();
         name.extend(done.path.as_name());
@@ -193,15 +193,14 @@ impl Site {
         self.make_room(&done.path);
     }
 
-    /// Lets the version go that is not the newest and was not asked for longest; false if there is
-    /// none.
+    /// Evicts the least recently used old version; false if there is none.
     fn drop_old(&mut self) -> bool {
         let old = self.old.pop_front();
         self.bytes -= old.as_ref().map_or(0, |old| cost(&old.object));
         old.is_some()
     }
 
-    /// A version that is not the newest, and stays for as long again.
+    /// An old version; this use extends its stay.
     fn find_old(&mut self, now: Time, path: Name<'_>, version: u64) -> Option<Arc<Object>> {
         let is_it = |old: &Old| old.object.version == version && old.path.as_name() == path;
         let mut old = self.old.remove(self.old.iter().position(is_it)?)?;
@@ -211,7 +210,7 @@ impl Site {
         Some(object)
     }
 
-    /// Lets those go that were not asked for longest, but for one.
+    /// Evicts the least recently used responses, except one.
     fn make_room(&mut self, kept: &NameBuf) {
         while self.old.len() > OLD_MAX || self.bytes > self.config.bytes_max {
             if !self.drop_old() {
@@ -250,7 +249,7 @@ impl Library for Site {
                 return Found::Absent;
             }
         }
-        // A version that is gone does not come back.
+        // An evicted version does not come back.
         if let Some(version) = version {
             return self.find_old(now, path, version).map_or(Found::Absent, Found::Object);
         }
@@ -260,7 +259,7 @@ impl Library for Site {
         };
         let validators =
             self.entries.get(path.value()).map(|e| e.validators.clone()).unwrap_or_default();
-        // Who finds no room asks again when something has been done.
+        // If the queue is full, the consumer's retransmission tries again.
         if self.jobs.try_send(Job { path: path.to_buf(), target, validators }).is_ok() {
             let entry = self.entries.entry(path.to_buf()).or_insert_with(|| Entry {
                 object: None,
@@ -287,11 +286,11 @@ impl Library for Site {
 }
 
 impl Fetcher {
-    /// Fetches until `stop` is set, in this thread. Why something is not fetched is also told to
-    /// who runs this, each reason once a minute and not many of them.
+    /// Fetches until `stop` is set, in this thread. Reasons of failures are also reported to the
+    /// operator, each at most once a minute, and not many of them.
     ///
     /// # Errors
-    /// When the runtime cannot be made.
+    /// When the runtime cannot be created.
     pub fn run(
         mut self,
         stop: &AtomicBool,
@@ -339,12 +338,12 @@ impl Fetcher {
     }
 }
 
-/// What a response counts of what is kept: an empty one is not free.
+/// The cost of a cached response: an empty one is not free.
 fn cost(object: &Object) -> u64 {
     object.body.size() + ENTRY_COST
 }
 
-/// What is published when upstream gives nothing.
+/// The response published when upstream fails.
 fn failure(config: &Config, why: &str) -> Outcome {
     tracing::debug!(%why, upstream = %config.origin, "not fetched");
     let about = About {

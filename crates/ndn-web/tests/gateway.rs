@@ -1,5 +1,5 @@
-//! Browsers' requests, from named data, over real sockets: a folder and a site upstream, a relay,
-//! the proxy.
+//! Browsers' requests, served from named data over real sockets: a folder and an upstream site, a
+//! relay, the proxy.
 
 #[path = "../../ndn-apps/tests/relay/mod.rs"]
 mod relay;
@@ -41,7 +41,7 @@ fn a_browser_reads_a_folder() {
     let page = client.ask("GET / HTTP/1.1");
     assert_eq!((page.status, &page.body[..]), (200, &b"<h1>named</h1>"[..]));
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    // The same connection goes on, also behind answers without a body.
+    // The same connection continues, also after answers without a body.
     let etag = page.header("etag").unwrap().to_string();
     assert_eq!(client.ask(&format!("GET / HTTP/1.1\r\nIf-None-Match: {etag}")).status, 304);
     let head = client.ask("HEAD /sub/large.bin HTTP/1.1");
@@ -99,8 +99,7 @@ fn hostile_requests_end_their_connection_and_nothing_else() {
         let text = String::from_utf8_lossy(&answer);
         assert!(answer.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
     }
-    // More connections than there are places, that say nothing, do not keep others out for ever:
-    // those that close make room.
+    // Idle connections beyond the limit do not keep others out for ever: closed ones make room.
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(at).unwrap()).collect();
     drop(silent);
     assert_eq!(Client::new(at).ask("GET / HTTP/1.1").status, 200);
@@ -112,7 +111,7 @@ fn without_a_producer_the_gateway_says_so() {
     let mut threads = Threads::new();
     let at = threads.proxy(&relay, Duration::from_millis(300));
     assert_eq!(Client::new(at).ask("GET / HTTP/1.1").status, 502, "no route");
-    // One that never answers.
+    // A producer that never answers.
     struct Never;
     impl Library for Never {
         fn find(
@@ -133,7 +132,7 @@ fn without_a_producer_the_gateway_says_so() {
     assert_eq!(Client::new(at).ask("GET / HTTP/1.1").status, 504);
 }
 
-/// A site that counts what it is asked, and says that `/page` is fresh for an hour.
+/// A site that counts its requests, and declares `/page` fresh for an hour.
 fn origin(requests: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -251,7 +250,7 @@ fn curl_gets_what_a_browser_would() {
     assert_eq!(code.unwrap(), b"404");
 }
 
-/// A page whose script asks for a range and writes what it got into the title.
+/// A page whose script requests a range and writes the result into the title.
 const PAGE: &str = "<!doctype html><title>no script</title><script src=\"sub/range.js\"></script>";
 const SCRIPT: &str = "fetch('/sub/large.bin', {headers: {Range: 'bytes=5-14'}}).then(async r => {\
     document.title = [r.status, (await r.arrayBuffer()).byteLength, location.host].join(' ')})";
@@ -270,7 +269,7 @@ fn a_real_browser_runs_a_page() {
         let profile = format!("--user-data-dir={}", relay.folder.join("profile").display());
         let out = Command::new("timeout")
             .args(["60", "chromium", "--headless", "--no-sandbox", "--disable-gpu", &profile])
-            // Its clock stands while an answer is on its way.
+            // Its virtual clock stops while an answer is pending.
             .args(["--virtual-time-budget=5000", "--dump-dom"])
             .args(options)
             .arg(format!("http://{host}/page.html"))

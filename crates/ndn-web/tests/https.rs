@@ -1,5 +1,5 @@
-//! Sites upstream that are asked by https: whom the producer believes, and what it makes of ends,
-//! redirects and silence. Certificates are made for each run.
+//! Upstream sites by https: which certificates the producer accepts, and how it handles ends,
+//! redirects and timeouts. Certificates are created for each run.
 
 #[path = "../../ndn-apps/tests/relay/mod.rs"]
 mod relay;
@@ -24,7 +24,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 type Secure = BufReader<StreamOwned<ServerConnection, TcpStream>>;
 
-/// An authority, whose certificate is in a file.
+/// An authority with its certificate in a file.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: Certificate,
@@ -63,7 +63,7 @@ fn server(certificate: &Certificate, key: &KeyPair) -> Arc<ServerConfig> {
     Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap())
 }
 
-/// A server, each connection of which is a function's.
+/// A server; a function handles each connection.
 fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -77,7 +77,7 @@ fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     at
 }
 
-/// A server that speaks TLS: what it does when it has a request for a target.
+/// A TLS server with a function for the requests of each target.
 fn listen_tls(
     config: Arc<ServerConfig>,
     answer: impl Fn(&mut Secure, &str) + Send + Sync + 'static,
@@ -90,7 +90,7 @@ fn serve_tls(config: &Arc<ServerConfig>, stream: TcpStream, answer: &dyn Fn(&mut
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        // Who does not believe this server ends the connection.
+        // A client that refuses this server's certificate closes the connection.
         if !stream.read_line(&mut head).is_ok_and(|len| len > 0) {
             return;
         }
@@ -101,7 +101,7 @@ fn serve_tls(config: &Arc<ServerConfig>, stream: TcpStream, answer: &dyn Fn(&mut
     let _ = stream.get_mut().flush();
 }
 
-/// Writes, and says that this is the end.
+/// Writes, and closes the TLS session.
 fn say(stream: &mut Secure, text: &str) {
     let stream = stream.get_mut();
     stream.write_all(text.as_bytes()).unwrap();
@@ -109,7 +109,7 @@ fn say(stream: &mut Secure, text: &str) {
     let _ = stream.flush();
 }
 
-/// A site upstream, behind a producer, a relay and a proxy.
+/// An upstream site behind a producer, a relay and a proxy.
 struct Rig {
     threads: Threads,
     relay: Relay,
@@ -151,7 +151,7 @@ impl Rig {
         Client::new(self.proxy).ask(&format!("GET {target} HTTP/1.1"))
     }
 
-    /// What is told instead of an answer, to who asks and to who runs the producer.
+    /// The failure, as reported to the client and to the operator.
     #[track_caller]
     fn refused(&self, target: &str) -> String {
         let answer = self.get(target);
@@ -173,13 +173,13 @@ fn a_site_is_fetched_by_https() {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(&body).unwrap();
-            // And no word that this is the end: the length has said so.
+            // Without a close: the length has told the end.
             let _ = stream.flush();
             let _ = stream.sock.shutdown(Shutdown::Write);
         }
         "/until-the-end" => say(stream, "HTTP/1.1 200 OK\r\n\r\nall of it"),
         "/in-pieces" => {
-            // Late, but never silent for longer than the producer waits.
+            // Slow, but never silent for longer than the timeout.
             let stream = stream.get_mut();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n").unwrap();
             for byte in b"piece" {
@@ -211,8 +211,8 @@ fn certificates_that_are_not_right_are_refused_with_what_to_do() {
     let own = own.self_signed(&key).unwrap();
     let other = Authority::new();
     for (name, config, told) in [
-        // Authorities of tests all have one name.
-        ("https-other", other.server("h", 9999), "from nobody who is believed here"),
+        // All authorities of the tests have the same name.
+        ("https-other", other.server("h", 9999), "not from an authority trusted here"),
         ("https-name", authority.server("x\u{1b}[2J.example", 9999), "not for h: name the site"),
         ("https-old", authority.server("h", 2001), "has expired: it has to be renewed"),
         ("https-own", server(&own, &key), "an authority's own (CA:TRUE)"),
@@ -220,11 +220,11 @@ fn certificates_that_are_not_right_are_refused_with_what_to_do() {
         let rig = Rig::new(name, &authority, true, listen_tls(config, never));
         let why = rig.refused("/");
         assert!(why.contains(told) && !why.contains('\u{1b}'), "{why}");
-        // Again, and it is told here once.
+        // Again: it is reported to the operator once.
         assert_eq!(rig.get("/other").status, 502);
         assert!(rig.told.try_recv().is_err());
     }
-    // Its own certificate is named with --ca, and says that it is an authority's.
+    // Its own certificate is given with --ca, and claims to be an authority's.
     let relay = Relay::new("https-ca-true");
     let file = relay.folder.join("own.pem");
     fs::write(&file, own.pem()).unwrap();
@@ -259,11 +259,11 @@ fn files_of_authorities_are_checked_before_anything_is_asked() {
 }
 
 #[test]
-fn what_was_cut_off_is_not_published() {
+fn truncated_responses_are_not_published() {
     let authority = Authority::new();
     let upstream = listen_tls(authority.server("h", 9999), |stream, target| match target {
         "/short" => say(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"),
-        // Anyone on the way can end a TCP connection: without a length only TLS's own end counts.
+        // Anyone on the path can end a TCP connection: without a length only TLS's own end counts.
         "/cut" | "/cut-length" => {
             let length = if target == "/cut" { "" } else { "Content-Length: 10\r\n" };
             let text = format!("HTTP/1.1 200 OK\r\n{length}\r\nhalf");
@@ -284,11 +284,11 @@ fn what_was_cut_off_is_not_published() {
 }
 
 #[test]
-fn who_says_nothing_is_given_up() {
+fn silent_sites_time_out() {
     let authority = Authority::new();
     let secure = authority.server("h", 9999);
     let wait = || thread::sleep(Duration::from_secs(3600));
-    // Not even a handshake; no answer; half of one.
+    // No handshake; no answer; half an answer.
     let deaf = listen(move |_stream| wait());
     let mute = listen_tls(secure.clone(), move |_, _| wait());
     let stuck = listen_tls(secure, move |stream, _| {
@@ -298,8 +298,8 @@ fn who_says_nothing_is_given_up() {
         wait();
     });
     for (name, upstream, told) in [
-        ("https-deaf", deaf, "nothing comes for 200ms"),
-        ("https-mute", mute, "nothing comes for 200ms"),
+        ("https-deaf", deaf, "no data for 200ms"),
+        ("https-mute", mute, "no data for 200ms"),
         ("https-stuck", stuck, "it stopped in the middle"),
     ] {
         let relay = Relay::new(name);
@@ -307,7 +307,7 @@ fn who_says_nothing_is_given_up() {
         let rig = Rig::with(relay, tls, true, upstream, Duration::from_millis(200));
         assert_eq!(rig.refused("/"), told);
     }
-    // Plain HTTP where TLS is wanted.
+    // Plain HTTP where TLS is expected.
     let plain = listen(move |mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         wait();
@@ -346,12 +346,12 @@ fn a_site_that_moves_to_https_is_followed_and_others_are_not() {
         assert!(matches!(answer.status, 301 | 302), "{}", answer.head);
         assert_eq!(answer.header("location"), Some(location));
     }
-    // The site has not chosen where the producer connects to.
+    // The site does not choose where the producer connects.
     other.set_nonblocking(true).unwrap();
     assert!(other.accept().is_err());
     assert_eq!(rig.get("/elsewhere").body, b"/elsewhere");
     assert!(rig.refused("/back").contains("it redirects this request to itself"));
-    // Only to who can prove to be the site.
+    // Only to a server that can prove to be the site.
     let (relay, tls) = (Relay::new("https-moved-not"), Authority::new());
     let tls = tls.trusted(&relay);
     let moved = Rig::with(relay, tls, false, both, Duration::from_secs(20));
@@ -359,7 +359,7 @@ fn a_site_that_moves_to_https_is_followed_and_others_are_not() {
     drop((rig.threads, rig.relay));
 }
 
-/// What there is by https.
+/// The site by https.
 fn moved_here(stream: &mut Secure, target: &str) {
     let answer = match target {
         "/page?q=1" => "200 OK\r\nContent-Length: 4\r\n\r\npage".into(),
@@ -370,7 +370,7 @@ fn moved_here(stream: &mut Secure, target: &str) {
     say(stream, &format!("HTTP/1.1 {answer}"));
 }
 
-/// Sends a request on to https, most to the same target.
+/// Redirects a request to https, mostly to the same target.
 fn send_to_https(stream: TcpStream, port: u16, other_port: u16) {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();

@@ -1,21 +1,23 @@
-//! Which worker a packet belongs to, so that no two share a PIT or a content store.
+//! Dispatch: selects the worker of each packet, so that no two workers share a PIT or a content
+//! store. The thread that receives from all faces calls it.
 //!
-//! An Interest belongs to the worker of the hash of its first `k` components, or of all if there
-//! are fewer; an implicit digest is none of them, as it stands in no Data's name. The longest
-//! prefix of the name in a [table](Depths) says how many `k` is: who serves much under few
-//! components has more of them hashed. Data and Nacks that carry the PIT token which a worker gave
-//! go back to it; on links of several, where the token may be another node's, to the worker of the
-//! name as well. Data without a token goes to the worker of its first `k` components.
+//! An Interest goes to the worker selected by the hash of its first `k` components, or of all its
+//! components if it has fewer. An implicit digest is not hashed, because no Data name contains one.
+//! The [dispatch table](Depths) maps the longest matching prefix of the name to `k`: a site with
+//! many objects under few components has more components hashed. Data and Nacks with a PIT token
+//! return to the worker that issued the token. On multi-access links the token may be another
+//! node's, so the packet also goes to the worker of its name. Data without a token goes to the
+//! worker of its first `k` components.
 //!
-//! An Interest that can be a prefix may ask for names of several workers: it has fewer than `k`
-//! components, or the table says something else of longer names. It has one worker all the same,
-//! that of its own name, and only what that has cached answers it without asking on. While one may
-//! still wait, Data without a token goes to its worker too; each counts the copy it gets. So such
-//! an Interest is answered as any other, and its Data is cached where the next one like it comes
-//! to.
+//! A CanBePrefix Interest may match names of several workers: it has fewer than `k` components, or
+//! the table has another depth for longer names. Such an Interest still has one worker, selected by
+//! its own name, and only that worker's cache can answer it without forwarding it. While such an
+//! Interest may be pending, Data without a token is also copied to its worker; each worker counts
+//! the copy that it gets. So the Interest is answered like any other, and its Data is cached where
+//! the next such Interest arrives.
 //!
-//! The hash has no key, for what a worker has on its disk has to be found there after a restart.
-//! Whoever wants to load one worker needs no more than one prefix, with or without a key.
+//! The hash has no key, because a worker must find its data on disk again after a restart. A key
+//! would not help against overload: an attacker can load one worker with a single prefix.
 
 mod depths;
 
@@ -38,26 +40,26 @@ pub const COMPONENTS_DEFAULT: usize = 2;
 /// Most components that may be hashed, and that a prefix in the table may have.
 pub const COMPONENTS_LIMIT: usize = 8;
 
-/// An Interest may reach its worker so much later, and end so much later.
+/// How much later than it was sent an Interest may reach its worker, and so expire.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
-/// None waits longer, whatever it says ([`Config::lifetime_max`](crate::forwarder::Config)).
+/// Upper bound of an Interest's lifetime ([`Config::lifetime_max`](crate::forwarder::Config)).
 const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Workers that get a packet, each once; the first is the one it belongs to. They are those of a
-/// token, of the name, and of its prefixes.
+/// Workers that get a packet, each once; the first is the one it belongs to. The others come from
+/// its token, its name, and the prefixes of its name.
 pub type Workers = ArrayVec<u8, { COMPONENTS_LIMIT + 1 }>;
 
-/// The rule, and what it has to know of Interests that passed. It belongs to the one who sees all
-/// packets.
+/// The dispatch rule and the state it keeps about earlier Interests. The thread that sees all
+/// packets owns it.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
     depths: Depths,
-    /// Until when an Interest may wait that can be a prefix of other workers' names, by worker.
+    /// For each worker, until when a CanBePrefix Interest for other workers' names may be pending.
     above_until: Box<[Time]>,
 }
 
 impl Dispatch {
-    /// For so many workers (one at least).
+    /// For this many workers (at least one).
     pub fn new(workers: u8, depths: Depths) -> Dispatch {
         Dispatch { depths, above_until: vec![Time::ZERO; workers.max(1).into()].into() }
     }
@@ -84,8 +86,8 @@ impl Dispatch {
         ((u128::from(hash) * self.above_until.len() as u128) >> 64) as u8
     }
 
-    /// The workers of a whole packet with these headers, which has come now by such a link. What is
-    /// broken goes to the first, who counts it.
+    /// The workers of a complete packet that was just received, with its link headers, on a link of
+    /// this type. A malformed packet goes to the first worker, which counts it.
     pub fn workers(
         &mut self,
         now: Time,
@@ -103,7 +105,8 @@ impl Dispatch {
         let count = self.above_until.len();
         if let Some(worker) = given.map(|token| token[0]).filter(|w| usize::from(*w) < count) {
             workers.push(worker);
-            // What several hear may have the token of another node, which asked as well.
+            // On a multi-access link the token may be that of another node that sent the same
+            // Interest.
             if link == LinkType::PointToPoint {
                 return workers;
             }
@@ -118,7 +121,7 @@ impl Dispatch {
         }
         let is_data = kind == types::DATA && headers.nack.is_none();
         if is_data && self.above_until.iter().any(|until| *until > now) {
-            // Below them all names have the same worker.
+            // Below this length all names have the same worker.
             for len in 1..components.max(prefix).min(name.len()) {
                 let worker = self.worker_of(name.prefix(len));
                 let waits = self.above_until[usize::from(worker)] > now;
@@ -130,7 +133,7 @@ impl Dispatch {
         workers
     }
 
-    /// An Interest goes to a worker: Data of longer names, which are others', may be for it.
+    /// Notes that an Interest goes to `worker` and may match Data whose name belongs to others.
     fn expect(&mut self, now: Time, worker: u8, packet: &[u8]) {
         if let Ok(interest) = Interest::new_checked(packet)
             && interest.can_be_prefix()
@@ -190,7 +193,7 @@ mod tests {
     const NOW: Time = Time::from_nanos(5_000_000_000);
 
     #[test]
-    fn what_belongs_together_meets_and_work_is_spread() {
+    fn related_packets_meet_and_work_is_spread() {
         let mut dispatch = dispatch(4);
         let mut load = [0; 4];
         for i in 0..400 {
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_leads_answers_back_to_the_worker_that_gave_it() {
+    fn a_token_returns_answers_to_the_worker_that_issued_it() {
         let mut dispatch = dispatch(4);
         for worker in 0..4 {
             let token = [worker, 1, 2, 3, 4, 5, 6, 7];
@@ -277,7 +280,7 @@ mod tests {
             };
             let mut depths = Depths::default();
             for (len, is_beside, components) in &entries {
-                // Above the Data's name, or beside.
+                // A prefix of the Data's name, or a name beside it.
                 let above = &of_data[..*len.min(&of_data.len())];
                 let mut prefix: NameBuf = path(above).parse().unwrap_or_default();
                 if *is_beside {
@@ -289,13 +292,13 @@ mod tests {
             let plain = Headers::default();
             let whole = path(&of_data);
             let own = dispatch.worker_of(name(&whole).as_name());
-            // Interests of the very name, and of the very packet.
+            // Interests with exactly that name, and with the implicit digest of that packet.
             let digest = format!("{whole}/sha256digest={}", "5a".repeat(32));
             for text in [&whole, &digest] {
                 prop_assert_eq!(&dispatch.workers(NOW, ALONE, &plain, &interest(text))[..], [own]);
             }
             prop_assert_eq!(&dispatch.workers(NOW, ALONE, &plain, &data(&whole))[..], [own]);
-            // Of a prefix, and of other names, which may lead copies elsewhere but nothing astray.
+            // For a prefix, and for other names: these may add copies but misdirect nothing.
             let asked = path(&of_data[..asked.min(of_data.len())]);
             let mut waits = Vec::new();
             for text in others.iter().map(|parts| path(parts)).chain([asked]) {
@@ -310,7 +313,7 @@ mod tests {
             let asker = waits.last().unwrap();
             prop_assert!(workers[0] == own && workers.contains(asker), "{:?}", workers);
             prop_assert!(workers.iter().all(|w| *w == own || waits.contains(w)), "{:?}", workers);
-            // The same where the token may be another node's.
+            // The same when the token may be another node's.
             for given in 0..16 {
                 let token = [given, 1, 2, 3, 4, 5, 6, 7];
                 let headers = Headers { pit_token: Some(&token), ..Headers::default() };
@@ -332,7 +335,7 @@ mod tests {
                 let page = format!("{prefix}/page/{i}");
                 let workers = dispatch.workers(NOW, ALONE, &plain, &interest(&page));
                 load[usize::from(workers[0])] += 1;
-                // What is of one page has one worker.
+                // All packets of one page have the same worker.
                 let of_page = interest(&format!("{page}/v=1/seg=7"));
                 assert_eq!(dispatch.workers(NOW, ALONE, &plain, &of_page), workers);
             }
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_goes_to_the_first() {
+    fn malformed_packets_go_to_the_first_worker() {
         for packet in [&[][..], &[5], &[5, 1, 7], &[6, 2, 8, 0]] {
             assert_eq!(dispatch(4).workers(NOW, ALONE, &Headers::default(), packet)[..], [0]);
         }

@@ -1,24 +1,25 @@
-//! Faces: where packets come from and go to, and what happened to them there.
+//! Faces: where packets come from and go to, and the counters of each. The forwarder of every
+//! worker uses it.
 //!
-//! Conservation: every packet that a face received has exactly one [`Fate`]; some fates are drops.
-//! Each copy that went out is counted where it went.
+//! Conservation: every packet received on a face has exactly one [`Fate`]; some fates are drops.
+//! Each copy sent is counted at the face that it was sent to.
 
-/// Number of a face, as management and applications see it. The lower 20 bits are a place that is
-/// used again after the face has gone; what still names the old face then finds none.
+/// Number of a face, as management and applications see it. The lower 20 bits are a slot that is
+/// reused after the face is removed; a stale number then matches no face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceId(u32);
 
-/// Bits of a place.
+/// Bits of the slot.
 const PLACE_BITS: u32 = 20;
-/// NFD keeps the numbers below to itself ("Face management": 1 internal, 254 content store …).
+/// NFD reserves the numbers below ("Face management": 1 internal, 254 content store …).
 const RESERVED: u32 = 256;
 
 impl FaceId {
-    /// No face: of Data that the content store gives (NFD: FACEID_CONTENT_STORE).
+    /// Not a real face: the source of Data from the content store (NFD: FACEID_CONTENT_STORE).
     pub const CONTENT_STORE: FaceId = FaceId(254);
 
-    /// The face at a place, which was used `uses` times before; `None` if there are not so many
-    /// places. The count wraps after 4096.
+    /// The face in a slot that was used `uses` times before; `None` if the slot is out of range.
+    /// The count wraps after 4096.
     pub const fn new(place: u32, uses: u32) -> Option<FaceId> {
         match place < (1 << PLACE_BITS) - RESERVED {
             true => Some(FaceId((place + RESERVED) | uses << PLACE_BITS)),
@@ -37,14 +38,14 @@ impl FaceId {
         self.0 as u64
     }
 
-    /// Its place.
+    /// Its slot.
     #[inline(always)]
     pub fn place(self) -> Option<usize> {
         (self.0 & ((1 << PLACE_BITS) - 1)).checked_sub(RESERVED).map(|place| place as usize)
     }
 }
 
-/// Gives out numbers of faces; one for all workers.
+/// Allocates face numbers; one allocator for all workers.
 #[derive(Clone, Debug, Default)]
 pub struct FaceIds {
     uses: Vec<u32>,
@@ -52,7 +53,7 @@ pub struct FaceIds {
 }
 
 impl FaceIds {
-    /// A number that no face has; `None` if all places are taken.
+    /// A number that no face has; `None` if all slots are taken.
     pub fn allocate(&mut self) -> Option<FaceId> {
         let place = match self.free.pop_front() {
             Some(place) => place,
@@ -66,7 +67,8 @@ impl FaceIds {
         FaceId::new(place, self.uses[place as usize])
     }
 
-    /// The face has gone from all workers, or will have before they hear of another in its place.
+    /// Frees the number. All workers have removed the face, or will have before they learn of
+    /// another face in the same slot.
     pub fn release(&mut self, id: FaceId) {
         if let Some(place) = id.place()
             && let Some(uses) = self.uses.get_mut(place)
@@ -77,37 +79,39 @@ impl FaceIds {
     }
 }
 
-/// Whether what is behind the face is on this machine (NFD developer guide, "Face scope").
+/// Whether the face leads to this machine (NFD developer guide, "Face scope").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// An application here: may speak of `/localhost`.
+    /// An application on this machine, which may use `/localhost`.
     Local,
     /// Anything else.
     NonLocal,
 }
 
-/// How many may be behind the face (NFD developer guide, "Link type").
+/// How many peers the face reaches (NFD developer guide, "Link type").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
-    /// One.
+    /// One peer.
     PointToPoint,
-    /// Several, who all hear each other.
+    /// Several peers that all hear each other.
     MultiAccess,
-    /// Several, who do not all hear each other: what comes from there may have to go back there.
+    /// Several peers that do not all hear each other: a packet may have to leave on the face on
+    /// which it arrived.
     AdHoc,
 }
 
-/// What the forwarder has to know of a face.
+/// Properties of a face that the forwarder uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Face {
     /// Local or not.
     pub scope: Scope,
-    /// How many are behind it.
+    /// Link type.
     pub link: LinkType,
-    /// Its NextHopFaceId is heeded, and it is told IncomingFaceId. For local faces
-    /// that asked for it.
+    /// The forwarder obeys NextHopFaceId from it and sends IncomingFaceId to it. Only for local
+    /// faces that requested it.
     pub local_fields: bool,
-    /// Interests to it carry our PIT token. Who does not know PIT tokens refuses such packets.
+    /// Interests sent to it carry our PIT token. Peers that do not know PIT tokens reject such
+    /// packets.
     pub pit_tokens: bool,
 }
 
@@ -142,7 +146,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// What became of a packet that came in. Exactly one for each.
+    /// The outcome of a received packet. Each packet has exactly one.
     Fate {
         Forwarded: "Interest sent on",
         Answered: "Interest answered from the content store",
@@ -171,14 +175,14 @@ impl Fate {
     /// How many there are.
     pub const COUNT: usize = Fate::ALL.len();
 
-    /// True if the packet came to nothing.
+    /// True if the packet was dropped.
     pub fn is_drop(self) -> bool {
         self >= Fate::Malformed
     }
 }
 
 reasons! {
-    /// Why a copy did not go to a face that was chosen.
+    /// Why a copy was not sent to a face that the strategy chose.
     Unsent {
         HopLimit: "no hops left for another machine",
         Scope: "/localhost is not for other machines",
@@ -199,9 +203,9 @@ pub struct Packets {
     pub interests: u64,
     /// Data packets.
     pub data: u64,
-    /// Interests that came back.
+    /// Nacks.
     pub nacks: u64,
-    /// Broken ones of any kind.
+    /// Malformed packets of any kind.
     pub other: u64,
 }
 
@@ -211,7 +215,7 @@ impl Packets {
         self.interests + self.data + self.nacks + self.other
     }
 
-    /// Without those that are counted elsewhere as well.
+    /// Subtracts packets that are also counted elsewhere.
     #[must_use]
     pub fn without(&self, other: &Packets) -> Packets {
         Packets {
@@ -222,7 +226,7 @@ impl Packets {
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another instance.
     pub fn add(&mut self, other: &Packets) {
         self.interests += other.interests;
         self.data += other.data;
@@ -231,7 +235,7 @@ impl Packets {
     }
 }
 
-/// What happened at a face, at one worker.
+/// Counters of a face at one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceCounters {
     /// Packets that came in.
@@ -254,7 +258,7 @@ impl Default for FaceCounters {
 }
 
 impl FaceCounters {
-    /// Received packets that came to this.
+    /// Received packets with this outcome.
     pub fn fate(&self, fate: Fate) -> u64 {
         self.fates[fate as usize]
     }
@@ -269,12 +273,12 @@ impl FaceCounters {
         Fate::ALL.iter().filter(|fate| fate.is_drop()).map(|&fate| self.fate(fate)).sum()
     }
 
-    /// True if the face has answered an Interest that was sent there and not answered yet.
+    /// True if the face has ever answered an Interest that was sent to it and not answered yet.
     pub fn has_answered(&self) -> bool {
         [Fate::Delivered, Fate::Late, Fate::NackTaken].iter().any(|fate| self.fate(*fate) > 0)
     }
 
-    /// Adds what another worker counted at the same face.
+    /// Adds another worker's counters of the same face.
     pub fn add(&mut self, other: &FaceCounters) {
         self.received.add(&other.received);
         self.sent.add(&other.sent);
@@ -282,7 +286,7 @@ impl FaceCounters {
         self.unsent.iter_mut().zip(&other.unsent).for_each(|(sum, n)| *sum += n);
     }
 
-    /// True if every received packet has come to something.
+    /// True if every received packet has an outcome.
     pub fn adds_up(&self) -> bool {
         self.received.total() == self.fates.iter().sum::<u64>()
     }
@@ -369,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_face_that_has_gone_is_not_the_one_that_took_its_place() {
+    fn a_removed_face_is_not_the_one_that_reuses_its_slot() {
         let mut ids = FaceIds::default();
         let mut faces = Faces::default();
         let first = ids.allocate().unwrap();
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_management_keeps_are_no_faces() {
+    fn reserved_numbers_are_not_faces() {
         assert_eq!(FaceId::from_number(255), None);
         assert_eq!(FaceId::from_number(1 << 32), None);
         assert_eq!(FaceId::CONTENT_STORE.place(), None);

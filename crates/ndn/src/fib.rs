@@ -1,13 +1,14 @@
-//! Where names lead: the FIB, longest prefix first.
+//! The FIB: next hops by name prefix, found by longest prefix match.
 //!
-//! The control side has the [`Fib`] and changes it in place, a prefix at a time, however many there
-//! are; each worker has a [`FibReader`]. A prefix leads to a number, and the number to a set of
-//! next hops; equal sets are held once. So a change of a prefix is one store for readers.
+//! The control side owns the [`Fib`] and changes it in place, one prefix at a time, however many
+//! there are; each worker has a [`FibReader`]. A prefix maps to a number, and the number to a set
+//! of next hops; equal sets are stored once. So changing a prefix is a single store, as readers see
+//! it.
 //!
 //! # What readers see
-//! A set stands under its number before any prefix has the number, and a number is given to another
-//! set only when every batch has ended that may have found it ([`NameFib::instant`]). So whoever
-//! finds a number finds the set that was meant, without a lock.
+//! A set is stored under its number before any prefix gets the number. A number
+//! is reused for another set only after every batch that may have read it has ended
+//! ([`NameFib::instant`]). So a reader that finds a number finds the intended set, without a lock.
 
 mod sets;
 
@@ -25,41 +26,41 @@ use sets::{Latest, Sets, SharedSets};
 /// Next hops of one prefix, at most.
 pub const HOPS_MAX: usize = 64;
 
-/// A way for a prefix.
+/// A next hop of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NextHop {
-    /// What it costs; the least is the best.
+    /// Its cost; the lowest is the best.
     pub cost: u64,
-    /// Where it leads.
+    /// The face to send to.
     pub face: FaceId,
 }
 
-/// Why a prefix is not taken in.
+/// Why a prefix is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
     /// It is too long.
     #[error("a prefix has at most {COMPONENTS_MAX} components and 65,535 bytes: use a shorter one")]
     Prefix,
-    /// It has too many ways.
+    /// It has too many next hops.
     #[error("a prefix has at most {HOPS_MAX} next hops, not {0}: leave the costliest out")]
     Hops(usize),
     /// There are too many different sets of next hops.
     #[error("there are {SETS_MAX} different sets of next hops, as many as may be: use fewer costs")]
     Sets,
-    /// The table has no room.
+    /// The table is full.
     #[error(transparent)]
     Table(#[from] NameRefused),
 }
 
-/// What the FIB says of a prefix: its next hops, the cheapest first.
+/// The next hops of a prefix, the cheapest first.
 pub type Hops = [NextHop];
 
-/// Prefixes and their next hops, to be changed by the one who owns it.
+/// Prefixes and their next hops; only the owner changes them.
 pub struct Fib {
     names: NameFib,
     hasher: NameHasher,
     sets: Sets,
-    /// Memory to be used again.
+    /// Reused memory.
     hashes: NameHashes,
 }
 
@@ -73,17 +74,17 @@ impl Fib {
         Ok(Fib { names, hasher, sets: Sets::default(), hashes: NameHashes::default() })
     }
 
-    /// Has the prefixes' memory be of this node of the machine (NUMA), wherever they are changed
-    /// from. For a FIB without prefixes.
+    /// Binds the prefixes' memory to this NUMA node, whichever thread changes them. Call it while
+    /// the FIB has no prefixes.
     ///
     /// # Errors
-    /// The kernel's: it has no such node, or does not let this process choose.
+    /// The kernel's: the node does not exist, or this process may not choose.
     pub fn bind(&self, node: u32) -> io::Result<()> {
         self.names.bind(node)
     }
 
-    /// Sets the next hops of a prefix. Without any, the prefix leads nowhere, and shorter ones are
-    /// not asked instead.
+    /// Sets the next hops of a prefix. An empty set makes the prefix lead nowhere; shorter prefixes
+    /// are not used instead.
     ///
     /// # Errors
     /// [`FibError`]: nothing was changed.
@@ -91,11 +92,11 @@ impl Fib {
         self.set_if(prefix, hops, || Ok(()))
     }
 
-    /// As [`Fib::set`], and takes it back if `rest`, what has to change along, refuses.
+    /// As [`Fib::set`], but undone if `rest`, which makes the related changes, fails.
     ///
     /// # Errors
-    /// [`FibError`], or that of `rest`: nothing was changed, though readers may have seen the
-    /// change meanwhile.
+    /// [`FibError`], or the error of `rest`: nothing was changed, though readers may have seen the
+    /// change in between.
     pub fn set_if(
         &mut self,
         prefix: Name<'_>,
@@ -115,7 +116,7 @@ impl Fib {
                     return Ok(());
                 }
                 Err(refused) => {
-                    // Neither is ever refused: a prefix that is there has room for a value.
+                    // Neither call can fail: a prefix in the table always has room for a value.
                     let undone = match before {
                         Some(before) => names.insert(name.hashed(), before).ok().flatten(),
                         None => names.remove(name.hashed()),
@@ -131,7 +132,7 @@ impl Fib {
         Err(refused)
     }
 
-    /// Takes a prefix out; false if it was not there.
+    /// Removes a prefix; false if it was not there.
     pub fn remove(&mut self, prefix: Name<'_>) -> bool {
         let Fib { names, hasher, sets, hashes } = self;
         let removed = hasher.hash(prefix, hashes).and_then(|name| names.remove(name.hashed()));
@@ -146,7 +147,7 @@ impl Fib {
         Some(self.sets.get(number))
     }
 
-    /// Every prefix and its next hops, in no order.
+    /// Every prefix and its next hops, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (NameBuf, &Hops)> {
         self.names.iter().filter_map(|(bytes, number)| {
             let prefix = Name::new_checked(&bytes).ok()?.to_buf();
@@ -175,7 +176,7 @@ impl Fib {
     }
 }
 
-/// Looks up. Each worker has its own; a clone is a new one.
+/// Looks up names. Each worker has its own; a clone is independent.
 #[derive(Clone)]
 pub struct FibReader {
     names: NameReader,
@@ -183,25 +184,26 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
+    /// Begins a batch. That takes some nanoseconds, so use one batch for many lookups. End it
+    /// before sleeping.
     #[inline]
     pub fn batch(&mut self) -> FibBatch<'_> {
         FibBatch { names: self.names.batch(), sets: &self.sets, latest: Latest::default() }
     }
 }
 
-/// A short time in which a worker looks up; it ends when this is dropped.
+/// A short period in which a worker looks up names; it ends when this is dropped.
 pub struct FibBatch<'a> {
     names: NameBatch<'a>,
     sets: &'a SharedSets,
     latest: Latest,
 }
 
-/// The longest prefix of a name in the FIB. It counts within its batch.
+/// The longest matching prefix of a name in the FIB, valid within its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibMatch(NameMatch);
 
-/// A lookup that is done in steps, so that several go side by side and none waits for memory.
+/// A lookup in steps: several run side by side so that none stalls on memory.
 #[derive(Clone, Copy, Debug)]
 pub struct FibSearch(NameSearch);
 
@@ -213,31 +215,31 @@ impl FibMatch {
 }
 
 impl FibBatch<'_> {
-    /// The longest prefix of a name.
+    /// The longest matching prefix of a name.
     #[inline]
     pub fn lookup(&self, name: &HashedName<'_>) -> Option<FibMatch> {
         self.names.lookup(name.hashed()).map(FibMatch)
     }
 
-    /// Asks for what [`FibBatch::begin`] reads.
+    /// Prefetches what [`FibBatch::begin`] reads.
     #[inline(always)]
     pub fn expect(&self, name: &HashedName<'_>) {
         self.names.expect(&name.hashed());
     }
 
-    /// Begins a lookup, and asks for what [`FibBatch::narrow`] reads.
+    /// Begins a lookup and prefetches what [`FibBatch::narrow`] reads.
     #[inline(always)]
     pub fn begin(&self, name: &HashedName<'_>) -> FibSearch {
         FibSearch(self.names.begin(&name.hashed()))
     }
 
-    /// Goes on with it, and asks for what [`FibBatch::end`] reads.
+    /// Continues the lookup and prefetches what [`FibBatch::end`] reads.
     #[inline(always)]
     pub fn narrow(&self, name: &HashedName<'_>, search: &mut FibSearch) {
         self.names.narrow(&name.hashed(), &mut search.0);
     }
 
-    /// The longest prefix of the name for which the search began.
+    /// The longest matching prefix of the name with which the lookup began.
     #[inline(always)]
     pub fn end(&self, name: &HashedName<'_>, search: FibSearch) -> Option<FibMatch> {
         self.names.end(&name.hashed(), search.0).map(FibMatch)

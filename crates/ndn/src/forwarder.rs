@@ -1,14 +1,15 @@
-//! The forwarder: one worker's, without clock, thread or socket.
+//! The forwarder of one worker, without clock, thread or socket.
 //!
-//! A driver gives it packets that came in ([`Forwarder::receive`]) and time
-//! ([`Forwarder::tick`]); what is to be sent goes to an [`Output`] at once, in pieces that are
-//! borrowed from the packet or the content store. Nothing is allocated for a packet on its way.
+//! A driver passes in received packets ([`Forwarder::receive`]) and time ([`Forwarder::tick`]). The
+//! forwarder hands packets to send to an [`Output`] at once, in pieces borrowed from the received
+//! packet or the content store. It allocates nothing per packet.
 //!
-//! The pipelines are those of the NFD developer guide ("Forwarding"), but for four things. The
-//! content store is asked before an entry is made, so hits cost none. Data answers an Interest only
-//! if it comes from a face that was asked, unless that is local or a link of several: a neighbour
-//! cannot put its Data in the place of another's. Data with the PIT token that we gave goes to that
-//! one entry. And a satisfied entry stays for stragglers only if a probe is out.
+//! The pipelines are those of the NFD developer guide ("Forwarding"), with four differences. The
+//! content store is searched before a PIT entry is created, so hits need none. Data satisfies an
+//! Interest only if it comes from a face to which the Interest was sent, unless that face is local
+//! or multi-access: so a neighbour cannot inject Data in place of another's. Data with our PIT
+//! token satisfies only the entry of that token. A satisfied entry stays for late answers only
+//! while a probe is pending.
 
 mod ahead;
 mod data;
@@ -41,13 +42,13 @@ use crate::strategy::Measurements;
 use ahead::Parsed;
 use disk::Parked;
 
-/// Packets of a batch that are looked up side by side.
+/// Packets of a batch whose lookups run side by side.
 const LANES: usize = 16;
 
-/// A packet that came in, for [`Forwarder::receive_batch`].
+/// A received packet, for [`Forwarder::receive_batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
-    /// Where from.
+    /// The face it arrived on.
     pub face: FaceId,
     /// Its link headers.
     pub headers: Headers<'a>,
@@ -55,7 +56,7 @@ pub struct Arrived<'a> {
     pub packet: &'a [u8],
 }
 
-/// Where packets go.
+/// Accepts packets to send.
 pub trait Output {
     /// Sends a packet, given in pieces that follow one another, with these headers to a face.
     fn send<'p>(
@@ -66,7 +67,7 @@ pub trait Output {
     );
 }
 
-/// A packet in one piece, copied only if it is in several.
+/// A packet in one piece; several pieces are copied together.
 #[inline]
 pub fn in_one<'a, 'p: 'a>(
     mut packet: impl Iterator<Item = &'p [u8]>,
@@ -81,36 +82,37 @@ pub fn in_one<'a, 'p: 'a>(
     memory
 }
 
-/// What becomes of Data that nobody asked for.
+/// What to do with unsolicited Data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unsolicited {
-    /// It is dropped.
+    /// Drop it.
     #[default]
     DropAll,
-    /// It goes into the content store if it comes from a local face and may be kept.
+    /// Cache it if it comes from a local face and may be cached.
     AdmitLocal,
 }
 
-/// What a forwarder is made with.
+/// The forwarder's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Which worker it is; part of its PIT tokens.
     pub worker: u8,
     /// The secret key of all tables; the same for all workers and the plan.
     pub hasher: NameHasher,
-    /// For nonces and strategies' lots.
+    /// Seed for nonces and strategies' random choices.
     pub seed: u64,
     /// Pending Interests. Each takes up to [`Forwarder::bytes_per_pending`].
     pub pit_capacity: usize,
-    /// Dead nonces, of 8 bytes.
+    /// Entries of the dead nonce list, 8 bytes each.
     pub dead_nonces: usize,
-    /// Prefixes of which something is measured, and pairs of prefix and face.
+    /// Measured prefixes, and measured pairs of prefix and face.
     pub measurements: usize,
-    /// What becomes of Data that nobody asked for.
+    /// What to do with unsolicited Data.
     pub unsolicited: Unsolicited,
-    /// Interests that want to wait longer wait so long.
+    /// Upper bound of an Interest's lifetime.
     pub lifetime_max: Duration,
-    /// Unix time at [`Time::ZERO`], milliseconds: the content store's times outlive the process.
+    /// Unix time at [`Time::ZERO`], in milliseconds: times in the content store outlive the
+    /// process.
     pub unix_ms_at_zero: u64,
 }
 
@@ -132,52 +134,53 @@ impl Config {
     }
 }
 
-/// What became of those who asked: of every Interest that was written down until answered. What is
-/// still held is the difference.
+/// What happened to downstream records: every Interest recorded until it was answered. The
+/// difference is the number still pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Written down.
+    /// Recorded.
     pub written: u64,
-    /// Got Data.
+    /// Satisfied by Data.
     pub answered: u64,
-    /// Got a Nack.
+    /// Answered with a Nack.
     pub nacked: u64,
-    /// Waited in vain.
+    /// Timed out.
     pub expired: u64,
-    /// Gave way to a newer one, as the table was full or there were many of one name.
+    /// Evicted for a newer Interest: the table was full, or there were many with one name.
     pub evicted: u64,
-    /// Asked again.
+    /// Replaced by a retransmission.
     pub replaced: u64,
-    /// Could not be told: the face has gone or was the one that answered, or there was no way.
+    /// Could not be answered: the face was removed or was the one that answered, or there was no
+    /// route.
     pub withdrawn: u64,
 }
 
 impl Asked {
-    /// Those who still wait.
+    /// Records still pending.
     pub fn held(&self) -> u64 {
         let gone = self.answered + self.nacked + self.expired + self.evicted;
         self.written - gone - self.replaced - self.withdrawn
     }
 }
 
-/// What a forwarder has counted, beside its faces.
+/// Counters of a forwarder besides those of its faces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets from faces that it does not know.
     pub unknown_face: u64,
-    /// Answers of the content store.
+    /// Interests answered by the content store.
     pub cache_hits: u64,
-    /// Interests that it could not answer.
+    /// Interests that the content store could not answer.
     pub cache_misses: u64,
-    /// Pending Interests that Data has answered, as they left.
+    /// Pending Interests that left the table satisfied.
     pub satisfied: u64,
-    /// Pending Interests that left without.
+    /// Pending Interests that left the table unsatisfied.
     pub unsatisfied: u64,
-    /// Those who asked.
+    /// Downstream records.
     pub asked: Asked,
 }
 
-/// Data in memory and on disks, by a policy that is chosen while the program runs.
+/// Data in memory and on disks, with a replacement policy chosen at run time.
 pub type Store<B> = ContentStore<AnyPolicy, B>;
 
 /// One worker's forwarder, whose content store writes to disks from buffers of type `B`.
@@ -185,7 +188,7 @@ pub struct Forwarder<B> {
     fib: FibReader,
     plan: Arc<Plan>,
     core: Core<B>,
-    /// Memory to be used again.
+    /// Reused memory.
     hashes: Box<[NameHashes; LANES]>,
     beside: Box<NamesBeside>,
     rewritten: Vec<u8>,
@@ -204,29 +207,29 @@ struct Core<B> {
     parked: HashMap<u64, Parked>,
     next_waiter: u64,
     counters: Counters,
-    /// Memory to be used again.
+    /// Reused memory.
     matched: Vec<u32>,
     served: Vec<FaceId>,
     waiters: Vec<(u64, bool)>,
 }
 
-/// Which ways there are.
+/// Which next hops there are.
 #[derive(Clone, Copy)]
 struct Routes<'a> {
     fib: &'a FibBatch<'a>,
     plan: &'a Plan,
-    /// The lookup in the FIB of the packet's own name, if it has begun already.
+    /// The FIB lookup of the packet's own name, if it has begun already.
     search: Option<FibSearch>,
 }
 
-/// The face that a packet came from.
+/// The face on which a packet arrived.
 #[derive(Clone, Copy)]
 struct Ingress {
     id: FaceId,
     face: Face,
 }
 
-/// Why an entry leaves the table.
+/// Why an entry leaves the PIT.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Expired,
@@ -257,38 +260,38 @@ impl<B: Buffer> Forwarder<B> {
         Forwarder { fib, plan, core, hashes, beside: Box::default(), rewritten: Vec::new() }
     }
 
-    /// Adds a face, or changes what is known of it.
+    /// Adds a face, or changes its properties.
     pub fn add_face(&mut self, id: FaceId, face: Face) {
         self.core.faces.add(id, face);
     }
 
-    /// Removes a face; returns what it counted. Interests that it still waits for end by
-    /// themselves; nothing is sent to it any more.
+    /// Removes a face and returns its counters. Its pending Interests expire by themselves; nothing
+    /// is sent to it any more.
     pub fn remove_face(&mut self, id: FaceId) -> Option<FaceCounters> {
         self.core.faces.remove(id)
     }
 
-    /// What is known of a face.
+    /// The properties of a face.
     pub fn face(&self, id: FaceId) -> Option<Face> {
         self.core.faces.get(id)
     }
 
-    /// What a face has counted.
+    /// The counters of a face.
     pub fn face_counters(&self, id: FaceId) -> Option<&FaceCounters> {
         self.core.faces.counters(id)
     }
 
-    /// What every face that it knows has counted.
+    /// The counters of every face.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, &FaceCounters)> {
         self.core.faces.iter()
     }
 
-    /// What was counted beside the faces.
+    /// Counters besides those of the faces.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
 
-    /// Pending Interests, those included that have been answered and wait for stragglers.
+    /// Pending Interests, including satisfied ones that wait for late answers.
     pub fn pending(&self) -> usize {
         self.core.pit.len()
     }
@@ -314,17 +317,17 @@ impl<B: Buffer> Forwarder<B> {
         self.core.unix_ms
     }
 
-    /// Works by another plan from now on.
+    /// Uses another plan from now on.
     pub fn set_plan(&mut self, plan: Arc<Plan>) {
         self.plan = plan;
     }
 
-    /// Works by the plan that is published now; to be called between batches.
+    /// Uses the plan that is published now; call it between batches.
     pub fn refresh(&mut self, published: &Published) {
         published.refresh(&mut self.plan);
     }
 
-    /// Ends what has ended by `now`. Time that goes back stands still.
+    /// Expires everything that is due by `now`. If time goes back, the clock stands still.
     pub fn tick(&mut self, now: Time) {
         self.core.tick(now);
     }
@@ -337,8 +340,8 @@ impl<B: Buffer> Forwarder<B> {
         }
     }
 
-    /// A packet came in from a face, with these headers: a whole Interest or Data, or an Interest
-    /// that comes back (`headers.nack`).
+    /// Processes a packet received on a face with these headers: a complete Interest or Data, or a
+    /// Nacked Interest (`headers.nack`).
     pub fn receive(
         &mut self,
         now: Time,
@@ -356,8 +359,9 @@ impl<B: Buffer> Forwarder<B> {
         core.process(routes, from, headers, &parsed, &mut hashes[0], rewritten, out);
     }
 
-    /// Packets came in: the same as [`Forwarder::receive`] for one after the other, but sooner
-    /// done, as the memory that all of them need is asked for before the first is looked at.
+    /// Processes received packets: the same as [`Forwarder::receive`] one after the other but
+    /// faster, because the memory that all packets need is prefetched before the first one is
+    /// processed.
     pub fn receive_batch(&mut self, now: Time, batch: &[Arrived<'_>], out: &mut impl Output) {
         let Forwarder { fib, plan, core, hashes, beside, rewritten } = self;
         core.tick(now);
@@ -415,13 +419,13 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// What the dead nonce list calls an Interest.
+    /// Hash of an Interest in the dead nonce list.
     #[inline(always)]
     fn of_nonce(&self, name_hash: u64, nonce: [u8; 4]) -> u64 {
         self.config.hasher.pair(name_hash, u32::from_be_bytes(nonce).into())
     }
 
-    /// An Interest leaves the table, with all who still wait for it.
+    /// Removes an Interest from the PIT, with all its pending downstream records.
     fn finalize(&mut self, id: u32, end: End) {
         while self.pit.has_ins(id) {
             self.pit.drop_in(id);
@@ -445,8 +449,8 @@ impl<B: Buffer> Core<B> {
         self.pit.remove(id);
     }
 
-    /// Who asked takes it back, and with the last one the Interest goes, unless an answer is on its
-    /// way.
+    /// Withdraws a downstream record. With the last one the Interest leaves the PIT, unless an
+    /// answer is expected.
     fn withdraw(&mut self, id: u32, face: FaceId) {
         self.counters.asked.withdrawn += u64::from(self.pit.take_in(id, face).is_some());
         self.drop_if_idle(id);
@@ -459,7 +463,7 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// Takes a packet to its fate.
+    /// Processes a packet to its outcome.
     #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
     fn process(
         &mut self,
@@ -484,7 +488,7 @@ impl<B: Buffer> Core<B> {
             }
             Parsed::Data(data, exactly) => {
                 self.faces.received(from, |p| p.data += 1);
-                // Unless the entry went with a packet of the same batch.
+                // Unless a packet of the same batch removed the entry.
                 let token = headers.pit_token.unwrap_or_default();
                 let id = exactly.filter(|id| self.pit.by_token(token) == Some(*id));
                 let fate = id.and_then(|id| {
@@ -515,8 +519,8 @@ impl<B: Buffer> Core<B> {
         self.faces.fate(from, fate);
     }
 
-    /// Gives an Interest a nonce if it has none, and takes its hint away if this is where the hint
-    /// leads. Its name stays.
+    /// Adds a nonce if the Interest has none, and removes its forwarding hint if the hint leads to
+    /// this node. The name stays.
     #[allow(clippy::too_many_arguments)] // the parts of a forwarder that are borrowed apart
     fn ready_interest(
         &mut self,
@@ -554,7 +558,7 @@ impl<B: Buffer> Core<B> {
 
 /// The first component of names that stay on this machine.
 const LOCALHOST: &[u8] = b"\x08\x09localhost";
-/// The first component of names that go one hop.
+/// The first component of names that travel one hop.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 
 fn is_localhost(name: Name<'_>) -> bool {
@@ -565,12 +569,12 @@ fn is_localhop(name: Name<'_>) -> bool {
     name.value().starts_with(LOCALHOP)
 }
 
-/// True if the packet speaks of this machine but comes from another.
+/// True if the name is of `/localhost` scope but the packet comes from another machine.
 fn is_forged(name: Name<'_>, face: Face) -> bool {
     face.scope == Scope::NonLocal && is_localhost(name)
 }
 
-/// What an Interest is told apart by.
+/// The key that distinguishes Interests.
 #[inline(always)]
 fn key<'a>(interest: &Interest<'a>, name: HashedName<'a>) -> Key<'a> {
     let has = interest.has_implicit_digest();

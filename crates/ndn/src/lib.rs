@@ -1,10 +1,10 @@
-//! Named data, without clock, thread or socket: a driver gives packets, time and the results of
-//! disk I/O, and carries out what is asked for.
+//! Named Data Networking without clock, thread or socket. A driver passes in packets, time and the
+//! results of disk I/O, and carries out the requested actions.
 //!
-//! [`forwarder`] is one worker's: what became of a packet, and where it goes. It owns a
-//! [`store`], a cache of Data on two floors, memory and disks. [`management`] is one per node:
-//! what clients order and ask, and the RIB. [`link`] lies between Interests and Data and the
-//! packets of a face.
+//! [`forwarder`] is the forwarder of one worker: it decides every packet's outcome and next hops.
+//! It owns a [`store`], a Data cache with two tiers, memory and disks. [`management`] exists once
+//! per node: clients' commands and queries, and the RIB. [`link`] converts between Interests and
+//! Data and the link packets of a face.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,16 +1,16 @@
-//! The link protocol NDNLPv2 of one face: network packets in, link packets out, and back.
+//! The link protocol NDNLPv2 of one face: network packets to link packets, and back.
 //!
-//! [`Link`] takes an Interest or Data with what goes along ([`Headers`]) and gives link packets no
-//! longer than the face's MTU; of received link packets it gives back what was sent. Nothing here
-//! reads a clock: `now` comes in, and a driver calls [`Link::poll`] at [`Link::next_deadline`].
+//! [`Link`] splits an Interest or Data with its [`Headers`] into link packets no longer than the
+//! face's MTU, and restores network packets from received link packets. It reads no clock: `now` is
+//! passed in, and a driver calls [`Link::poll`] at [`Link::next_deadline`].
 //!
-//! - Fragments have consecutive sequence numbers. Packets that are not complete yet wait in a
-//!   [`Memory`], which all faces of a thread share, so that none can take more than its part.
+//! - Fragments have consecutive sequence numbers. Incomplete packets wait in a [`Memory`] that all
+//!   faces of a thread share; no face can use more than its share.
 //! - With reliability ([`reliability`]) every link packet with a fragment is acknowledged.
 //! - A queue that stays long marks packets ([`congestion`]).
-//! - Which headers a peer may use depends on the face ([`Options::local_fields`]).
+//! - The headers that a peer may use depend on the face ([`Options::local_fields`]).
 //!
-//! A packet that needs no fragments and no reliability passes without an allocation.
+//! A packet that needs neither fragmentation nor reliability passes without an allocation.
 
 pub mod congestion;
 mod counters;
@@ -30,42 +30,42 @@ pub use counters::{LinkCounters, Refused, Unsent};
 pub use reassembly::{Limits, Memory};
 use reliability::Reliability;
 
-/// Most fragments of one packet: both sides hold to it (NFD: `nMaxFragments`).
+/// Most fragments per packet; sender and receiver both enforce it (NFD: `nMaxFragments`).
 pub const FRAGMENTS_MAX: u64 = 400;
-/// Shortest MTU with which a packet of usual headers can be cut (NFD's `MIN_MTU`). What numbers a
-/// fragment and has it acknowledged takes 34 bytes of it; the first one has room for a token as
-/// long as ours, a mark and a Nack besides. With a peer's token of 32 bytes and reliability there
-/// is none below 69: such packets are refused and counted.
+/// Shortest MTU at which a packet with the usual headers can be fragmented (NFD's `MIN_MTU`).
+/// Fragment numbers and acknowledgement fields take 34 bytes of it; the first fragment also has
+/// room for a token as long as ours, a congestion mark and a Nack. With a peer's token of 32 bytes
+/// and reliability, no MTU below 69 leaves room: such packets are refused and counted.
 pub const MTU_MIN: usize = 64;
 /// Acknowledgements in one link packet, where the MTU allows more.
 const ACKS_MAX: usize = 64;
 /// Bytes of an acknowledgement: type and length of 4, number of 8.
 const ACK_LEN: usize = 12;
 
-/// What a face's link protocol does.
+/// Options of a face's link protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Longest link packet in bytes; `usize::MAX` where any length passes.
+    /// Longest link packet in bytes; `usize::MAX` if there is no limit.
     pub mtu: usize,
-    /// Packets longer than the MTU are cut; otherwise they are refused.
+    /// Packets longer than the MTU are fragmented; otherwise they are refused.
     pub fragmentation: bool,
-    /// Fragments are put together; otherwise they are refused.
+    /// Fragments are reassembled; otherwise they are refused.
     pub reassembly: bool,
-    /// Link packets are acknowledged and sent again.
+    /// Link packets are acknowledged and retransmitted.
     pub reliability: bool,
-    /// Packets are marked for a long queue.
+    /// Packets are marked when the queue is long.
     pub marks: bool,
-    /// Which queue is long.
+    /// When a queue counts as long.
     pub marking: Marking,
-    /// The peer is an application of this box that may say where an Interest goes, and is told
-    /// where packets come from.
+    /// The peer is an application on this machine: it may choose an Interest's next hop, and is
+    /// told packets' incoming faces.
     pub local_fields: bool,
-    /// Longest Interest or Data in bytes, both ways.
+    /// Longest Interest or Data in bytes, in both directions.
     pub packet_len_max: usize,
 }
 
 impl Options {
-    /// What NFD does unless told otherwise, for link packets of at most `mtu` bytes.
+    /// NFD's defaults, for link packets of at most `mtu` bytes.
     pub fn new(mtu: usize) -> Options {
         Options {
             mtu,
@@ -80,34 +80,34 @@ impl Options {
     }
 }
 
-/// What a packet is, for the forwarder.
+/// Kind of a packet, for the forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An Interest.
     Interest,
     /// A Data.
     Data,
-    /// An Interest that comes back.
+    /// A Nacked Interest.
     Nack(NackReason),
 }
 
-/// A network packet that has arrived whole.
+/// A complete network packet that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// What it is. Its inside has not been looked into.
+    /// Its kind. The packet has not been parsed.
     pub kind: Kind,
-    /// What came along: only headers that this face's peer may use, none of the link's own.
+    /// Its headers: only those that this face's peer may use, and none of the link's own.
     pub headers: Headers<'a>,
     /// The Interest or Data.
     pub packet: &'a [u8],
 }
 
-/// A network packet, and what it lies in.
+/// A network packet, and where its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came<'b, 'm> {
-    /// It came in one piece: it lies in the link packet.
+    /// Received unfragmented: it lies in the link packet.
     Whole(Received<'b>),
-    /// It was put together: it lies in the memory for fragments until the next is received.
+    /// Reassembled: it lies in the reassembly memory until the next packet is received.
     Together(Received<'m>),
 }
 
@@ -130,15 +130,15 @@ pub struct Link {
     reliability: Option<Box<Reliability>>,
     congestion: Congestion,
     counters: LinkCounters,
-    /// Where heads of link packets are written.
+    /// Buffer for the headers of link packets.
     head: Vec<u8>,
     /// Acknowledgements of the link packet that is being written.
     acks: Vec<u64>,
 }
 
 impl Link {
-    /// The link of a face. `first_sequence` should be random: a peer that has forgotten nothing
-    /// must not take the packets of a restarted box for old ones.
+    /// The link of a face. `first_sequence` should be random: a peer that remembers earlier packets
+    /// must not take those of a restarted node for duplicates.
     pub fn new(face: FaceId, options: Options, first_sequence: u64) -> Link {
         let mut link = Link {
             face,
@@ -154,13 +154,13 @@ impl Link {
         link
     }
 
-    /// What it does.
+    /// Its options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Does something else from now on. Without reliability, what has not been acknowledged is not
-    /// sent again.
+    /// Changes the options. When reliability is turned off, unacknowledged packets are not
+    /// retransmitted.
     pub fn set_options(&mut self, options: Options) {
         self.options = options;
         if !options.reliability {
@@ -170,18 +170,17 @@ impl Link {
         }
     }
 
-    /// What has been counted.
+    /// Its counters.
     pub fn counters(&self) -> &LinkCounters {
         &self.counters
     }
 
     /// Sends `packet`, an Interest or Data: hands link packets to `out`, each in two parts, its
-    /// head and its piece of the packet. `queued` is how many bytes wait in front of it. Of the
-    /// headers those of the link itself (numbers of fragments, acknowledgement) are not the
-    /// caller's.
+    /// headers and its piece of the packet. `queued` is the number of bytes queued before it. The
+    /// link sets its own headers (fragment numbers, acknowledgement fields); the caller does not.
     ///
     /// # Errors
-    /// When the packet cannot be sent; nothing was handed out.
+    /// Why the packet cannot be sent; nothing was handed out.
     pub fn send(
         &mut self,
         now: Time,
@@ -255,7 +254,7 @@ impl Link {
         Ok(())
     }
 
-    /// Hands out one link packet, and with it as many acknowledgements as there is room for.
+    /// Hands out one link packet, with as many acknowledgements as fit.
     fn hand_out(&mut self, headers: Headers<'_>, piece: &[u8], out: &mut impl FnMut(&[u8], &[u8])) {
         let fragment = (!piece.is_empty()).then_some(piece);
         let mut repr = lp::Repr { headers, acks: &[], fragment };
@@ -263,20 +262,20 @@ impl Link {
         if let Some(reliability) = &mut self.reliability
             && reliability.has_acks()
         {
-            // The two: with them the length in front may need more bytes.
+            // Two bytes, because the acknowledgements may lengthen the TLV length.
             let room = self.options.mtu.saturating_sub(repr.buffer_len() + 2);
             reliability.take_acks((room / ACK_LEN).min(ACKS_MAX), &mut self.acks);
             repr.acks = &self.acks;
         }
         self.head.resize(repr.head_len(), 0);
-        // It has been measured: it fits.
+        // It was measured, so it fits.
         if repr.emit_head(&mut self.head).is_ok() {
             self.counters.link_packets_sent += 1;
             out(&self.head, piece);
         }
     }
 
-    /// How a packet is cut.
+    /// How a packet is fragmented.
     fn cut(&self, headers: &Headers<'_>, packet: &[u8]) -> Result<Cut, Unsent> {
         let mtu = self.options.mtu;
         let room = |of_packet: &Headers<'_>, is_cut: bool| {
@@ -318,13 +317,12 @@ impl Link {
         headers
     }
 
-    /// Takes the link packet that `bytes` begin with; padding behind it is left alone. Gives the
-    /// network packet that is complete with it, if there is one. Acknowledgements and what has to
-    /// be sent again for those that came leave with the next [`poll`](Self::poll).
+    /// Processes the link packet at the start of `bytes`; padding after it is ignored. Returns the
+    /// network packet that it completes, if any. Acknowledgements, and retransmissions that
+    /// received acknowledgements trigger, leave with the next [`poll`](Self::poll).
     ///
     /// # Errors
-    /// When the link packet, or the packet that it completes, is refused; the caller loses nothing
-    /// else by it.
+    /// Why the link packet, or the packet that it completes, was refused; nothing else is lost.
     #[inline]
     pub fn receive<'a>(
         &mut self,
@@ -335,9 +333,9 @@ impl Link {
         self.receive_from(now, 0, bytes, memory).map(|came| came.map(Came::packet))
     }
 
-    /// The same, of one of several that are behind this face: `sender` is a number that is this
-    /// one's alone. Whole packets are there for as long as `bytes` are, so that a batch of them can
-    /// be looked at together.
+    /// The same for one of several peers behind this face: `sender` is a number unique to that
+    /// peer. Unfragmented packets live as long as `bytes`, so that a batch of them can be processed
+    /// together.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -404,7 +402,7 @@ impl Link {
         }
     }
 
-    /// Holds a whole packet and its headers against what this face's peer may send (NFD:
+    /// Checks a complete packet and its headers against what this face's peer may send (NFD:
     /// `GenericLinkService::decodeNetPacket`).
     #[inline]
     fn admit<'a>(
@@ -448,21 +446,21 @@ impl Link {
             frag_index: None,
             frag_count: None,
             tx_sequence: None,
-            // Where a packet came from, this box knows itself.
+            // This node sets the incoming face itself.
             incoming_face: None,
             ..*headers
         };
         Ok(Received { kind, headers, packet })
     }
 
-    /// Hands out what is due: link packets that are lost, again, and acknowledgements that have
-    /// waited long enough for a packet to go along with.
+    /// Hands out what is due: retransmissions of lost link packets, and acknowledgements that no
+    /// packet has carried in time.
     pub fn poll(&mut self, now: Time, out: &mut impl FnMut(&[u8], &[u8])) {
         if let Some(reliability) = &mut self.reliability {
             reliability.expire(now, &mut self.counters);
         }
         while let Some(lost) = self.reliability.as_mut().and_then(|r| r.take_lost()) {
-            // What we wrote ourselves can be read.
+            // Our own packets are readable.
             if let Ok(packet) = lp::Packet::new_checked(lost.bytes()) {
                 let mut headers = *packet.headers();
                 headers.tx_sequence = self.reliability.as_ref().map(|r| r.next_tx_sequence());
@@ -478,8 +476,7 @@ impl Link {
         }
     }
 
-    /// When [`poll`](Self::poll) has something to do; `None`: not before something is sent or
-    /// received.
+    /// When [`poll`](Self::poll) is due; `None`: not before something is sent or received.
     pub fn next_deadline(&self) -> Option<Time> {
         self.reliability.as_ref().and_then(|r| r.next_deadline())
     }
@@ -488,9 +485,9 @@ impl Link {
 /// How a packet is cut into fragments.
 struct Cut {
     count: u64,
-    /// Bytes of it in the first link packet, which carries the packet's headers too.
+    /// Bytes of it in the first link packet, which also carries the packet's headers.
     first: usize,
-    /// Bytes in each other.
+    /// Bytes in each of the others.
     other: usize,
 }
 

@@ -1,31 +1,31 @@
-//! NFD's management: commands, datasets and notifications under `/localhost/nfd`, as existing
-//! clients speak it, and the RIB behind it (NFD wiki, "Management"; NFD developer guide).
+//! NFD's management: commands, datasets and notifications under `/localhost/nfd`, compatible with
+//! existing clients, and the RIB behind it (NFD wiki, "Management"; NFD developer guide).
 //!
-//! One [`Management`] per node, without clock or socket. The forwarder gives it a face like any
-//! other, to which `/localhost/nfd` and, if neighbours may command, `/localhop/nfd` lead. Its
-//! driver hands over every Interest that comes to that face with the face that it came from
-//! (IncomingFaceId), sends back the Data that come of it, and is the [`Host`] that carries out what
-//! is ordered. The Data are fresh for a second; a driver keeps them out of the content store (by
-//! CachePolicy), so that a command which comes again comes here, and not to what was answered the
-//! first time. Segments of datasets are kept here for as long as they are asked for.
+//! One [`Management`] per node, without clock or socket. The forwarder gives it an ordinary face,
+//! to which `/localhost/nfd` and, if neighbours may command, `/localhop/nfd` lead. The driver
+//! passes every Interest that arrives on that face to it, with the incoming face (IncomingFaceId),
+//! sends the Data that it returns, and implements [`Host`], which carries out the commands. The
+//! Data are fresh for one second. The driver keeps them out of the content store (by CachePolicy),
+//! so that a repeated command reaches management and not the cached first answer. Segments of
+//! datasets are kept here for as long as clients ask for them.
 //!
-//! What is answered to whom:
+//! Answers:
 //!
-//! * a command whose signature is accepted ([`Trust`], and not seen before): with what came of it,
-//!   in NFD's codes and texts; any other signed or unsigned command: 403;
-//! * a neighbour's command with too many others before it whose signatures had to be verified: 503
+//! * a command with an accepted signature ([`Trust`], and not a replay): its result, in NFD's codes
+//!   and texts; any other command, signed or unsigned: 403;
+//! * a neighbour's command that exceeds the limit on signature verifications: 503
 //!   ([`VerificationRate`]);
-//! * a command of a name that nobody knows: 501;
-//! * a dataset: to everyone here, by Interests with parameters and signature too;
-//! * all else is dropped and counted.
+//! * a command with an unknown name: 501;
+//! * a dataset: to every local client, also for Interests with parameters and a signature;
+//! * everything else is dropped and counted.
 //!
-//! Where NFD and ndnd differ, we take the more lenient: fields that a command does not know are
-//! left alone, face URIs need not be canonical, and errors have (empty) parameters, without which
-//! python-ndn cannot read them. Where NFD answers 200 and then finds out that a route's face does
-//! not exist, we answer 410 like ndnd. Of a forwarder's status the number of entries in the content
-//! store is that in memory, those on disks are not counted; there is no name tree, and measurements
-//! are not counted either: both numbers are 0. A face that is told to expire may go earlier, where
-//! faces are short. Unlike both, a neighbour may not command for another's face.
+//! Where NFD and ndnd differ, we follow the more lenient: unknown fields of a command are ignored,
+//! face URIs need not be canonical, and errors have (empty) parameters, without which python-ndn
+//! cannot parse them. NFD answers 200 and only then finds that a route's face does not exist; we
+//! answer 410 like ndnd. In the forwarder's status, the number of content store entries counts
+//! memory only, not disks; there is no name tree, and measurements are not counted either: both
+//! numbers are 0. A face with an expiry time may be removed earlier when faces are scarce. Unlike
+//! both, a neighbour may not command for another's face.
 
 mod announce;
 mod authorize;
@@ -84,23 +84,23 @@ pub struct Management {
     rib: Rib,
     /// Strategies by prefix, with their full names.
     strategies: BTreeMap<NameBuf, NameBuf>,
-    /// The faces there are.
+    /// The existing faces.
     faces: BTreeMap<FaceId, FaceEventNotification>,
     connecting: Vec<Connecting>,
     replay: Replay,
     budget: Budget,
     claimants: Claimants,
     snapshots: Snapshots,
-    /// Each takes its turn.
+    /// They take turns.
     writing: VecDeque<Writing>,
     events: Events,
-    /// Counts what datasets show changes of.
+    /// Counts changes of what datasets show.
     changes: u64,
     counters: ManagementCounters,
 }
 
 impl Management {
-    /// Management of a node without faces and routes, on which best route is the strategy.
+    /// Management of a node without faces and routes; best route is the strategy.
     pub fn new(config: ManagementConfig) -> Management {
         let ManagementLimits { rib, signers, commands_per_signer, .. } = config.limits;
         let best_route: NameBuf =
@@ -123,8 +123,9 @@ impl Management {
         }
     }
 
-    /// Others may command from now on. Routes of those who may no longer are withdrawn: gives how
-    /// many. What keys have commanded is not carried out again, whether they stay or come back.
+    /// Changes who may command. Withdraws the routes of keys that are no longer trusted and returns
+    /// how many. Commands already carried out are not repeated, whether their key stays or comes
+    /// back.
     pub fn set_trust(&mut self, trust: Trust, host: &mut impl Host) -> usize {
         let trusted = trust.digests();
         self.replay.trust(&trusted);
@@ -146,13 +147,13 @@ impl Management {
         self.strategies.iter().map(|(prefix, name)| (prefix.as_name(), name.as_name()))
     }
 
-    /// What came of the Interests.
+    /// Counters of processed Interests.
     pub fn counters(&self) -> ManagementCounters {
         ManagementCounters { untaken: self.rib.untaken, ..self.counters }
     }
 
-    /// A face has come; to be told before an Interest of it is handed over. Who waits for
-    /// notifications is answered.
+    /// A face was added; call this before passing on its first Interest. Answers clients that wait
+    /// for notifications.
     pub fn face_up(&mut self, now: Time, face: &FaceStatus, answer: &mut impl FnMut(&[u8])) {
         let Some(id) = FaceId::from_number(face.face_id) else { return };
         let event = FaceEventNotification {
@@ -171,7 +172,8 @@ impl Management {
         }
     }
 
-    /// A face has gone: its routes go with it. Who waits for it or for notifications is answered.
+    /// A face was removed; its routes are removed too. Answers clients that wait for it or for
+    /// notifications.
     pub fn face_down(
         &mut self,
         now: Time,
@@ -191,7 +193,7 @@ impl Management {
         }
     }
 
-    /// A face has lost its connection, or has one again. Who waits for notifications is answered.
+    /// A face lost or regained its connection. Answers clients that wait for notifications.
     pub fn face_link(
         &mut self,
         now: Time,
@@ -209,9 +211,8 @@ impl Management {
         self.counters.notifications += self.events.notify(now, event, answer);
     }
 
-    /// Ends the routes that end by themselves, and goes on with what routes that came or went
-    /// before mean for longer prefixes: a part of it, if that concerns many. To be called once in a
-    /// turn of the driver's, and again as soon as others have had theirs while
+    /// Removes expired routes and propagates earlier route changes to longer prefixes; a large
+    /// change is propagated in parts. Call it once per driver turn, and again soon while
     /// [`Management::next_deadline`] has passed.
     pub fn tick(&mut self, now: Time, host: &mut impl Host) {
         if self.rib.turn(now, &mut publish(host)) {
@@ -219,14 +220,14 @@ impl Management {
         }
     }
 
-    /// When [`Management::tick`], [`Management::write_datasets`] or [`Management::connections`]
-    /// will have something to do.
+    /// When [`Management::tick`], [`Management::write_datasets`] or [`Management::connections`] is
+    /// due.
     pub fn next_deadline(&self) -> Option<Time> {
         let writing = (!self.writing.is_empty()).then_some(Time::ZERO);
         [self.rib.next_deadline(), writing, self.connecting_until()].into_iter().flatten().min()
     }
 
-    /// Adds a route of the node's own, or changes the one of the same face and origin.
+    /// Adds a route of the node itself, or changes the one with the same face and origin.
     ///
     /// # Errors
     /// [`RibError`]: nothing was changed.
@@ -250,7 +251,7 @@ impl Management {
         self.rib.add_for_neighbour(prefix, route, &mut publish(host))
     }
 
-    /// Removes a route; false if there is none of the face and origin.
+    /// Removes a route; false if there is none with this face and origin.
     pub fn remove_route(
         &mut self,
         prefix: Name<'_>,
@@ -262,7 +263,7 @@ impl Management {
         self.rib.remove(prefix, face, origin, &mut publish(host))
     }
 
-    /// Gives a prefix a strategy; returns its full name.
+    /// Sets a prefix's strategy; returns its full name.
     ///
     /// # Errors
     /// [`StrategyError`]: nothing was changed.
@@ -286,8 +287,8 @@ impl Management {
         Ok(full)
     }
 
-    /// Takes a prefix's strategy away, so that it has that of the next shorter prefix; false if it
-    /// had none of its own. The empty prefix keeps its own.
+    /// Removes a prefix's strategy, so that it inherits that of the next shorter prefix; false if
+    /// it had none of its own. The empty prefix keeps its own.
     ///
     /// # Errors
     /// [`StrategyError`]: nothing was changed.
@@ -307,8 +308,8 @@ impl Management {
 }
 
 impl Management {
-    /// An Interest came to management's face, from `from`. What is answered goes to `answer`, whole
-    /// Data.
+    /// Processes an Interest that arrived on management's face, sent by `from`. Answers, complete
+    /// Data, are passed to `answer`.
     pub fn interest(
         &mut self,
         now: Time,
@@ -352,7 +353,7 @@ impl Management {
 #[derive(Clone, Copy)]
 struct At {
     now: Time,
-    /// The time of day, in milliseconds since 1970.
+    /// Wall-clock time, in milliseconds since 1970.
     unix_ms: u64,
     from: FaceId,
 }

@@ -9,8 +9,8 @@ pub use table::COMPONENTS_MAX;
 /// Bytes of the longest name.
 pub const NAME_LEN_MAX: usize = u16::MAX as usize;
 
-/// The secret key. One for all tables that share names: who does not know it cannot aim at a place
-/// in a table.
+/// The secret key. One for all tables that share names: without it an attacker cannot aim at a slot
+/// of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct NameHasher {
     names: table::NameHasher,
@@ -18,7 +18,7 @@ pub struct NameHasher {
     pairs: [u64; 2],
 }
 
-/// The hashes of a name's prefixes. Memory to be used again for the next name.
+/// The hashes of a name's prefixes. Memory reused for the next name.
 #[derive(Clone, Debug, Default)]
 pub struct NameHashes(table::NameHashes);
 
@@ -29,7 +29,7 @@ impl AsMut<table::NameHashes> for NameHashes {
     }
 }
 
-/// Names that wait to be hashed side by side ([`table::NamesBeside`]).
+/// Names to be hashed side by side ([`table::NamesBeside`]).
 #[derive(Default)]
 pub(crate) struct NamesBeside(table::NamesBeside);
 
@@ -55,13 +55,13 @@ impl NameHasher {
         Some(into.of(name))
     }
 
-    /// A hash of bytes that are no name.
+    /// A hash of bytes that are not a name.
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
         self.names.bytes(bytes)
     }
 
-    /// Two numbers in one, of which one is a hash that nobody knows: both halves of a product with
-    /// secret factors, in the place of ten times as many instructions for another hash.
+    /// Combines two numbers, one of which is a secret hash: both halves of a product with secret
+    /// factors, where another hash would take ten times as many instructions.
     #[inline(always)]
     pub fn pair(&self, a: u64, b: u64) -> u64 {
         let product = u128::from(a ^ self.pairs[0]) * u128::from(b ^ self.pairs[1]);
@@ -70,7 +70,7 @@ impl NameHasher {
 }
 
 impl NamesBeside {
-    /// Lays a name beside the others, or hashes it at once; false if it is longer than
+    /// Adds a name to the others, or hashes it at once; false if it is longer than
     /// [`NAME_LEN_MAX`].
     #[inline]
     pub(crate) fn add(
@@ -91,7 +91,7 @@ impl NamesBeside {
 }
 
 impl NameHashes {
-    /// The name that was hashed into this.
+    /// The name whose hashes these are.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, name: Name<'a>) -> HashedName<'a> {
         HashedName { name, hashed: self.0.of(name.value()) }
@@ -99,7 +99,7 @@ impl NameHashes {
 }
 
 impl<'a> HashedName<'a> {
-    /// As tables take it.
+    /// In the form that tables take.
     #[inline(always)]
     pub(crate) fn hashed(&self) -> table::HashedName<'a> {
         self.hashed
@@ -129,20 +129,20 @@ impl<'a> HashedName<'a> {
         self.hashed.parent()
     }
 
-    /// How many components its longest prefix has that can be looked at.
+    /// How many components its longest searchable prefix has.
     #[inline(always)]
     pub fn depth(&self) -> usize {
         self.hashed.depth()
     }
 
-    /// The hashes of its proper prefixes of 0, 1, 2… components, as far as they may be looked at.
+    /// The hashes of its proper prefixes of 0, 1, 2… components, as far as they are searchable.
     #[inline(always)]
     pub fn proper(&self) -> &'a [u64] {
         self.hashed.proper()
     }
 
-    /// Where the prefix of that many components ends, and its hash; for more than
-    /// [`HashedName::depth`] of them, those of the prefix of so many.
+    /// The end of the prefix with that many components, and its hash; beyond [`HashedName::depth`],
+    /// those of the prefix of that depth.
     #[inline(always)]
     pub fn prefix(&self, components: usize) -> (usize, u64) {
         self.hashed.prefix(components)

@@ -1,11 +1,12 @@
-//! The dead nonce list: nonces of Interests that have left the PIT, so that one which comes around
-//! late is still known for a loop (NFD developer guide, "Dead Nonce List").
+//! The dead nonce list: nonces of Interests that have left the PIT, so that an Interest which
+//! returns late is still detected as a loop (NFD developer guide, "Dead Nonce List").
 //!
-//! A keyed hash of name and nonce is 8 bytes, its upper 48 bits and 16 bits of time, in the one
-//! cache line that the lower bits choose. What is older than the lifetime does not count; if a
-//! line is full, its oldest leaves. So the memory is fixed, and under a flood the list forgets
-//! sooner, evenly: a loop then lives a round longer, nothing else. Before the list stand bits of
-//! what came in lately, for nearly no Interest is dead, and the list is larger than any cache.
+//! An entry is 8 bytes: the upper 48 bits of a keyed hash of name and nonce, and 16 bits of time.
+//! The lower bits of the hash select one cache line. Entries older than the lifetime do not count;
+//! a full line evicts its oldest. So the memory is fixed, and under a flood all entries are
+//! forgotten earlier, evenly: a loop then lives one round longer, nothing else. A bitmap of recent
+//! nonces filters lookups, because almost no Interest is dead, and the list is larger than any
+//! cache.
 
 use std::time::Duration;
 
@@ -23,19 +24,19 @@ const LIFETIME_UNITS: u16 = (LIFETIME.as_nanos() as u64 >> UNIT_BITS) as u16 + 1
 #[derive(Clone, Copy)]
 struct Line([u64; LINE]);
 
-/// Nonces for each of the bits that stand before the list.
+/// Nonces for each bit of the bitmap.
 const NONCES_PER_BIT: usize = 8;
 
 /// The list.
 pub struct DeadNonces {
     lines: Box<[Line]>,
     lately: AgingBits,
-    /// When they were turned last.
+    /// When the bitmaps were last rotated.
     turned: u16,
 }
 
 fn unit(now: Time) -> u16 {
-    // 0 is kept for places that hold nothing.
+    // 0 marks empty slots.
     ((now.as_nanos() >> UNIT_BITS) as u16).max(1)
 }
 
@@ -59,7 +60,7 @@ impl DeadNonces {
         hash as usize & (self.lines.len() - 1)
     }
 
-    /// Asks for the line of the list, if the nonce may be there.
+    /// Prefetches the line of the list, if the nonce may be there.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         if self.lately.has(hash) {
@@ -67,7 +68,7 @@ impl DeadNonces {
         }
     }
 
-    /// True if the nonce of this hash came in within the lifetime.
+    /// True if the nonce of this hash was added within the lifetime.
     #[inline(always)]
     pub fn has(&self, hash: u64, now: Time) -> bool {
         self.lately.has(hash) && self.lists(hash, now)
@@ -76,7 +77,7 @@ impl DeadNonces {
     #[cold]
     fn lists(&self, hash: u64, now: Time) -> bool {
         let line = &self.lines[self.line(hash)].0;
-        // All are looked at side by side; mostly it is nowhere.
+        // All slots are compared side by side; mostly none matches.
         let fits = |entry: u64| (entry ^ hash) >> 16 == 0;
         if !line.iter().fold(false, |any, entry| any | fits(*entry)) {
             return false;
@@ -85,10 +86,10 @@ impl DeadNonces {
         line.iter().any(|entry| fits(*entry) && age(*entry, now) <= LIFETIME_UNITS)
     }
 
-    /// Puts a nonce in.
+    /// Adds a nonce.
     pub fn add(&mut self, hash: u64, now: Time) {
         let now = unit(now);
-        // Turned twice, the bits have forgotten only what does not count any more.
+        // After two rotations the bitmaps have forgotten only expired nonces.
         if now.wrapping_sub(self.turned) > LIFETIME_UNITS {
             self.lately.turn();
             self.turned = now;
@@ -132,14 +133,14 @@ mod tests {
         (1..=9).for_each(|i| list.add(i << 32, at(i)));
         assert!(!list.has(1 << 32, at(9)));
         assert!((2..=9).all(|i| list.has(i << 32, at(9))));
-        // One that is there already takes no second place.
+        // A nonce that is in the list takes no second slot.
         list.add(9 << 32, at(9));
         assert!(list.has(2 << 32, at(9)));
         assert_eq!(list.bytes(), 64 + 16);
     }
 
-    /// The bits before the list turn as time goes on: never so that a dead nonce is forgotten. Nor
-    /// from the beginning of time, nor when the 16 bits of it are over.
+    /// Rotating the bitmaps never forgets a dead nonce, neither at time zero nor when the 16 bits
+    /// of time wrap.
     #[test]
     fn a_nonce_is_dead_whatever_comes_after_it() {
         for from in [0, 1, (1 << 16 << UNIT_BITS) / 1_000_000_000 - 60] {

@@ -1,17 +1,18 @@
-//! The pending Interest table.
+//! The pending Interest table (PIT). The forwarder of each worker owns one.
 //!
 //! # Bounds
-//! Entries, pieces of long names, and further records have a capacity each, and each face an
+//! Entries, pieces of long names, and extra records have a capacity each, and each face an
 //! account. A face may hold as many of each as are *still free* (the dynamic threshold of Choudhury
-//! and Hahne, IEEE/ACM Trans. Networking 1998): alone it gets half, beside one other that takes
-//! what it can get, a third. Who holds as many gives up its own oldest entry for a new one; unless
-//! somebody holds more than twice as many, for then the oldest of who holds most goes. So a flood
-//! costs those nothing who hold less than it does, faces that took what they could and fell silent
-//! keep nobody out, and who floods still has its latest Interests pending, whose answers may come.
-//! An entry is its first asker's, and when that gives it up, the next one's who waits; an in-record
-//! is the face's own. Entries of one name are few, too: of them the face that has most gives one
-//! up. And so are those who wait in one entry, for each Interest has to look at all of them: the
-//! one that has waited longest gives way.
+//! and Hahne, IEEE/ACM Trans. Networking 1998): alone it gets half; with one other greedy face, a
+//! third. A face at its limit evicts its own oldest entry. If another face holds more than twice as
+//! many entries, that face's oldest entry is evicted instead. So a flood evicts nothing of faces
+//! that hold less, faces that filled their share and fell silent keep no others out, and a flooding
+//! face keeps its latest Interests pending, which may still be answered.
+//!
+//! An entry belongs to the first face that sent the Interest. When that face's entry is evicted, it
+//! passes to the next face that waits; an in-record belongs to its own face. Two more bounds:
+//! entries of one name are few, and the face with most of them loses one. In-records of one entry
+//! are bounded, because each Interest scans them: the one that has waited longest is evicted.
 
 mod chains;
 mod entry;
@@ -36,16 +37,16 @@ use wheel::{Timer, Wheel};
 const PIECE: usize = 60;
 /// Bytes of a component that holds a digest.
 const DIGEST_COMPONENT_LEN: usize = DIGEST_LEN + 2;
-/// Entries that may stand under one hash: of one name, with other hints or digests.
+/// Most entries under one hash: of one name, with different hints or digests.
 pub(crate) const VARIANTS_MAX: usize = 16;
-/// Who may wait in one entry: many times as many as the neighbours of a box, and where more
-/// applications ask for one packet within its round trip, whoever asks again has it from the cache.
+/// Most in-records of one entry: many times the number of a node's neighbours. If more applications
+/// ask for one packet within its round trip, later retransmissions are answered from the cache.
 pub(crate) const INS_MAX: usize = 1024;
 
-/// Times that no room is found for each time that all faces are looked at.
+/// How many refusals pass between two scans of all faces.
 const LOOKS: u32 = 64;
 
-/// What a sender tells Interests apart by, beside the name.
+/// What distinguishes Interests besides the name.
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
     pub(crate) name: HashedName<'a>,
@@ -54,13 +55,13 @@ pub(crate) struct Key<'a> {
     pub(crate) hint: &'a [u8],
     /// The name ends with an implicit digest.
     pub(crate) digest: bool,
-    /// Data may have this very name: no component of it is an implicit digest.
+    /// Data may have exactly this name: no component of it is an implicit digest.
     pub(crate) of_data: bool,
 }
 
 impl Key<'_> {
-    /// Under which hash the entry stands: of the name of the Data that will answer it, as far as
-    /// it is known.
+    /// The hash under which the entry is stored: of the name of the Data that will answer it, as
+    /// far as that is known.
     #[inline(always)]
     fn base(&self) -> u64 {
         if self.digest {
@@ -73,33 +74,34 @@ impl Key<'_> {
     }
 }
 
-/// Why an entry or record is not made.
+/// Why an entry or record is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// This entry has to be given up first: the oldest of who has most, or of the face itself.
+    /// Evict this entry first: the oldest of the face that holds most, or of the requesting face.
     Give(u32),
-    /// This entry has to go, of [`VARIANTS_MAX`] under one hash one of who has most of them.
+    /// Evict this entry first: one of [`VARIANTS_MAX`] under one hash, of the face with most of
+    /// them.
     Surplus(u32),
-    /// The face has as much as there is for it, and none to give up.
+    /// The face is at its limit and has no entry to evict.
     Room,
 }
 
-/// What an in-record took the place of.
+/// The record that an in-record has replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
     /// The face's own.
     Own,
-    /// That of who had waited longest, of [`INS_MAX`].
+    /// The one that had waited longest, of [`INS_MAX`].
     Longest,
 }
 
-/// How many pieces the part of a name and hint takes that does not stand in the entry.
+/// How many pieces hold the part of name and hint that does not fit into the entry.
 fn pieces_of(name_len: usize, hint_len: usize) -> usize {
     (name_len + hint_len).saturating_sub(INLINE).div_ceil(PIECE)
 }
 
-/// What a face holds. Each of a kind.
+/// What a face holds, of each kind.
 #[derive(Clone, Copy)]
 struct Account {
     used: [u32; 4],
@@ -126,12 +128,12 @@ pub(crate) struct Pit {
     ins: Chains<InRecord>,
     outs: Chains<OutRecord>,
     accounts: Vec<Account>,
-    /// Who has most entries and who most pieces, or had.
+    /// The faces that held most entries and most pieces at the last scan.
     fullest: [usize; 2],
-    /// Times that a face found no room.
+    /// How often a face found no room.
     refusals: u32,
-    /// Entries that Data with longer names can answer, by how many components the prefix has under
-    /// which they stand.
+    /// Number of entries that Data with longer names can satisfy, by the component count of the
+    /// prefix under which they are stored.
     prefixes: [u32; COMPONENTS_MAX + 1],
     prefix_lengths: u64,
     worker: u8,
@@ -142,7 +144,7 @@ impl Pit {
         let capacity = capacity.clamp(2, NameMap::CAPACITY_MAX);
         Pit {
             index: NameMap::new(capacity).expect("address space for pending Interests"),
-            // Address space; the machine's memory is taken as it is used.
+            // This reserves address space; memory is used only when touched.
             entries: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
@@ -164,8 +166,8 @@ impl Pit {
         self.entries.len() - self.free.len()
     }
 
-    /// Bytes of memory for each entry when the table is full of names of up to 64 bytes: the entry
-    /// and its place in the index.
+    /// Bytes of memory per entry when the table is full of names of up to 64 bytes: the entry and
+    /// its slot in the index.
     pub(crate) fn bytes_per_entry(&self) -> usize {
         size_of::<Entry>() + size_of::<u32>() + self.index.bytes() / self.capacity
     }
@@ -180,13 +182,13 @@ impl Pit {
         &mut self.entries[id as usize]
     }
 
-    /// Asks for the memory where a search begins for the entry of an Interest.
+    /// Prefetches the memory where the search for an Interest's entry begins.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Asks for the entry of a token, if this worker may have given it; true if so.
+    /// Prefetches the entry of a token, if this worker may have issued it; true if so.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, token: &[u8]) -> bool {
         let Ok([worker, _, _, _, id @ ..]) = <[u8; 8]>::try_from(token) else { return false };
@@ -217,7 +219,7 @@ impl Pit {
         let pieces = self.pieces.iter(entry.more_name).map(|piece| &piece[..]);
         for piece in std::iter::once(&entry.inline[..]).chain(pieces) {
             let from = at.saturating_sub(begin).min(piece.len());
-            // Once one piece has been compared, the next are from their beginnings.
+            // Once one piece has been compared, the following ones are compared from their start.
             let (now, rest) = bytes.split_at(bytes.len().min(piece.len() - from));
             if piece[from..from + now.len()] != *now {
                 return false;
@@ -258,7 +260,7 @@ impl Pit {
         self.index.find(base, |id| self.is(id, key, base))
     }
 
-    /// True if Data of this name answers the entry. `digest` is asked if the entry wants to know.
+    /// True if Data of this name satisfies the entry. `digest` is called only if the entry has one.
     fn answers(
         &self,
         id: u32,
@@ -279,7 +281,7 @@ impl Pit {
         }
     }
 
-    /// Every entry that Data of this name answers.
+    /// Every entry that Data of this name satisfies.
     pub(crate) fn answered(
         &self,
         name: &HashedName<'_>,
@@ -305,14 +307,14 @@ impl Pit {
         }
     }
 
-    /// The token by which an answer finds its entry in one step: worker, generation, place.
+    /// The token by which an answer finds its entry directly: worker, generation, index.
     #[inline(always)]
     pub(crate) fn token(&self, id: u32) -> [u8; 8] {
         let generation = u64::from(self.get(id).generation & 0xFF_FFFF);
         (u64::from(self.worker) << 56 | generation << 32 | u64::from(id)).to_be_bytes()
     }
 
-    /// The entry of a token that this table has given, if it is still there.
+    /// The entry of a token issued by this table, if it is still there.
     #[inline(always)]
     pub(crate) fn by_token(&self, token: &[u8]) -> Option<u32> {
         let token = u64::from_be_bytes(token.try_into().ok()?);
@@ -324,7 +326,7 @@ impl Pit {
         fits.then_some(id)
     }
 
-    /// The same, if it has exactly the name of these bytes, which Data may have.
+    /// The same, if its name is exactly these bytes and Data may have that name.
     #[inline]
     pub(crate) fn exactly(&self, token: &[u8], name: &[u8]) -> Option<u32> {
         self.by_token(token).filter(|&id| {
@@ -334,7 +336,7 @@ impl Pit {
         })
     }
 
-    /// The same, if Data of this name answers it.
+    /// The same, if Data of this name satisfies it.
     #[inline]
     pub(crate) fn answered_by_token(
         &self,
@@ -354,7 +356,7 @@ impl Pit {
         &mut self.accounts[place]
     }
 
-    /// Makes an entry, which is not there, for the face that asks.
+    /// Creates an entry, which must not exist, for the requesting face.
     #[inline]
     pub(crate) fn insert(&mut self, key: &Key<'_>, face: FaceId) -> Result<u32, Full> {
         let owner = face.place().ok_or(Full::Room)?;
@@ -366,7 +368,7 @@ impl Pit {
         let entries_fit = (account.used[ENTRIES] as usize) < free[ENTRIES];
         let pieces_fit = pieces == 0 || account.used[PIECES] as usize + pieces <= free[PIECES];
         if !(entries_fit && pieces_fit) {
-            // Nobody has to make room for a name that takes more than half of all there is.
+            // A name that takes more than half of all pieces evicts nothing.
             if 2 * pieces > self.capacity {
                 return Err(Full::Room);
             }
@@ -419,7 +421,7 @@ impl Pit {
         Ok(id)
     }
 
-    /// Stores name and hint; returns the chain of what does not fit into the entry.
+    /// Stores name and hint; returns the chain with the part that does not fit into the entry.
     #[inline]
     fn store_name(&mut self, id: u32, name: &[u8], hint: &[u8]) -> u32 {
         let inline = &mut self.entries[id as usize].inline;
@@ -445,7 +447,7 @@ impl Pit {
         head
     }
 
-    /// Takes an entry out. Its in-records have been taken out before.
+    /// Removes an entry whose in-records were removed before.
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) {
         self.wheel.stop(&mut self.entries, id);
@@ -462,7 +464,7 @@ impl Pit {
             }
         }
         let removed = self.index.remove(base, id, spot);
-        debug_assert!(removed, "entry {id} was not where it was put");
+        debug_assert!(removed, "entry {id} is missing in the index");
         let account = &mut self.accounts[owner as usize];
         account.used[ENTRIES] -= 1;
         while self.pieces.pop(&mut name).is_some() {
@@ -475,7 +477,7 @@ impl Pit {
         self.free.push(id);
     }
 
-    /// Puts an entry behind its owner's others.
+    /// Appends an entry to its owner's list.
     #[inline]
     fn link(&mut self, id: u32, owner: usize) {
         let account = &mut self.accounts[owner];
@@ -488,7 +490,7 @@ impl Pit {
         (entry.owner, entry.older, entry.newer) = (owner as u32, older, NONE);
     }
 
-    /// Takes it from among them.
+    /// Removes an entry from its owner's list.
     #[inline]
     fn unlink(&mut self, id: u32) {
         let Entry { owner, older, newer, .. } = self.entries[id as usize];
@@ -502,8 +504,8 @@ impl Pit {
         }
     }
 
-    /// The owner gives the entry up: its in-record is taken out, and the entry is another's who
-    /// waits. None if nobody else does: then nothing was changed.
+    /// Evicts the owner's in-record and hands the entry to the next face that waits. `None` if no
+    /// other face waits: then nothing was changed.
     pub(crate) fn hand_over(&mut self, id: u32) -> Option<Option<InRecord>> {
         let owner = self.get(id).owner as usize;
         let next = self.ins(id).find_map(|r| r.face.place().filter(|place| *place != owner))?;
@@ -523,7 +525,7 @@ impl Pit {
         Some(taken)
     }
 
-    /// A face has more than before.
+    /// The face holds more than before.
     #[inline]
     fn note_fullest(&mut self, owner: usize) {
         for (kind, fullest) in self.fullest.iter_mut().enumerate() {
@@ -533,13 +535,14 @@ impl Pit {
         }
     }
 
-    /// What goes for an entry of a face that finds no room: the oldest of who has most, if that is
-    /// more than twice as much as the face has; or else its own oldest.
+    /// The entry to evict for a face at its limit: the oldest of the face that holds most, if that
+    /// is more than twice as many; otherwise the face's own oldest.
     fn oldest_to_go(&mut self, owner: usize, kind: usize) -> u32 {
         let own = self.accounts[owner];
         let is_much = |other: &Account| other.used[kind] / 2 > own.used[kind];
-        // Who had most may have less by now, and who has most may have been silent since. All are
-        // looked at seldom, or for a face that has nothing to give: it has something afterwards.
+        // The face that held most may hold less by now, and another may hold most without asking.
+        // So all faces are scanned, but rarely; or when the requesting face has no entry, so that
+        // it gets one.
         self.refusals = self.refusals.wrapping_add(1);
         let looks = own.oldest == NONE || self.refusals.is_multiple_of(LOOKS);
         if looks && !is_much(&self.accounts[self.fullest[kind]]) {
@@ -551,8 +554,8 @@ impl Pit {
         if is_much(fullest) || own.oldest == NONE { fullest.oldest } else { own.oldest }
     }
 
-    /// If there are as many entries under a hash as may be: the one to go, of the owner who has
-    /// most of them, this newcomer counted, the one that would end first.
+    /// If the hash has the maximum of entries: the one to evict, of the owner with most of them
+    /// (counting the newcomer), the one that expires first.
     fn surplus_variant(&self, base: u64, newcomer: u32) -> Option<u32> {
         let mut variants = ArrayVec::<u32, VARIANTS_MAX>::new();
         self.index.find(base, |id| self.get(id).base == base && variants.try_push(id).is_err());
@@ -569,7 +572,7 @@ impl Pit {
 
     // Time.
 
-    /// Sets when the entry ends.
+    /// Sets when the entry expires.
     #[inline]
     pub(crate) fn set_expiry(&mut self, id: u32, expiry: Time) {
         let entry = &mut self.entries[id as usize];
@@ -581,12 +584,12 @@ impl Pit {
         self.wheel.start(&mut self.entries, id);
     }
 
-    /// An entry that has ended by now. It is still in the table.
+    /// Returns an entry that has expired by now and is still in the table.
     pub(crate) fn pop_expired(&mut self, now: Time) -> Option<u32> {
         self.wheel.pop(&mut self.entries, now)
     }
 
-    /// No entry ends before.
+    /// The earliest time at which an entry may expire.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.wheel.next()
     }
@@ -616,7 +619,7 @@ impl Pit {
         entry.first_out.iter().chain(self.outs.iter(entry.more_outs))
     }
 
-    /// Writes down who asks, in the place of the face's old record if there is one.
+    /// Adds an in-record, in place of the face's old one if there is one.
     #[inline]
     pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<Before, Full> {
         let entry = &mut self.entries[id as usize];
@@ -646,7 +649,7 @@ impl Pit {
         Ok(if gone.is_some() { Before::Longest } else { Before::Nothing })
     }
 
-    /// Takes the in-record of a face out.
+    /// Removes the in-record of a face.
     pub(crate) fn take_in(&mut self, id: u32, face: FaceId) -> Option<InRecord> {
         let entry = &mut self.entries[id as usize];
         if entry.first_in.as_ref().is_some_and(|r| r.face == face) {
@@ -657,13 +660,13 @@ impl Pit {
         Some(taken)
     }
 
-    /// An in-record, if there is one: that which [`Pit::drop_in`] takes out.
+    /// An in-record, if there is one: the one that [`Pit::drop_in`] removes.
     #[inline(always)]
     pub(crate) fn next_in(&self, id: u32) -> Option<&InRecord> {
         self.ins(id).next()
     }
 
-    /// Takes it out. Who wants the record looks at it before: this does not copy it.
+    /// Removes it. A caller that needs the record reads it first: this does not copy it.
     #[inline]
     pub(crate) fn drop_in(&mut self, id: u32) {
         let entry = &mut self.entries[id as usize];
@@ -683,8 +686,8 @@ impl Pit {
         }
     }
 
-    /// Puts an out-record in, in the place of the face's old one, of which it keeps the
-    /// suppression. False if there is no room.
+    /// Adds an out-record, in place of the face's old one, whose suppression it keeps. False if
+    /// there is no room.
     #[inline]
     pub(crate) fn put_out(&mut self, id: u32, mut record: OutRecord) -> bool {
         if let Some(old) = self.out_mut(id, record.face) {
@@ -715,7 +718,7 @@ impl Pit {
         }
     }
 
-    /// Takes the out-record of a face out.
+    /// Removes the out-record of a face.
     pub(crate) fn take_out(&mut self, id: u32, face: FaceId) -> Option<OutRecord> {
         let entry = &mut self.entries[id as usize];
         if entry.first_out.as_ref().is_some_and(|r| r.face == face) {

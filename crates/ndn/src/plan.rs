@@ -1,6 +1,6 @@
-//! What the control side decides seldom and workers read, beside the FIB: strategies by prefix, and
-//! the regions that this node is in. A plan never changes; a change is a new plan, published by
-//! pointer.
+//! The plan: strategies by prefix, and the regions that this node is in. The control side changes
+//! it rarely and workers read it, beside the FIB. A plan is immutable; a change is a new plan,
+//! published by pointer.
 
 mod prefixes;
 
@@ -14,11 +14,11 @@ use crate::names::{HashedName, NameHasher};
 use crate::strategy::{Strategy, StrategyError};
 use prefixes::PrefixMap;
 
-/// A strategy that was chosen for some prefix.
+/// A strategy chosen for some prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
     pub(crate) strategy: Strategy,
-    /// What its measurements go by, the same in every plan.
+    /// The key of its measurements, the same in every plan.
     pub(crate) key: u64,
 }
 
@@ -30,12 +30,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of strategies (pairs of prefix and strategy's name; what no prefix says anything
-    /// about goes by best route), and the names of the regions whose producers this node reaches
-    /// (NFD developer guide, "Network Region Table").
+    /// A plan of strategies (pairs of prefix and strategy name; best route where no prefix
+    /// matches), and of the names of the regions whose producers this node reaches (NFD developer
+    /// guide, "Network Region Table").
     ///
     /// # Errors
-    /// [`StrategyError`]: a name that is no strategy's, or a prefix that is too long.
+    /// [`StrategyError`]: an unknown strategy name, or a prefix that is too long.
     pub fn new(
         hasher: &NameHasher,
         choices: &[(NameBuf, NameBuf)],
@@ -77,7 +77,7 @@ impl Plan {
         self.choices.lookup(name).map_or((0, 0), |found| (found.value, found.components))
     }
 
-    /// A strategy by its number; an old plan's number may be another's, or the default's.
+    /// A strategy by its number; a stale plan's number may select another one, or the default.
     #[inline]
     pub(crate) fn instance(&self, number: u16) -> &Instance {
         self.instances.get(usize::from(number)).unwrap_or(&self.instances[0])
@@ -104,7 +104,7 @@ impl Published {
         self.0.store(Arc::new(plan));
     }
 
-    /// Puts the present plan in the place of one that is older; true if it was.
+    /// Replaces a stale plan with the current one; true if it was stale.
     pub fn refresh(&self, plan: &mut Arc<Plan>) -> bool {
         let present = self.0.load();
         let is_older = !Arc::ptr_eq(&present, plan);

@@ -1,5 +1,5 @@
-//! A table of fixed size that forgets what was not used for longest: eight places for each keyed
-//! hash. Measurements are kept in it.
+//! A fixed-size table that evicts the least recently used value: eight slots per keyed hash.
+//! Measurements are kept in it.
 
 use plexus_wire::Time;
 
@@ -28,7 +28,7 @@ impl<T> Recent<T> {
         first..first + WAYS
     }
 
-    /// The value of a key, if it has not ended; it now lasts until `until`.
+    /// The value of a key, if it has not expired; it now lasts until `until`.
     pub(crate) fn get(&mut self, key: u64, now: Time, until: Time) -> Option<&mut T> {
         let ways = self.ways(key);
         let place = self.places[ways].iter_mut().flatten().find(|p| p.key == key)?;
@@ -39,14 +39,14 @@ impl<T> Recent<T> {
         Some(&mut place.value)
     }
 
-    /// The value of a key as it is, without a longer life.
+    /// The value of a key, without extending its life.
     pub(crate) fn peek(&self, key: u64, now: Time) -> Option<&T> {
         let place = self.places[self.ways(key)].iter().flatten().find(|p| p.key == key)?;
         (place.until > now).then_some(&place.value)
     }
 
-    /// The value of a key; if there is none, a new one in the place of one that has ended, or else
-    /// was not used for longest.
+    /// The value of a key; if there is none, a new one in the slot of an expired value, or else of
+    /// the least recently used one.
     pub(crate) fn get_or_insert(
         &mut self,
         key: u64,
@@ -78,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_ended_is_not_there_and_what_was_not_used_leaves() {
+    fn expired_values_are_absent_and_unused_ones_are_evicted() {
         let mut table = Recent::new(8);
         let s = Time::from_secs;
         for key in 0..8u64 {
             table.get_or_insert(key, s(key), s(100), || key);
         }
         assert_eq!(table.get(0, s(50), s(100)), Some(&mut 0));
-        // Nine do not fit: 1 was not used for longest.
+        // Nine do not fit: 1 is the least recently used.
         table.get_or_insert(8, s(51), s(100), || 8);
         assert_eq!((table.peek(1, s(51)), table.peek(0, s(51))), (None, Some(&0)));
         assert_eq!(table.peek(2, s(100)), None);

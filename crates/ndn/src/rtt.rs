@@ -1,27 +1,27 @@
-//! How long to wait for an answer (RFC 6298; constants as in ndn-cxx's `RttEstimator`).
+//! Retransmission timeout (RFC 6298; constants as in ndn-cxx's `RttEstimator`).
 
 use std::time::Duration;
 
-/// Before there is a sample.
+/// Before the first sample.
 const INITIAL: Duration = Duration::from_secs(1);
-/// At least: a forwarder's content store or producer may take a moment now and then.
+/// Minimum: a forwarder's content store or producer may be briefly delayed.
 const MIN: Duration = Duration::from_millis(200);
-/// At most.
+/// Maximum.
 const MAX: Duration = Duration::from_secs(60);
 
-/// Estimates the time to an answer.
+/// Estimates the round-trip time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt {
-    /// Smoothed time and its variation, after the first sample.
+    /// Smoothed round-trip time and its variation, after the first sample.
     smoothed: Option<(Duration, Duration)>,
     /// How often the timeout was doubled since the last sample.
     doubled: u32,
 }
 
 impl Rtt {
-    /// An answer took `took`. Give no samples of what was asked for twice: nobody knows which of
-    /// the two was answered (Karn). `per_rtt` is how many samples a round trip gives: with many,
-    /// each counts less (RFC 7323, appendix G).
+    /// Adds a sample: an answer took `took`. Do not sample retransmitted Interests: it is unknown
+    /// which transmission was answered (Karn). `per_rtt` is the number of samples per round trip:
+    /// the more there are, the less each counts (RFC 7323, appendix G).
     pub fn sample(&mut self, took: Duration, per_rtt: u32) {
         let n = per_rtt.clamp(1, 1 << 16);
         self.doubled = 0;
@@ -34,12 +34,12 @@ impl Rtt {
         });
     }
 
-    /// Nothing came in time: the next time is twice as long, until there is a sample.
+    /// Doubles the timeout until the next sample; call it when an answer timed out.
     pub fn back_off(&mut self) {
         self.doubled = self.doubled.saturating_add(1);
     }
 
-    /// How long to wait before asking again.
+    /// How long to wait before retransmitting.
     pub fn timeout(&self) -> Duration {
         let timeout = self.smoothed.map_or(INITIAL, |(mean, variation)| mean + 4 * variation);
         timeout.clamp(MIN, MAX).saturating_mul(1 << self.doubled.min(16)).min(MAX)

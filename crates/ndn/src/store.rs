@@ -1,16 +1,15 @@
-//! The content store: Data packets on two floors, in memory and on disks (seed augustus, "Main
-//! design challenges" and "High-level design").
+//! The content store: Data packets in two tiers, memory and disks (seed augustus, "Main design
+//! challenges" and "High-level design").
 //!
-//! A worker owns a [`ContentStore`]: a [`memory::MemoryStore`], and for each file or device a
-//! [`log::SegmentLog`]. What leaves memory and was asked for more than once goes to a disk; what
-//! a disk answers comes back to memory. Disks are never waited for: a look-up that needs one says
-//! [`Answer::Reading`], a request comes out of [`ContentStore::poll_request`], and the driver
-//! brings its result back.
+//! Each worker owns a [`ContentStore`]: a [`memory::MemoryStore`], and a [`log::SegmentLog`] for
+//! each file or device. A packet that is evicted from memory and was requested more than once is
+//! written to a disk; a packet read from a disk returns to memory. Nothing blocks on disks: a
+//! lookup that needs one returns [`Answer::Reading`], a request comes out of
+//! [`ContentStore::poll_request`], and the driver brings its result back.
 //!
-//! Names are compared in full wherever they are looked up. A name with an implicit digest is
-//! looked up without it, by who then compares the digest.
-//!
-//! Times are Unix time in milliseconds, as what is on a disk outlives the process.
+//! Every lookup compares names in full. A name with an implicit digest is looked up without it; the
+//! caller then compares the digest. Times are Unix time in milliseconds, because data on disk
+//! outlives the process.
 
 mod content;
 pub mod log;
@@ -28,7 +27,7 @@ pub trait Buffer: AsRef<[u8]> + AsMut<[u8]> {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Buffer for B {}
 
-/// A Data packet that comes in.
+/// A Data packet to insert.
 #[derive(Clone, Debug)]
 pub struct Data<'a> {
     packet: &'a [u8],
@@ -38,9 +37,9 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// A packet, where the value of its Name TLV lies in it, the keyed hash of that value, and the
-    /// hashes of its proper prefixes that it may be found by, the longest last: the longest
-    /// [`memory::DEPTH`] at least. `None` if the name is not within the packet.
+    /// A packet, the position of its Name TLV's value, the keyed hash of that value, and the hashes
+    /// of the proper prefixes under which it can be found, the longest last: at least the longest
+    /// [`memory::DEPTH`]. `None` if the name is not within the packet.
     pub fn new(
         packet: &'a [u8],
         name_at: Range<usize>,
@@ -51,7 +50,7 @@ impl<'a> Data<'a> {
         Some(Data { packet, name_at, hash, prefix_hashes })
     }
 
-    /// The same of a packet that has been read.
+    /// The same for a parsed packet.
     #[inline]
     pub fn of(packet: &ndn::Data<'a>, hash: u64, prefix_hashes: &'a [u64]) -> Option<Data<'a>> {
         // The name is a slice of the packet.
@@ -66,14 +65,14 @@ impl<'a> Data<'a> {
     }
 }
 
-/// What an Interest asks for (NDN packet format 0.3, "Interest Packet").
+/// An Interest's query (NDN packet format 0.3, "Interest Packet").
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// The value of the Name TLV.
     pub name: &'a [u8],
-    /// Its keyed hash, the same function as of [`Data`].
+    /// Its keyed hash, by the same function as for [`Data`].
     pub hash: u64,
-    /// A longer name will do.
+    /// A longer name matches too.
     pub can_be_prefix: bool,
     /// Only within its FreshnessPeriod.
     pub must_be_fresh: bool,
@@ -106,7 +105,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Where the value of its Name TLV lies.
+    /// Position of its Name TLV's value.
     pub fn name_at(&self) -> Range<usize> {
         self.name_at.clone()
     }
@@ -120,7 +119,7 @@ impl<'a> Packet<'a> {
         chain.into_iter().flatten().chain(whole)
     }
 
-    /// Copies it to the beginning of a buffer; what was written, or `None` if it does not fit.
+    /// Copies it to the start of a buffer; returns the written part, or `None` if it does not fit.
     pub fn copy_to<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b mut [u8]> {
         let target = buffer.get_mut(..self.len())?;
         let mut at = 0;
@@ -131,7 +130,7 @@ impl<'a> Packet<'a> {
         Some(target)
     }
 
-    /// Its bytes in memory of their own.
+    /// Its bytes in a new vector.
     pub fn to_vec(&self) -> Vec<u8> {
         self.pieces().flatten().copied().collect()
     }

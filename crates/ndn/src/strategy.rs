@@ -1,10 +1,10 @@
-//! Forwarding strategies: which of a prefix's next hops an Interest goes to.
+//! Forwarding strategies: to which of a prefix's next hops an Interest is sent.
 //!
-//! A strategy picks, the forwarder sends. It sees the next hops, which of them the Interest may go
-//! to (not back where it came from, not out of its scope), the pending Interest, and measurements;
-//! it answers with a [`Choice`]. Names and parameters are NFD's
-//! (`/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~20`), what they do is in the
-//! NFD developer guide, "Forwarding Strategy".
+//! A strategy chooses, the forwarder sends. A strategy sees the next hops, which of them are
+//! eligible (not back where the Interest came from, not out of its scope), the pending Interest,
+//! and measurements; it returns a [`Choice`]. Names and parameters are NFD's
+//! (`/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~20`); their behaviour is
+//! described in the NFD developer guide, "Forwarding Strategy".
 
 mod asf;
 mod best_route;
@@ -34,11 +34,11 @@ pub enum Strategy {
     BestRoute(Suppression),
     /// All next hops.
     Multicast(Suppression),
-    /// The next hop with the least round-trip time; others are probed now and then.
+    /// The next hop with the shortest round-trip time; others are probed now and then.
     Asf(Asf),
-    /// Any next hop.
+    /// A random next hop.
     Random(Suppression),
-    /// Next hops in turn, each as often as it is cheap: half the cost, twice the Interests.
+    /// Next hops in turn, weighted by cost: half the cost, twice the Interests.
     Weighted(Suppression),
 }
 
@@ -48,7 +48,7 @@ impl Default for Strategy {
     }
 }
 
-/// What a strategy decides by.
+/// The input of a strategy's decision.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Time,
     /// Sorted by cost.
@@ -58,20 +58,20 @@ pub(crate) struct Turn<'a> {
     /// The pending Interest.
     pub(crate) id: u32,
     pub(crate) pit: &'a mut Pit,
-    /// What measurements go by.
+    /// The key of the measurements.
     pub(crate) key: u64,
     pub(crate) measurements: &'a mut Measurements,
     pub(crate) random: &'a mut Pcg64Mcg,
 }
 
-/// What a strategy decides.
+/// The decision of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Send it to the hops whose bits are set, and with another nonce to one more.
+    /// Send it to the hops whose bits are set, and with a new nonce to one more.
     Send { hops: u64, probe: Option<usize> },
-    /// It was sent on a moment ago: wait.
+    /// It was forwarded a moment ago: suppress it.
     Wait,
-    /// There is no hop. Whether to send a Nack.
+    /// There is no next hop. Whether to send a Nack.
     NoRoute { nack: bool },
 }
 
@@ -82,12 +82,12 @@ impl Choice {
 }
 
 impl Turn<'_> {
-    /// The hops the Interest may go to, the cheapest first.
+    /// The eligible hops, the cheapest first.
     fn eligible(&self) -> impl Iterator<Item = usize> + use<> {
         bits(self.eligible)
     }
 
-    /// Those of them that have not been asked, or cannot answer any more.
+    /// The eligible hops to which it was not sent, or that cannot answer any more.
     fn unused(&mut self) -> u64 {
         let (hops, now) = (self.hops, self.now);
         let used = self.pit.outs(self.id).filter(|r| r.expiry > now);
@@ -95,7 +95,7 @@ impl Turn<'_> {
         self.eligible & !used.fold(0, |set, at| set | 1 << at)
     }
 
-    /// Of them the one that was asked longest ago.
+    /// The eligible hop to which it was sent longest ago.
     fn earliest(&mut self) -> Option<usize> {
         let (hops, eligible) = (self.hops, self.eligible);
         let of =
@@ -104,7 +104,7 @@ impl Turn<'_> {
         asked.min().map(|(_, at)| at)
     }
 
-    /// A retransmission: a hop not asked yet, or else the one asked longest ago.
+    /// A retransmission: a hop not used yet, or else the one used longest ago.
     fn again(&mut self, pick: impl FnOnce(&mut Self, u64) -> Option<usize>) -> Choice {
         let unused = self.unused();
         let hop = pick(self, unused).or_else(|| self.earliest());
@@ -136,12 +136,12 @@ impl Strategy {
         }
     }
 
-    /// When all who were asked have sent the Interest back, so do we.
+    /// When all upstream faces have sent a Nack, the forwarder sends one downstream.
     pub(crate) fn passes_nacks_on(&self) -> bool {
         !matches!(self, Strategy::Multicast(_))
     }
 
-    /// What it measures with, if it does.
+    /// The parameters of its measurements, if it measures.
     pub(crate) fn measures(&self) -> Option<&Asf> {
         match self {
             Strategy::Asf(asf) => Some(asf),

@@ -1,5 +1,5 @@
-//! A process that writes a cache is killed in the middle of it; the next one finds what was
-//! written, and nothing wrong.
+//! Kills a process while it writes a cache; the next process finds what was written, and nothing
+//! wrong.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 const SEGMENT: u32 = 64 << 10;
 const NOW: u64 = 1_700_000_000_000;
-/// Tells the process to be killed which file to write.
+/// Names the file to write, for the process to be killed.
 const FILE: &str = "PLEXUS_TEST_CACHE";
 /// Segments written before it is killed; the ring has room for four times as many.
 const SEGMENTS: u64 = 16;
@@ -52,7 +52,7 @@ impl Cache {
         cache
     }
 
-    /// Carries out what the log asks for, and waits for something of it; packets that came.
+    /// Carries out the log's requests and waits for a result; returns the packets read.
     fn turn(&mut self) -> Vec<Option<Vec<u8>>> {
         while let Some(request) = self.log.poll_request() {
             assert!(match request {
@@ -91,12 +91,12 @@ fn packet(key: u64) -> Vec<u8> {
     key.to_be_bytes().into_iter().chain(body).collect()
 }
 
-/// Not a test of its own: the process that is killed. It tells each segment that was written.
+/// Not a test of its own: the process that is killed. It reports each written segment.
 #[test]
 fn writer() {
     let Some(path) = std::env::var_os(FILE) else { return };
     let mut cache = Cache::open(Path::new(&path));
-    // A memory of one packet hands each on as the next comes.
+    // A memory of one packet evicts each when the next arrives.
     let limits = MemoryLimits { bytes: 16 << 10, entries: 1 };
     let mut memory = MemoryStore::new(limits, |slots, _| Fifo::new(slots));
     let mut told = 0;
@@ -113,11 +113,11 @@ fn writer() {
         }
         if cache.log.stats().writes > told {
             told = cache.log.stats().writes;
-            // Fails when nobody listens any more, which ends the process.
+            // Fails when the reader has ended, which ends this process.
             println!("\nwritten {told}");
         }
         if told > 3 * SEGMENTS {
-            // Not once round the ring: from here it waits to be killed.
+            // Less than one round of the ring: from here it waits to be killed.
             loop {
                 std::thread::park();
             }
@@ -126,7 +126,7 @@ fn writer() {
 }
 
 #[test]
-fn what_was_written_before_a_kill_is_there_and_right() {
+fn packets_written_before_a_kill_are_found_intact() {
     struct Scratch(PathBuf);
     impl Drop for Scratch {
         fn drop(&mut self) {

@@ -1,6 +1,7 @@
-//! The forwarder against a naive one that keeps everything in plain lists: random Interests, Data,
-//! Nacks and time over few names and faces. Both have to send exactly the same. Best route; times
-//! are such that nothing ends within the tick in which it is looked at, and dead nonces stay dead.
+//! The forwarder against a naive one that stores everything in plain lists: random Interests, Data,
+//! Nacks and time steps over few names and faces. Both have to send exactly the same packets. Best
+//! route; times are chosen so that nothing expires within the tick in which it is examined, and no
+//! dead nonce expires.
 
 mod rig;
 
@@ -50,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 enum What {
     Interest,
     Data(Vec<u8>),
-    /// With the nonce that it comes back with.
+    /// With the nonce that the Nack carries.
     Nack(u64, u32),
 }
 
@@ -90,9 +91,9 @@ struct Model {
     entries: Vec<Entry>,
     made: usize,
     dead: Vec<(usize, u32)>,
-    /// Name, packet, until when it is fresh; in the order in which they came.
+    /// Name, packet, fresh until; in order of arrival.
     cache: Vec<(usize, Vec<u8>, u64)>,
-    /// Prefixes that somebody asked the cache for, and names that have come since.
+    /// Prefixes that an Interest asked the cache for, and names that arrived since.
     since: HashMap<usize, HashSet<usize>>,
 }
 
@@ -134,7 +135,7 @@ impl Model {
         }
     }
 
-    /// By a prefix only what came since somebody asked for that.
+    /// By prefix, only packets that arrived after an Interest asked for the prefix.
     fn cached(&mut self, (asked, prefix, fresh): Key) -> Option<Vec<u8>> {
         if prefix {
             self.since.entry(asked).or_default();
@@ -214,7 +215,7 @@ impl Model {
         vec![(hop, What::Interest)]
     }
 
-    /// `token` is the entry for which the sender was asked.
+    /// `token` is that of the entry whose Interest was sent to this face.
     fn data(
         &mut self,
         from: u32,
@@ -249,7 +250,7 @@ impl Model {
                     sent.push((one.face, What::Data(packet.to_vec())));
                 }
             }
-            // All of these Data are stale before a nonce is forgotten.
+            // All these Data become stale before a nonce is forgotten.
             if entry.key.2 {
                 self.dead.extend(entry.outs.iter().map(|o| (entry.key.0, o.nonce)));
             }
@@ -302,7 +303,7 @@ fn what(sent: &[Sent]) -> Vec<(u32, What)> {
     all
 }
 
-/// An Interest that the forwarder has sent, and to whom.
+/// An Interest that the forwarder has sent, and its face.
 struct Asked {
     sent: Sent,
     key: Key,

@@ -31,7 +31,7 @@ fn an_interest_goes_the_cheapest_way_and_its_data_comes_back_with_the_askers_tok
     let back = rig.receive_with(2, &out[0].headers(), &answer);
     assert_eq!((to(&back), &back[0].packet), (vec![0], &answer));
     assert_eq!(back[0].token.as_deref(), Some(&b"mine"[..]));
-    // The same again is for nobody.
+    // A second copy is unsolicited.
     assert!(rig.receive_with(2, &out[0].headers(), &answer).is_empty());
     assert_eq!(rig.fate(2, Fate::Unsolicited), 1);
     rig.finish();
@@ -53,7 +53,7 @@ fn data_without_a_token_is_matched_by_name() {
 }
 
 #[test]
-fn more_than_may_wait_for_one_packet_are_served_but_for_those_who_gave_way() {
+fn all_waiting_faces_but_the_evicted_are_served() {
     let faces = vec![NEAR; 1 + 1024 + 6];
     let ways = plan(&[("/", 0, 0)], &[], &[]);
     let mut rig = Rig::with(&faces, ways, |config| config.pit_capacity = 4096);
@@ -65,15 +65,15 @@ fn more_than_may_wait_for_one_packet_are_served_but_for_those_who_gave_way() {
     assert_eq!((asked.written, asked.evicted, asked.held()), (1030, 6, 1024));
     let mut served = to(&rig.receive(0, &data("/x")));
     served.sort_unstable();
-    // All but those who came next after the first.
+    // All except those that arrived next after the first.
     assert_eq!(served, askers.filter(|by| !(2..8).contains(by)).collect::<Vec<_>>());
-    // Who asks again has it.
+    // A retransmission is answered from the cache.
     assert_eq!(to(&rig.receive(2, &interest("/x", 5000))), [2]);
     rig.finish();
 }
 
 #[test]
-fn who_asks_for_what_is_asked_for_waits_along_and_gets_it_too() {
+fn a_second_face_joins_a_pending_interest_and_is_answered() {
     let mut rig = Rig::new(&[NEAR; 4], &[("/", 3, 0)]);
     let out = rig.receive_with(0, &token(b"a"), &interest("/x", 1));
     assert!(rig.receive_with(1, &token(b"b"), &interest("/x", 2)).is_empty());
@@ -91,7 +91,7 @@ fn who_asks_for_what_is_asked_for_waits_along_and_gets_it_too() {
 }
 
 #[test]
-fn who_waits_no_longer_gets_nothing() {
+fn expired_interests_are_not_answered() {
     let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
     rig.receive(0, &interest_with("/x", 1, |i| i.lifetime_ms = Some(100)));
     rig.receive(1, &interest_with("/x", 2, |i| i.lifetime_ms = Some(500)));
@@ -131,11 +131,11 @@ fn a_prefix_finds_what_came_since_it_was_asked_for() {
     let deep = data("/a/b/c/d/e/f");
     rig.receive(0, &interest("/a/b/c/d/e/f", 1));
     rig.receive(2, &deep);
-    // The first who asks so is sent on, though the store has something.
+    // The first such Interest is forwarded, although the store has a packet.
     assert_eq!(to(&rig.receive(0, &below("/a", 2))), [2]);
     assert_eq!(to(&rig.receive(2, &deep)), [0]);
     assert_eq!(to(&rig.receive(1, &below("/a", 3))), [1]);
-    // Data that comes with the token of its own name, by the three longest that were asked for.
+    // Data with the token of its own name is recorded for the three longest requested prefixes.
     let prefixes = ["/b", "/b/c", "/b/c/d", "/b/c/d/e"];
     for (prefix, nonce) in prefixes.into_iter().zip(10..) {
         assert_eq!(to(&rig.receive(0, &below(prefix, nonce))), [2]);
@@ -172,7 +172,7 @@ fn the_hop_limit_is_lowered_and_zero_goes_no_further() {
     assert!(rig.receive(0, &hops("/a/3", 3, 1)).is_empty());
     assert_eq!(rig.fate(0, Fate::NoHopsLeft), 2);
     assert_eq!(rig.forwarder.face_counters(face(1)).unwrap().unsent(Unsent::HopLimit), 1);
-    // An application here may still have it.
+    // A local application may still receive it.
     assert_eq!(rig.receive(0, &hops("/b/1", 4, 1))[0].interest().hop_limit(), Some(0));
     assert_eq!(rig.forwarder.pending(), 2);
     rig.finish();
@@ -193,7 +193,7 @@ fn localhost_does_not_come_from_or_go_to_other_machines() {
     assert_eq!((to(&out), out[0].nack), (vec![3], Some(NackReason::NO_ROUTE)));
     assert_eq!(to(&rig.receive(3, &interest("/localhost/app/x", 3))), [2]);
     assert_eq!(to(&rig.receive(2, &data("/localhost/app/x"))), [3]);
-    // A component that only begins so is another.
+    // A component with the same beginning is another one.
     assert!(to(&rig.receive(0, &interest("/localhosts/x", 4))) == [0]);
     rig.finish();
 }
@@ -267,7 +267,7 @@ fn without_a_way_there_is_a_nack_but_not_to_links_of_several() {
     let back = rig.receive_with(0, &token(b"t"), &asked);
     assert_eq!((to(&back), back[0].nack), (vec![0], Some(NackReason::NO_ROUTE)));
     assert_eq!((&back[0].packet, back[0].token.as_deref()), (&asked, Some(&b"t"[..])));
-    // Back where it came from is no way, unless the link needs that.
+    // The incoming face is no next hop, unless it is ad hoc.
     assert_eq!(rig.receive(0, &interest("/a/x", 2))[0].nack, Some(NackReason::NO_ROUTE));
     assert!(rig.receive(1, &interest("/none", 3)).is_empty());
     assert_eq!(rig.fate(1, Fate::NoRoute), 1);
@@ -278,11 +278,11 @@ fn without_a_way_there_is_a_nack_but_not_to_links_of_several() {
 }
 
 #[test]
-fn a_group_answers_what_it_was_asked_and_nothing_else_that_waits() {
+fn a_group_satisfies_only_interests_sent_to_it() {
     let mut rig = Rig::new(&[NEAR, NEAR, SHARED], &[("/a", 1, 0), ("/b", 2, 0)]);
     let out = rig.receive(0, &interest("/a", 1));
     assert_eq!(to(&out), [1]);
-    assert!(rig.receive(2, &data("/a")).is_empty(), "somebody else was asked");
+    assert!(rig.receive(2, &data("/a")).is_empty(), "the Interest went to another face");
     assert!(rig.receive_with(2, &out[0].headers(), &data("/a")).is_empty(), "by the token too");
     assert_eq!(rig.fate(2, Fate::Unsolicited), 2);
     assert_eq!(to(&rig.receive(1, &data("/a"))), [0]);
@@ -292,7 +292,7 @@ fn a_group_answers_what_it_was_asked_and_nothing_else_that_waits() {
 }
 
 #[test]
-fn a_nack_goes_to_all_who_wait_when_all_who_were_asked_have_sent_one() {
+fn a_nack_goes_downstream_when_all_upstreams_have_sent_one() {
     let routes = [("/", 2, 0), ("/", 3, 0)];
     let plan = plan(&routes, &[("/", "best-route")], &[]);
     let mut rig = Rig::with(&[NEAR; 4], plan, |_| {});
@@ -335,7 +335,7 @@ fn nacks_that_answer_nothing_are_dropped() {
 }
 
 #[test]
-fn data_that_nobody_asked_for_is_dropped_or_kept_from_applications() {
+fn unsolicited_data_is_dropped_or_cached_from_applications() {
     for (policy, kept) in [(Unsolicited::DropAll, 0), (Unsolicited::AdmitLocal, 1)] {
         let plan = plan(&[("/", 1, 0)], &[], &[]);
         let mut rig = Rig::with(&[APP, NEAR], plan, |c| c.unsolicited = policy);
@@ -345,7 +345,7 @@ fn data_that_nobody_asked_for_is_dropped_or_kept_from_applications() {
         let hit = rig.receive(0, &interest("/a", 1));
         assert_eq!(hit[0].is_data(), kept == 1);
         assert!(!rig.receive(0, &interest("/b", 1))[0].is_data());
-        // An application knows what is to be kept.
+        // An application decides what may be cached.
         let keep_not = Headers { no_cache: true, ..Headers::default() };
         assert!(rig.receive_with(0, &keep_not, &data("/c")).is_empty());
         let fates = (rig.fate(0, Fate::Kept), rig.fate(0, Fate::Unsolicited));
@@ -362,10 +362,10 @@ fn a_neighbour_that_was_not_asked_cannot_answer_and_poisons_no_cache() {
     for headers in [Headers::default(), out[0].headers()] {
         assert!(rig.receive_with(2, &headers, &poison).is_empty());
     }
-    // Nor can who asks itself.
+    // Nor can the face that sent the Interest.
     assert!(rig.receive(0, &poison).is_empty());
     assert_eq!((rig.fate(2, Fate::Unsolicited), rig.fate(0, Fate::Unsolicited)), (2, 1));
-    // A token does not make another name fit.
+    // A token does not make another name match.
     assert!(rig.receive_with(1, &out[0].headers(), &data("/y")).is_empty());
     let answer = data("/x");
     assert_eq!(rig.receive(1, &answer)[0].packet, answer);
@@ -414,7 +414,7 @@ fn a_hint_leads_until_the_interest_is_where_it_leads() {
     let out = rig.receive(0, &hinted(1));
     assert_eq!(to(&out), [1]);
     assert!(!out[0].interest().forwarding_hint().is_empty());
-    // Without the hint it is another Interest; Data is for both.
+    // Without the hint it is another Interest; Data satisfies both.
     assert_eq!(to(&rig.receive(0, &interest("/a/x", 2))), [2]);
     assert_eq!(to(&rig.receive(1, &data("/a/x"))), [0]);
     rig.finish();
@@ -450,7 +450,7 @@ fn an_application_hears_where_packets_come_from_if_it_asked_for_that() {
     let out = rig.receive(1, &interest("/b", 3));
     assert_eq!(out[0].incoming_face, Some(face(1).number()));
     assert_eq!(rig.receive(2, &data("/b"))[0].incoming_face, None, "not told to others");
-    // What anybody says is not to be kept is not kept, as with NFD.
+    // NoCache from any face is obeyed, as with NFD.
     let keep_not = Headers { no_cache: true, ..Headers::default() };
     rig.receive(1, &interest("/b/1", 4));
     rig.receive_with(2, &keep_not, &data("/b/1"));
@@ -472,7 +472,7 @@ fn congestion_marks_are_copied() {
 }
 
 #[test]
-fn a_face_that_has_gone_gets_nothing_nor_does_its_successor() {
+fn a_removed_face_and_its_successor_get_nothing() {
     let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
     rig.receive(0, &interest("/a", 1));
     rig.receive(1, &interest("/a", 2));
@@ -516,7 +516,7 @@ fn a_batch_is_the_same_as_one_packet_after_the_other() {
     assert_eq!(first.0, second.0);
     assert!(first.0.len() > 100);
 
-    // What was asked comes with tokens, between Interests for names that are hashed by themselves.
+    // Answers carry tokens, between Interests whose names are hashed separately.
     let sent: Vec<Sent> = std::mem::take(&mut first.0);
     second.0.clear();
     let asked = sent.iter().filter(|s| s.to == face(2) && !s.is_data());
@@ -550,7 +550,7 @@ fn a_batch_is_the_same_as_one_packet_after_the_other() {
 }
 
 #[test]
-fn data_with_an_implicit_digest_in_its_name_is_none_whoever_asked_for_that() {
+fn data_whose_name_has_an_implicit_digest_is_refused() {
     let digest = format!("sha256digest={}", "00".repeat(32));
     for text in [format!("/a/{digest}"), format!("/a/{digest}/b")] {
         let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
@@ -600,7 +600,7 @@ fn names_of_any_length_pass_and_those_beyond_16_bits_are_dropped() {
 }
 
 #[test]
-fn time_that_jumps_ends_what_has_ended_and_time_that_goes_back_stands_still() {
+fn time_jumps_expire_entries_and_backward_steps_are_ignored() {
     let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
     rig.receive(0, &interest("/a", 1));
     rig.now = Time::ZERO;
@@ -631,7 +631,7 @@ fn a_flood_of_names_that_do_not_exist_leaves_others_served() {
         let back = rig.receive_with(3, &sent.headers(), &data(&format!("/good/{i}")));
         assert_eq!(to(&back), [0]);
     }
-    // Who floods still gets what it asked for last.
+    // The flooding face still gets its latest Interests answered.
     assert_eq!(to(&rig.receive(3, &data("/bad/4999"))), [2]);
     let asked = rig.forwarder.counters().asked;
     assert!(asked.evicted > 4_900 && asked.held() > 0, "{asked:?}");
@@ -639,9 +639,9 @@ fn a_flood_of_names_that_do_not_exist_leaves_others_served() {
 }
 
 #[test]
-fn who_floods_gives_up_its_own_place_and_not_that_of_who_waits_along() {
+fn a_flooding_face_loses_its_own_records_and_not_those_of_others() {
     let mut rig = Rig::new(&[NEAR; 4], &[("/", 3, 0)]);
-    // It was the first to ask what others want.
+    // It was the first to request what others want.
     let sent = rig.receive(1, &interest("/wanted", 1)).remove(0);
     assert!(rig.receive(0, &interest("/wanted", 2)).is_empty());
     for i in 0..5_000 {
@@ -666,10 +666,10 @@ fn hints_in_all_variations_leave_the_plain_name_to_others() {
 }
 
 #[test]
-fn data_that_comes_twice_in_a_batch_is_for_who_asked_once() {
+fn data_twice_in_a_batch_satisfies_an_interest_once() {
     let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
     let out = rig.receive(0, &interest("/a/b", 1));
-    // CanBePrefix, of the same name and of a shorter one: the token is one entry's alone.
+    // CanBePrefix, of the same name and of a shorter one: the token belongs to one entry.
     let prefix = |text, nonce| interest_with(text, nonce, |i| i.can_be_prefix = true);
     rig.receive(0, &prefix("/a/b", 2));
     rig.receive(0, &prefix("/a", 3));
@@ -679,7 +679,7 @@ fn data_that_comes_twice_in_a_batch_is_for_who_asked_once() {
     let mut log = Log::default();
     rig.forwarder.receive_batch(rig.now, &batch, &mut log);
     rig.check();
-    // The second is matched by its name, and the third is for nobody.
+    // The second is matched by its name, and the third is unsolicited.
     assert_eq!((to(&log.0), rig.fate(1, Fate::Unsolicited)), (vec![0, 0], 1));
     assert_eq!(rig.forwarder.pending(), 0);
     rig.finish();

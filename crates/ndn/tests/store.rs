@@ -1,4 +1,4 @@
-//! The forwarder and its content store: what a disk has, and what management may do.
+//! The forwarder and its content store: disk reads, and management.
 
 mod rig;
 
@@ -42,7 +42,7 @@ impl Two {
         Two::with(1)
     }
 
-    /// With memory for so many packets.
+    /// With memory for this many packets.
     fn with(entries: usize) -> Two {
         let plan = plan(&ROUTES, &[], &[]);
         let unix = |c: &mut plexus_ndn::forwarder::Config| c.unix_ms_at_zero = 1_700_000_000_000;
@@ -53,7 +53,7 @@ impl Two {
         two
     }
 
-    /// Carries out what the disk is asked; what was sent.
+    /// Carries out the disk requests; returns what was sent.
     fn run(&mut self) -> Vec<Sent> {
         let mut sent = Log::default();
         let (forwarder, now) = (&mut self.rig.forwarder, self.rig.now);
@@ -76,8 +76,8 @@ impl Two {
         sent.0
     }
 
-    /// Fetches Data twice, so that it is worth a place on the disk, and then enough others for
-    /// it to go there.
+    /// Fetches Data twice, so that it is worth writing to the disk, and then enough others to evict
+    /// it to there.
     fn put(&mut self, text: &str, freshness_ms: u64) -> Vec<u8> {
         let packet = data_fresh(text, text.as_bytes(), freshness_ms);
         let inserted = |two: &Two| two.rig.forwarder.store().disks()[0].stats().inserted;
@@ -100,7 +100,7 @@ impl Two {
 }
 
 #[test]
-fn what_the_disk_has_is_sent_to_all_who_wait_when_it_comes() {
+fn packets_on_disk_are_sent_to_all_waiting_faces_once_read() {
     let mut two = Two::new();
     let packet = two.put("/a", 60_000);
     let token = Headers { pit_token: Some(b"t"), ..Headers::default() };
@@ -112,14 +112,14 @@ fn what_the_disk_has_is_sent_to_all_who_wait_when_it_comes() {
     assert_eq!(to(&sent), [0, 1]);
     assert!(sent.iter().all(|s| s.packet == packet));
     assert_eq!(sent[0].token.as_deref(), Some(&b"t"[..]));
-    // It has come to memory.
+    // It is in memory now.
     assert_eq!(to(&two.rig.receive(1, &interest("/a", 7))), [1]);
     assert_eq!(two.rig.forwarder.store().stats().disk_hits, 1);
     two.rig.finish();
 }
 
 #[test]
-fn what_cannot_be_read_or_is_stale_or_another_version_goes_on() {
+fn unreadable_stale_or_other_versions_are_forwarded() {
     let mut two = Two::new();
     let packet = two.put("/a", 2_500);
     two.fails = true;
@@ -128,7 +128,7 @@ fn what_cannot_be_read_or_is_stale_or_another_version_goes_on() {
     assert_eq!(to(&two.run()), [2], "once for both");
     assert_eq!(to(&two.rig.receive(2, &packet)).len(), 2);
 
-    // Stale by a fraction of a second, which only the record itself knows.
+    // Stale by a fraction of a second, which only the record knows.
     let mut two = Two::new();
     two.put("/a", 2_500);
     two.rig.wait_ms(2_600);
@@ -136,7 +136,7 @@ fn what_cannot_be_read_or_is_stale_or_another_version_goes_on() {
     assert!(two.rig.receive(0, &fresh).is_empty());
     assert_eq!(to(&two.run()), [2]);
 
-    // Who asks by another digest wants another packet.
+    // An Interest with another digest asks for another packet.
     for is_right in [false, true] {
         let mut two = Two::new();
         let packet = two.put("/a", 60_000);
@@ -151,7 +151,7 @@ fn what_cannot_be_read_or_is_stale_or_another_version_goes_on() {
 }
 
 #[test]
-fn what_comes_from_the_disk_when_nobody_waits_is_for_nobody() {
+fn a_disk_read_without_waiters_is_sent_nowhere() {
     let mut two = Two::new();
     two.put("/a", 60_000);
     assert!(two.rig.receive(0, &interest("/a", 5)).is_empty());
@@ -179,7 +179,7 @@ fn an_interest_does_not_wait_for_a_disk_that_hangs() {
     assert_eq!(to(&expire(&mut two)), [2], "once for both");
     assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Stalled);
     assert_eq!(two.rig.forwarder.next_late_read().unwrap().since(late).as_secs(), 1, "a trial");
-    // Others do not wait at all, and what the disk brings in the end is nobody's answer.
+    // Other Interests do not wait, and the late result answers none.
     assert_eq!(to(&two.rig.receive(0, &interest("/b", 7))), [2]);
     assert!(two.run().is_empty());
     assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Good);
@@ -198,8 +198,8 @@ fn the_hop_that_an_application_named_is_heeded_after_the_disk_had_nothing() {
     assert_eq!(to(&two.run()), [0]);
 }
 
-/// A forwarder whose disk alone has `/b` and the first twelve chunks of an item, read in such
-/// batches.
+/// A forwarder whose disk alone has `/b` and the first twelve chunks of an item, read in batches of
+/// this size.
 fn chunks_on_disk(batch: u64) -> Two {
     let mut two = Two::with(16);
     two.rig.forwarder.store_mut().set_capacity(1);
@@ -234,7 +234,7 @@ fn a_chunks_batch_is_read_with_it_if_that_is_asked_for() {
         let store = two.rig.forwarder.store();
         let (log, hits) = (store.disks()[0].stats(), store.stats());
         assert_eq!(log.ahead, if is_read { 6 } else { 0 });
-        // Each was read once; who asked was counted once.
+        // Each was read once; each query was counted once.
         assert_eq!(log.reads, if is_read { 8 } else { 6 });
         assert_eq!(hits.disk_hits, if is_read { 2 } else { 6 });
         assert_eq!((log.busy, log.mismatches), (0, 0));
@@ -243,7 +243,7 @@ fn a_chunks_batch_is_read_with_it_if_that_is_asked_for() {
 }
 
 #[test]
-fn who_asks_for_what_is_read_ahead_joins_the_read() {
+fn interests_join_a_read_ahead() {
     let mut two = chunks_on_disk(8);
     for chunk in [2, 5] {
         let sent = two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk));
@@ -254,7 +254,7 @@ fn who_asks_for_what_is_read_ahead_joins_the_read() {
     assert_eq!(sent, ["/a/seg=2", "/a/seg=5"]);
     let log = two.rig.forwarder.store().disks()[0].stats();
     assert_eq!((log.reads, log.ahead, log.coalesced), (8, 7, 1));
-    // By names without a number nothing is read ahead, nor by the last of all numbers.
+    // Names without a number cause no read-ahead, nor does the largest number.
     for text in ["/b", &format!("/a/seg={}", u64::MAX)] {
         two.rig.receive(0, &interest(text, 9));
         two.run();
@@ -264,7 +264,7 @@ fn who_asks_for_what_is_read_ahead_joins_the_read() {
 }
 
 #[test]
-fn what_memory_has_is_not_read_ahead() {
+fn packets_in_memory_are_not_read_ahead() {
     let mut two = chunks_on_disk(1);
     for (chunk, batch) in [(5, 4), (4, 1)] {
         assert!(two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk)).is_empty());
@@ -276,9 +276,9 @@ fn what_memory_has_is_not_read_ahead() {
 }
 
 #[test]
-fn half_of_the_reads_are_left_to_those_who_ask() {
+fn half_of_the_reads_are_reserved_for_queries() {
     let mut two = chunks_on_disk(16);
-    // Of 16 reads 8 may be under way when one ahead begins.
+    // A read-ahead begins only while fewer than 8 of the 16 reads are in flight.
     for chunk in 0..12 {
         let sent = two.rig.receive(0, &interest(&format!("/a/seg={chunk}"), chunk));
         assert!(sent.is_empty(), "{chunk}: {sent:?}");
@@ -289,7 +289,7 @@ fn half_of_the_reads_are_left_to_those_who_ask() {
     assert_eq!(two.rig.forwarder.store().disks()[0].stats().busy, 0);
 }
 
-/// Erases all under a prefix, part by part; how many packets memory had.
+/// Erases everything under a prefix, step by step; returns how many packets memory had.
 fn erase(rig: &mut Rig, text: &str, limit: usize) -> usize {
     let (mut count, mut from) = (0, Some(Erasing::default()));
     let (prefix, unix_ms) = (name(text), rig.forwarder.unix_ms());
@@ -302,7 +302,7 @@ fn erase(rig: &mut Rig, text: &str, limit: usize) -> usize {
 }
 
 #[test]
-fn what_is_erased_by_prefix_is_gone_from_both_floors() {
+fn erasing_a_prefix_clears_both_tiers() {
     let mut two = Two::new();
     two.put("/a/b", 60_000);
     two.put("/ab", 60_000);
@@ -312,7 +312,7 @@ fn what_is_erased_by_prefix_is_gone_from_both_floors() {
     assert_eq!(to(&two.rig.receive(0, &interest("/a/b", 5))), [] as [u32; 0]);
     assert!(two.rig.receive(0, &interest("/ab", 6)).is_empty());
     assert_eq!(to(&two.run()), [0]);
-    // What comes anew stays.
+    // Packets that arrive later stay.
     let again = two.rig.receive(2, &data("/a/b"));
     assert_eq!(to(&again), [0]);
     assert_eq!(to(&two.rig.receive(0, &interest("/a/b", 7))), [0]);
@@ -336,7 +336,7 @@ fn erasing_takes_parts_and_no_more_than_it_may() {
 }
 
 #[test]
-fn a_smaller_capacity_is_reached_by_and_by_and_none_keeps_nothing() {
+fn a_smaller_capacity_is_reached_gradually_and_zero_stores_nothing() {
     let mut rig = Rig::new(&[NEAR; 3], &ROUTES);
     let fetch = |rig: &mut Rig, i: usize| {
         rig.receive(0, &interest(&format!("/{i}"), i as u32));

@@ -1,4 +1,4 @@
-//! Which way Interests take.
+//! Forwarding strategies: which next hops Interests take.
 
 mod rig;
 
@@ -60,7 +60,7 @@ fn best_route_takes_its_intervals_from_its_name() {
 fn multicast_asks_all_and_suppresses_each_by_itself() {
     let mut rig = with(&THREE, "multicast/v=4");
     assert_eq!(to(&rig.receive(0, &interest("/x", 1))), [2, 3, 4]);
-    // Who asks is not asked; who has not been asked yet is.
+    // Not to the face it came from; to faces not used yet.
     assert_eq!(to(&rig.receive(2, &interest("/y", 2))), [3, 4]);
     assert_eq!(to(&rig.receive(0, &interest("/y", 3))), [2]);
     rig.wait_ms(11);
@@ -102,7 +102,7 @@ fn strategies_are_chosen_by_the_longest_prefix() {
     assert_eq!(to(&rig.receive(0, &interest("/x", 1))), [2]);
     assert_eq!(to(&rig.receive(0, &interest("/a/x", 1))), [2, 3, 4]);
     assert_eq!(to(&rig.receive(0, &interest("/a/b/x", 1))), [2]);
-    // Another plan counts from the next Interest on.
+    // A new plan takes effect with the next Interest.
     rig.forwarder.set_plan(plan(&THREE, &[("/", "multicast")], &[]).plan);
     assert_eq!(to(&rig.receive(0, &interest("/y", 1))), [2, 3, 4]);
     assert_eq!(to(&rig.receive(3, &data("/x"))), [] as [u32; 0], "was not asked");
@@ -110,7 +110,7 @@ fn strategies_are_chosen_by_the_longest_prefix() {
     rig.finish();
 }
 
-/// One exchange by ASF, in which hop 2 takes 40 ms and hop 3 10 ms; who was asked.
+/// One exchange with ASF, in which hop 2 takes 40 ms and hop 3 10 ms; returns the faces used.
 fn exchange(rig: &mut Rig, i: u32) -> Vec<u32> {
     let out = rig.receive(0, &interest(&format!("/p/{i}"), i));
     let asked = to(&out);
@@ -178,7 +178,7 @@ fn asf_takes_a_nack_for_a_failure_at_once() {
 
 #[test]
 fn a_straggler_is_measured_within_fifty_milliseconds() {
-    // A probe is out to hop 3 while hop 2 answers: the Interest stays for hop 3's answer.
+    // A probe to hop 3 is pending while hop 2 answers: the Interest stays for hop 3's answer.
     let mut rig = with(&[("/p", 2, 10), ("/p", 3, 20)], "asf");
     for i in 0..60 {
         rig.wait_ms(100);

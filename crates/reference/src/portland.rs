@@ -1,33 +1,34 @@
 //! PortLand's control plane (Niranjana Mysore et al., *PortLand: A Scalable Fault-Tolerant Layer 2
-//! Data Center Network Fabric*, SIGCOMM 2009): switches that find out where in a fat tree they are,
-//! give hosts addresses that say where these are (PMACs), and answer ARP with the help of a fabric
-//! manager. Written from what the paper says; [`Switch`] and [`Manager`] exchange the messages of
+//! Data Center Network Fabric*, SIGCOMM 2009): switches that discover their place in a fat tree,
+//! give hosts addresses that encode this place (PMACs), and answer ARP with the help of a fabric
+//! manager. Written from the paper; [`Switch`] and [`Manager`] exchange the messages of
 //! `message.rs`.
 //!
-//! - **Location discovery** (§3.4). Each switch says at an interval what it knows of itself. One
-//!   with hosts is an edge switch, one above it an aggregation switch, one with aggregation
-//!   switches only a core switch. Edge switches propose positions to those above until most of
-//!   these agree;
-//!   position 0 asks the manager for the pod's number, and the others of the pod hear it.
+//! - **Location discovery** (§3.4). Each switch regularly announces what it knows about itself. A
+//!   switch with hosts is an edge switch, one above an edge switch an aggregation switch, one with
+//!   only aggregation switches as neighbours a core switch. Edge switches propose positions to
+//!   those above until most of these agree; position 0 asks the manager for the pod's number, and
+//!   the other switches of the pod learn it.
 //! - **PMACs** (§3.2): pod 16 bits, position 8, port 8, number at that port 16.
-//! - **ARP** (§3.3). The edge switch takes a host's question to the manager, which knows the PMAC,
-//!   or has all edge switches ask their hosts; whose answers register.
-//! - **Forwarding** (§3.5) by pod and position, up by the flow's hash.
+//! - **ARP** (§3.3). The edge switch passes a host's question to the manager, which knows the PMAC,
+//!   or makes all edge switches ask their hosts; the answers register them.
+//! - **Forwarding** (§3.5) by pod and position, upwards by the flow's hash.
 //!
-//! What the paper leaves open, and what is done here:
+//! Choices where the paper is silent:
 //!
 //! - *The manager is in band*, at a port of one switch. Locations carry the hops to it, so that all
-//!   switches form a tree of shortest ways; of equal ones the neighbour with the least identifier
-//!   is taken. Branches without hosts are left out of broadcasts. In a fat tree that makes the one
-//!   core switch, below it one aggregation switch of each pod, and all edge switches.
-//! - *Where there are no levels* (an edge switch next to an edge switch: torus, butterfly, random
-//!   graphs) each edge switch is a place of its own, which the manager numbers; keep-alives,
-//!   registrations and questions are as in a fat tree. There is no way to forward by location then,
-//!   so answers to a broadcast go back by the manager, and data is not carried.
-//! - "Some fraction" of the ports with hosts, which makes an edge switch, is one port. A port leads
-//!   to a host when it has had a carrier for three intervals, and no word came.
-//! - *Not here*, since nothing that is compared needs it: the fault matrix, multicast groups, moved
-//!   hosts. A failed cable is noticed after five intervals, and the way to the manager is mended.
+//!   switches form a tree of shortest paths; among equal ones the neighbour with the lowest
+//!   identifier wins. Branches without hosts are pruned from broadcasts. In a fat tree that leaves
+//!   one core switch, one aggregation switch of each pod, and all edge switches.
+//! - *Without levels* (an edge switch next to an edge switch: torus, butterfly, random graphs) each
+//!   edge switch is a place of its own, numbered by the manager; keep-alives, registrations and
+//!   questions are as in a fat tree. There is no forwarding by location then, so answers to a
+//!   broadcast return through the manager, and data is not forwarded.
+//! - The "fraction" of the ports with hosts that makes an edge switch is one port. A port leads to
+//!   a host when it has had a carrier for three intervals without an announcement.
+//! - *Not implemented*, because no comparison needs it: the fault matrix, multicast groups, moved
+//!   hosts. A failed cable is noticed after five intervals, and the path to the manager is
+//!   repaired.
 
 mod edge;
 mod location;
@@ -47,7 +48,7 @@ pub use switch::Switch;
 /// How often a location is said, in the experiments; the paper's switches say it each 10 ms.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a switch or the manager wants done: send this frame out of this port.
+/// An output of a switch or the manager: send this frame on this port.
 pub type Output = (u16, Vec<u8>);
 
 /// An address that says where a host is: pod, position, port, and number at that port.

@@ -1,11 +1,11 @@
 //! The spanning tree of IEEE 802.1D-1998, clause 8: the classic one, as the bridge of the Linux
-//! kernel speaks it, with its timers and its notifications of topology changes. Not the rapid one
-//! of 802.1w: what `labs/failover-stp.toml` runs with real bridges is what this is held against.
+//! kernel implements it, with its timers and topology change notifications. Not the rapid one of
+//! 802.1w: it is compared with the real bridges in `labs/failover-stp.toml`.
 //!
-//! A [`Bridge`] decides the states of its ports; learning, ageing and forwarding are its driver's.
-//! Section numbers are the standard's. Where it leaves a choice, Linux's is taken: a message grows
-//! older by 1/256 s at every bridge, the least that a message can say (table 8-3 allows up to a
-//! second), so that trees may be deeper than twenty hops.
+//! A [`Bridge`] decides the states of its ports; learning, ageing and forwarding belong to its
+//! driver. Section numbers are the standard's. Where it leaves a choice, this follows Linux: a
+//! message ages by 1/256 s at every bridge, the smallest step (table 8-3 allows up to a second), so
+//! that trees may be deeper than twenty hops.
 
 mod bpdu;
 mod ports;
@@ -25,10 +25,10 @@ const HELLO_TIME: Duration = Duration::from_secs(2);
 const MAX_AGE: Duration = Duration::from_secs(20);
 /// Between two messages of a port (table 8-3, fixed).
 const HOLD_TIME: Duration = Duration::from_secs(1);
-/// What a bridge adds to a message's age, at least: 1/256 s.
+/// How much a bridge adds at least to a message's age: 1/256 s.
 const AGE_STEP: Duration = Duration::from_nanos(1_000_000_000 / 256);
 
-/// What a bridge is given.
+/// Configuration of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The more significant part of its identifier.
@@ -39,7 +39,7 @@ pub struct Settings {
     pub forward_delay: Duration,
 }
 
-/// What a bridge wants done.
+/// Outputs of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send a frame.
@@ -80,7 +80,7 @@ pub struct Bridge {
     hello_at: Time,
     tcn_at: Time,
     topology_change_at: Time,
-    /// The ageing that was asked for last.
+    /// The last ageing time requested.
     ageing: Option<Duration>,
     deadline: Time,
     outputs: VecDeque<Output>,
@@ -111,7 +111,7 @@ impl Bridge {
         }
     }
 
-    /// Takes an input and does what is due. Frames that are no BPDUs are not its business.
+    /// Processes an input and does everything that is due. Frames other than BPDUs are ignored.
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Port { port, rate_bits_per_s } => {
@@ -150,7 +150,7 @@ impl Bridge {
         self.id
     }
 
-    /// Whom it takes for the root, and what its way there costs.
+    /// Its root bridge, and the path cost to it.
     pub fn root(&self) -> (BridgeId, u32) {
         (self.root, self.root_path_cost)
     }
@@ -165,7 +165,7 @@ impl Bridge {
         self.ports.get(usize::from(port)).map_or(PortState::Disabled, |p| p.state)
     }
 
-    /// Whether it is the designated bridge for what is behind a port (8.5.5.6).
+    /// Whether it is the designated bridge for a port's segment (8.5.5.6).
     pub fn is_designated(&self, port: u16) -> bool {
         self.ports.get(usize::from(port)).is_some_and(|p| p.is_designated(self.id))
     }
@@ -278,7 +278,7 @@ impl Bridge {
             self.ports[port].config_pending = true;
             return;
         }
-        // The word is as old as what was heard by the root port.
+        // The message is as old as the one received on the root port.
         let age = self.root_port.map(|p| self.ports[p].age(now) + AGE_STEP);
         let message_age = age.unwrap_or_default();
         let own = &mut self.ports[port];
@@ -398,7 +398,7 @@ impl Bridge {
         self.topology_change_detected = true;
     }
 
-    /// What a bridge does that has just become the root (8.7.4, 8.8.3).
+    /// Actions of a bridge that has just become the root (8.7.4, 8.8.3).
     fn become_root_if(&mut self, now: Time, was_another: bool) {
         if !self.is_root() || !was_another {
             return;
@@ -416,7 +416,7 @@ impl Bridge {
         self.outputs.push_back(Output::State { port: port as u16, state });
     }
 
-    /// Does what the timers say that are over (8.7.3 to 8.7.8).
+    /// Handles expired timers (8.7.3 to 8.7.8).
     fn run_timers(&mut self, now: Time) {
         if self.hello_at <= now {
             self.send_configs(now);

@@ -1,4 +1,4 @@
-//! PortLand's machines, and what others may hand them.
+//! PortLand's machines with valid and hostile inputs.
 
 use plexus_reference::Input;
 use plexus_reference::portland::{ETHERTYPE, INTERVAL, Manager, Switch};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const SWITCH: MacAddr = MacAddr([2, 0x0E, 0, 0, 0, 1]);
 const RATE: u64 = 1_000_000_000;
 
-/// A switch whose port 0 leads to nobody that speaks: a host, after a while.
+/// A switch whose port 0 has a silent neighbour: after a while, a host.
 fn edge() -> (Switch, Time) {
     let mut switch = Switch::new(SWITCH, 4, INTERVAL, 7);
     let mut now = Time::ZERO;
@@ -28,7 +28,7 @@ fn frame(dst: [u8; 6], body: &[u8]) -> Vec<u8> {
 #[test]
 fn a_host_cannot_speak_to_the_manager() {
     let (mut switch, now) = edge();
-    // A registration of somebody else's address, as a switch would send it.
+    // A registration of another host's address, as a switch would send it.
     let lie = [6, 0, 10, 0, 0, 1, 2, 0, 0, 0, 0, 5, 0, 1, 0, 2, 0, 1];
     let bytes = frame([0x02, 0x0F, 0, 0, 0, 1], &lie);
     switch.handle(now, Input::Frame { port: 0, bytes: &bytes });
@@ -48,7 +48,7 @@ fn a_registration_that_ends_early_is_none() {
 }
 
 proptest! {
-    /// Messages of every kind with any contents, from anybody, to anybody, at any port.
+    /// Messages of every kind with any contents, from any sender to any receiver, at any port.
     #[test]
     fn lies_do_not_break_a_machine(
         frames in proptest::collection::vec((

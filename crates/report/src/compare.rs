@@ -13,7 +13,7 @@ const RATE_MAX_BITS_PER_S: f64 = 1e18;
 /// How a run's rates differ from those of another run of the same flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Each flow but ICMP, whose rate says nothing, in the order of the file.
+    /// Each flow except ICMP, which has no meaningful rate, in the order of the file.
     pub flows: Vec<Difference>,
     /// All flows of each protocol together.
     pub totals: Vec<Difference>,
@@ -33,8 +33,7 @@ pub struct Difference {
     pub there_bits_per_s: f64,
     /// Payload bits/s that arrived in this run.
     pub here_bits_per_s: f64,
-    /// By which fraction of the rate there the rate here is greater; none where nothing arrived
-    /// there.
+    /// Relative difference of the rate here from the rate there; none if nothing arrived there.
     pub difference: Option<f64>,
 }
 
@@ -61,7 +60,8 @@ impl Comparison {
     /// Compares a run with another one.
     ///
     /// # Errors
-    /// In words, when they are not runs of the same flows, or one tells figures that cannot be.
+    /// In words, when they are not runs of the same flows, or one contains impossible
+    /// figures.
     pub fn of(there: &Facts, here: &Facts) -> Result<Comparison, String> {
         let names = |facts: &Facts| -> BTreeMap<String, FlowReport> {
             facts.flows.iter().map(|f| (f.name.clone(), f.clone())).collect()

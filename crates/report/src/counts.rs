@@ -1,4 +1,4 @@
-//! What a node counts, and the differences of that.
+//! Counters of a node, and their differences.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::report::Account;
 
-/// What a node has counted since it started.
+/// Counters of a node since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Where every packet went.
@@ -29,7 +29,7 @@ impl Counts {
         Counts { account, drops }
     }
 
-    /// With what was counted in an earlier life, in which nothing is held any more.
+    /// Adds the counters of an earlier life, which holds nothing any more.
     #[must_use]
     pub fn and(mut self, past: &Counts) -> Counts {
         let (own, past_own) = (&mut self.account, &past.account);
@@ -47,7 +47,7 @@ impl Counts {
         self
     }
 
-    /// What was counted since `earlier`; what waited in queues then, still or again waits now.
+    /// The difference to `earlier`; packets queued then or now count as queued.
     #[must_use]
     pub fn since(&self, earlier: &Counts) -> Counts {
         let (a, b) = (&self.account, &earlier.account);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ports_lost_is_part_of_the_account() {
+    fn losses_at_ports_are_part_of_the_account() {
         let counts = Counts::read(&json!({
             "account": {"received": 1510, "sent": 60, "lost": 1444, "dropped": 6},
             "drops": {"runt": 6},

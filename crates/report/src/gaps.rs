@@ -1,4 +1,4 @@
-//! Times in which nothing of a flow arrived though something was on its way.
+//! Gaps: times in which nothing of a flow arrived although packets were in flight.
 
 use std::time::Duration;
 

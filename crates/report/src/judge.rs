@@ -10,15 +10,16 @@ use crate::named::NamedAccount;
 use crate::outcome::Outcome;
 use crate::report::{Account, AssertionReport, Facts, Outage, RunReport};
 
-/// A gap that begins so long before a cut may be the cut's: the next packet was not due before.
+/// A gap that begins this long before a cut may still be due to it: the next packet was not due
+/// before.
 const BEFORE: Duration = Duration::from_millis(100);
 /// A gap that begins later than this after a cut has another cause.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// What the nodes counted during a run, by node, and their drops by reason.
+/// The nodes' counters during a run, by node, and their drops by reason.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// Where every packet went; empty where nobody keeps an account.
+    /// The fate of every packet; empty if no account is kept.
     pub accounts: BTreeMap<String, Account>,
     /// Packets dropped by all nodes, by reason.
     pub drops: BTreeMap<String, u64>,
@@ -26,7 +27,7 @@ pub struct Counted {
     pub cpu: BTreeMap<String, f64>,
     /// Interests that each node answered out of its content store, of nodes that have one.
     pub cached: BTreeMap<String, u64>,
-    /// What each node did that forwards named data; empty where nobody counts that.
+    /// The account of each node that forwards named data; empty if none is kept.
     pub named: BTreeMap<String, NamedAccount>,
 }
 
@@ -114,7 +115,7 @@ fn cause(cuts: &[&Cut], begun: Duration, gap: Duration) -> Option<usize> {
     near.min_by_key(|(_, cut)| cut.at.abs_diff(begun)).map(|(number, _)| number)
 }
 
-/// What assertions can ask for.
+/// The values that assertions can use.
 struct Measured<'a> {
     topology: &'a Topology,
     outcomes: &'a [Outcome],
@@ -124,7 +125,7 @@ struct Measured<'a> {
 impl Measured<'_> {
     /// The subject's value in its unit; `None` where nothing was measured.
     fn value(&self, subject: &Subject) -> Option<f64> {
-        // Where nobody keeps an account nothing is known.
+        // Without accounts nothing is known.
         let counted = !self.counted.accounts.is_empty();
         match subject {
             Subject::Flow { flow, metric } => {
@@ -171,8 +172,8 @@ mod tests {
         Cut { kind: "carrier", at: Duration::from_millis(ms), problem: None }
     }
 
-    /// The outages in milliseconds that are told of cuts and, for each flow, of gaps: both in
-    /// milliseconds, gaps as beginning and length.
+    /// The outages in milliseconds for given cuts and, for each flow, gaps: both in milliseconds,
+    /// gaps as beginning and length.
     fn told(cuts: &[Cut], flows: &[&[(u64, u64)]]) -> Vec<f64> {
         let ms = Duration::from_millis;
         let outcome = |gaps: &&[(u64, u64)]| Outcome {
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_silence_is_the_doing_of_the_one_fault_that_is_nearest() {
-        // The second cut was within two seconds of the first, which nobody noticed.
+        // The second cut was within two seconds of the first, which had no effect.
         assert_eq!(told(&[cut(1000), cut(2000)], &[&[(2001, 500)]]), [0.0, 500.0]);
         // A cut during a silence did not begin it, and one right after it did not either.
         assert_eq!(told(&[cut(1000), cut(1400)], &[&[(1003, 600)]]), [600.0, 0.0]);
@@ -195,7 +196,7 @@ mod tests {
         // The last packet came before the cut: the next was not due yet.
         assert_eq!(told(&[cut(1000)], &[&[(995, 300)], &[(1002, 200)]]), [300.0]);
         assert_eq!(told(&[cut(1000)], &[&[(995, 3)], &[(3500, 200)]]), [0.0]);
-        // Of two in one instant the file's first is told of.
+        // Of two cuts at the same instant, the first in the file gets the outage.
         assert_eq!(told(&[cut(1000), cut(1000)], &[&[(1001, 40)]]), [40.0, 0.0]);
     }
 

@@ -1,7 +1,7 @@
-//! What a run of a topology file's traffic found, the same whether real kernels or the simulator
-//! carried it: what became of each flow ([`Outcome`]), the verdict on it ([`judge`]), and the JSON
-//! and the table that people get ([`RunReport`]), and how one run differs from another
-//! ([`Comparison`]). Besides, what all that runs for long tells alike: [`Progress`], [`Failure`].
+//! Results of a run of a topology file's traffic, the same for real kernels and the simulator: the
+//! outcome of each flow ([`Outcome`]), the verdict ([`judge`]), the JSON and the table
+//! ([`RunReport`]), and the comparison of two runs ([`Comparison`]).
+//! What all long runs share is here too: [`Progress`] and [`Failure`].
 
 mod compare;
 mod counts;

@@ -1,4 +1,4 @@
-//! What a forwarder of named data did: where every Interest and Data went.
+//! The account of a named-data forwarder: the fate of every Interest and Data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,13 +34,13 @@ pub struct PendingInterests {
     pub answered: u64,
     /// Got a Nack.
     pub nacked: u64,
-    /// Waited in vain.
+    /// Timed out.
     pub expired: u64,
-    /// Gave way to newer ones.
+    /// Evicted for newer ones.
     pub evicted: u64,
-    /// Were asked again by the same neighbour.
+    /// Replaced by a retransmission of the same neighbour.
     pub replaced: u64,
-    /// Could not be told.
+    /// Could not be answered.
     pub withdrawn: u64,
     /// Still wait.
     pub held: u64,
@@ -48,7 +48,7 @@ pub struct PendingInterests {
     pub entries: u64,
 }
 
-/// What the link protocol of all faces did.
+/// Counters of the link protocol, for all faces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedLinks {
     /// Interests, Data and Nacks that came whole, and went.
@@ -95,8 +95,9 @@ pub struct NamedAccount {
 }
 
 impl NamedAccount {
-    /// Whether nothing is unaccounted for: every packet that came has a fate, every Interest that
-    /// was written down an end or its place, and the links carried what the forwarder saw.
+    /// Whether everything is accounted for: every received packet has a fate, every recorded
+    /// Interest has ended or is still pending, and the links carried what the forwarder sent and
+    /// received.
     pub fn adds_up(&self) -> bool {
         let PendingInterests { written, answered, nacked, expired, evicted, .. } = self.pending;
         let PendingInterests { replaced, withdrawn, held, .. } = self.pending;
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_anywhere_shows() {
+    fn any_missing_count_is_detected() {
         let mut account = NamedAccount {
             received: NamedPackets { interests: 3, data: 1, ..NamedPackets::default() },
             sent: NamedPackets { interests: 1, data: 2, ..NamedPackets::default() },

@@ -1,4 +1,4 @@
-//! What became of a flow.
+//! The outcome of a flow.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub struct Outcome {
     pub received_bytes: u64,
     /// Payload bits/s that were sent.
     pub sent_bits_per_s: f64,
-    /// Payload bits/s that arrived, likewise, over the flow's own time: what is lost at its
-    /// beginning or end lowers it, and so do arrivals that take longer than the sending did.
+    /// Payload bits/s received, over the flow's own time: losses at its beginning or end lower it,
+    /// and so do arrivals that take longer than the sending did.
     pub received_bits_per_s: f64,
     /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
     pub loss: f64,
@@ -25,7 +25,7 @@ pub struct Outcome {
     pub latency_us_first: Option<f64>,
     /// Median latency.
     pub latency_us_p50: Option<f64>,
-    /// 99th percentile of it.
+    /// Its 99th percentile.
     pub latency_us_p99: Option<f64>,
     /// Packets that came after a later one.
     pub reordered: Option<u64>,
@@ -33,14 +33,14 @@ pub struct Outcome {
     pub duplicates: Option<u64>,
     /// Answered requests per second, of a flow that has such.
     pub transactions_per_s: Option<f64>,
-    /// Times in which nothing arrived though something was on its way: how long after the start of
-    /// the run they began, how long they were.
+    /// Times without arrivals although packets were in flight: beginning after the start of the
+    /// run, and length.
     pub gaps: Vec<(Duration, Duration)>,
     /// Whether the sender sent: what never set out was not blocked.
     pub set_out: bool,
     /// What went wrong, beyond numbers.
     pub problem: Option<String>,
-    /// What a person should know.
+    /// A note for the reader.
     pub note: Option<String>,
 }
 
@@ -50,8 +50,8 @@ impl Outcome {
         Outcome { loss: 1.0, problem: Some(problem.into()), ..Outcome::default() }
     }
 
-    /// Takes over what a meter of packets found of a flow that sent for so many `seconds`. Its
-    /// packets are of one size, or none came twice.
+    /// Fills in what a packet meter measured of a flow that sent for this many `seconds`. Its
+    /// packets have one size, or none was duplicated.
     pub fn from_stats(stats: &mut FlowStats, sent: u64, sent_bytes: u64, seconds: f64) -> Outcome {
         stats.sent(sent);
         let summary = stats.summary();
@@ -99,7 +99,7 @@ impl Outcome {
         self
     }
 
-    /// Whether the flow did what was expected of it, and the words for that.
+    /// Whether the flow did what was expected, in words too.
     pub fn meets(&self, flow: &Flow) -> (bool, String) {
         match (flow.expect, flow.proto) {
             (Expect::Blocked, _) => {
@@ -118,7 +118,7 @@ impl Outcome {
         }
     }
 
-    /// What people are told of it.
+    /// Its report.
     pub fn report(&self, flow: &Flow, topology: &Topology) -> FlowReport {
         let to = match flow.to {
             Target::Host(host) => topology.hosts[host].name.clone(),
@@ -163,8 +163,8 @@ mod tests {
 
     use super::*;
 
-    /// Probes of 1,000 bits that were sent one in each millisecond, from `numbers`; each arrives
-    /// `late` milliseconds after it was sent, and as often as it stands there.
+    /// Probes of 1,000 bits, sent one per millisecond, from `numbers`; each arrives `late`
+    /// milliseconds after it was sent, as often as it is listed.
     fn received(numbers: &[u64], late: impl Fn(u64) -> u64, sent: u64) -> Outcome {
         let mut stats = FlowStats::new(Start::Zero);
         for &n in numbers {
@@ -193,7 +193,7 @@ mod tests {
         let twice = received(&twice, |_| 7, 100);
         near(twice.received_bits_per_s, 1e6);
         assert_eq!((twice.received_bytes, twice.duplicates), (12_500, Some(100)));
-        // A queue lets them through at half the rate at which they were sent.
+        // A queue releases them at half the rate at which they were sent.
         near(received(&all, |n| n, 100).received_bits_per_s, 0.5e6);
         assert_eq!(received(&[], |_| 0, 100).received_bits_per_s, 0.0);
         near(received(&[0], |_| 3, 1).received_bits_per_s, 1e6);

@@ -1,4 +1,4 @@
-//! What a run found: the JSON of DESIGN, and the table for a person.
+//! The report of a run: the JSON of DESIGN, and the table for display.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::named::NamedAccount;
 
-/// What a run found.
+/// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// The facts, in the shape of DESIGN ("JSON answers: lab run").
     pub facts: Facts,
     /// Where every packet of every node went.
     pub accounts: BTreeMap<String, Account>,
-    /// What each node did that forwards named data, where somebody counts that.
+    /// The account of each node that forwards named data, if it is kept.
     #[serde(default)]
     pub named: BTreeMap<String, NamedAccount>,
-    /// What a person should know besides.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct Facts {
     pub passed: bool,
     /// What was sent, in the order of the file.
     pub flows: Vec<FlowReport>,
-    /// What had to hold: first that every flow did as expected, then what the file asserts.
+    /// Expectations: first that every flow did as expected, then the file's assertions.
     pub assertions: Vec<AssertionReport>,
     /// Times without service.
     pub outages: Vec<Outage>,
@@ -58,13 +58,13 @@ pub struct FlowReport {
     pub received_bits_per_s: f64,
     /// The fraction that did not arrive, 0 to 1: packets, or bytes for TCP.
     pub loss: f64,
-    /// Latency of the first packet in microseconds: one way for UDP, there and back for ICMP and
-    /// requests, none for TCP. With all that had to be found out for it: addresses, routes.
+    /// Latency of the first packet in microseconds: one way for UDP, round trip for ICMP and
+    /// requests, none for TCP. It includes the resolution of addresses and routes.
     #[serde(default)]
     pub latency_us_first: Option<f64>,
     /// Median latency, likewise.
     pub latency_us_p50: Option<f64>,
-    /// 99th percentile of it.
+    /// Its 99th percentile.
     pub latency_us_p99: Option<f64>,
     /// Packets that came after a later one; none for TCP.
     pub reordered: Option<u64>,
@@ -83,7 +83,7 @@ pub struct AssertionReport {
     pub text: String,
     /// Whether it holds.
     pub passed: bool,
-    /// What was measured, in the assertion's unit; null where nothing was.
+    /// The measured value, in the assertion's unit; null if there is none.
     pub value: Option<f64>,
 }
 

@@ -1,23 +1,23 @@
-//! What was seen lately, in bits that are few enough to stay in the processor's cache.
+//! A set of recently seen hashes, in a bitmap small enough to stay in the processor's cache.
 
-/// A set of hashes in two generations, of which the older is forgotten as a whole: whatever was put
-/// in since the last but one [`AgingBits::turn`] is in it, and of others as large a part as there
-/// are bits set. So it says of most hashes that a table which it stands before need not be asked.
+/// A set of hashes in two generations, the older of which is cleared as a whole. It contains every
+/// hash inserted since the last but one [`AgingBits::turn`], and other hashes with the probability
+/// that a bit is set. So for most hashes it saves a lookup in the table behind it.
 pub struct AgingBits {
-    /// The same 64 places in the young generation and the old one.
+    /// The same 64 positions in the young and the old generation.
     words: Box<[[u64; 2]]>,
     /// Bits of the young one.
     young: usize,
 }
 
 impl AgingBits {
-    /// An empty set of so many bits for each generation, or a few more.
+    /// An empty set of this many bits per generation, or slightly more.
     pub fn new(bits: usize) -> AgingBits {
         let words = bits.div_ceil(64).next_power_of_two();
         AgingBits { words: vec![[0; 2]; words].into(), young: 0 }
     }
 
-    /// Places for a hash. Not by its first bits nor its last, by which tables go.
+    /// Positions of a hash. They use neither its first bits nor its last, which tables use.
     #[inline(always)]
     fn place(&self, hash: u64) -> (usize, u64) {
         ((hash >> 14) as usize & (self.words.len() - 1), 1 << (hash >> 8 & 63))
@@ -33,7 +33,7 @@ impl AgingBits {
         (self.words.len() * u64::BITS as usize, self.young)
     }
 
-    /// False if the hash was not put in since the last but one turn.
+    /// False if the hash was not inserted since the last but one turn.
     #[inline(always)]
     pub fn has(&self, hash: u64) -> bool {
         let (word, bit) = self.place(hash);
@@ -49,7 +49,7 @@ impl AgingBits {
         *young |= bit;
     }
 
-    /// The old generation is forgotten, and the young one takes its place.
+    /// Clears the old generation; the young one takes its place.
     pub fn turn(&mut self) {
         self.words.iter_mut().for_each(|[young, old]| *old = std::mem::take(young));
         self.young = 0;

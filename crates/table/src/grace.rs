@@ -1,23 +1,23 @@
-//! When memory that readers could still be looking at may be used again.
+//! Grace periods: when memory that readers may still be reading can be reused.
 //!
-//! A reader announces the period in which a batch begins, and takes the announcement back when it
-//! ends. The writer unlinks a block, tags it with the current period and now and then begins the
-//! next one; a block is free again once nobody announces its period or an earlier one. A reader
-//! between two batches announces nothing, so that one which sleeps holds nobody up.
+//! A reader announces the period in which a batch begins, and withdraws the announcement when it
+//! ends. The writer unlinks a block, tags it with the current period, and from time to time begins
+//! the next period; a block is free once no reader announces its period or an earlier one. A reader
+//! between two batches announces nothing, so a sleeping reader delays nothing.
 //!
 //! Why a block is not reused too early: a reader stores its announcement and then loads links, the
 //! writer stores links and then loads announcements, and both have a sequentially consistent fence
-//! in between. So either the writer sees the announcement, and keeps the block; or the reader's
-//! loads come after the unlinking, and it never gets there. An announced period that is newer than
-//! a block's was loaded (acquire) from the store (release) that the writer made after unlinking
-//! the block, so that reader does not see the old link either.
+//! in between. So either the writer sees the announcement and keeps the block, or the reader's
+//! loads come after the unlinking and never reach it. A reader that announces a newer period than
+//! the block's loaded that period (acquire) from the writer's store (release) after the unlinking,
+//! so it does not see the old link either.
 
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const IDLE: u64 = 0;
 
-/// What one reader announces, on a cache line of its own.
+/// The announcement of one reader, on a separate cache line.
 #[repr(align(128))]
 struct Announced(AtomicU64);
 
@@ -52,7 +52,7 @@ impl Periods {
         self.current.load(Relaxed)
     }
 
-    /// Begins a new period; returns the first that someone may still be in.
+    /// Begins a new period; returns the earliest that a reader may still be in.
     fn advance(&self) -> u64 {
         self.begin();
         self.oldest()
@@ -63,7 +63,7 @@ impl Periods {
         Instant(self.begin())
     }
 
-    /// True once every batch has ended that had begun by that instant.
+    /// True once every batch that had begun by that instant has ended.
     pub(crate) fn has_passed(&self, instant: Instant) -> bool {
         self.oldest() >= instant.0
     }
@@ -76,11 +76,11 @@ impl Periods {
         next
     }
 
-    /// The first period that someone may still be in.
+    /// The earliest period that a reader may still be in.
     fn oldest(&self) -> u64 {
         let next = self.current.load(Relaxed);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who else but us holds it? Nobody once its reader is gone.
+        // If only this list holds it, its reader is gone.
         readers.retain(|r| Arc::strong_count(r) > 1);
         let announced = readers.iter().map(|r| r.0.load(Acquire)).filter(|&p| p != IDLE);
         announced.min().unwrap_or(next)
@@ -122,7 +122,7 @@ impl Retired {
         self.waiting.capacity() * 16
     }
 
-    /// Hands over every block that nobody can be looking at any more.
+    /// Passes on every block that no reader can see any more.
     pub(crate) fn collect(&mut self, periods: &Periods, mut free: impl FnMut(u32)) {
         if self.waiting.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! The keyed hash of the tables: stations choose their own addresses, so who does not know the
-//! seed must not be able to aim at a place.
+//! The keyed hash of the tables: stations choose their own addresses, so without the seed it must
+//! be impossible to aim at a slot.
 
 /// A folded multiplication with secret factors: three cycles of latency, all bits mixed.
 #[derive(Clone, Copy, Debug)]

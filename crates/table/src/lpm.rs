@@ -1,25 +1,25 @@
-//! Longest-prefix match: the routes of a router, IPv4 and IPv6, and the lookup of a packet's
-//! destination among them.
+//! Longest-prefix match: a router's IPv4 and IPv6 routes, and the lookup of a packet's destination
+//! among them.
 //!
-//! A [`Fib`] belongs to the one writer on the control side. It keeps every prefix with the number
-//! of its next-hop group, so that a removed prefix uncovers the shorter one. What lookups touch is
-//! shared with any number of [`Reader`]s; each worker has its own, begins a [`Batch`] with it and
-//! looks up as many addresses as it likes. Neither ever waits for the other.
+//! The single writer on the control side owns the [`Fib`]. It stores every prefix with the number
+//! of its next-hop group, so that removing a prefix uncovers the shorter one. The lookup structure
+//! is shared with any number of [`Reader`]s; each worker has its own, begins a [`Batch`] with it
+//! and looks up as many addresses as it likes. Neither side ever waits for the other.
 //!
 //! # What a lookup sees of an update
 //! For every address, an update is one store of one integer: before it a lookup finds the old
-//! answer, from it on the new one. A prefix that covers many addresses takes many stores, so of two
-//! addresses one may have changed already and the other not yet. No lookup finds an answer that
-//! did not hold at some instant between its beginning and its end.
+//! answer, from then on the new one. A prefix that covers many addresses takes many stores, so one
+//! address may have changed already and another one not yet. No lookup returns an answer that was
+//! not valid at some instant between its beginning and its end.
 //!
-//! * What a link leads to is written before the link is stored with release order; lookups load
-//!   links with acquire order. Data that changes in place is single atomic integers.
-//! * What a link led to is not written again until every batch that could have loaded the link has
-//!   ended (`grace.rs`). A reader between two batches, asleep or gone, holds nothing up; a batch
-//!   that never ends holds up memory, until inserts are [`Refused`], and never the writer.
+//! * Data is written before the link to it is stored with release order; lookups load links with
+//!   acquire order. Data that changes in place is single atomic integers.
+//! * Unlinked data is not overwritten until every batch that could have loaded the link has ended
+//!   (`grace.rs`). A reader between two batches, asleep or gone, delays nothing; a batch that never
+//!   ends holds up memory, until inserts are [`Refused`], but never the writer.
 //!
-//! How each family's table looks, and why, is in `dir24.rs` and `trees.rs`; how else it could be
-//! done, and how fast that was, in `docs/design/tables.md` and `bench/history`.
+//! The tables of both families are explained in `dir24.rs` and `trees.rs`. Alternatives and their
+//! speed are in `docs/design/tables.md` and `bench/history`.
 
 mod dir24;
 mod lanes;
@@ -37,7 +37,7 @@ use crate::pages;
 pub use prefixes::{Prefix, PrefixError, parse_prefixes};
 use rib::{Rib, Way};
 
-/// The number of an ECMP next-hop group, 0 to [`GroupId::MAX`]. What a group is, its owner knows.
+/// The number of an ECMP next-hop group, 0 to [`GroupId::MAX`]. Its meaning is the owner's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(NonZeroU16); // One more than the number, as tables keep it.
 
@@ -73,12 +73,12 @@ impl GroupId {
     }
 }
 
-/// What a table may grow to.
+/// Limits of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Routes: the Internet's cost the writer some 8 bytes (IPv4) and 70 (IPv6) each.
+    /// Routes. Those of the Internet cost the writer some 8 bytes (IPv4) and 70 (IPv6) each.
     pub routes: usize,
-    /// Bytes of what lookups touch. There is no use for more than 48 MiB (IPv4) and 124 (IPv6).
+    /// Bytes of the lookup structure. More than 48 MiB (IPv4) or 124 (IPv6) are never used.
     pub lookup_bytes: usize,
 }
 
@@ -89,7 +89,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a route was not taken in (or out); the table is as it was.
+/// Why a route was not inserted or removed; the table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The prefix is longer than an address.
@@ -99,28 +99,28 @@ pub enum Refused {
         /// Bits of an address.
         most: u8,
     },
-    /// There are as many routes as there may be.
+    /// The limit of routes is reached.
     Routes {
         /// How many that is.
         limit: usize,
     },
-    /// What lookups touch would outgrow its limit.
+    /// The lookup structure would exceed its limit.
     LookupFull {
         /// The limit, bytes.
         limit: usize,
     },
-    /// Memory is held up by a batch that has not ended.
+    /// A batch that has not ended holds up memory.
     ReaderBusy,
-    /// The limit is below what a table may take however few routes it has.
+    /// The limit is below the minimum of a table with few routes.
     TooSmall {
-        /// What it takes, bytes.
+        /// The minimum, in bytes.
         least: usize,
-        /// The limit asked for, bytes.
+        /// The requested limit, in bytes.
         asked: usize,
     },
-    /// The system did not give the address space.
+    /// The system refused the address space.
     OutOfMemory {
-        /// What was asked for, bytes.
+        /// The requested size, in bytes.
         bytes: usize,
     },
 }
@@ -155,16 +155,16 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Bytes of memory that a table takes.
+/// Memory of a table in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What lookups touch, retired blocks that wait for readers included.
+    /// The lookup structure, including retired blocks that wait for readers.
     pub lookup: usize,
-    /// What the writer keeps beside it: the routes, and lists of free blocks.
+    /// The writer's data: the routes, and lists of free blocks.
     pub writer: usize,
 }
 
-/// What the table says of an address, and why: [`Fib::explain`].
+/// The table's answer for an address, with its reasons: [`Fib::explain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained<A> {
     /// The group that lookups find.
@@ -223,7 +223,7 @@ macro_rules! address {
 address!(u32, dir24::Dir24);
 address!(u128, trees::Trees);
 
-/// What lookups touch.
+/// The lookup structure.
 #[doc(hidden)]
 pub trait Table<A>: Send + Sync + Sized {
     type Writer: Writer<A, Table = Self>;
@@ -231,21 +231,22 @@ pub trait Table<A>: Send + Sync + Sized {
     fn lookup_batch(&self, addrs: &[A], answers: &mut [Option<GroupId>]);
 }
 
-/// Keeps what lookups touch as the routes say.
+/// Updates the lookup structure after changes of the routes.
 #[doc(hidden)]
 pub trait Writer<A>: Sized {
     type Table;
     fn new(lookup_bytes: usize) -> Result<(Self::Table, Self), Refused>;
-    /// Makes sure that there will be memory for a new route.
+    /// Reserves memory for a new route.
     fn reserve(
         &mut self,
         table: &Self::Table,
         periods: &Periods,
         way: &Way<A>,
     ) -> Result<(), Refused>;
-    /// Makes sure that there will be memory for a route to change or go.
+    /// Reserves memory for a change or removal of a route.
     fn reserve_change(&mut self, table: &Self::Table, periods: &Periods) -> Result<(), Refused>;
-    /// Follows a route that is in the RIB now, where it may have had another group.
+    /// Updates after an insertion: the route is in the RIB now, maybe with another group than
+    /// before.
     fn inserted(
         &mut self,
         table: &Self::Table,
@@ -254,7 +255,7 @@ pub trait Writer<A>: Sized {
         way: Way<A>,
         old: Option<GroupId>,
     );
-    /// Follows a route that was in the RIB, with that group; prunes the RIB.
+    /// Updates after the removal of a route with that group, and prunes the RIB.
     fn removed(
         &mut self,
         table: &Self::Table,
@@ -298,7 +299,7 @@ impl<A: Address> Fib<A> {
         Ok(Fib { rib: Rib::new(), writer, shared, limits })
     }
 
-    /// A table with these routes; of equal prefixes the last holds. Sorted routes build fastest.
+    /// A table with these routes; of equal prefixes the last wins. Sorted routes build fastest.
     ///
     /// # Errors
     /// The first [`Refused`].
@@ -313,7 +314,7 @@ impl<A: Address> Fib<A> {
         Ok(fib)
     }
 
-    /// Puts a route in, or gives it another group; returns the group it had.
+    /// Inserts a route, or changes its group; returns its previous group.
     ///
     /// # Errors
     /// [`Refused`]: nothing was changed.
@@ -339,7 +340,7 @@ impl<A: Address> Fib<A> {
         Ok(known)
     }
 
-    /// Takes a route out; returns its group, or none if it was not there.
+    /// Removes a route; returns its group, or none if it was not there.
     ///
     /// # Errors
     /// [`Refused::ReaderBusy`]: nothing was changed.
@@ -389,32 +390,32 @@ impl<A: Address> Fib<A> {
         Reader { presence: self.shared.periods.join(), shared: self.shared.clone() }
     }
 
-    /// The present instant, to be told later from batches that began before it.
+    /// The present instant, for comparing with batches that began before it.
     pub fn instant(&mut self) -> Instant {
         self.shared.periods.instant()
     }
 
-    /// True once every batch has ended that had begun by that instant: what was published before
-    /// it, to be read within batches, is what every reader sees from now on.
+    /// True once every batch that had begun by that instant has ended: then every reader sees what
+    /// was published before it.
     pub fn has_passed(&self, instant: Instant) -> bool {
         self.shared.periods.has_passed(instant)
     }
 
-    /// Takes back the memory of retired blocks that no batch can reach any more. Updates do so
-    /// themselves now and then.
+    /// Frees retired blocks that no batch can reach any more. Updates do that themselves from time
+    /// to time.
     pub fn collect(&mut self) {
         let Shared { table, periods } = &*self.shared;
         self.writer.collect(table, periods);
     }
 
-    /// What the table takes of memory.
+    /// The memory of the table.
     pub fn memory(&self) -> Memory {
         let writer = self.rib.bytes() + self.writer.bytes();
         Memory { lookup: self.writer.lookup_bytes(), writer }
     }
 }
 
-/// Looks up. Each thread has its own; a clone is a new one.
+/// A reader. Each thread has its own; a clone is independent.
 pub struct Reader<A: Address> {
     presence: Presence,
     shared: Arc<Shared<A>>,
@@ -427,7 +428,8 @@ impl<A: Address> Clone for Reader<A> {
 }
 
 impl<A: Address> Reader<A> {
-    /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
+    /// Begins a batch. That takes some nanoseconds, so use one batch for many lookups. End it
+    /// before sleeping.
     #[inline]
     pub fn batch(&mut self) -> Batch<'_, A> {
         self.presence.enter(&self.shared.periods);
@@ -435,7 +437,7 @@ impl<A: Address> Reader<A> {
     }
 }
 
-/// A short time in which a reader looks up; it ends when this is dropped.
+/// A short period in which a reader looks up addresses; it ends when this is dropped.
 pub struct Batch<'a, A: Address> {
     presence: &'a Presence,
     table: &'a A::Table,

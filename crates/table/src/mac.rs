@@ -1,9 +1,9 @@
 //! The MAC table: (VLAN, address) → port, for a million stations and more.
 //!
-//! A cuckoo hash table with buckets of one cache line: five keys, their five values, and a count
-//! of the keys that had to go to their second bucket, so that most lookups, hits and misses alike,
-//! touch a single line. The hash is keyed with a secret seed, because stations choose their own
-//! addresses: who does not know the seed cannot aim at a bucket.
+//! A cuckoo hash table with buckets of one cache line: five keys, their five values, and a count of
+//! the keys that are in their second bucket, so that most lookups, hits and misses alike, touch a
+//! single line. The hash is keyed with a secret seed, because stations choose their own addresses:
+//! without the seed an attacker cannot aim at a bucket.
 //!
 //! ```text
 //! bucket, 64 bytes
@@ -25,8 +25,8 @@ const EMPTY: u64 = 0;
 const STATIC: u32 = 1 << 15;
 const PORT_MASK: u32 = (1 << 14) - 1;
 
-/// How many buckets are tried in search of room. With the load that `MacTable::new` allows (half)
-/// the first few suffice; the bound is for tables that are nearly full or under attack.
+/// Buckets tried in the search for room. At the load that `MacTable::new` allows (half) the first
+/// few suffice; the bound is for tables that are nearly full or under attack.
 const MAX_STEPS: usize = 128;
 /// The search begins at a key's two buckets.
 const ROOTS: usize = 2;
@@ -48,13 +48,13 @@ impl MacKey {
         MacKey((vlan as u64) << 48 | mac & 0xFFFF_FFFF_FFFF)
     }
 
-    /// True if the address is a group's, broadcast included.
+    /// True if the address is multicast, including broadcast.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0 >> 40 & 1 == 1
     }
 
-    /// True if the address is every station's.
+    /// True if it is the broadcast address.
     #[inline]
     pub const fn is_broadcast(self) -> bool {
         self.0 & 0xFFFF_FFFF_FFFF == 0xFFFF_FFFF_FFFF
@@ -77,7 +77,7 @@ impl MacKey {
     }
 }
 
-/// What the table knows of a station, in four bytes.
+/// The table's record of a station, in four bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Station(u32);
 
@@ -105,7 +105,7 @@ impl Station {
         (self.0 >> 16) as u16
     }
 
-    /// True if it is configured, so that it neither moves nor ages.
+    /// True if it is configured: then it neither moves nor ages.
     #[inline]
     pub const fn is_static(self) -> bool {
         self.0 & STATIC != 0
@@ -123,11 +123,11 @@ impl std::fmt::Debug for Station {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hashed(u64);
 
-/// Where a key was found; good until the table is next changed by anything but `set`.
+/// The slot of a key; valid until the table is changed by anything but `set`.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot(u32);
 
-/// The table holds as many stations as it may, or found no room for this one.
+/// The table is full, or found no room for this station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -136,11 +136,11 @@ pub struct Full;
 struct Bucket {
     keys: [u64; WAYS],
     values: [Station; WAYS],
-    /// How many keys that would be here by their first hash are in their second bucket.
+    /// How many keys whose first bucket this is are in their second one.
     displaced: u32,
 }
 
-/// A bucket that the search for room has reached, by pushing on `way` of step `from`.
+/// A bucket reached by the search for room, by moving `way` of step `from`.
 #[derive(Clone, Copy, Default)]
 struct Step {
     bucket: usize,
@@ -202,7 +202,7 @@ impl MacTable {
         size_of_val(&*self.buckets)
     }
 
-    /// Hashes a key and asks for the bucket that it is most likely in.
+    /// Hashes a key and prefetches its most likely bucket.
     #[inline]
     pub fn prefetch(&self, key: MacKey) -> Hashed {
         let hashed = self.hash(key);
@@ -250,7 +250,7 @@ impl MacTable {
         self.find(key, self.hash(key)).map(|slot| self.at(slot))
     }
 
-    /// Puts a station in, or replaces what is known of it; returns what was known before.
+    /// Inserts a station, or replaces its record; returns the previous one.
     ///
     /// # Errors
     /// [`Full`]: nothing was changed.
@@ -275,7 +275,7 @@ impl MacTable {
         Ok(None)
     }
 
-    /// Takes a station out.
+    /// Removes a station.
     pub fn remove(&mut self, key: MacKey) -> Option<Station> {
         let hashed = self.hash(key);
         let slot = self.find(key, hashed)?;
@@ -284,8 +284,8 @@ impl MacTable {
         Some(station)
     }
 
-    /// Visits `count` buckets from `from` on, wrapping around, and takes out the stations for
-    /// which `keep` is false. Returns where to go on.
+    /// Visits `count` buckets starting with `from`, wrapping around, and removes the stations for
+    /// which `keep` is false. Returns where to continue.
     pub fn sweep(
         &mut self,
         from: usize,
@@ -353,9 +353,9 @@ impl MacTable {
         self.len -= 1;
     }
 
-    /// Frees a way of one of the two buckets by pushing stations on to their other buckets, and
-    /// returns which. The shortest chain is found first (breadth first) and walked from its far
-    /// end, so that failing changes nothing.
+    /// Frees a way of one of the two buckets by moving stations to their other buckets, and returns
+    /// which. The shortest chain is found first (breadth first) and processed from its far end, so
+    /// that a failure changes nothing.
     fn make_room(&mut self, first: usize, second: usize) -> Option<usize> {
         let mut steps = [Step::default(); MAX_STEPS];
         steps[0].bucket = first;
@@ -380,8 +380,8 @@ impl MacTable {
         None
     }
 
-    /// Moves the station of `last` into `into`, the one that led there into its place, and so on;
-    /// returns the root bucket, which now has room.
+    /// Moves the station of `last` into `into`, its predecessor into its place, and so on; returns
+    /// the root bucket, which now has room.
     fn push_along(&mut self, steps: &[Step], last: Step, mut into: usize) -> usize {
         let (mut at, mut way) = (last.from, last.way);
         loop {
@@ -412,7 +412,7 @@ impl MacTable {
 }
 
 impl Bucket {
-    /// The way of a key, without a branch per way: which one it is cannot be predicted.
+    /// The way of a key, without a branch per way, because the way is unpredictable.
     #[inline(always)]
     fn way_of(&self, key: u64) -> Option<usize> {
         let mut hits = 0u32;

@@ -1,21 +1,21 @@
-//! Tables keyed by names: what a named-data forwarder's FIB, PIT and content store stand on.
+//! Tables keyed by names: the basis of a named-data forwarder's FIB, PIT and content store.
 //!
-//! A name is bytes, its components' TLVs one after the other, and the places where components end.
+//! A name is bytes, its components' TLVs one after the other, and the offsets where components end.
 //! It is hashed once, for all its prefixes together ([`NameHasher`], or [`NamesBeside`] for several
-//! names), and every table takes the [`HashedName`] that comes out.
+//! names), and every table takes the resulting [`HashedName`].
 //!
-//! * [`NameFib`]: the longest prefix of a name, among millions. One writer changes it in place,
-//!   while workers look up without waiting, each by its own [`NameReader`].
-//! * [`NameMap`]: exactly this name, for one worker's PIT and content store. Names stay with the
-//!   entries that the caller keeps.
-//! * [`PrefixHints`]: some cached Data under a prefix that was asked for before (CanBePrefix).
+//! * [`NameFib`]: the longest matching prefix of a name, among millions. One writer changes it in
+//!   place, while workers look up without waiting, each with its own [`NameReader`].
+//! * [`NameMap`]: exact match, for one worker's PIT and content store. The caller stores the names
+//!   with its entries.
+//! * [`PrefixHints`]: cached Data under a previously requested prefix (CanBePrefix).
 //!
-//! # What hostile names cost
-//! Senders choose names. Where a name stands depends on a secret key, so they cannot aim at one; a
-//! hash that fits is never believed without its name being compared. A name may have thousands
-//! of components: it is hashed in one pass over its bytes, and only its first
-//! [`COMPONENTS_MAX`] prefixes are ever looked at. A lookup of one prefix touches at most
-//! [`PROBE_LINES`] cache lines of the table, nearly always one.
+//! # The cost of hostile names
+//! Senders choose names. A name's slot depends on a secret key, so
+//! senders cannot aim at one; a matching hash is never trusted without comparing the name. A name
+//! may have thousands of components: it is hashed in one pass over its bytes, and only its first
+//! [`COMPONENTS_MAX`] prefixes are searched. A lookup of one prefix touches at most [`PROBE_LINES`]
+//! cache lines of the table, nearly always one.
 
 mod beside;
 mod fib;
@@ -50,7 +50,7 @@ fn words(bytes: &[u8], at: usize) -> (&[[u8; 8]], Option<u64>) {
 #[inline(always)]
 fn last_word(bytes: &[u8], len: usize) -> u64 {
     match bytes.last_chunk() {
-        // One load, of which the bytes before are not wanted.
+        // One load; the bytes before are shifted out.
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),
         None => {
             bytes[bytes.len() - len..].iter().rev().fold(0, |word, &b| word << 8 | u64::from(b))

@@ -1,7 +1,7 @@
-//! Zeroed memory for lookup tables: whole pages, huge ones where the kernel has them, none of them
-//! touched before it is used. A table of 32 MiB in pages of 4 KiB misses the TLB at nearly every
-//! lookup; `plexus bench lpm` shows what huge pages save. What is smaller than one has small pages:
-//! a simulation of many boxes has many small tables.
+//! Zeroed memory for lookup tables: whole pages, huge ones where the kernel has them; none is
+//! touched before its first use. A table of 32 MiB in pages of 4 KiB misses the TLB at nearly every
+//! lookup; `plexus bench lpm` shows what huge pages save. Smaller tables use small pages: a
+//! simulation of many boxes has many small tables.
 
 use std::io;
 use std::ptr::NonNull;
@@ -11,10 +11,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes of a huge page.
 pub(super) const HUGE: usize = 2 << 20;
-/// Nodes that a machine has at most (Linux: `MAX_NUMNODES`).
+/// Most NUMA nodes of a machine (Linux: `MAX_NUMNODES`).
 const NODES_MAX: usize = 1024;
 
-/// Types for which all bytes zero are a value, and which may be changed through a shared reference.
+/// Types for which all bytes zero are a valid value, and which may be changed through a shared
+/// reference.
 pub(crate) trait Cell: private::Sealed + Sync + Send {}
 
 mod private {
@@ -61,11 +62,11 @@ impl<T: Cell> Pages<T> {
         Some(Pages { start: start.cast(), len, mapping, mapped })
     }
 
-    /// Has the kernel take memory of this node of the machine (NUMA) for what is touched from now
-    /// on, whoever touches it, as long as the node has some; and leave it there.
+    /// Makes the kernel use memory of this NUMA node for everything touched from now on, by any
+    /// thread, as long as the node has free memory, and keep it there.
     ///
     /// # Errors
-    /// The kernel's: it has no such node, or does not let this process choose.
+    /// The kernel's: the node does not exist, or this process may not choose.
     #[allow(unsafe_code)]
     pub(crate) fn bind(&self, node: u32) -> io::Result<()> {
         const BITS: usize = u64::BITS as usize;
@@ -84,8 +85,8 @@ impl<T: Cell> Pages<T> {
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Gives the memory of a huge page back, all of which lies in the array; its values are zero
-    /// from then on. False if the kernel does not take it: then they are what they were.
+    /// Returns the memory of a huge page, all of which lies in the array; afterwards its values are
+    /// zero. False if the kernel refuses: then they are unchanged.
     #[allow(unsafe_code)]
     pub(super) fn forget(&self, page: usize) -> bool {
         assert!((page + 1) * HUGE <= self.len * size_of::<T>(), "page {page} is not in the array");
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_have_is_refused() {
+    fn oversized_requests_are_refused() {
         assert!(Pages::<AtomicU32>::zeroed(usize::MAX / 4).is_none());
         assert!(Pages::<AtomicU32>::zeroed(usize::MAX).is_none());
     }

@@ -1,7 +1,7 @@
-//! Asking for memory ahead of its use.
+//! Prefetching.
 
-/// Asks the processor to bring the cache line of `value` in. It changes nothing that a program can
-/// observe but time; a benchmark shows what it saves (`plexus bench mac-lookup`).
+/// Prefetches the cache line of `value`. It has no effect other than on time; a benchmark shows
+/// what it saves (`plexus bench mac-lookup`).
 #[inline(always)]
 #[allow(unsafe_code)]
 pub fn prefetch<T>(value: &T) {

@@ -1,17 +1,17 @@
 //! A port's route memory (`axon.txt` §4.1.1): destination, or destination and source, to routes.
 //!
-//! Each route is a local output port and the header to prepend, ready made, so that a lookup ends
-//! in a copy. Most destinations have one route of few hops: it stands beside its key, and a lookup
-//! touches one cache line. Longer headers and sets of several routes stand apart.
+//! Each route is a local output port and the ready-made header to prepend, so that a lookup ends
+//! with a copy. Most destinations have one route of few hops: it is stored next to its key, and a
+//! lookup touches one cache line. Longer headers and sets of several routes are stored separately.
 //!
 //! ```text
 //! entry, 32 bytes
 //! | destination 48 | source 48 | set 16 | port 8 | length 8 | header 16 bytes |
 //! ```
 //!
-//! The table is cut into shards of some hundred entries behind `Arc`s. A clone shares them all, and
-//! a change copies the one that it touches: a route is installed in microseconds however many
-//! there are, while readers go on with the table that they have.
+//! The table is divided into shards of some hundred entries behind `Arc`s. A clone shares them all,
+//! and a change copies only its own shard: so installing a route takes microseconds, whatever the
+//! size, while readers continue with their version of the table.
 
 use std::sync::Arc;
 
@@ -24,30 +24,30 @@ use crate::prefetch::prefetch;
 
 /// Most routes of one destination.
 pub const ROUTES_MAX: usize = 8;
-/// Bytes of a header that stands beside its key: ten hops.
+/// Bytes of a header that is stored next to its key: ten hops.
 const INLINE: usize = 16;
-/// No set: the one route stands in the entry.
+/// No set: the only route is in the entry.
 const NO_SET: u16 = u16::MAX;
-/// Entries per shard, on average, above which their number doubles.
+/// Average entries per shard above which the number of shards doubles.
 const SHARD_LOAD: usize = 128;
 const SLOTS_MIN: usize = 4;
 
-/// What a route is found by: the destination, or the destination and the source, when each
-/// station behind a port may have routes of its own (`axon.txt` §3.3).
+/// The key of a route: the destination, or the destination and the source, if each station behind a
+/// port may have routes of its own (`axon.txt` §3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
     /// The destination; zero is no destination.
     pub destination: MacAddr,
-    /// The source; none for the routes of every source that has none of its own.
+    /// The source; none for the routes of every source without routes of its own.
     pub source: Option<MacAddr>,
 }
 
-/// A way to a destination.
+/// A route to a destination.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// The local port that it goes out by.
+    /// The local output port.
     pub port: u8,
-    /// What is prepended, as the next node shall find it; empty for a host's port.
+    /// The header to prepend, as the next node has to find it; empty for a host's port.
     pub header: ArrayVec<u8, HEADER_LEN_MAX>,
 }
 
@@ -73,7 +73,7 @@ impl From<Route> for RouteSet {
     }
 }
 
-/// The routes that were found for a destination.
+/// The routes found for a destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     entry: &'a Entry,
@@ -90,7 +90,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Never: what is found has a route.
+    /// Never: there is at least one route.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -104,7 +104,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Port and header of the only route, if it is one of few hops.
+    /// Port and header of the only route, if it has few hops.
     #[inline(always)]
     pub fn single(&self) -> Option<(u8, &'a [u8])> {
         let len = usize::from(self.entry.len).min(INLINE);
@@ -125,7 +125,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Where a destination's routes are to be looked for: found out once, for prefetch and lookup.
+/// Where to search for a destination's routes: computed once, for prefetch and lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     shard: &'a Shard,
@@ -151,8 +151,8 @@ struct Entry {
 
 const EMPTY: Entry = Entry { high: 0, low: 0, set: NO_SET, port: 0, len: 0, header: [0; INLINE] };
 
-/// Some of the entries: open addressing with linear probing, at most half full. Where the slots
-/// are and how many stands in the list of shards itself, so that a lookup follows one pointer.
+/// A part of the entries: open addressing with linear probing, at most half full. The position and
+/// number of slots are stored in the list of shards itself, so that a lookup follows one pointer.
 #[derive(Clone, Debug)]
 struct Shard {
     slots: Arc<[Entry]>,
@@ -178,7 +178,7 @@ impl PortRoutes {
         PortRoutes { shards, len: 0, sourced: 0, hasher: Hasher::new(seed) }
     }
 
-    /// A table with these routes; of equal keys the last one counts.
+    /// A table with these routes; of equal keys the last one wins.
     pub fn build(seed: u64, routes: impl IntoIterator<Item = (RouteKey, RouteSet)>) -> PortRoutes {
         let mut table = PortRoutes::new(seed);
         for (key, set) in routes {
@@ -197,8 +197,8 @@ impl PortRoutes {
         self.len == 0
     }
 
-    /// Hashes a destination (the lower 48 bits of an integer) and asks for the line that its
-    /// routes are most likely in.
+    /// Hashes a destination (the lower 48 bits of an integer) and prefetches the most likely line
+    /// of its routes.
     #[inline(always)]
     pub fn prefetch(&self, destination: u64) -> Probe<'_> {
         let hashed = self.hash(destination, 0);
@@ -225,7 +225,7 @@ impl PortRoutes {
         probe.shard.find(destination, 0, probe.hashed)
     }
 
-    /// [`find`](Self::find), hash and all.
+    /// [`find`](Self::find), including the hash.
     pub fn get(&self, destination: MacAddr, source: MacAddr) -> Option<Found<'_>> {
         let (destination, source) = (destination.to_u64(), source.to_u64());
         self.find(destination, source, self.prefetch(destination))
@@ -237,8 +237,8 @@ impl PortRoutes {
         self.shard(hashed).find(destination, source, hashed)
     }
 
-    /// Puts routes in, or replaces those of the key. False, and nothing is changed, if the
-    /// destination or the source is zero: neither is an address.
+    /// Inserts routes, or replaces those of the key. False, without a change, if the destination or
+    /// the source is zero, which is not an address.
     pub fn insert(&mut self, key: RouteKey, set: RouteSet) -> bool {
         let Some((destination, source)) = integers(key) else { return false };
         let hashed = self.hash(destination, source);
@@ -255,7 +255,7 @@ impl PortRoutes {
         true
     }
 
-    /// Takes a key's routes out; false if it had none.
+    /// Removes a key's routes; false if it had none.
     pub fn remove(&mut self, key: RouteKey) -> bool {
         let Some((destination, source)) = integers(key) else { return false };
         let hashed = self.hash(destination, source);
@@ -271,8 +271,8 @@ impl PortRoutes {
         true
     }
 
-    /// Takes out the routes of all keys for which `keep` is false; returns how many there were.
-    /// Shards that keep all of theirs are not copied.
+    /// Removes the routes of all keys for which `keep` is false; returns how many there were.
+    /// Unchanged shards are not copied.
     pub fn retain(&mut self, mut keep: impl FnMut(RouteKey, Found<'_>) -> bool) -> usize {
         let before = self.len;
         for shard in &mut self.shards {
@@ -372,7 +372,7 @@ impl Shard {
         loop {
             // There is an empty slot, since at most half are taken.
             let entry = &self.slots[at & (self.slots.len() - 1)];
-            // Asked first, for destination zero must not find an empty slot.
+            // Checked first, because destination zero must not match an empty slot.
             if entry.high == 0 {
                 return None;
             }
@@ -401,7 +401,7 @@ impl Shard {
         let is_new = self.find(key.0, key.1, hashed).is_none();
         let is_full = is_new && (self.len + 1) * 2 > self.slots.len();
         if !is_new || is_full {
-            // Made anew: larger, or without what is replaced.
+            // Rebuilt: larger, or without what is replaced.
             let others = self.iter().filter(|(k, _)| *k != key);
             let others: Vec<_> = others.map(|(k, found)| (k, found.to_set())).collect();
             let slots = ((others.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
@@ -414,7 +414,7 @@ impl Shard {
         is_new
     }
 
-    /// Puts in what is known to be missing and to have room.
+    /// Inserts a missing key; there has to be room.
     fn place(&mut self, key: (u64, u64), set: RouteSet, hashed: RouteHash) {
         let (high, low) = words(key.0, key.1);
         let mut entry = Entry { high, low, ..EMPTY };
@@ -441,7 +441,8 @@ impl Shard {
     }
 }
 
-/// A key as it stands in an entry; the first word is zero for no key, since no destination is.
+/// The encoding of a key in an entry; the first word is never zero for a key, because no
+/// destination is.
 #[inline(always)]
 const fn words(destination: u64, source: u64) -> (u64, u32) {
     (destination << 16 | (source >> 32) & 0xFFFF, source as u32)

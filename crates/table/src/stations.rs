@@ -1,5 +1,5 @@
-//! The stations admitted at a port: a set of addresses that is asked for every packet and changed
-//! seldom.
+//! The stations admitted to a port: a set of addresses that is searched for every packet and
+//! changed rarely.
 
 use plexus_wire::MacAddr;
 
@@ -48,7 +48,7 @@ impl Stations {
         }
     }
 
-    /// Makes a station a member; false if it was one, or has address zero.
+    /// Adds a station; false if it was a member, or has address zero.
     pub fn insert(&mut self, mac: MacAddr) -> bool {
         let mac = mac.to_u64();
         if mac == EMPTY || self.contains(mac) {
@@ -62,7 +62,7 @@ impl Stations {
         true
     }
 
-    /// Takes a station out; false if it was no member.
+    /// Removes a station; false if it was not a member.
     pub fn remove(&mut self, mac: MacAddr) -> bool {
         let mac = mac.to_u64();
         if !self.contains(mac) {
@@ -89,7 +89,7 @@ impl Stations {
         members.into_iter().for_each(|m| self.place(m));
     }
 
-    /// Puts in what is known to be missing and to have room.
+    /// Inserts a missing address; there has to be room.
     fn place(&mut self, mac: u64) {
         let mask = self.slots.len() - 1;
         let mut at = self.hasher.hash(mac) as usize & mask;

@@ -1,4 +1,4 @@
-//! Prints how fast packets are made and counted: `cargo run --release --example mpps`.
+//! Prints how fast packets are generated and counted: `cargo run --release --example mpps`.
 
 use plexus_traffic::{Choice, FlowSpec, GeneratorConfig, Sizes, bench_count, bench_generate};
 

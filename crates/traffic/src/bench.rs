@@ -1,5 +1,5 @@
-//! How fast the generator makes packets and the meter counts them, with nothing behind the port:
-//! the cost that a tool brings to every measurement made with it.
+//! The speed of the generator and of the meter, with nothing behind the port: the overhead of every
+//! measurement made with them.
 
 use std::io;
 use std::time::Instant;
@@ -46,8 +46,8 @@ pub fn bench_generate(config: &GeneratorConfig, packets: u64) -> Result<f64, Ben
     Ok(mpps(packets, begin))
 }
 
-/// Receives and counts `packets` packets of these flows, made beforehand and seen again and again,
-/// and returns how many millions a second's work counts. The hand-over by a memory port is
+/// Receives and counts `packets` packets of these flows, prepared in advance and reused, and
+/// returns how many millions are counted per second of work. The transfer through a memory port is
 /// included.
 ///
 /// # Errors

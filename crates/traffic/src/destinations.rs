@@ -87,14 +87,14 @@ impl FromStr for Destination {
     }
 }
 
-/// What is wrong with a destination file, and where.
+/// An error in a destination file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DestinationError {
     /// The file's name.
     pub file: String,
     /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong and what to write.
+    /// The problem and what to write.
     pub what: String,
 }
 

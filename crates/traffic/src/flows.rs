@@ -1,7 +1,7 @@
-//! Flows: which headers packets have, and which flow sends next.
+//! Flows: the headers of each, and the choice of the next flow.
 //!
-//! Each flow's headers are built once, as a template whose checksums are prepared so far that a
-//! packet only adds its length (RFC 1624): a packet costs a copy of the headers and a few sums.
+//! Each flow's headers are built once, as a template with prepared checksums to which a packet only
+//! adds its length (RFC 1624): a packet costs a copy of the headers and a few additions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// Ethernet, IPv6 and UDP.
 const HEADERS_MAX: usize = 14 + 40 + 8;
 
-/// What is between Ethernet and the probe.
+/// The layers between Ethernet and the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encapsulation {
     /// UDP over IPv4 or IPv6, as the addresses say.
@@ -37,21 +37,21 @@ pub struct FlowSpec {
     pub encapsulation: Encapsulation,
     /// The first source station.
     pub source_mac: MacAddr,
-    /// How many source stations the flows take in turn, counting up from the first.
+    /// How many source stations the flows use in rotation, counting up from the first.
     pub source_macs: u32,
     /// The first destination station.
     pub destination_mac: MacAddr,
-    /// How many destination stations the flows take in turn.
+    /// How many destination stations the flows use in rotation.
     pub destination_macs: u32,
     /// The first source address. Its family counts only where the destination has none.
     pub source_ip: Option<IpAddr>,
-    /// The destination address, where `destinations` gives none.
+    /// The destination address, if `destinations` gives none.
     pub destination_ip: IpAddr,
     /// The UDP destination port.
     pub destination_port: u16,
     /// Whether IPv4 packets carry a UDP checksum (IPv6 ones do: RFC 8200, 8.1).
     pub checksum: bool,
-    /// Destinations that the flows take in turn; none: `destination_mac` and `destination_ip`.
+    /// Destinations that the flows use in rotation; none: `destination_mac` and `destination_ip`.
     pub destinations: Vec<Destination>,
     /// Chooses addresses within prefixes.
     pub seed: u64,
@@ -90,7 +90,7 @@ pub enum FlowError {
     /// A frame too small for its headers and the probe.
     #[error("frames of {given} bytes cannot hold the probe: {needed} is the least for these flows")]
     TooSmall {
-        /// The size asked for, with FCS.
+        /// The requested size, with FCS.
         given: usize,
         /// The least possible.
         needed: usize,

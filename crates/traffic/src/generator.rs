@@ -1,5 +1,5 @@
-//! Sends test packets through a port: copies a flow's headers into a frame, adds length,
-//! checksums and probe, and hands batches to the port as they fall due.
+//! Sends test packets on a port: copies a flow's headers into a frame, adds length, checksums and
+//! probe, and passes batches to the port when they are due.
 //!
 //! ```text
 //! loop { let now = clock(); generator.turn(now, &mut pool, &mut port); }
@@ -24,7 +24,7 @@ pub(crate) const LATE_NS: u64 = 100_000;
 pub struct GeneratorConfig {
     /// Which flows.
     pub flows: FlowSpec,
-    /// Which of them sends next.
+    /// How the next flow is chosen.
     pub choice: Choice,
     /// Frame sizes.
     pub sizes: Sizes,
@@ -53,7 +53,7 @@ impl Default for GeneratorConfig {
     }
 }
 
-/// What a generator has sent.
+/// Counters of a generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
     /// Packets that the port took.
@@ -138,26 +138,26 @@ impl Generator {
         }
     }
 
-    /// True once every packet asked for has been taken by the port.
+    /// True once the port has accepted every requested packet.
     pub fn is_done(&self) -> bool {
         self.remaining == 0 && self.pending.is_empty()
     }
 
-    /// What has been sent so far.
+    /// Packets sent so far.
     pub fn sent(&self) -> Sent {
         self.sent
     }
 
-    /// How many packets each flow has sent, in the order of their numbers. After
-    /// [`stop`](Generator::stop) this is what a meter should have received.
+    /// Packets sent by each flow, in the order of their numbers. After [`stop`](Generator::stop)
+    /// this is what a meter should have received.
     pub fn sent_per_flow(&self) -> impl Iterator<Item = u64> + '_ {
         self.flows.iter().map(|f| f.sequence)
     }
 
-    /// Ends the stream and frees what the port has not taken.
+    /// Ends the stream and frees packets that the port has not accepted.
     pub fn stop(&mut self, pool: &mut Pool) {
         self.remaining = 0;
-        // They are the last ones of their flows, so the sequence ends before them.
+        // They are the last ones of their flows, so the sequence just ends earlier.
         for packet in self.pending.drain(..) {
             if let Some(flow) = self.flows.get_mut(packet.verdict as usize) {
                 flow.sequence -= 1;
@@ -176,7 +176,7 @@ impl Generator {
             let size = self.sizes.next_size();
             let at = self.chooser.next_flow();
             if !self.write(now, pool, &mut packet, size, at) {
-                // The pool's frames are too small, as the caller was told it must not be.
+                // The pool's frames are too small, contrary to the documentation.
                 pool.free(packet);
                 self.remaining = 0;
                 return;

@@ -1,7 +1,7 @@
 //! Latencies of a flow: a list of the first few, a histogram from then on.
 //!
-//! A histogram takes some 100 KiB, for whatever count. Of a simulation's 50,000 flows most have
-//! few packets.
+//! A histogram takes some 100 KiB, whatever the count. Most of a simulation's 50,000 flows have few
+//! packets.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use crate::stats::SIGNIFICANT_DIGITS;
 
-/// So many are kept one by one.
+/// This many are kept individually.
 const FEW: usize = 128;
 
 /// Latencies in nanoseconds.
@@ -41,7 +41,7 @@ impl Latencies {
         }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds another instance's latencies.
     pub(crate) fn add(&mut self, other: &Latencies) {
         match (&mut self.many, &other.many) {
             (Some(mine), Some(theirs)) => {
@@ -57,7 +57,7 @@ impl Latencies {
         }
     }
 
-    /// All of them, each to three significant digits.
+    /// All latencies, to three significant digits.
     pub(crate) fn histogram(&self) -> Option<Cow<'_, Histogram<u64>>> {
         if let Some(many) = &self.many {
             return Some(Cow::Borrowed(many));

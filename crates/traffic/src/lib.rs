@@ -2,9 +2,9 @@
 //!
 //! A generator sends frames that each carry a [`Probe`]: flow, sequence number, time of
 //! transmission. A meter finds it again and keeps [`FlowStats`]: loss, latency, reordering,
-//! duplicates, throughput. Neither reads a clock or knows what is behind its port.
+//! duplicates, throughput. Neither reads a clock or depends on the port's back-end.
 //!
-//! Of traffic that others sent, [`ReuseProfile`] tells how large a table of destinations must be.
+//! For recorded traffic, [`ReuseProfile`] computes the size that a table of destinations needs.
 
 mod bench;
 mod destinations;

@@ -9,7 +9,7 @@ use crate::receive::find_probe;
 use crate::sizes::FCS;
 use crate::stats::{FlowStats, Start, Summary};
 
-/// What a meter keeps.
+/// Configuration of a meter.
 #[derive(Clone, Copy, Debug)]
 pub struct MeterConfig {
     /// The UDP port that probes come to.
@@ -19,7 +19,7 @@ pub struct MeterConfig {
     /// How many flows have a latency histogram and a long window of their own; the latencies of
     /// further ones are kept together.
     pub detailed_flows: usize,
-    /// How many flows are told apart; probes of further ones are only counted. A hostile sender
+    /// How many flows are distinguished; probes of further ones are only counted. A hostile sender
     /// could name 16 million.
     pub flows_max: usize,
 }
@@ -47,7 +47,7 @@ pub struct Arrived {
     pub probes: u64,
     /// Bytes of the frames that carried them, FCS included.
     pub bytes: u64,
-    /// Probes of flows that are not told apart (`flows_max`).
+    /// Probes of flows beyond `flows_max`.
     pub untracked: u64,
     /// Frames without a probe.
     pub foreign: u64,
@@ -103,7 +103,7 @@ impl Meter {
     #[inline]
     pub fn account_received(&mut self, now: Time, pool: &mut Pool) {
         let mut batch = std::mem::take(&mut self.batch);
-        // Reading a frame that the kernel wrote misses the cache: ask for the next ones early.
+        // Frames written by the kernel miss the cache: prefetch the next ones.
         const AHEAD: usize = 8;
         for packet in batch.iter().take(AHEAD) {
             pool.prefetch(packet);
@@ -178,8 +178,8 @@ impl Meter {
         self.flows.iter().map(|(flow, stats)| (*flow, stats))
     }
 
-    /// Tells what a flow's sender says it sent, so that loss at the end shows
-    /// ([`FlowStats::sent`]).
+    /// Sets how many packets a flow's sender claims to have sent, so that loss at the end is
+    /// counted ([`FlowStats::sent`]).
     pub fn sent(&mut self, flow: u32, packets: u64) {
         let known = Probe::new(flow, 0, Time::ZERO);
         if packets > 0

@@ -1,11 +1,11 @@
-//! The search for a device's zero-loss rate (throughput, RFC 2544, 26.1; "NDR") and the rate it
-//! passes with little loss ("PDR", here 0.5 %).
+//! The search for a device's zero-loss rate (throughput, RFC 2544, 26.1; "NDR") and its rate with
+//! little loss ("PDR", here 0.5 %).
 //!
-//! Sans-IO: [`Search::next_trial`] says which rate to offer, the driver sends for a while, waits
-//! for what is on its way (RFC 2544, 23: two seconds), and reports with [`Search::record`]. The
-//! rate is halved in between until the bounds are as close as asked. Every trial serves both
-//! searches. The rate found has to pass again `confirmations` times, since one lucky trial would
-//! otherwise be the answer; a rate that fails then is an upper bound.
+//! Sans-IO: [`Search::next_trial`] returns the rate to offer; the driver sends for a while, waits
+//! for packets in flight (RFC 2544, 23: two seconds), and reports with [`Search::record`]. The rate
+//! is bisected until the bounds are as close as requested. Every trial serves both searches. The
+//! rate found has to pass `confirmations` more times, because otherwise one lucky trial would
+//! decide; a rate that fails then is an upper bound.
 //!
 //! ```text
 //! while let Some(rate) = search.next_trial() {
@@ -83,7 +83,7 @@ pub struct Found {
     pub rate: Option<u64>,
     /// The lowest rate that failed; `None` if the highest passed: the device may do more.
     pub failed: Option<u64>,
-    /// Whether the rate passed as often as asked.
+    /// Whether the rate passed as often as requested.
     pub confirmed: bool,
     /// The generator was the limit, not the device: the rate is only a lower bound.
     pub generator_limited: bool,
@@ -110,7 +110,7 @@ impl Search {
         self.goals().into_iter().find_map(|loss| self.next_for(loss))
     }
 
-    /// Takes in what a trial showed.
+    /// Records the result of a trial.
     pub fn record(&mut self, outcome: Outcome) {
         self.outcomes.push(outcome);
     }

@@ -35,7 +35,7 @@ pub const PROBE_ETHERTYPE: u16 = 0x88B6;
 /// The ones' complement sum of every encoded probe.
 pub(crate) const PROBE_SUM: u16 = 0x5058;
 
-/// What a test packet says about itself.
+/// The contents of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The flow's number, 24 bits.

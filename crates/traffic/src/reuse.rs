@@ -1,9 +1,9 @@
-//! How far apart packets to one destination are, and what a table of destinations hits therefore.
+//! Reuse distances between packets to the same destination, and the hit rate of a table of
+//! destinations.
 //!
-//! A table of some entries, of which the least recently used gives way, holds a destination exactly
-//! if at most as many different destinations were sent to since (Mattson and others, "Evaluation
-//! techniques for storage hierarchies", 1970). One pass over a trace thus tells the hits of tables
-//! of every size.
+//! A table with LRU eviction contains a destination exactly if at most as many different
+//! destinations as it has entries were used since (Mattson and others, "Evaluation techniques for
+//! storage hierarchies", 1970). So one pass over a trace gives the hits of tables of every size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -13,13 +13,13 @@ use std::hash::Hash;
 pub struct Reuse {
     /// In packets, this one included: 1 if it was the one just before.
     pub packets: u64,
-    /// In different destinations, this one included: the entries that a table needs, whose least
-    /// recently used entry gives way, to have kept it.
+    /// In different destinations, including this one: the number of entries that a table with LRU
+    /// eviction needs to have kept it.
     pub destinations: u64,
 }
 
-/// The distances in a trace, exact, packet by packet: O(log d) each for d destinations, whose
-/// number also bounds the memory.
+/// The exact distances in a trace, packet by packet: O(log d) each for d destinations, whose number
+/// also bounds the memory.
 #[derive(Clone, Debug)]
 pub struct ReuseDistances<K> {
     /// Of each destination, the slot and the number of its last packet.
@@ -61,8 +61,8 @@ impl<K: Copy + Eq + Hash> ReuseDistances<K> {
         self.last.len()
     }
 
-    /// Gives the destinations the first slots, in the order of their last packets, and makes room
-    /// for as many packets.
+    /// Moves the destinations to the first slots, in the order of their last packets, and makes
+    /// room for as many packets.
     fn compact(&mut self) {
         let mut last: Vec<_> = self.last.values_mut().map(|(slot, _)| slot).collect();
         last.sort_unstable_by_key(|slot| **slot);
@@ -105,7 +105,7 @@ fn lowest_bit(n: usize) -> usize {
 pub enum Reading {
     /// The distance in packets, as if every packet took an entry: never less than the other.
     Packets,
-    /// The distance in destinations: what a table needs whose least recently used entry gives way.
+    /// The distance in destinations: the size that a table with LRU eviction needs.
     Destinations,
 }
 
@@ -146,18 +146,18 @@ impl ReuseProfile {
         self.firsts
     }
 
-    /// Packets whose destination is in a table of some entries.
+    /// Packets whose destination is in a table with this many entries.
     pub fn hits(&self, reading: Reading, entries: u64) -> u64 {
         self.counts(reading).range(..=entries).map(|(_, packets)| packets).sum()
     }
 
-    /// Packets whose destination is in a table that forgets nothing.
+    /// Packets whose destination is in a table that never evicts.
     pub fn hits_at_most(&self) -> u64 {
         self.packets - self.firsts
     }
 
-    /// The fewest entries that hit a part (0 to 1) of what a table can hit at most; 0 where there
-    /// is nothing to hit.
+    /// The fewest entries that reach this part (0 to 1) of the maximum of hits; 0 if there are no
+    /// hits.
     pub fn entries_for(&self, reading: Reading, part: f64) -> u64 {
         let wanted = self.hits_at_most() as f64 * part;
         let mut hits = 0;
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn distances_stay_right_when_slots_are_given_anew() {
-        // 3,000 destinations in turn, five times: slots run out again and again.
+        // 3,000 destinations in rotation, five times: slots run out repeatedly.
         let mut distances = ReuseDistances::default();
         for turn in 0..5 {
             for destination in 0..3000_u32 {

@@ -1,7 +1,7 @@
-//! Departure times: when each packet of a stream is due. No clock inside: the caller compares.
+//! Departure times: when each packet of a stream is due. It has no clock: the caller compares.
 //!
-//! A rate is kept exactly in the long run: a packet's time is a quotient whose remainder is
-//! carried to the next packet, so that nothing is lost to rounding.
+//! A rate is exact in the long run: a packet's time is a quotient whose remainder is carried over
+//! to the next packet, so that rounding loses nothing.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// What a frame of this size (FCS included) costs of how much per second.
+    /// The cost of a frame of this size (FCS included), and the budget per second.
     #[inline]
     fn cost(self, frame_size: usize) -> (u64, u64) {
         let frame_size = frame_size as u64;
@@ -44,7 +44,7 @@ impl Rate {
         }
     }
 
-    /// Nanoseconds from a frame of this size to the next one, and what the division leaves over;
+    /// Nanoseconds from a frame of this size to the next one, and the remainder of the division;
     /// the rate is not zero.
     pub(crate) fn gap(self, frame_size: usize) -> (u64, u64) {
         let (cost, per_s) = self.cost(frame_size);
@@ -58,7 +58,7 @@ impl Rate {
 pub enum Pattern {
     /// At even distances.
     Constant,
-    /// At exponentially distributed distances whose mean keeps the rate (RFC 2330, 11.1.1).
+    /// At exponentially distributed intervals whose mean gives the rate (RFC 2330, 11.1.1).
     Poisson,
     /// `packets` at the rate, then nothing until `every` has passed since the burst began.
     Burst {
@@ -76,7 +76,7 @@ pub struct Schedule {
     pattern: Pattern,
     rng: Pcg64Mcg,
     next: Time,
-    /// What the division left over, in units of 1/rate nanoseconds.
+    /// The remainder of the division, in units of 1/rate nanoseconds.
     remainder: u64,
     /// Fraction of a nanosecond that a random distance left over.
     fraction: f64,
@@ -253,7 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any window of a constant stream holds what the rate says, to within a packet.
+        /// Any window of a constant stream holds as many packets as the rate requires, plus or
+        /// minus one.
         #[test]
         fn every_window_holds_the_rate(
             per_s in 1_u64..50_000_000, from in 0_u64..1_000_000, length in 1_u64..2_000_000,

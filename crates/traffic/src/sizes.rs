@@ -1,5 +1,4 @@
-//! Frame sizes, named as RFC 2544, section 9.1 names them: with the FCS. A buffer holds four
-//! bytes less.
+//! Frame sizes as in RFC 2544, section 9.1: with the FCS. A buffer holds four bytes less.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
-//! What a meter knows about a flow: loss, duplicates, reordering, latency, throughput.
+//! Statistics of a flow: loss, duplicates, reordering, latency, throughput.
 //!
-//! Read RFC 4737 (reordering), RFC 5560 (duplication) and RFC 7680 (loss) first. Loss is what is
-//! missing between a flow's first and last sequence number; a packet that arrives late is taken
-//! off it again. What was lost after the last packet that arrived can only be known from the
-//! sender's count: see [`FlowStats::sent`].
+//! Read RFC 4737 (reordering), RFC 5560 (duplication) and RFC 7680 (loss) first. Loss is the number
+//! of packets missing between a flow's first and last sequence number; a packet that arrives late
+//! is subtracted again. Loss after the last arrival is known only from the sender's count: see
+//! [`FlowStats::sent`].
 
 use hdrhistogram::Histogram;
 use plexus_wire::Time;
@@ -18,10 +18,10 @@ pub(crate) const SIGNIFICANT_DIGITS: u8 = 3;
 /// Which sequence number a flow is expected to begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With 0: the meter was there first, so what is missing before the first arrival is lost.
+    /// With 0: the meter started first, so packets missing before the first arrival are lost.
     #[default]
     Zero,
-    /// With the lowest one that arrives: the meter may have come late.
+    /// With the lowest one that arrives: the meter may have started later.
     Seen,
 }
 
@@ -33,7 +33,7 @@ pub struct FlowStats {
     received: u64,
     duplicates: u64,
     reordered: u64,
-    /// Arrivals too far behind to tell a late packet from a duplicate.
+    /// Arrivals too old to distinguish late packets from duplicates.
     ancient: u64,
     restarts: u64,
     /// Probes that were sent "after" they arrived.
@@ -59,7 +59,7 @@ pub struct FlowStats {
     latency: Option<Latencies>,
 }
 
-/// What has been counted elsewhere by the rules of [`FlowStats`], whose fields say what is what.
+/// Counts from another meter by the rules of [`FlowStats`], whose fields explain them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) received: u64,
@@ -273,15 +273,14 @@ impl FlowStats {
         (self.past_expected + self.expected()).saturating_sub(self.distinct())
     }
 
-    /// Counts what was lost after the last arrival, now that the sender says that it sent the
-    /// sequence numbers below `sent` (of its latest run). For a flow of which nothing has arrived
-    /// this makes all of it lost.
+    /// Counts losses after the last arrival: the sender has sent the sequence numbers below `sent`
+    /// (of its latest run). If nothing of the flow has arrived, all of it is lost.
     pub fn sent(&mut self, sent: u64) {
         self.told = sent.min(Probe::SEQUENCE_MAX + 1);
     }
 
     /// Adds another flow's counts, as for a total. Sequence numbers of the two are unrelated, so
-    /// what arrives later is to be recorded in the parts, not in the sum.
+    /// later arrivals have to be recorded in the parts, not in the sum.
     pub fn merge(&mut self, other: &FlowStats) {
         if other.received > 0 {
             if other.first < self.first {
@@ -318,7 +317,7 @@ impl FlowStats {
         self.merge_latency(&other);
     }
 
-    /// The counts so far, for people and machines.
+    /// The counts so far, for output.
     pub fn summary(&self) -> Summary {
         let elapsed = self.last.since(self.first).as_secs_f64();
         let rate = |amount: u64| if elapsed > 0.0 { amount as f64 / elapsed } else { 0.0 };
@@ -361,8 +360,8 @@ pub struct Summary {
     pub duplicates: u64,
     /// Packets that came after one with a higher sequence number (RFC 4737).
     pub reordered: u64,
-    /// Packets too far behind to tell whether they were late or duplicates; counted as lost
-    /// unless a copy had arrived.
+    /// Packets too old to tell whether they were late or duplicates; counted as lost unless a copy
+    /// had arrived.
     pub ancient: u64,
     /// How often the sender began again at a lower sequence number.
     pub restarts: u64,

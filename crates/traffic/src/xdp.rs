@@ -1,5 +1,5 @@
 //! Generator and meter inside the kernel: XDP programs that write and read probes themselves, for
-//! where a port's system calls would be slower than what is under test.
+//! cases where a port's system calls would be slower than the device under test.
 
 mod generator;
 mod meter;

@@ -1,5 +1,5 @@
-//! The generator and the meter in the kernel, over a virtual cable: held against the wire formats
-//! and against the meter that does the same in user space. As root, each in a namespace of its own.
+//! The generator and the meter in the kernel, over a virtual cable: compared with the wire formats
+//! and with the meter in user space. As root, each in a separate namespace.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -85,7 +85,7 @@ fn until(mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The frames that a generator in the kernel sends, as they arrive: all of them.
+/// All frames that a generator in the kernel sends, as they arrive.
 fn sent_by(config: &GeneratorConfig) -> Vec<Vec<u8>> {
     let count = config.count.unwrap();
     let (result, frames) = received(config, count);
@@ -97,7 +97,7 @@ fn sent_by(config: &GeneratorConfig) -> Vec<Vec<u8>> {
     frames
 }
 
-/// What is told of a run, and the frames that arrive, `expected` of them.
+/// The result of a run, and the `expected` frames that arrive.
 fn received(config: &GeneratorConfig, expected: u64) -> (XdpSent, Vec<Vec<u8>>) {
     let mut pool = Pool::new(4096, 2048).unwrap();
     let mut port = AfPacketPort::open("t2", "t2", &pool).unwrap();
@@ -219,8 +219,8 @@ fn ipv6_and_bare_ethernet_are_valid_too() {
     });
 }
 
-/// Writes over the first 500 frames that arrive, and drops them: their pages go back to whoever
-/// sent them. Later ones pass.
+/// Overwrites the first 500 frames that arrive, and drops them: their pages return to the sender's
+/// pool. Later ones pass.
 fn scribble(seen: &Map) -> Asm {
     let mut asm = Asm::new();
     let pass = asm.label();
@@ -294,7 +294,7 @@ fn time_ends_it_and_so_does_the_caller() {
     });
 }
 
-/// A frame around a probe, or one that is none, and now and then tags before it.
+/// A frame around a probe, or one without a probe, sometimes with tags.
 fn frame(rng: &mut Pcg64Mcg, probe: Option<Probe>) -> Vec<u8> {
     let mut frame = vec![2; 12];
     for _ in 0..rng.next_u32() % 3 {
@@ -418,7 +418,7 @@ fn meters_agree(start: Start, seed: u64) {
         arrivals(&mut rng, 10, 4_000).into_iter().map(|p| frame(&mut rng, p)).collect();
     let mut batch = Batch::new();
     for (n, bytes) in frames.iter().enumerate() {
-        // Few enough under way that no queue is full.
+        // Few enough in flight that no queue is full.
         batch.push(pool.alloc_from(bytes).unwrap());
         assert!(until(|| {
             port.transmit(Time::ZERO, &mut pool, &mut batch);
@@ -429,7 +429,7 @@ fn meters_agree(start: Start, seed: u64) {
     }
     kernel.stop();
 
-    // Of the ten flows 0, 7 … 63 one is beyond what the program was told to tell apart.
+    // Of the ten flows 0, 7 … 63 one is beyond the program's limit.
     let (ours, theirs) = (kernel.arrived(), model.arrived());
     assert_eq!((ours.probes, ours.bytes), (theirs.probes, theirs.bytes));
     assert_eq!(ours.foreign, theirs.foreign);
@@ -448,7 +448,7 @@ fn meters_agree(start: Start, seed: u64) {
         assert!(theirs.lost * theirs.duplicates * theirs.reordered * theirs.restarts > 0);
         latencies += theirs.received - theirs.clock_errors;
     }
-    // All were sent an hour ago, the histogram's last bucket: what is told is its lowest value.
+    // All were sent an hour ago, in the histogram's last bucket: the reported value is its lowest.
     let total = kernel.total();
     assert_eq!(total.received - total.clock_errors, latencies);
     let latency = total.latency.unwrap();

@@ -1,4 +1,4 @@
-//! How many components of names say which worker has them.
+//! How many components of a name select its worker.
 
 use plexus_wire::ndn::{Name, NameBuf, types};
 
@@ -6,7 +6,7 @@ use super::{NamedSettings, read_prefix};
 use crate::document::{Lines, Section};
 use crate::error::quote;
 
-/// As many as the forwarder looks at, in names and in prefixes.
+/// The forwarder's limits, for names and for prefixes.
 const COMPONENTS: std::ops::RangeInclusive<u64> = 1..=8;
 
 /// Of names below a prefix, how many components are hashed to choose the worker.

@@ -1,4 +1,4 @@
-//! Faces of the file's own: to one other end each, and to the groups of Ethernets.
+//! Configured faces: to one remote end each, and to Ethernet groups.
 
 use plexus_wire::ndn::face_uri::FaceUri;
 
@@ -8,8 +8,8 @@ use crate::document::{At, Lines, Problems, Section};
 use crate::error::{Span, ValueError, quote};
 use crate::name::check_device;
 
-/// What may carry frames of named data: not a tunnel, which leads to nodes, and not files. Left to
-/// choose, a node would take AF_XDP, and with it all that the kernel has on the device.
+/// Back-ends for NDN frames: not a tunnel, which leads to nodes, and not files. Left to choose, a
+/// node would take AF_XDP, and with it all of the device's traffic.
 const BACKENDS: [(&str, Backend); 3] =
     [("af_packet", Backend::AfPacket), ("af_xdp", Backend::AfXdp), ("tap", Backend::Tap)];
 
@@ -20,10 +20,10 @@ pub struct NamedEthernet {
     pub name: String,
     /// The network device.
     pub device: String,
-    /// How frames go in and out of it: a packet socket for named data alone, beside the kernel; or
-    /// AF_XDP or a TAP device, for which all frames are.
+    /// The back-end: a packet socket for NDN frames alone, next to the kernel; or AF_XDP or a TAP
+    /// device, which take all frames.
     pub backend: Backend,
-    /// Longest link packet in bytes; `None`: what the device sends in a frame.
+    /// Longest link packet in bytes; `None`: the device's MTU.
     pub mtu: Option<u16>,
 }
 
@@ -36,7 +36,7 @@ pub struct NamedFace {
     pub remote: FaceUri,
     /// This end: the device, of a face to a station of an Ethernet.
     pub local: Option<FaceUri>,
-    /// A connection that ends is made again.
+    /// A lost connection is re-established.
     pub permanent: bool,
     /// Longest link packet in bytes; `None`: as all.
     pub mtu: Option<u16>,
@@ -201,7 +201,7 @@ fn parse_local(text: &str) -> Result<FaceUri, ValueError> {
     }
 }
 
-/// A station is behind one of the Ethernets of the file, in frames of that device.
+/// Checks that a station is behind one of the file's Ethernets, in frames of that device.
 fn check_ethernet(
     named: &NamedSettings,
     (remote, local): (Span, Option<(Span, &FaceUri)>),

@@ -1,5 +1,5 @@
-//! Whose session has a number, and who is due first: a hub has a session with every node, and
-//! cannot ask each at every message.
+//! An index of sessions by number and of deadlines: a hub has a session with every node and cannot
+//! search them all at every message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use plexus_wire::Time;
 
 use crate::session::Channel;
 
-/// Who has a channel.
+/// The owner of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
-    /// A node that has proved itself.
+    /// An authenticated node.
     Peer(u64),
     /// The handshake of this number.
     Opening(u64),
@@ -31,7 +31,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// A channel's sessions, and when its owner is due, are these from now on.
+    /// Updates a channel's sessions and its owner's deadline.
     pub(super) fn enter(&mut self, owner: Owner, channel: &Channel, due: Time) {
         let entry = self.entries.entry(owner).or_default();
         if !channel.numbers().eq(entry.numbers.iter().copied()) {
@@ -56,15 +56,15 @@ impl Book {
         entry.due.map(|due| self.due.remove(&(due, owner)));
     }
 
-    /// Who has a session of this number. Two nodes may have given theirs the same one: the key
-    /// tells them apart.
+    /// The owners of a session number. Two nodes may have chosen the same one: the key tells them
+    /// apart.
     pub(super) fn owners(&self, number: u32) -> Vec<Owner> {
         let first = (number, Owner::Peer(0));
         let of_it = self.numbers.range(first..).take_while(|(other, _)| *other == number);
         of_it.map(|(_, owner)| *owner).collect()
     }
 
-    /// Who is due by now, the earliest first.
+    /// The owners that are due by now, the earliest first.
     pub(super) fn due(&self, now: Time) -> Vec<Owner> {
         let by_now = self.due.iter().take_while(|(due, _)| *due <= now);
         by_now.map(|(_, owner)| *owner).collect()

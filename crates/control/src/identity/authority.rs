@@ -1,4 +1,4 @@
-//! The keys: an authority's, a box's.
+//! Keys of an authority and of a box.
 
 use std::fmt;
 
@@ -24,12 +24,12 @@ impl Authority {
         Authority { group, key: SigningKey::from_bytes(secret) }
     }
 
-    /// The group that it speaks for.
+    /// The group that it signs for.
     pub fn group(&self) -> GroupId {
         self.group
     }
 
-    /// What others verify its signatures with.
+    /// The key with which others verify its signatures.
     pub fn public(&self) -> AuthorityPublic {
         AuthorityPublic(self.key.verifying_key())
     }
@@ -41,8 +41,8 @@ impl Authority {
     /// Signs a credential for the box that holds the private half of `static_public`.
     ///
     /// # Errors
-    /// When the name is not one, or the public key is one of the few whose shared secrets are
-    /// known to everybody (RFC 7748, 6.1).
+    /// When the name is invalid, or the public key is one of the few whose shared secrets are
+    /// publicly known (RFC 7748, 6.1).
     pub fn issue(
         &self,
         node: u64,
@@ -52,7 +52,7 @@ impl Authority {
     ) -> Result<Credential, ValueError> {
         if KeyPair::generate(&[1; 32]).shared(static_public) == [0; 32] {
             return Err(ValueError::new(
-                "the public key has small order, so that it proves nothing",
+                "the public key has small order, so it proves nothing",
                 "use the public key of a freshly made key pair",
             ));
         }
@@ -115,7 +115,7 @@ impl fmt::Debug for AuthorityPublic {
 #[derive(Clone)]
 pub struct KeyPair {
     private: Zeroizing<[u8; 32]>,
-    /// The half to show.
+    /// The public half.
     pub public: [u8; 32],
 }
 
@@ -152,7 +152,7 @@ impl fmt::Debug for KeyPair {
     }
 }
 
-/// Everything that a box needs to prove itself and to judge others.
+/// Everything that a box needs to authenticate itself and to verify others.
 #[derive(Clone, Debug)]
 pub struct Identity {
     credential: Credential,
@@ -161,7 +161,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Puts the three together.
+    /// Combines the three.
     ///
     /// # Errors
     /// When they do not belong together.
@@ -183,17 +183,17 @@ impl Identity {
         Ok(Identity { credential, keys, authority })
     }
 
-    /// What it shows to others.
+    /// The credential that it presents.
     pub fn credential(&self) -> &Credential {
         &self.credential
     }
 
-    /// What the credential states.
+    /// The claims of its credential.
     pub fn claims(&self) -> &Claims {
         self.credential.claims()
     }
 
-    /// Whose signature it trusts.
+    /// The authority that it trusts.
     pub fn authority(&self) -> &AuthorityPublic {
         &self.authority
     }

@@ -1,4 +1,4 @@
-//! What the authority says of a box, and its signature under it.
+//! A credential: an authority's claims about a box, with its signature.
 //!
 //! Integers are big-endian. Every byte has one meaning, so that a credential has one encoding:
 //!
@@ -28,13 +28,13 @@ use super::hex;
 pub const CREDENTIAL_LEN: usize = CLAIMS_LEN + Signature::BYTE_SIZE;
 const CLAIMS_LEN: usize = 92;
 const VERSION: u8 = 1;
-/// Before what is signed, so that no other signature of the same key can stand for this one.
+/// Prefix of the signed bytes, so that no other signature of this key is valid here.
 const DOMAIN: &[u8] = b"plexus credential 1";
 
 /// Number of a group, drawn at random when its authority is made.
 pub type GroupId = [u8; 16];
 
-/// What a box is in its group.
+/// The role of a box in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -62,14 +62,14 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a credential states.
+/// The claims of a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claims {
     /// The group that the box belongs to.
     pub group: GroupId,
     /// Its number, unique in the group.
     pub node: u64,
-    /// Its name for people, as [`check_name`] allows.
+    /// Its human-readable name, as [`check_name`] allows.
     pub name: String,
     /// What it is.
     pub role: Role,
@@ -82,7 +82,7 @@ impl Claims {
         let mut out = [0; CLAIMS_LEN];
         out[0] = VERSION;
         out[1] = self.role.code();
-        // The name was checked by whoever made the credential: at most 32 bytes.
+        // Checked when the credential was created: at most 32 bytes.
         out[2] = self.name.len() as u8;
         out[4..20].copy_from_slice(&self.group);
         out[20..28].copy_from_slice(&self.node.to_be_bytes());
@@ -130,7 +130,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     out
 }
 
-/// Claims with a signature, which has been verified only where [`Credential::verify`] said so.
+/// Claims with a signature, which is verified only after [`Credential::verify`].
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Credential {
@@ -138,12 +138,12 @@ pub struct Credential {
     signature: [u8; 64],
 }
 
-/// Why bytes are no credential, or not one of this authority.
+/// Why a credential is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialError {
     /// Not [`CREDENTIAL_LEN`] bytes.
     Length,
-    /// This field has a value that it cannot have.
+    /// This field has an invalid value.
     Field(&'static str),
     /// The signature is not the authority's.
     Signature,
@@ -174,7 +174,7 @@ impl Credential {
         Ok(Credential { claims, signature })
     }
 
-    /// What it states.
+    /// Its claims.
     pub fn claims(&self) -> &Claims {
         &self.claims
     }
@@ -199,7 +199,7 @@ impl Credential {
         Ok(Credential { claims: Claims::decode(claims)?, signature })
     }
 
-    /// Whether the authority signed this, by the strict rules that give a signature one meaning
+    /// Verifies the authority's signature by the strict rules that give a signature one meaning
     /// (RFC 8032, 5.1.7, without small-order keys).
     ///
     /// # Errors

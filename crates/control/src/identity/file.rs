@@ -1,7 +1,7 @@
-//! The two files: a box's identity and a group's authority, both secret (the caller sees to their
+//! The two files: a box's identity and a group's authority, both secret (the caller sets their
 //! permissions, 0600).
 //!
-//! An error names the line that is wrong and never shows it: a secret could stand there.
+//! An error names the wrong line and never quotes it, because it could contain a secret.
 
 use plexus_config::document::{Lines, Section, read_document};
 use plexus_config::{FileError, Problem, ValueError};
@@ -90,7 +90,7 @@ fn bytes_of<const N: usize>(root: &Section<'_>, key: &'static str) -> Option<Zer
     Some(Zeroizing::new(root.parsed(key, hex::decode::<N>)?.value))
 }
 
-/// Reads a document whose contents no error may show.
+/// Parses a document whose contents must not appear in errors.
 fn read_secret<T>(
     file: &str,
     text: &str,
@@ -112,7 +112,7 @@ fn read_secret<T>(
     })
 }
 
-/// A message without what it quotes: a misplaced quote could make a secret a key.
+/// A message without its quotations: a misplaced quote could turn a secret into a key.
 fn plain(message: &str) -> String {
     let mut parts = message.split('"');
     let mut out = parts.next().unwrap_or_default().to_string();

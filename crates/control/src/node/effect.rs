@@ -1,10 +1,11 @@
-//! What the parts of the node's control plane want done; `node.rs` turns it into outputs.
+//! Effects: actions that the parts of the node's control plane request; `node.rs` turns them into
+//! outputs.
 
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
 use serde::{Deserialize, Serialize};
 
-/// One thing to do, in order.
+/// One action, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// A frame for a host, as it is.
@@ -13,25 +14,25 @@ pub(crate) enum Effect {
     Controller { body: Body, sure: bool },
     /// A body for another node's control plane, sealed by an exchange's key.
     Keyed { path: Hops, exchange: u64, key: [u8; 32], body: Body },
-    /// A host's frame that came before its route, along that.
+    /// Send a host's frame that arrived before its route along that route.
     Along { path: Hops, frame: Vec<u8> },
-    /// A station may send and receive at this port.
+    /// Admit a station to this port.
     Admit { port: u8, mac: MacAddr },
-    /// It may no longer.
+    /// Remove a station from this port.
     Expel { port: u8, mac: MacAddr },
-    /// An entry of the route memory; without routes it is taken out.
+    /// Set an entry of the route memory; an entry without routes is removed.
     Route(RouteEntry),
-    /// A host's frame that came before its tree, along that.
+    /// Send a host's frame that arrived before its tree along that tree.
     AlongTree { port: u8, tree: u32, credits: u8, frame: Vec<u8> },
-    /// A tree's ports; absent: it is gone.
+    /// Set a tree's ports; absent: remove it.
     Tree { tree: u32, ports: Option<Vec<u8>> },
-    /// A host's way to a group; without a tree it is taken out.
+    /// Set a host's tree for a group; without one it is removed.
     Group(GroupRoute),
-    /// Something that people should hear of.
+    /// An event for the log.
     Tell(Event),
 }
 
-/// What a node tells people; a driver logs and counts it.
+/// An event; a driver logs and counts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -41,23 +42,23 @@ pub enum Event {
     Role(u8, plexus_wire::fabric::message::PortRole),
     /// A message was refused; the reason in words.
     Refused(Option<u8>, String),
-    /// The path to the controller has changed; none: it is out of reach.
+    /// The path to the controller has changed; absent: the controller is unreachable.
     Uplink(Option<Hops>),
-    /// The group's own address was a sender's: the port leads back into the fabric.
+    /// A frame's source was the group's own address: the port leads back into the fabric.
     Loop(u8),
-    /// A fabric frame that could not go on came in here.
+    /// A fabric frame arrived here that could not be forwarded.
     Astray(u8),
-    /// A frame came for a station that is not behind its route's port.
+    /// A frame arrived for a station that is not behind its route's port.
     Stale(u8, MacAddr),
     /// A station was admitted at a port.
     Station(u8, MacAddr),
-    /// A station is gone from a port.
+    /// A station left a port.
     Gone(u8, MacAddr),
     /// A station's claim was refused.
     Denied(u8, MacAddr, Option<std::net::IpAddr>, plexus_wire::fabric::message::Refusal),
 }
 
-/// Why the control plane did nothing for a host's frame.
+/// Why a host's frame was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unserved {
@@ -67,11 +68,11 @@ pub enum Unserved {
     Refused,
     /// The controller has refused the address to the station.
     Claimed,
-    /// To a group: nothing is flooded.
+    /// To a group without a policy: the fabric does not flood.
     NotFlooded,
-    /// No route yet, or never.
+    /// No route yet, or none at all.
     NoRoute,
-    /// More stations, addresses or questions from this port than are kept.
+    /// More stations, addresses or questions from this port than are stored.
     TooMany,
     /// Not a frame.
     Runt,
@@ -79,8 +80,8 @@ pub enum Unserved {
     TooLong,
     /// It asks for a group that no policy serves.
     GroupRefused,
-    /// More groups than are kept for its station or port.
+    /// More groups than are stored for its station or port.
     TooManyGroups,
-    /// The station asked for is behind the same port: it has heard the question itself.
+    /// The target is behind the same port: it received the question itself.
     SamePort,
 }

@@ -1,9 +1,9 @@
-//! Frames to groups of hosts (SPEC.md, 14): who listens, by IGMP and MLD; who sends; and the trees
-//! along which the controller lets their frames be copied.
+//! Multicast groups of hosts (SPEC.md, 14): members, learned by IGMP and MLD; senders; and the
+//! trees along which the data plane copies their frames, as the controller sets them.
 //!
-//! A membership is an admitted station's and nobody else's. The node asks its hosts in the group's
-//! name which groups they listen to, as a router would (RFC 3376, 6; RFC 3810, 7), and forgets a
-//! member that has not been heard for long. A sender's first frame waits for its tree.
+//! Only admitted stations can be members. The node queries its hosts in the group's name for their
+//! multicast groups, as a router would (RFC 3376, 6; RFC 3810, 7), and expires members that do not
+//! answer. A sender's first frame waits for its tree.
 
 mod query;
 
@@ -23,24 +23,24 @@ use super::stations::Group;
 use crate::timers::Timers;
 use query::{igmp_query, mld_query};
 
-/// Groups of one station, at most: what one message holds.
+/// Most groups of one station: as many as one message holds.
 const GROUPS_MAX: usize = 64;
-/// Memberships at one port, at most.
+/// Most memberships at one port.
 const MEMBERS_MAX: usize = 256;
-/// Senders at one port that wait for a tree, at most.
+/// Most senders at one port that wait for a tree.
 const ASKED_MAX: usize = 64;
-/// Numbers of removed trees that are remembered.
+/// Removed tree numbers that are remembered.
 const REMOVED_MAX: usize = 256;
 /// Time between general queries (RFC 3376, 8.2).
 const QUERY_EVERY: Duration = Duration::from_secs(125);
-/// A member that has not been heard for so long listens no more (RFC 3376, 8.4).
+/// A member not heard for this long has expired (RFC 3376, 8.4).
 const MEMBER_FOR: Duration = Duration::from_secs(260);
-/// The same of one that has said that it leaves (RFC 3376, 8.8).
+/// The same for one that sent a Leave (RFC 3376, 8.8).
 const LEAVING_FOR: Duration = Duration::from_secs(2);
 /// How long a sender's first frame waits, and until the controller is asked again.
 const ASKED_FOR: Duration = Duration::from_secs(1);
-/// How long the version of a route that has ended is remembered: no older word of the controller's
-/// is under way for longer.
+/// How long the version of an ended route is remembered: no older message of the controller is in
+/// flight for longer.
 const ENDED_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,15 +57,15 @@ type Sender = (u8, MacAddr, MacAddr);
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     policy: Policy,
-    /// The groups of each station, and until when.
+    /// The groups of each station, and when they expire.
     members: BTreeMap<u8, BTreeMap<MacAddr, BTreeMap<IpAddr, Time>>>,
     asked: BTreeMap<Sender, Asked>,
     ways: BTreeMap<Sender, Way>,
     trees: BTreeMap<u32, Tree>,
     removed: VecDeque<u32>,
-    /// The node and port that a fabric port led to when it was last one.
+    /// The node and port that a fabric port last led to.
     peers: BTreeMap<u8, (u64, u8)>,
-    /// Of the last GroupMembership.
+    /// Version of the last GroupMembership.
     version: u64,
     timers: Timers<Timer>,
 }
@@ -76,13 +76,13 @@ struct Policy {
     prefixes: Vec<GroupPrefix>,
 }
 
-/// A sender that has no tree yet.
+/// A sender without a tree yet.
 #[derive(Debug)]
 struct Asked {
     frame: Option<Vec<u8>>,
 }
 
-/// What the controller has said of a sender; without a tree it is kept to know what is newer.
+/// A sender's route from the controller; without a tree it is kept to compare versions.
 #[derive(Debug)]
 struct Way {
     group: Option<IpAddr>,
@@ -91,7 +91,7 @@ struct Way {
     credits: u8,
 }
 
-/// A tree as the controller has made it.
+/// A tree as set by the controller.
 #[derive(Debug)]
 struct Tree {
     epoch: u64,
@@ -99,7 +99,7 @@ struct Tree {
 }
 
 impl Groups {
-    /// Whether a group is served, and then whether its members must have joined.
+    /// Whether a group is served, and if so, whether its members must have joined.
     pub(crate) fn served(&self, group: IpAddr) -> Option<bool> {
         let covers =
             |p: &&GroupPrefix| Prefix::around(p.ip, p.prefix_len).is_ok_and(|p| p.contains(group));
@@ -111,7 +111,7 @@ impl Groups {
         self.policy.prefixes.iter().any(|p| p.joined && p.ip.is_ipv4() == v4)
     }
 
-    /// The controller has said which groups are served.
+    /// The controller set which groups are served.
     pub(crate) fn set_policy(
         &mut self,
         now: Time,
@@ -143,17 +143,17 @@ impl Groups {
         self.timers.cancel(Timer::Query);
         if self.asks(true) || self.asks(false) {
             self.timers.set(Timer::Query, now);
-            // At once, not with the next tick only.
+            // Query at once, not with the next tick.
             self.run(now, group, roles, out);
         }
     }
 
-    /// A station is admitted: what it listens to must be known soon.
+    /// A station was admitted: its groups should be known soon.
     pub(crate) fn admitted(&self, port: u8, group: Option<&Group>, out: &mut Vec<Effect>) {
         self.query(port, None, 1, group, out);
     }
 
-    /// Asks a port's hosts for their groups, or for one of them; answers come within `seconds`.
+    /// Queries a port's hosts for all their groups, or for one; hosts answer within `seconds`.
     fn query(
         &self,
         port: u8,
@@ -180,7 +180,7 @@ impl Groups {
         }
     }
 
-    /// An admitted station has said what it listens to, or no longer listens to.
+    /// An admitted station reported joining or leaving groups.
     pub(crate) fn reported(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Groups {
         for &(ip, listens) in reports {
             match self.served(ip) {
                 Some(true) => {}
-                // Every host listens anyway; and every host has these.
+                // Every host receives this group anyway; or every host has joined it.
                 Some(false) => continue,
                 None if is_reserved_group(ip) => continue,
                 None => {
@@ -217,8 +217,8 @@ impl Groups {
                 groups.insert(ip, now + MEMBER_FOR);
                 self.timers.set(Timer::Member(port, mac, ip), now + MEMBER_FOR);
             } else if known {
-                // Unless it says otherwise when asked. Who says so again and again leaves no later
-                // for it (RFC 3376, 6.6.3.1), and causes no further question.
+                // Unless the member answers a query. Repeated Leaves do not extend this time (RFC
+                // 3376, 6.6.3.1) and cause no further query.
                 let until = now + LEAVING_FOR;
                 if groups.get(&ip).is_some_and(|known| *known > until) {
                     groups.insert(ip, until);
@@ -241,7 +241,7 @@ impl Groups {
         self.tidy(port, mac);
     }
 
-    /// Keeps nothing of stations without groups.
+    /// Removes empty records of stations without groups.
     fn tidy(&mut self, port: u8, mac: MacAddr) {
         let Some(stations) = self.members.get_mut(&port) else { return };
         if stations.get(&mac).is_some_and(BTreeMap::is_empty) {
@@ -252,7 +252,7 @@ impl Groups {
         }
     }
 
-    /// Tells the controller all groups of a station.
+    /// Reports all groups of a station to the controller.
     fn say(&mut self, port: u8, mac: MacAddr, out: &mut Vec<Effect>) {
         let groups = self.members.get(&port).and_then(|p| p.get(&mac));
         let groups = groups.map(|g| g.keys().copied().collect()).unwrap_or_default();
@@ -261,7 +261,7 @@ impl Groups {
         out.push(Effect::Controller { body, sure: true });
     }
 
-    /// An admitted station's frame to a group that is served, and that found no tree.
+    /// An admitted station sent a frame to a served group without a tree.
     pub(crate) fn sent(
         &mut self,
         now: Time,
@@ -273,7 +273,7 @@ impl Groups {
     ) {
         let Some(address) = MacAddr::of_group(group) else { return };
         let sender = (port, mac, address);
-        // The tree came while the frame was on its way here.
+        // The tree arrived while the frame was on its way here.
         if let Some(Way { tree: Some(tree), credits, .. }) = self.ways.get(&sender) {
             let (tree, credits) = (*tree, *credits);
             out.push(Effect::AlongTree { port, tree, credits, frame: frame.to_vec() });
@@ -300,13 +300,13 @@ impl Groups {
         }
     }
 
-    /// The controller has said by which trees hosts send.
+    /// The controller set the trees by which hosts send.
     pub(crate) fn set_routes(&mut self, now: Time, routes: Vec<GroupRoute>, out: &mut Vec<Effect>) {
         for route in routes {
             let GroupRoute { port, source, group, version, tree, credits } = route;
             let sender = (port, source, group);
             let known = self.ways.get(&sender);
-            // A tree that is not here is one that was removed: a newer route is on its way.
+            // A missing tree was removed: a newer route is on its way.
             let is_here = tree.is_none_or(|tree| self.trees.contains_key(&tree));
             if known.is_some_and(|w| w.version > version) || !is_here {
                 continue;
@@ -322,7 +322,7 @@ impl Groups {
         }
     }
 
-    /// The controller has made trees, or ended some.
+    /// The controller added or removed trees.
     pub(crate) fn update(
         &mut self,
         now: Time,
@@ -358,8 +358,8 @@ impl Groups {
         }
     }
 
-    /// A sender's route that has ended is forgotten in time: else whoever sends to ever other
-    /// groups would have ever more remembered.
+    /// Starts the expiry of a sender's ended route: otherwise a sender to ever new groups would
+    /// fill the memory.
     fn end_or_keep(&mut self, now: Time, sender: Sender, tree: Option<u32>) {
         match tree {
             Some(_) => self.timers.cancel(Timer::Ended(sender)),
@@ -367,7 +367,7 @@ impl Groups {
         };
     }
 
-    /// Routes that lead to a tree which is gone: their frames are the control plane's again.
+    /// Ends routes along a removed tree: the control plane gets their frames again.
     fn end_ways(&mut self, now: Time, tree: u32, out: &mut Vec<Effect>) {
         for (sender, way) in &mut self.ways {
             if way.tree == Some(tree) {
@@ -386,7 +386,7 @@ impl Groups {
         }
     }
 
-    /// A station is no longer admitted.
+    /// A station was removed.
     pub(crate) fn forget(&mut self, port: u8, mac: MacAddr, out: &mut Vec<Effect>) {
         let groups = self.members.get(&port).and_then(|p| p.get(&mac));
         let groups: Vec<IpAddr> = groups.map(|g| g.keys().copied().collect()).unwrap_or_default();
@@ -413,8 +413,8 @@ impl Groups {
         }
     }
 
-    /// A port's role has changed. A host port leaves the trees for good, for another host may be
-    /// behind it next; a fabric port comes back if it leads to the same port of the same node.
+    /// A port's role has changed. A host port leaves the trees for good, because another host may
+    /// be behind it next; a fabric port returns if it leads to the same port of the same node.
     pub(crate) fn port_changed(
         &mut self,
         port: u8,
@@ -442,7 +442,7 @@ impl Groups {
         }
     }
 
-    /// What a controller that has started again must know.
+    /// Reports the state that a restarted controller needs.
     pub(crate) fn report(&mut self, out: &mut Vec<Effect>) {
         let all = self.members.iter().flat_map(|(p, s)| s.keys().map(|mac| (*p, *mac)));
         let all: Vec<(u8, MacAddr)> = all.collect();
@@ -483,12 +483,12 @@ impl Groups {
                     if held.is_some() {
                         out.push(Effect::Tell(Event::Dropped(sender.0, Unserved::NoRoute)));
                     }
-                    // Nothing has come of it.
+                    // The controller has not answered.
                     if self.ways.get(&sender).is_some_and(|w| w.version == 0) {
                         self.ways.remove(&sender);
                     }
                 }
-                // It has begun again: what comes of it is known soon.
+                // The sender has asked again, so a result will follow soon.
                 Timer::Ended(sender) if self.asked.contains_key(&sender) => {
                     self.timers.set(Timer::Ended(sender), now + ASKED_FOR);
                 }
@@ -505,13 +505,13 @@ impl Groups {
         stations.collect()
     }
 
-    /// The trees that stand, and their ports.
+    /// The current trees, and their ports.
     pub(crate) fn trees(&self) -> Vec<(u32, Vec<u8>)> {
         self.trees.iter().map(|(tree, t)| (*tree, t.ports.clone())).collect()
     }
 }
 
-/// The ports that get copies now.
+/// The ports that get copies at present.
 fn usable(ports: &[u8], roles: &BTreeMap<u8, PortRole>) -> Vec<u8> {
     let can = |p: &&u8| matches!(roles.get(p), Some(PortRole::Host | PortRole::Fabric));
     ports.iter().filter(can).copied().collect()

@@ -1,4 +1,4 @@
-//! What a host's frame asks of the control plane, and the frames that answer it: ARP (RFC 826,
+//! Parses a host's frame for the control plane, and builds the frames that answer it: ARP (RFC 826,
 //! RFC 5227) and neighbour discovery (RFC 4861) in one vocabulary.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,18 +9,18 @@ use plexus_wire::{
     EtherType, MacAddr, Protocol, arp, ethernet, icmpv6, igmp, ipv4, ipv6, mld, ndp, udp,
 };
 
-/// A frame from a host port, as far as the control plane cares.
+/// A frame from a host port, as far as the control plane needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostFrame {
     /// Its source.
     pub(crate) source: MacAddr,
     /// Its destination.
     pub(crate) destination: MacAddr,
-    /// What it is about.
+    /// Its subject.
     pub(crate) matter: Matter,
 }
 
-/// What a frame is about.
+/// The subject of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {
     /// Who has `target`? From a host that has `ip`.
@@ -35,7 +35,7 @@ pub(crate) enum Matter {
     Data { source: IpAddr, target: IpAddr },
     /// Anything else to one station.
     Unicast,
-    /// IGMP or MLD: the groups of which it says that its sender listens to them, or no longer.
+    /// IGMP or MLD: the groups that its sender joins (true) or leaves.
     Listens(Vec<(IpAddr, bool)>),
     /// An IP packet to a group.
     Multicast(IpAddr),
@@ -110,7 +110,7 @@ fn ipv4_matter(bytes: &[u8]) -> Option<Matter> {
     Some(Matter::Data { source: packet.src().into(), target: packet.dst().into() })
 }
 
-/// Hosts are not routers of the fabric: their queries are frames to a group like others.
+/// Hosts are not routers of the fabric: their queries are ordinary frames to a group.
 fn igmp_matter(bytes: &[u8]) -> Matter {
     let Ok(packet) = igmp::Packet::new_checked(bytes) else { return Matter::Forged };
     Matter::Listens(match igmp::Repr::parse(&packet) {
@@ -125,13 +125,13 @@ fn igmp_matter(bytes: &[u8]) -> Matter {
     })
 }
 
-/// The groups of which records say that their sender listens to them, or no longer.
+/// The groups that the sender of these records joins (true) or leaves.
 fn listens<A: Copy + Into<IpAddr>>(records: &[Record<A>]) -> Vec<(IpAddr, bool)> {
     records.iter().filter_map(|r| Some((r.group.into(), r.listens()?))).collect()
 }
 
-/// The same for IPv6, where a report comes from the host's link-local address or none, and has
-/// passed no router (RFC 3810, 5.2.13 and 7.4).
+/// The same for IPv6, where a report comes from the host's link-local address or none, and has not
+/// passed a router (RFC 3810, 5.2.13 and 7.4).
 fn mld_matter(packet: &ipv6::Packet<&[u8]>, bytes: &[u8]) -> Matter {
     let (src, dst) = (packet.src(), packet.dst());
     let pseudo = Sum::pseudo_v6(src, dst, Protocol::ICMPV6, bytes.len() as u32);
@@ -170,7 +170,7 @@ fn ipv6_matter(source: MacAddr, bytes: &[u8]) -> Option<Matter> {
     if !icmp.is_ndp() {
         return data;
     }
-    // RFC 4861, 6.1 and 7.1: what has passed a router, or is damaged, is ignored.
+    // RFC 4861, 6.1 and 7.1: a message that has passed a router, or is damaged, is ignored.
     let pseudo =
         Sum::pseudo_v6(packet.src(), packet.dst(), Protocol::ICMPV6, packet.payload().len() as u32);
     let repr = ndp::Packet::new_checked(packet.payload()).and_then(|p| ndp::Repr::parse(&p));
@@ -194,22 +194,22 @@ fn ipv6_matter(source: MacAddr, bytes: &[u8]) -> Option<Matter> {
         ndp::Message::NeighborSolicitation { target } => {
             Matter::Ask { ip: src.into(), target: target.into() }
         }
-        // A proxy may answer for others (RFC 4861, 7.2.8); here nobody but the group does.
+        // A proxy may answer for others (RFC 4861, 7.2.8); here only the group does.
         ndp::Message::NeighborAdvertisement { target, .. } => Matter::Have { ip: target.into() },
         // Hosts are not routers of the fabric.
         ndp::Message::RouterAdvertisement { .. } | ndp::Message::Redirect { .. } => Matter::Forged,
     })
 }
 
-/// Someone with an Ethernet and an IP address.
+/// A host or the group, by its Ethernet and IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Party {
     pub(crate) mac: MacAddr,
     pub(crate) ip: IpAddr,
 }
 
-/// The frame in which `from` asks the station `to` for the address `target`: unicast, so that
-/// nobody else behind the port hears it. `None` if the addresses are of different versions.
+/// The frame in which `from` asks the station `to` for the address `target`: unicast, so that no
+/// other host behind the port receives it. `None` if the addresses are of different versions.
 pub(crate) fn question(from: Party, to: MacAddr, target: IpAddr) -> Option<Vec<u8>> {
     match (from.ip, target) {
         (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) => Some(arp_frame(
@@ -271,7 +271,7 @@ pub(crate) fn answer(who: Party, to: MacAddr, to_ip: Option<IpAddr>) -> Option<V
     }
 }
 
-/// An ARP packet to everybody behind a port.
+/// An ARP packet to all hosts behind a port.
 pub(crate) fn broadcast_arp(packet: arp::Repr) -> Vec<u8> {
     arp_frame(MacAddr::BROADCAST, packet)
 }
@@ -356,7 +356,7 @@ mod tests {
             frame[11] = 9;
             assert_eq!(read(&frame).matter, Matter::Forged);
         }
-        // A broadcast or multicast sender address is no host's.
+        // No host has a broadcast or multicast address.
         let frame = question(party(A, "255.255.255.255"), B, "10.0.0.2".parse().unwrap()).unwrap();
         assert_eq!(read(&frame).matter, Matter::Forged);
     }

@@ -1,5 +1,5 @@
-//! The links of a node's ports, and which of them is due first: a node with many ports cannot look
-//! at each after every input.
+//! The links of a node's ports, with an index of their deadlines: a node with many ports cannot
+//! check every port after every input.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use plexus_wire::Time;
 use crate::link::Link;
 use crate::timers::Timers;
 
-/// A link for each port that has ever had a carrier. Links change by [`change`](Links::change)
-/// alone, so their deadlines are always those that are kept here.
+/// A link for each port that has ever had a carrier. Links change only by
+/// [`change`](Links::change), so the deadlines stored here are always current.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// Each in a place of its own: nodes of the map have room for eleven, and are half empty.
+    /// Boxed: nodes of the map have room for eleven links, and are half empty.
     links: BTreeMap<u8, Box<Link>>,
     due: Timers<u8>,
 }
@@ -33,12 +33,12 @@ impl Links {
         self.links.keys().copied().collect()
     }
 
-    /// Gives a port a link, unless it has one.
+    /// Creates a port's link, unless it exists.
     pub(super) fn open(&mut self, port: u8, make: impl FnOnce() -> Link) {
         self.links.entry(port).or_insert_with(|| Box::new(make()));
     }
 
-    /// Does something to a port's link, if there is one.
+    /// Applies a change to a port's link, if there is one.
     pub(super) fn change<T>(&mut self, port: u8, how: impl FnOnce(&mut Link) -> T) -> Option<T> {
         let link = self.links.get_mut(&port)?;
         let came = how(link);
@@ -46,7 +46,7 @@ impl Links {
         Some(came)
     }
 
-    /// The same to all links.
+    /// Applies a change to all links.
     pub(super) fn change_all(&mut self, mut how: impl FnMut(&mut Link)) {
         for (port, link) in &mut self.links {
             how(link);
@@ -54,8 +54,8 @@ impl Links {
         }
     }
 
-    /// Does something to each link that has something to do by now, in the order of the ports.
-    /// Gives what came of it.
+    /// Applies a change to each link that is due by now, in the order of the ports. Returns the
+    /// results.
     pub(super) fn change_due<T>(
         &mut self,
         now: Time,
@@ -67,7 +67,7 @@ impl Links {
         ports.into_iter().filter_map(changed).collect()
     }
 
-    /// When the next link has something to do.
+    /// When the next link is due.
     pub(super) fn next_deadline(&self) -> Time {
         self.due.next()
     }

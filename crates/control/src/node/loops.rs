@@ -1,11 +1,11 @@
-//! Host ports that an ordinary switch joins behind our backs: two of one node, or of two nodes.
+//! Detects host ports that an ordinary switch connects: two of one node, or of two nodes.
 //!
-//! Frames of the hosts there would come in by both ports, and come back by the other one, and the
-//! switch would see stations move. So each host port says now and then who it is, in a frame that
-//! every switch floods and no host minds: an ARP probe (RFC 5227, 2.1.1) from the group, for the
-//! group's own address, with the port's Ethernet address as target address, which a probe leaves
-//! open, and the group's number in the padding, since other fabrics may be at the same switch. A
-//! port that hears another one with a lesser address closes; the other goes on serving.
+//! Frames of the hosts there would arrive on both ports and return through the other one, and the
+//! switch would see stations move. So each host port announces itself regularly in a frame that
+//! every switch floods and every host ignores: an ARP probe (RFC 5227, 2.1.1) from the group, for
+//! the group's own address. Its target address, which a probe leaves open, is the port's Ethernet
+//! address; the padding carries the group's number, because other fabrics may use the same switch.
+//! A port that hears one with a lower address closes; the other keeps serving.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,12 +20,12 @@ use crate::timers::Timers;
 
 /// Between probes of a port (a spanning tree's hello time, IEEE 802.1D-1998, table 8-3).
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Where the group's number stands: behind the ARP packet, in the padding to 60 bytes.
+/// Offset of the group's number: after the ARP packet, in the padding to 60 bytes.
 const GROUP_AT: usize = ethernet::HEADER_LEN + arp::PACKET_LEN;
-/// A rival is answered at once, but not more often than this.
+/// A rival is answered at once, but at most once within this time.
 const ANSWER_AFTER: Duration = Duration::from_millis(10);
 
-/// When each host port says who it is.
+/// When each host port sends its probe.
 #[derive(Debug)]
 pub(crate) struct Loops {
     group: GroupId,
@@ -34,14 +34,14 @@ pub(crate) struct Loops {
     sent: BTreeMap<u8, Time>,
 }
 
-/// What a frame from the group's own address says of the port that it came in by.
+/// What a frame from the group's own address shows about the port on which it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// Nothing for certain.
+    /// Nothing certain.
     Nothing,
-    /// Another port serves what is here: this one must close.
+    /// Another port already serves this segment: this one must close.
     Close,
-    /// Another port is here that must close: it is to hear of us.
+    /// Another port on this segment must close: it has to hear this one.
     Answer,
 }
 
@@ -50,23 +50,23 @@ impl Loops {
         Loops { group, timers: Timers::default(), sent: BTreeMap::new() }
     }
 
-    /// A port is a host port now.
+    /// A port became a host port.
     pub(crate) fn open(&mut self, now: Time, port: u8) {
         self.timers.set(port, now);
     }
 
-    /// A port is a host port no longer.
+    /// A port is no longer a host port.
     pub(crate) fn close(&mut self, port: u8) {
         self.timers.cancel(port);
         self.sent.remove(&port);
     }
 
-    /// The group is known, or has changed: every port speaks at once.
+    /// The group is known or has changed: every port sends a probe at once.
     pub(crate) fn hurry(&mut self, now: Time, ports: impl Iterator<Item = u8>) {
         ports.for_each(|port| self.timers.set(port, now));
     }
 
-    /// A frame came from the group's own address; `own` is the port's.
+    /// A frame from the group's own address was received; `own` is the port's.
     pub(crate) fn heard(&mut self, now: Time, port: u8, own: MacAddr, bytes: &[u8]) -> Finding {
         let finding = prober(bytes, self.group).map_or(Finding::Nothing, |other| find(own, other));
         if finding == Finding::Answer {
@@ -76,7 +76,7 @@ impl Loops {
         finding
     }
 
-    /// The next port that is to speak now.
+    /// The next port whose probe is due now.
     pub(crate) fn due(&mut self, now: Time) -> Option<u8> {
         let port = self.timers.due(now)?;
         self.timers.set(port, now + INTERVAL);
@@ -84,7 +84,7 @@ impl Loops {
         Some(port)
     }
 
-    /// The frame by which a port says who it is.
+    /// The probe of a port.
     pub(crate) fn probe(&self, group: &Group, own: MacAddr) -> Vec<u8> {
         let v4 = |g: &plexus_wire::fabric::message::Gateway| match g.ip {
             IpAddr::V4(ip) => Some(ip),
@@ -107,13 +107,13 @@ impl Loops {
     }
 }
 
-/// Of two ports the lesser address goes on. What comes back to its own port closes it too: there
-/// is a loop behind it.
+/// Of two ports the one with the lower address stays open. A port that receives its own probe
+/// closes too: there is a loop behind it.
 fn find(own: MacAddr, other: MacAddr) -> Finding {
     if other <= own { Finding::Close } else { Finding::Answer }
 }
 
-/// The port of this group that said by a frame who it is.
+/// The port of this group that sent the probe.
 fn prober(bytes: &[u8], group: GroupId) -> Option<MacAddr> {
     let frame = ethernet::Frame::new_checked(bytes).ok()?;
     let packet = arp::Packet::new_checked(frame.payload()).ok()?;
@@ -152,12 +152,12 @@ mod tests {
         assert_eq!(loops.heard(now, 0, A, &probe(&group(), B)), Finding::Answer);
         assert_eq!(loops.heard(now, 0, B, &probe(&group(), A)), Finding::Close);
         assert_eq!(loops.heard(now, 0, A, &probe(&group(), A)), Finding::Close);
-        // Other frames of the group, as a switch floods them, prove nothing of the kind.
+        // Other flooded frames of the group prove nothing.
         let mut reply = probe(&group(), A);
         reply[21] = 2;
         assert_eq!(loops.heard(now, 0, B, &reply), Finding::Nothing);
         assert_eq!(loops.heard(now, 0, B, &reply[..30]), Finding::Nothing);
-        // Another fabric at the same switch is none of ours.
+        // A probe of another fabric at the same switch is ignored.
         let other = Loops::new([8; 16]).probe(&group(), A);
         assert_eq!(loops.heard(now, 0, B, &other), Finding::Nothing);
         let nobody = probe(&group(), MacAddr::default());

@@ -11,8 +11,8 @@
 //!   I have T   ◀──
 //! ```
 //!
-//! The route back is in place before the asking host learns anything. What has been learned is
-//! kept: the same question is answered from it as long as its route stands.
+//! The route back is in place before the asking host gets an answer. Answers are cached: the same
+//! question is answered from the cache as long as its route exists.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -29,17 +29,17 @@ use super::host_frame::{Party, answer, question};
 use crate::session::Random;
 use crate::timers::Timers;
 
-/// Questions of one port that are under way, at most.
+/// Most pending questions of one port.
 const EXCHANGES_PER_PORT: usize = 64;
-/// Questions to stations that are under way, at most.
+/// Most pending questions to stations.
 const ASKING_MAX: usize = 4096;
-/// Entries of a port's route memory (seed §5.3: 4000 suffice for a busy edge), and answers kept.
+/// Entries of a port's route memory (seed §5.3: 4000 suffice for a busy edge), and cached answers.
 const ROUTES_MAX: usize = 4096;
 /// Exchanges whose key is kept for invalidations.
 const PAIRS_MAX: usize = 16_384;
 /// Frames that wait for one exchange.
 const HELD_MAX: usize = 4;
-/// A request without a reply is sent again after these times, then given up.
+/// A request without a reply is retransmitted after these times, then given up.
 const RETRY: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(100),
@@ -58,11 +58,11 @@ enum Timer {
     Asking(u64),
 }
 
-/// Exchanges, the routes that came of them, and the answers that may be given again.
+/// Exchanges, the routes that they created, and cached answers.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
     exchanges: HashMap<u64, Exchange>,
-    /// The exchange under way for a question.
+    /// The pending exchange of a question.
     asked: BTreeMap<(u8, MacAddr, IpAddr), u64>,
     asking: HashMap<u64, Asking>,
     pairs: BTreeMap<u64, Pair>,
@@ -71,25 +71,25 @@ pub(crate) struct Resolver {
     timers: Timers<Timer>,
 }
 
-/// A question of a host of ours.
+/// A question of a local host.
 #[derive(Debug)]
 struct Exchange {
     request: ResolveRequest,
     sent: usize,
-    /// Whether the host waits for an answer, or a packet of its showed that it needs the route.
+    /// The host waits for an answer; false if one of its packets showed that it needs the route.
     answer: bool,
-    /// Frames that came before the route: they go with it.
+    /// Frames that arrived before the route: they follow it.
     held: Vec<Vec<u8>>,
 }
 
-/// A question to a host of ours.
+/// A question to a local host.
 #[derive(Debug)]
 struct Asking {
     forward: ResolveForward,
     asked: u8,
 }
 
-/// Two hosts that have a route, the local one first: whose word ends it.
+/// Two hosts that have a route, the local one first: an Invalidate for them is accepted.
 #[derive(Debug)]
 struct Pair {
     local: MacAddr,
@@ -98,18 +98,19 @@ struct Pair {
     key: [u8; 32],
 }
 
-/// One port's route memory, as the control plane has set it.
+/// One port's route memory, as set by the control plane.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By source and destination: version and paths; none: removed at that version.
+    /// By source and destination: version and paths; no paths: removed at that version.
     routes: BTreeMap<(Option<MacAddr>, MacAddr), (u64, Vec<Hops>)>,
-    /// Given again only while their route stands; else they tell what to ask for.
+    /// Used as answers only while their route exists; afterwards they tell which address to ask
+    /// for.
     answers: BTreeMap<(MacAddr, IpAddr), MacAddr>,
 }
 
 impl Resolver {
     /// A host asks for an address (`frame` absent), or sends a frame to a station without a route:
-    /// the target may have answered it directly, or its route has just gone.
+    /// the target may have answered it directly, or its route was just removed.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn ask(
         &mut self,
@@ -126,7 +127,7 @@ impl Resolver {
             && let Some(path) = memory.path(source.mac, mac)
         {
             match frame {
-                // It came before the data plane had the route.
+                // It arrived before the data plane had the route.
                 Some(frame) => out.push(Effect::Along { path, frame: frame.to_vec() }),
                 None => {
                     let who = Party { mac, ip: target_ip };
@@ -143,7 +144,7 @@ impl Resolver {
             }
             return;
         }
-        // At most as many as a port may have are counted, however many others have.
+        // The scan stops at the limit per port, however many exchanges others have.
         let first = (port, MacAddr::default(), IpAddr::from([0, 0, 0, 0]));
         let of_port = self.asked.range(first..).take_while(|((p, ..), _)| *p == port);
         if of_port.count() >= EXCHANGES_PER_PORT {
@@ -186,15 +187,15 @@ impl Resolver {
         Some(exchange)
     }
 
-    /// The controller has found out that there will be no reply.
+    /// The controller reports that there will be no reply.
     pub(crate) fn failed(&mut self, failed: &ResolveFailed, out: &mut Vec<Effect>) {
         if let Some(exchange) = self.give_up(failed.exchange) {
             out.push(Effect::Tell(Event::Dropped(exchange.request.port, Unserved::NoRoute)));
         }
     }
 
-    /// A host of another node asks for a host of ours. `group`: who asks where the asking host
-    /// already has a route, so that the answer comes to us and not to it.
+    /// A host of another node asks for a local host. `group` is the asker to use if the asking host
+    /// already has a route, so that the answer comes to the node and not to that host.
     pub(crate) fn forward(
         &mut self,
         now: Time,
@@ -222,8 +223,8 @@ impl Resolver {
         let source = Party { mac: f.source_mac, ip: f.source_ip };
         let leads =
             self.ports.get(&f.target_port).is_some_and(|m| m.leads(f.target_mac, f.source_mac));
-        // Nor may a host that itself waits for the asking one learn of it from the question: it
-        // would send at once, before its answer has brought the route.
+        // The same if the target itself waits for the asking host: the question would teach it the
+        // address, and it would send before its answer has brought the route.
         let waits = self.asked.contains_key(&(f.target_port, f.target_mac, f.source_ip));
         let asker = if leads || waits { group.unwrap_or(source) } else { source };
         let frame = question(asker, f.target_mac, f.target_ip);
@@ -231,7 +232,7 @@ impl Resolver {
         self.timers.set(Timer::Asking(id), now + ANSWER_WITHIN);
     }
 
-    /// A station of ours has said that it has an address: exchanges that asked it go on.
+    /// A local station has announced its address: exchanges that asked it continue.
     pub(crate) fn answered(&mut self, port: u8, mac: MacAddr, ip: IpAddr, out: &mut Vec<Effect>) {
         let of_it = |a: &Asking| {
             let f = &a.forward;
@@ -256,11 +257,12 @@ impl Resolver {
             );
             let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
             self.remember(id, pair);
-            // Both may have asked for each other at once: what came by one serves the other.
+            // If both hosts asked for each other at once, the result of one exchange serves the
+            // other.
             if let Some(crossing) = self.asked.get(&(port, mac, f.source_ip)).copied()
                 && let Some(asked) = self.give_up(crossing)
             {
-                // The other node will know it by that number too.
+                // The other node will use that number too.
                 let key = asked.request.key;
                 let pair = Pair { local: mac, remote: f.source_mac, port, key };
                 self.remember(crossing, pair);
@@ -276,7 +278,7 @@ impl Resolver {
         }
     }
 
-    /// The key of an exchange in which this node takes part.
+    /// The key of an exchange of this node.
     pub(crate) fn key(&self, exchange: u64) -> Option<[u8; 32]> {
         let pending = self.exchanges.get(&exchange).map(|e| e.request.key);
         pending.or_else(|| self.pairs.get(&exchange).map(|p| p.key))
@@ -306,7 +308,7 @@ impl Resolver {
         self.conclude(asked, reply.target_mac, reply.to_target.first(), out);
     }
 
-    /// A question is answered and its route in place: what waited goes on.
+    /// A question is answered and its route in place: the waiting answer and frames are sent.
     fn conclude(
         &mut self,
         asked: Exchange,
@@ -330,8 +332,8 @@ impl Resolver {
         }
     }
 
-    /// Both nodes keep the keys of earlier exchanges of the same hosts too: which one was the last
-    /// they may see differently. Numbers are random, so the first to go is any.
+    /// Both nodes also keep the keys of earlier exchanges of the same hosts, because they may
+    /// disagree on which was the last. Numbers are random, so the first to be evicted is arbitrary.
     fn remember(&mut self, exchange: u64, pair: Pair) {
         if self.pairs.len() >= PAIRS_MAX
             && let Some((id, old)) = self.pairs.pop_first()
@@ -343,28 +345,28 @@ impl Resolver {
         self.pairs.insert(exchange, pair);
     }
 
-    /// The controller has changed routes.
+    /// The controller changed routes.
     pub(crate) fn update(&mut self, routes: Vec<RouteEntry>, out: &mut Vec<Effect>) {
         for entry in routes {
             self.install(entry, out);
         }
     }
 
-    /// Takes an entry over unless a newer one is there.
+    /// Installs an entry unless a newer one is there.
     fn install(&mut self, entry: RouteEntry, out: &mut Vec<Effect>) {
         let memory = self.ports.entry(entry.port).or_default();
         let key = (entry.source, entry.destination);
         if memory.routes.get(&key).is_some_and(|(version, _)| *version > entry.version) {
             return;
         }
-        // A removal is kept with its version: an older installation may still be on its way.
+        // A removal is stored with its version: an older installation may still be in flight.
         memory.routes.insert(key, (entry.version, entry.routes.clone()));
         memory.make_room(entry.port, out);
         out.push(Effect::Route(entry));
     }
 
-    /// The word of the other node that our host's destination is not there: believed if it came
-    /// sealed by the exchange's key.
+    /// The other node reports that the local host's destination is not there: accepted if sealed by
+    /// the exchange's key.
     pub(crate) fn invalidated(&mut self, exchange: u64, told: &Invalidate, out: &mut Vec<Effect>) {
         let Some(pair) = self.pairs.get(&exchange) else { return };
         if (pair.local, pair.remote) != (told.source, told.destination) {
@@ -385,8 +387,8 @@ impl Resolver {
         }
     }
 
-    /// A frame arrived for a station that is not behind its route's port. `path` leads back to
-    /// the source node's control plane.
+    /// A frame arrived for a station that is not behind its route's port. `path` leads back to the
+    /// source node's control plane.
     pub(crate) fn stale(
         &self,
         destination: MacAddr,
@@ -404,8 +406,8 @@ impl Resolver {
         }
     }
 
-    /// The address by which a station was last asked for at this port: where a host sends on
-    /// without asking again, this is what to ask for.
+    /// The address for which a station was last requested at this port: if a host keeps sending
+    /// without asking again, the node asks for this address.
     pub(crate) fn address_of(&self, port: u8, source: MacAddr, station: MacAddr) -> Option<IpAddr> {
         let answers = self.ports.get(&port)?.answers.iter();
         let same = |((asker, _), mac): &(&(MacAddr, IpAddr), &MacAddr)| {
@@ -414,7 +416,7 @@ impl Resolver {
         answers.filter(same).map(|((_, ip), _)| *ip).next()
     }
 
-    /// A port is a host port no longer: nobody there sends by its routes.
+    /// A port is no longer a host port: its routes are removed.
     pub(crate) fn close(&mut self, port: u8, out: &mut Vec<Effect>) {
         let memory = self.ports.remove(&port).unwrap_or_default();
         for ((source, destination), (version, _)) in memory.routes {
@@ -427,10 +429,10 @@ impl Resolver {
         pending.into_iter().for_each(|id| {
             self.give_up(id);
         });
-        // The keys stay: who still sends to the stations that were here is to be told.
+        // The keys stay: hosts that still send to the stations of this port have to be told.
     }
 
-    /// Routes for a controller that has started again.
+    /// Reports routes to a restarted controller.
     pub(crate) fn report(&self, out: &mut Vec<Effect>) {
         let flows = self.routes();
         let messages = flows.len().div_ceil(REPORT_ROUTES);
@@ -473,14 +475,14 @@ impl Resolver {
         }
     }
 
-    /// When [`run`](Self::run) next has something to do.
+    /// When [`run`](Self::run) is next due.
     pub(crate) fn next_deadline(&self) -> Time {
         self.timers.next()
     }
 }
 
 impl Exchange {
-    /// A question waits for an answer, a frame for the route.
+    /// Records that a question waits for the answer, or a frame for the route.
     fn wait(&mut self, port: u8, frame: Option<&[u8]>, out: &mut Vec<Effect>) {
         match frame {
             None => self.answer = true,
@@ -491,18 +493,18 @@ impl Exchange {
 }
 
 impl Memory {
-    /// The way of a host's frames to a station.
+    /// The path of a host's frames to a station.
     fn path(&self, source: MacAddr, destination: MacAddr) -> Option<Hops> {
         let first = |key| self.routes.get(&key)?.1.first().cloned();
         first((Some(source), destination)).or_else(|| first((None, destination)))
     }
 
-    /// True if a host's frames to a station find a route.
+    /// True if a host's frames to a station have a route.
     fn leads(&self, source: MacAddr, destination: MacAddr) -> bool {
         self.path(source, destination).is_some()
     }
 
-    /// Takes out the oldest entry of a full memory.
+    /// Evicts the oldest entry of a full memory.
     fn make_room(&mut self, port: u8, out: &mut Vec<Effect>) {
         if self.routes.len() <= ROUTES_MAX {
             return;

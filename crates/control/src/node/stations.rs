@@ -1,10 +1,9 @@
-//! Who is behind the node's host ports: stations, their addresses, and whether they still answer
-//! (seed §4.2.2).
+//! The stations behind the node's host ports, their addresses, and their liveness (seed §4.2.2).
 //!
-//! A station that is heard for the first time is nobody until the controller has admitted it; the
-//! same holds for each address that it claims. Frames that brought the claim wait for the verdict.
-//! An admitted station is asked for its address by unicast when it has been silent, as the group
-//! (`question`): a host does not answer a gratuitous ARP.
+//! A station that is heard for the first time is not served until the controller has admitted it;
+//! the same holds for each address that it claims. Frames that carried the claim wait for the
+//! verdict. An admitted station that has been silent is probed for its address by unicast, with the
+//! group as sender (`question`), because hosts do not answer a gratuitous ARP.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,24 +19,24 @@ use super::effect::{Effect, Event, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, question};
 use crate::timers::Timers;
 
-/// Where an advertisement goes that nobody can be answered with by name.
+/// Destination of an advertisement when the asker has no address.
 const ALL_NODES: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
-/// Stations behind one port, at most; the controller may allow fewer.
+/// Most stations behind one port; the controller may allow fewer.
 const STATIONS_MAX: usize = 256;
-/// Addresses of one station, at most.
+/// Most addresses of one station.
 const ADDRESSES_MAX: usize = 16;
 /// Frames that wait for one verdict.
 const HELD_MAX: usize = 4;
-/// A refused claim is not put again for this long.
+/// A refused claim is not submitted again for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
-/// A station that has been silent this long is asked whether it is there.
+/// A station silent for this long is probed.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
-/// A station without an address cannot be asked; it is forgotten when silent this long.
+/// A station without an address cannot be probed; it expires when silent for this long.
 const NAMELESS_FOR: Duration = Duration::from_secs(600);
-/// Time for an answer to a question, and how often it is put.
+/// Timeout of a probe, and how often it is repeated.
 const ANSWER_WITHIN: Duration = Duration::from_millis(80);
 const TRIES: u8 = 3;
-/// The controller's probes under way, at most.
+/// Most pending probes of the controller.
 const PROBES_MAX: usize = 1024;
 /// Hosts in one message of a report.
 const REPORT_HOSTS: usize = 16;
@@ -50,11 +49,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The group as a party that may ask for `ip`: its address in the same network, if it has one.
+    /// The group as the asker for `ip`: with its address in the same network, if it has one.
     pub(crate) fn asker(&self, ip: IpAddr) -> Party {
         let own = self.gateways.iter().find(|g| in_network(g, ip)).map(|g| g.ip);
         // An ARP probe has no sender (RFC 5227); a solicitation needs one: the link-local address
-        // that belongs to the group's Ethernet address (RFC 4291, appendix A).
+        // of the group's Ethernet address (RFC 4291, appendix A).
         let none = match ip {
             IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => self.mac.link_local().into(),
@@ -71,22 +70,22 @@ fn in_network(gateway: &Gateway, ip: IpAddr) -> bool {
     Prefix::around(gateway.ip, gateway.prefix_len).is_ok_and(|p| p.contains(ip))
 }
 
-/// What came of a frame.
+/// What to do with a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// Its sender is who it says: serve it.
+    /// Its sender is admitted: serve it.
     Ready,
-    /// It waits for a verdict, or was not served.
+    /// It waits for a verdict, or is refused.
     Held,
-    /// Its sender is the group: the port leads back into the fabric, through an ordinary switch.
+    /// Its sender is the group: an ordinary switch leads the port back into the fabric.
     Loop,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
-    /// Look after a station.
+    /// Check a station's liveness.
     Station(u8, MacAddr),
-    /// A probe of the controller's.
+    /// A probe requested by the controller.
     Probe(u64),
 }
 
@@ -102,16 +101,16 @@ struct Station {
     standing: Standing,
     addresses: BTreeMap<IpAddr, Standing>,
     heard: Time,
-    /// Questions put since then.
+    /// Probes sent since then.
     asked: u8,
 }
 
-/// What the controller holds of a claim.
+/// The controller's verdict on a claim.
 #[derive(Debug)]
 enum Standing {
-    /// Not put to it yet.
+    /// Not submitted yet.
     New,
-    /// Not judged yet; the frames that brought the claim.
+    /// Submitted, with the frames that carried the claim.
     Waiting(Vec<Vec<u8>>),
     Good,
     RefusedUntil(Time),
@@ -126,7 +125,7 @@ struct Probe {
 }
 
 impl Stations {
-    /// A frame came in at a host port. It is kept if its sender must be vouched for first.
+    /// A frame arrived on a host port. It is kept if its sender has to be admitted first.
     pub(crate) fn heard(
         &mut self,
         now: Time,
@@ -169,7 +168,7 @@ impl Stations {
             Some(ip) if full && !station.addresses.contains_key(&ip) => {
                 return unserved(Unserved::TooMany);
             }
-            // Both questions at once: the second verdict is there when the first is.
+            // Both claims at once, so that the second verdict arrives with the first.
             Some(ip) => {
                 let address = station.addresses.entry(ip).or_insert(Standing::New);
                 address.put(now, || seen(port, mac, Some(ip)), out);
@@ -178,8 +177,8 @@ impl Stations {
         }
         station.standing.put(now, || seen(port, mac, None), out);
         let address = match frame.matter {
-            // What a host sends from an address that is being judged waits for the verdict too:
-            // whoever asked for it may have told it where to send.
+            // A host's frames from an address under judgement wait for the verdict too: another
+            // host may have asked for that address and told it where to send.
             Matter::Data { source, .. } => station
                 .addresses
                 .get_mut(&source)
@@ -194,7 +193,7 @@ impl Stations {
             }
             (Standing::Good, Some(Standing::RefusedUntil(_))) => {
                 out.push(Effect::Tell(Event::Dropped(port, Unserved::Claimed)));
-                // Who asks whether the address is free must hear that it is not.
+                // A host that probes for a duplicate must learn that the address is taken.
                 if let (Matter::Probe { ip }, Some(group)) = (&frame.matter, group) {
                     let to = if ip.is_ipv4() { mac } else { ALL_NODES };
                     let taken = answer(Party { mac: group.mac, ip: *ip }, to, None);
@@ -210,12 +209,12 @@ impl Stations {
                 }
                 Heard::Held
             }
-            // `put` has left no claim new.
+            // `put` leaves no claim new.
             (Standing::New, _) | (_, Some(Standing::New)) => Heard::Held,
         }
     }
 
-    /// The controller has judged a claim, or changed its mind. Returns the frames that waited.
+    /// The controller has judged a claim, or revised its verdict. Returns the frames that waited.
     pub(crate) fn judge(
         &mut self,
         now: Time,
@@ -251,7 +250,7 @@ impl Stations {
             _ => {}
         }
         match before {
-            // Those of a refused claim go through the rules once more: they are counted there.
+            // Those of a refused claim are processed once more, which counts them.
             Standing::Waiting(held) => held,
             _ => vec![],
         }
@@ -264,7 +263,7 @@ impl Stations {
         stations.filter(|(_, s)| good(s)).map(|(mac, _)| *mac).next()
     }
 
-    /// A good address of a station, of the version of `like`.
+    /// An accepted address of a station, of the same version as `like`.
     pub(crate) fn address(&self, port: u8, mac: MacAddr, like: IpAddr) -> Option<IpAddr> {
         let station = self.ports.get(&port)?.get(&mac)?;
         let fits = |(ip, s): &(&IpAddr, &Standing)| {
@@ -273,7 +272,7 @@ impl Stations {
         station.addresses.iter().find(fits).map(|(ip, _)| *ip)
     }
 
-    /// The controller wants to know whether a station is where it is thought to be.
+    /// The controller asks whether a station is still at its port.
     pub(crate) fn probe(
         &mut self,
         now: Time,
@@ -309,7 +308,7 @@ impl Stations {
         self.timers.set(Timer::Probe(exchange), now + ANSWER_WITHIN);
     }
 
-    /// A station says that it has an address: probes for it are answered, whether or not the
+    /// A station announces that it has an address: this answers pending probes, whether or not the
     /// station is admitted here.
     pub(crate) fn answered(&mut self, port: u8, mac: MacAddr, ip: IpAddr, out: &mut Vec<Effect>) {
         let of_it = |p: &Probe| p.port == port && p.mac == mac && p.ip == ip;
@@ -322,7 +321,7 @@ impl Stations {
         }
     }
 
-    /// A port is a host port no longer: nobody is behind it.
+    /// A port is no longer a host port: its stations are removed.
     pub(crate) fn close(&mut self, port: u8, out: &mut Vec<Effect>) {
         for (mac, station) in self.ports.remove(&port).unwrap_or_default() {
             self.timers.cancel(Timer::Station(port, mac));
@@ -330,7 +329,7 @@ impl Stations {
         }
     }
 
-    /// Hosts for a controller that has started again, and the claims that wait for it.
+    /// Reports hosts to a restarted controller, and the claims that wait for it.
     pub(crate) fn report(&self, out: &mut Vec<Effect>) {
         let mut hosts = Vec::new();
         for (&port, stations) in &self.ports {
@@ -391,7 +390,7 @@ impl Stations {
             return;
         }
         station.asked += 1;
-        // With the group unknown nobody can ask; the station is not to blame.
+        // Without a group no probe can be sent; the station does not expire for that.
         let Some(group) = group else { return self.timers.set(timer, now + SILENT_AFTER) };
         let frame = address.and_then(|ip| question(group.asker(ip), mac, ip));
         out.extend(frame.map(|frame| Effect::Host { port, frame }));
@@ -403,7 +402,7 @@ impl Stations {
         self.timers.next()
     }
 
-    /// Admitted stations with their good addresses, for people.
+    /// Admitted stations with their accepted addresses, for display.
     pub(crate) fn list(&self) -> Vec<HostState> {
         let all = self.ports.iter().flat_map(|(port, s)| s.iter().map(move |(m, s)| (port, m, s)));
         all.filter(|(_, _, s)| matches!(s.standing, Standing::Good))
@@ -417,7 +416,7 @@ impl Stations {
 }
 
 impl Standing {
-    /// Puts a claim that nobody has judged, or that may be judged again.
+    /// Submits a claim that is new, or that may be submitted again.
     fn put(&mut self, now: Time, claim: impl FnOnce() -> Effect, out: &mut Vec<Effect>) {
         match self {
             Standing::RefusedUntil(until) if now < *until => {}

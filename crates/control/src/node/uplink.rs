@@ -1,10 +1,10 @@
-//! The way to the controller (seed §4.2.1): candidates from the neighbours' Heartbeats, verified by
-//! an answered Controller Hello, advertised only then.
+//! The path to the controller (seed §4.2.1): candidates come from the neighbours' Heartbeats, are
+//! verified by an answered Controller Hello, and only then advertised.
 //!
-//! A path that nobody has walked is worth nothing: after a failure, neighbours go on advertising
-//! paths that lead through each other, and each such path is longer than the last. Since a node
-//! advertises a path only when the controller has answered along it, the stories end with the
-//! failure. No node numbers need to travel in a Heartbeat for that.
+//! An unverified path is worth nothing: after a failure, neighbours would go on advertising paths
+//! through each other, each longer than the last. Since a node advertises a path only after the
+//! controller has answered along it, stale paths end with the failure, without node numbers in
+//! Heartbeats.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,20 +14,20 @@ use plexus_wire::Time;
 use plexus_wire::fabric::message::{ControllerHello, Heartbeat, Hops, PortState, Welcome};
 use plexus_wire::fabric::{CONTROL_HOP, HOPS_MAX};
 
-/// A Controller Hello without an answer is sent again after twice the time that the last answer
-/// took, within these bounds, then each time after twice the last. Were it always the least, a
-/// controller farther away than that would seem to have forgotten the session with every Hello.
+/// A Controller Hello without an answer is retransmitted after twice the last round-trip time,
+/// within these bounds, then each time after twice the last interval. With a fixed minimum, a
+/// controller farther away than that would seem to have lost the session at every Hello.
 const RESEND_MIN: Duration = Duration::from_millis(50);
 const RESEND_MAX: Duration = Duration::from_secs(1);
-/// An answered one is repeated after this time: the path is still good.
+/// Interval of keep-alives: an answered Hello is repeated after this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// A path along which so many were not answered is put behind the others for a while.
+/// A path with this many unanswered Hellos is ranked behind the others for a while.
 const TRIES: u32 = 4;
 const PENALTY: Duration = Duration::from_secs(3);
 /// Ports in one page: 22 bytes each, well under the longest body.
 const PAGE: usize = 56;
 
-/// A path that a neighbour advertises, our own port first.
+/// A path advertised by a neighbour, our own port first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
     hops: Hops,
@@ -39,33 +39,33 @@ struct Candidate {
 /// The node's way to the controller.
 #[derive(Debug)]
 pub(crate) struct Uplink {
-    /// The newest controller's incarnation that was heard of from it.
+    /// The newest controller incarnation heard of.
     epoch: u64,
     candidates: BTreeMap<u8, Candidate>,
-    /// The port whose path the controller has answered along.
+    /// The port whose path is verified.
     verified: Option<u8>,
     /// The port whose path is being tried.
     trying: Option<u8>,
-    /// The generation with which the trial began, or the port state changed.
+    /// The generation when the trial began, or the port state changed.
     generation: u64,
-    /// Pages of it that are still to be answered.
+    /// Pages of it without an answer.
     unanswered: Vec<u16>,
     sent: u32,
     sent_at: Time,
     wait: Duration,
-    /// The wait that a generation begins with.
+    /// The first retransmission timeout of a generation.
     first_wait: Duration,
     hello_at: Time,
 }
 
-/// What a Welcome means.
+/// The meaning of a Welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// From a controller that another has replaced: refused.
+    /// From a controller that another one has replaced: refused.
     Stale,
     /// Nothing new.
     Known,
-    /// The path is good now, and was not before.
+    /// The path is now verified, and was not before.
     Verified,
 }
 
@@ -86,10 +86,10 @@ impl Uplink {
         }
     }
 
-    /// A neighbour's Heartbeat. True if the way to the controller has changed.
+    /// Processes a neighbour's Heartbeat. True if the path to the controller has changed.
     pub(crate) fn heard(&mut self, now: Time, port: u8, beat: &Heartbeat) -> bool {
         let Some(path) = &beat.path else { return self.lost(now, port) };
-        // Our own hop comes in front, and an answer must find its way back in the same header.
+        // Our own hop is prepended, and an answer has to return in the same header.
         let usable = path.last() == Some(&CONTROL_HOP) && path.len() < HOPS_MAX;
         if beat.epoch < self.epoch || !usable {
             return self.lost(now, port);
@@ -115,7 +115,7 @@ impl Uplink {
         self.choose(now)
     }
 
-    /// A neighbour has no path any more, or is gone. True if the way has changed.
+    /// A neighbour has no path any more, or was lost. True if the path has changed.
     pub(crate) fn lost(&mut self, now: Time, port: u8) -> bool {
         if self.candidates.remove(&port).is_none() {
             return false;
@@ -133,9 +133,9 @@ impl Uplink {
         used
     }
 
-    /// Tries the best candidate, unless the verified one is as good. True if that changes anything.
+    /// Tries the best candidate, unless the verified one is as good. True if anything changes.
     fn choose(&mut self, now: Time) -> bool {
-        // A controller that has started again first, then the shortest way.
+        // A restarted controller first, then the shortest path.
         let worth =
             |port: u8, c: &Candidate| (c.penalty_until > now, Reverse(c.epoch), c.hops.len(), port);
         let best = self.candidates.iter().min_by_key(|(port, c)| worth(**port, c));
@@ -169,7 +169,7 @@ impl Uplink {
         self.hello_at = now;
     }
 
-    /// The state of the ports has changed: the controller must hear of it.
+    /// The state of the ports has changed and has to be reported to the controller.
     pub(crate) fn ports_changed(&mut self, now: Time) {
         if self.path().is_some() {
             self.begin(now);
@@ -178,7 +178,7 @@ impl Uplink {
         }
     }
 
-    /// The path to use: the one being tried for a Hello, the verified one for all else.
+    /// The path to use: the one being tried for a Hello, the verified one for everything else.
     pub(crate) fn path(&self) -> Option<&Hops> {
         let port = self.verified.or(self.trying)?;
         self.candidates.get(&port).map(|c| &c.hops)
@@ -196,7 +196,7 @@ impl Uplink {
         self.candidates.get(&port).map(|c| c.controller)
     }
 
-    /// What to tell the neighbours.
+    /// The Heartbeat for the neighbours.
     pub(crate) fn heartbeat(&self) -> Heartbeat {
         let good = self.verified.and_then(|v| self.candidates.get(&v));
         Heartbeat {
@@ -243,7 +243,7 @@ impl Uplink {
         self.unanswered.iter().map(|&n| page(n)).collect()
     }
 
-    /// Nobody answers along the path in use: others first, from now on.
+    /// The path in use does not answer: it is ranked behind the others from now on.
     fn give_up(&mut self, now: Time) {
         let Some(port) = self.trying.or(self.verified) else { return };
         if let Some(candidate) = self.candidates.get_mut(&port) {
@@ -254,11 +254,11 @@ impl Uplink {
         }
         self.trying = None;
         self.choose(now);
-        // It may be the only one.
+        // It may be the only path.
         self.begin(now);
     }
 
-    /// The controller has answered. `pages` is how many pages the state has.
+    /// The controller has answered. `pages` is the number of pages of the state.
     pub(crate) fn welcomed(&mut self, now: Time, welcome: &Welcome) -> Greeting {
         if welcome.epoch < self.epoch {
             return Greeting::Stale;
@@ -271,8 +271,8 @@ impl Uplink {
         if !self.unanswered.is_empty() {
             return Greeting::Known;
         }
-        // Which of several Hellos was answered does not show: then the wait that has been enough is
-        // kept (Karn's algorithm, RFC 6298, 3 and 5.5).
+        // It is unknown which of several Hellos was answered: so keep the timeout that was long
+        // enough (Karn's algorithm, RFC 6298, 3 and 5.5).
         let enough = match self.sent {
             0 => self.first_wait,
             1 => 2 * now.since(self.sent_at),
@@ -305,8 +305,8 @@ mod tests {
         Welcome { epoch: 7, generation, page, report: false, group_mac, gateways }
     }
 
-    /// Runs generations one after the other, each until its Hello is answered; gives how often each
-    /// was sent.
+    /// Runs generations one after the other, each until its Hello is answered; returns how often
+    /// each was sent.
     fn generations(count: usize, answer_takes: Duration) -> Vec<u32> {
         let mut uplink = Uplink::new();
         let mut now = Time::from_secs(1);

@@ -1,7 +1,7 @@
-//! ARP: questions, answers, and what is learned from other people's (RFC 826, RFC 5227).
+//! ARP: questions, answers, and learning from observed packets (RFC 826, RFC 5227).
 //!
-//! A question to us makes a neighbour of who asks; everything else changes only neighbours that
-//! there are already, so that nobody fills the table with answers to nothing.
+//! A question to us creates a neighbour entry for its sender; everything else only changes existing
+//! entries, so that unsolicited answers cannot fill the table.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::resolve::frame;
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Router {
-    /// Asks who has an address: everybody, or the one who had it.
+    /// Asks for the owner of an address: by broadcast, or its last known owner.
     pub(super) fn ask_arp(
         &mut self,
         interface: InterfaceId,
@@ -30,13 +30,13 @@ impl Router {
     ) -> Result<(), Refusal> {
         let own = match self.interfaces.source(interface, target.into()) {
             Some(IpAddr::V4(own)) => own,
-            // Whoever has the address answers such a probe as well (RFC 5227, 2.1.1).
+            // The owner answers such a probe as well (RFC 5227, 2.1.1).
             _ => Ipv4Addr::UNSPECIFIED,
         };
         self.send_arp(interface, Operation::REQUEST, own, (MacAddr::default(), target), to)
     }
 
-    /// Tells everybody that an address is ours (RFC 5227, 2.3).
+    /// Announces one of our addresses to all (RFC 5227, 2.3).
     pub(super) fn announce_arp(
         &mut self,
         interface: InterfaceId,
@@ -63,7 +63,7 @@ impl Router {
         Ok(())
     }
 
-    /// An ARP frame has come in.
+    /// An ARP frame was received.
     pub(super) fn arp(
         &mut self,
         now: Time,
@@ -95,7 +95,7 @@ impl Router {
         let target = IpAddr::V4(repr.target_ip);
         let is_for_us = facts.is_own(target);
         let mut learned = Ok(());
-        // A probe tells nothing of its sender (RFC 5227, 1.1).
+        // A probe reveals nothing about its sender (RFC 5227, 1.1).
         if !repr.sender_ip.is_unspecified() {
             learned = self.learn_arp(now, interface, (sender, mac), is_request, is_for_us);
         }
@@ -105,7 +105,7 @@ impl Router {
         if is_kernel {
             return Err(Refusal::KernelAnswers);
         }
-        // Strangers hear nothing: their address is on another link, or everybody's.
+        // No answer to a sender outside the link, or with a broadcast address.
         learned?;
         let (own, asker) = (repr.target_ip, (mac, repr.sender_ip));
         self.send_arp(interface, Operation::REPLY, own, asker, Some(mac))
@@ -138,8 +138,8 @@ impl Router {
         }
     }
 
-    /// Somebody else claims an own address: people are told, and once in a while the address is
-    /// defended (RFC 5227, 2.4 (b)), by the kernel where it answers.
+    /// Another station claims one of our addresses: this is reported, and at intervals the address
+    /// is defended (RFC 5227, 2.4 (b)), by the kernel where it answers.
     pub(super) fn conflict(
         &mut self,
         now: Time,

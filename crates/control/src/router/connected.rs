@@ -1,5 +1,5 @@
-//! What follows from an interface that comes, changes or goes: for groups, connected routes, and
-//! neighbours.
+//! The consequences when an interface appears, changes or disappears: for groups, connected routes,
+//! and neighbours.
 
 use plexus_wire::{Prefix, Time};
 
@@ -10,14 +10,14 @@ use super::output::GroupId;
 use super::rib::Origin;
 
 impl Router {
-    /// An interface has other facts, or is down.
+    /// An interface has new facts, or is down.
     pub(super) fn interface(&mut self, now: Time, id: InterfaceId, facts: Option<InterfaceFacts>) {
         let change = match self.interfaces.set(id, facts, &self.limits) {
             Ok(change) => change,
             Err(refusal) => return self.refuse(refusal),
         };
         change.refused.iter().for_each(|refusal| self.refuse(*refusal));
-        // First the groups: what goes another way goes there at once.
+        // First the groups: traffic switches to other next hops at once.
         let mut turned = Vec::new();
         let groups: Vec<GroupId> = self.groups.iter().collect();
         for group in groups {

@@ -1,12 +1,11 @@
-//! ICMP errors: what the sender of a packet hears that was not delivered (RFC 1812, 4.3;
-//! RFC 4443, 2.4 and 3).
+//! ICMP errors to the senders of undelivered packets (RFC 1812, 4.3; RFC 4443, 2.4 and 3).
 //!
 //! None is sent about an ICMP error, a later fragment, a packet to more than one station, or one
-//! from an address that is not one station's. Of the packet at least what the error quotes must be
-//! there. An error is sent from an address of the interface
-//! that the packet came in by, so that a traceroute shows the way it took; RFC 1812 (4.3.2.4) asks
-//! for the interface that the error leaves by, which it was written for before that use. About a
-//! packet to ourselves it is sent from the address that the packet was for (RFC 4443, 2.2 (a)).
+//! whose source is not a single station. The part of the packet that the error quotes must be
+//! there. The source of an error is an address of the interface on which the packet arrived, so
+//! that a traceroute shows the path; RFC 1812 (4.3.2.4) asks for the outgoing interface, but
+//! predates that use. An error about a packet to ourselves has the packet's destination as source
+//! (RFC 4443, 2.2 (a)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,19 +18,19 @@ use super::interfaces::is_unicast;
 use super::nd::{icmpv6_packet, is_source_for};
 use super::refusal::Refusal;
 
-/// An error is at most so long, header and all (RFC 1812, 4.3.2.3).
+/// Longest error, with header (RFC 1812, 4.3.2.3).
 const LEN_MAX_V4: usize = 576;
-/// The least MTU of IPv6, which errors fit into (RFC 4443, 2.4 (c)).
+/// The minimum MTU of IPv6, into which errors fit (RFC 4443, 2.4 (c)).
 const LEN_MAX_V6: usize = 1280;
 
-/// What an error is about.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cause {
     /// A packet to forward.
     Fault(Fault),
-    /// A packet to ourselves, to a port where nobody listens.
+    /// A packet to ourselves, to a closed port.
     Port,
-    /// The same, of a protocol that we do not speak; its number is at this byte of the packet.
+    /// The same, of an unsupported protocol; its number is at this byte of the packet.
     Protocol(usize),
 }
 
@@ -47,7 +46,7 @@ fn message_v4(cause: Cause) -> Option<icmpv4::Repr> {
             let rest = [u8::try_from(pointer).unwrap_or(u8::MAX), 0, 0, 0];
             icmpv4::Repr::Other { kind: 12, code: 0, rest }
         }
-        // IPv4 addresses have no scope that a router sees.
+        // IPv4 addresses have no scope.
         Cause::Fault(Fault::BeyondScope) => return None,
         Cause::Protocol(_) => unreachable(2),
         Cause::Port => unreachable(3),
@@ -76,13 +75,13 @@ fn message_v6(cause: Cause) -> icmpv6::Repr {
     }
 }
 
-/// ICMP that is not an error, as far as is known (IANA "ICMP Type Numbers").
+/// A known ICMP type that is not an error (IANA "ICMP Type Numbers").
 fn is_query_v4(kind: u8) -> bool {
     matches!(kind, 0 | 8..=10 | 13..=18 | 42 | 43)
 }
 
 impl Router {
-    /// A packet was dropped: its sender is to hear why.
+    /// A packet was dropped: sends an error to its sender.
     pub(super) fn error(
         &mut self,
         now: Time,
@@ -111,7 +110,7 @@ impl Router {
         self.send_own(now, interface, packet)
     }
 
-    /// True if one more error may be sent.
+    /// Whether one more error may be sent.
     fn spend_error(&mut self, now: Time, interface: InterfaceId) -> Result<(), Refusal> {
         let may = self.allowance(interface).errors.spend(now) && self.errors.spend(now);
         may.then_some(()).ok_or(Refusal::ErrorsLimited)
@@ -200,14 +199,14 @@ impl Router {
         Ok(icmpv6_packet(ipv6::Repr::new(own, src, Protocol::ICMPV6, 0), &message))
     }
 
-    /// Refuses to answer addresses that are not one station's, or that are our own.
+    /// Refuses to answer addresses that are not a single station's, or are our own.
     pub(super) fn check_source(&self, src: IpAddr) -> Result<(), Refusal> {
         let is_good =
             is_unicast(src) && !self.interfaces.is_broadcast(src) && !self.interfaces.is_own(src);
         is_good.then_some(()).ok_or(Refusal::BadSource)
     }
 
-    /// An address to send from: of this interface, else of any.
+    /// A source address: of this interface, otherwise of any.
     fn source_v4(&self, interface: InterfaceId, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let others = self.interfaces.iter().map(|(id, _)| id);
         std::iter::once(interface).chain(others).find_map(|id| {
@@ -229,12 +228,12 @@ impl Router {
     }
 }
 
-/// The header of a packet of our own, its length still to come.
+/// The header of a packet of our own, still without its length.
 pub(super) fn header_v4(own: Ipv4Addr, to: Ipv4Addr) -> ipv4::Repr {
     ipv4::Repr::new(own, to, Protocol::ICMPV4, 0)
 }
 
-/// A whole IPv4 packet that holds an ICMP message.
+/// A complete IPv4 packet with an ICMP message.
 pub(super) fn icmpv4_packet(mut header: ipv4::Repr, repr: icmpv4::Repr, data: &[u8]) -> Vec<u8> {
     header.payload_len = icmpv4::HEADER_LEN + data.len();
     let at = header.buffer_len();

@@ -1,4 +1,4 @@
-//! Groups: each set of next hops once, however many prefixes have it.
+//! Groups: each set of next hops is stored once, however many prefixes use it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use super::output::{Group, GroupId, Member};
 use super::refusal::Refusal;
 use plexus_wire::Prefix;
 
-/// Groups at most: what entries of the forwarding table can name.
+/// Most groups: as many as entries of the forwarding table can number.
 pub(super) const GROUPS_MAX: usize = 32_767;
 
 /// Whether a next hop can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HopState {
-    /// It can.
+    /// It is usable.
     Usable,
     /// Its interface is down, or there is no such interface.
     InterfaceDown,
@@ -32,19 +32,19 @@ pub enum HopState {
     NeighboursFull,
 }
 
-/// What a group is of.
+/// What a group stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
-    /// Routes like this, in the form in which equal routes are equal.
+    /// Routes like this, in normal form.
     Route(Route),
-    /// A neighbour's own prefix. It does not keep the neighbour, unlike a gateway's.
+    /// A neighbour's host prefix. Unlike a gateway's, it does not keep the neighbour in the table.
     Host(InterfaceId, IpAddr),
 }
 
-/// Which changes of a group are told now.
+/// Which changes of a group to publish now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Those that only take members out.
+    /// Those that only remove members.
     Smaller,
     Any,
 }
@@ -61,9 +61,9 @@ pub(super) struct Hop {
 #[derive(Debug)]
 struct Slot {
     way: Arc<Way>,
-    /// Routes that have it.
+    /// Number of routes that use it.
     refs: u32,
-    /// Prefixes of the forwarding table that have it.
+    /// Number of prefixes in the forwarding table that use it.
     uses: u32,
     hops: Vec<Hop>,
     told: Option<Group>,
@@ -75,11 +75,12 @@ pub(super) struct Groups {
     slots: Vec<Option<Slot>>,
     free: VecDeque<GroupId>,
     by_way: BTreeMap<Arc<Way>, GroupId>,
-    /// Which groups in use have a gateway.
+    /// The groups in use, by gateway.
     by_gateway: BTreeSet<(NeighbourId, GroupId)>,
 }
 
-/// A route in the form in which equal routes are equal: next hops in order, each once.
+/// A route in normal form, in which equal routes compare equal: next hops sorted, without
+/// duplicates.
 pub(super) fn normal(prefix: &Prefix, route: Route) -> Result<Route, Refusal> {
     let Route::Via(mut hops) = route else { return Ok(route) };
     let gateway_fits =
@@ -118,7 +119,7 @@ fn hop_state(hop: &NextHop, interfaces: &Interfaces) -> HopState {
     }
 }
 
-/// The next hops of a way.
+/// The next hops of a target.
 fn next_hops(way: &Way) -> Vec<NextHop> {
     match way {
         Way::Route(Route::Via(hops)) => hops.clone(),
@@ -152,7 +153,7 @@ impl Groups {
         self.slot(id).map(|slot| &*slot.way)
     }
 
-    /// The link that a group's destinations are on.
+    /// The link of a group's destinations.
     pub(super) fn link(&self, id: GroupId) -> Option<InterfaceId> {
         match self.slot(id)?.hops[..] {
             [Hop { next: NextHop { interface, gateway: None, .. }, .. }] => Some(interface),
@@ -160,12 +161,12 @@ impl Groups {
         }
     }
 
-    /// What the data plane has been told of it.
+    /// The published group.
     pub(super) fn told(&self, id: GroupId) -> Option<&Group> {
         self.slot(id)?.told.as_ref()
     }
 
-    /// Prefixes of the forwarding table that have it.
+    /// Number of prefixes in the forwarding table that use it.
     pub(super) fn uses(&self, id: GroupId) -> u32 {
         self.slot(id).map_or(0, |slot| slot.uses)
     }
@@ -174,7 +175,7 @@ impl Groups {
         self.slot(id).map_or(&[], |slot| &slot.hops)
     }
 
-    /// The group of a way, which has one more user now. No more than `max` groups are made.
+    /// The group of a route, with one more user. At most `max` groups are created.
     pub(super) fn acquire(
         &mut self,
         way: Way,
@@ -190,7 +191,7 @@ impl Groups {
         if self.len() >= max {
             return Err(Refusal::GroupsFull);
         }
-        // The number that has been free for longest, once all have been used.
+        // Once all numbers have been used, the one that has been free for longest.
         let next = u16::try_from(self.slots.len()).ok();
         let id = match next.filter(|id| usize::from(*id) < GROUPS_MAX) {
             Some(id) => {
@@ -208,7 +209,7 @@ impl Groups {
         Ok(id)
     }
 
-    /// One user less has this group.
+    /// Removes a user of this group.
     pub(super) fn release(&mut self, id: GroupId) {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.refs -= 1;
@@ -222,22 +223,21 @@ impl Groups {
         self.free.push_back(id);
     }
 
-    /// True if a route with this group can be used.
+    /// True if a route with this group is usable.
     pub(super) fn is_active(&self, id: GroupId) -> bool {
         self.slot(id).is_some_and(|slot| {
             slot.hops.is_empty() || slot.hops.iter().any(|h| h.state == HopState::Usable)
         })
     }
 
-    /// One prefix more or less has this group. True if it has come into use or is no more in use.
+    /// Counts one prefix more or less. True if the group has come into use or gone out of use.
     pub(super) fn count_use(&mut self, id: GroupId, is_more: bool) -> bool {
         let Some(slot) = self.slot_mut(id) else { return false };
         slot.uses = if is_more { slot.uses + 1 } else { slot.uses - 1 };
         slot.uses == u32::from(is_more)
     }
 
-    /// Looks again at each next hop. True if the group can be used and could not, or the other way
-    /// round.
+    /// Re-evaluates each next hop. True if the group became usable or unusable.
     pub(super) fn refresh(&mut self, id: GroupId, interfaces: &Interfaces) -> bool {
         let before = self.is_active(id);
         if let Some(slot) = self.slot_mut(id) {
@@ -246,7 +246,7 @@ impl Groups {
         self.is_active(id) != before
     }
 
-    /// Notes the neighbour of a next hop, or why it has none.
+    /// Sets the neighbour of a next hop, or why it has none.
     pub(super) fn set_neighbour(
         &mut self,
         id: GroupId,
@@ -264,13 +264,13 @@ impl Groups {
         new.map(|n| self.by_gateway.insert((n, id)));
     }
 
-    /// The groups in use that have this gateway.
+    /// The groups in use with this gateway.
     pub(super) fn of_gateway(&self, id: NeighbourId) -> Vec<GroupId> {
         let range = (id, GroupId(0))..=(id, GroupId(u16::MAX));
         self.by_gateway.range(range).map(|(_, group)| *group).collect()
     }
 
-    /// What the data plane should know of a group now, if that is news.
+    /// The new state of a group to publish, if it has changed.
     pub(super) fn news(
         &mut self,
         id: GroupId,
@@ -318,7 +318,7 @@ fn meaning(slot: &Slot, neighbours: &Neighbours) -> Group {
     match (resolved.is_empty(), members.is_empty()) {
         (false, _) => Group::Via(resolved),
         (true, false) => Group::Via(members),
-        // No gateway found room: its prefixes are about to leave it.
+        // There was no room for any gateway: its prefixes are about to leave the group.
         (true, true) => Group::Unreachable,
     }
 }

@@ -1,4 +1,4 @@
-//! What a driver tells the router. Recorded, inputs can be played back: the outputs are the same.
+//! Inputs of the router. Recorded inputs can be replayed: the outputs are the same.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct InterfaceId(pub u16);
 
-/// A neighbour, known or asked for. Numbers are small and taken up again, the longest unused
-/// first.
+/// A neighbour, resolved or pending. Numbers are small and reused, the longest unused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NeighbourId(pub u32);
@@ -21,65 +20,65 @@ pub struct NeighbourId(pub u32);
 #[serde(rename_all = "snake_case")]
 pub enum Input {
     /// An interface is up with these facts, which may differ from earlier ones; absent: it is down
-    /// or gone.
+    /// or removed.
     Interface {
-        /// Which.
+        /// The interface.
         id: InterfaceId,
-        /// What it is.
+        /// Its facts.
         facts: Option<InterfaceFacts>,
     },
     /// A route of a source; absent: it is withdrawn.
     Route {
-        /// By whose word.
+        /// The source.
         source: Source,
-        /// Where to.
+        /// The destination.
         prefix: Prefix,
-        /// Of a source's routes to one prefix the lowest counts; the others wait. With the prefix
-        /// and the source it names the route.
+        /// Of a source's routes to one prefix the lowest metric wins; the others wait. Prefix,
+        /// source and metric identify the route.
         metric: u32,
-        /// How.
+        /// The route.
         route: Option<Route>,
     },
-    /// The source begins to name all its routes.
+    /// The source begins a full list of its routes.
     Begin(Source),
-    /// It has named them all: those not named since [`Begin`](Input::Begin) are withdrawn. Without
-    /// a beginning it means nothing.
+    /// The list is complete: routes not in it since [`Begin`](Input::Begin) are withdrawn. Without
+    /// a `Begin` it has no effect.
     End(Source),
-    /// The data plane cannot serve a frame by itself.
+    /// The data plane passes a frame that it cannot process alone.
     Frame {
-        /// By which interface it came in.
+        /// The interface on which it arrived.
         interface: InterfaceId,
-        /// Why it is here.
+        /// Why it was passed.
         why: Why,
-        /// The untagged frame as received: the TTL is not yet decremented. Of one that was dropped
-        /// the beginning is enough, as long as an error to its sender may be.
+        /// The untagged frame as received, with its TTL not decremented. For a dropped frame its
+        /// beginning is enough, as long as an error to its sender may be.
         frame: Vec<u8>,
     },
-    /// Frames were sent to these neighbours since the last such input: what is unused goes first
-    /// when there is no room, and what is used and stale is verified (RFC 4861, 7.3.3). Once in a
-    /// few seconds is often enough.
+    /// Frames were sent to these neighbours since the last such input: unused neighbours are
+    /// evicted first, and used stale ones are verified (RFC 4861, 7.3.3). Once every few seconds is
+    /// often enough.
     Used(Vec<NeighbourId>),
     /// Time has passed: `next_deadline` has come.
     Tick,
 }
 
-/// By whose word there is a route. Those that are connected, made from interfaces' addresses, come
-/// before these; then static ones, then the kernel's.
+/// The source of a route. Connected routes, from interface addresses, come first; then static ones,
+/// then the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The box's file.
+    /// The configuration file.
     Static,
     /// The Linux kernel's table, where routing daemons write.
     Kernel,
 }
 
-/// What an interface is.
+/// Facts of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceFacts {
-    /// For people.
+    /// For display.
     pub name: String,
-    /// The address that frames are sent from and must be sent to.
+    /// The source address of our frames; frames to us must have it as destination.
     pub mac: MacAddr,
     /// The longest IP packet, in bytes: at least 68 (RFC 791).
     pub mtu: u16,
@@ -89,43 +88,43 @@ pub struct InterfaceFacts {
     pub kernel: bool,
 }
 
-/// Where packets go.
+/// The target of a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
-    /// To one of these, by the flow's hash in proportion to weights. 1 to [`NEXT_HOPS_MAX`];
-    /// only a route with one next hop may be without a gateway.
+    /// To one of these, by the flow's hash in proportion to weights. 1 to [`NEXT_HOPS_MAX`]; only a
+    /// route with one next hop may lack a gateway.
     Via(Vec<NextHop>),
     /// To the box itself.
     Local,
-    /// To everybody on a link: not forwarded (RFC 2644).
+    /// To all stations on a link: not forwarded (RFC 2644).
     Broadcast,
-    /// Nowhere, silently.
+    /// Dropped silently.
     Blackhole,
-    /// Nowhere; the sender hears that the host is unreachable.
+    /// Dropped; the sender is told that the host is unreachable.
     Unreachable,
-    /// Nowhere; the sender hears that it is prohibited.
+    /// Dropped; the sender is told that it is prohibited.
     Prohibited,
 }
 
-/// Next hops in one route, at most.
+/// Most next hops of one route.
 pub const NEXT_HOPS_MAX: usize = 64;
 
-/// One way of a route.
+/// A next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NextHop {
-    /// Out by this interface.
+    /// The outgoing interface.
     pub interface: InterfaceId,
-    /// To this router; absent: the destinations themselves are on the link. An IPv4 route may have
-    /// an IPv6 gateway (RFC 8950), not the other way round.
+    /// The next router; absent: the destinations are on the link. An IPv4 route may have an IPv6
+    /// gateway (RFC 8950), not vice versa.
     pub gateway: Option<IpAddr>,
-    /// The gateway is on the link although none of the interface's prefixes says so.
+    /// The gateway is on the link although it is in none of the interface's prefixes.
     pub on_link: bool,
-    /// Its share, at least 1.
+    /// Its weight, at least 1.
     pub weight: u8,
 }
 
-/// Why the data plane hands a frame over.
+/// Why the data plane passes a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -135,13 +134,13 @@ pub enum Why {
     Nd,
     /// It is for an own address, on an interface without a kernel's device.
     Local,
-    /// This neighbour's link address is needed; absent: the destination's, which is on a link.
+    /// This neighbour's link address is needed; absent: that of the on-link destination.
     Unresolved(Option<NeighbourId>),
-    /// It was dropped; its sender is to hear of it.
+    /// It was dropped; its sender has to be told.
     Error(Fault),
 }
 
-/// Why a packet was dropped, as far as its sender is to know.
+/// Why a packet was dropped, as reported to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -151,18 +150,18 @@ pub enum Fault {
     NoRoute,
     /// The route is [`Route::Unreachable`].
     Unreachable,
-    /// The route is [`Route::Prohibited`], or a filter says no.
+    /// The route is [`Route::Prohibited`], or a filter refuses it.
     Prohibited,
-    /// It is longer than the next link carries, and must not be cut.
+    /// It exceeds the MTU of the next link and must not be fragmented.
     TooBig {
-        /// What that link carries, in bytes.
+        /// The MTU of that link, in bytes.
         mtu: u16,
     },
-    /// A field of its header makes no sense.
+    /// A header field is invalid.
     ParameterProblem {
         /// ICMPv6: 0 field, 1 next header, 2 option (RFC 4443, 3.4). Always 0 for IPv4.
         code: u8,
-        /// Where in the packet, in bytes.
+        /// Offset in the packet, in bytes.
         pointer: u16,
     },
     /// Its IPv6 source address must not leave its link (RFC 4443, 3.1, code 2).

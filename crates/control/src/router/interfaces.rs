@@ -1,4 +1,4 @@
-//! The router's interfaces, and what their addresses say of the world.
+//! The router's interfaces, and the prefixes that follow from their addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,11 +13,11 @@ pub(super) use plexus_wire::address::{is_link_local, is_unicast};
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
     up: BTreeMap<InterfaceId, InterfaceFacts>,
-    /// What each prefix is by some interface's addresses; the first one of a prefix counts.
+    /// The meaning of each prefix by interface addresses; the first claim to a prefix wins.
     claims: BTreeSet<(Prefix, Claim, InterfaceId)>,
 }
 
-/// What an interface's addresses make of a prefix, the strongest first.
+/// The meaning of a prefix by an interface's address, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Claim {
     Local,
@@ -25,14 +25,14 @@ enum Claim {
     Glean,
 }
 
-/// What has changed with an interface.
+/// The changes of an interface.
 #[derive(Debug, Default)]
 pub(super) struct Change {
-    /// Prefixes whose connected route may be another now.
+    /// Prefixes whose connected route may have changed.
     pub(super) prefixes: BTreeSet<Prefix>,
-    /// Addresses that were not there before, or not with this link address.
+    /// New addresses, and addresses with a new link address.
     pub(super) new_addresses: Vec<IpAddr>,
-    /// Facts that were not taken.
+    /// Facts that were refused.
     pub(super) refused: Vec<Refusal>,
 }
 
@@ -45,7 +45,7 @@ impl Interfaces {
         self.up.iter().map(|(id, facts)| (*id, facts))
     }
 
-    /// Takes an interface's facts; absent: it is down.
+    /// Sets an interface's facts; absent: it is down.
     pub(super) fn set(
         &mut self,
         id: InterfaceId,
@@ -72,7 +72,7 @@ impl Interfaces {
             self.claims.insert((prefix, claim, id));
             change.prefixes.insert(prefix);
         }
-        // Who knew an address elsewhere, or from somebody else, is to hear of it.
+        // Stations that knew an address elsewhere, or with another link address, have to be told.
         let is_known = |old: &&InterfaceFacts| old.mac == facts.mac && old.kernel == facts.kernel;
         let known = old.as_ref().filter(is_known);
         let is_new =
@@ -82,8 +82,8 @@ impl Interfaces {
         Ok(change)
     }
 
-    /// The connected route of exactly this prefix. There is none to link-local prefixes, which
-    /// nobody forwards to (RFC 4291, 2.5.6); own link-local addresses are local.
+    /// The connected route of exactly this prefix. Link-local prefixes have none, because nothing
+    /// is forwarded to them (RFC 4291, 2.5.6); own link-local addresses are local.
     pub(super) fn connected(&self, prefix: &Prefix) -> Option<Route> {
         let from = (*prefix, Claim::Local, InterfaceId(0));
         let &(found, claim, interface) = self.claims.range(from..).next()?;
@@ -107,17 +107,17 @@ impl Interfaces {
         range.next().is_some()
     }
 
-    /// True for an address of any interface of ours.
+    /// True for an address of any of our interfaces.
     pub(super) fn is_own(&self, addr: IpAddr) -> bool {
         self.is_claimed(addr, Claim::Local)
     }
 
-    /// True for an IPv4 address that means everybody on a link of ours.
+    /// True for an IPv4 broadcast address of one of our links.
     pub(super) fn is_broadcast(&self, addr: IpAddr) -> bool {
         addr == IpAddr::V4(Ipv4Addr::BROADCAST) || self.is_claimed(addr, Claim::Broadcast)
     }
 
-    /// True if an interface that the kernel answers for has this address.
+    /// True if an interface with a kernel device has this address.
     pub(super) fn is_kernels(&self, addr: IpAddr) -> bool {
         let prefix = Prefix::host(addr);
         let range = self.claims.range((prefix, Claim::Local, InterfaceId(0))..);
@@ -126,8 +126,8 @@ impl Interfaces {
             .any(|(_, _, id)| self.up.get(id).is_some_and(|facts| facts.kernel))
     }
 
-    /// True if somebody else may have this address on this interface's link: it is in one of its
-    /// prefixes, or link-local, and neither ours nor everybody's.
+    /// True if another station may have this address on this interface's link: it is in one of its
+    /// prefixes, or link-local, and neither ours nor a broadcast address.
     pub(super) fn is_on_link(&self, id: InterfaceId, addr: IpAddr) -> bool {
         let Some(facts) = self.up.get(&id) else { return false };
         let is_near = is_link_local(addr)
@@ -137,8 +137,8 @@ impl Interfaces {
         is_near && is_unicast(addr) && !facts.is_own(addr) && !self.is_broadcast(addr)
     }
 
-    /// Which of an interface's addresses to speak to `to` by: in its prefix, else of its scope,
-    /// else any of the family.
+    /// The interface's source address towards `to`: in its prefix, otherwise of its scope,
+    /// otherwise any of the family.
     pub(super) fn source(&self, id: InterfaceId, to: IpAddr) -> Option<IpAddr> {
         let family = |(a, _): &&(IpAddr, u8)| a.is_ipv4() == to.is_ipv4();
         let addresses = || self.up.get(&id).into_iter().flat_map(|f| &f.addresses).filter(family);
@@ -152,7 +152,8 @@ impl Interfaces {
 }
 
 impl InterfaceFacts {
-    /// True for its own addresses, the anycast one of its IPv6 subnets included (RFC 4291, 2.6.1).
+    /// True for its own addresses, including the anycast address of its IPv6 subnets (RFC 4291,
+    /// 2.6.1).
     pub(super) fn is_own(&self, addr: IpAddr) -> bool {
         self.addresses.iter().any(|(a, len)| *a == addr || anycast(*a, *len) == Some(addr))
     }
@@ -169,7 +170,7 @@ fn anycast(addr: IpAddr, len: u8) -> Option<IpAddr> {
     Prefix::around(addr, len).ok().filter(|_| has_one).map(|prefix| prefix.addr())
 }
 
-/// What an interface's addresses say of prefixes.
+/// The claims to prefixes by an interface's addresses.
 fn claims(facts: &InterfaceFacts) -> Vec<(Prefix, Claim)> {
     let mut claims = Vec::new();
     for &(addr, len) in &facts.addresses {
@@ -189,7 +190,7 @@ fn claims(facts: &InterfaceFacts) -> Vec<(Prefix, Claim)> {
     claims
 }
 
-/// The facts without addresses that cannot be.
+/// The facts without invalid addresses.
 fn checked(
     mut facts: InterfaceFacts,
     limits: &Limits,

@@ -1,8 +1,8 @@
-//! What the router may keep and send.
+//! Limits on what the router stores and sends.
 
 use serde::{Deserialize, Serialize};
 
-/// Bounds. What would go beyond is refused and counted, unless it says otherwise.
+/// Limits. What exceeds them is refused and counted, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -10,21 +10,21 @@ pub struct Limits {
     pub interfaces: usize,
     /// Own addresses of one interface.
     pub addresses: usize,
-    /// Routes of all sources together, those that wait included. Some 50 bytes each.
+    /// Routes of all sources together, including those that wait. Some 50 bytes each.
     pub routes: usize,
-    /// Neighbours, known and asked for. With no room left, the least useful one on the interface
-    /// with the most gives way. At most 16,384: each may need a group.
+    /// Neighbours, resolved and pending. When full, the least useful one on the interface with most
+    /// is evicted. At most 16,384: each may need a group.
     pub neighbours: usize,
-    /// Neighbours asked for on one interface; the one asked for longest gives way.
+    /// Pending neighbours on one interface; the one pending for longest is evicted.
     pub incomplete: usize,
-    /// Frames that wait for one neighbour; the newest stay.
+    /// Most frames that wait for one neighbour; the oldest are dropped.
     pub queue: usize,
-    /// Bytes that wait in all; the newest stay.
+    /// Most bytes that wait in total; the oldest are dropped.
     pub queue_bytes: usize,
     /// Questions for link addresses on one interface, after a burst of a tenth. Those for gateways
-    /// do not count: their number is the routes'.
+    /// do not count: their number is bounded by the routes.
     pub requests_per_s: u32,
-    /// ICMP errors in all, after a burst of a tenth (RFC 1812, 4.3.2.8; RFC 4443, 2.4 (f)).
+    /// ICMP errors in total, after a burst of a tenth (RFC 1812, 4.3.2.8; RFC 4443, 2.4 (f)).
     pub errors_per_s: u32,
     /// ICMP errors about packets of one interface, likewise.
     pub interface_errors_per_s: u32,

@@ -1,8 +1,9 @@
-//! Packets for the box itself, where no kernel answers: pings are answered, and what nobody waits
-//! for is refused, so that a traceroute ends here (RFC 1122, 3.2.2; RFC 4443; RFC 9293, 3.10.7.1).
+//! Packets for the box itself, where no kernel answers: pings are answered, and packets to closed
+//! ports are refused, so that a traceroute ends here (RFC 1122, 3.2.2; RFC 4443; RFC 9293,
+//! 3.10.7.1).
 //!
-//! Fragments are not put together, and IPv6 options that must be known or the packet dropped are
-//! not known: these packets are counted, and nobody hears of them.
+//! Fragments are not reassembled, and mandatory IPv6 options are not supported: these packets are
+//! counted and dropped without an error.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -17,11 +18,11 @@ use super::input::InterfaceId;
 use super::nd::icmpv6_packet;
 use super::refusal::Refusal;
 
-/// The options by which a packet says its way (RFC 791, 3.1).
+/// Source route options (RFC 791, 3.1).
 const SOURCE_ROUTES: [u8; 2] = [131, 137];
 
 impl Router {
-    /// A packet for an own address has come in.
+    /// A packet for one of our addresses was received.
     pub(super) fn local(
         &mut self,
         now: Time,
@@ -94,7 +95,8 @@ impl Router {
                 let icmpv4::Repr::EchoRequest { identifier, sequence } = repr else {
                     return Err(Refusal::NotSpoken);
                 };
-                // As the request in all that matters on the way back (RFC 1812, 4.3.3.6).
+                // Like the request in everything that matters for the return path (RFC 1812,
+                // 4.3.3.6).
                 let header = ipv4::Repr {
                     dscp: packet.dscp(),
                     identification: packet.identification(),
@@ -196,7 +198,7 @@ impl Router {
         }
     }
 
-    /// The address to answer from: the one that was spoken to, unless it is an anycast one.
+    /// The source of the answer: the address that was contacted, unless it is anycast.
     fn speaker_v6(&self, interface: InterfaceId, own: Ipv6Addr, to: Ipv6Addr) -> Option<Ipv6Addr> {
         let is_plain =
             self.interfaces.iter().any(|(_, f)| f.addresses.iter().any(|(a, _)| *a == own));
@@ -204,7 +206,7 @@ impl Router {
     }
 }
 
-/// Walks the extension headers: where in the packet the number of the upper protocol is.
+/// Walks the extension headers; returns the offset of the upper protocol's number.
 fn check_extensions(first: Protocol, payload: &[u8]) -> Result<usize, Refusal> {
     // The next header's number is in the IPv6 header, or at the start of the last extension.
     let (mut at, mut end) = (6, ipv6::HEADER_LEN);
@@ -225,7 +227,7 @@ fn check_extensions(first: Protocol, payload: &[u8]) -> Result<usize, Refusal> {
     Ok(at)
 }
 
-/// What a closed port says to a segment (RFC 9293, 3.10.7.1).
+/// The answer of a closed port to a segment (RFC 9293, 3.10.7.1).
 fn reset(
     payload: &[u8],
     pseudo: Sum,

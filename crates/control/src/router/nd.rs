@@ -1,4 +1,4 @@
-//! Neighbour discovery: questions, answers, and what is learned from them (RFC 4861, 7).
+//! Neighbour discovery: questions, answers, and learning from them (RFC 4861, 7).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -25,7 +25,7 @@ fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | u16::from(a), low)
 }
 
-/// A whole IPv6 packet that holds an ICMPv6 message, whose checksum is still to be filled in.
+/// A complete IPv6 packet with an ICMPv6 message, whose checksum is still missing.
 pub(super) fn icmpv6_packet(mut header: ipv6::Repr, message: &[u8]) -> Vec<u8> {
     header.payload_len = message.len();
     let mut packet = vec![0; ipv6::HEADER_LEN];
@@ -41,7 +41,7 @@ pub(super) fn icmpv6_packet(mut header: ipv6::Repr, message: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A message as it came in, its envelope checked (RFC 4861, 7.1).
+/// A received message whose envelope was checked (RFC 4861, 7.1).
 struct Envelope {
     mac: MacAddr,
     src: Ipv6Addr,
@@ -57,7 +57,7 @@ fn open(bytes: &[u8]) -> Result<Envelope, Refusal> {
     }
     let packet = ipv6::Packet::new_checked(ethernet.payload()).map_err(malformed)?;
     let upper = packet.upper().map_err(malformed)?;
-    // Fragments are not discovery (RFC 6980, 5).
+    // Discovery messages are not fragmented (RFC 6980, 5).
     if upper.protocol != Protocol::ICMPV6 || upper.fragment.is_some() {
         return Err(Refusal::Malformed);
     }
@@ -76,14 +76,14 @@ fn open(bytes: &[u8]) -> Result<Envelope, Refusal> {
 }
 
 impl Router {
-    /// Asks for the link address of a neighbour: everybody, or the one who had it.
+    /// Asks for the link address of a neighbour: by multicast, or its last known owner.
     pub(super) fn ask_nd(
         &mut self,
         interface: InterfaceId,
         target: Ipv6Addr,
         to: Option<MacAddr>,
     ) -> Result<(), Refusal> {
-        // Without an address it would be a test for duplicates (RFC 4862, 5.4.2).
+        // Without a source address it would be a duplicate address probe (RFC 4862, 5.4.2).
         let Some(IpAddr::V6(src)) = self.interfaces.source(interface, target.into()) else {
             return Err(Refusal::NoSource);
         };
@@ -94,7 +94,7 @@ impl Router {
         self.send_nd(interface, (src, dst), to, &repr)
     }
 
-    /// Tells everybody that an address is ours (RFC 4861, 7.2.6).
+    /// Announces one of our addresses to all (RFC 4861, 7.2.6).
     pub(super) fn announce_nd(
         &mut self,
         interface: InterfaceId,
@@ -103,7 +103,7 @@ impl Router {
         self.advertise(interface, own, (ALL_NODES, None), false)
     }
 
-    /// Tells everybody of own addresses, where the kernel does not.
+    /// Announces our addresses to all, where the kernel does not.
     pub(super) fn announce(&mut self, interface: InterfaceId, addresses: &[IpAddr]) {
         if self.interfaces.get(interface).is_none_or(|facts| facts.kernel) {
             return;
@@ -127,7 +127,7 @@ impl Router {
         solicited: bool,
     ) -> Result<(), Refusal> {
         let facts = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?;
-        // An anycast address is others' as well, and not for sending from.
+        // Other routers share an anycast address, and it is not used as a source.
         let is_anycast = facts.is_anycast(target.into());
         let src = match self.interfaces.source(interface, target.into()) {
             Some(IpAddr::V6(own)) if is_anycast => own,
@@ -159,7 +159,7 @@ impl Router {
         Ok(())
     }
 
-    /// A discovery message has come in.
+    /// A discovery message was received.
     pub(super) fn nd(
         &mut self,
         now: Time,
@@ -191,12 +191,12 @@ impl Router {
             Message::NeighborAdvertisement { .. } => {
                 self.advertised(now, interface, &envelope, link_address)
             }
-            // This router neither advertises itself nor follows others (RFC 4861, 6.2.6, 8.2).
+            // This router neither advertises itself nor obeys others (RFC 4861, 6.2.6, 8.2).
             _ => Err(Refusal::NotSpoken),
         }
     }
 
-    /// Somebody asks for a link address (RFC 4861, 7.2.3 and 7.2.4).
+    /// A station asks for a link address (RFC 4861, 7.2.3 and 7.2.4).
     fn solicited(
         &mut self,
         now: Time,
@@ -207,7 +207,7 @@ impl Router {
     ) -> Result<(), Refusal> {
         let Envelope { mac, src, dst, .. } = *envelope;
         let is_test = src.is_unspecified();
-        // RFC 4861, 7.1.1: a test for duplicates has this form and no other.
+        // RFC 4861, 7.1.1: the only valid form of a duplicate address probe.
         if is_test && (dst != solicited_node(target) || link_address.is_some()) {
             return Err(Refusal::Malformed);
         }
@@ -240,13 +240,13 @@ impl Router {
         if is_kernel {
             return Err(Refusal::KernelAnswers);
         }
-        // Who asks from an address is told at the link address that it asked from; to a test for
-        // duplicates everybody hears the answer.
+        // An asker with an address is answered at its link address; the answer to a duplicate
+        // address probe goes to all nodes.
         let to = if is_test { (ALL_NODES, None) } else { (src, Some(link_address.unwrap_or(mac))) };
         self.advertise(interface, target, to, !is_test)
     }
 
-    /// Somebody tells a link address (RFC 4861, 7.2.5).
+    /// A station announces a link address (RFC 4861, 7.2.5).
     fn advertised(
         &mut self,
         now: Time,
@@ -265,7 +265,7 @@ impl Router {
         }
         let facts = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?;
         if facts.is_own(target.into()) {
-            // An anycast address is others' too.
+            // Other routers share an anycast address.
             if facts.is_anycast(target.into()) {
                 return Err(Refusal::NotForUs);
             }
@@ -278,7 +278,7 @@ impl Router {
         }
         let known = self.neighbours.find(interface, target.into());
         let id = known.ok_or(Refusal::Unsolicited)?;
-        // An answer to the kernel's question, or to somebody else's, is not one to ours.
+        // An answer to a question of the kernel or of another station does not answer ours.
         let is_ours = facts.is_own(envelope.dst.into());
         let solicited = solicited && is_ours;
         match link_address {
@@ -294,7 +294,8 @@ impl Router {
     }
 }
 
-/// Whether an own IPv6 address may be a source towards `to`: link-local ones go no further.
+/// Whether one of our IPv6 addresses may be a source towards `to`: link-local ones stay on the
+/// link.
 pub(super) fn is_source_for(own: Ipv6Addr, to: Ipv6Addr) -> bool {
     !is_link_local(own.into()) || is_link_local(to.into())
 }

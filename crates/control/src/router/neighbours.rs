@@ -1,5 +1,5 @@
-//! The neighbours of all interfaces, IPv4 and IPv6 alike: a bounded table. [`queue`] is the packets
-//! that wait for answers, [`states`] what time and messages do to each neighbour.
+//! The neighbours of all interfaces, IPv4 and IPv6 alike: a bounded table. [`queue`] holds the
+//! packets that wait for answers; [`states`] is the state machine of each neighbour.
 
 mod queue;
 mod states;
@@ -22,20 +22,20 @@ pub(super) use queue::Waiting;
 pub use states::State;
 pub(super) use states::{Heard, per_second};
 
-/// What is to be done about a neighbour, in order.
+/// Effects of a neighbour's change, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Ask for its link address: everybody, or to verify it, the address that we know.
+    /// Ask for its link address: by broadcast, or to verify it, at the known address.
     Ask { interface: InterfaceId, address: IpAddr, to: Option<MacAddr> },
     /// Its link address has changed, has become known, or is unknown now.
     Changed(NeighbourId),
-    /// It is no more in the table.
+    /// It was removed from the table.
     Gone { id: NeighbourId, address: IpAddr, had: bool },
-    /// Its link address is known: this can go on.
+    /// Its link address is known: this packet can be sent.
     Free { id: NeighbourId, waiting: Waiting },
-    /// It does not answer: this cannot go on.
+    /// It does not answer: this packet cannot be sent.
     Lost(Waiting),
-    /// Something was not done.
+    /// An action was refused.
     Refused(Refusal),
 }
 
@@ -45,37 +45,37 @@ pub(super) struct Neighbour {
     pub(super) interface: InterfaceId,
     pub(super) address: IpAddr,
     pub(super) state: State,
-    /// Since when it is in its state.
+    /// Since when it has been in its state.
     pub(super) since: Time,
     pub(super) mac: Option<MacAddr>,
-    /// It says that it is a router.
+    /// It declares itself a router.
     pub(super) is_router: bool,
-    /// What the data plane has been told.
+    /// The published adjacency.
     told: Option<Adjacency>,
-    /// Groups in use that have it as a gateway: it stays as long.
+    /// Number of groups in use with it as a gateway: they keep it in the table.
     pub(super) pins: u32,
-    /// Packets went to it.
+    /// Packets were sent to it.
     used: bool,
     /// When it was last useful.
     touched: Time,
-    /// Questions in this state.
+    /// Questions sent in this state.
     asked: u8,
-    /// How often it has failed in a row.
+    /// Consecutive failures.
     pub(super) failures: u8,
     queue: VecDeque<(u64, Waiting)>,
 }
 
-/// How easily one is parted with, the easiest first.
+/// Eviction order, the first to be evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Failed,
-    /// It spoke to us, and nothing was ever sent to it.
+    /// It contacted us, and nothing was ever sent to it.
     Idle,
     Incomplete,
     Useful,
 }
 
-/// What one interface has in the table, gateways not counted.
+/// An interface's entries in the table, without gateways.
 #[derive(Debug)]
 struct Load {
     neighbours: usize,
@@ -91,11 +91,11 @@ pub(super) struct Neighbours {
     slots: Vec<Option<Neighbour>>,
     free: VecDeque<NeighbourId>,
     by_address: BTreeMap<(IpAddr, InterfaceId), NeighbourId>,
-    /// Who goes first, by interface.
+    /// Eviction order, by interface.
     worth: BTreeSet<(InterfaceId, Rank, Time, NeighbourId)>,
     loads: BTreeMap<InterfaceId, Load>,
     timers: Timers<NeighbourId>,
-    /// Whose packets wait, in the order in which they came.
+    /// Neighbours with waiting packets, in the order of arrival.
     queued: BTreeMap<u64, NeighbourId>,
     queued_bytes: usize,
     next: u64,
@@ -173,7 +173,7 @@ impl Neighbours {
         self.effects.pop_front()
     }
 
-    /// Lets `change` work on a neighbour, and keeps the order of who goes first.
+    /// Applies `change` to a neighbour, and updates the eviction order.
     fn edit<R>(&mut self, id: NeighbourId, change: impl FnOnce(&mut Neighbour) -> R) -> Option<R> {
         let neighbour = self.slots.get_mut(id.0 as usize)?.as_mut()?;
         let old = neighbour.worth(id);
@@ -212,8 +212,8 @@ impl Neighbours {
         }
     }
 
-    /// A neighbour that is not yet there: with a link address that it has told, or to be asked for
-    /// now. The caller has seen that the address is on the interface's link.
+    /// Adds a neighbour: with a link address that it announced, or to be asked for now. The caller
+    /// has checked that the address is on the interface's link.
     pub(super) fn create(
         &mut self,
         now: Time,
@@ -264,12 +264,12 @@ impl Neighbours {
         Ok(id)
     }
 
-    /// How many gateways may find room: what is free, and who would give way.
+    /// How many gateways may find room: free slots, and entries that can be evicted.
     pub(super) fn room(&self) -> usize {
         self.limits.neighbours.saturating_sub(self.by_address.len()) + self.worth.len()
     }
 
-    /// Parts with the least useful neighbour of the interface that has the most.
+    /// Evicts the least useful neighbour of the interface with most neighbours.
     fn make_room(&mut self) -> Result<(), Refusal> {
         let most = self.loads.iter().max_by_key(|(_, load)| load.neighbours).map(|(id, _)| *id);
         let first = |id| (id, Rank::Failed, Time::ZERO, NeighbourId(0));
@@ -288,7 +288,7 @@ impl Neighbours {
         self.remove(id);
     }
 
-    /// Takes one out; what waits for it is dropped.
+    /// Removes a neighbour; its waiting packets are dropped.
     pub(super) fn remove(&mut self, id: NeighbourId) {
         for _ in 0..self.take_queue(id).len() {
             self.effects.push_back(Effect::Refused(Refusal::QueueFull));
@@ -304,12 +304,12 @@ impl Neighbours {
         self.effects.push_back(Effect::Gone { id, address, had: told.is_some() });
     }
 
-    /// One group in use less has this gateway.
+    /// One group in use fewer has this gateway.
     pub(super) fn unpin(&mut self, id: NeighbourId) {
         self.edit(id, |n| n.pins -= 1);
     }
 
-    /// What the data plane should know of a neighbour's link address, if that is news.
+    /// A neighbour's new adjacency to publish, if it has changed.
     pub(super) fn news(&mut self, id: NeighbourId) -> Option<Option<Adjacency>> {
         let neighbour = self.slots.get_mut(id.0 as usize)?.as_mut()?;
         let adjacency = neighbour.adjacency();
@@ -320,7 +320,7 @@ impl Neighbours {
         Some(adjacency)
     }
 
-    /// A time between these two.
+    /// A random time between these two.
     fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let span = u64::try_from((high - low).as_nanos()).unwrap_or(u64::MAX);
         let random = u64::from_be_bytes(self.random.bytes());

@@ -1,4 +1,4 @@
-//! What the router wants done, in order.
+//! Outputs of the router, to be carried out in order.
 
 use std::net::IpAddr;
 
@@ -7,123 +7,122 @@ use serde::{Deserialize, Serialize};
 
 use super::input::{InterfaceId, NeighbourId};
 
-/// What packets of one or more prefixes have in common. Numbers run from 0 to 32,766 and are taken
-/// up again, the longest unused first.
+/// Number of a group. Numbers run from 0 to 32,766 and are reused, the longest unused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupId(pub u16);
 
-/// An output. Carried out one by one, they never leave a prefix with a group that is not there, a
-/// group with a neighbour that is somebody else, or a route that stays without its prefix.
+/// An output. Carried out in order, they never leave a prefix with a missing group, a group with a
+/// wrong neighbour, or a route without its prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// Send a whole untagged frame out by an interface.
+    /// Send a complete untagged frame on an interface.
     Send {
-        /// Which.
+        /// The interface.
         interface: InterfaceId,
         /// The frame.
         frame: Vec<u8>,
     },
-    /// Process a frame as if it had come in now: what it waited for is known.
+    /// Process a frame as if it had just arrived: the address that it waited for is known.
     Again {
-        /// By which interface it came in.
+        /// The interface on which it arrived.
         interface: InterfaceId,
         /// The frame as it was received.
         frame: Vec<u8>,
     },
-    /// Frames to a neighbour; absent: its link address is not known (any more).
+    /// Set a neighbour's adjacency; absent: its link address is unknown.
     Adjacency {
-        /// Which.
+        /// The neighbour.
         id: NeighbourId,
         /// How to reach it.
         entry: Option<Adjacency>,
     },
-    /// What a group is; absent: no prefix has it any more.
+    /// Set a group; absent: no prefix uses it any more.
     Group {
-        /// Which.
+        /// The group.
         id: GroupId,
-        /// What it is now.
+        /// Its new state.
         group: Option<Group>,
     },
-    /// A prefix of the forwarding table; absent: it is taken out.
+    /// Set a prefix of the forwarding table; absent: remove it.
     Fib {
-        /// Which.
+        /// The prefix.
         prefix: Prefix,
         /// Its group.
         group: Option<GroupId>,
     },
-    /// Something that people should hear of.
+    /// An event for the log.
     Tell(Event),
 }
 
 /// How to reach a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adjacency {
-    /// By which interface.
+    /// The outgoing interface.
     pub interface: InterfaceId,
     /// Its link address.
     pub mac: MacAddr,
 }
 
-/// What is done with packets.
+/// What a group does with packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
-    /// They go to one of these; never empty. If one has an adjacency all have; if none has, the
-    /// packet is handed over as unresolved, with the neighbour that was chosen.
+    /// Send to one of these; never empty. Either all of them have an adjacency, or none: then the
+    /// packet is passed up as unresolved, with the chosen neighbour.
     Via(Vec<Member>),
-    /// The destination is on this link, its link address unknown: handed over as unresolved.
+    /// The destination is on this link, its link address unknown: passed up as unresolved.
     Glean(InterfaceId),
     /// The box itself is the destination.
     Local,
-    /// To everybody on a link: not forwarded.
+    /// To all stations on a link: not forwarded.
     Broadcast,
     /// Dropped silently.
     Blackhole,
-    /// Dropped; the sender hears that the host is unreachable.
+    /// Dropped; the sender is told that the host is unreachable.
     Unreachable,
-    /// Dropped; the sender hears that it is prohibited.
+    /// Dropped; the sender is told that it is prohibited.
     Prohibited,
 }
 
 /// One neighbour of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// Which.
+    /// The neighbour.
     pub neighbour: NeighbourId,
     /// The interface that it is behind.
     pub interface: InterfaceId,
-    /// Its share, at least 1.
+    /// Its weight, at least 1.
     pub weight: u8,
 }
 
-/// What people should hear of.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Somebody else says that one of our addresses is its own.
+    /// Another station claims one of our addresses.
     Conflict {
-        /// On which interface.
+        /// The interface.
         interface: InterfaceId,
         /// The address.
         address: IpAddr,
-        /// Who says so.
+        /// The claimant.
         mac: MacAddr,
     },
-    /// A gateway of routes in use has been found, or has moved; absent: it does not answer.
+    /// A gateway of routes in use was found or has moved; absent: it does not answer.
     Gateway {
-        /// On which interface.
+        /// The interface.
         interface: InterfaceId,
         /// Its address.
         address: IpAddr,
         /// Its link address.
         mac: Option<MacAddr>,
     },
-    /// A route was refused because there are too many; told once until there is room again.
+    /// A route was refused because there are too many; reported once until there is room again.
     RoutesFull,
-    /// A route was refused because there are too many sets of next hops; told likewise.
+    /// A route was refused because there are too many sets of next hops; reported once likewise.
     GroupsFull,
-    /// The forwarding table has no room for a route that is in use; told once until all are in.
+    /// The forwarding table has no room for a route in use; reported once until all are in.
     TableFull,
 }

@@ -1,4 +1,4 @@
-//! Why something was not done, and how often.
+//! Reasons for refusing an action, and their counters.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Why the router did not do something.
+        /// Why the router refused an action.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
         )]
@@ -32,9 +32,9 @@ macro_rules! refusals {
 
 refusals! {
     InterfacesFull = "more interfaces than allowed",
-    InterfaceMac = "interface facts: the address is a group's or zero",
+    InterfaceMac = "interface facts: the address is multicast or zero",
     InterfaceMtu = "interface facts: the MTU is below 68",
-    InterfaceAddress = "interface address that no station can have, dropped",
+    InterfaceAddress = "invalid interface address, dropped",
     AddressesFull = "interface address beyond the limit, dropped",
     NoInterface = "from or for an interface that is not up",
     NotRoutable = "route to a multicast, link-local or loopback prefix",
@@ -45,34 +45,34 @@ refusals! {
     GroupsFull = "more sets of next hops than numbers",
     NoSuchRoute = "withdrawal of a route that was not there",
     NeighboursFull = "no room for another neighbour",
-    NeighbourEvicted = "neighbour that gave way to another one",
+    NeighbourEvicted = "neighbour evicted for another one",
     RequestsLimited = "question for a link address, over the interface's rate",
-    QueueFull = "packet that waited for a link address and gave way",
-    Excerpt = "super-packet that came while its link address was not known: only asked for",
+    QueueFull = "packet dropped from the queue for a link address",
+    Excerpt = "super-packet without a known link address: dropped, address requested",
     NotOnLink = "neighbour's address that is not on its interface's link",
     NotUnresolved = "packet for a link address whose destination is on no link",
     NoSource = "no own address to send from",
-    Malformed = "bytes that are not what they were handed over as",
+    Malformed = "malformed packet or wrong kind of packet",
     Checksum = "wrong checksum",
     HopLimit = "neighbour discovery that came through a router",
-    BadLinkAddress = "link address that no neighbour can have",
-    OwnEcho = "our own message come back",
+    BadLinkAddress = "invalid link address of a neighbour",
+    OwnEcho = "our own message returned by a loop",
     Conflict = "claim to an own address",
-    Unsolicited = "answer that nobody asked for, of a stranger",
-    NotForUs = "question for somebody else's address",
+    Unsolicited = "unsolicited answer of an unknown neighbour",
+    NotForUs = "question for another station's address",
     KernelAnswers = "question that the kernel answers",
     NotSpoken = "message that a router does not act on",
-    BadSource = "packet from an address that nobody can send from",
-    LinkGroup = "packet to everybody on the link",
-    IsGroup = "packet to a group or broadcast address",
+    BadSource = "packet with an invalid source address",
+    LinkGroup = "packet to all stations on the link",
+    IsGroup = "packet to a multicast or broadcast address",
     IsError = "no ICMP error is sent about an ICMP error",
     LaterFragment = "no ICMP error is sent about a later fragment",
     Fragment = "fragment to an own address: not reassembled",
     SourceRoute = "packet to an own address with a source route",
     ErrorsLimited = "ICMP error, over the rate",
     RepliesLimited = "reply, over the interface's rate",
-    NoWayBack = "own packet without a way to its destination",
-    OwnTooLong = "own packet longer than its link carries",
+    NoWayBack = "own packet without a route to its destination",
+    OwnTooLong = "own packet longer than the MTU of its link",
 }
 
 /// How often each refusal was met.

@@ -1,4 +1,5 @@
-//! From neighbours to adjacencies, and what waits for them; the way of the router's own packets.
+//! Publishes neighbours as adjacencies, releases waiting packets, and sends the router's own
+//! packets.
 
 use std::net::IpAddr;
 
@@ -22,7 +23,7 @@ pub(super) fn frame(dst: MacAddr, src: MacAddr, ethertype: EtherType, payload: &
     bytes
 }
 
-/// Where an IP packet goes.
+/// The destination of an IP packet.
 pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => ipv4::Packet::new_checked(packet).ok().map(|p| p.dst().into()),
@@ -31,7 +32,7 @@ pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Where a super-packet goes, of which only the beginning is there.
+/// The destination of a super-packet of which only the beginning is there.
 fn destination_of_excerpt(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => packet.get(16..20)?.first_chunk::<4>().map(|a| IpAddr::from(*a)),
@@ -41,7 +42,7 @@ fn destination_of_excerpt(packet: &[u8]) -> Option<IpAddr> {
 }
 
 impl Router {
-    /// Does what neighbours' changes ask for.
+    /// Carries out the effects of neighbours' changes.
     pub(super) fn settle_effects(&mut self, now: Time) {
         while let Some(effect) = self.neighbours.poll_effect() {
             match effect {
@@ -77,14 +78,14 @@ impl Router {
         }
     }
 
-    /// A neighbour's link address has become known, has changed, or is unknown.
+    /// A neighbour's link address has become known, has changed, or has become unknown.
     fn changed(&mut self, now: Time, id: NeighbourId) {
         let Some(neighbour) = self.neighbours.get(id) else { return };
         let (interface, address, mac) = (neighbour.interface, neighbour.address, neighbour.mac);
         let is_gateway = neighbour.pins > 0;
         let has_failed = neighbour.state == State::Failed && neighbour.failures == 1;
         let news = self.neighbours.news(id);
-        // So that of a group's members all have an adjacency or none.
+        // So that either all of a group's members have an adjacency, or none.
         self.tell_groups(id, Turn::Smaller);
         if let Some(entry) = news {
             self.outputs.push_back(Output::Adjacency { id, entry });
@@ -96,7 +97,7 @@ impl Router {
         }
     }
 
-    /// Tells the data plane of the groups that have this gateway.
+    /// Publishes the groups with this gateway.
     fn tell_groups(&mut self, gateway: NeighbourId, turn: Turn) {
         for id in self.groups.of_gateway(gateway) {
             if let Some(group) = self.groups.news(id, &self.neighbours, turn) {
@@ -126,13 +127,13 @@ impl Router {
         };
         match whole {
             Some(_) => self.neighbours.want(now, id, Waiting::Forward { interface, frame }),
-            // Asked for, its sender will send again.
+            // The neighbour is asked for; the sender will retransmit.
             None => return Err(Refusal::Excerpt),
         }
         Ok(())
     }
 
-    /// The neighbour with this address on this link; asked for if it is not known.
+    /// The neighbour with this address on this link; created and asked for if it is unknown.
     fn neighbour(
         &mut self,
         now: Time,
@@ -148,8 +149,8 @@ impl Router {
         self.neighbours.create(now, link, address, None, false)
     }
 
-    /// True if somebody else on the link may have this address: by the interface's own prefixes,
-    /// or by a route that says so.
+    /// True if another station on the link may have this address: by the interface's own prefixes,
+    /// or by a route.
     pub(super) fn may_be_neighbour(&self, link: InterfaceId, address: IpAddr) -> bool {
         self.interfaces.is_on_link(link, address)
             || self.link_of(address) == Some(link)
@@ -158,7 +159,7 @@ impl Router {
                 && !self.interfaces.is_broadcast(address)
     }
 
-    /// Sends a packet of our own on its way. `from`: where what it answers came in.
+    /// Sends a packet of our own. `from`: the interface of the packet that it answers.
     pub(super) fn send_own(
         &mut self,
         now: Time,
@@ -172,7 +173,8 @@ impl Router {
             let group = self.rib.find(to, |_, entry| entry.told()).ok_or(Refusal::NoWayBack)?;
             match self.groups.told(group) {
                 Some(Group::Via(members)) => {
-                    // Any way is good; by address, so that answers to one place stay in order.
+                    // Any member is good; chosen by address, so that answers to one destination
+                    // stay in order.
                     let bytes = match to {
                         IpAddr::V4(a) => u128::from(a.to_bits()),
                         IpAddr::V6(a) => a.to_bits(),
@@ -190,7 +192,7 @@ impl Router {
         Ok(())
     }
 
-    /// Sends a packet of our own to a neighbour whose link address is known.
+    /// Sends a packet of our own to a resolved neighbour.
     fn send(&mut self, id: NeighbourId, packet: &[u8]) {
         let adjacency = self.neighbours.get(id).and_then(|n| n.adjacency());
         let Some(adjacency) = adjacency else { return };

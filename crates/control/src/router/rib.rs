@@ -1,4 +1,4 @@
-//! All routes, by prefix: those of every source, and what the forwarding table has been told.
+//! All routes by prefix, of every source, and the published forwarding table.
 //!
 //! A full table is a million prefixes whose routes have one source and few distinct sets of next
 //! hops. So an entry holds only the numbers of groups; the rare second route of one source to one
@@ -15,7 +15,7 @@ use plexus_wire::Prefix;
 
 pub(super) use entry::{Entry, ORIGINS, Origin};
 
-/// A route that waits behind one of a lower metric.
+/// A route that waits behind one with a lower metric.
 #[derive(Clone, Copy, Debug)]
 struct Spare {
     group: GroupId,
@@ -28,19 +28,19 @@ pub(super) struct Rib {
     /// By address, then length.
     v4: BTreeMap<u64, Entry>,
     v6: BTreeMap<Key6, Entry>,
-    /// Prefixes of each length, so that a lookup asks only for lengths that there are.
+    /// Number of prefixes of each length, so that a lookup tries only lengths that occur.
     lengths4: Vec<u32>,
     lengths6: Vec<u32>,
     spares: BTreeMap<(Prefix, Origin, u32), Spare>,
-    /// Of static and kernel, spares included.
+    /// Static and kernel routes, including spares.
     routes: usize,
-    /// The round of naming, by origin; it changes when one begins.
+    /// The current round of each origin's list; it changes when one begins.
     round: [bool; 4],
-    /// A round has begun and not ended.
+    /// A list has begun and not ended.
     naming: [bool; 4],
 }
 
-/// Lets `change` work on an entry of a map: its result, and whether the map has one more or less.
+/// Applies `change` to an entry of a map: its result, and whether the map has one more or less.
 fn edit_in<K: Ord, R>(
     at: btree_map::Entry<'_, K, Entry>,
     change: impl FnOnce(&mut Entry) -> R,
@@ -74,7 +74,7 @@ impl Rib {
         }
     }
 
-    /// Lets `change` work on a prefix's entry, which appears and disappears as needed.
+    /// Applies `change` to a prefix's entry, which is created and removed as needed.
     fn edit<R>(&mut self, prefix: &Prefix, change: impl FnOnce(&mut Entry) -> R) -> R {
         let (lengths, (result, more, less)) = match prefix.addr() {
             IpAddr::V4(a) => {
@@ -90,12 +90,12 @@ impl Rib {
         result
     }
 
-    /// Routes of static and kernel.
+    /// Number of static and kernel routes.
     pub(super) const fn routes(&self) -> usize {
         self.routes
     }
 
-    /// Prefixes with a route of any kind.
+    /// Number of prefixes with a route of any kind.
     pub(super) fn prefixes(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
@@ -107,7 +107,7 @@ impl Rib {
         group.or_else(|| self.spares.get(&(*prefix, origin, metric)).map(|s| s.group))
     }
 
-    /// Puts in a route; returns the group that it had before.
+    /// Sets a route; returns its previous group.
     pub(super) fn set(
         &mut self,
         prefix: &Prefix,
@@ -141,7 +141,7 @@ impl Rib {
         replaced
     }
 
-    /// Takes out a route; returns its group.
+    /// Removes a route; returns its group.
     pub(super) fn take(&mut self, prefix: &Prefix, origin: Origin, metric: u32) -> Option<GroupId> {
         let entry = *self.get(prefix)?;
         let taken = match entry.group(origin) {
@@ -179,7 +179,7 @@ impl Rib {
         self.candidates_in(prefix, self.get(prefix).copied().unwrap_or(EMPTY))
     }
 
-    /// The same, where the entry is at hand.
+    /// The same for a given entry.
     pub(super) fn candidates_in(
         &self,
         prefix: &Prefix,
@@ -194,12 +194,12 @@ impl Rib {
         })
     }
 
-    /// Notes what the forwarding table has been told.
+    /// Records what was published.
     pub(super) fn tell(&mut self, prefix: &Prefix, group: Option<GroupId>) {
         self.edit(prefix, |entry| entry.told = group.map_or(NONE, |group| group.0));
     }
 
-    /// The longest prefix that an address is in and that `pick` takes something from.
+    /// The longest matching prefix for which `pick` returns something.
     pub(super) fn find<R>(
         &self,
         addr: IpAddr,
@@ -217,8 +217,8 @@ impl Rib {
         !self.spares.is_empty()
     }
 
-    /// Of the next `count` prefixes (from the first or this one on) those whose entry `pick` wants;
-    /// and where to go on, if there are more.
+    /// Of the next `count` prefixes (from the first, or from this one on) those whose entry `pick`
+    /// selects; and where to continue, if there are more.
     pub(super) fn scan(
         &self,
         from: Option<Prefix>,
@@ -246,11 +246,11 @@ impl Rib {
         self.entries(Some(*first)).take(count).map(|(prefix, _)| prefix).collect()
     }
 
-    /// A source begins to name its routes.
+    /// A source begins a full list of its routes.
     pub(super) fn begin(&mut self, origin: Origin) {
         let at = origin as usize;
         if self.naming[at] {
-            // It begins anew: what it named so far is not named.
+            // It begins anew: routes listed so far do not count.
             let round = self.round[at];
             let reset = |e: &mut Entry| e.rounds ^= u8::from(e.round(origin) == round) << at;
             self.v4.values_mut().for_each(reset);
@@ -263,7 +263,7 @@ impl Rib {
         self.round[at] = !self.round[at];
     }
 
-    /// It has named them all: those that it has not named.
+    /// The list is complete: returns the routes that are not in it.
     pub(super) fn end(&mut self, origin: Origin) -> Vec<(Prefix, u32)> {
         let at = origin as usize;
         if !std::mem::take(&mut self.naming[at]) {

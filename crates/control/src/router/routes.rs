@@ -1,4 +1,5 @@
-//! From routes to the forwarding table: what is best, what it takes, and what follows from it.
+//! From routes to the forwarding table: selects the best route, publishes it, and updates
+//! dependants.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,11 +17,10 @@ use super::refusal::Refusal;
 use super::rib::{Entry, Origin};
 use super::work::Work;
 
-/// How long groups wait whose gateways found no room among the neighbours.
+/// Retry interval of groups whose gateways found no room among the neighbours.
 const FEED_AGAIN: Duration = Duration::from_secs(5);
 
-/// Groups of sources' routes, at most: every neighbour and every interface finds one, however many
-/// routes want one.
+/// Most groups of sources' routes: it leaves one for every neighbour and every interface.
 fn groups_max(limits: &Limits) -> usize {
     GROUPS_MAX.saturating_sub(limits.neighbours + limits.interfaces + 8)
 }
@@ -42,7 +42,7 @@ impl Router {
             Ok(group) => self.put(now, &prefix, origin, metric, group),
             Err(refusal) => {
                 self.refuse(refusal);
-                // What was there stays, as if it had been named again.
+                // A refused route leaves the old one in place, as if it had been listed again.
                 if let Some(old) = old {
                     self.rib.set(&prefix, origin, metric, old);
                 }
@@ -50,7 +50,7 @@ impl Router {
         }
     }
 
-    /// The group of a source's route, if there may be such a route.
+    /// The group of a source's route, if the route is allowed.
     fn admit(&mut self, prefix: &Prefix, route: Route, is_known: bool) -> Result<GroupId, Refusal> {
         if !is_routable(prefix) {
             return Err(Refusal::NotRoutable);
@@ -68,7 +68,7 @@ impl Router {
         group
     }
 
-    /// Puts in a route whose group has been acquired for it.
+    /// Sets a route whose group has been acquired.
     pub(super) fn put(
         &mut self,
         now: Time,
@@ -98,7 +98,7 @@ impl Router {
     fn release(&mut self, group: Option<GroupId>) {
         let Some(group) = group else { return };
         self.groups.release(group);
-        // There is room again when there is some, not at each coming and going at the limit.
+        // Hysteresis: report room only when some is left, not at each change at the limit.
         let is_full = |len: usize, max: usize| len + max / 64 >= max;
         let (routes, groups) = (self.rib.routes(), self.groups.len());
         let limits = &self.limits;
@@ -108,7 +108,7 @@ impl Router {
         });
     }
 
-    /// Tells people, but not twice of the same trouble.
+    /// Reports an event, once until its cause is gone.
     fn tell_once(&mut self, event: Event) {
         if !self.full.contains(&event) {
             self.full.push(event.clone());
@@ -116,8 +116,8 @@ impl Router {
         }
     }
 
-    /// What the forwarding table should have for a prefix: the best route that can be used. On a
-    /// link, a neighbour whose link address is known comes before asking for it.
+    /// The group for a prefix in the forwarding table: that of the best usable route. On a link, a
+    /// resolved neighbour's host route beats asking for its address.
     fn best(&self, prefix: &Prefix, entry: Entry) -> Option<GroupId> {
         let candidates = self.rib.candidates_in(prefix, entry);
         let mut active = candidates.filter(|(.., group)| self.groups.is_active(*group));
@@ -129,7 +129,7 @@ impl Router {
         Some(first)
     }
 
-    /// The link that an address is on by the best route to it, neighbours' own aside.
+    /// The link of an address by the best route to it, except neighbours' host routes.
     pub(super) fn link_of(&self, addr: IpAddr) -> Option<InterfaceId> {
         let is_good = |origin: &Origin, group: &GroupId| {
             *origin != Origin::Neighbour && self.groups.is_active(*group)
@@ -141,15 +141,15 @@ impl Router {
         self.groups.link(group)
     }
 
-    /// A prefix's routes have changed: so may the forwarding table, and which neighbours in it
-    /// have a prefix of their own.
+    /// A prefix's routes have changed: updates the forwarding table, and the host prefixes of
+    /// neighbours in it.
     pub(super) fn settle(&mut self, now: Time, prefix: &Prefix) {
         let change = self.settle_one(now, prefix);
         if self.neighbours.within(prefix).next().is_none() {
             return;
         }
         if prefix.is_host() {
-            // Whether its neighbour may have it depends on routes behind the best.
+            // Whether its neighbour may have a host prefix depends on routes behind the best.
             return self.settle_host(now, prefix.addr());
         }
         let Some((old, new)) = change else { return };
@@ -165,7 +165,7 @@ impl Router {
         }
     }
 
-    /// Brings the forwarding table up to date for one prefix; what it had and has, if it changed.
+    /// Updates the forwarding table for one prefix; returns the old and new group if it changed.
     fn settle_one(
         &mut self,
         now: Time,
@@ -196,7 +196,7 @@ impl Router {
         Some((old, new))
     }
 
-    /// Brings the prefix of one address up to date that neighbours may have.
+    /// Updates the host prefix of one address.
     pub(super) fn settle_host(&mut self, now: Time, address: IpAddr) {
         if is_link_local(address) {
             return;
@@ -226,7 +226,7 @@ impl Router {
         self.release(old);
     }
 
-    /// Brings a group up to date: its gateways are neighbours while it is in use.
+    /// Updates a group: its gateways are neighbours while it is in use.
     pub(super) fn settle_group(&mut self, now: Time, id: GroupId) {
         let is_used = self.groups.uses(id) > 0;
         let is_gateway = matches!(self.groups.way(id), Some(Way::Route(_)));
@@ -274,8 +274,8 @@ impl Router {
         }
     }
 
-    /// Lets groups whose gateways found no room try again: as many as there may be room for, so
-    /// that their prefixes do not come and go for nothing.
+    /// Retries groups whose gateways found no room: as many as there may be room for, so that their
+    /// prefixes are not published and withdrawn for nothing.
     pub(super) fn feed(&mut self, now: Time) {
         let mut room = self.neighbours.room();
         let mut turned = Vec::new();
@@ -299,7 +299,7 @@ impl Router {
         }
     }
 
-    /// A source has named all its routes.
+    /// A source has listed all its routes.
     pub(super) fn end(&mut self, now: Time, source: Source) {
         let origin = Origin::from(source);
         let routes = self.rib.end(origin).into_iter();

@@ -1,4 +1,4 @@
-//! What people may ask of the router, as `show` prints it.
+//! Views of the router's state, as `show` prints them.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,11 +25,11 @@ pub struct NeighbourView {
     pub address: IpAddr,
     /// Its link address, if it is known.
     pub mac: Option<MacAddr>,
-    /// What is known of it.
+    /// Its state.
     pub state: State,
     /// For how long it has been in that state.
     pub age: Duration,
-    /// It says that it is a router.
+    /// It declares itself a router.
     pub is_router: bool,
     /// It is the gateway of routes in use.
     pub is_gateway: bool,
@@ -37,17 +37,17 @@ pub struct NeighbourView {
     pub waiting: usize,
 }
 
-/// By whose word a route is there.
+/// The source of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteSource {
     /// An interface's address.
     Connected,
-    /// The box's file.
+    /// The configuration file.
     Static,
     /// The kernel's table.
     Kernel,
-    /// A neighbour whose link address is known.
+    /// A resolved neighbour.
     Neighbour,
 }
 
@@ -59,19 +59,19 @@ pub enum Standing {
     InUse,
     /// None of its next hops can be used.
     Inactive,
-    /// Another one is better: of a better source, or the same source's with a lower metric; or it
-    /// is on a link, and the neighbour's link address is known.
+    /// Another route is better: of a better source, or with a lower metric; or the prefix is on a
+    /// link, and the neighbour is resolved.
     Worse,
 }
 
 /// One route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteView {
-    /// By whose word.
+    /// Its source.
     pub source: RouteSource,
-    /// Of the source's routes to the prefix the lowest counts.
+    /// Of the source's routes to the prefix the lowest metric wins.
     pub metric: u32,
-    /// What it says.
+    /// Its target.
     pub route: Route,
     /// Each next hop, and whether it can be used.
     pub hops: Vec<(NextHop, HopState)>,
@@ -84,7 +84,7 @@ pub struct RouteView {
 /// All routes to one prefix, the best first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrefixView {
-    /// Which.
+    /// The prefix.
     pub prefix: Prefix,
     /// Its routes.
     pub routes: Vec<RouteView>,
@@ -95,24 +95,24 @@ pub struct PrefixView {
 pub struct GroupView {
     /// Its number.
     pub id: GroupId,
-    /// What the data plane does with it; absent while no prefix has it.
+    /// Its state in the data plane; absent while no prefix uses it.
     pub group: Option<Group>,
-    /// Prefixes of the forwarding table that have it.
+    /// Number of prefixes in the forwarding table that use it.
     pub prefixes: u32,
     /// Its next hops, whether each can be used, and its neighbour.
     pub hops: Vec<(NextHop, HopState, Option<NeighbourId>)>,
 }
 
-/// How much there is.
+/// Table sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// Routes of static and kernel.
+    /// Static and kernel routes.
     pub routes: usize,
-    /// Prefixes with a route, neighbours' own included.
+    /// Prefixes with a route, including neighbours' host prefixes.
     pub prefixes: usize,
-    /// Groups, with those of routes that are not in use.
+    /// Groups, including those of routes not in use.
     pub groups: usize,
-    /// Neighbours, known and asked for.
+    /// Neighbours, resolved and pending.
     pub neighbours: usize,
     /// Bytes of packets that wait for link addresses.
     pub queued_bytes: usize,
@@ -175,8 +175,8 @@ impl Router {
         Some(PrefixView { prefix: *prefix, routes: routes.collect() })
     }
 
-    /// What a packet to this address meets: every prefix that it is in, the longest first. The
-    /// first route in use decides.
+    /// Explains the lookup of an address: every matching prefix, the longest first. The first route
+    /// in use decides.
     pub fn explain(&self, address: IpAddr) -> Vec<PrefixView> {
         let found = std::cell::RefCell::new(Vec::new());
         self.rib.find(address, |prefix, _| {
@@ -186,7 +186,7 @@ impl Router {
         found.into_inner()
     }
 
-    /// The prefix of the forwarding table that an address is in, and its group.
+    /// The longest matching prefix in the forwarding table, and its group.
     pub fn lookup(&self, address: IpAddr) -> Option<(Prefix, GroupId)> {
         self.rib.find(address, |prefix, entry| entry.told().map(|group| (*prefix, group)))
     }
@@ -224,7 +224,7 @@ impl Router {
         }
     }
 
-    /// Every reason that was met, and how often.
+    /// Every reason that occurred, and how often.
     pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> {
         let all = Refusal::ALL.iter().map(|refusal| (*refusal, self.refused(*refusal)));
         all.filter(|(_, count)| *count > 0)

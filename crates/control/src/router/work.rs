@@ -1,6 +1,6 @@
-//! Work on the whole table, done piece by piece as outputs are taken: what is most urgent, groups
-//! that lose members, is out before a million prefixes have been looked at, and outputs do not pile
-//! up. The next input finds all of it done.
+//! Work on the whole table, done in pieces as outputs are taken: the most urgent outputs, groups
+//! that lose members, are out before a million prefixes have been scanned, and outputs do not
+//! accumulate. All of it is done before the next input.
 
 use std::vec;
 
@@ -10,21 +10,21 @@ use super::Router;
 use super::output::GroupId;
 use super::rib::{ORIGINS, Origin};
 
-/// Prefixes that are looked at, or withdrawn, in one piece.
+/// Prefixes that are scanned or withdrawn in one piece.
 const PIECE: usize = 4096;
 
-/// What is still to be done.
+/// Work left to do.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Every prefix from this one on whose routes have one of these groups (a flag for each number)
-    /// may have another best route.
+    /// Every prefix from this one on, whose routes have one of these groups (a flag for each
+    /// number), may have another best route.
     Settle { now: Time, from: Option<Prefix>, turned: Vec<bool> },
-    /// These routes of a source were not named.
+    /// Withdraw these routes of a source, which were not in its list.
     Withdraw { now: Time, origin: Origin, routes: vec::IntoIter<(Prefix, u32)> },
 }
 
 impl Router {
-    /// Looks again at every prefix with one of these groups.
+    /// Re-evaluates every prefix with one of these groups.
     pub(super) fn settle_all(&mut self, now: Time, groups: &[GroupId]) {
         let len = groups.iter().map(|group| usize::from(group.0) + 1).max().unwrap_or(0);
         let mut turned = vec![false; len];
@@ -32,12 +32,12 @@ impl Router {
         self.work.push_back(Work::Settle { now, from: None, turned });
     }
 
-    /// Does all that is left to do.
+    /// Finishes all work.
     pub(super) fn finish_work(&mut self) {
         while self.work_on() {}
     }
 
-    /// Does a piece of what is left to do; false if nothing was left.
+    /// Does a piece of the work; false if none was left.
     pub(super) fn work_on(&mut self) -> bool {
         let Some(work) = self.work.pop_front() else { return false };
         match work {

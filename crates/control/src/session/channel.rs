@@ -1,5 +1,4 @@
-//! All that passes between us and one peer: handshakes, the session in use, and those before and
-//! after it.
+//! The channel with one peer: handshakes, the session in use, and the sessions before and after it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +16,24 @@ use super::{
 };
 use crate::identity::Identity;
 
-/// How long a session is still opened after the peer has used a newer one: for messages that a
-/// longer path delays.
+/// How long a session is still accepted after the peer has used a newer one: for messages delayed
+/// on a longer path.
 pub const OLD_SESSION_GRACE: Duration = Duration::from_secs(2);
-/// Sessions that are opened at most: the one in use, one that the peer may take up next, and what
-/// was left behind by handshakes that broke off.
+/// Most open sessions: the one in use, one that the peer may use next, and leftovers of interrupted
+/// handshakes.
 const SESSIONS_MAX: usize = 4;
 
 /// How long keys are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// After this time, new keys are agreed on. Whoever began the last handshake begins; the other
-    /// waits an eighth longer.
+    /// After this time, new keys are negotiated. The side that began the last handshake begins; the
+    /// other side waits an eighth longer.
     pub rekey_time: Duration,
-    /// After so many sealed messages, too.
+    /// The same after this many sealed messages.
     pub rekey_messages: u64,
-    /// After this time, keys are not used at all.
+    /// After this time, keys are no longer used.
     pub end_time: Duration,
-    /// After so many sealed messages, nothing more is sealed; at most 2^60 ever are.
+    /// After this many sealed messages, no more are sealed; at most 2^60.
     pub end_messages: u64,
 }
 
@@ -50,15 +49,15 @@ impl Default for Limits {
     }
 }
 
-/// Why nothing was sealed.
+/// Why a message was not sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
     /// There is no session.
     NoSession,
-    /// The plaintext is empty, which is what a confirmation is, or longer than
+    /// The plaintext is empty, which is reserved for a confirmation, or longer than
     /// [`PLAINTEXT_LEN_MAX`].
     Length,
-    /// The key has sealed all that it may, and a new one was not agreed on.
+    /// The key has reached its limit, and no new one was negotiated.
     Exhausted,
 }
 
@@ -74,41 +73,41 @@ impl fmt::Display for SealError {
 
 impl std::error::Error for SealError {}
 
-/// A session that is now the one in use, whose keys both sides have.
+/// A session that is now in use; both sides have its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// With whom.
+    /// The peer.
     pub peer: Peer,
-    /// What identifies the session: the same on both sides.
+    /// Identifies the session: the same on both sides.
     pub fingerprint: [u8; 32],
-    /// Whether it follows a session with the same peer. The peer may have changed its facts, or
-    /// may have lost its memory.
+    /// Whether it follows a session with the same peer. The peer may have changed its facts, or may
+    /// have restarted.
     pub renewed: bool,
 }
 
-/// What an accepted message led to.
+/// Results of an accepted message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handled {
     /// Send this to the peer.
     pub reply: Option<Vec<u8>>,
     /// A session was established.
     pub established: Option<Established>,
-    /// What the peer said.
+    /// The peer's message.
     pub body: Option<Vec<u8>>,
 }
 
 /// Everything between us and one peer.
 ///
-/// Whether the peer is still there is for the caller to find out, by heartbeats: one that lost its
-/// memory after its last Hello left leaves us with a session that it does not know. When nothing is
-/// heard, call [`Channel::reset`] and [`Channel::start`].
+/// The caller has to detect a lost peer, by heartbeats: a peer that restarts after its last Hello
+/// leaves a session that it does not know. When the peer is silent, call [`Channel::reset`] and
+/// [`Channel::start`].
 pub struct Channel {
     handshake: Handshake,
     random: Random,
     limits: Limits,
     /// Oldest first. There is seldom more than one, and a node has many channels.
     sessions: ArrayVec<Box<Entry>, SESSIONS_MAX>,
-    /// Our number of the session that we seal with.
+    /// Our number of the session used for sealing.
     sealing: Option<u32>,
     refusals: Refusals,
 }
@@ -120,12 +119,12 @@ struct Entry {
     began: bool,
     made: Time,
     expires: Time,
-    /// Whether a message of it was opened.
+    /// Whether one of its messages was opened.
     used: bool,
 }
 
 impl Channel {
-    /// No session, and nothing under way: it answers the peer. `random` is this channel's alone.
+    /// No session and no handshake: it answers the peer. `random` belongs to this channel alone.
     pub fn new(
         identity: Arc<Identity>,
         wanted: RoleWanted,
@@ -138,25 +137,25 @@ impl Channel {
         Channel { handshake, random, limits, sessions, sealing: None, refusals }
     }
 
-    /// Begins a handshake: gives the Hello to send. It is sent again, with back-off, until there is
-    /// a session or [`Channel::stop`] is called.
+    /// Begins a handshake and returns the Hello to send. It is retransmitted with back-off until
+    /// there is a session or [`Channel::stop`] is called.
     pub fn start(&mut self, now: Time) -> Vec<u8> {
         self.handshake.start(now, &mut self.random)
     }
 
-    /// Sends no more Hellos of our own accord; the peer's are answered, and a session goes on.
+    /// Stops sending Hellos of our own; the peer's are answered, and a session continues.
     pub fn stop(&mut self) {
         self.handshake.stop();
     }
 
-    /// Forgets the peer: the cable was pulled, or goes elsewhere.
+    /// Forgets the peer: the cable was unplugged, or leads elsewhere.
     pub fn reset(&mut self) {
         self.handshake.reset();
         self.sessions.clear();
         self.sealing = None;
     }
 
-    /// What later handshakes tell the peer.
+    /// The facts that later handshakes send to the peer.
     pub fn set_facts(&mut self, facts: Facts) {
         self.handshake.set_facts(facts);
     }
@@ -166,7 +165,7 @@ impl Channel {
         self.in_use().map(|e| &e.peer)
     }
 
-    /// What identifies the session in use, the same on both sides.
+    /// Identifies the session in use: the same on both sides.
     pub fn fingerprint(&self) -> Option<[u8; 32]> {
         self.in_use().map(|e| *e.session.fingerprint())
     }
@@ -176,8 +175,7 @@ impl Channel {
         self.handshake.is_opening()
     }
 
-    /// Numbers of the sessions whose messages belong here: for those who share one port among many
-    /// channels.
+    /// Numbers of the sessions that belong here: for dispatching among many channels on one port.
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
         self.handshake.numbers().chain(self.sessions.iter().map(|e| e.session.id()))
     }
@@ -191,7 +189,7 @@ impl Channel {
         self.sessions.iter().map(|e| &**e).find(|e| Some(e.session.id()) == self.sealing)
     }
 
-    /// When [`Channel::poll`] wants to be called next.
+    /// When [`Channel::poll`] is next due.
     pub fn next_deadline(&self) -> Option<Time> {
         let rekey = match self.handshake.is_opening() {
             true => None,
@@ -222,7 +220,7 @@ impl Channel {
         }
     }
 
-    /// Gives a message that is due by now; call it until there is none.
+    /// Returns a message that is due by now; call it until there is none.
     pub fn poll(&mut self, now: Time) -> Option<Vec<u8>> {
         self.forget_expired(now);
         if let Some(again) = self.handshake.poll(now, &mut self.random) {
@@ -232,10 +230,10 @@ impl Channel {
         (due && !self.handshake.is_opening()).then(|| self.start(now))
     }
 
-    /// Seals what is to be said: gives the message to send.
+    /// Seals a message and returns the bytes to send.
     ///
     /// # Errors
-    /// When that cannot be, see [`SealError`].
+    /// Why it could not be sealed, see [`SealError`].
     pub fn seal(&mut self, now: Time, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
         if plaintext.is_empty() || plaintext.len() > PLAINTEXT_LEN_MAX {
             return Err(SealError::Length);
@@ -254,7 +252,7 @@ impl Channel {
         entry.session.seal(plaintext)
     }
 
-    /// Takes a message of the peer, or of anybody: Hello or Sealed, padding behind it or not.
+    /// Processes a message of the peer or of an attacker: Hello or Sealed, with or without padding.
     ///
     /// # Errors
     /// When it is refused, which is counted. [`Refused::OwnIdentity`] and [`Refused::OtherPeer`]
@@ -304,8 +302,7 @@ impl Channel {
             let in_use = self.sessions.iter().position(|e| Some(e.session.id()) == self.sealing);
             if in_use.is_none_or(|i| i < at) {
                 handled.established = self.take_up(sealed.receiver);
-                // So that the peer learns that we have taken it up, though we may have nothing to
-                // say.
+                // Tells the peer that the session is in use, although there may be nothing to send.
                 handled.reply = self.seal_in(sealed.receiver, &[]);
             }
         }
@@ -322,10 +319,10 @@ impl Channel {
         Some(Established { peer: entry.peer.clone(), fingerprint, renewed })
     }
 
-    /// Opens with these keys from now on.
+    /// Accepts messages with these keys from now on.
     fn keep(&mut self, now: Time, agreed: Agreed, began: bool) -> u32 {
         if self.sessions.is_full() {
-            // The one in use stays, and so does what the peer is known to use.
+            // The session in use is kept, and so is one that the peer is known to use.
             let left_behind = |e: &Entry| Some(e.session.id()) != self.sealing;
             let at = self.sessions.iter().position(|e| left_behind(e) && !e.used);
             let at = at.or_else(|| self.sessions.iter().position(|e| left_behind(e))).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! The messages, as they stand behind the fabric header of a control frame.
+//! The messages' format, after the fabric header of a control frame.
 //!
 //! Integers are big-endian; reserved bytes are 0. `length` counts from `version` to the end of the
-//! message, so that Ethernet padding behind it is recognised and left out. A sender numbers its
-//! sessions one after the other, from a random number on.
+//! message, so that Ethernet padding after it is recognised and ignored. A sender numbers its
+//! sessions consecutively, starting at a random number.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -57,9 +57,9 @@ const KEYED: u8 = 3;
 pub enum Message<'a> {
     /// A step of a handshake.
     Hello(Hello<'a>),
-    /// Something said in a session.
+    /// A message in a session.
     Sealed(Sealed<'a>),
-    /// Something said under the key of an exchange.
+    /// A message under the key of an exchange.
     Keyed(Keyed<'a>),
 }
 
@@ -68,18 +68,18 @@ pub enum Message<'a> {
 pub struct Hello<'a> {
     /// 1 to 3.
     pub step: u8,
-    /// What the sender calls the session.
+    /// The sender's number of the session.
     pub sender: u32,
-    /// What the receiver calls it.
+    /// The receiver's number of it.
     pub receiver: u32,
     /// The Noise message.
     pub noise: &'a [u8],
 }
 
-/// Something said in a session.
+/// A message in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
-    /// What the receiver calls the session.
+    /// The receiver's number of the session.
     pub receiver: u32,
     /// Number of the message in its direction, which is the nonce.
     pub counter: u64,
@@ -89,7 +89,7 @@ pub struct Sealed<'a> {
     pub ciphertext: &'a [u8],
 }
 
-/// Something said under the key of an exchange.
+/// A message under the key of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyed<'a> {
     /// Number of the exchange.
@@ -102,7 +102,7 @@ pub struct Keyed<'a> {
     pub ciphertext: &'a [u8],
 }
 
-/// Version, kind and length: what all messages have in common. Gives the kind, and the message
+/// Checks version, kind and length, which all messages have. Returns the kind, and the message
 /// without padding, at least [`COMMON_LEN`] bytes.
 fn common(bytes: &[u8]) -> Result<(u8, &[u8]), Refused> {
     let Some(&[version, kind, high, low]) = bytes.first_chunk() else {
@@ -122,10 +122,10 @@ fn common(bytes: &[u8]) -> Result<(u8, &[u8]), Refused> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message, which padding may follow.
+    /// Parses a message, which padding may follow.
     ///
     /// # Errors
-    /// When it has not the form of one.
+    /// When it is malformed.
     pub fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Refused> {
         let (kind, bytes) = common(bytes)?;
         match kind {
@@ -184,10 +184,9 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].iter().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Begins a message of this kind whose whole length will be `length`, at most
-/// [`MESSAGE_LEN_MAX`].
+/// Begins a message of this kind with a total length of `length`, at most [`MESSAGE_LEN_MAX`].
 fn begin(kind: u8, length: usize) -> Vec<u8> {
-    debug_assert!(length <= MESSAGE_LEN_MAX, "callers bound what they say");
+    debug_assert!(length <= MESSAGE_LEN_MAX, "callers bound their messages");
     let mut out = Vec::with_capacity(length);
     out.extend([VERSION, kind]);
     out.extend((length as u16).to_be_bytes());

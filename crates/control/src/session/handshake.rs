@@ -1,13 +1,14 @@
-//! Hellos of one peer: who starts, what is sent again and when, which of two wins, whom we accept.
+//! The handshake with one peer: who starts, what is retransmitted, which of two crossing handshakes
+//! wins, and which peers are accepted.
 //!
-//! At most one handshake that we began and one that the peer began are pending. When both begin at
-//! once, both compare the two first messages: the one with the larger ephemeral key goes on, and
-//! its sender refuses every step of the other. The loser of the comparison keeps its own, and goes
-//! on sending it: a forged first message must not silence it.
+//! At most one handshake begun by each side is pending. When both begin at once, both compare the
+//! two first messages: the one with the larger ephemeral key continues, and its sender refuses
+//! every step of the other. The loser of the comparison keeps its own handshake pending and keeps
+//! sending it: otherwise a forged first message could silence it.
 //!
 //! A first message costs its forger nothing. So it changes nothing but the pending slot, the last
-//! one wins that slot (a forger must win every race, not one), and what is answered with
-//! public-key operations has a budget.
+//! one wins that slot (a forger must win every race, not one), and answers that need public-key
+//! operations have a budget.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,23 +27,23 @@ use crate::identity::{CREDENTIAL_LEN, Credential, Identity, Role};
 pub const BACK_OFF_MIN: Duration = Duration::from_millis(50);
 /// Longest time between retransmissions.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-/// After this time without an answer, a handshake begins anew with another ephemeral key.
+/// After this time without an answer, a handshake restarts with a new ephemeral key.
 pub const ATTEMPT_TIME: Duration = Duration::from_secs(10);
 /// How long the peer's handshake stays pending after our answer.
 pub const RESPONDER_TIME: Duration = Duration::from_secs(5);
-/// Times that step 3 is sent without being confirmed before all begins anew.
+/// Transmissions of step 3 without a confirmation before the handshake restarts.
 const CONFIRM_TRIES: u32 = 6;
 /// Most bytes of facts.
 pub const FACTS_LEN_MAX: usize = 512;
 /// Both sessions, before the credential.
 const IDS_LEN: usize = 8;
 
-/// Public-key answers in a row, and the time after which there may be one more: a flood of Hellos
-/// takes a bounded share of a core.
+/// Burst of answers with public-key operations, and the time after which there may be one more: a
+/// flood of Hellos takes a bounded share of a core.
 const WORK_BURST: u32 = 64;
 const WORK_REFILL: Duration = Duration::from_millis(10);
 
-/// Which role a peer must have.
+/// The role that a peer must have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleWanted {
@@ -65,9 +66,10 @@ impl RoleWanted {
     }
 }
 
-/// What a side tells in its Hello besides who it is: at most [`FACTS_LEN_MAX`] bytes, whose meaning
-/// is the caller's. The peer takes them only from a proved sender. They are encrypted, but whoever
-/// sends a first Hello learns the answering side's: they are no place for secrets.
+/// Facts that a side sends in its Hello besides its identity: at most [`FACTS_LEN_MAX`] bytes,
+/// whose meaning is the caller's. The peer accepts them only from an authenticated sender. They are
+/// encrypted, but any sender of a first Hello learns those of the answering side: never put secrets
+/// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts(Box<[u8]>);
 
@@ -83,38 +85,38 @@ impl Facts {
     }
 }
 
-/// A peer that has proved its identity.
+/// An authenticated peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who it is.
+    /// Its identity.
     pub credential: Credential,
-    /// What it told.
+    /// Its facts.
     pub facts: Facts,
 }
 
-/// What a handshake comes to.
+/// The result of a handshake.
 #[derive(Debug)]
 pub struct Agreed {
     /// The keys.
     pub session: Session,
-    /// Whom they are shared with.
+    /// The peer that shares them.
     pub peer: Peer,
 }
 
-/// What a Hello led to.
+/// The result of a Hello.
 #[derive(Debug)]
 pub enum Step {
     /// Send this.
     Answer(Vec<u8>),
     /// Nothing to do.
     Quiet,
-    /// Send this. We have the keys; the peer will have them when it gets that, and a message of
-    /// this session shows that it did: then call [`Handshake::confirmed`].
+    /// Send this. We have the keys; the peer will have them when it receives that. A message of
+    /// this session proves that it did: then call [`Handshake::confirmed`].
     Derived(Box<Agreed>, Vec<u8>),
-    /// Both have the keys: confirm it with a message of this session. When a message of it comes
-    /// in, call [`Handshake::confirmed`].
+    /// Both sides have the keys: send a message of this session as confirmation. When one of the
+    /// peer's arrives, call [`Handshake::confirmed`].
     Complete(Box<Agreed>),
-    /// The peer did not see the confirmation of this session, ours by number: confirm it again.
+    /// The peer missed the confirmation of this session, given by our number: send it again.
     Unconfirmed(u32),
 }
 
@@ -123,13 +125,13 @@ pub struct Handshake {
     identity: Arc<Identity>,
     wanted: RoleWanted,
     facts: Facts,
-    /// Number of our next session; one after the other, so that none comes twice and the peer can
+    /// Number of our next session. Numbers are consecutive, so that none is reused and the peer can
     /// tell which was first.
     next_id: u32,
     initiator: Option<Initiator>,
     responder: Option<Responder>,
     completed: Option<Completed>,
-    /// Public-key answers.
+    /// Budget of answers with public-key operations.
     work: Budget,
 }
 
@@ -137,7 +139,7 @@ pub struct Handshake {
 struct Initiator {
     id: u32,
     ephemeral: [u8; FIRST_LEN],
-    /// What is sent until it is answered: step 1, then step 3.
+    /// The message that is retransmitted until it is answered: step 1, then step 3.
     hello: Vec<u8>,
     stage: Stage,
     began: Time,
@@ -148,9 +150,9 @@ struct Initiator {
 enum Stage {
     /// Step 1 was sent.
     Opening(Box<Noise>),
-    /// Step 3 was sent, so many times.
+    /// Step 3 was sent this many times.
     Confirming(u32),
-    /// A peer answered that is not wanted: begin anew when due.
+    /// An unwanted peer answered: restart when due.
     Spent,
 }
 
@@ -169,7 +171,7 @@ struct Responder {
 struct Completed {
     id: u32,
     ephemeral: [u8; FIRST_LEN],
-    /// Its step 3, until the peer has shown that it got our confirmation.
+    /// Its step 3, until the peer has shown that it received our confirmation.
     last: Option<Vec<u8>>,
 }
 
@@ -193,12 +195,12 @@ impl Handshake {
         }
     }
 
-    /// What the next handshakes tell the peer.
+    /// The facts that later handshakes send to the peer.
     pub fn set_facts(&mut self, facts: Facts) {
         self.facts = facts;
     }
 
-    /// Whether one that we began is pending.
+    /// Whether a handshake that we began is pending.
     pub fn is_opening(&self) -> bool {
         self.initiator.is_some()
     }
@@ -211,8 +213,8 @@ impl Handshake {
         own.into_iter().chain(answered).chain(completed)
     }
 
-    /// Begins a handshake, in place of one that we began earlier: gives step 1, which is sent
-    /// again, with back-off, until it is answered.
+    /// Begins a handshake, replacing an earlier one of ours: returns step 1, which is retransmitted
+    /// with back-off until it is answered.
     pub fn start(&mut self, now: Time, random: &mut Random) -> Vec<u8> {
         self.begin(now, BACK_OFF_MIN, random)
     }
@@ -235,7 +237,7 @@ impl Handshake {
         hello
     }
 
-    /// Ends what we began; what the peer began goes on.
+    /// Ends our handshake; one that the peer began continues.
     pub fn stop(&mut self) {
         self.initiator = None;
     }
@@ -245,8 +247,8 @@ impl Handshake {
         (self.initiator, self.responder, self.completed) = (None, None, None);
     }
 
-    /// Takes note that a message of our session `id` was opened: the peer has its keys, and has
-    /// seen that we have them.
+    /// Notes that a message of our session `id` was opened: the peer has its keys, and knows that
+    /// we have them.
     pub fn confirmed(&mut self, id: u32) {
         let confirming = |i: &mut Initiator| i.id == id && matches!(i.stage, Stage::Confirming(_));
         self.initiator.take_if(confirming);
@@ -255,13 +257,13 @@ impl Handshake {
         }
     }
 
-    /// When [`Handshake::poll`] wants to be called next.
+    /// When [`Handshake::poll`] is next due.
     pub fn next_deadline(&self) -> Option<Time> {
         let due = self.initiator.as_ref().map(|i| i.due);
         due.into_iter().chain(self.responder.as_ref().map(|r| r.expires)).min()
     }
 
-    /// Gives what must be sent again by now.
+    /// Returns the retransmission that is due by now.
     pub fn poll(&mut self, now: Time, random: &mut Random) -> Option<Vec<u8>> {
         self.responder.take_if(|r| r.expires <= now);
         let own = self.initiator.as_mut().filter(|i| i.due <= now)?;
@@ -281,8 +283,8 @@ impl Handshake {
         Some(own.hello.clone())
     }
 
-    /// Takes a Hello. `held` is the node with whom there is a session already, if there is one:
-    /// another one is refused.
+    /// Processes a Hello. `held` is the node of the existing session, if there is one: any other is
+    /// refused.
     ///
     /// # Errors
     /// When it is refused; see [`Refused`].
@@ -313,7 +315,7 @@ impl Handshake {
                 return Err(Refused::OwnIdentity);
             }
             if own.ephemeral > ephemeral {
-                // The peer has not seen ours, or not yet: it is what answers.
+                // The peer has not received our Hello (yet): it serves as the answer.
                 return Ok(match own.stage {
                     Stage::Opening(_) => Step::Answer(own.hello.clone()),
                     Stage::Confirming(_) | Stage::Spent => Step::Quiet,
@@ -350,7 +352,7 @@ impl Handshake {
             return Err(Refused::Busy);
         }
         let payload = noise.read(&self.identity, hello.noise)?;
-        // From here on the state has moved: a peer that is not wanted costs us this attempt.
+        // From here on the state has changed: an unwanted peer costs us this attempt.
         let Stage::Opening(mut noise) = std::mem::replace(&mut own.stage, Stage::Spent) else {
             return Err(Refused::Duplicate);
         };
@@ -359,8 +361,9 @@ impl Handshake {
         let third = noise.write(&self.payload(id, peer_id));
         let hello = encode_hello(&Hello { step: 3, sender: id, receiver: peer_id, noise: &third });
         if let Some(own) = &mut self.initiator {
-            // A late third step must not bring back what lost against ours: by the comparison, or
-            // because the peer gave it up before it answered us, as its numbers tell.
+            // A late third step must not revive a handshake that lost against ours: by the
+            // comparison, or because the peer gave it up before it answered us, as its numbers
+            // show.
             let given_up = |r: &Responder| peer_id.wrapping_sub(r.peer_id).cast_signed() > 0;
             self.responder.take_if(|r| given_up(r) || r.ephemeral < own.ephemeral);
             own.stage = Stage::Confirming(1);
@@ -396,8 +399,8 @@ impl Handshake {
         Ok(Step::Complete(Box::new(Agreed { session, peer })))
     }
 
-    /// What steps 2 and 3 carry: the initiator's session and the responder's, so that these are
-    /// authentic too; the credential; the facts.
+    /// The payload of steps 2 and 3: the initiator's session and the responder's, which are thereby
+    /// authenticated; the credential; the facts.
     fn payload(&self, initiator: u32, responder: u32) -> Vec<u8> {
         let mut out = Vec::with_capacity(IDS_LEN + CREDENTIAL_LEN + self.facts.0.len());
         out.extend(initiator.to_be_bytes());
@@ -407,7 +410,7 @@ impl Handshake {
         out
     }
 
-    /// Whether the sender of this authentic payload is one to talk to. `ids` are the initiator's
+    /// Whether to accept the sender of this authenticated payload. `ids` are the initiator's
     /// session and the responder's.
     fn judge(
         &self,

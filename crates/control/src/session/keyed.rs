@@ -1,4 +1,4 @@
-//! Messages between two nodes that are not neighbours, under a key that the controller gave both
+//! Messages between two nodes that are not neighbours, under a key that the controller gave to both
 //! for one exchange: ChaCha20-Poly1305 (RFC 8439).
 
 use chacha20poly1305::aead::AeadInPlace;
@@ -10,15 +10,15 @@ use super::frame::{self, KEYED_HEADER_LEN, Keyed, MESSAGE_LEN_MAX, TAG_LEN};
 /// Longest plaintext of a Keyed message.
 pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - KEYED_HEADER_LEN - TAG_LEN;
 
-/// Seals with associated data: gives ciphertext and tag. A nonce must never be used twice with a
-/// key, by whichever holder.
+/// Seals with associated data: returns ciphertext and tag. Neither holder may use a nonce twice
+/// with a key.
 pub fn seal(key: &[u8; 32], nonce: &[u8; 12], associated: &[u8], plaintext: &[u8]) -> Vec<u8> {
     let mut out = plaintext.to_vec();
     seal_in_place(&ChaCha20Poly1305::new(key.into()), nonce, associated, &mut out, 0);
     out
 }
 
-/// Opens what [`seal`] gave.
+/// Opens the output of [`seal`].
 ///
 /// # Errors
 /// [`Refused::Truncated`] without a whole tag, [`Refused::Authentication`] when anything differs.
@@ -31,7 +31,7 @@ pub fn open(
     open_with(&ChaCha20Poly1305::new(key.into()), nonce, associated, ciphertext)
 }
 
-/// A whole Keyed message; `None` if the plaintext is longer than [`PLAINTEXT_LEN_MAX`].
+/// A complete Keyed message; `None` if the plaintext is longer than [`PLAINTEXT_LEN_MAX`].
 pub fn seal_message(
     key: &[u8; 32],
     exchange: u64,
@@ -54,7 +54,7 @@ pub fn open_message(key: &[u8; 32], message: &Keyed<'_>) -> Result<Vec<u8>, Refu
     open(key, &message.nonce, message.header, message.ciphertext)
 }
 
-/// Turns the bytes of `buffer` from `at` on into ciphertext, and puts the tag behind it.
+/// Encrypts `buffer` from `at` on in place, and appends the tag.
 pub(super) fn seal_in_place(
     cipher: &ChaCha20Poly1305,
     nonce: &[u8; 12],

@@ -1,4 +1,4 @@
-//! The Noise handshake itself, by `snow`, with our randomness.
+//! The Noise handshake itself, implemented by `snow`, with our randomness.
 
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
@@ -10,23 +10,23 @@ use super::{Random, Refused};
 use crate::identity::Identity;
 
 const PATTERN: &str = "Noise_XX_25519_ChaChaPoly_BLAKE2s";
-/// With the group behind it, what both sides must have in mind for a handshake to succeed.
+/// Prologue: together with the group, both sides need the same one for a handshake to succeed.
 const PROLOGUE: &[u8] = b"plexus fabric 1";
 /// Bytes of the first message: the ephemeral public key.
 pub(super) const FIRST_LEN: usize = 32;
-/// What a message adds to its payload at most: ephemeral key, sealed static key, tag.
+/// Most bytes that a message adds to its payload: ephemeral key, sealed static key, tag.
 const OVERHEAD_MAX: usize = 32 + 48 + 16;
 
 /// One side of one handshake.
 pub(super) struct Noise {
     state: HandshakeState,
-    /// What the state was made from: it can be made again.
+    /// The inputs of the state, for rebuilding it.
     initiator: bool,
     seed: Zeroizing<[u8; 32]>,
     past: Vec<Turn>,
 }
 
-/// A step that was taken.
+/// A completed step.
 enum Turn {
     /// This payload was written.
     Wrote(Vec<u8>),
@@ -34,7 +34,7 @@ enum Turn {
     Read(Vec<u8>),
 }
 
-/// `snow`'s own primitives, and randomness from a seed.
+/// `snow`'s own primitives, with randomness from a seed.
 struct Seeded(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Seeded {
@@ -61,7 +61,7 @@ impl Noise {
         Noise { state: begin(identity, initiator, &seed), initiator, seed, past: Vec::new() }
     }
 
-    /// Our next message around this payload.
+    /// Our next message, with this payload.
     pub(super) fn write(&mut self, payload: &[u8]) -> Vec<u8> {
         let out = write(&mut self.state, payload);
         self.past.push(Turn::Wrote(payload.to_vec()));
@@ -82,9 +82,9 @@ impl Noise {
         Ok(out)
     }
 
-    /// Takes back a message that was not authentic. `snow` 0.10 takes back the hashes, but not the
-    /// cipher's key and nonce: after a message whose end alone is forged it would refuse the
-    /// genuine one. So all is done once more from the same seed, with the same outcome.
+    /// Undoes a message that was not authentic. `snow` 0.10 restores the hashes, but not the
+    /// cipher's key and nonce: after a message with only its end forged it would refuse the genuine
+    /// one. So the handshake is replayed from the same seed, with the same result.
     fn restore(&mut self, identity: &Identity) {
         self.state = begin(identity, self.initiator, &self.seed);
         for turn in &self.past {
@@ -98,12 +98,12 @@ impl Noise {
         }
     }
 
-    /// The public key that the peer has proved, once it has.
+    /// The public key that the peer has proved to hold, if it has.
     pub(super) fn remote_static(&self) -> Option<[u8; 32]> {
         self.state.get_remote_static()?.try_into().ok()
     }
 
-    /// The keys (Noise, section 5.2, `Split`): the first is the initiator's to send with.
+    /// The keys (Noise, section 5.2, `Split`): the first is the initiator's sending key.
     pub(super) fn finish(mut self, id: u32, peer_id: u32) -> Session {
         debug_assert!(self.state.is_handshake_finished(), "only then are the keys final");
         let (first, second) = self.state.dangerously_get_raw_split();

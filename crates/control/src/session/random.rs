@@ -5,12 +5,12 @@ use std::fmt;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng, SeedableRng};
 
-/// ChaCha20's key stream under a seed that the driver brings: from the operating system in a
-/// daemon, from the scenario in a simulator.
+/// ChaCha20's key stream with a seed from the driver: from the operating system in a daemon, from
+/// the scenario in a simulator.
 pub struct Random(ChaCha20Rng);
 
 impl Random {
-    /// The stream of this seed. Two streams of one seed are the same: no two channels may share.
+    /// The stream of this seed. Equal seeds give equal streams: no two channels may share one.
     pub fn from_seed(seed: [u8; 32]) -> Random {
         Random(ChaCha20Rng::from_seed(seed))
     }

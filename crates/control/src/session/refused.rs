@@ -1,4 +1,4 @@
-//! Why a message was refused, and how many were.
+//! Why a message was refused, and counters of the reasons.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! refused {
     ($($(#[doc = $doc:literal])+ $name:ident $word:literal $sentence:literal)+) => {
-        /// Why a message was refused. A refused message changes nothing but a counter, except that
-        /// a peer which proved to be the wrong one ends the handshake that it took part in.
+        /// Why a message was refused. A refused message only changes a counter; but a peer that
+        /// turns out to be the wrong one ends its handshake.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Refused {
@@ -43,37 +43,37 @@ refused! {
     Oversized "oversized" "the message is longer than any may be"
     /// Not version 1.
     Version "version" "the message is of another version"
-    /// A kind that is unknown, or that this receiver does not take.
-    Kind "kind" "the message is of a kind that is not taken here"
-    /// A field has a value that nobody sends.
+    /// A kind that is unknown, or not accepted by this receiver.
+    Kind "kind" "the message is of a kind that is not accepted here"
+    /// A field has an invalid value.
     Malformed "malformed" "a field of the message has a value that it cannot have"
     /// No session or pending handshake has that number.
     UnknownSession "unknown_session" "the message names a session that is not there"
-    /// A Hello that was answered already, or belongs to a handshake that is over.
-    Duplicate "duplicate" "the Hello was already dealt with"
+    /// A Hello that was answered already, or belongs to a finished handshake.
+    Duplicate "duplicate" "the Hello was already answered"
     /// A step of a handshake that lost against our own, begun at the same time.
     Crossed "crossed" "the Hello belongs to a handshake that lost against our own"
     /// The counter was seen before.
     Replayed "replayed" "the counter of the message was seen before"
     /// The counter is older than the replay window.
     TooOld "too_old" "the counter of the message is older than the replay window"
-    /// The counter is beyond what a key may be used for.
+    /// The counter exceeds the limit of a key.
     Exhausted "exhausted" "the counter of the message is beyond the life of a key"
-    /// The bytes are not what the holder of the keys wrote.
+    /// The bytes were altered or sealed with another key.
     Authentication "authentication" "the message is not authentic"
-    /// What should be a credential is none.
+    /// Not a credential.
     Credential "credential" "the credential is malformed"
     /// The credential is not signed by our authority.
     Signature "signature" "the credential is not signed by this group's authority"
     /// The credential is of another group.
     Group "group" "the credential is of another group"
-    /// The credential is someone else's: its key is not the one that was proved.
+    /// The credential's key is not the one that the peer proved to hold.
     KeyMismatch "key_mismatch" "the credential's key is not the one that was proved"
     /// The peer has another role than the one wanted.
     Role "role" "the peer has another role than the one wanted"
     /// The peer is this very box, or another one with its number.
     OwnIdentity "own_identity" "our own identity came back: a loop, or a number given twice"
-    /// A proved peer, but not the one with whom there is a session already.
+    /// An authenticated peer, but not the one of the existing session.
     OtherPeer "other_peer" "a second identity on the port of a live peer"
     /// More facts than a Hello may carry.
     Facts "facts" "the peer states more facts than a Hello may carry"

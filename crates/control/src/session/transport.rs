@@ -1,8 +1,8 @@
-//! One pair of directional keys: what Noise calls the transport phase (revision 34, section 5.3),
-//! with explicit counters, so that messages may be lost, repeated and reordered.
+//! One pair of directional keys: the transport phase of Noise (revision 34, section 5.3), with
+//! explicit counters, so that messages may be lost, duplicated and reordered.
 //!
-//! `snow` splits the keys, but seals without associated data; so its keys are used here, with the
-//! nonce that Noise writes for ChaChaPoly (section 12.3).
+//! `snow` derives the keys, but seals without associated data; so its keys are used here, with the
+//! nonce that Noise defines for ChaChaPoly (section 12.3).
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ use super::{Refused, ReplayWindow};
 
 /// Longest plaintext of a Sealed message.
 pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - SEALED_HEADER_LEN - TAG_LEN;
-/// Counters from here on are never used: far more than any key lives to see, and far from the
-/// end, where Noise reserves 2^64 - 1.
+/// Counters from here on are never used: far more than any key's lifetime needs, and far below the
+/// greatest, which Noise reserves.
 pub(super) const COUNTER_END: u64 = 1 << 60;
 
-/// Keys as the handshake gives them.
+/// Keys derived by the handshake.
 pub(super) struct Keys {
     pub(super) send: [u8; 32],
     pub(super) receive: [u8; 32],
     pub(super) fingerprint: [u8; 32],
 }
 
-/// One pair of directional keys, with the counter of what was sealed and the window of what was
-/// opened. The keys are wiped when it is dropped.
+/// One pair of directional keys, with the counter of sealed messages and the window of opened ones.
+/// The keys are wiped when it is dropped.
 pub struct Session {
     id: u32,
     peer_id: u32,
@@ -50,13 +50,13 @@ impl Session {
         }
     }
 
-    /// What we call it: the receiver's session in messages to us.
+    /// Our number: the receiver's session in messages to us.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The hash of the handshake that made it, the same on both sides and in no other session. It
-    /// is no secret.
+    /// The hash of its handshake, the same on both sides and unique to the session. It is not
+    /// secret.
     pub fn fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
     }
@@ -66,8 +66,9 @@ impl Session {
         self.next
     }
 
-    /// Seals a plaintext of at most [`PLAINTEXT_LEN_MAX`] bytes into a whole message; its header is
-    /// the associated data. `None` if the plaintext is longer or the counter is at its end.
+    /// Seals a plaintext of at most [`PLAINTEXT_LEN_MAX`] bytes into a complete message; its header
+    /// is the associated data. `None` if the plaintext is longer or the counter has reached its
+    /// end.
     pub fn seal(&mut self, plaintext: &[u8]) -> Option<Vec<u8>> {
         if plaintext.len() > PLAINTEXT_LEN_MAX || self.next >= COUNTER_END {
             return None;
@@ -81,7 +82,7 @@ impl Session {
         Some(out)
     }
 
-    /// Opens a message that names this session, once.
+    /// Opens a message of this session, once.
     ///
     /// # Errors
     /// When it was opened before, may have been, or is not authentic: then nothing changes.

@@ -1,9 +1,9 @@
-//! Which counters were seen (RFC 6479 describes the idea; this keeps one bit per counter in a
+//! The replay window of counters (RFC 6479 describes the idea; this keeps one bit per counter in a
 //! ring).
 
 use super::Refused;
 
-/// Counters below the highest one seen that are still told apart.
+/// Counters below the highest one seen that are still distinguished.
 pub const REPLAY_WINDOW: u64 = 1024;
 const WORDS: usize = (REPLAY_WINDOW / 64) as usize;
 
@@ -16,7 +16,7 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Whether a message of this counter may still be opened.
+    /// Whether a message with this counter may still be opened.
     ///
     /// # Errors
     /// When it was seen, or is too old to tell.
@@ -31,8 +31,8 @@ impl ReplayWindow {
         if self.seen[word] & bit != 0 { Err(Refused::Replayed) } else { Ok(()) }
     }
 
-    /// Notes that an authentic message had this counter, which [`ReplayWindow::check`] allowed and
-    /// which is not `u64::MAX`.
+    /// Records the counter of an authentic message, which [`ReplayWindow::check`] allowed and which
+    /// is not `u64::MAX`.
     pub fn note(&mut self, counter: u64) {
         if counter >= self.next {
             if counter - self.next >= REPLAY_WINDOW {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a set that forgets nothing.
+        /// Compared with a set that forgets nothing.
         #[test]
         fn agrees_with_a_set(
             base in prop_oneof![Just(0u64), Just(1 << 32), 0..1u64 << 60],

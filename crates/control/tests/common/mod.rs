@@ -1,5 +1,5 @@
 //! Identities, and a pair of channels with a bad cable between them.
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ pub(crate) fn channel(number: u8, seed: u64) -> Channel {
     channel_as(node(number), RoleWanted::Any, seed)
 }
 
-/// Hands messages over at once, in order, until nobody replies. Gives what each side refused.
+/// Delivers messages at once, in order, until there are no more replies. Returns each side's
+/// refusals.
 pub(crate) fn settle(now: Time, a: &mut Channel, b: &mut Channel, first: Vec<u8>) -> Vec<Refused> {
     let (mut refused, mut message, mut to_b) = (Vec::new(), Some(first), true);
     while let Some(bytes) = message.take() {
@@ -73,24 +74,24 @@ pub(crate) fn connected(seed: u64) -> (Channel, Channel) {
     (a, b)
 }
 
-/// Says something and gives what arrives.
+/// Sends a message and returns what arrives.
 pub(crate) fn say(now: Time, from: &mut Channel, to: &mut Channel, text: &[u8]) -> Option<Vec<u8>> {
     let sealed = from.seal(now, text).unwrap();
     to.handle(now, &sealed).unwrap().body
 }
 
-/// What a cable does to messages; chances are in percent.
+/// Behaviour of a cable; chances are in percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
     pub(crate) duplication: u64,
-    /// Each copy takes up to this long, so that later ones overtake it.
+    /// Each copy is delayed by up to this, so that later ones overtake it.
     pub(crate) delay_ms_max: u64,
-    /// Whether what bodies are in is lost too, or only Hellos and confirmations.
+    /// Whether messages with a body are lost too, or only Hellos and confirmations.
     pub(crate) lose_bodies: bool,
 }
 
-/// Two channels, a cable, and what came out of it.
+/// Two channels, a cable, and its output.
 pub(crate) struct Pair {
     pub(crate) now: Time,
     pub(crate) ends: [Channel; 2],

@@ -1,4 +1,4 @@
-//! Frames that others send.
+//! Frames of other stations.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -108,8 +108,8 @@ pub(crate) fn nd(
     frame(to, mac(n), EtherType::IPV6, &packet)
 }
 
-/// An advertisement by station `n` to the router at 2001:db8:1::1: what it is for, its flags
-/// (solicited, override), and whose link address it tells.
+/// An advertisement by station `n` to the router at 2001:db8:1::1: its target, its flags
+/// (solicited, override), and the station whose link address it carries.
 pub(crate) fn advert(target: &str, flags: (bool, bool), link: Option<u8>) -> Vec<u8> {
     let message = Message::NeighborAdvertisement {
         router: false,

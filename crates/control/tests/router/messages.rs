@@ -1,4 +1,4 @@
-//! What the router says itself: ICMP errors, and answers where no kernel gives them.
+//! The router's own messages: ICMP errors, and answers where no kernel gives them.
 
 use plexus_control::router::{Fault, Limits, Refusal, Route, Source, Why};
 use plexus_wire::checksum::Sum;
@@ -25,7 +25,7 @@ fn world_of(mut plane: Plane) -> Plane {
     plane
 }
 
-/// The one packet that was sent, to station `n` on A, its checksums checked.
+/// The only packet sent, to station `n` on A, with its checksums verified.
 fn sent(plane: &mut Plane, n: u8) -> Vec<u8> {
     let [(interface, frame)] = &std::mem::take(&mut plane.sent)[..] else {
         panic!("one answer was expected")
@@ -52,7 +52,7 @@ fn sent(plane: &mut Plane, n: u8) -> Vec<u8> {
 }
 
 #[test]
-fn the_sender_of_a_dropped_ipv4_packet_hears_why() {
+fn the_sender_of_a_dropped_ipv4_packet_gets_an_error() {
     let mut plane = world();
     let lost = udp("10.0.1.7", "192.0.2.1", &[0xAB; 1000]);
     for (fault, kind, code, rest) in [
@@ -71,11 +71,11 @@ fn the_sender_of_a_dropped_ipv4_packet_hears_why() {
         assert_eq!((view.ttl(), view.dscp()), (64, 0x30), "{fault:?}");
         let icmp = icmpv4::Packet::new_checked(view.payload()).unwrap();
         assert_eq!((icmp.kind(), icmp.code(), icmp.rest()), (kind, code, rest), "{fault:?}");
-        // As much of it as fits into 576 bytes (RFC 1812, 4.3.2.3), as it was received.
+        // As much of the received packet as fits into 576 bytes (RFC 1812, 4.3.2.3).
         assert_eq!(error.len(), 576);
         assert_eq!(icmp.payload(), &lost[..548]);
     }
-    // Of a short one everything, and no padding.
+    // A short packet is quoted entirely, without padding.
     let short = udp("10.0.1.7", "192.0.2.1", b"x");
     let mut frame = packet(A, 7, &short);
     frame.resize(60, 0xEE);
@@ -84,7 +84,7 @@ fn the_sender_of_a_dropped_ipv4_packet_hears_why() {
 }
 
 #[test]
-fn the_sender_of_a_dropped_ipv6_packet_hears_why() {
+fn the_sender_of_a_dropped_ipv6_packet_gets_an_error() {
     let mut plane = world();
     let lost = udp("2001:db8:1::7", "2001:db8:77::1", &[0xAB; 1400]);
     for (fault, kind, code, rest) in [
@@ -107,7 +107,7 @@ fn the_sender_of_a_dropped_ipv6_packet_hears_why() {
         assert_eq!(error.len(), 1280, "RFC 4443, 2.4 (c)");
         assert_eq!(icmp.payload(), &lost[..1232]);
     }
-    // To a link-local sender from the same scope.
+    // To a link-local sender, from an address of the same scope.
     let near = udp("fe80::7", "2001:db8:77::1", b"x");
     plane.fault(A, Fault::BeyondScope, packet(A, 7, &near));
     let error = sent(&mut plane, 7);
@@ -116,7 +116,7 @@ fn the_sender_of_a_dropped_ipv6_packet_hears_why() {
 }
 
 #[test]
-fn of_a_dropped_packet_no_more_is_needed_than_an_error_may_have() {
+fn an_error_needs_only_the_beginning_of_the_packet() {
     let mut plane = world();
     let v4 = udp("10.0.1.7", "192.0.2.1", &[0xAB; 1472]);
     let v6 = udp("2001:db8:1::7", "2001:db8:77::1", &[0xAB; 1452]);
@@ -143,12 +143,12 @@ fn an_error_about_a_packet_from_afar_goes_to_the_gateway() {
     assert_eq!((interface, &frame[..6]), (B, &mac(2).0[..]));
     let view = ipv4::Packet::new_checked(&frame[14..]).unwrap();
     assert_eq!(view.src(), v4("10.0.1.1"), "where the packet came in, for a traceroute");
-    // A neighbour that is not known is asked for, and the error follows.
+    // An unknown neighbour is asked for, and the error follows.
     plane.fault(A, Fault::TtlExpired, packet(A, 7, &udp("10.0.1.55", "192.0.2.1", b"x")));
     assert!(plane.said()[0].contains("who-has 10.0.1.55"));
     plane.answer(A, "10.0.1.55", 5);
     assert!(plane.said()[0].contains("time exceeded"));
-    // Without a way back there is none.
+    // Without a route back there is no error.
     plane.unset(Source::Kernel, "0.0.0.0/0");
     plane.fault(A, Fault::TtlExpired, packet(A, 7, &udp("198.51.100.1", "192.0.2.1", b"x")));
     assert_eq!(plane.refused(Refusal::NoWayBack), 1);
@@ -288,7 +288,7 @@ fn closed_ports_and_unknown_protocols_are_refused() {
             assert_eq!(error[header + 8..], request[..]);
         }
     }
-    // RFC 4443, 3.4: the pointer is at the number that was not known.
+    // RFC 4443, 3.4: the pointer is at the unknown number.
     let options = [99, 0, 1, 4, 0, 0, 0, 0, b'x'];
     let strange = ip_packet("2001:db8:1::7", "2001:db8:1::1", Protocol(60), &options);
     plane.frame(A, Why::Local, packet(A, 7, &strange));
@@ -347,7 +347,7 @@ fn a_closed_tcp_port_resets() {
 }
 
 #[test]
-fn what_the_box_does_not_serve_is_dropped_and_counted() {
+fn unsupported_packets_are_dropped_and_counted() {
     let mut plane = world();
     let refuse = |plane: &mut Plane, frame: Vec<u8>, refusal| {
         let before = plane.refused(refusal);

@@ -1,5 +1,5 @@
-//! Any sequence of inputs leaves the forwarding table that follows from what is known, computed
-//! afresh and naively: by looking at every route for every prefix.
+//! After any sequence of inputs, the forwarding table equals one computed from scratch and naively:
+//! by examining every route for every prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -92,7 +92,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a packet meets, without numbers.
+/// The fate of a packet, without numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Meaning {
     /// By interface and address, with weights.
@@ -182,7 +182,7 @@ impl Model {
         (!ways.is_empty()).then_some(Meaning::Via(ways))
     }
 
-    /// The best of all sources, neighbours aside.
+    /// The best of all sources, except neighbours.
     fn best(&self, prefix: &Prefix, resolved: &BTreeSet<(InterfaceId, IpAddr)>) -> Option<Meaning> {
         let connected = self.connected(prefix);
         let routes = [Source::Static, Source::Kernel].into_iter().flat_map(|source| {
@@ -241,7 +241,7 @@ impl Model {
     }
 }
 
-/// What the data plane has.
+/// The contents of the data plane.
 fn told(plane: &Plane) -> BTreeMap<Prefix, Meaning> {
     let neighbours: BTreeMap<_, _> =
         plane.router.neighbours(plane.now).map(|n| (n.id, (n.interface, n.address))).collect();
@@ -301,7 +301,7 @@ fn check(ops: &[(Op, bool)]) -> Result<(), TestCaseError> {
     }
     plane.is_slow = false;
     plane.take_outputs();
-    // What is told of each prefix is what the table has.
+    // The view of each prefix matches the table.
     for (prefix, group) in &plane.fib {
         let view = plane.router.routes(prefix).expect("it is in the table");
         let used = view.routes.iter().filter(|r| {
@@ -309,7 +309,7 @@ fn check(ops: &[(Op, bool)]) -> Result<(), TestCaseError> {
         });
         prop_assert_eq!(used.count(), 1, "{:?}", view);
     }
-    // Nothing is left when everything has gone.
+    // Nothing is left after everything was withdrawn.
     for source in [Source::Static, Source::Kernel] {
         plane.input(Input::Begin(source));
         plane.input(Input::Begin(source));

@@ -1,4 +1,4 @@
-//! Neighbours: asked for, believed, verified, given up.
+//! Neighbours: resolution, verification, failure.
 
 use plexus_control::router::{
     Event, Fault, Group, Input, Limits, NeighbourId, Output, Refusal, Route, Source, State, Why,
@@ -53,7 +53,7 @@ fn frames_wait_for_an_answer_the_newest_three_of_them() {
 }
 
 #[test]
-fn of_a_super_packet_the_beginning_is_enough_to_ask() {
+fn the_beginning_of_a_super_packet_is_enough_to_ask() {
     for (addr, src) in [("10.0.1.7", "10.0.2.9"), ("2001:db8:1::7", "2001:db8:2::9")] {
         let mut plane = Plane::two();
         let mut frame = packet(B, 9, &udp(src, addr, &[0; 1400]));
@@ -71,7 +71,7 @@ fn of_a_super_packet_the_beginning_is_enough_to_ask() {
 }
 
 #[test]
-fn who_does_not_answer_is_asked_three_times_and_the_senders_hear_of_it() {
+fn a_silent_neighbour_is_asked_three_times_and_senders_get_errors() {
     let mut plane = Plane::two();
     plane.answer(B, "10.0.2.9", 9);
     let ask = arp(B, Operation::REQUEST, ("10.0.2.9", 9), "10.0.2.1");
@@ -87,7 +87,7 @@ fn who_does_not_answer_is_asked_three_times_and_the_senders_hear_of_it() {
     let error = "10.0.2.1 > 10.0.2.9 ICMP";
     assert!(said[0].contains(error) && said[0].contains("host unreachable"), "{said:?}");
     assert_eq!(plane.state("10.0.1.7"), Some(State::Failed));
-    // During the hold-down nobody is asked, and the sender hears at once.
+    // During the hold-down no question is sent, and the sender gets an error at once.
     plane.want("10.0.1.7", "y");
     let said = plane.said();
     assert!(said.len() == 1 && said[0].contains("host unreachable"), "{said:?}");
@@ -109,7 +109,7 @@ fn a_neighbour_goes_through_the_states_of_rfc_4861() {
     plane.pass_ms(30_200);
     assert_eq!(plane.state("2001:db8:1::7"), Some(State::Stale));
     plane.pass_ms(400_000);
-    assert_eq!(plane.state("2001:db8:1::7"), Some(State::Stale), "nobody sends to it");
+    assert_eq!(plane.state("2001:db8:1::7"), Some(State::Stale), "nothing is sent to it");
     plane.said();
     plane.input(Input::Used(vec![id, NeighbourId(77)]));
     assert_eq!(plane.state("2001:db8:1::7"), Some(State::Delay));
@@ -118,7 +118,7 @@ fn a_neighbour_goes_through_the_states_of_rfc_4861() {
     plane.pass_ms(200);
     assert_eq!(plane.state("2001:db8:1::7"), Some(State::Probe));
     assert_eq!(plane.ways("2001:db8:1::7"), [(A, mac(7))], "it is used meanwhile");
-    // It is asked itself, not everybody.
+    // It is asked by unicast.
     let (_, frame) = plane.sent.pop().unwrap();
     assert_eq!(frame[..6], mac(7).0);
     plane.frame(A, Why::Nd, advert("2001:db8:1::7", (true, false), None));
@@ -155,7 +155,7 @@ fn gateways_are_found_before_they_are_needed_and_missed_without_traffic() {
     let gateway = |mac| Event::Gateway { interface: A, address: ip("10.0.1.2"), mac };
     assert_eq!(std::mem::take(&mut plane.events), [gateway(Some(mac(2)))]);
     assert_eq!(plane.ways("192.0.2.1"), [(A, mac(2))]);
-    // It falls silent: asked itself, then everybody, then given up and told once.
+    // It falls silent: it is asked by unicast, then by broadcast, then given up and reported once.
     plane.pass_ms(45_000 + 5_000 + 3_000 + 3_100);
     assert_eq!(plane.ways("192.0.2.1"), []);
     assert!(matches!(plane.lookup("192.0.2.1"), Some(Group::Via(m)) if m.len() == 1));
@@ -165,7 +165,7 @@ fn gateways_are_found_before_they_are_needed_and_missed_without_traffic() {
     let questions = plane.said().len();
     assert!((15..60).contains(&questions), "{questions} questions in ten minutes");
     assert_eq!(plane.events, [], "the same trouble is told once");
-    // It is back when it is heard of.
+    // It returns as soon as it is heard.
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.2", 3), "10.0.1.1"));
     assert_eq!(plane.ways("192.0.2.1"), [(A, mac(3))]);
     assert_eq!(plane.events, [gateway(Some(mac(3)))]);
@@ -179,7 +179,7 @@ fn gateways_that_fail_in_the_same_instant_leave_their_group_one_by_one() {
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.2", 2), "10.0.1.1"));
     plane.frame(B, Why::Arp, arp(B, Operation::REQUEST, ("10.0.2.2", 3), "10.0.2.1"));
     assert_eq!(plane.ways("192.0.2.1").len(), 2);
-    // What a data plane never sees meanwhile, `Plane` asserts.
+    // `Plane` asserts that the data plane never sees an invalid state.
     plane.pass_ms(8_000);
     assert_eq!(plane.ways("192.0.2.1"), []);
 }
@@ -202,7 +202,7 @@ fn a_packet_to_a_gateway_that_has_failed_is_answered_at_once() {
 }
 
 #[test]
-fn nobody_becomes_a_neighbour_by_talking_to_others() {
+fn observed_packets_create_no_neighbour() {
     let mut plane = Plane::two();
     let own = "10.0.1.1";
     plane.frame(A, Why::Arp, arp(A, Operation::REPLY, ("10.0.1.7", 7), own));
@@ -212,7 +212,7 @@ fn nobody_becomes_a_neighbour_by_talking_to_others() {
     assert_eq!(plane.refused(Refusal::NotForUs), 2);
     plane.frame(A, Why::Nd, advert("2001:db8:1::7", (false, true), Some(7)));
     assert_eq!(plane.refused(Refusal::Unsolicited), 2);
-    // Nor from another link, nor as everybody, nor with a group's link address.
+    // Nor from another link, nor with a broadcast address, nor with a group's link address.
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.2.7", 7), own));
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.255", 7), own));
     plane.frame(A, Why::Nd, solicit("2001:db8:2::7", "2001:db8:1::1", "2001:db8:1::1", Some(7)));
@@ -227,7 +227,7 @@ fn nobody_becomes_a_neighbour_by_talking_to_others() {
     assert_eq!(plane.refused(Refusal::BadLinkAddress), 2);
     assert_eq!(plane.router.neighbours(plane.now).count(), 0);
     assert_eq!(plane.said(), [""; 0], "and none of them hears anything");
-    // A question to us does it, for who asks wants an answer back.
+    // A question to us does, because its sender expects an answer.
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.7", 7), own));
     assert_eq!(plane.ways("10.0.1.7"), [(A, mac(7))]);
     // Once known, an announcement moves it.
@@ -247,7 +247,7 @@ fn discovery_that_came_through_a_router_or_is_damaged_is_refused() {
     *damaged.last_mut().unwrap() ^= 1;
     plane.frame(A, Why::Nd, damaged);
     assert_eq!(plane.refused(Refusal::Checksum), 1);
-    // A test for duplicates that tells a link address, or that goes to one station.
+    // A duplicate address probe that contains a link address, or goes to a single station.
     plane.frame(A, Why::Nd, solicit("::", "ff02::1:ff00:1", "2001:db8:1::1", Some(7)));
     plane.frame(A, Why::Nd, solicit("::", "2001:db8:1::1", "2001:db8:1::1", None));
     assert_eq!(plane.refused(Refusal::Malformed), 2);
@@ -264,7 +264,7 @@ fn questions_for_own_addresses_are_answered() {
     let reply =
         "1 02:aa:00:00:00:01 > 02:00:00:00:00:07 ARP reply 10.0.1.1 is-at 02:aa:00:00:00:01";
     assert!(said.len() == 1 && said[0].starts_with(reply), "{said:?}");
-    // A probe is answered, and tells nothing of who sends it.
+    // A probe is answered, and reveals nothing about its sender.
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("0.0.0.0", 8), "10.0.1.1"));
     assert_eq!(plane.said().len(), 1);
     assert_eq!(plane.router.neighbours(plane.now).count(), 1);
@@ -274,18 +274,18 @@ fn questions_for_own_addresses_are_answered() {
     assert_eq!(frame[..6], mac(7).0);
     let flags = frame[14 + 40 + 4] >> 5;
     assert_eq!(flags, 0b111, "router, solicited, override");
-    // A test for duplicates is answered to everybody (RFC 4861, 7.2.4).
+    // A duplicate address probe is answered to all nodes (RFC 4861, 7.2.4).
     plane.frame(A, Why::Nd, solicit("::", group, "2001:db8:1::1", None));
     let (_, frame) = plane.sent.pop().unwrap();
     assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 1]);
     assert_eq!(frame[14 + 40 + 4] >> 5, 0b101);
-    // For the anycast address nobody's answer counts more (RFC 4861, 7.2.7).
+    // An answer for the anycast address does not override (RFC 4861, 7.2.7).
     let anycast = "2001:db8:1::";
     plane.frame(A, Why::Nd, solicit("2001:db8:1::7", "ff02::1:ff00:0", anycast, Some(7)));
     let (_, frame) = plane.sent.pop().unwrap();
     assert_eq!(frame[14 + 40 + 4] >> 5, 0b110);
     assert_eq!(frame[14 + 8..14 + 24], [0x20, 1, 0xD, 0xB8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-    // Other people's addresses are their business.
+    // Questions for other stations' addresses are ignored.
     let elsewhere = solicit("2001:db8:1::7", "ff02::1:ff00:9", "2001:db8:1::9", Some(7));
     plane.frame(A, Why::Nd, elsewhere);
     assert_eq!(plane.said(), [""; 0]);
@@ -312,7 +312,7 @@ fn where_the_kernel_answers_the_router_only_learns() {
     plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, ("10.0.1.1", 8), "10.0.1.1"));
     assert_eq!(plane.said(), [""; 0], "nor does it defend");
     assert_eq!(plane.events.len(), 1);
-    // To forward, it asks itself.
+    // To forward, the router asks itself.
     let frame = packet(A, 9, &udp("10.0.1.9", "10.0.1.8", b"x"));
     plane.frame(A, Why::Unresolved(None), frame);
     assert_eq!(plane.said().len(), 1);
@@ -333,7 +333,7 @@ fn a_claim_to_an_own_address_is_told_and_defended_every_ten_seconds() {
     assert_eq!(plane.said().len(), 1);
     plane.frame(A, Why::Nd, advert("2001:db8:1::1", (false, true), Some(7)));
     assert_eq!(plane.events.len(), 3);
-    // Our own message that a loop brings back is no claim.
+    // Our own message returned by a loop is not a claim.
     let mut own = claim();
     own[6..12].copy_from_slice(&own_mac(A).0);
     own[22..28].copy_from_slice(&own_mac(A).0);
@@ -385,7 +385,7 @@ fn a_scan_of_a_connected_prefix_stays_within_its_bounds() {
         let dst = if n % 2 == 0 { dst } else { dst6 };
         let src = if n % 2 == 0 { "10.0.2.9" } else { "2001:db8:2::9" };
         plane.frame(B, Why::Unresolved(None), packet(B, 9, &udp(src, &dst, &[0; 1000])));
-        // A station that is there answers within a millisecond, and is found nonetheless.
+        // A live station answers within a millisecond, and is still resolved.
         if n % 500 == 0 {
             let who = format!("10.1.200.{}", n / 500);
             plane.frame(B, Why::Unresolved(None), packet(B, 9, &udp("10.0.2.9", &who, b"x")));
@@ -396,7 +396,7 @@ fn a_scan_of_a_connected_prefix_stays_within_its_bounds() {
         }
         assert!(plane.router.neighbours(plane.now).count() <= 1000);
     }
-    assert!(answered >= 1, "nobody was found during the scan");
+    assert!(answered >= 1, "no station was found during the scan");
     let sizes = plane.router.sizes();
     let incomplete = plane.router.neighbours(plane.now).filter(|n| n.state == State::Incomplete);
     assert!(incomplete.count() <= 200 && sizes.queued_bytes <= limits.queue_bytes);
@@ -425,7 +425,7 @@ fn a_flood_of_invented_neighbours_ends_at_the_table() {
     assert!(plane.neighbour(A, "10.1.0.2").is_some(), "a gateway");
     assert_eq!(plane.fib.len(), plane.router.sizes().prefixes);
     assert_eq!(plane.adjacencies.len(), 99);
-    // When all room is gateways', one more has none, and its route is not used.
+    // When gateways occupy the whole table, a further one finds no room, and its route is not used.
     for n in 0..120 {
         plane.set(Source::Kernel, &format!("172.16.{n}.0/24"), via(A, &format!("10.1.1.{n}")));
     }
@@ -446,7 +446,7 @@ fn a_gateway_without_room_is_used_once_there_is_some() {
     for n in 1..=5 {
         let gateway = format!("10.0.1.{}", 100 + n);
         route(&mut plane, &format!("192.0.{n}.0/24"), 0, Some(via(A, &gateway)));
-        // As a way out, where there is none.
+        // As an alternative where the other gateway has no room.
         route(&mut plane, &format!("192.0.{n}.0/24"), 1, Some(via(A, "10.0.1.101")));
     }
     for n in 1..=4 {
@@ -456,7 +456,7 @@ fn a_gateway_without_room_is_used_once_there_is_some() {
     assert_eq!(plane.ways("192.0.5.1"), [(A, mac(101))], "the second best");
     let changes = plane.fib_changes;
     plane.pass_ms(6_000);
-    assert_eq!(plane.fib_changes, changes, "nobody has made room");
+    assert_eq!(plane.fib_changes, changes, "no room was made");
     route(&mut plane, "192.0.2.0/24", 0, None);
     plane.pass_ms(6_000);
     plane.answer(A, "10.0.1.105", 105);
@@ -464,14 +464,14 @@ fn a_gateway_without_room_is_used_once_there_is_some() {
 }
 
 #[test]
-fn an_interface_that_goes_takes_its_neighbours_along() {
+fn removing_an_interface_removes_its_neighbours() {
     let mut plane = Plane::two();
     for (addr, n) in [("10.0.1.7", 7), ("10.0.1.8", 8)] {
         plane.frame(A, Why::Arp, arp(A, Operation::REQUEST, (addr, n), "10.0.1.1"));
     }
     plane.frame(B, Why::Arp, arp(B, Operation::REQUEST, ("10.0.2.7", 7), "10.0.2.1"));
     plane.want("10.0.1.99", "x");
-    // With another prefix, those of the old one.
+    // With another prefix, the neighbours in the old one are removed.
     plane.up(A, &["10.0.1.1/29"]);
     assert!(plane.neighbour(A, "10.0.1.7").is_none() && plane.neighbour(A, "10.0.1.8").is_none());
     plane.down(A);
@@ -483,7 +483,7 @@ fn an_interface_that_goes_takes_its_neighbours_along() {
 }
 
 #[test]
-fn what_waits_in_all_is_bounded_and_the_newest_stays() {
+fn waiting_bytes_are_bounded_and_the_oldest_dropped() {
     let limits = Limits { queue_bytes: 10_000, ..Limits::default() };
     let mut plane = Plane::with(limits);
     plane.up(A, &["10.0.1.1/24"]);
@@ -501,7 +501,7 @@ fn what_waits_in_all_is_bounded_and_the_newest_stays() {
     assert_eq!(plane.again.len(), 1);
 }
 
-/// What a message or time does to one IPv6 neighbour in use by nobody.
+/// The effect of a message or of time on one unused IPv6 neighbour.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Advert { solicited: bool, overrides: bool, link: Option<u8> },
@@ -525,7 +525,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn rfc(known: Option<(State, Option<u8>)>, step: Step) -> Option<(State, Option<u8>)> {
     use State::{Delay, Incomplete, Probe, Reachable, Stale};
     match (step, known) {
-        // A question with a link address makes or updates an entry; the same address changes
+        // A question with a link address creates or updates an entry; the same address changes
         // nothing, another one makes it stale.
         (Step::Question { link: Some(n) }, Some((state, Some(old)))) if n == old => {
             Some((state, Some(old)))
@@ -535,7 +535,7 @@ fn rfc(known: Option<(State, Option<u8>)>, step: Step) -> Option<(State, Option<
         (Step::Advert { .. }, None) => None,
         (Step::Advert { link: None, .. }, Some((Incomplete, mac))) => Some((Incomplete, mac)),
         (Step::Advert { solicited, link: Some(n), .. }, Some((Incomplete, _))) => {
-            // What waited goes out, so that a stale one is in use at once: delay.
+            // Waiting packets are sent, so a stale neighbour is in use at once: delay.
             Some((if solicited { Reachable } else { Delay }, Some(n)))
         }
         (Step::Advert { solicited, overrides, link }, Some((state, mac))) => {
@@ -583,7 +583,7 @@ proptest! {
                     plane.pass_ms(60_000);
                 }
             }
-            // A question that frees what waited puts the neighbour to use.
+            // A question that releases waiting packets puts the neighbour to use.
             let is_freed = matches!((step, model), (Step::Question { link: Some(_) },
                 Some((State::Incomplete, _))));
             model = rfc(model, step);
@@ -597,7 +597,7 @@ proptest! {
     }
 }
 
-/// So that what a box saw can be looked at again elsewhere.
+/// So that a field recording can be analysed elsewhere.
 #[test]
 fn inputs_can_be_recorded_and_played_back() {
     let inputs = [

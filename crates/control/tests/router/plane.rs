@@ -1,4 +1,4 @@
-//! What a data plane would make of the router's outputs, and what must hold after each of them.
+//! A data plane that follows the router's outputs, and the invariants after each of them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,9 +22,9 @@ pub(crate) struct Plane {
     pub(crate) sent: Vec<(InterfaceId, Vec<u8>)>,
     pub(crate) again: Vec<(InterfaceId, Vec<u8>)>,
     pub(crate) events: Vec<Event>,
-    /// Outputs are left for later.
+    /// Outputs are not carried out yet.
     pub(crate) is_slow: bool,
-    /// Prefixes put in or taken out so far.
+    /// Prefixes set or removed so far.
     pub(crate) fib_changes: usize,
 }
 
@@ -162,7 +162,7 @@ impl Plane {
         self.frame(interface, Why::Error(fault), frame);
     }
 
-    /// Time passes, and the router is called whenever it asked to be.
+    /// Lets time pass, and calls the router whenever it is due.
     pub(crate) fn pass_ms(&mut self, ms: u64) {
         let end = self.now + std::time::Duration::from_millis(ms);
         while self.router.next_deadline() <= end {
@@ -230,7 +230,7 @@ impl Plane {
         group
     }
 
-    /// The link addresses that packets to an address go to, in order.
+    /// The link addresses to which packets for an address go, in order.
     pub(crate) fn ways(&self, addr: &str) -> Vec<(InterfaceId, MacAddr)> {
         let Some(Group::Via(members)) = self.lookup(addr) else { return Vec::new() };
         let ways = members.iter().filter_map(|m| self.adjacencies.get(&m.neighbour));
@@ -246,7 +246,7 @@ impl Plane {
         found.next().map(|n| n.id)
     }
 
-    /// What was sent since the last time, as `plexus trace` would say it.
+    /// The frames sent since the last call, as `plexus trace` prints them.
     pub(crate) fn said(&mut self) -> Vec<String> {
         let sent = std::mem::take(&mut self.sent);
         sent.iter().map(|(id, f)| format!("{} {}", id.0, plexus_wire::describe(f))).collect()

@@ -20,7 +20,7 @@ fn an_interfaces_addresses_are_routes() {
     assert_eq!(plane.lookup("2001:db8:1::"), Some(&Group::Local), "RFC 4291, 2.6.1");
     assert_eq!(plane.lookup("2001:db8:1::2"), Some(&Group::Glean(A)));
     assert_eq!(plane.lookup("fe80::1"), Some(&Group::Local));
-    assert_eq!(plane.lookup("fe80::2"), None, "nobody forwards to a link-local address");
+    assert_eq!(plane.lookup("fe80::2"), None, "nothing is forwarded to a link-local address");
     assert_eq!(plane.lookup("10.0.3.1"), None);
     plane.down(A);
     assert_eq!(plane.lookup("10.0.1.1"), None);
@@ -44,7 +44,7 @@ fn the_better_source_is_used_and_the_others_wait() {
     assert_eq!(plane.lookup("192.0.2.1"), None);
     plane.unset(Source::Kernel, "192.0.2.0/24");
     assert_eq!(plane.refused(Refusal::NoSuchRoute), 1);
-    // What the kernel says of connected prefixes as well does no harm, nor what it says wrongly.
+    // Kernel routes for connected prefixes have no effect, right or wrong.
     let before = plane.fib.clone();
     let hop = NextHop { interface: A, gateway: None, on_link: false, weight: 1 };
     plane.set(Source::Kernel, "10.0.1.0/24", Route::Via(vec![hop]));
@@ -55,7 +55,7 @@ fn the_better_source_is_used_and_the_others_wait() {
 }
 
 #[test]
-fn of_one_sources_routes_the_lowest_metric_counts() {
+fn the_lowest_metric_of_a_source_wins() {
     let mut plane = Plane::two();
     let set = |plane: &mut Plane, metric, route| {
         let prefix = prefix("0.0.0.0/0");
@@ -67,7 +67,7 @@ fn of_one_sources_routes_the_lowest_metric_counts() {
     assert_eq!(plane.lookup("8.8.8.8"), Some(&Group::Unreachable));
     set(&mut plane, 10, None);
     assert_eq!(plane.lookup("8.8.8.8"), Some(&Group::Blackhole));
-    // One that cannot be used gives way to the next.
+    // An unusable one is replaced by the next.
     set(&mut plane, 20, Some(via(A, "10.9.9.9")));
     assert_eq!(plane.lookup("8.8.8.8"), Some(&Group::Prohibited));
     set(&mut plane, 30, None);
@@ -83,18 +83,19 @@ fn a_gateway_on_no_connected_prefix_is_not_used_and_said_so() {
     let view = plane.router.routes(&prefix("192.0.2.0/24")).unwrap();
     assert_eq!(view.routes[0].standing, Standing::Inactive);
     assert_eq!(view.routes[0].hops[0].1, HopState::NotConnected);
-    // An address makes it one, and its loss takes it away; the router itself is nobody's gateway.
+    // An address makes the gateway usable, and its removal unusable; the router itself cannot be a
+    // gateway.
     plane.up(A, &["10.0.1.1/24", "10.0.2.129/24"]);
     assert!(matches!(plane.lookup("192.0.2.1"), Some(Group::Via(_))));
     plane.up(A, &["10.0.1.1/24", "10.0.2.9/24"]);
     assert_eq!(plane.lookup("192.0.2.1"), None);
     let view = plane.router.routes(&prefix("192.0.2.0/24")).unwrap();
     assert_eq!(view.routes[0].hops[0].1, HopState::OwnAddress);
-    // On the link although no prefix says so.
+    // On the link although no prefix contains it.
     let hop = NextHop { on_link: true, ..hop(B, "198.51.100.1") };
     plane.set(Source::Static, "192.0.2.0/24", Route::Via(vec![hop]));
     assert!(matches!(plane.lookup("192.0.2.1"), Some(Group::Via(_))));
-    // IPv4 through an IPv6 gateway (RFC 8950), and not the other way round.
+    // IPv4 through an IPv6 gateway (RFC 8950), but not vice versa.
     plane.set(Source::Static, "192.0.2.0/24", via(B, "fe80::9"));
     assert!(matches!(plane.lookup("192.0.2.1"), Some(Group::Via(_))));
     plane.set(Source::Static, "2001:db8:9::/48", via(B, "10.0.2.9"));
@@ -108,7 +109,7 @@ fn members_that_fail_leave_their_group_and_the_table_stays() {
     for n in 0..100 {
         plane.set(Source::Kernel, &format!("172.16.{n}.0/24"), Route::Via(hops.clone()));
     }
-    // Nobody has answered: the data plane may choose either, and will hand it over.
+    // No gateway has answered: the data plane may choose either, and passes the packet up.
     assert!(matches!(plane.lookup("172.16.5.1"), Some(Group::Via(m)) if m.len() == 2));
     plane.answer(A, "10.0.1.2", 2);
     assert_eq!(plane.ways("172.16.5.1"), [(A, mac(2))]);
@@ -117,7 +118,7 @@ fn members_that_fail_leave_their_group_and_the_table_stays() {
     let changes = plane.fib_changes;
     plane.input(Input::Interface { id: A, facts: None });
     assert_eq!(plane.ways("172.16.5.1"), [(B, mac(3))]);
-    // But for the interface's own prefixes, and its neighbour's.
+    // Except for the interface's own prefixes, and its neighbour's.
     let own = plane.fib_changes - changes;
     assert!(own < 10, "{own} changes of the table");
     plane.down(B);
@@ -148,7 +149,7 @@ fn a_group_has_lost_its_member_before_the_table_is_looked_at() {
     let groups = kinds.iter().rposition(|kind| *kind == 'g').unwrap();
     assert!(groups < 10, "the last group is told after {groups} outputs");
     assert!(kinds.iter().filter(|kind| **kind == 'f').count() > 20_000);
-    // An input that comes before the outputs are taken changes nothing of that.
+    // An input before the outputs are taken makes no difference.
     plane.up(A, &["10.0.1.1/24"]);
     assert!(matches!(plane.lookup("172.3.3.1"), Some(Group::Via(_))));
     plane.is_slow = true;
@@ -206,7 +207,7 @@ fn a_neighbour_that_is_known_has_a_prefix_of_its_own_unless_a_route_says_otherwi
     ask(&mut plane);
     assert_eq!(plane.ways("10.0.1.130"), [(A, mac(5))]);
     assert!(plane.fib.contains_key(&prefix("10.0.1.130/32")));
-    // A longer prefix than the link's decides, also for who is known already.
+    // A prefix longer than the link's decides, also for a resolved neighbour.
     plane.set(Source::Kernel, "10.0.1.128/25", Route::Blackhole);
     assert_eq!(plane.lookup("10.0.1.130"), Some(&Group::Blackhole));
     plane.unset(Source::Kernel, "10.0.1.128/25");
@@ -231,7 +232,7 @@ fn a_resynchronised_source_keeps_what_it_names_and_loses_the_rest() {
         plane.set(Source::Static, &format!("172.17.{n}.0/24"), via(A, "10.0.1.2"));
     }
     let before = plane.fib_changes;
-    // The first attempt breaks off, the second does it all.
+    // The first list is interrupted, the second completes.
     plane.input(Input::Begin(Source::Kernel));
     plane.set(Source::Kernel, "172.16.3.0/24", via(A, "10.0.1.2"));
     plane.input(Input::Begin(Source::Kernel));
@@ -261,7 +262,7 @@ fn beyond_the_limits_routes_are_refused_and_what_was_there_stays() {
     assert_eq!(plane.refused(Refusal::RoutesFull), 10);
     assert_eq!(plane.events, [Event::RoutesFull], "told once");
     assert!(plane.lookup("172.16.9.1").is_some() && plane.lookup("172.16.10.1").is_none());
-    // A route that is there may change, and one that goes makes room.
+    // An existing route may change, and a withdrawn one makes room.
     plane.set(Source::Kernel, "172.16.9.0/24", Route::Blackhole);
     assert_eq!(plane.lookup("172.16.9.1"), Some(&Group::Blackhole));
     plane.unset(Source::Kernel, "172.16.0.0/24");
@@ -295,7 +296,7 @@ fn there_are_no_more_groups_than_numbers() {
     }
     assert!(n > 12_000, "{n}");
     let full = plane.router.sizes();
-    // A route that wants a new set of next hops keeps what it has; one of a known set has it.
+    // A route that needs a new set of next hops keeps its old one; a known set is accepted.
     let prefix = prefix_of(std::net::Ipv4Addr::from(0xAC10_0000));
     for (way, is_new) in [(way(60_000), false), (way(7), true)] {
         let (source, metric) = (Source::Kernel, 0);
@@ -312,7 +313,7 @@ fn prefix_of(addr: std::net::Ipv4Addr) -> plexus_wire::Prefix {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_routes_are_refused() {
     let mut plane = Plane::two();
     for to in ["224.0.0.0/4", "127.0.0.0/8", "fe80::/64", "ff00::/8", "::1/128"] {
         plane.set(Source::Kernel, to, Route::Blackhole);

@@ -1,5 +1,5 @@
-//! The least controller that serves: every claim is granted, every question answered by a shortest
-//! path. The real one is judged elsewhere; here the nodes are.
+//! A minimal controller: it grants every claim and answers every question with a shortest path.
+//! These tests are about the nodes; the real controller has its own.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;

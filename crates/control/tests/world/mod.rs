@@ -1,5 +1,5 @@
 //! A whole fabric in one process: nodes, a hub, hosts and cables, driven by a seed. Frames take a
-//! millisecond a cable, and may be lost, repeated or late.
+//! millisecond per cable, and may be lost, duplicated or delayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -26,7 +26,7 @@ pub(crate) enum End {
     Hub,
 }
 
-/// What the cables do to frames, in percent.
+/// Behaviour of the cables, in percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) lost: u32,
@@ -49,10 +49,10 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
 }
 
-/// When a frame arrives, its number, where, and the frame.
+/// Time of arrival, number, destination, and the frame.
 type Flying = (Time, u64, End, Vec<u8>);
 
-/// A node with the plainest data plane that obeys the specification.
+/// A node with the simplest data plane that obeys the specification.
 pub(crate) struct Box_ {
     pub(crate) node: Node,
     pub(crate) roles: HashMap<u8, (PortRole, Option<MacAddr>)>,
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// A new controller in place of the old one, which remembers nothing.
+    /// Replaces the controller by a new one without state.
     pub(crate) fn restart_controller(&mut self, epoch: u64) {
         let seed = self.random.random();
         let identity = identity(1000, Role::Controller);
@@ -128,7 +128,7 @@ impl World {
         self.plug(End::Hub);
     }
 
-    /// A node's daemon starts again and remembers nothing.
+    /// Restarts a node's daemon without state.
     pub(crate) fn restart_node(&mut self, n: usize) {
         let identity = identity(n as u64 + 1, Role::Node);
         self.nodes[n].node = Node::new(identity, Pace::default(), self.random.random());
@@ -160,7 +160,7 @@ impl World {
         self.plug(b);
     }
 
-    /// Pulls a cable out and takes it away; both ends lose carrier.
+    /// Unplugs and removes a cable; both ends lose carrier.
     pub(crate) fn uncable(&mut self, end: End) {
         let other = self.cables.remove(&end).unwrap();
         self.cables.remove(&other);
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Frames vanish; nobody loses carrier.
+    /// Frames are lost; both ends keep carrier.
     pub(crate) fn silence(&mut self, end: End, silent: bool) {
         for end in [end, self.cables[&end]] {
             if silent {
@@ -246,7 +246,7 @@ impl World {
         self.input(n, node::Input::Frame { port, kind, bytes });
     }
 
-    /// A frame comes in by a port of a node.
+    /// A frame arrives on a node's port.
     fn arrive(&mut self, n: usize, port: u8, bytes: Vec<u8>) {
         let frame = ethernet::Frame::new_checked(&bytes[..]).unwrap();
         let is_fabric = frame.ethertype() == encapsulation::ETHERTYPE;
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// A host sends a numbered frame to another's address, asking for it first if it must.
+    /// A host sends a numbered frame to another's address, resolving it first if needed.
     pub(crate) fn send(&mut self, from: usize, to: Ipv4Addr, number: u32) {
         match self.hosts[from].arp.get(&to).copied() {
             Some(mac) => self.data(from, mac, number),

@@ -1,9 +1,9 @@
-//! The lease table: who has which address until when.
+//! The lease table: the holder of each address, and the end of its lease.
 //!
-//! An address is free, or offered, bound, past (its lease has ended, and its host gets it again
-//! while nobody else needs it) or declined (somebody found it in use). A host has at most one
-//! address that is not declined. What a port's hosts hold counts against the port's share, so that
-//! no port can empty a pool by inventing hosts.
+//! An address is free, offered, bound, past (its lease has expired; its host gets it again while no
+//! other host needs it) or declined (a host found it in use). A host has at most one address that
+//! is not declined. Addresses of a port's hosts count against the port's share, so that no port can
+//! empty a pool with invented hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use plexus_wire::{MacAddr, Time};
 
 use crate::topology::Place;
 
-/// Addresses that are looked at for one offer: those in use without a lease are passed over.
+/// Addresses examined for one offer: those in use without a lease are skipped.
 const LOOKED_AT_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +27,20 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     pub(crate) mac: MacAddr,
     pub(crate) state: State,
-    /// When the state ends; of a past lease, when it ended.
+    /// When the state expires; for a past lease, when it expired.
     pub(crate) until: Time,
-    /// Whose share it counts against; unknown after a restart.
+    /// The port against whose share it counts; unknown after a restart.
     pub(crate) port: Option<Place>,
-    /// It is in the store, so that it becomes past when it ends.
+    /// It is in the store, so it becomes past when it expires.
     pub(crate) is_stored: bool,
 }
 
-/// Addresses that are leased to whoever asks.
+/// A range of addresses for any client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
     pub(crate) first: Ipv4Addr,
     pub(crate) last: Ipv4Addr,
-    /// From here on no address has been used.
+    /// No address from here on has ever been used.
     fresh: u32,
 }
 
@@ -58,9 +58,9 @@ impl Pool {
 pub(crate) struct Leases {
     entries: BTreeMap<Ipv4Addr, Entry>,
     by_mac: BTreeMap<MacAddr, Ipv4Addr>,
-    /// Ends of all states but the past one.
+    /// Expiry of all states except past.
     ends: BTreeSet<(Time, Ipv4Addr)>,
-    /// Past leases, the one that ended first first.
+    /// Past leases, in order of expiry.
     past: BTreeSet<(Time, Ipv4Addr)>,
     /// Addresses that were used and are free again.
     returned: BTreeSet<Ipv4Addr>,
@@ -86,12 +86,12 @@ impl Leases {
         self.per_port.get(&port).copied().unwrap_or(0)
     }
 
-    /// The next end of a state.
+    /// The next expiry of a state.
     pub(crate) fn next_end(&self) -> Option<Time> {
         self.ends.first().map(|(at, _)| *at)
     }
 
-    /// Makes an address free.
+    /// Frees an address.
     pub(crate) fn remove(&mut self, ip: Ipv4Addr) -> Option<Entry> {
         let entry = self.entries.remove(&ip)?;
         if entry.state != State::Declined {
@@ -114,8 +114,8 @@ impl Leases {
         Some(entry)
     }
 
-    /// Sets what an address is, in place of all that it was and of what its host had.
-    /// Returns the other address that the host had.
+    /// Sets the state of an address, replacing its old state and its host's other address. Returns
+    /// that other address.
     pub(crate) fn put(&mut self, ip: Ipv4Addr, entry: Entry) -> Option<Ipv4Addr> {
         self.remove(ip);
         self.returned.remove(&ip);
@@ -137,7 +137,7 @@ impl Leases {
         other
     }
 
-    /// Ends one state that is due: a stored lease becomes past, all else free.
+    /// Expires one state that is due: a stored lease becomes past, everything else free.
     pub(crate) fn end_next(&mut self, now: Time) -> Option<(Ipv4Addr, Entry)> {
         let &(_, ip) = self.ends.first().filter(|(at, _)| *at <= now)?;
         let entry = self.remove(ip)?;
@@ -147,8 +147,8 @@ impl Leases {
         Some((ip, entry))
     }
 
-    /// An address for a host: what it has or had, else what it asks for, else a fresh one, one that
-    /// was returned, or the one whose lease ended longest ago.
+    /// An address for a host: the one it has or had, otherwise the one it asks for, a fresh one, a
+    /// returned one, or the one whose lease expired first.
     pub(crate) fn choose(
         &self,
         pool: &mut Pool,
@@ -172,7 +172,7 @@ impl Leases {
             let ip = Ipv4Addr::from(pool.fresh);
             let is_unused = self.get(ip).is_none() && !self.returned.contains(&ip);
             if is_unused && is_usable(ip) {
-                // It stays fresh until it is put into the table.
+                // It stays fresh until it is entered into the table.
                 return Some(ip);
             }
             pool.fresh = pool.fresh.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! DHCP messages in their frames: what clients sent, and the answers of the group.
+//! DHCP messages in frames: parses those of clients, and builds the group's answers.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,11 +9,11 @@ use plexus_wire::dhcpv4::{
 };
 use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
 
-/// Name or time servers that a host is told of: more do not fit every client's buffer.
+/// Most name or time servers in an answer: more do not fit every client's buffer.
 const SERVERS_MAX: usize = 8;
 
-/// The message to a server or relay in an IPv4 packet, if it is one and intact: the packet's source
-/// and destination, the message's bytes, and what they say.
+/// Parses a message to a server or relay in an IPv4 packet, if it is intact: returns the packet's
+/// source and destination, the message's bytes, and its fields.
 pub(super) fn read(bytes: &[u8]) -> Option<([Ipv4Addr; 2], &[u8], Repr)> {
     let ip = ipv4::Packet::new_checked(bytes).ok()?;
     let ends = [ip.src(), ip.dst()];
@@ -31,7 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<([Ipv4Addr; 2], &[u8], Repr)> {
 }
 
 /// The answer to a message as a frame, from the subnet's gateway. Without an address it is a
-/// refusal, or the answer to a client that has one (RFC 2131, table 3).
+/// refusal, or the answer to a client that already has one (RFC 2131, table 3).
 pub(super) fn write(
     asked: &Repr,
     kind: MessageType,
@@ -54,7 +54,7 @@ pub(super) fn write(
     } else {
         settings(subnet, server, &mut options);
     }
-    // RFC 6842: the client identifier is returned, within what a message can hold.
+    // RFC 6842: the client identifier is returned, if it fits into the message.
     if let Some(id) = asked.option(option::CLIENT_ID).filter(|id| id.len() <= 255) {
         options.push(DhcpOption::new(option::CLIENT_ID, id));
     }
@@ -73,8 +73,8 @@ pub(super) fn write(
         message_type: kind,
         options,
     };
-    // RFC 2131, 4.1: to the address in use, by broadcast if the client asks for that or is
-    // refused, and else to the address that it is about to have.
+    // RFC 2131, 4.1: to the address in use; by broadcast if the client asks for that or is refused;
+    // otherwise to the address that it is about to get.
     let mut message = vec![0; repr.buffer_len()];
     repr.emit(&mut message).ok()?;
     let (mac, to) = match (refused, asked.ciaddr, asked.broadcast) {
@@ -85,7 +85,7 @@ pub(super) fn write(
     frame((group_mac, mac), (server, to), CLIENT_PORT, &message).ok()
 }
 
-/// What hosts of a subnet are told.
+/// The settings for hosts of a subnet.
 fn settings(subnet: &Subnet, server: Ipv4Addr, options: &mut Vec<DhcpOption>) {
     let mask = u32::MAX.checked_shl(32 - u32::from(subnet.prefix.len().min(32))).unwrap_or(0);
     options.push(DhcpOption::addresses(option::SUBNET_MASK, &[mask.into()]));
@@ -113,7 +113,7 @@ fn settings(subnet: &Subnet, server: Ipv4Addr, options: &mut Vec<DhcpOption>) {
     }
 }
 
-/// A message from a server or relay, in its frame: source and destination on either layer.
+/// A message from a server or relay in a frame: source and destination on both layers.
 pub(super) fn frame(
     (src, dst): (MacAddr, MacAddr),
     (from, to): (Ipv4Addr, Ipv4Addr),

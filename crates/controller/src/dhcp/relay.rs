@@ -1,14 +1,13 @@
-//! The DHCP relay (RFC 2131; RFC 1542, section 4; RFC 3046): a network's leases come from a server
-//! that is a host of the fabric.
+//! The DHCP relay (RFC 2131; RFC 1542, section 4; RFC 3046), for networks whose leases come from a
+//! server that is a host of the fabric.
 //!
-//! The group stands between the two as itself. To the server it is the relay agent, with its
-//! gateway's address as `giaddr` and with the client's node and port in option 82. To the client it
-//! is the server: the server's identifier is replaced by the gateway's address, so that renewals,
-//! which are unicast, come here too, and no client learns of another server. What a server leases
-//! is held against the fabric's own knowledge, and kept as if it were leased here: hosts cannot
-//! take each other's addresses, whoever leases them. As with our own leases a client is its
-//! Ethernet address: its identifier (RFC 2132, 9.14), by which it could be several or somebody
-//! else, does not reach the server.
+//! To the server the group is the relay agent, with its gateway's address as `giaddr` and the
+//! client's node and port in option 82. To the client it is the server: it replaces the server's
+//! identifier by the gateway's address, so that unicast renewals arrive here too, and no client
+//! learns of another server. A server's leases are checked against the fabric's own knowledge and
+//! stored like our own: hosts cannot take each other's addresses, whichever server leases them. As
+//! for our own leases, a client is its Ethernet address: its identifier (RFC 2132, 9.14), with
+//! which it could pose as several clients or another one, is not passed to the server.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -24,32 +23,32 @@ use crate::Controller;
 use crate::event::{Drop, Event};
 use crate::topology::Place;
 
-/// How long a server may take to answer.
+/// Timeout of a server's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Messages that wait for their answers.
+/// Most messages that wait for answers.
 const RELAYED_MAX: usize = 1 << 16;
-/// Messages that wait until their server is found.
+/// Most messages that wait until the server is found.
 const UNSERVED_MAX: usize = 64;
-/// Relays that a message may have passed (RFC 1542, 4.1.1).
+/// Most relays that a message may have passed (RFC 1542, 4.1.1).
 const HOPS_MAX: u8 = 16;
 /// Part of option 82: the circuit, here node and port (RFC 3046, 3.1).
 const CIRCUIT_ID: u8 = 1;
 
-/// A client's message that was relayed.
+/// A relayed message of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relayed {
     at: Place,
     xid: u32,
     subnet: usize,
     since: Time,
-    /// Where the client wants its answer.
+    /// Whether the client wants its answer by broadcast.
     broadcast: bool,
     ciaddr: Ipv4Addr,
-    /// What the server calls itself; until it has said so, its address.
+    /// The server's identifier; its address until it has sent one.
     server: Ipv4Addr,
 }
 
-/// A client's message that waits until its server is found: who, where, what.
+/// A client's message that waits until the server is found: its sender, place and content.
 #[derive(Clone, Debug)]
 pub(super) struct Unserved {
     server: Ipv4Addr,
@@ -59,7 +58,7 @@ pub(super) struct Unserved {
 }
 
 impl Controller {
-    /// Whether a server that is relayed to is behind this port.
+    /// Whether the relay's server is behind this port.
     pub(crate) fn has_server(&self, at: Place) -> bool {
         let servers = self.config.subnets.iter().filter_map(|s| s.relay);
         servers.filter_map(|ip| self.hosts.by_ip(ip.into())).any(|mac| self.is_at(mac, at))
@@ -69,7 +68,7 @@ impl Controller {
         self.hosts.get(mac).is_some_and(|h| h.at == at)
     }
 
-    /// A client's message, which is its sender's, on its way to the server.
+    /// Relays a client's message, whose client is its sender, to the server.
     pub(super) fn relay(
         &mut self,
         now: Time,
@@ -84,7 +83,7 @@ impl Controller {
         };
         let mac = asked.chaddr;
         let Some(server_mac) = self.hosts.by_ip(server.into()) else {
-            // It may not have said a word yet.
+            // The server may not have been heard yet.
             if self.search(now, mac, server.into()).is_err() {
                 self.log(Event::NoServer { ip: server });
                 return self.dropped(Drop::NoServer);
@@ -104,7 +103,7 @@ impl Controller {
         if wants && self.dhcp.table.of(mac).is_none() && self.dhcp.table.len_at(at) >= share {
             return self.dropped(Drop::NoAddress);
         }
-        // What is not the client's it can neither give back nor spoil.
+        // A client can neither release nor decline an address of another host.
         let given_up = match asked.message_type {
             MessageType::RELEASE => Some(asked.ciaddr),
             MessageType::DECLINE => asked.address(option::REQUESTED_ADDRESS),
@@ -126,7 +125,8 @@ impl Controller {
         if !self.expect_answer(now, mac, relayed) {
             return self.dropped(Drop::Busy);
         }
-        // Ours goes with the client's word: nobody else is kept from it by a lease of old.
+        // The stored lease ends with the client's message, so that an old lease keeps no other host
+        // from it.
         if let Some(ip) = given_up {
             self.dhcp.table.remove(ip);
             self.forget_address(mac, ip);
@@ -158,7 +158,7 @@ impl Controller {
         }
     }
 
-    /// A server has been found, or not: what waited for it goes there, or nowhere.
+    /// The search for a server has ended: sends or drops the messages that waited for it.
     pub(crate) fn server_searched(&mut self, now: Time, ip: IpAddr) {
         let all = std::mem::take(&mut self.dhcp.unserved);
         let (due, rest) = all.into_iter().partition(|w| IpAddr::from(w.server) == ip);
@@ -174,7 +174,7 @@ impl Controller {
         }
     }
 
-    /// Keeps in mind whose message was relayed; false if too many wait.
+    /// Records the client of a relayed message; false if too many wait.
     fn expect_answer(&mut self, now: Time, mac: MacAddr, relayed: Relayed) -> bool {
         let table = &mut self.dhcp.relayed;
         if table.len() >= RELAYED_MAX && !table.contains_key(&mac) {
@@ -187,8 +187,8 @@ impl Controller {
         true
     }
 
-    /// A server's answer, on its way to the client: from the host that has the server's address,
-    /// and to a message that was relayed there.
+    /// Relays a server's answer to the client: it has to come from the host with the server's
+    /// address, and to answer a message relayed there.
     pub(super) fn relayed_answer(&mut self, now: Time, at: Place, mac: MacAddr, packet: &[u8]) {
         let Some((ends, payload, answer)) = message::read(packet) else {
             return self.dropped(Drop::BadFrame);
@@ -224,7 +224,8 @@ impl Controller {
         }
         if kind == MessageType::ACK && gives {
             let lease = answer.option(option::LEASE_TIME).and_then(|d| d.try_into().ok());
-            // Without a time it is BOOTP, and for ever (RFC 2131, 3.1); kept for as long as that.
+            // Without a time it is BOOTP, and permanent (RFC 2131, 3.1); stored with the longest
+            // time.
             let seconds = lease.map_or(u32::MAX, u32::from_be_bytes);
             return self.promise(now, relayed.at, client, (ip, seconds), frame);
         }
@@ -232,7 +233,7 @@ impl Controller {
         self.send(node, 0, HostSend { port, frame });
     }
 
-    /// Whether what a server gives is the network's and nobody else's.
+    /// Whether the address given by a server belongs to the network and to no other host.
     fn may_be_given(&self, now: Time, subnet: usize, mac: MacAddr, ip: Ipv4Addr) -> bool {
         self.config.subnets[subnet].prefix.contains(ip.into())
             && self.is_usable(subnet, mac, ip)
@@ -253,7 +254,7 @@ impl Controller {
             return None;
         }
         packet.blank(option::RELAY_AGENT);
-        // RFC 2131, 4.1, with the client's own word where it wants the answer.
+        // RFC 2131, 4.1, with the client's own choice of broadcast.
         let refused = answer.message_type == MessageType::NAK;
         let (mac, to) = match (refused, relayed.ciaddr) {
             (false, ciaddr) if !ciaddr.is_unspecified() => (answer.chaddr, ciaddr),

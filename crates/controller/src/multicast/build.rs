@@ -1,4 +1,5 @@
-//! Trees are built, put in place at every node, used by their heads, and removed, in that order.
+//! The life of a tree: computed, installed at every node, used by its heads, and removed, in that
+//! order.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,15 +19,15 @@ use crate::event::Drop;
 use crate::topology::Place;
 use crate::trees::FAR;
 
-/// Changes are gathered for so long, unless a tree is broken.
+/// How long changes are gathered, unless a tree is broken.
 const GATHER: Duration = Duration::from_millis(20);
 /// Bytes of a `TreeUpdate` without entries: kind, request, flag and two counts.
 const UPDATE_LEN: usize = 10;
-/// Bytes of a `GroupRoute`, at most.
+/// Most bytes of a `GroupRoute`.
 const ROUTE_LEN: usize = 27;
 
 impl Controller {
-    /// A node has put trees in place.
+    /// A node has installed trees.
     pub(crate) fn trees_ready(&mut self, now: Time, node: u32, ready: &TreesReady) {
         for number in &ready.trees {
             let Some(key) = self.multicast.numbers.get(number).cloned() else { continue };
@@ -49,7 +50,7 @@ impl Controller {
         self.rearm(first, Timer::Retire);
     }
 
-    /// Removes the trees whose time has come.
+    /// Removes the trees whose time is over.
     pub(crate) fn retire_due(&mut self, now: Time) {
         while let Some((at, _)) = self.multicast.retiring.front()
             && *at <= now
@@ -64,9 +65,9 @@ impl Controller {
         self.rearm(first, Timer::Retire);
     }
 
-    /// At the end of an input: broken trees are mended now, other changes are gathered.
+    /// At the end of an input: repairs broken trees now, and gathers other changes.
     pub(crate) fn groups_settle(&mut self, now: Time) {
-        // Without a cable nothing can be changed, and what stands goes on.
+        // Without a cable nothing can be changed, and the present trees stay.
         if self.multicast.dirty.is_empty() || !self.control.is_attached() {
             return;
         }
@@ -91,7 +92,7 @@ impl Controller {
         }
     }
 
-    /// Senders and listeners of a tree, as they are now; true: every host listens.
+    /// Current senders and listeners of a tree; true: every host is a listener.
     pub(super) fn parties(&self, key: &Key) -> (BTreeSet<Head>, BTreeSet<Place>, bool) {
         let reach = self.control.reach();
         let is_near = |at: &Place| reach(at.node) && self.topology.is_host_port(*at);
@@ -138,7 +139,7 @@ impl Controller {
         nodes.extend(senders.iter().map(|(at, _)| at.node));
         let distance = self.flows.trees.to(&self.topology, core);
         if nodes.iter().any(|n| distance[*n as usize] == FAR) {
-            // Both are within the controller's reach, so this is of the moment only.
+            // Both are within the controller's reach, so this is temporary.
             return self.dropped(Drop::NoTree);
         }
         let shape = grow(&self.topology, distance, key.group, &nodes, &listening);
@@ -164,11 +165,11 @@ impl Controller {
         if let Some(tree) = self.multicast.trees.get_mut(key) {
             tree.coming = Some((Standing { number, shape }, waiting));
         }
-        // Who no longer sends is told now.
+        // Former senders are told now.
         self.tell_heads(key);
     }
 
-    /// Nobody sends, or nobody listens.
+    /// No sender or no listener is left.
     fn end_tree(&mut self, now: Time, key: &Key) {
         let Some(tree) = self.multicast.trees.remove(key) else { return };
         for head in tree.told.into_keys() {
@@ -178,7 +179,7 @@ impl Controller {
         self.retire(now, tree.coming.map(|(standing, _)| standing));
     }
 
-    /// Tells the nodes of senders which tree to use, if they have been told anything else.
+    /// Tells the nodes of senders which tree to use, unless they know.
     fn tell_heads(&mut self, key: &Key) {
         let (senders, _, _) = self.parties(key);
         let Some(tree) = self.multicast.trees.get_mut(key) else { return };
@@ -192,7 +193,7 @@ impl Controller {
             stays
         });
         for head in senders {
-            // A sender at a node that the tree does not reach yet waits for the next one.
+            // A sender at a node outside the tree waits for the next tree.
             let links = used.shape.links_from(head.0.node);
             if links == FAR {
                 continue;
@@ -208,7 +209,7 @@ impl Controller {
     }
 
     fn tell_head(&mut self, group: MacAddr, (at, source): Head, way: Option<(u32, u8)>) {
-        // It belongs to other groups of hosts by now, and their tree has it.
+        // Its host now belongs to other groups, whose tree includes it.
         let has_another = |key: &Key| {
             self.multicast.trees.get(key).is_some_and(|t| t.told.contains_key(&(at, source)))
         };
@@ -221,7 +222,7 @@ impl Controller {
         self.multicast.routes.entry(at.node).or_default().push(route);
     }
 
-    /// Sends what one input has changed.
+    /// Sends the changes caused by one input.
     pub(crate) fn groups_finish(&mut self) {
         for (node, entries) in std::mem::take(&mut self.multicast.adds) {
             let (mut add, mut len) = (Vec::new(), UPDATE_LEN);

@@ -1,4 +1,4 @@
-//! The shape of a tree: which ports of which nodes.
+//! The shape of a tree: its ports at each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::trees::FAR;
 pub(super) struct Shape {
     /// By node.
     pub(super) ports: BTreeMap<u32, BTreeSet<u8>>,
-    /// Links to the core, by node.
+    /// Distance from the core in links, by node.
     pub(super) depths: BTreeMap<u32, u8>,
     /// The greatest depth of a node with listeners.
     pub(super) deepest: u8,
@@ -19,7 +19,7 @@ pub(super) struct Shape {
     pub(super) links: BTreeSet<u32>,
 }
 
-/// A number that depends on all of these, and differs much where they differ little.
+/// A hash of all of these, which differs much for similar inputs.
 pub(super) fn mix(group: MacAddr, a: u64, b: u64) -> u64 {
     let mut h = group.to_u64();
     for part in [a, b] {
@@ -51,7 +51,7 @@ pub(super) fn grow(
                 .edges(at)
                 .iter()
                 .filter(|e| depth > 0 && distance[e.to as usize] == depth - 1);
-            // Of equal ways each group takes another: no cable is idle.
+            // Groups spread over equal paths, so that no cable stays idle.
             let best = closer.max_by_key(|e| mix(group, at.into(), e.port.into()));
             let Some(edge) = best else { break };
             up.insert(at, *edge);
@@ -83,13 +83,13 @@ pub(super) fn grow(
 }
 
 impl Shape {
-    /// Nodes behind a sender's that its frames pass, at most.
+    /// Most nodes after a sender's that its frames pass.
     pub(super) fn links_from(&self, node: u32) -> u8 {
         self.depths.get(&node).map_or(FAR, |d| d.saturating_add(self.deepest))
     }
 }
 
-/// Credits of a head whose frames pass so many links.
+/// Credits of a head whose frames pass this many links.
 pub(super) fn credits(links: u8) -> u8 {
     links.saturating_sub(1)
 }

@@ -13,9 +13,9 @@ const GROUP: MacAddr = MacAddr([1, 0, 0x5E, 1, 2, 3]);
 const HOST: u8 = 200;
 
 proptest! {
-    /// On any graph, from any node: a frame that every node copies to the ports of its part, but
-    /// for the one that it came by, reaches each listener once, passes no cable to where nobody
-    /// listens, and has credits enough.
+    /// On any graph, from any node: a frame that every node copies to its ports in the tree, except
+    /// the incoming one, reaches each listener once, crosses no cable towards nodes without
+    /// listeners, and has enough credits.
     #[test]
     fn a_tree_reaches_each_listener_once_from_anywhere(
         pairs in proptest::collection::vec((0..10_u32, 0..10_u32), 1..30),
@@ -53,7 +53,7 @@ proptest! {
                     let edge = t.edges(node).iter().find(|e| e.port == port).unwrap();
                     moving.push((edge.to, Some(edge.peer_port), links + 1));
                 }
-                prop_assert!(copies > 0, "a copy for nobody at {}", node);
+                prop_assert!(copies > 0, "a useless copy at {}", node);
             }
             prop_assert!(got.values().all(|n| *n == 1), "{:?}", got);
             prop_assert_eq!(got.keys().copied().collect::<BTreeSet<_>>(), places.clone());
@@ -63,7 +63,7 @@ proptest! {
 
 #[test]
 fn groups_spread_over_equal_ways() {
-    // Eight lanes: each group takes one, and together they take all.
+    // Eight lanes: each group uses one, and together they use all.
     let t = joined(2, &[(0, 1); 8]);
     let (distance, nodes) = (search(&t, 0), BTreeSet::from([0, 1]));
     let places = BTreeSet::from([0, 1].map(|node| Place { node, port: HOST }));

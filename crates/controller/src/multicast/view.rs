@@ -1,4 +1,4 @@
-//! What can be seen of the trees, for `plexus show`.
+//! Views of the trees, for `plexus show`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Controller, NodeId};
 
-/// What is seen of a tree.
+/// The view of a tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupView {
     /// The group's Ethernet address.
     pub group: MacAddr,
-    /// The IP groups of it that hosts send to or have joined.
+    /// Its IP groups that hosts send to or have joined.
     pub ips: Vec<IpAddr>,
     /// The groups of hosts that its senders belong to.
     pub of: Vec<String>,
-    /// The tree in use; absent: it is being put in place.
+    /// The tree in use; absent: it is being installed.
     pub tree: Option<u32>,
-    /// Who sends along it.
+    /// The senders that use it.
     pub senders: Vec<MacAddr>,
     /// Host ports that get copies.
     pub listeners: usize,

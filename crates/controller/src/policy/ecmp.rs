@@ -1,9 +1,9 @@
 //! Equal-cost multipath: up to eight of the shortest paths, lanes counted as paths. The node
 //! spreads a flow's conversations over them by their hash.
 //!
-//! The i-th route writes i as digits, one for each node with a choice, in the base of the number
-//! of its choices: eight routes or fewer are thus all found, and of more the first choices all
-//! differ. Behind the digits the flow's hash decides, so that flows differ from each other.
+//! The i-th route writes i in digits, one for each node with a choice, in the base of the number of
+//! its choices: so all routes are found if there are at most eight, and otherwise the first choices
+//! all differ. After the digits the flow's hash decides, so that flows differ.
 
 use super::{Ask, Policy, ROUTES_MAX, RouteSet, mix};
 use crate::topology::Edge;
@@ -11,20 +11,20 @@ use crate::trees::FAR;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ecmp {
-    /// The routes, each in a row of its own.
+    /// The routes, one per row.
     rows: [[u8; FAR as usize]; ROUTES_MAX],
-    /// Which of a node's links there are to choose from.
+    /// A node's candidate links.
     choices: [u8; 256],
 }
 
-/// A route under way.
+/// A route under construction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Way {
     node: u32,
-    /// What is left to write, and the product of the choices so far.
+    /// The remaining digits, and the product of the choices so far.
     digits: u32,
     product: u32,
-    /// Differs if the hops do, most likely.
+    /// A checksum of the hops, different for different routes with high probability.
     sum: u64,
 }
 
@@ -35,10 +35,10 @@ impl Default for Ecmp {
 }
 
 impl Ecmp {
-    /// How many links lead from a node to the distance `next`; which ones is in `choices`.
+    /// How many links lead from a node to the distance `next`; they are stored in `choices`.
     #[inline]
     fn choose(&mut self, ask: &Ask<'_>, edges: &[Edge], next: u8) -> u32 {
-        // No branch for each link: which lead closer cannot be foreseen.
+        // Branch-free, because it is unpredictable which links lead closer.
         let mut choices = 0;
         for (i, edge) in edges.iter().enumerate() {
             self.choices[usize::from(choices as u8)] = i as u8;
@@ -54,7 +54,7 @@ impl Policy for Ecmp {
         let mut ways = [Way::default(); ROUTES_MAX];
         ways[0] = Way { node: ask.from, digits: 0, product: 1, sum: 0 };
         let mut used = 1;
-        // All routes a hop on at a time: their searches wait for memory together.
+        // All routes advance one hop at a time, so that their cache misses overlap.
         for at in 0..links {
             for number in 0..ROUTES_MAX {
                 if number == used {
@@ -66,7 +66,7 @@ impl Policy for Ecmp {
                 if choices == 0 {
                     return RouteSet::default();
                 }
-                // Until the first choice they are all the same one.
+                // Until the first choice all routes are the same.
                 if choices > 1 && used == 1 {
                     used = ROUTES_MAX;
                     for (row, digits) in (1..ROUTES_MAX).zip(1..) {
@@ -83,7 +83,7 @@ impl Policy for Ecmp {
                     if way.digits > 0 {
                         (pick, way.digits) = (way.digits % choices, way.digits / choices);
                     }
-                    // The upper half of the hash, as a share of the choices.
+                    // The upper half of the hash, scaled to the number of choices.
                     pick += (((beyond >> 32) * u64::from(choices)) >> 32) as u32;
                     if pick >= choices {
                         pick -= choices;

@@ -1,5 +1,5 @@
-//! One shortest path, always the same: at each node the lowest port that leads closer. All flows
-//! between two nodes share it, lanes beside it stay empty.
+//! One shortest path, deterministic: at each node the lowest port that leads closer. All flows
+//! between two nodes share it; parallel lanes stay unused.
 
 use super::{Ask, Policy, RouteSet};
 

@@ -1,29 +1,29 @@
-//! Greedy load-spreading after SPAIN (seed §5.5): a link weighs the number of routes on it times a
-//! large number, plus one; a flow gets the one route of least weight.
+//! Greedy load-spreading after SPAIN (seed §5.5): the weight of a link is the number of routes on
+//! it times a large number, plus one; a flow gets the one route of least weight.
 //!
-//! The seed searches without bound, and its routes come out 1 % longer than the shortest. Here a
-//! route may be [`DETOUR`] links longer than the shortest one, which bounds the search to the
-//! nodes between the two hosts and makes every route fit the header that a shortest one fits.
-//! Among routes so bounded the one found is of least weight; of equals, one of the shortest.
+//! The seed's search is unbounded, and its routes are 1 % longer than the shortest. Here a route
+//! may be at most [`DETOUR`] links longer than the shortest one, which bounds the search to the
+//! nodes between the two hosts and makes every route fit the header that a shortest one fits. Among
+//! these, the search finds one of least weight; of equals, one of the shortest.
 //!
-//! First the best of the shortest routes is found, then whatever detours may be better: where even
-//! the least loaded links of the whole fabric could not make one so, it is not looked at. This
-//! policy keeps loads even, so that few are.
+//! It first finds the best of the shortest routes, then better detours: a detour is skipped if even
+//! the least loaded links of the whole fabric could not make it better. This policy keeps loads
+//! even, so few are examined.
 
 use super::{Ask, Policy, RouteSet};
 use crate::topology::{Edge, NONE};
 
-/// Links that a route may have more than the shortest.
+/// Links that a route may exceed the shortest by.
 const DETOUR: u8 = 2;
 const LEVELS: usize = DETOUR as usize + 1;
-/// What one more route on a link weighs; the 1 for each link itself decides between equals.
+/// The weight of one more route on a link; the 1 for each link decides between equals.
 const LOAD_WEIGHT: u64 = 1 << 16;
 
-/// A way to a node: with the links of detour used, its number of links is determined.
+/// A partial path to a node: the detour used determines its number of links.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     node: u32,
-    /// The way that it continues, and the port taken there.
+    /// The partial path that it extends, and the port taken there.
     before: u32,
     weight: u64,
     port: u8,
@@ -34,15 +34,15 @@ struct Way {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spain {
-    /// First those without detour, then the others, both in the order of their number of links.
+    /// First those without detour, then the others, each in the order of their number of links.
     ways: Vec<Way>,
-    /// The best way to (node, detour) so far: its place in `ways`, or `NONE`.
+    /// The best path to (node, detour) so far: its index in `ways`, or `NONE`.
     at: Vec<u32>,
     hops: Vec<u8>,
 }
 
 impl Spain {
-    /// Continues a way by a link; true if there was no better way to there.
+    /// Extends a path by a link; true if there was no better one to that node.
     #[inline]
     fn go_on(&mut self, before: u32, edge: &Edge, weight: u64, detour: u8, distance: u8) -> bool {
         let way = Way { node: edge.to, before, weight, port: edge.port, detour, distance };
@@ -60,8 +60,8 @@ impl Spain {
         false
     }
 
-    /// Whether no way to a node with less detour weighs as little: with all that may follow, that
-    /// one would be as good. Those are complete, since they have fewer links.
+    /// Whether every path to a node with less detour is heavier: otherwise that one, with any
+    /// continuation, would be as good. Such paths are complete, because they have fewer links.
     #[inline]
     fn is_best_so_far(&self, node: u32, detour: u8, weight: u64) -> bool {
         let first = node as usize * LEVELS;
@@ -69,10 +69,11 @@ impl Spain {
         less.map(|at| self.ways[*at as usize].weight).all(|known| weight < known)
     }
 
-    /// Finds the best ways without detour.
+    /// Finds the best paths without detour.
     fn straight(&mut self, ask: &Ask<'_>) {
         let mut next = 0;
-        // A way is complete when its turn comes: those to its node are all one link shorter.
+        // A path is final when its turn comes: the paths that reach its node are all one link
+        // shorter.
         while let Some(&way) = self.ways.get(next) {
             for edge in ask.topology.edges(way.node) {
                 let there = ask.distance[edge.to as usize];
@@ -84,7 +85,7 @@ impl Spain {
         }
     }
 
-    /// Finds the ways with detours that may arrive with less than `best`.
+    /// Finds the paths with detours that may arrive with less weight than `best`.
     fn around(&mut self, ask: &Ask<'_>, detour_max: u8, mut best: u64) {
         let total = self.ways.first().map_or(0, |way| way.distance);
         let links = |way: &Way| total + way.detour - way.distance;
@@ -101,7 +102,7 @@ impl Spain {
             let next = if is_straight { &mut straight } else { &mut around };
             let (at, way) = (*next, self.ways[*next]);
             *next += 1;
-            // A way without detour has one before it still, and so one link more at least.
+            // A path without detour still has one before it, and so at least one more link.
             let left = usize::from(way.distance) + usize::from(is_straight);
             if way.distance == 0 || way.weight + bound(ask, left) >= best {
                 continue;
@@ -129,13 +130,13 @@ impl Spain {
     }
 }
 
-/// What a link weighs.
+/// The weight of a link.
 #[inline]
 fn weight(ask: &Ask<'_>, edge: &Edge) -> u64 {
     u64::from(ask.loads.on(edge.link)) * LOAD_WEIGHT + 1
 }
 
-/// What so many different links weigh at least.
+/// A lower bound of the weight of this many different links.
 #[inline]
 fn bound(ask: &Ask<'_>, links: usize) -> u64 {
     ask.loads.at_least(links) * LOAD_WEIGHT + links as u64

@@ -26,7 +26,7 @@ fn all_shortest(t: &Topology, d: &[u8], node: u32) -> BTreeSet<Vec<u8>> {
 
 #[test]
 fn ecmp_finds_all_of_few_paths_and_lanes() {
-    // Two lanes, then two ways of one lane each, then two lanes: eight paths.
+    // Two lanes, then two paths of one lane each, then two lanes: eight paths.
     let pairs = [(0, 1), (0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 5)];
     let t = joined(6, &pairs);
     let d = search(&t, 5);
@@ -40,7 +40,7 @@ fn ecmp_finds_all_of_few_paths_and_lanes() {
 
 #[test]
 fn ecmp_spreads_flows_over_many_paths() {
-    // Sixteen lanes: each flow gets eight, and all of them are used about equally.
+    // Sixteen lanes: each flow gets eight, and all are used about equally.
     let t = joined(2, &[(0, 1); 16]);
     let d = search(&t, 1);
     let mut used: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
@@ -67,12 +67,12 @@ fn spain_spreads_over_lanes_and_takes_detours() {
         t.walk(0, &hops, |link| loads.add(link));
         used.push(hops.len());
     }
-    // Lane, lane, and once both carry more than the detour's two links, the detour.
+    // Lane, lane, and the detour once both carry more than its two links.
     assert_eq!(used[..2], [2, 2]);
     assert_eq!(used.iter().filter(|n| **n == 3).count(), 1, "{used:?}");
 }
 
-/// So many routes on each link, and a bound that knows of them.
+/// This many routes on each link, and a bound computed from them.
 fn loaded(t: &Topology, loads: &[u32]) -> Loads {
     let mut loaded = Loads::default();
     for (link, load) in (0..).zip(loads) {
@@ -124,7 +124,7 @@ proptest! {
         }
     }
 
-    /// Against trying every path that is at most two links longer than the shortest.
+    /// Compared with trying every path that is at most two links longer than the shortest.
     #[test]
     fn spain_takes_the_least_loaded_of_all_bounded_paths(pairs in graph(),
         loads in proptest::collection::vec(0..5_u32, 48))

@@ -24,7 +24,7 @@ fn lease(last: u8) -> Lease {
 }
 
 #[test]
-fn what_is_applied_is_loaded_and_epochs_rise() {
+fn applied_changes_are_loaded_and_epochs_increase() {
     let path = Scratch::new("reopen");
     let put = |last| Change::Put(Record::Lease(lease(last)));
     {
@@ -43,7 +43,7 @@ fn what_is_applied_is_loaded_and_epochs_rise() {
 }
 
 #[test]
-fn what_is_no_store_is_named() {
+fn foreign_files_are_refused_by_name() {
     let path = Scratch::new("text");
     std::fs::write(&path.0, "name = \"c1\"\n".repeat(1000)).unwrap();
     let told = Store::open(&path.0).unwrap_err().to_string();

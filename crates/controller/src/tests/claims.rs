@@ -28,11 +28,11 @@ fn a_host_that_answers_at_its_place_cannot_be_impersonated() {
     net.resolve(2, 1);
     net.seen(1, (3, HOST_PORT), Some(ip(1)));
     net.wait_ms(1000);
-    // The node's claims to the station and to its address, which one dispute held up.
+    // The node's claims to the station and to its address, which one dispute delayed.
     assert_eq!(net.refusals(), [(3, mac(1), Refusal::Claimed); 2]);
     assert_eq!(where_is(&net, 1), Some((1, HOST_PORT)));
     assert!(net.delivers(2, 1));
-    // Nor can its address be taken by a station of another name.
+    // Nor can a station with another Ethernet address take its IP address.
     net.seen(3, (3, HOST_PORT), Some(ip(1)));
     net.wait_ms(1000);
     assert_eq!(net.refusals(), [(3, mac(3), Refusal::Claimed)]);
@@ -69,7 +69,7 @@ fn where_the_old_place_is_down_nothing_is_waited_for() {
     net.hello(1);
     net.seen(1, (3, HOST_PORT), Some(ip(1)));
     assert!(net.delivers(2, 1));
-    // Or where its node says that it has left, while a claim waits.
+    // Or where its node reports that it has left, while a claim waits.
     net.host(1).at = (2, HOST_PORT);
     net.seen(1, (2, HOST_PORT), Some(ip(1)));
     assert_eq!(where_is(&net, 1), Some((3, HOST_PORT)));
@@ -91,7 +91,7 @@ fn a_silent_holder_loses_an_address() {
 }
 
 #[test]
-fn the_groups_own_addresses_are_nobodys() {
+fn no_host_gets_the_groups_own_addresses() {
     let mut net = net();
     let group = ControllerSettings::default().group_mac;
     for (claimed, address) in [
@@ -106,7 +106,7 @@ fn the_groups_own_addresses_are_nobodys() {
         net.say(2, HostSeen { port: HOST_PORT, mac: claimed, ip: address });
         assert_eq!(net.refusals(), [(2, claimed, Refusal::Reserved)], "{address:?}");
     }
-    // A host that asks for the gateway is answered by its node; the controller gives no route.
+    // A host that asks for the gateway is answered by its node; the controller sets no route.
     net.ask_for(2, ip(254));
     assert_eq!(net.failures(), [(2, Refusal::Reserved)]);
     net.finish();
@@ -125,7 +125,7 @@ fn one_port_cannot_fill_the_tables() {
     }
     let refused = net.refusals().into_iter().filter(|v| v.2 == Refusal::TooMany).count();
     assert_eq!(refused, 8, "two besides the first address");
-    // Other ports are not concerned.
+    // Other ports are not affected.
     net.seen(61, (3, HOST_PORT), Some(ip(61)));
     assert!(net.refusals().is_empty());
     net.finish();
@@ -136,7 +136,7 @@ fn only_the_node_that_was_asked_can_answer() {
     let mut net = net();
     net.host(1).answers = false;
     net.seen(1, (3, HOST_PORT), Some(ip(1)));
-    // Numbers that were never asked, and messages from nodes without a session.
+    // Unknown exchange numbers, and messages from nodes without a session.
     net.say(2, HostProbeReply { exchange: 12, alive: true });
     net.say(77, HostSeen { port: 1, mac: mac(70), ip: None });
     net.say(2, HostGone { port: HOST_PORT, mac: mac(1) });
@@ -148,7 +148,7 @@ fn only_the_node_that_was_asked_can_answer() {
 }
 
 #[test]
-fn a_host_that_is_gone_takes_all_routes_to_it_along() {
+fn removing_a_host_removes_all_routes_to_it() {
     let mut net = net();
     net.resolve(2, 1);
     net.resolve(3, 1);

@@ -122,7 +122,7 @@ fn send(net: &mut Net, node: u64, message: &Repr) -> Vec<(MessageType, Ipv4Addr)
     answers(net).into_iter().map(|(.., m)| (m.message_type, m.yiaddr)).collect()
 }
 
-/// The whole exchange; the address that was leased.
+/// The whole exchange; returns the leased address.
 fn lease(net: &mut Net, node: u64, host: u8) -> Option<Ipv4Addr> {
     let offer = send(net, node, &message(MessageType::DISCOVER, host)).pop()?;
     assert_eq!(offer.0, MessageType::OFFER);
@@ -156,7 +156,7 @@ fn a_host_gets_an_address_and_all_it_needs_to_know() {
     assert_eq!(option(option::REBINDING_TIME), Some(3150_u32.to_be_bytes().to_vec()));
     assert_eq!(offer.address(option::SERVER_ID), Some(v4(254)));
     assert_eq!(lease(&mut net, 1, 1), Some(v4(100)));
-    // The host's address is known from now on: another host finds it.
+    // The host's address is now known: another host finds it.
     assert_eq!(lease(&mut net, 2, 2), Some(v4(101)));
     for n in [1, 2] {
         let leased = IpAddr::from(v4(99 + n));
@@ -189,7 +189,7 @@ fn nothing_is_confirmed_before_it_is_stored() {
     let [(_, to, to_ip, ack)] = &answers(&mut net)[..] else { panic!() };
     assert_eq!((*to, *to_ip), (MacAddr::BROADCAST, Ipv4Addr::BROADCAST));
     assert_eq!((ack.message_type, ack.yiaddr), (MessageType::ACK, v4(100)));
-    // A store that does not answer is asked again when the host asks again.
+    // If the store does not answer, it is asked again when the host asks again.
     for seconds in [0, 1, 3] {
         net.wait_s(seconds);
         send(&mut net, 1, &request);
@@ -212,11 +212,11 @@ fn renewing_rebooting_and_being_wrong() {
         |host, last| with(message(MessageType::REQUEST, host), option::REQUESTED_ADDRESS, v4(last));
     assert_eq!(send(&mut net, 1, &reboot(1, 100)), [(ack, v4(100))]);
     assert_eq!(send(&mut net, 1, &reboot(1, 101)), [(nak, none)]);
-    // From another network: refused, even for a host that nobody knows.
+    // From another network: refused, even for an unknown host.
     let far = Ipv4Addr::new(192, 168, 7, 7);
     let lost = with(message(MessageType::REQUEST, 9), option::REQUESTED_ADDRESS, far);
     assert_eq!(send(&mut net, 1, &lost), [(nak, none)]);
-    // Of a host without a record nothing is said, and another's lease is not given.
+    // A host without a record gets no answer, and another host's lease is not given out.
     assert_eq!(send(&mut net, 1, &reboot(8, 101)), []);
     assert_eq!(send(&mut net, 2, &reboot(7, 100)), []);
     // Another server was chosen: the offer ends.
@@ -244,7 +244,7 @@ fn a_pool_ends_and_addresses_come_back() {
     assert_eq!(lease(&mut net, 2, 5), None);
     let mut release = message(MessageType::RELEASE, 2);
     release.ciaddr = v4(101);
-    // Another host cannot give it back.
+    // Another host cannot release it.
     let mut forged = message(MessageType::RELEASE, 5);
     forged.ciaddr = v4(101);
     send(&mut net, 2, &forged);
@@ -252,7 +252,7 @@ fn a_pool_ends_and_addresses_come_back() {
     send(&mut net, 1, &release);
     assert_eq!(lease(&mut net, 2, 5), Some(v4(101)));
     assert_eq!(net.stored.len(), 4);
-    // All leases end; whoever comes back gets what it had.
+    // All leases expire; a host that returns gets its old address.
     for _ in 0..3700 / 100 {
         net.wait_ms(100_000);
     }
@@ -267,7 +267,7 @@ fn a_pool_ends_and_addresses_come_back() {
 #[test]
 fn an_address_that_is_in_use_is_not_leased() {
     let mut net = net(config());
-    // A host that gave itself an address of the pool.
+    // A host that took an address of the pool by itself.
     net.seen(9, (2, HOST_PORT), Some(ip(100)));
     assert_eq!(lease(&mut net, 1, 1), Some(v4(101)));
     // It was in use after all.

@@ -22,7 +22,7 @@ fn all_talking(policy: RoutePolicy, nodes: u32, pairs: &[(u32, u32)]) -> Net {
     net
 }
 
-/// Nodes that cables and nodes in place join with `from`.
+/// Nodes that working cables and nodes connect with `from`.
 fn joined_with(net: &Net, from: NodeId) -> BTreeSet<NodeId> {
     let (mut found, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(id) = open.pop() {
@@ -35,11 +35,11 @@ fn joined_with(net: &Net, from: NodeId) -> BTreeSet<NodeId> {
     found
 }
 
-/// Exactly the pairs that can reach each other do, and nobody keeps a route to nowhere.
+/// Exactly the connected pairs reach each other, and no node keeps a route to nowhere.
 fn check(net: &Net) {
     for from in &net.hosts {
         let reach = joined_with(net, from.at.0);
-        // What is behind the same port is the business of the switch there.
+        // Hosts behind the same port are connected by the switch there.
         for to in net.hosts.iter().filter(|to| to.at != from.at) {
             let (a, b) = (from.mac.0[5], to.mac.0[5]);
             let expected = reach.contains(&to.at.0);
@@ -49,7 +49,7 @@ fn check(net: &Net) {
             assert!(held == expected || !net.nodes[&from.at.0].up, "{a} keeps a route to {b}");
         }
     }
-    // The controller reaches every node that is joined with its own.
+    // The controller reaches every node that is connected with its own.
     let reach = joined_with(net, 1);
     for (id, node) in net.nodes.iter().filter(|(_, n)| n.up) {
         let path = net.paths.get(id).cloned().flatten();
@@ -86,7 +86,7 @@ fn connected_graphs(n: u32) -> Vec<Vec<(u32, u32)>> {
 fn every_small_graph_survives_every_single_failure() {
     let mut graphs = connected_graphs(4);
     assert_eq!(graphs.len(), 38);
-    // Of the 728 of five nodes every seventh; with two lanes on the first pair of each.
+    // Every seventh of the 728 graphs of five nodes, with two lanes on the first pair of each.
     graphs.extend(connected_graphs(5).into_iter().step_by(7));
     for (i, mut pairs) in graphs.into_iter().enumerate() {
         pairs.push(pairs[0]);
@@ -113,7 +113,7 @@ fn every_small_graph_survives_every_single_failure() {
             check(&net);
             net.revive(id);
             net.wait_ms(50);
-            // The node has lost its memory, and its host asks again.
+            // The node has lost its state, and its host asks again.
             for other in (1..=nodes as u8).filter(|n| NodeId::from(*n) != id) {
                 net.resolve(id as u8, other);
             }
@@ -125,7 +125,7 @@ fn every_small_graph_survives_every_single_failure() {
 
 #[test]
 fn exactly_the_affected_flows_are_rerouted() {
-    // A ring of six: flows between neighbours do not care about a far cable.
+    // A ring of six: flows between neighbours do not depend on a far cable.
     let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)];
     let mut net = all_talking(RoutePolicy::Shortest, 6, &ring);
     let crosses = |net: &Net, node: NodeId, hops: &[u8]| {
@@ -154,7 +154,7 @@ fn exactly_the_affected_flows_are_rerouted() {
     assert_eq!(distinct.len(), updated.len(), "each once");
     assert_eq!(distinct, affected);
     check(&net);
-    // Some time after the cable is mended, routes are short again.
+    // Some time after the cable is repaired, routes are short again.
     net.set_cable(1, port, true);
     net.wait_s(3);
     check(&net);
@@ -191,7 +191,7 @@ fn a_silent_node_is_down_after_its_time_and_up_when_heard() {
     let up: Vec<bool> = net.controller.nodes().map(|n| n.up).collect();
     assert_eq!(up, [true, true, false]);
     check(&net);
-    // It was only cut off: its memory is as it was, its session too, and its hello comes again.
+    // It was only cut off: its state and session are unchanged, and it sends a Hello again.
     net.nodes.get_mut(&3).unwrap().up = true;
     net.hello_again(3);
     net.hello(1);
@@ -244,8 +244,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever happens in whatever order: every route in place arrives, and once hosts ask again,
-    /// exactly those who can reach each other do.
+    /// After any events in any order: every installed route arrives, and once hosts ask again,
+    /// exactly the connected pairs reach each other.
     #[test]
     fn no_history_leaves_a_stale_route(steps in proptest::collection::vec(step(), 1..60),
         policy in prop_oneof![Just(RoutePolicy::Shortest), Just(RoutePolicy::Ecmp),

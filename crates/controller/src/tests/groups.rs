@@ -66,11 +66,11 @@ fn a_sender_changes_over_when_every_node_has_the_new_tree() {
     let mut net = line(ControllerLimits::default());
     joins(&mut net, 3, 1, &[group(1)]);
     net.wait_ms(50);
-    assert_eq!(added(&mut net), [], "nobody sends");
+    assert_eq!(added(&mut net), [], "there is no sender");
     sends(&mut net, 1, group(1), None);
     let first = added(&mut net);
     let tree = first[0].1;
-    // Towards the listener and nowhere else; node 2 has the link to node 3 as its second.
+    // Only towards the listener; node 2 has the link to node 3 as its second.
     let parts = [(1, vec![NODE_PORT]), (2, vec![NODE_PORT + 1]), (3, vec![HOST_PORT])];
     assert_eq!(first, parts.map(|(node, ports)| (node, tree, ports)));
     ready(&mut net, 3, tree);
@@ -82,7 +82,7 @@ fn a_sender_changes_over_when_every_node_has_the_new_tree() {
     let [(1, route)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((route.tree, route.credits), (Some(tree), 1));
     assert_eq!((route.source, Some(route.group)), (mac(1), MacAddr::of_group(group(1))));
-    // Another listener: another tree, and the old one until the sender has changed over.
+    // Another listener: another tree, and the old one until the sender has switched.
     joins(&mut net, 2, 1, &[group(1)]);
     net.wait_ms(30);
     let second = added(&mut net);
@@ -113,8 +113,8 @@ fn trees_of_an_earlier_incarnation_are_left_alone_until_all_may_have_reported() 
     sends(&mut net, 1, group(1), Some(77));
     joins(&mut net, 2, 9, &[group(1)]);
     net.wait_ms(1000);
-    assert_eq!(added(&mut net), [], "who knows who else listens");
-    // Another group, that has none, need not wait.
+    assert_eq!(added(&mut net), [], "there may be other listeners");
+    // Another group, which has no tree, need not wait.
     joins(&mut net, 3, 4, &[group(1), group(2)]);
     sends(&mut net, 1, group(2), None);
     assert_eq!(added(&mut net).len(), 3);
@@ -135,7 +135,7 @@ fn trees_of_an_earlier_incarnation_are_left_alone_until_all_may_have_reported() 
 }
 
 #[test]
-fn what_hosts_can_make_it_keep_is_bounded_and_counted() {
+fn state_created_by_hosts_is_bounded_and_counted() {
     let limits = ControllerLimits {
         trees: 2,
         groups_per_port: 3,
@@ -161,7 +161,8 @@ fn what_hosts_can_make_it_keep_is_bounded_and_counted() {
     net.finish();
 }
 
-/// A node can claim trees of any number of groups; no more are waited for than there can be.
+/// A node can report trees of any number of groups; the controller waits for no more than the
+/// limit.
 #[test]
 fn trees_that_are_said_to_be_there_are_remembered_up_to_the_limit() {
     let mut net = line(ControllerLimits { trees: 2, ..ControllerLimits::default() });
@@ -176,7 +177,7 @@ fn trees_that_are_said_to_be_there_are_remembered_up_to_the_limit() {
 }
 
 #[test]
-fn new_settings_end_what_they_no_longer_serve() {
+fn new_settings_end_trees_that_they_no_longer_serve() {
     let mut net = line(ControllerLimits::default());
     joins(&mut net, 3, 1, &[group(1)]);
     sends(&mut net, 1, group(1), None);

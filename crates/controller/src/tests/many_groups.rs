@@ -1,4 +1,4 @@
-//! Two thousand groups of fifty members each: what the controller does is counted, not timed.
+//! Two thousand groups of fifty members each: counts the controller's work instead of timing it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ const MEMBERS: u32 = 50;
 /// Groups of one host: fewer than a message holds.
 const EACH: u32 = 50;
 const HOSTS: u32 = GROUPS * MEMBERS / EACH;
-/// Hosts behind a port, which is a network of its own.
+/// Hosts behind a port, each port a network of its own.
 const PER_PORT: u32 = 50;
 const NEXT: u8 = 1;
 const BEFORE: u8 = 2;
@@ -49,7 +49,7 @@ fn place(host: u32) -> (NodeId, u8) {
     (NodeId::from(port) % NODES + 1, HOST_PORT + (port / NODES as u32) as u8)
 }
 
-/// The `n`th of a host's groups: neighbours in number belong to hosts of all nodes.
+/// The `n`th of a host's groups: groups with adjacent numbers have hosts of all nodes.
 fn group_of(host: u32, n: u32) -> u32 {
     (host * EACH + n) % GROUPS
 }
@@ -174,7 +174,7 @@ impl Crowd {
     #[track_caller]
     fn assert_all_served(&self) {
         for n in 0..GROUPS {
-            // Who is a member of group n: the hosts among whose groups it is.
+            // The members of group n: the hosts that have it among their groups.
             let first = (0..EACH).map(|i| (n + GROUPS - i) % GROUPS);
             let members = first
                 .filter(|start| start % EACH == 0)
@@ -187,7 +187,7 @@ impl Crowd {
 }
 
 #[test]
-fn what_two_thousand_groups_of_fifty_cost_goes_by_what_changes() {
+fn the_cost_of_two_thousand_groups_follows_their_changes() {
     let mut crowd = Crowd::new();
     for n in 0..GROUPS {
         let (node, port) = place(n % HOSTS);
@@ -195,7 +195,7 @@ fn what_two_thousand_groups_of_fifty_cost_goes_by_what_changes() {
         crowd.say(node, sender);
     }
     // Every host joins a group, then every host one more, and so on: 100,000 changes, which are
-    // gathered. Of what a host has joined before, nothing is looked at again.
+    // gathered. Groups joined before are not examined again.
     let before = crowd.considered();
     let (mut changed, mut changes) = (BTreeSet::new(), 0);
     for count in 1..=EACH {
@@ -213,20 +213,20 @@ fn what_two_thousand_groups_of_fifty_cost_goes_by_what_changes() {
     crowd.assert_all_served();
     assert_eq!(crowd.controller.counts().trees, GROUPS as usize);
 
-    // All say the same again, as they do every two minutes: nothing is looked at.
+    // All hosts repeat their reports, as they do every two minutes: nothing is examined.
     let before = crowd.considered();
     (0..HOSTS).for_each(|host| crowd.join(host, 100, EACH));
     crowd.wait(Duration::from_millis(25));
     assert_eq!(crowd.considered(), before);
 
-    // A link fails: each tree is looked at once, and once more when it is back.
+    // A link fails: each tree is examined once, and once more when it is back.
     crowd.wait(Duration::from_secs(2) + Duration::from_millis(100));
     let before = (crowd.considered(), crowd.updates);
     crowd.hello(3, false);
     crowd.wait(Duration::from_millis(25));
     let looks = crowd.considered() - before.0;
     assert!((1..=u64::from(GROUPS)).contains(&looks), "{looks} looks for a cut");
-    // Many trees in a message: a node hears some dozens, not thousands.
+    // Many trees per message: a node gets some dozens of messages, not thousands.
     let updates = crowd.updates - before.1;
     assert!(updates <= 40 * NODES as usize, "{updates} messages");
     crowd.assert_all_served();
@@ -235,7 +235,7 @@ fn what_two_thousand_groups_of_fifty_cost_goes_by_what_changes() {
     assert!(crowd.considered() - before.0 <= 2 * u64::from(GROUPS));
     crowd.assert_all_served();
 
-    // One host says that it has left one group: one tree.
+    // One host leaves one group: one tree is examined.
     let before = crowd.considered();
     crowd.join(7, 101, EACH - 1);
     crowd.wait(Duration::from_millis(25));

@@ -42,7 +42,8 @@ pub(super) struct Net {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) cut: BTreeSet<(NodeId, u8)>,
     pub(super) hosts: Vec<Host>,
-    /// Bodies that nodes got and that tests look at: verdicts, failures, frames, blocks, welcomes.
+    /// Messages that nodes received and that tests examine: verdicts, failures, frames, blocks,
+    /// welcomes.
     pub(super) told: Vec<(NodeId, u32, Body)>,
     pub(super) paths: BTreeMap<NodeId, Option<Vec<u8>>>,
     /// Tickets not confirmed yet, if `holds_tickets`.
@@ -56,7 +57,7 @@ pub(super) struct Net {
     exchange: u64,
 }
 
-/// A controller that puts flows into batches of so few that the tests have many of them.
+/// A controller with batches so small that the tests have many of them.
 fn controller(start: &Start) -> Controller {
     let mut controller = Controller::new(start.clone());
     controller.flows.crossings.batch = 4;
@@ -98,7 +99,7 @@ impl Net {
         }
     }
 
-    /// Nodes 1, 2, … joined as the pairs (from 0) say, the controller at node 1, all up.
+    /// Nodes 1, 2, … connected as the pairs (from 0) say, the controller at node 1, all up.
     pub(super) fn joined(config: Config, nodes: u32, pairs: &[(u32, u32)]) -> Net {
         let mut net = Net::new(config);
         for id in 1..=NodeId::from(nodes) {
@@ -147,7 +148,7 @@ impl Net {
         self.hosts.iter_mut().find(|h| h.mac == mac(n)).unwrap()
     }
 
-    /// Hands an input over, as it would be read from a recording, and does what comes out.
+    /// Passes an input in, serialised as in a recording, and carries out the outputs.
     pub(super) fn input(&mut self, input: Input) {
         let text = serde_json::to_string(&input).unwrap();
         let input: Input = serde_json::from_str(&text).unwrap();
@@ -163,7 +164,7 @@ impl Net {
             assert_eq!(target.map(|t| t.at), Some(flow.to), "{flow:?}");
         }
         self.outputs.extend(outputs.iter().cloned());
-        // A node's answer is an input before the next output is acted on: things cross.
+        // A node's answer arrives before the next output is carried out, so that messages cross.
         for output in outputs {
             self.act(output);
         }
@@ -171,7 +172,7 @@ impl Net {
 
     pub(super) fn say(&mut self, node: NodeId, body: impl Into<Body>) {
         let body = body.into();
-        // It must be possible to send it.
+        // The message has to be encodable.
         let bytes = body.to_bytes(5);
         assert!(bytes.len() <= plexus_wire::fabric::message::BODY_MAX, "{body:?}");
         self.input(Input::Message { node, request: 5, body });
@@ -205,7 +206,7 @@ impl Net {
         }
     }
 
-    /// What a node does with a body from the controller.
+    /// A node processes a message from the controller.
     fn arrived(&mut self, id: NodeId, request: u32, body: Body) {
         match body {
             Body::ResolveForward(forward) => self.forwarded(id, &forward),
@@ -220,7 +221,7 @@ impl Net {
                 let alive = self.hosts.iter().any(|h| {
                     h.answers && h.mac == probe.mac && h.at == at && h.ips.contains(&probe.ip)
                 });
-                // A silent host's node says nothing: the controller's own deadline counts.
+                // A silent host's node does not answer: the controller's own timeout counts.
                 if alive {
                     self.say(id, HostProbeReply { exchange: probe.exchange, alive });
                 }
@@ -250,7 +251,7 @@ impl Net {
         }
     }
 
-    /// The target node's part, and the source node's behind it.
+    /// The target node's part, and then the source node's.
     fn forwarded(&mut self, id: NodeId, f: &ResolveForward) {
         let at = (id, f.target_port);
         let there = self.hosts.iter().any(|h| h.mac == f.target_mac && h.at == at && h.answers);
@@ -279,7 +280,7 @@ impl Net {
         self.install(source, there);
     }
 
-    /// Follows hops over cables that are in place and nodes that are up.
+    /// Follows hops over working cables and nodes.
     pub(super) fn follow(&self, from: NodeId, hops: &[u8]) -> Option<(NodeId, u8)> {
         let (last, way) = hops.split_last()?;
         let mut at = from;
@@ -292,7 +293,7 @@ impl Net {
         self.nodes[&at].up.then_some((at, *last))
     }
 
-    /// Whether every route in place from one host to another arrives, and there is one.
+    /// Whether there is a route from one host to another, and every such route arrives.
     pub(super) fn delivers(&self, from: u8, to: u8) -> bool {
         let host = |n| self.hosts.iter().find(|h| h.mac == mac(n)).unwrap();
         let (from, to) = (host(from), host(to));
@@ -346,7 +347,7 @@ impl Net {
         }
     }
 
-    /// Cuts or mends the cable at a node's port; both ends report it.
+    /// Cuts or repairs the cable at a node's port; both ends report it.
     pub(super) fn set_cable(&mut self, id: NodeId, port: u8, good: bool) {
         let (peer, peer_port) = self.nodes[&id].cables[&port];
         for end in [(id, port), (peer, peer_port)] {
@@ -360,7 +361,7 @@ impl Net {
         self.hello(peer);
     }
 
-    /// A node dies: its neighbours notice, and its session ends.
+    /// A node fails: its neighbours notice, and its session ends.
     pub(super) fn kill(&mut self, id: NodeId) {
         self.nodes.get_mut(&id).unwrap().up = false;
         self.neighbours_notice(id);
@@ -405,7 +406,7 @@ impl Net {
         self.ask_for(from, ip(to));
     }
 
-    /// All deadlines up to `ms` from now, one after the other.
+    /// Runs all deadlines up to `ms` from now, one after the other.
     pub(super) fn wait_ms(&mut self, ms: u64) {
         let end = self.now + std::time::Duration::from_millis(ms);
         while self.controller.next_deadline() <= end {
@@ -416,13 +417,13 @@ impl Net {
         self.input(Input::Tick);
     }
 
-    /// Every node's keep-alive.
+    /// Sends every node's keep-alive.
     pub(super) fn keep_alive(&mut self) {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         ids.into_iter().for_each(|id| self.hello_again(id));
     }
 
-    /// Time passes with keep-alives once a second.
+    /// Lets time pass with keep-alives once a second.
     pub(super) fn wait_s(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.keep_alive();
@@ -430,7 +431,7 @@ impl Net {
         }
     }
 
-    /// Takes what nodes were told of one kind.
+    /// Takes the messages of one kind that nodes received.
     pub(super) fn taken<T>(&mut self, pick: impl Fn(&Body) -> Option<T>) -> Vec<(NodeId, T)> {
         let told = std::mem::take(&mut self.told);
         let mut found = Vec::new();
@@ -447,7 +448,7 @@ impl Net {
         self.taken(|b| if let Body::ResolveFailed(f) = b { Some(f.reason) } else { None })
     }
 
-    /// Refusals that nodes were told; admissions are taken too.
+    /// Refusals that nodes received; admissions are removed too.
     pub(super) fn refusals(&mut self) -> Vec<(NodeId, MacAddr, Refusal)> {
         let verdicts = self.taken(|b| match b {
             Body::HostVerdict(v) => Some((v.mac, v.refused)),
@@ -456,7 +457,7 @@ impl Net {
         verdicts.into_iter().filter_map(|(node, (mac, why))| Some((node, mac, why?))).collect()
     }
 
-    /// A new controller in place of this one: nodes keep what they have, and report it.
+    /// Replaces the controller by a new one: nodes keep their state, and report it.
     pub(super) fn restart(mut self, reports: bool) -> Net {
         self.finish();
         let stored = self.stored.values().copied().collect();
@@ -492,7 +493,7 @@ impl Net {
         }
     }
 
-    /// The recording, played to a new controller, gives the same outputs, byte for byte.
+    /// The recording, replayed to a new controller, gives the same outputs, byte for byte.
     pub(super) fn finish(&mut self) {
         let mut again = controller(&self.start);
         let mut outputs = Vec::new();

@@ -11,7 +11,7 @@ use super::net::{HOST_PORT, Net, ip, mac};
 use crate::{Config, Drop, Input};
 use plexus_config::{Reservation, Subnet};
 
-/// The server's number, its address's last byte, and what it calls itself.
+/// The server's number, its address's last byte, and its identifier.
 const SERVER: u8 = 53;
 const CALLED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 
@@ -77,7 +77,7 @@ fn drops(net: &Net) -> Vec<(Drop, u64)> {
     net.controller.drops().collect()
 }
 
-/// The client's discovery as the server gets it.
+/// The client's DISCOVER as the server receives it.
 fn discovered(net: &mut Net, client: u8) -> Repr {
     let [(node, to, to_ip, ports, relayed)] =
         <[Sent; 1]>::try_from(ask(net, &message(MessageType::DISCOVER, client))).unwrap();
@@ -85,7 +85,7 @@ fn discovered(net: &mut Net, client: u8) -> Repr {
     relayed
 }
 
-/// The client's request for the address that it was offered, as the server gets it.
+/// The client's REQUEST for the offered address, as the server receives it.
 fn requested(net: &mut Net, client: u8, ip: Ipv4Addr) -> Repr {
     let request = with(message(MessageType::REQUEST, client), option::SERVER_ID, v4(254));
     ask(net, &with(request, option::REQUESTED_ADDRESS, ip)).pop().unwrap().4
@@ -105,7 +105,7 @@ fn a_server_leases_through_the_group_and_is_not_seen() {
     assert_eq!(offer.address(option::SERVER_ID), Some(v4(254)));
     assert_eq!(offer.option(option::RELAY_AGENT), None);
 
-    // The server gets its own name back; the lease is kept here before the client hears of it.
+    // The server gets its own identifier back; the lease is stored here before the client is told.
     let relayed = requested(&mut net, 1, v4(7));
     assert_eq!(relayed.address(option::SERVER_ID), Some(CALLED));
     net.holds_tickets = true;
@@ -119,14 +119,14 @@ fn a_server_leases_through_the_group_and_is_not_seen() {
     assert_eq!((ack.message_type, ack.yiaddr), (MessageType::ACK, v4(7)));
     assert_eq!(net.controller.hosts().find(|h| h.mac == mac(1)).unwrap().ips, [ip(7)]);
 
-    // A renewal, which the client sends to the gateway, goes the same way.
+    // A renewal, which the client sends to the gateway, takes the same path.
     let renewal = Repr { ciaddr: v4(7), ..message(MessageType::REQUEST, 1) };
     let relayed = ask(&mut net, &renewal).pop().unwrap().4;
     assert_eq!((relayed.ciaddr, relayed.giaddr), (v4(7), v4(254)));
     let acked = say_server(&mut net, &answer(&relayed, MessageType::ACK, v4(7)));
     assert_eq!((acked.len(), acked[0].2), (1, v4(7)));
 
-    // What is given back is anybody's, and the server hears of it.
+    // A released address is free, and the server is told.
     let back = Repr { ciaddr: v4(7), ..message(MessageType::RELEASE, 1) };
     assert_eq!(ask(&mut net, &back).pop().unwrap().4.message_type, MessageType::RELEASE);
     assert!(net.controller.hosts().find(|h| h.mac == mac(1)).unwrap().ips.is_empty());
@@ -138,13 +138,14 @@ fn only_the_server_answers_and_only_what_was_asked() {
     let mut net = net();
     let relayed = discovered(&mut net, 1);
     let good = answer(&relayed, MessageType::OFFER, v4(7));
-    // A host that plays the server; an answer to another exchange, to nobody, past the relay.
+    // A host that poses as the server; an answer to another exchange, to no client, or around the
+    // relay.
     assert!(say_from(&mut net, (1, 9), &good).is_empty());
     assert!(say_server(&mut net, &Repr { xid: 1, ..good.clone() }).is_empty());
     assert!(say_server(&mut net, &Repr { chaddr: mac(8), ..good.clone() }).is_empty());
     assert!(say_server(&mut net, &Repr { giaddr: v4(1), ..good.clone() }).is_empty());
     assert_eq!(drops(&net), [(Drop::ForeignDhcp, 4)]);
-    // Addresses of others: the gateway's, another host's, another network's.
+    // Foreign addresses: the gateway's, another host's, another network's.
     net.seen(3, (1, HOST_PORT), Some(ip(3)));
     net.taken(|_| Some(()));
     for taken in [v4(254), v4(3), Ipv4Addr::new(10, 9, 9, 9)] {
@@ -172,9 +173,9 @@ fn addresses(net: &Net, host: u8) -> Vec<std::net::IpAddr> {
 }
 
 #[test]
-fn nobody_becomes_the_server_by_saying_so() {
+fn claiming_the_servers_address_does_not_make_a_server() {
     let mut net = net_of(config());
-    // The server is not there; another host says that it has its address, and answers a search.
+    // The server is absent; another host claims its address, and answers a search.
     net.seen(9, (1, HOST_PORT), Some(ip(SERVER)));
     net.hosts.push(super::net::Host {
         mac: mac(9),
@@ -197,7 +198,7 @@ fn a_client_is_its_ethernet_address_at_the_server_too() {
     let relayed = ask(&mut net, &named).pop().unwrap().4;
     assert_eq!(relayed.option(option::CLIENT_ID), None);
     assert!(leased(&mut net, 1, v4(7)) && leased(&mut net, 2, v4(8)));
-    // Another host's lease can neither be given back nor spoiled.
+    // Another host's lease can neither be released nor declined.
     let back = Repr { ciaddr: v4(8), ..message(MessageType::RELEASE, 1) };
     assert!(ask(&mut net, &back).is_empty());
     let spoil = with(message(MessageType::DECLINE, 1), option::REQUESTED_ADDRESS, v4(8));
@@ -215,12 +216,12 @@ fn relayed_leases_end_move_and_are_bounded() {
     net.seen(SERVER, (2, HOST_PORT), Some(ip(SERVER)));
     net.taken(|_| Some(()));
     assert!(leased(&mut net, 1, v4(7)));
-    // The server gives another address: the first is anybody's.
+    // The server gives another address: the first is free.
     assert!(leased(&mut net, 1, v4(9)));
     assert_eq!(addresses(&net, 1), [ip(9)]);
     assert_eq!(net.stored.len(), 1);
     assert!(leased(&mut net, 2, v4(7)));
-    // The port has its share; who has a lease may still renew it.
+    // The port's share is used up; a host with a lease may still renew it.
     assert!(ask(&mut net, &message(MessageType::DISCOVER, 3)).is_empty());
     assert_eq!(ask(&mut net, &message(MessageType::DISCOVER, 1)).len(), 1);
     // Ten minutes without a renewal.
@@ -234,7 +235,7 @@ fn relayed_leases_end_move_and_are_bounded() {
 }
 
 #[test]
-fn what_another_has_leased_is_kept_from_others() {
+fn leased_addresses_are_kept_from_other_hosts() {
     let mut net = net();
     for (client, last) in [(1, 7), (2, 7)] {
         let relayed = discovered(&mut net, client);
@@ -249,12 +250,12 @@ fn what_another_has_leased_is_kept_from_others() {
 }
 
 #[test]
-fn a_server_that_nobody_has_heard_of_is_asked_for() {
+fn an_unknown_server_is_searched() {
     let mut net = net_of(config());
-    // It is there, without an address that anybody knows.
+    // It is there, without a known address.
     net.seen(SERVER, (2, HOST_PORT), None);
     net.taken(|_| Some(()));
-    // It does not answer: what waited for it is dropped.
+    // It does not answer: the messages that waited for it are dropped.
     assert!(ask(&mut net, &message(MessageType::DISCOVER, 1)).is_empty());
     net.wait_ms(400);
     assert_eq!(drops(&net), [(Drop::NoServer, 1)]);
@@ -266,9 +267,9 @@ fn a_server_that_nobody_has_heard_of_is_asked_for() {
         answers: true,
     };
     net.hosts.push(host);
-    // It answers: the message that made it be found is not lost.
+    // It answers: the message that triggered the search is not lost.
     assert_eq!(discovered(&mut net, 1).giaddr, v4(254));
-    // A message that a relay has seen already, and one that goes in a circle.
+    // A message that has already passed a relay, and one in a loop.
     let mut passed = message(MessageType::DISCOVER, 1);
     passed.options.push(DhcpOption::new(option::RELAY_AGENT, [1, 0]));
     assert!(ask(&mut net, &passed).is_empty());

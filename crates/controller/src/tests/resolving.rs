@@ -36,8 +36,8 @@ fn hosts_behind_one_port_are_left_to_the_switch_that_joins_them() {
     net.resolve(5, 1);
     net.resolve(1, 5);
     assert_eq!(net.failures(), [(1, Refusal::NoPath), (1, Refusal::NoPath)]);
-    assert_eq!(net.controller.flows().count(), 0, "nor is anybody asked in another's name");
-    // To others each has its own way.
+    assert_eq!(net.controller.flows().count(), 0, "nor is a host asked in another's name");
+    // To other hosts each has its own route.
     net.resolve(5, 3);
     net.resolve(1, 3);
     assert!(net.delivers(5, 3) && net.delivers(3, 5) && net.delivers(1, 3));
@@ -55,7 +55,7 @@ fn a_silent_target_is_reported_and_leaves_no_flow() {
 }
 
 #[test]
-fn what_a_failed_exchange_made_ends_at_the_nodes_too() {
+fn flows_of_a_failed_exchange_end_at_the_nodes_too() {
     let mut net = net(Config::default());
     net.resolve(1, 3);
     assert!(net.delivers(1, 3) && net.delivers(3, 1));
@@ -75,7 +75,7 @@ fn a_pair_that_met_in_another_exchange_keeps_its_routes() {
     net.seen(3, (3, HOST_PORT), Some(six));
     net.resolve(1, 3);
     net.ask_for(1, six);
-    // It does not answer for its first address any more.
+    // It no longer answers for its first address.
     net.say(3, ResolveFailed { exchange: 1, reason: Refusal::Silent });
     assert_eq!(net.failures(), [(1, Refusal::Silent)]);
     assert!(net.delivers(1, 3) && net.delivers(3, 1));
@@ -86,13 +86,13 @@ fn a_pair_that_met_in_another_exchange_keeps_its_routes() {
 #[test]
 fn an_unknown_address_is_searched_at_stations_that_may_have_it() {
     let mut net = net(Config::default());
-    // A silent host: its node knows its Ethernet address only.
+    // A silent host: its node knows only its Ethernet address.
     net.add_host(4, 3, HOST_PORT + 1);
     net.host(4).ips = vec![ip(44)];
     net.seen(5, (2, HOST_PORT), None);
     net.seen(4, (3, HOST_PORT + 1), None);
     net.resolve(1, 44);
-    // Host 4 has another address already, as far as the controller knows: it is not asked.
+    // Host 4 is known to have an address already: it is not probed.
     net.wait_ms(300);
     assert_eq!(net.failures(), [(1, Refusal::UnknownTarget)]);
     net.say(3, plexus_wire::fabric::message::HostGone { port: HOST_PORT + 1, mac: mac(4) });
@@ -136,7 +136,7 @@ fn a_scanning_port_is_closed_for_a_while() {
     net.failures();
     net.resolve(1, 2);
     assert_eq!(net.failures(), [(1, Refusal::Scanning)]);
-    // Its node starts again, and is told again.
+    // Its node restarts, and is told again.
     net.revive(1);
     assert_eq!(blocks(&mut net).len(), 1);
     net.wait_s(5);
@@ -178,19 +178,19 @@ fn tenants_do_not_meet() {
     net.resolve(1, 3);
     assert!(net.delivers(1, 2) && !net.delivers(1, 3));
     assert_eq!(net.failures(), [(1, Refusal::Forbidden)]);
-    // A rule opens a pair, in the direction of asking.
+    // A rule allows a pair, in the direction of asking.
     config.allow = vec![GroupRule { from: Some("blue".into()), to: Some("green".into()) }];
     net.input(Input::Configure(Box::new(config.clone())));
     net.resolve(3, 1);
     assert_eq!(net.failures(), [(3, Refusal::Forbidden)]);
     net.resolve(1, 3);
     assert!(net.delivers(1, 3) && net.delivers(3, 1));
-    // Without the rule the routes end at once, those of others stay.
+    // Without the rule the routes end at once; those of others stay.
     config.allow.clear();
     net.input(Input::Configure(Box::new(config)));
     assert!(net.delivers(1, 2) && !net.delivers(1, 3));
     assert_eq!(net.nodes[&3].memory.len(), 0);
-    // Who leaves its group's port leaves the group.
+    // A host that leaves its group's port leaves the group.
     net.host(2).at = (2, HOST_PORT + 1);
     net.nodes.get_mut(&2).unwrap().host_ports.insert(HOST_PORT + 1);
     net.hello(2);

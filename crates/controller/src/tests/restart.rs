@@ -31,7 +31,7 @@ fn a_new_controller_takes_running_flows_over_as_they_are() {
     assert_eq!(memories(&net), before, "nothing was disturbed");
     assert_eq!(net.controller.flows().count(), 8);
     assert_eq!(net.controller.hosts().count(), 4);
-    // What was taken over is cared for: its versions are above all older ones.
+    // Adopted flows are maintained: their new versions are above all older ones.
     for port in [1, 2] {
         net.set_cable(1, port, false);
         for (a, b) in [(1, 2), (1, 3), (2, 4), (3, 4)] {
@@ -50,7 +50,7 @@ fn a_node_that_has_only_made_new_keys_changes_nothing() {
     let before = (memories(&net), net.controller.flows().collect::<Vec<_>>());
     net.told.clear();
     net.updates.clear();
-    // With its new keys it tells its ports anew.
+    // With its new keys it reports its ports again.
     net.hello(2);
     let told = welcomes(&mut net);
     assert!(!told.is_empty() && told.iter().all(|(node, w)| *node == 2 && !w.report));
@@ -60,9 +60,9 @@ fn a_node_that_has_only_made_new_keys_changes_nothing() {
 }
 
 #[test]
-fn what_changed_while_there_was_no_controller_is_mended() {
+fn changes_without_a_controller_are_repaired() {
     let mut net = net();
-    // Silently: nobody hears the hellos.
+    // Silently: the Hellos are lost.
     let (peer, peer_port) = net.nodes[&1].cables[&1];
     net.cut.extend([(1, 1), (peer, peer_port)]);
     // Host 4 is gone, and its node has ended its flows.
@@ -74,7 +74,7 @@ fn what_changed_while_there_was_no_controller_is_mended() {
         assert!(net.delivers(a, b) && net.delivers(b, a), "{a} {b}");
     }
     let to_4 = net.nodes.values().flat_map(|n| n.memory.keys()).filter(|k| k.2 == mac(4)).count();
-    assert_eq!(to_4, 0, "routes to a host that nobody knows end");
+    assert_eq!(to_4, 0, "routes to an unknown host end");
     net.finish();
 }
 
@@ -87,7 +87,7 @@ fn a_controller_asks_for_reports_until_it_has_them() {
     net.wait_s(1);
     let told = welcomes(&mut net);
     assert!(told.len() >= 4 && told.iter().all(|(_, w)| !w.report && w.epoch == 3));
-    // A node that has started again reports again.
+    // A restarted node reports again.
     net.revive(2);
     assert!(welcomes(&mut net).iter().any(|(id, w)| *id == 2 && w.report));
     net.finish();
@@ -122,7 +122,7 @@ fn pages_come_in_any_order_and_number() {
     // Without its fabric ports a node has no links.
     net.say(2, ControllerHello { generation: 91, page: 0, pages: 1, ports: vec![] });
     assert_eq!(net.controller.links().len(), 2);
-    // A node that starts again counts from the beginning.
+    // A restarted node counts from the beginning.
     net.revive(2);
     net.wait_ms(10);
     assert_eq!(net.controller.links(), links);
@@ -132,7 +132,7 @@ fn pages_come_in_any_order_and_number() {
 #[test]
 fn a_station_reported_by_two_nodes_is_asked_for() {
     let mut net = net();
-    // Both nodes remember host 1; it is at node 3 by now, and only there it answers.
+    // Both nodes remember host 1; it is at node 3 now, and answers only there.
     let mut twin = net.host(1).clone();
     twin.at = (3, HOST_PORT);
     net.hosts.push(twin);

@@ -14,7 +14,7 @@ pub(crate) fn ports(states: impl IntoIterator<Item = PortState>) -> BTreeMap<u8,
     states.into_iter().map(|p| (p.port, p)).collect()
 }
 
-/// Nodes 0, 1, … joined as the pairs say: each node's ports count from 1 in the order of pairs.
+/// Nodes 0, 1, … connected as the pairs say: each node's ports count from 1 in the order of pairs.
 pub(crate) fn joined(nodes: u32, pairs: &[(u32, u32)]) -> Topology {
     let mut topology = Topology::default();
     let mut cables: Vec<Vec<PortState>> = vec![Vec::new(); nodes as usize];
@@ -76,7 +76,7 @@ fn a_node_that_is_down_has_no_links() {
 }
 
 proptest! {
-    /// The arrays agree with the plain definition of a link, whatever is reported in what order.
+    /// The arrays agree with the plain definition of a link, for any reports in any order.
     #[test]
     fn links_are_those_that_both_ends_report(
         reports in proptest::collection::vec(

@@ -11,7 +11,7 @@ fn distances_count_links() {
 }
 
 proptest! {
-    /// Mended trees are those that a search gives, after any cuts and joins, several at a time.
+    /// Repaired trees equal those of a search, after any removals and additions, several at a time.
     #[test]
     fn mended_trees_are_searched_trees(
         pairs in proptest::collection::vec((0..12_u32, 0..12_u32), 1..40),
@@ -23,7 +23,7 @@ proptest! {
         let mut t = full.clone();
         let mut trees = Trees::default();
         for (cut, restore) in steps {
-            // Cut some links; the node they begin at then reports its ports again, or not.
+            // Remove some links; the node where they begin then reports its ports again, or not.
             for at in &cut {
                 let slots: Vec<u32> =
                     (0..12).flat_map(|n| t.edges(n).iter().map(|e| e.link / 2)).collect();

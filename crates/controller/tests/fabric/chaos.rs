@@ -1,4 +1,4 @@
-//! Cables that lose, repeat and delay, and failures one upon the other: they only cost time.
+//! Cables that lose, duplicate and delay frames, and overlapping failures: they only cost time.
 
 use plexus_wire::Time;
 use rand::RngExt;
@@ -9,12 +9,12 @@ use crate::world::{CONTROL, End, Faults, SPARE, World, usual_config};
 const PAIRS: [(usize, usize); 5] = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)];
 const BAD: Faults = Faults { lost: 20, repeated: 20, late: 20 };
 
-/// All is well again.
+/// Checks that everything works again.
 fn recovered(world: &mut World, seed: u64) {
     world.faults = Faults::default();
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 8000), [], "seed {seed}");
-    // What was on its way when the last cable was mended is over by now.
+    // Frames in flight when the last cable was repaired have arrived by now.
     world.run(4000);
     assert_eq!(world.unreached(&all, 500), [], "seed {seed}");
     let up = (0..world.nodes.len()).collect();
@@ -26,7 +26,7 @@ fn recovered(world: &mut World, seed: u64) {
 
 #[test]
 fn loss_repetition_and_delay_only_cost_time() {
-    // At 640 an update to a node used to arrive behind the node's report.
+    // With seed 640 an update to a node once arrived after the node's report.
     for seed in (0..12).chain([640]) {
         let mut world = World::cabled(4, &PAIRS, seed, usual_config());
         world.faults = BAD;
@@ -40,7 +40,7 @@ fn loss_repetition_and_delay_only_cost_time() {
     }
 }
 
-/// Something happens to the fabric.
+/// A random event in the fabric.
 fn event(world: &mut World, gone: &mut Vec<(End, End)>) {
     let links: Vec<End> = world
         .cables
@@ -71,7 +71,7 @@ fn event(world: &mut World, gone: &mut Vec<(End, End)>) {
             world.cable(End::Controller(new), End::Node(node, CONTROL));
         }
         (7, _) => {
-            // The controller's cable is carried to another node.
+            // The controller's cable moves to another node.
             world.uncable(End::Controller(controller));
             world.cable(End::Controller(controller), End::Node(node, SPARE));
         }

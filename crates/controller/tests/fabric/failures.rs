@@ -1,10 +1,10 @@
 //! Every connected graph of up to six nodes × every failure of one link, noticed by carrier or by
-//! silence, and of one node; and every repair. None is left out; which node the controller is at
-//! is drawn by the seed.
+//! timeout, and of one node; and every repair. The seed selects the controller's node.
 //!
-//! After each failure: no frame in a loop, every ordered pair of hosts whose nodes are still joined
-//! with the controller's reaches each other again, ways back lead back, and no memory among them
-//! holds a route that leads elsewhere. Cut off from the controller, what has a whole route goes on.
+//! After each failure: no frame loops; every ordered pair of hosts whose nodes are still connected
+//! with the controller's reaches each other again; reverse paths lead back; and no route memory
+//! among these nodes holds a wrong route. Nodes cut off from the controller keep using complete
+//! routes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct Trial {
 impl Trial {
     fn new(nodes: usize, graph: &Pairs, seed: u64) -> Trial {
         let mut random = Pcg64::seed_from_u64(seed);
-        // Where the controller is differs from graph to graph.
+        // The controller's node differs from graph to graph.
         let mut names: Vec<usize> = (0..nodes).collect();
         names.shuffle(&mut random);
         let graph: Pairs = graph.iter().map(|&(a, b)| (names[a], names[b])).collect();
@@ -45,7 +45,7 @@ impl Trial {
         Trial { world, nodes, what, controller_at: End::Node(0, CONTROL) }
     }
 
-    /// Hosts, by number as their nodes, in and out of the controller's reach.
+    /// Hosts, by the number of their node, in and out of the controller's reach.
     fn sides(&self) -> (BTreeSet<usize>, Vec<BTreeSet<usize>>) {
         let End::Node(at, _) = self.controller_at else { panic!("at a node") };
         let ours = self.world.component(at);
@@ -61,7 +61,7 @@ impl Trial {
         (ours, others)
     }
 
-    /// The pairs whose routes, both ways, do not touch a node.
+    /// The pairs whose routes, in both directions, avoid a node.
     fn past(&mut self, dead: usize) -> Vec<(usize, usize)> {
         let whole = |world: &World, from: usize, to: usize| {
             let Some(boxed) = &world.nodes[from] else { return false };
@@ -85,7 +85,7 @@ impl Trial {
             Failure::Node(n) => {
                 self.world.crash_node(n);
                 if self.controller_at == End::Node(n, CONTROL) {
-                    // Someone carries the controller's cable to another node.
+                    // The controller's cable is moved to another node.
                     self.world.uncable(End::Controller(0));
                     let to = (n + self.world.random.random_range(1..self.nodes)) % self.nodes;
                     self.controller_at = End::Node(to, CONTROL);
@@ -166,8 +166,9 @@ impl Trial {
     }
 }
 
-/// Tries these of the connected graphs of so many nodes. How long an outage was is judged too: a
-/// pulled cable and a dead box are noticed by carrier, a silent cable by two missed Heartbeats.
+/// Tests the selected connected graphs of this many nodes, including the length of outages: an
+/// unplugged cable and a failed box are noticed by carrier, a silent cable by two missed
+/// Heartbeats.
 fn try_graphs(nodes: usize, which: impl Fn(usize) -> bool) {
     let mut slowest = [Duration::ZERO; 3];
     for (i, graph) in connected(nodes).iter().enumerate().filter(|(i, _)| which(*i)) {
@@ -192,7 +193,7 @@ fn every_graph_of_six_nodes_survives_every_failure_second_half() {
     try_graphs(6, |i| i % 2 == 1);
 }
 
-/// A node that stops says so: nobody waits for its silence, which lasts two Heartbeats, 200 ms.
+/// A stopping node tells its neighbours, which need not time out (two Heartbeats, 200 ms).
 #[test]
 fn a_node_that_stops_costs_its_neighbours_no_silence() {
     let ring = [(0, 1), (1, 2), (2, 3), (3, 0)];

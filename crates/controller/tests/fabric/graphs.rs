@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 /// Node pairs.
 pub(crate) type Pairs = Vec<(usize, usize)>;
 
-/// Every connected graph of `n` nodes, up to the names of its nodes.
+/// Every connected graph of `n` nodes, up to isomorphism.
 pub(crate) fn connected(n: usize) -> Vec<Pairs> {
     let all: Pairs = (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))).collect();
     let bit = |a: usize, b: usize| all.iter().position(|&p| p == (a.min(b), a.max(b))).unwrap();
     let orders = orders(n);
-    // Where each order of the names puts each pair.
+    // The image of each pair under each permutation of the nodes.
     let moved: Vec<Vec<usize>> =
         orders.iter().map(|o| all.iter().map(|&(a, b)| bit(o[a], o[b])).collect()).collect();
     let mut seen = vec![false; 1 << all.len()];
@@ -43,7 +43,7 @@ fn reached(pairs: &Pairs) -> usize {
     known.len()
 }
 
-/// Every order of the numbers below `n`.
+/// Every permutation of the numbers below `n`.
 pub(crate) fn orders(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![vec![]];

@@ -1,5 +1,5 @@
-//! Frames to multicast groups reach exactly those who listen, each once, whatever fails; and nobody
-//! else, whatever a host tries. Hosts join by IGMP and MLD as Linux does; what they get counts.
+//! Multicast frames reach exactly the listeners, each once, whatever fails and whatever hosts try.
+//! Hosts join by IGMP and MLD as Linux does; the frames that they receive count.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -49,7 +49,7 @@ fn torus() -> Pairs {
 }
 
 impl World {
-    /// Sends once; the hosts that got it, each as often as it did.
+    /// Sends once; returns the hosts that received it, as often as they did.
     fn listeners_of(&mut self, from: usize, group: IpAddr) -> Vec<usize> {
         let number = self.number();
         self.multicast(from, group, number);
@@ -59,13 +59,13 @@ impl World {
         (0..self.hosts.len()).flat_map(|h| vec![h; times(h)]).collect()
     }
 
-    /// Sends until just these got it, for so long at most; then five times more.
+    /// Sends until exactly these hosts receive it, within a time limit; then five times more.
     #[track_caller]
     fn assert_listeners(&mut self, from: usize, group: IpAddr, expected: &[usize], within_ms: u64) {
         let end = self.now + std::time::Duration::from_millis(within_ms);
         loop {
             let got = self.listeners_of(from, group);
-            // Never twice, and never to anybody else.
+            // Never twice, and never to others.
             let distinct: BTreeSet<usize> = got.iter().copied().collect();
             assert_eq!(distinct.len(), got.len(), "{got:?} of {group}");
             if got == expected {
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// The hosts of this world's tests that listen, but for one, as far as they can be reached.
+    /// The listening hosts, except one, as far as they are reachable.
     fn joined_with(&self, from: usize, members: &[usize]) -> Vec<usize> {
         let near = self.component(from);
         members.iter().copied().filter(|m| *m != from && near.contains(m)).collect()
@@ -131,7 +131,7 @@ fn exactly_the_members_get_each_frame_once_before_and_after_every_failure() {
                 world.assert_listeners(from, group, &expected, 300);
             }
         }
-        // Not the controller's node, and not the senders'.
+        // Neither the controller's node nor the senders' nodes.
         for dead in 3..nodes {
             world.crash_node(dead);
             for from in [1, 2] {
@@ -170,7 +170,7 @@ fn the_first_frame_of_a_sender_is_not_lost() {
             world.assert_listeners(from, group, &others, 300);
         }
     }
-    // A host that comes later listens as well, and two behind one node hear each other.
+    // A host that joins later listens as well, and two behind one node receive each other's frames.
     let late = world.host(3, SECOND);
     world.run(500);
     world.announce(late);
@@ -181,7 +181,7 @@ fn the_first_frame_of_a_sender_is_not_lost() {
 }
 
 #[test]
-fn who_leaves_or_falls_silent_gets_nothing_more() {
+fn hosts_that_leave_or_fall_silent_get_no_more_frames() {
     let mut world = World::joined_as(3, &[(0, 1), (1, 2)], 6, served());
     for group in [ip("239.9.9.9"), ip("ff05::9")] {
         (0..3).for_each(|h| world.join_group(h, group));
@@ -193,7 +193,7 @@ fn who_leaves_or_falls_silent_gets_nothing_more() {
         world.join_group(2, group);
         world.run(100);
         world.assert_listeners(0, group, &[1, 2], 300);
-        // Queries are answered, so that membership goes on; until nobody answers.
+        // Queries are answered, so that membership continues, until there is no answer.
         world.run(300_000);
         assert_eq!(world.listeners_of(0, group), [1, 2]);
         world.hosts[1].answers_queries = false;
@@ -238,7 +238,7 @@ fn tenants_do_not_hear_each_other() {
             world.assert_listeners(from, group, &[other], 300);
         }
     }
-    // Nor when a cable goes, nor under a new controller.
+    // Nor when a cable is removed, nor under a new controller.
     world.uncable(End::Node(0, 0));
     world.crash_controller(0);
     let new = world.start_controller();
@@ -331,7 +331,7 @@ fn trees_outlive_the_controller_and_its_successor_takes_them_over() {
         let known: Vec<u32> = world.node(n).node.trees().iter().map(|(t, _)| *t).collect();
         assert_eq!(known, [number], "node {n} holds nothing of the old one");
     }
-    // It does not only know, it acts.
+    // It acts on its knowledge too.
     world.uncable(End::Node(0, 0));
     world.assert_listeners(1, group, &[0, 2, 3], 300);
     world.join_group(1, group);
@@ -340,8 +340,8 @@ fn trees_outlive_the_controller_and_its_successor_takes_them_over() {
     world.finish();
 }
 
-/// Messages are lost, repeated and overtake each other, cables go and come, hosts join and leave:
-/// in the end the trees are right, and none is left over.
+/// Messages are lost, duplicated and reordered, cables are removed and restored, hosts join and
+/// leave: in the end the trees are right, and none is left over.
 #[test]
 fn lossy_cables_and_many_changes_leave_the_right_trees() {
     let group = ip("239.1.2.3");
@@ -372,7 +372,7 @@ fn lossy_cables_and_many_changes_leave_the_right_trees() {
         }
         world.faults = Faults::default();
         world.run(4000);
-        // Somebody listens, so that there is a tree.
+        // A listener, so that there is a tree.
         members.insert(3);
         world.join_group(3, group);
         world.run(1000);
@@ -397,14 +397,14 @@ fn nothing_is_flooded_without_a_rule() {
         assert_eq!(world.listeners_of(0, group), [0; 0]);
     }
     assert_eq!(unserved(&mut world, 0, Unserved::NotFlooded), 5);
-    // Nor to groups that no rule names, where there are rules.
+    // Nor to groups without a rule, where other groups have rules.
     let mut world = World::joined_as(3, &[(0, 1), (1, 2)], 10, served());
     let other = ip("238.1.2.3");
     (0..3).for_each(|h| world.join_group(h, other));
     world.run(100);
     assert_eq!(unserved(&mut world, 1, Unserved::GroupRefused), 1);
     assert_eq!(world.listeners_of(0, other), [0; 0]);
-    // What the fabric answers itself is nobody's group, whatever a host reports.
+    // The fabric answers these groups itself, so no host can join them.
     world.join_group(1, ip("224.0.0.1"));
     world.join_group(1, ip("ff02::1:ff00:7"));
     world.run(100);
@@ -413,8 +413,8 @@ fn nothing_is_flooded_without_a_rule() {
     world.finish();
 }
 
-/// Defence: what one port can join is bounded, at the node and at the controller, and others' joins
-/// go on.
+/// Defence: the joins of one port are bounded, at the node and at the controller, and others' joins
+/// still work.
 #[test]
 fn a_flood_of_joins_is_cut_and_counted() {
     let mut config = served();
@@ -452,7 +452,7 @@ fn an_unproved_station_cannot_join() {
     let group = ip("239.1.2.3");
     let mut world = World::joined_as(3, &[(0, 1), (1, 2)], 12, config);
     let own = world.hosts[1].mac;
-    // A second address behind the same port.
+    // A second station behind the same port.
     world.hosts[1].mac = MacAddr([2, 0xBA, 0xD, 0, 0, 1]);
     world.join_group(1, group);
     let number = world.number();
@@ -460,7 +460,7 @@ fn an_unproved_station_cannot_join() {
     world.run(300);
     assert!(world.node(1).node.group_members().is_empty());
     assert_eq!(world.brain(0).core.group_trees().count(), 0);
-    // And no forged sender gets frames: the true one listens by itself.
+    // A forged sender does not get the frames either: the true station joins itself.
     world.hosts[1].mac = own;
     world.join_group(1, group);
     world.run(100);

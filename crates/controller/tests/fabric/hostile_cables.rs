@@ -1,4 +1,4 @@
-//! Someone who sits on a cable of the fabric, without a credential. Each test names the defence.
+//! An attacker on a cable of the fabric, without a credential. Each test names the defence.
 
 use plexus_control::node::Event;
 use plexus_wire::fabric::encapsulation;
@@ -9,7 +9,7 @@ use crate::world::{CONTROL, End, World};
 
 const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
 
-/// A fabric at work, and what was heard on its cables since the first instant.
+/// A working fabric, and everything captured on its cables since the first instant.
 fn tapped(seed: u64) -> (World, Vec<(End, Vec<u8>)>) {
     let mut world = World::cabled(4, &RING, seed, crate::world::usual_config());
     world.wiretap = Some(vec![]);
@@ -43,7 +43,7 @@ fn refused(world: &World) -> usize {
     world.nodes.iter().flatten().map(|b| b.events.iter().filter(of).count()).sum()
 }
 
-/// Every link is still what it was, and every packet arrives.
+/// Every link is unchanged, and every packet arrives.
 fn unharmed(world: &mut World) {
     for n in 0..4 {
         for port in [0, 1] {
@@ -56,9 +56,9 @@ fn unharmed(world: &mut World) {
     assert_eq!(world.unreached_at_once(&all), []);
 }
 
-/// Defence: sessions take a number once, and a handshake's first words prove nothing.
+/// Defence: sessions accept a number once, and a handshake's first message proves nothing.
 #[test]
-fn what_was_heard_on_a_cable_is_refused_when_it_is_played_back() {
+fn replayed_cable_traffic_is_refused() {
     let (mut world, heard) = tapped(1);
     let before = (refused(&world), world.brain(0).refused.len());
     let hosts = world.brain(0).core.hosts().count();
@@ -80,7 +80,7 @@ fn what_was_heard_on_a_cable_is_refused_when_it_is_played_back() {
     world.finish();
 }
 
-/// Defence: lengths are checked before anything is read, and every message is authenticated.
+/// Defence: lengths are checked before parsing, and every message is authenticated.
 #[test]
 fn messages_cut_short_drawn_out_or_changed_are_refused() {
     let (mut world, heard) = tapped(2);

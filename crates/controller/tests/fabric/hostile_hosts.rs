@@ -13,7 +13,7 @@ use plexus_wire::fabric::{self, Kind, encapsulation};
 use crate::world::{End, HOST, SECOND, SPARE, World, packet};
 
 const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
-/// The honest hosts; 3 is the other.
+/// The honest hosts; 3 is the attacker.
 const HONEST: [usize; 3] = [0, 1, 2];
 const ROGUE: usize = 3;
 
@@ -25,7 +25,7 @@ fn talking(seed: u64) -> World {
     world
 }
 
-/// The honest hosts notice nothing.
+/// The honest hosts are not affected.
 fn unharmed(world: &mut World) {
     assert_eq!(world.unreached_at_once(&World::pairs(&HONEST)), []);
 }
@@ -34,7 +34,7 @@ fn refusals(world: &mut World, event: &Event) -> usize {
     world.node(ROGUE).events.iter().filter(|e| *e == event).count()
 }
 
-/// Defence: the station is asked for at its known place; it answers, so the claim is refused.
+/// Defence: the station is probed at its known place; it answers, so the claim is refused.
 #[test]
 fn the_ethernet_address_of_a_live_host_is_not_to_be_had() {
     let mut world = talking(1);
@@ -60,7 +60,7 @@ fn the_ethernet_address_of_a_live_host_is_not_to_be_had() {
     world.finish();
 }
 
-/// Defence: the address is asked for at its holder; it answers, so the claim is refused.
+/// Defence: the holder of the address is probed; it answers, so the claim is refused.
 #[test]
 fn the_ip_address_of_a_live_host_is_not_to_be_had() {
     let mut world = talking(2);
@@ -103,7 +103,7 @@ fn the_gateways_address_is_not_to_be_had() {
 #[test]
 fn a_flood_of_ethernet_addresses_is_bounded() {
     let mut world = talking(4);
-    // Someone honest on the same node.
+    // An honest host on the same node.
     let neighbour = world.host(ROGUE, SECOND);
     world.run(400);
     world.announce(neighbour);
@@ -137,8 +137,8 @@ fn a_flood_of_ethernet_addresses_is_bounded() {
     world.finish();
 }
 
-/// Defence: the fabric's EtherType means nothing on a host's port, and a native header there is
-/// an Ethernet frame like any other.
+/// Defence: the fabric's EtherType has no meaning on a host port, and a native header there is an
+/// ordinary Ethernet frame.
 #[test]
 fn a_host_cannot_send_fabric_frames() {
     let mut world = talking(5);
@@ -166,11 +166,11 @@ fn a_host_cannot_send_fabric_frames() {
 }
 
 /// Defence: a Hello proves nothing unless its sender holds a credential and answers the handshake;
-/// played back or made up, it is refused, and the port stays a host's.
+/// replayed or invented, it is refused, and the port stays a host port.
 #[test]
 fn a_host_does_not_become_a_node_by_hellos() {
     let mut world = talking(6);
-    // What two nodes said to each other when their cable was plugged in.
+    // The messages between two nodes when their cable was plugged in.
     world.wiretap = Some(vec![]);
     let other = world.uncable(End::Node(0, 0)).unwrap();
     world.cable(End::Node(0, 0), other);
@@ -195,8 +195,8 @@ fn a_host_does_not_become_a_node_by_hellos() {
     world.finish();
 }
 
-/// The pairs of roles that the spare ports of the first and the last node come to have when two
-/// hosts there pass everything on to each other.
+/// The roles of the spare ports of the first and the last node when two hosts there relay
+/// everything to each other.
 fn roles_with_colluding_hosts(pinned: [bool; 2]) -> [PortRole; 2] {
     let mut world = World::joined(3, &[(0, 1), (1, 2)], 77);
     for (n, _) in [0, 2].into_iter().zip(pinned).filter(|(_, pinned)| *pinned) {
@@ -205,7 +205,7 @@ fn roles_with_colluding_hosts(pinned: [bool; 2]) -> [PortRole; 2] {
     }
     world.cable(End::Node(0, SPARE), End::Node(2, SPARE));
     world.run(2000);
-    // Both would otherwise hear the other's Hellos.
+    // Otherwise both would hear the other's Hellos.
     let refusal = Event::Refused(Some(SPARE), Refused::Pinned.to_string());
     let refused = [0, 2].map(|n| world.node(n).events.contains(&refusal));
     assert_eq!(refused, [pinned[0] && !pinned[1], pinned[1] && !pinned[0]]);
@@ -216,10 +216,10 @@ fn roles_with_colluding_hosts(pinned: [bool; 2]) -> [PortRole; 2] {
     roles
 }
 
-/// Defence: a port that is pinned to hosts neither says nor hears link messages.
+/// Defence: a port pinned to hosts neither sends nor accepts link messages.
 #[test]
 fn hosts_that_pass_link_messages_on_are_no_cable_between_pinned_ports() {
-    // Unpinned, they are one (SPEC 13): the test can see the difference.
+    // Unpinned, they act as a cable (SPEC 13): so the test can tell the difference.
     assert_eq!(roles_with_colluding_hosts([false, false]), [PortRole::Fabric; 2]);
     for pinned in [[true, true], [true, false], [false, true]] {
         for role in roles_with_colluding_hosts(pinned) {

@@ -1,4 +1,4 @@
-//! Parallel cables between two nodes: whichever way a lane is chosen, every packet arrives.
+//! Parallel cables between two nodes: every packet arrives with every choice of lanes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ fn two_lanes(choice: LaneChoice) -> World {
     world
 }
 
-/// By which ports the first node has sent hosts' frames, by destination.
+/// The ports on which the first node has sent hosts' frames, by destination.
 fn lanes_used(world: &mut World) -> BTreeMap<plexus_wire::MacAddr, BTreeSet<u8>> {
     let mut used: BTreeMap<_, BTreeSet<u8>> = BTreeMap::new();
     for (end, bytes) in world.wiretap.take().unwrap_or_default() {
@@ -49,7 +49,7 @@ fn every_choice_of_lanes_delivers_everything() {
         for _ in 0..20 {
             assert_eq!(world.unreached_at_once(&all), [], "{choice:?}");
         }
-        // A lane is cut: what is sent at once goes by the other, before the controller has heard.
+        // A lane is cut: frames use the other one at once, before the controller knows.
         let other = world.uncable(End::Node(0, 0)).unwrap();
         assert_eq!(world.unreached_at_once(&all), [], "{choice:?}");
         world.run(500);

@@ -1,5 +1,5 @@
-//! The fabric whole: real nodes, data planes, hub and controller in one process, driven by a seed.
-//! Hosts judge it: what counts is the packets that they get.
+//! The whole fabric: real nodes, data planes, hub and controller in one process, driven by a seed.
+//! The packets that hosts receive count.
 
 mod chaos;
 mod failures;

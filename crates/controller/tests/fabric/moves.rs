@@ -1,4 +1,4 @@
-//! Hosts that go elsewhere: a virtual machine that migrates takes its addresses with it.
+//! Hosts that move: a migrating virtual machine takes its addresses with it.
 
 use crate::world::{End, SECOND, World};
 
@@ -17,7 +17,7 @@ fn settled(world: &mut World) {
     world.run(1000);
     assert_eq!(world.unreached_at_once(&all), []);
     assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0]);
-    // Frames that were on their way when it moved have no way back to where it is now.
+    // The reverse paths of frames in flight during the move no longer lead back.
     world.astray.clear();
     world.finish();
 }
@@ -46,7 +46,7 @@ fn a_host_that_moves_behind_switches_is_reached_within_a_second() {
         let all = world.all_pairs();
         world.power(End::Node(3, SECOND));
         world.run(1000);
-        // No port loses carrier: who was asked at its old place does not answer any more.
+        // No port loses carrier: the host no longer answers probes at its old place.
         world.move_quietly(1, End::Node(3, SECOND));
         if announces {
             world.announce(1);

@@ -1,4 +1,4 @@
-//! What went into a node, played back, gives what came out.
+//! The recorded inputs of a node, replayed, give the same outputs.
 
 use crate::world::{End, Faults, World, control_plane, usual_config};
 
@@ -6,7 +6,7 @@ use crate::world::{End, Faults, World, control_plane, usual_config};
 fn recorded_inputs_replay_to_the_same_outputs() {
     let pairs = [(0, 1), (1, 2), (2, 3), (3, 0)];
     let mut world = World::cabled(4, &pairs, 3, usual_config());
-    // From the first instant of a node that has just been switched on.
+    // From the first instant of a node that has just been powered on.
     for n in 0..4 {
         world.crash_node(n);
         world.start_recorded(n);

@@ -1,4 +1,4 @@
-//! The controller is gone, comes back, or comes back twice.
+//! The controller stops, restarts, or runs twice.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +14,7 @@ fn talking(seed: u64) -> World {
     let mut world = World::joined(4, &RING, seed);
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 200), []);
-    // Exchanges that crossed each other are over.
+    // Crossing exchanges are over.
     world.run(1000);
     world
 }
@@ -30,7 +30,11 @@ fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
         world.crash_controller(0);
         for _ in 0..20 {
             world.run(500);
-            assert_eq!(world.unreached_at_once(&all), [], "seed {seed}: nobody is missed");
+            assert_eq!(
+                world.unreached_at_once(&all),
+                [],
+                "seed {seed}: the controller is not missed"
+            );
         }
         let new = world.start_controller();
         world.cable(End::Controller(new), End::Node(2, CONTROL));
@@ -41,7 +45,7 @@ fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
         assert_eq!(routes(&world), before, "seed {seed}: what works is left alone");
         let core = &world.brain(new).core;
         assert_eq!((core.hosts().count(), core.flows().count()), (4, 12), "seed {seed}");
-        // It does not only know, it acts.
+        // It acts on its knowledge too.
         world.uncable(End::Node(0, 0));
         assert_eq!(world.unreached(&all, 200), [], "seed {seed}");
         world.run(500);
@@ -66,10 +70,10 @@ fn a_controller_that_was_replaced_is_refused_by_its_epoch() {
         let (path, epoch) = world.node(n).node.controller();
         assert!(path.is_some() && epoch == 2, "node {n}");
     }
-    assert_eq!(world.brain(old).core.hosts().count(), 0, "nobody tells it anything");
+    assert_eq!(world.brain(old).core.hosts().count(), 0, "no node reports to it");
     world.uncable(End::Node(0, 0));
     assert_eq!(world.unreached(&all, 200), []);
-    // Alone it is refused as well: flows rather go on without any.
+    // Alone it is refused as well: flows continue without a controller.
     world.crash_controller(new);
     world.run(5000);
     for n in 0..4 {
@@ -101,7 +105,8 @@ fn leases_survive_the_controller() {
     let new = world.start_controller();
     world.cable(End::Controller(new), End::Node(3, CONTROL));
     world.run(3000);
-    // Another host's claim to it is refused: the lease is its owner's though it was never used.
+    // Another host's claim to it is refused: the lease belongs to its owner although it was never
+    // used.
     let own = world.hosts[0].ip;
     world.hosts[0].ip = ip;
     world.announce(0);

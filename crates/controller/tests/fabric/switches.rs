@@ -1,4 +1,4 @@
-//! Ordinary switches at host ports: behind one, between two nodes, at two ports of a node.
+//! Ordinary switches at host ports: behind one port, between two nodes, at two ports of a node.
 
 use plexus_control::link::{CONFLICT_FOR, WARY_FOR};
 use plexus_control::node::Event;
@@ -8,7 +8,7 @@ use crate::world::{End, SECOND, SPARE, World};
 
 const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
 
-/// A ring of four with a host each, and a switch at these ports with so many hosts behind it.
+/// A ring of four with a host each, and a switch at these ports with this many hosts behind it.
 fn switched(seed: u64, ports: &[End], hosts: usize) -> World {
     let mut world = World::joined(4, &RING, seed);
     let hosts: Vec<End> = (0..hosts).map(|_| world.new_host()).collect();
@@ -29,7 +29,7 @@ fn roles(world: &mut World, ports: &[End]) -> Vec<PortRole> {
     ports.iter().map(role).collect()
 }
 
-/// Every packet arrives exactly once, and no station seems to move.
+/// Every packet arrives exactly once, and the switch sees no station move.
 fn served(world: &mut World) {
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 300), []);
@@ -43,24 +43,24 @@ fn served(world: &mut World) {
 }
 
 #[test]
-fn hosts_behind_a_switch_reach_each_other_and_everybody_else() {
+fn hosts_behind_a_switch_reach_each_other_and_all_others() {
     for seed in 0..5 {
         let mut world = switched(seed, &[End::Node(1, SECOND)], 3);
         served(&mut world);
-        assert_eq!(world.switches[0].moves, 0, "nobody speaks in another's name there");
+        assert_eq!(world.switches[0].moves, 0, "no frame has a wrong source there");
     }
 }
 
-/// One switch at two host ports: one of them serves what is behind it, the other carries nothing.
+/// One switch at two host ports: one of them serves the hosts behind it, the other carries nothing.
 fn one_of_two_serves(seed: u64, ports: [End; 2]) {
     let mut world = switched(seed, &ports, 2);
     let found = roles(&mut world, &ports);
     assert_eq!(found, [PortRole::Host, PortRole::Conflict], "seed {seed}");
     let End::Node(closed, _) = ports[1] else { panic!() };
     let End::Node(_, port) = ports[1] else { panic!() };
-    assert!(world.node(closed).events.contains(&Event::Loop(port)), "people are told");
+    assert!(world.node(closed).events.contains(&Event::Loop(port)), "the event is reported");
     served(&mut world);
-    // The closed port tries again now and then, to no effect but on itself.
+    // The closed port retries now and then, without effect on others.
     for _ in 0..4 {
         world.run(CONFLICT_FOR.as_millis() as u64 / 2);
         served(&mut world);
@@ -88,9 +88,9 @@ fn of_two_ports_of_a_node_at_one_switch_one_serves_the_hosts_there() {
     }
 }
 
-/// A switch that forwards what it should not joins three nodes: no port there can tell whom it
-/// talks to, and none becomes a link, not even while another is in conflict. The rest of the fabric
-/// is not harmed.
+/// A switch that forwards link-local frames connects three nodes: no port there can tell its
+/// neighbours apart, and none becomes a link, even while another is in conflict. The rest of the
+/// fabric is not affected.
 #[test]
 fn more_than_two_nodes_at_one_cable_are_a_conflict() {
     for seed in 0..5 {
@@ -110,13 +110,13 @@ fn more_than_two_nodes_at_one_cable_are_a_conflict() {
         }
         for _ in 0..100 {
             world.run(300);
-            // One may take another for its neighbour, which knows better: no link.
+            // One may accept another as its neighbour, but not vice versa: no link.
             let found = roles(&mut world, &ports);
             let in_conflict = found.iter().filter(|r| **r == PortRole::Conflict).count();
             assert!(in_conflict >= 2, "seed {seed}: {found:?}");
             assert_eq!(world.unreached_at_once(&all), [], "seed {seed}");
         }
-        // With one node less the two that are left find each other.
+        // With one node fewer the remaining two find each other.
         world.uncable(ports[0]);
         world.run((CONFLICT_FOR + WARY_FOR).as_millis() as u64 + 1500);
         assert_eq!(roles(&mut world, &ports[1..]), [PortRole::Fabric; 2], "seed {seed}");

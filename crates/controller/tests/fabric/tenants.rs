@@ -1,4 +1,4 @@
-//! Groups of hosts that may not talk do not, whatever they know of each other.
+//! Hosts of groups that may not talk to each other do not reach each other, whatever they know.
 
 use plexus_config::HostGroup;
 
@@ -17,13 +17,13 @@ fn hosts_of_different_groups_do_not_reach_each_other() {
     let all = world.all_pairs();
     let across: Vec<_> = all.iter().copied().filter(|(a, b)| a % 2 != b % 2).collect();
     assert_eq!(world.unreached(&all, 1000), across);
-    // To know the other's addresses does not help.
+    // Knowing the other's addresses does not help.
     for &(from, to) in &across {
         let (ip, mac) = (world.hosts[to].ip, world.hosts[to].mac);
         world.hosts[from].arp.insert(ip, mac);
     }
     assert_eq!(world.unreached(&across, 300), across);
-    // Nor does a new controller, which knows hosts and flows by report.
+    // Nor does a new controller, which learns hosts and flows from reports.
     world.crash_controller(0);
     let new = world.start_controller();
     world.cable(End::Controller(new), End::Node(2, CONTROL));

@@ -1,4 +1,4 @@
-//! Fabrics in which nothing fails.
+//! Fabrics without failures.
 
 use crate::world::World;
 
@@ -23,7 +23,7 @@ fn all_talk(nodes: usize, pairs: &[(usize, usize)]) {
     let mut world = World::joined(nodes, pairs, 1);
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 100), []);
-    // Now that routes are in place every packet arrives, once, and no control plane sees it.
+    // Now that routes are in place every packet arrives, once, without any control plane.
     let waiting: u64 = (0..nodes).map(|n| consumed(&mut world, n)).sum();
     for _ in 0..20 {
         assert_eq!(world.unreached_at_once(&all), []);
@@ -35,7 +35,7 @@ fn all_talk(nodes: usize, pairs: &[(usize, usize)]) {
     world.finish();
 }
 
-/// Hosts' frames that came to a node's control plane.
+/// Hosts' frames that reached a node's control plane.
 fn consumed(world: &mut World, n: usize) -> u64 {
     let counters = world.node(n).pipeline.counters();
     counters.ports[usize::from(crate::world::HOST)].consumed

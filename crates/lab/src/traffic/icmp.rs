@@ -79,7 +79,7 @@ struct Echo<'a> {
     socket: OwnedFd,
     identifier: u16,
     sent: u64,
-    /// How many requests the host took, and what it said of the last that it did not.
+    /// How many requests the host accepted, and its last error.
     departed: u64,
     refusal: Option<io::Error>,
     /// How long the first request waited for its reply.
@@ -121,7 +121,7 @@ impl Echo<'_> {
             Some(time) => *time = now(),
             None => self.times.push(now()),
         }
-        // What cannot be sent is lost like what is dropped on the way.
+        // A request that cannot be sent counts as lost.
         match rustix::net::send(&self.socket, &message, SendFlags::empty()) {
             Ok(_) => self.departed += 1,
             Err(e) => self.refusal = Some(e.into()),
@@ -130,7 +130,7 @@ impl Echo<'_> {
         self.route.live.add_sent(message.len() - HEADER);
     }
 
-    /// Takes replies until the latest request's has come, or until `limit`.
+    /// Receives replies until the latest request is answered, or until `limit`.
     fn collect_until_answered(&mut self, limit: Instant) -> io::Result<()> {
         let mut buffer = vec![0; 1 << 16];
         while Instant::now() < limit && !self.route.live.is_cancelled() {
@@ -142,7 +142,7 @@ impl Echo<'_> {
                 }
                 Err(e) => {
                     let e = io::Error::from(e);
-                    // Reported by a router, or by our own host for want of an answer.
+                    // Reported by a router, or by our own host after a timeout.
                     if !is_timeout(&e) && !is_refusal_on_the_way(&e) {
                         return Err(e);
                     }
@@ -152,7 +152,7 @@ impl Echo<'_> {
         Ok(())
     }
 
-    /// Counts a reply; the number of its request, if it is one of ours.
+    /// Counts a reply; returns the number of its request, if it is one of ours.
     fn reply(&mut self, packet: &[u8]) -> Option<u64> {
         let (_, reply, has_header) = kinds(self.route.flow.to_address);
         let header = if has_header { usize::from(packet.first()? & 0x0F) * 4 } else { 0 };

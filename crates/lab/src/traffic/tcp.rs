@@ -15,16 +15,16 @@ use plexus_report::{Outcome, bits_per_s};
 
 use super::{Route, TICK, any_address, is_refusal_on_the_way, is_timeout};
 
-/// The port of nobody (discard, RFC 863), where no host of the lab has the address.
+/// An unused port (discard, RFC 863), for when no host of the lab has the address.
 const PORT_OF_NOBODY: u16 = 9;
-/// How long a connection may take, and how long it may stand still.
+/// Timeout of a connection attempt, and of a stalled connection.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long it is tried where it is expected to be blocked: two retransmissions of the SYN.
 const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
 /// Bytes made and compared at a time.
 const BLOCK: usize = 1 << 16;
 
-/// The bytes of a flow: the same for the same seed, zero where nobody compares them.
+/// The bytes of a flow: determined by the seed, or zero if they are not compared.
 struct Content {
     random: Option<Pcg64Mcg>,
     block: Vec<u8>,
@@ -39,7 +39,7 @@ impl Content {
         Content { random, block: vec![0; BLOCK], at: BLOCK }
     }
 
-    /// What comes next, at least one byte.
+    /// The next bytes, at least one.
     fn ahead(&mut self) -> &[u8] {
         if self.at == BLOCK {
             if let Some(random) = &mut self.random {
@@ -54,7 +54,7 @@ impl Content {
         self.at += n;
     }
 
-    /// Whether `bytes` are what comes next; they are passed.
+    /// Whether `bytes` are the next ones; if so, they are consumed.
     fn accept(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let ahead = self.ahead();
@@ -105,7 +105,7 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
     });
     let lost = sent.bytes.saturating_sub(received.bytes);
     let loss = if sent.bytes > 0 { lost as f64 / sent.bytes as f64 } else { 1.0 };
-    // All has come with the last byte; else its arrival ended nothing.
+    // If the last byte arrived, so did all; otherwise its arrival ended nothing.
     let arriving = if lost > 0 { received.seconds.max(sent.seconds) } else { received.seconds };
     Outcome {
         sent_bytes: sent.bytes,
@@ -128,7 +128,7 @@ fn patience(route: &Route<'_>) -> Duration {
 }
 
 /// Connects, with the flow's congestion control from the first segment on: a later change would
-/// leave behind what the kernel's own had set up, such as BBR's pacing.
+/// keep settings of the default one, such as BBR's pacing.
 fn connect(route: &Route<'_>, target: SocketAddr) -> io::Result<TcpStream> {
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -150,7 +150,7 @@ fn connect(route: &Route<'_>, target: SocketAddr) -> io::Result<TcpStream> {
 /// Connects and sends until the flow's extent, then waits until the other end has it all.
 fn send(route: &Route<'_>, target: SocketAddr) -> Seen {
     let mut seen = Seen::default();
-    // Connecting tells no router's answer from the want of a route of our own; this does.
+    // Connecting does not distinguish a router's answer from a missing route of our own; this does.
     let routed = UdpSocket::bind(any_address(&target)).and_then(|s| s.connect(target));
     if let Err(e) = routed {
         seen.problem = Some(format!("the sender has no way to {}: {e}", target.ip()));

@@ -14,7 +14,7 @@ use plexus_report::{Gaps, Outcome, sending_time};
 
 use super::{Route, TICK, any_address, is_timeout, now};
 
-/// Receive buffer asked for, in bytes: a pause of the receiver's thread must not look like loss.
+/// Requested receive buffer in bytes: a pause of the receiver's thread must not look like loss.
 const BUFFER: usize = 8 << 20;
 
 /// Sends the flow and meters it at the other end.
@@ -79,7 +79,7 @@ fn interval(route: &Route<'_>) -> Duration {
     Duration::from_secs_f64(bits / route.flow.rate_bits_per_s.unwrap_or(1_000_000) as f64)
 }
 
-/// How many datagrams the host took, and what it said of the last that it did not.
+/// How many datagrams the host accepted, and its last error.
 type Departures = (u64, Option<io::Error>);
 
 /// Sends at the flow's rate until its extent is reached. Datagrams that are due are sent at once,
@@ -112,8 +112,8 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
             std::thread::sleep(early.min(TICK));
         }
         let _ = Probe::new(number, n, now()).encode(&mut payload);
-        // A refusal here is that of an earlier datagram (ICMP): this one is sent by trying again.
-        // What the host cannot send at all is lost on the way like any other.
+        // An error here may be that of an earlier datagram (ICMP); a second attempt sends this one.
+        // A datagram that the host cannot send at all counts as lost.
         match socket.send(&payload).or_else(|_| socket.send(&payload)) {
             Ok(_) => departed += 1,
             Err(e) => refusal = Some(e),
@@ -124,7 +124,7 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
     (departed, refusal)
 }
 
-/// Counts what arrives until all has, or nothing does any more.
+/// Counts arrivals until all datagrams have arrived, or none arrives any more.
 fn meter(
     route: &Route<'_>,
     socket: &UdpSocket,

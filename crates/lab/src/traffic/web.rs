@@ -1,6 +1,6 @@
-//! A web site that is published by name, and a reader of it behind a proxy: HTTP at both ends,
-//! named data between them. The programs are `plexus ndn web-publish` and `web-proxy`, as anybody
-//! would run them; the reader's requests are made here.
+//! A web site published over named data, and a reader behind a proxy: HTTP at both ends, named data
+//! in between. The programs are `plexus ndn web-publish` and `web-proxy`, run as any user would;
+//! this module makes the reader's requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -105,7 +105,7 @@ impl Drop for Folder {
     }
 }
 
-/// A `plexus ndn` that ends with the value.
+/// A `plexus ndn` process that ends with this value.
 struct Program(Child);
 
 impl Program {
@@ -126,7 +126,7 @@ impl Drop for Program {
     }
 }
 
-/// Who asks, one thing after the other.
+/// The reader, which makes one request after the other.
 struct Reader<'a> {
     route: &'a Route<'a>,
     site: Site,
@@ -197,7 +197,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Asks for an object's head until the site answers.
+    /// Requests an object's head until the site answers.
     fn wait_for(&mut self, number: u32) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -214,7 +214,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A request, and what came of it: status and body.
+    /// Makes a request; returns status and body.
     fn ask(&mut self, method: &str, number: u32) -> io::Result<(u16, Vec<u8>)> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,

@@ -25,11 +25,11 @@ fn certificates_are_as_ndn_s_tools_make_and_check_them() {
         let data = Data::new_checked(&own).unwrap();
         let name = data.name().to_string();
         assert_eq!(name, format!("/site/KEY/{}/self/v={NOW_MS}", "%07".repeat(8)));
-        // ndn-cxx refuses one that is not fresh for some time.
+        // ndn-cxx refuses a certificate without a FreshnessPeriod.
         assert_eq!(data.freshness().as_secs(), 3600);
         let info = data.signature_info().unwrap();
         assert_eq!(info.validity, Some(days(0, 30)));
-        // An own signature names the key, any other the issuer's certificate.
+        // A self-signature names the key, any other the issuer's certificate.
         let key_name = data.name().prefix(3);
         assert_eq!(info.key_locator, Some(KeyLocator::Name(key_name)));
         let known = TrustedKey::certificate(&own).unwrap();
@@ -46,22 +46,22 @@ fn certificates_are_as_ndn_s_tools_make_and_check_them() {
         assert_eq!(issued.content(), Data::new_checked(&request).unwrap().content());
         assert!(known.has_signed(&issued));
         assert_eq!(objection(&packet, &root), None);
-        // One that runs out is renewed by who has signed it.
+        // An expiring certificate is renewed by its signer.
         let renewed = issue(&packet, &root, "NA", days(5, 5), NOW_MS + 2).unwrap();
         assert_eq!(objection(&renewed, &root), None);
     }
 }
 
 #[test]
-fn nobody_gets_a_certificate_of_a_key_that_is_not_shown_to_be_theirs() {
+fn a_certificate_needs_proof_of_possession() {
     let (root, own) = made("/site", Algorithm::P256);
     let (other, request) = made("/site/op", Algorithm::P256);
     let told = |request: &[u8]| issue(request, &root, "NA", days(0, 1), NOW_MS).unwrap_err();
-    // The last bytes are the signature's.
+    // The last bytes belong to the signature.
     let mut forged = request.clone();
     *forged.last_mut().unwrap() ^= 1;
     assert!(matches!(told(&forged), IssueError::Unproved(_)));
-    // A certificate of somebody else: that key has not asked.
+    // A certificate issued by a third key: the certified key did not sign the request.
     let others = issue(&own, &other, "NA", days(0, 1), NOW_MS).unwrap();
     let (third, _) = made("/third", Algorithm::P256);
     let why = issue(&others, &third, "NA", days(0, 1), NOW_MS).unwrap_err();
@@ -70,7 +70,7 @@ fn nobody_gets_a_certificate_of_a_key_that_is_not_shown_to_be_theirs() {
 }
 
 #[test]
-fn what_forwarders_will_not_follow_is_objected_to() {
+fn certificates_that_forwarders_refuse_are_reported() {
     let (root, _) = made("/site", Algorithm::P256);
     let (_, elsewhere) = made("/sites", Algorithm::P256);
     let packet = issue(&elsewhere, &root, "NA", days(0, 1), NOW_MS).unwrap();

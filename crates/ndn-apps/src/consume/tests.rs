@@ -1,4 +1,4 @@
-//! Names that are drawn, and answers that are counted.
+//! Drawing of names, and counting of answers.
 
 use plexus_wire::ndn::lp::Headers;
 
@@ -24,8 +24,9 @@ fn catalogue(items: u64, chunks: u64, exponent: f64) -> Names {
     Names::Catalogue { items, chunks, exponent }
 }
 
-/// Pearson's statistic over the 20 most popular items and the rest stays below what chance exceeds
-/// once in 10,000 (20 degrees of freedom: 52.4). The seed is fixed, so it is one draw for all time.
+/// Pearson's statistic over the 20 most popular items and the rest stays below the value that
+/// chance exceeds once in 10,000 (20 degrees of freedom: 52.4). The seed is fixed, so the result
+/// never changes.
 #[test]
 fn items_are_drawn_by_zipfs_law() {
     const DRAWS: usize = 200_000;
@@ -67,7 +68,7 @@ fn chunks_of_an_item_come_in_order_and_names_of_a_list_once() {
 
 type Sent = Vec<(Option<Vec<u8>>, Vec<u8>)>;
 
-/// Hands Interests to a producer and what it says back, but for every `lose`-th.
+/// Passes Interests to a producer and returns its answers, except every `lose`-th.
 fn exchange(now: Time, sent: Sent, consumer: &mut Consumer, lose: usize) -> Sent {
     let mut producer = Producer::new(produce::Config {
         prefix: "/p".parse().unwrap(),
@@ -104,7 +105,7 @@ fn a_window_is_kept_full_and_what_is_lost_is_counted() {
         sent = exchange(now, sent, &mut consumer, 0);
         assert_eq!(sent.len(), 8);
     }
-    // Every fourth is lost: two of eight, which leave the window when they have lived.
+    // Every fourth is lost: two of eight, which leave the window when they expire.
     now = now + Duration::from_millis(10);
     assert_eq!(exchange(now, sent, &mut consumer, 4).len(), 6);
     assert_eq!(consumer.next_deadline(), Some(now + Duration::from_millis(990)));
@@ -118,7 +119,7 @@ fn a_window_is_kept_full_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn so_many_are_asked_for_and_the_last_is_waited_for() {
+fn the_count_is_kept_and_the_last_answer_awaited() {
     for pace in [Pace::Window(8), Pace::Rate(10_000.0)] {
         let config = Config { count: Some(21), ..config(catalogue(1000, 1, 0.0), pace) };
         let mut consumer = Consumer::new(config).unwrap();
@@ -172,7 +173,7 @@ fn a_nack_of_an_older_interest_is_not_the_newer_ones() {
 }
 
 #[test]
-fn what_is_on_its_way_at_the_end_is_waited_for_and_counted() {
+fn interests_pending_at_the_end_are_awaited_and_counted() {
     for pace in [Pace::Window(8), Pace::Rate(100.0)] {
         let names = catalogue(1_000_000, 1, 0.0);
         let config = Config { duration: Some(Duration::from_millis(75)), ..config(names, pace) };
@@ -182,7 +183,7 @@ fn what_is_on_its_way_at_the_end_is_waited_for_and_counted() {
             consumer.poll(start + Duration::from_millis(ms), &mut sent);
         }
         assert_eq!(sent.len(), 8);
-        // Half are answered when no more are sent, and half are not.
+        // Half are answered when sending ends, and half are not.
         let late = start + Duration::from_millis(500);
         consumer.poll(late, &mut sent);
         assert!(!consumer.is_done());

@@ -1,4 +1,4 @@
-//! Private keys: made, read from files as openssl and NDN's tools write them, and written.
+//! Private keys: generates, reads (as written by openssl and NDN's tools), and writes them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,10 +17,10 @@ use super::CommandKeyError;
 const ECDSA_LEN_MAX: usize = 72;
 const ED25519_LEN: usize = 64;
 
-/// Kinds of keys that can be made.
+/// Algorithms of generated keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// ECDSA by P-256, which all of NDN's libraries know.
+    /// ECDSA with P-256, which all NDN libraries support.
     P256,
     /// Ed25519.
     Ed25519,
@@ -39,15 +39,15 @@ pub struct PrivateKey {
 }
 
 impl std::fmt::Debug for PrivateKey {
-    /// Without the key.
+    /// Leaves the key out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PrivateKey({})", self.signature_type())
     }
 }
 
 impl PrivateKey {
-    /// Makes a key; gives also what is to be kept of it: PKCS #8 in PEM. `None` if the operating
-    /// system has no randomness to give.
+    /// Generates a key; also returns it in PKCS #8, PEM. `None` if the operating system provides no
+    /// randomness.
     pub fn generate(algorithm: Algorithm) -> Option<(PrivateKey, Zeroizing<String>)> {
         let random = SystemRandom::new();
         let (pair, der) = match algorithm {
@@ -60,7 +60,8 @@ impl PrivateKey {
             Algorithm::Ed25519 => {
                 let mut seed = Zeroizing::new([0; 32]);
                 random.fill(&mut seed[..]).ok()?;
-                // Not ring's own form, which has the public key, too: others do not read that.
+                // Not ring's own form, which includes the public key: other programs do not read
+                // that.
                 let der = Zeroizing::new([&ED25519_PKCS8[..], &seed[..]].concat());
                 (Pair::Ed25519(Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).ok()?), der)
             }
@@ -68,8 +69,8 @@ impl PrivateKey {
         Some((PrivateKey { pair, random }, pem(&der)))
     }
 
-    /// Reads a private key: PKCS #8, or what ndnsec and python-ndn keep (SEC 1 for P-256, PKCS #1
-    /// for RSA), each in PEM, Base64 or DER.
+    /// Reads a private key: PKCS #8, or the forms of ndnsec and python-ndn (SEC 1 for P-256, PKCS
+    /// #1 for RSA), each in PEM, Base64 or DER.
     ///
     /// # Errors
     /// [`CommandKeyError`].
@@ -77,7 +78,7 @@ impl PrivateKey {
         Ok(PrivateKey { pair: Pair::read(&der(file)?)?, random: SystemRandom::new() })
     }
 
-    /// The public key, as it stands at the end of its SubjectPublicKeyInfo.
+    /// The public key, as at the end of its SubjectPublicKeyInfo.
     pub(super) fn public(&self) -> &[u8] {
         match &self.pair {
             Pair::Ecdsa(pair) => pair.public_key().as_ref(),
@@ -86,7 +87,7 @@ impl PrivateKey {
         }
     }
 
-    /// The public key of one that was made, in SubjectPublicKeyInfo; `None` for RSA.
+    /// The public key of a generated key, in SubjectPublicKeyInfo; `None` for RSA.
     pub fn spki(&self) -> Option<Vec<u8>> {
         match &self.pair {
             Pair::Ecdsa(_) => Some([&P256_SPKI[..], self.public()].concat()),
@@ -95,7 +96,7 @@ impl PrivateKey {
         }
     }
 
-    /// What its signatures are.
+    /// Its signature type.
     pub fn signature_type(&self) -> SignatureType {
         match self.pair {
             Pair::Ecdsa(_) => SignatureType::SHA256_WITH_ECDSA,
@@ -113,8 +114,8 @@ impl PrivateKey {
         }
     }
 
-    /// Signs `parts`, as if they stood one behind the other, into `out`; returns how many bytes.
-    /// None, so that it is of no use, if the operating system has no randomness to give.
+    /// Signs the concatenation of `parts` into `out`; returns the length. It is 0, which no
+    /// verifier accepts, if the operating system provides no randomness.
     pub fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize {
         let message = parts.concat();
         let mut put = |signature: &[u8]| {
@@ -152,7 +153,7 @@ impl Pair {
     }
 }
 
-/// PKCS #8 of an Ed25519 key, but for the key (RFC 8410, 10.3).
+/// The beginning of an Ed25519 key in PKCS #8 (RFC 8410, 10.3).
 const ED25519_PKCS8: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
@@ -160,7 +161,7 @@ const ED25519_PKCS8: [u8; 16] = [
 /// PEM of PKCS #8 (RFC 7468, 10).
 fn pem(der: &[u8]) -> Zeroizing<String> {
     let base64 = Zeroizing::new(STANDARD.encode(der));
-    // In one piece, so that all of it is wiped.
+    // Preallocated, so that no copy of the key is left behind.
     let mut pem = Zeroizing::new(String::with_capacity(2 * base64.len() + 64));
     pem.push_str("-----BEGIN PRIVATE KEY-----\n");
     push_lines(&mut pem, &base64);
@@ -168,7 +169,7 @@ fn pem(der: &[u8]) -> Zeroizing<String> {
     pem
 }
 
-/// Base64 in lines, as PEM and ndnsec have it.
+/// Base64 in lines, as in PEM and in ndnsec.
 pub(crate) fn push_lines(out: &mut String, base64: &str) {
     for (at, letter) in base64.chars().enumerate() {
         if at > 0 && at % 64 == 0 {
@@ -179,7 +180,7 @@ pub(crate) fn push_lines(out: &mut String, base64: &str) {
     out.push('\n');
 }
 
-/// PKCS #8 (RFC 5208) of a P-256 key in SEC 1 (RFC 5915), which has a byte for each length.
+/// PKCS #8 (RFC 5208) of a P-256 key in SEC 1 (RFC 5915); each length takes one byte.
 fn from_sec1(key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     const VERSION: [u8; 3] = [0x02, 0x01, 0x00];
     const ALGORITHM: [u8; 21] = [
@@ -194,7 +195,7 @@ fn from_sec1(key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 
 /// The key in DER.
 fn der(file: &[u8]) -> Result<Zeroizing<Vec<u8>>, CommandKeyError> {
-    // A sequence; Base64 of one begins with another letter.
+    // A DER sequence; its Base64 form begins with another byte.
     if file.first() == Some(&0x30) {
         return Ok(Zeroizing::new(file.to_vec()));
     }
@@ -203,7 +204,7 @@ fn der(file: &[u8]) -> Result<Zeroizing<Vec<u8>>, CommandKeyError> {
     let mut lines = text.lines().map(str::trim);
     let mut base64 = Zeroizing::new(String::with_capacity(text.len()));
     if text.contains("-----BEGIN ") {
-        // In front there may be parameters.
+        // Parameters may come first.
         let is_begin = |line: &&str| line.starts_with("-----BEGIN ") && line.ends_with(KEY);
         let begin = lines.find(is_begin).ok_or(CommandKeyError::Form)?;
         for line in lines.take_while(|line| !line.starts_with("-----END ")) {

@@ -13,12 +13,12 @@ use ring::signature::{
 use super::*;
 use crate::digest::{DigestSigner, sha256};
 
-/// PKCS #8, as openssl writes it; known to everyone, as the others.
+/// PKCS #8, as openssl writes it. All keys here are public.
 const P256: &str = "\
     MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgy0x5KfhAJFtk68nDXfrmaT1EKsLhhosxNRHMPm2HLl\
     GhRANCAASuStQ6QWgcaQxayiv+j0uwU+muEo1CM0ocvGp68lxxrrYwjBeFTUdtwT7LO4WrvSfI8JwrcoT9/jP3anaj\
     NRgv";
-/// One that NDN does not have.
+/// A curve that NDN does not use.
 const P384: &str = "\
     MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDB1hBH4C/FGtxHwNjP7N7HQjhzYzRe8ELDVGu13FuIQkx\
     YBgjwwZ845LfZd8kn99Q+hZANiAASm2iQpUz8JaWKCiGnU63bw4cp9xmrpXKhsWVAo1fm/tYH6nqFvMwSBMyk5J1Xm\
@@ -43,7 +43,7 @@ fn of_op(public: &str) -> Vec<u8> {
     certificate(&"/op/KEY/1/self/v=1".parse().unwrap(), public)
 }
 
-/// What is told of a key that is not taken.
+/// Why a key is refused.
 fn refused(key: &[u8], public: &str) -> String {
     CommandKey::read(key, &of_op(public)).unwrap_err().to_string()
 }
@@ -93,7 +93,7 @@ fn commands_are_signed_by_keys_as_openssl_and_ndn_s_tools_keep_them() {
 }
 
 #[test]
-fn what_is_no_key_or_anothers_is_told() {
+fn invalid_or_mismatched_keys_are_reported() {
     let other = refused(pem("PRIVATE KEY", P256).as_bytes(), ED25519_PUBLIC);
     assert_eq!(other, "the certificate /op/KEY/1/self/v=1 is that of another key");
     let algorithm = refused(pem("PRIVATE KEY", P384).as_bytes(), P256_PUBLIC);
@@ -111,7 +111,7 @@ fn what_is_no_key_or_anothers_is_told() {
     }
     let told = refused(pem("PUBLIC KEY", P256_PUBLIC).as_bytes(), P256_PUBLIC);
     assert!(told.starts_with("there is no private key in it"), "{told}");
-    // One more bit than there should be.
+    // One bit more than allowed.
     let mut damaged = STANDARD.decode(P256_SEC1).unwrap();
     damaged[10] ^= 1;
     assert!(refused(&damaged, P256_PUBLIC).starts_with("the key is neither"));

@@ -1,4 +1,4 @@
-//! What a publisher answers, of files in a folder.
+//! The answers of a publisher for files in a folder.
 
 use std::path::PathBuf;
 
@@ -88,19 +88,19 @@ fn files_are_found_by_name_version_and_segment() {
     assert_eq!(rig.content(&format!("{}/seg=3", large.name)), Some(vec![7; 1000]));
     assert_eq!(rig.content(&format!("{}/seg=4", large.name)), None);
     assert_eq!(rig.metadata("/p/sub/in").unwrap().size, Some(5));
-    // Without metadata: the first segment answers the name, with or without version.
+    // Without metadata: the first segment matches the name, with or without version.
     for name in ["/p/small".to_string(), large.name.to_string()] {
         let packet = rig.ask(&name, true).unwrap();
         let data = Data::new_checked(&packet).unwrap();
         assert_eq!(data.name().last().unwrap().number(types::SEGMENT), Some(0));
     }
-    // Metadata are an object of their own, for who asks for them as for one.
+    // Metadata is an object with segments of its own.
     let exact = format!("/p/sub/large/32=metadata/{}/seg=0", large.name.as_name().last().unwrap());
     assert!(rig.content(&exact).is_some());
 }
 
 #[test]
-fn what_is_not_there_is_said_not_to_be() {
+fn missing_objects_are_denied() {
     let mut rig = Rig::new("absent");
     for path in ["/p/none", "/p", "/p/sub", "/p/out", "/p/...../x", "/p/sub%2Flarge", "/p/..."] {
         assert_eq!(rig.metadata(path), None, "{path}");
@@ -111,7 +111,7 @@ fn what_is_not_there_is_said_not_to_be() {
     for other in ["/q/small", "/p/small/seg=0", "/p/small/v=1/seg=0/x", "/p/small/32=other"] {
         assert!(rig.ask(other, true).is_none(), "{other}");
     }
-    // Two of them asked for less than a packet's name, and without CanBePrefix.
+    // Two of them were shorter than a packet's name, and had no CanBePrefix.
     assert_eq!(rig.publisher.counters().ignored, 6);
 }
 

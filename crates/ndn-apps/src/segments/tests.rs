@@ -1,4 +1,4 @@
-//! Segments over a channel that loses, delays, damages, refuses and marks.
+//! Segments over a channel that loses, delays, damages, refuses and marks packets.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::{About, Body, Object, absent};
 
-/// What the channel does to a packet each way.
+/// Behaviour of the channel in each direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
     loss: f64,
@@ -19,7 +19,7 @@ struct Channel {
     jitter_ms: u64,
 }
 
-/// What is on its way to the consumer.
+/// A packet in flight to the consumer.
 struct Coming {
     nack: Option<NackReason>,
     is_marked: bool,
@@ -30,10 +30,10 @@ struct Network {
     channel: Channel,
     object: Object,
     random: Pcg64Mcg,
-    /// What arrives at the consumer, by time.
+    /// Packets that arrive at the consumer, by time.
     coming: BTreeMap<(Time, u64), Coming>,
     count: u64,
-    /// Interests that are on their way, at most.
+    /// Most Interests in flight.
     pending_max: usize,
 }
 
@@ -73,8 +73,8 @@ impl Network {
             };
             let has_content = Data::new_checked(&answer).is_ok_and(|d| !d.content().is_empty());
             if nack.is_none() && has_content && self.happens(damage) {
-                // The last byte of the content: a digest's signature has 39. Any other could be of
-                // a head, since the last segment may be as short as a byte.
+                // The last byte of the content: a digest signature has 39. Any other byte could be
+                // in a header, because the last segment may have a single byte.
                 let at = answer.len() - 40;
                 answer[at] ^= 1;
             }
@@ -88,7 +88,7 @@ impl Network {
     }
 }
 
-/// Runs to the end; gives what came out and how long it took.
+/// Runs to the end; returns the output and how long it took.
 fn run(segments: &mut Segments, network: &mut Network) -> (Vec<u8>, Time) {
     let mut now = Time::from_secs(1);
     let mut body = Vec::new();
@@ -142,7 +142,7 @@ proptest! {
         let (loss, damage, mark, refuse) = rates;
         let channel = Channel { loss, damage, mark, refuse, delay_ms: 20, jitter_ms };
         let mut network = Network::new(channel, object(pattern(len), 300), seed);
-        // With all this, one in two Interests comes to nothing.
+        // With all this, half of the Interests fail.
         let settings = Settings { algorithm, ahead_max, tries: 60, ..Settings::default() };
         let mut segments = fetcher(settings);
         let (body, _) = run(&mut segments, &mut network);
@@ -198,13 +198,13 @@ fn a_burst_of_losses_lowers_the_window_once() {
     now = now + Duration::from_secs(1);
     segments.poll(now, &mut out);
     assert_eq!((segments.stats().timeouts, segments.stats().decreases), (10, 1));
-    // 0.7 of ten are asked for again, and wait twice as long.
+    // 0.7 of ten are retransmitted, and wait twice as long.
     assert_eq!(out.len(), 17);
     assert_eq!(segments.next_deadline(), Some(now + Duration::from_secs(2)));
 }
 
 #[test]
-fn a_sample_is_never_taken_from_what_was_asked_for_twice() {
+fn retransmitted_interests_give_no_sample() {
     let object = object(pattern(100), 1000);
     let mut segments = fetcher(Settings::default());
     let mut out = Vec::new();
@@ -219,7 +219,7 @@ fn a_sample_is_never_taken_from_what_was_asked_for_twice() {
 }
 
 #[test]
-fn what_cannot_be_had_is_told_apart() {
+fn failures_are_distinguished() {
     let fail = |channel: Channel, reason: Option<NackReason>, base: &str| {
         let mut network = Network::new(channel, object(pattern(5000), 1000), 1);
         let settings = Settings { tries: 3, ..Settings::default() };
@@ -245,7 +245,7 @@ fn what_cannot_be_had_is_told_apart() {
 }
 
 #[test]
-fn an_end_that_cannot_be_is_refused() {
+fn a_contradictory_end_is_refused() {
     // Segment 3 says that segment 1 is the last.
     let small = object(pattern(2000), 1000);
     let large = object(pattern(5000), 1000);

@@ -1,5 +1,5 @@
-//! The least that applications need of a forwarder, in a thread: routes by `rib/register`, pending
-//! Interests by name. It is no product; what it keeps out of the tests is everything else.
+//! A minimal forwarder for applications, in a thread: routes by `rib/register`, pending Interests
+//! by name. It keeps the real forwarder out of these tests.
 #![allow(unreachable_pub)] // a module of several tests
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use plexus_wire::ndn::{Data, Interest, NameBuf, data};
 pub struct Relay {
     pub folder: PathBuf,
     pub uri: FaceUri,
-    /// Packets that went through.
+    /// Packets relayed.
     #[allow(dead_code)] // not all tests ask
     pub packets: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ struct Asker {
 
 struct Core {
     routes: Vec<(NameBuf, FaceId)>,
-    /// By the bytes of the name that was asked for.
+    /// By the bytes of the requested name.
     pending: HashMap<NameBuf, Vec<Asker>>,
     packets: Arc<AtomicUsize>,
 }

@@ -1,4 +1,4 @@
-//! Faces that come about: by order, or by what comes.
+//! Creates faces: by command, or for arriving packets and connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,12 +37,11 @@ impl Faces {
         Ok(at)
     }
 
-    /// Makes a face to `remote`: UDP or TCP over either IP version, Unix, or a station of an
-    /// Ethernet. This end is the node's to choose, but for a station: `local` is its device.
-    ///
+    /// Creates a face to `remote`: UDP or TCP over either IP version, Unix, or a station of an
+    /// Ethernet. The node chooses the local end, except for a station: `local` is its device.
     /// # Errors
-    /// When there is one, or none can be made. A TCP connection that is refused is known later: the
-    /// face goes down, or, if it is permanent, goes on trying.
+    /// When there is one already, or it cannot be created. A refused TCP connection shows later:
+    /// the face goes down, or, if it is permanent, keeps retrying.
     pub fn create(
         &mut self,
         now: Time,
@@ -62,7 +61,7 @@ impl Faces {
             return Err(Refusal::Exists(other.id));
         }
         if settings.persistency == Persistency::OnDemand {
-            let why = "an on-demand face is made by what comes, not by order";
+            let why = "on-demand faces are created for arriving packets, not by command";
             return Err(Refusal::Unsupported(why.into()));
         }
         match remote {
@@ -96,7 +95,7 @@ impl Faces {
         }
     }
 
-    /// A face to a station behind a device, by order (NFD: `EthernetFactory::doCreateFace`).
+    /// A face to a station behind a device, by command (NFD: `EthernetFactory::doCreateFace`).
     fn create_station(
         &mut self,
         now: Time,
@@ -110,7 +109,7 @@ impl Faces {
             return Err(Refusal::Unsupported(why.into()));
         };
         if settings.persistency == Persistency::OnDemand {
-            let why = "an on-demand face is made by what comes, not by order";
+            let why = "on-demand faces are created for arriving packets, not by command";
             return Err(Refusal::Unsupported(why.into()));
         }
         if station.is_multicast() {
@@ -129,10 +128,10 @@ impl Faces {
         }
     }
 
-    /// Makes a multi-access face for a UDP group.
+    /// Creates a multi-access face for a UDP group.
     ///
     /// # Errors
-    /// When there is one, or none can be made.
+    /// When there is one already, or it cannot be created.
     pub fn create_group(
         &mut self,
         now: Time,
@@ -163,8 +162,8 @@ impl Faces {
         Ok(id)
     }
 
-    /// Makes a multi-access face for the Ethernet group on a port, and from then on a face for each
-    /// station that sends to it.
+    /// Creates a multi-access face for the Ethernet group on a port; from then on, each station
+    /// that sends to it gets a face.
     ///
     /// # Errors
     /// When there are too many faces.
@@ -200,7 +199,7 @@ impl Faces {
         Ok(id)
     }
 
-    /// A face to one station behind a port.
+    /// Creates a face to one station behind a port.
     pub(super) fn add_station(
         &mut self,
         now: Time,
@@ -247,7 +246,7 @@ impl Faces {
             id,
             local: FaceUri::Udp(*local),
             remote: FaceUri::Udp(peer),
-            // Whoever sends from here may be anybody: sources of datagrams are not proved.
+            // The sender may be anyone: sources of datagrams are not authenticated.
             scope: Scope::NonLocal,
             link_type: LinkType::PointToPoint,
             persistency: settings.persistency,
@@ -304,7 +303,7 @@ impl Faces {
                 let mtu = ether.map_or(0, Ether::mtu);
                 settings.mtu.map_or(mtu, |wanted| wanted.min(mtu))
             }
-            // A stream has no marks that a packet could be too long for.
+            // A stream has no limit on the length of link packets.
             _ => usize::MAX,
         };
         let options = Options {
@@ -313,7 +312,7 @@ impl Faces {
             packet_len_max: self.table.bounds.packet_len,
             ..Options::new(mtu)
         };
-        // Some odd number: the links' numbers begin far from each other.
+        // An odd number, so that the links' initial numbers are far apart.
         self.seed = self.seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let link = Link::new(facts.id, options, self.seed);
         tracing::debug!(face = facts.id.number(), remote = %facts.remote, "up");
@@ -337,7 +336,7 @@ impl Faces {
     }
 }
 
-/// Local are Unix sockets, and TCP within this machine.
+/// Unix sockets, and TCP within this machine, are local.
 pub(super) fn stream_scope(remote: &FaceUri) -> Scope {
     match remote {
         FaceUri::Unix(_) | FaceUri::Fd(_) => Scope::Local,
@@ -346,7 +345,7 @@ pub(super) fn stream_scope(remote: &FaceUri) -> Scope {
     }
 }
 
-/// What is known of a stream's bytes in the kernel, by where it leads.
+/// How to query a stream's backlog in the kernel, by its remote end.
 pub(super) fn backlog_to(remote: &FaceUri) -> Backlog {
     match remote {
         FaceUri::Tcp(_) => Backlog::of_tcp(),
@@ -354,7 +353,7 @@ pub(super) fn backlog_to(remote: &FaceUri) -> Backlog {
     }
 }
 
-/// This end of a connection.
+/// The local end of a connection.
 pub(super) fn local_end(socket: &impl AsFd, remote: &FaceUri) -> FaceUri {
     let address = rustix::net::getsockname(socket).ok();
     match (remote, address.map(SocketAddr::try_from)) {
@@ -363,7 +362,7 @@ pub(super) fn local_end(socket: &impl AsFd, remote: &FaceUri) -> FaceUri {
     }
 }
 
-/// Begins a connection; says whether it is still being made.
+/// Begins a connection; returns whether it is still being established.
 pub(super) fn connect(remote: &FaceUri) -> io::Result<(OwnedFd, bool)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = |family| socket_with(family, SocketType::STREAM, flags, None);

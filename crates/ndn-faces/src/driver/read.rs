@@ -1,4 +1,4 @@
-//! What comes: connections, datagrams, frames, bytes of streams.
+//! Receiving: connections, datagrams, frames, bytes of streams.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ use crate::udp::{Use, site};
 use crate::websocket::{self, Came, Opening};
 use crate::{BATCH, Down, Facts, Persistency, Receiver};
 
-/// Packets of one read that have not been handed on yet.
+/// Packets of one read that have not been passed on yet.
 #[derive(Default)]
 struct Batch<'b>(ArrayVec<(FaceId, Received<'b>), BATCH>);
 
@@ -36,7 +36,7 @@ impl Batch<'_> {
 
 impl Faces {
     pub(super) fn receive_frames(&mut self, now: Time, at: usize, receiver: &mut impl Receiver) {
-        // Copied, since what answers them goes out by the same port.
+        // Copied, because answers use the same port.
         let mut frames = std::mem::take(&mut self.frames);
         for _ in 0..ROUNDS {
             let Some(Some(ether)) = self.table.ethers.get_mut(at) else { break };
@@ -65,7 +65,7 @@ impl Faces {
         self.frames = frames;
     }
 
-    /// The face of a station, which is made if there is none.
+    /// The face of a station, created if there is none.
     pub(super) fn station(
         &mut self,
         now: Time,
@@ -98,10 +98,10 @@ impl Faces {
             let (socket, ends) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                // Who called has gone again.
+                // The caller has gone again.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    // It waits on, and nothing but time helps where descriptors are short.
+                    // The connection stays pending; if descriptors are short, only time helps.
                     tracing::warn!(%error, "a connection could not be taken");
                     self.hear(at as u32, EventFlags::empty());
                     self.deaf.push(at as u32);
@@ -128,7 +128,7 @@ impl Faces {
             }
             if is_websocket {
                 if let Some(at) = self.begin_handshake(now, socket.into(), (local, peer)) {
-                    // The request may have come as a whole already.
+                    // The request may have arrived completely already.
                     self.go_on(now, at, receiver);
                 }
                 continue;
@@ -139,12 +139,12 @@ impl Faces {
         }
     }
 
-    /// Whether one more connection may be made. Handshakes are faces that are to be.
+    /// Whether one more connection is allowed. Pending handshakes count as faces.
     pub(super) fn may_connect(&self, claim: Claim) -> bool {
         self.table.has_room_to_connect(claim, self.handshakes.iter().flatten().count())
     }
 
-    /// Whether an address may open one more face. Applications of this machine are not counted.
+    /// Whether an address may open one more face. Local applications are not counted.
     pub(super) fn has_room_for(&self, ip: IpAddr, is_websocket: bool) -> bool {
         let is_of = |h: &&Handshake| site(h.ends.1.ip()) == site(ip);
         let handshakes = self.handshakes.iter().flatten().filter(is_of).count();
@@ -175,7 +175,7 @@ impl Faces {
                 Some(at)
             }
             Err(error) => {
-                tracing::debug!(%error, "a WebSocket did not come about");
+                tracing::debug!(%error, "a WebSocket handshake failed");
                 None
             }
         }
@@ -197,17 +197,17 @@ impl Faces {
                     id,
                     local: FaceUri::WebSocket(ends.0),
                     remote: FaceUri::WebSocket(ends.1),
-                    // Any page that a browser of this machine shows may connect.
+                    // Any page in a browser of this machine may connect.
                     scope: Scope::NonLocal,
                     link_type: LinkType::PointToPoint,
                     persistency: Persistency::OnDemand,
                 };
                 let settings = Settings::new(Persistency::OnDemand);
                 self.add(now, facts, settings, Carrier::WebSocket(Box::new(ws)), receiver);
-                // Messages may have come with the request.
+                // Messages may have arrived with the request.
                 self.serve(now, id, EventFlags::IN, receiver);
             }
-            Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
+            Err(error) => tracing::debug!(%error, "a WebSocket handshake failed"),
         }
     }
 
@@ -234,7 +234,7 @@ impl Faces {
         self.table.flush_hub(at);
     }
 
-    /// The face of a datagram's sender, which is made if there is none.
+    /// The face of a datagram's sender, created if there is none.
     pub(super) fn face_of(
         &mut self,
         now: Time,
@@ -250,7 +250,8 @@ impl Faces {
                     return Some(id);
                 }
                 let is_own = peer.ip().is_loopback();
-                // Nobody can pretend to make a connection from elsewhere, so these have more.
+                // A connection from elsewhere cannot have a forged source, so connections have a
+                // larger share.
                 let claim = if is_own { Claim::Caller } else { Claim::Sender };
                 let may = is_own || peers.of_address(peer) < self.table.bounds.faces_of_address;
                 if !may || !self.table.has_room(claim, 0) || peer.port() == 0 {
@@ -295,7 +296,7 @@ impl Faces {
             _ => return,
         };
         if let Err(why) = ended {
-            // What it asked for last may still be sent.
+            // Its last requested packets may still be sent.
             self.table.flush_face(id);
             self.fail(now, id, &why, receiver);
         }
@@ -330,7 +331,7 @@ impl Faces {
         mut input: &[u8],
         receiver: &mut impl Receiver,
     ) -> Result<(), Down> {
-        // The cutter is out of the table meanwhile, so that a packet in it can be answered.
+        // The cutter is taken out of the table meanwhile, so that a packet in it can be answered.
         let mut cutter = match self.table.get_mut(id).map(|f| &mut f.carrier) {
             Some(Carrier::Stream(stream)) => std::mem::replace(&mut stream.cutter, Cutter::new(0)),
             _ => return Ok(()),
@@ -345,7 +346,7 @@ impl Faces {
                 Ok(None) => batch.hand_on(now, receiver, &mut self.table),
                 Err(broken) => break Err(broken),
             }
-            // What begins or ends in another read lies in the cutter, until the next is taken.
+            // A packet that spans two reads lies in the cutter, until the next one is taken.
             match cutter.next(&mut input) {
                 Ok(Some(bytes)) => self.receive(now, id, bytes, receiver),
                 Ok(None) => break Ok(()),
@@ -377,20 +378,20 @@ impl Faces {
                 Came::Closed => return Err(Down::Closed),
             }
         }
-        // What tungstenite has read from the socket already, no event would tell of.
+        // No event reports what tungstenite has already read from the socket.
         self.again.push(id);
         Ok(())
     }
 
-    /// Takes a link packet of a face that leads to one peer.
+    /// Processes a link packet of a face with one peer.
     fn receive(&mut self, now: Time, id: FaceId, bytes: &[u8], receiver: &mut impl Receiver) {
         let mut batch = Batch::default();
         self.receive_from(now, id, 0, bytes, &mut batch, receiver);
         batch.hand_on(now, receiver, &mut self.table);
     }
 
-    /// Takes a link packet of a face; `sender` tells those apart that may be behind it. What came
-    /// in it waits in the batch until that is full.
+    /// Processes a link packet of a face; `sender` distinguishes the peers behind it. Its packets
+    /// wait in the batch until that is full.
     fn receive_from<'b>(
         &mut self,
         now: Time,
@@ -420,23 +421,23 @@ impl Faces {
                 batch.hand_on(now, receiver, &mut self.table);
                 receiver.packets(now, &[(id, packet)], &mut self.table);
             }
-            // Why it was refused is counted by the link.
+            // The link counts the reason of a refusal.
             Ok(None) | Err(_) => {}
         }
     }
 }
 
-/// A number that is this station's alone.
+/// A number unique to this station.
 fn number_of(station: MacAddr) -> u64 {
     let [a, b, c, d, e, f] = station.0;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// A number that is this sender's alone among those of a group, which are of IPv4.
+/// A number unique to this sender among those of a group, which are of IPv4.
 fn number_of_address(peer: SocketAddr) -> u64 {
     match peer.ip() {
         IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | u64::from(peer.port()),
-        // A face by IPv6 has one peer.
+        // An IPv6 face has one peer.
         IpAddr::V6(_) => 0,
     }
 }

@@ -1,9 +1,9 @@
-//! What callers by the network leave to others.
+//! The room that callers from the network leave to others.
 
 use super::*;
 
 #[test]
-fn callers_by_the_network_leave_room_for_unix_sockets_and_orders() {
+fn callers_from_the_network_leave_room_for_unix_sockets_and_commands() {
     let folder = Folder::new("room");
     let path = folder.0.join("socket");
     let all = Bounds { faces: 16, connections: 16, ..Bounds::default() };
@@ -17,7 +17,7 @@ fn callers_by_the_network_leave_room_for_unix_sockets_and_orders() {
         };
         let callers = call(12, tcp);
         rig.until("their faces", |rig| rig.echo.up.len() == 12);
-        // Handshakes that go on and on are in the count.
+        // Unfinished handshakes are counted.
         let browsers = call(2, web);
         (0..5).for_each(|_| rig.turn());
         for at in [tcp, web] {
@@ -29,12 +29,12 @@ fn callers_by_the_network_leave_room_for_unix_sockets_and_orders() {
         exchange(&mut rig, &mut app, &interest(5), &data_of(interest(5)));
         let far = std::net::TcpListener::bind(ANY).unwrap();
         rig.create(FaceUri::Tcp(far.local_addr().unwrap()), Persistency::Persistent);
-        // There is no more room for anybody now.
+        // There is no more room for any face now.
         let unix = FaceUri::Unix(path.to_str().unwrap().into());
         let settings = Settings::new(Persistency::Persistent);
         let full = rig.faces.create(rig.now, &unix, None, settings, &mut rig.echo);
         assert_eq!(full, Err(Refusal::Full));
-        // Who goes leaves room, to one as to another.
+        // Closed faces free room, for each kind.
         drop((app, browsers));
         rig.until("down", |rig| rig.echo.down.len() == 1);
         drop(callers);

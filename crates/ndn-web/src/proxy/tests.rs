@@ -1,4 +1,4 @@
-//! Heads of responses, by metadata and what is asked.
+//! Response headers, for given metadata and requests.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn ranges_need_only_their_segments_and_only_of_the_same_object() {
 }
 
 #[test]
-fn who_has_the_object_is_told_so() {
+fn clients_with_the_object_get_not_modified() {
     for (tags, expected) in [
         ("\"77\"", 304),
         ("W/\"77\"", 304),
@@ -81,14 +81,14 @@ fn who_has_the_object_is_told_so() {
     assert_eq!(since("Tue, 15 Nov 1994 12:45:26 GMT"), 304);
     assert_eq!(since("Tue, 15 Nov 1994 12:45:25 GMT"), 200);
     assert_eq!(since("yesterday"), 200);
-    // A tag is the better witness.
+    // A tag takes precedence.
     let both = [("if-none-match", "\"7\""), ("if-modified-since", "Tue, 15 Nov 1994 12:45:26 GMT")];
     assert_eq!(status(&both), 200);
     assert_eq!(status(&[("range", "bytes=0-1"), ("if-none-match", "\"77\"")]), 304);
 }
 
 #[test]
-fn what_is_published_cannot_write_headers_of_its_own() {
+fn publishers_cannot_inject_headers() {
     let bad = [
         "content-type: a\r\nset-cookie: x=1",
         "set-cookie: x=1",

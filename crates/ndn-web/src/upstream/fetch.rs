@@ -1,4 +1,4 @@
-//! One request to upstream, by http or https.
+//! A request to upstream, by http or https.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -22,12 +22,12 @@ use crate::body::Reply;
 use crate::freshness;
 use crate::proxy::PASSED;
 
-/// Bytes of the longest head of a response.
+/// Longest response header in bytes.
 const HEAD_MAX: usize = 64 << 10;
-/// Bytes of the longest validator that is kept.
+/// Longest validator that is stored, in bytes.
 const VALIDATOR_MAX: usize = 1 << 10;
 
-/// A connection, which is driven by a task of its own.
+/// A connection, which is driven by a separate task.
 struct Connection {
     sender: SendRequest<Reply>,
     task: JoinHandle<hyper::Result<()>>,
@@ -39,7 +39,7 @@ impl Drop for Connection {
     }
 }
 
-/// What the job asks for, also where the site sends this very request from http to https.
+/// Fetches the job's target; follows a redirect of the same request from http to https.
 pub(super) async fn get(config: &Config, job: &Job) -> Result<Outcome, String> {
     let mut origin = config.origin.clone();
     loop {
@@ -71,7 +71,7 @@ async fn ask(
     origin: &Origin,
     job: &Job,
 ) -> Result<(Connection, Response<Incoming>), String> {
-    let late = || format!("nothing comes for {:?}", config.patience);
+    let late = || format!("no data for {:?}", config.patience);
     let connecting = async {
         let stream = TcpStream::connect((origin.address(), origin.port)).await;
         let stream = stream.map_err(|e| format!("cannot be reached: {e}"))?;
@@ -111,7 +111,7 @@ where
     Ok(Connection { sender, task: tokio::spawn(driver) })
 }
 
-/// An error, and what is behind it.
+/// An error with its causes.
 fn in_full(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -170,7 +170,7 @@ async fn read(config: &Config, job: &Job, response: Response<Incoming>) -> Resul
     Ok(Outcome::New { body, about, validators })
 }
 
-/// A copy, since a clone would keep all that was read with it.
+/// A copy, because a clone would keep the whole read buffer alive.
 fn validator(value: &HeaderValue) -> Option<HeaderValue> {
     let bytes = Some(value.as_bytes()).filter(|bytes| bytes.len() <= VALIDATOR_MAX)?;
     HeaderValue::from_bytes(bytes).ok()

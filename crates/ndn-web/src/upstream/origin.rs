@@ -1,4 +1,4 @@
-//! Where a site is, and whether a redirect leads to it.
+//! The origin of a site, and which redirects lead to it.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ use plexus_wire::ndn::Name;
 pub struct Origin {
     /// By https.
     pub is_secure: bool,
-    /// Name or address to connect to; addresses of IPv6 in brackets.
+    /// Name or address to connect to; IPv6 addresses in brackets.
     pub host: String,
     /// The port there.
     pub port: u16,
 }
 
-/// What a redirect asks for.
+/// The kind of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whither {
-    /// The same, by https at this port.
+    /// The same resource, by https at this port.
     Secure(u16),
-    /// The same again.
+    /// The same request again.
     Here,
-    /// Something else, which is for who asked.
+    /// Another resource: the client has to follow it.
     Elsewhere,
 }
 
@@ -45,13 +45,13 @@ fn usual_port(is_secure: bool) -> u16 {
 }
 
 impl Origin {
-    /// The site of `HOST[:PORT]`; `None` if it can be none.
+    /// The site of `HOST[:PORT]`; `None` if it is invalid.
     pub fn new(is_secure: bool, authority: &str) -> Option<Origin> {
         let uri = Uri::builder().scheme("http").authority(authority).path_and_query("/");
         let uri = uri.build().ok()?;
         let parsed = uri.authority().filter(|a| !a.as_str().contains('@'))?;
         let host = Origin::name_in(authority);
-        // What stands behind the host is a port or an error.
+        // After the host there may only be a port.
         let port = match authority.strip_prefix(host)? {
             "" => usual_port(is_secure),
             _ => parsed.port_u16()?,
@@ -62,13 +62,13 @@ impl Origin {
     /// The host of `HOST[:PORT]`.
     pub(super) fn name_in(authority: &str) -> &str {
         match authority.rsplit_once(':') {
-            // An address of IPv6 without a port ends with its bracket.
+            // An IPv6 address without a port ends with its bracket.
             Some((host, port)) if !port.ends_with(']') => host,
             _ => authority,
         }
     }
 
-    /// How the site is called in names: without the port that its scheme has anyway.
+    /// The site's name: without the default port of its scheme.
     pub fn authority(&self) -> String {
         match self.port == usual_port(self.is_secure) {
             true => self.host.clone(),
@@ -76,7 +76,7 @@ impl Origin {
         }
     }
 
-    /// What the resolver is asked for.
+    /// The name to resolve.
     pub(super) fn address(&self) -> &str {
         let inner = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         inner.unwrap_or(&self.host)
@@ -87,9 +87,9 @@ impl Origin {
         Origin { is_secure: true, port, ..self }
     }
 
-    /// Scheme, port and target of a URL that is this site's, which is called `host`: by the same
-    /// scheme at the same port, or by the other at its usual one or the same. Other ports are
-    /// not for the site to choose: who follows a redirect there would connect to them.
+    /// Scheme, port and target of a URL that belongs to this site, which is named `host`: with the
+    /// same scheme and port, or with the other scheme at its default port or the same one. The site
+    /// cannot choose other ports: otherwise a redirect could make the producer connect to them.
     fn own<'a>(&self, host: &str, location: &'a str) -> Option<(Origin, &'a str)> {
         let (scheme, rest) = location.split_once("://")?;
         let is_secure = match scheme.to_ascii_lowercase().as_str() {
@@ -107,7 +107,7 @@ impl Origin {
         is_own.then_some((there, target))
     }
 
-    /// What a redirect of `target` asks for, of a site that is called `host`.
+    /// The kind of a redirect of `target`, for a site named `host`.
     pub(super) fn whither(&self, host: &str, target: &str, location: &str) -> Whither {
         let (there, asked) = match self.own(host, location) {
             Some((there, asked)) => (Some(there), asked),
@@ -126,13 +126,12 @@ impl Origin {
         }
     }
 
-    /// A redirect as who asks by name can follow it: within this site without scheme and host,
-    /// since to them it is another site, and always http.
+    /// A redirect that clients of the proxy can follow: within this site without scheme and host,
+    /// because it has another address for them, and always http.
     pub(super) fn here(&self, host: &str, location: &str) -> String {
         let Some((_, target)) = self.own(host, location) else { return location.into() };
         let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
-        // Behind two slashes would be a host, and browsers take backslashes for slashes and leave
-        // tabs out.
+        // Two slashes would begin a host; browsers treat backslashes as slashes and ignore tabs.
         let is_plain = |c: char| c != '\\' && !c.is_control();
         match !target.starts_with("//") && target.chars().all(is_plain) {
             true => target,
@@ -197,7 +196,7 @@ mod tests {
             assert_eq!(plain.whither("h", "/a?b", location), from_http, "{location}");
             assert_eq!(secure.whither("h", "/a?b", location), from_https, "{location}");
         }
-        // Nor does a port that nobody has configured become this site's for who reads.
+        // A port that is not configured does not become this site's for clients.
         assert_eq!(plain.here("h", "https://h:22/a?b"), "https://h:22/a?b");
         assert_eq!(plain.whither("h", "/", "https://h"), Whither::Secure(443));
         assert_eq!(plain.whither("h", "/?b", "https://h?b"), Whither::Secure(443));

@@ -1,4 +1,4 @@
-//! A body that is coming: in memory, or when it is long in a file without a name.
+//! A body being received: in memory, or in an unnamed file if it is long.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,10 +7,10 @@ use plexus_ndn_apps::object::Body;
 
 use crate::unnamed::unnamed;
 
-/// Bodies longer than this are kept in files.
+/// Longer bodies are stored in files.
 const MEMORY_MAX: usize = 1 << 20;
 
-/// A body that is coming.
+/// A body being received.
 pub(super) enum Spool {
     Memory(Vec<u8>),
     File(File),

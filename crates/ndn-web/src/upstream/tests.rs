@@ -1,9 +1,9 @@
-//! Which versions a site has, as responses follow each other.
+//! The versions of a site after successive responses.
 
 use super::*;
 
 const SIZE: usize = 1000;
-/// What such a response counts.
+/// The cost of such a response.
 const COST: u64 = SIZE as u64 + ENTRY_COST;
 
 fn rig(bytes_max: u64) -> (Site, NameBuf) {
@@ -21,7 +21,7 @@ fn rig(bytes_max: u64) -> (Site, NameBuf) {
     (site, "/a".parse().unwrap())
 }
 
-/// A response comes; gives its version.
+/// A response arrives; returns its version.
 fn come(site: &mut Site, now: Time, path: &NameBuf, byte: u8) -> u64 {
     let about = About { segment_size: 8000, ..About::default() };
     bring(site, now, path, Body::Memory(vec![byte; SIZE]), about)
@@ -47,7 +47,7 @@ fn has(site: &mut Site, now: Time, path: &NameBuf, version: u64) -> bool {
 }
 
 #[test]
-fn who_reads_a_version_comes_to_its_end_though_there_is_another() {
+fn a_reader_can_finish_an_old_version() {
     let (mut site, path) = rig(1 << 20);
     let at = Time::from_secs;
     let first = come(&mut site, at(1), &path, 1);
@@ -58,7 +58,7 @@ fn who_reads_a_version_comes_to_its_end_though_there_is_another() {
         assert!(has(&mut site, at(50), &path, version), "{version}");
     }
     assert!(!has(&mut site, at(50), &"/b".parse().unwrap(), first));
-    // One is asked for again and again, the other not any more.
+    // One is requested again and again, the other one no longer.
     assert!(has(&mut site, at(100), &path, first));
     site.has_news(at(111));
     assert!(has(&mut site, at(111), &path, first));

@@ -1,4 +1,4 @@
-//! TLS towards a site upstream: whom it believes, and what to do where it does not.
+//! TLS to an upstream site: trusted authorities, and advice when a certificate is refused.
 
 use std::io;
 use std::path::Path;
@@ -11,14 +11,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Most bytes of a file of authorities: a system's have some 200 kB.
+/// Most bytes of an authorities file: a system's has some 200 kB.
 const FILE_MAX: u64 = 16 << 20;
 
-/// Who signs the certificates that are believed.
+/// The trusted authorities.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
-    /// How many authorities there are.
+    /// The number of authorities.
     pub authorities: usize,
 }
 
@@ -29,22 +29,22 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// With the authorities that this system believes; there may be none.
+    /// Trusts the system's authorities; there may be none.
     pub fn system() -> Tls {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
             tracing::debug!(%error, "authorities of this system");
         }
         let mut roots = RootCertStore::empty();
-        // Systems have some that cannot be read; the others count.
+        // Some of a system's authorities may be unreadable; the others count.
         roots.add_parsable_certificates(found.certs);
         Tls::new(roots)
     }
 
-    /// With the authorities of a PEM file and no others.
+    /// Trusts only the authorities of a PEM file.
     ///
     /// # Errors
-    /// The file cannot be read, or there is something else in it.
+    /// When the file cannot be read, or contains something else.
     pub fn file(path: &Path) -> Result<Tls, String> {
         let told = |why: String| format!("{}: {why}", path.display());
         let len = path.metadata().map_err(|e| told(e.to_string()))?.len();
@@ -76,7 +76,7 @@ impl Tls {
         Tls { config: Arc::new(config), authorities }
     }
 
-    /// Shakes hands with who has to be `name`.
+    /// Performs the handshake with a server that has to be `name`.
     pub(super) async fn connect(
         &self,
         name: &str,
@@ -89,7 +89,7 @@ impl Tls {
         connector.connect(server, stream).await.map_err(|e| self.refusal(name, &e))
     }
 
-    /// Why there is no connection, and what to do about it.
+    /// Why the connection failed, with advice.
     fn refusal(&self, name: &str, error: &io::Error) -> String {
         let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         let Some(error) = of_tls else { return format!("no TLS connection: {error}") };
@@ -116,10 +116,10 @@ impl Tls {
                  with --ca"
                     .into()
             }
-            // A signature that is wrong is by another authority of the same name.
+            // A wrong signature is by another authority with the same name.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "its certificate is from nobody who is believed here: if it is the right one, name \
-                 a file with its authority's certificate with --ca"
+                "its certificate is not from an authority trusted here: if it is the right one, \
+                 name a file with its authority's certificate with --ca"
                     .into()
             }
             CertificateError::NotValidForName => another_name(name, &[]),
@@ -143,7 +143,7 @@ impl Tls {
 }
 
 fn another_name(name: &str, presented: &[String]) -> String {
-    // The server's own words: nothing of them may steer a terminal.
+    // Text of the server: it must not control a terminal.
     let presented: Vec<_> =
         presented.iter().take(4).map(|n| n.escape_debug().to_string()).collect();
     let what = match presented.is_empty() {

@@ -1,18 +1,18 @@
-//! Why something is not fetched, as who runs this is told it: again and again, but not too often.
+//! Limits repeated reports of fetch failures to the operator.
 
 use std::time::{Duration, Instant};
 
-/// The same reason is told again after so long.
+/// The same reason is reported again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Reasons that are told in that time.
+/// Most reasons reported in that time.
 const REASONS_MAX: usize = 16;
 
-/// What was told lately.
+/// Recent reports.
 #[derive(Default)]
 pub(super) struct Told(Vec<(String, Instant)>);
 
 impl Told {
-    /// Whether a reason is to be told now; then it counts as told.
+    /// Whether to report a reason now; if so, it counts as reported.
     pub(super) fn is_due(&mut self, now: Instant, why: &str) -> bool {
         self.0.retain(|(_, at)| now.saturating_duration_since(*at) < AGAIN);
         let is_due = self.0.len() < REASONS_MAX && self.0.iter().all(|(told, _)| told != why);
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_told_once_a_minute_and_nobody_uses_them_up_for_good() {
+    fn each_reason_is_reported_once_a_minute_within_a_renewing_limit() {
         let (mut told, start) = (Told::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(told.is_due(at(0), "a") && !told.is_due(at(59), "a") && told.is_due(at(60), "a"));

@@ -1,4 +1,4 @@
-//! What tests of the gateway share: threads, a proxy, a client of it.
+//! Shared by the gateway's tests: threads, a proxy, and a client.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -57,7 +57,7 @@ impl Threads {
         is_ready.recv_timeout(Duration::from_secs(30)).expect("the prefix is registered");
     }
 
-    /// Publishes a site upstream until the end; gives what its fetcher tells.
+    /// Publishes an upstream site until the end; returns the reports of its fetcher.
     pub(crate) fn publish_site(&mut self, relay: &Relay, config: Config) -> mpsc::Receiver<String> {
         let (site, fetcher) = site(config, prefix());
         let waker = fetcher.waker.clone();
@@ -114,7 +114,7 @@ impl Answer {
     }
 }
 
-/// One connection, on which requests follow each other.
+/// A connection with successive requests.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {

@@ -1,4 +1,4 @@
-//! How many components of a name are hashed: the table's longest prefix of it says so.
+//! The dispatch table: the longest matching prefix says how many components of a name are hashed.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use plexus_wire::ndn::{Name, NameBuf, types};
 
 use super::{COMPONENTS_DEFAULT, COMPONENTS_LIMIT};
 
-/// Why a prefix cannot have an entry.
+/// Why a prefix is refused as an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDepth {
-    /// Each of its names would go to the worker of nothing, or of more than is looked at.
+    /// Zero, or more components than the dispatcher examines.
     #[error("1 to {COMPONENTS_LIMIT} components can be hashed")]
     Components,
-    /// Data would be looked for at more workers than is borne.
+    /// Data would have to be copied to too many workers.
     #[error("a prefix in the dispatch table has at most {COMPONENTS_LIMIT} components")]
     Long,
-    /// It would lead Interests away from their Data, in whose name no implicit digest stands.
+    /// Such a prefix would separate Interests from their Data, whose names have no implicit digest.
     #[error("a prefix in the dispatch table does not end with an implicit digest")]
     Digest,
 }
@@ -25,27 +25,27 @@ pub enum BadDepth {
 #[derive(Clone, Debug, Default)]
 pub struct Depths(HashMap<NameBuf, Node>);
 
-/// An entry, or what leads to one.
+/// An entry, or an inner node on the way to one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     components: Option<usize>,
-    /// A bit for each number of components that an entry of a longer prefix has.
+    /// A bit for each depth that occurs in entries of longer prefixes.
     below: u16,
 }
 
-/// What the table says of a name.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Depth {
     /// How many of its components are hashed, if it has as many.
     pub(super) components: usize,
-    /// How many components the prefix has that says so.
+    /// How many components the matching prefix has.
     pub(super) prefix: usize,
-    /// Names that begin with this one may have other workers.
+    /// Names that begin with this one may belong to other workers.
     pub(super) is_above: bool,
 }
 
 impl Depths {
-    /// Has so many components of names below a prefix hashed.
+    /// Sets how many components of names below a prefix are hashed.
     ///
     /// # Errors
     /// [`BadDepth`].
@@ -64,7 +64,7 @@ impl Depths {
         Ok(())
     }
 
-    /// The entries by prefix, of which the first is that of `/`.
+    /// The entries in order of their prefixes; the first is that of `/`.
     pub fn entries(&self) -> Vec<(Name<'_>, usize)> {
         let entries = self.0.iter().map(|(prefix, node)| (prefix.as_name(), node.components));
         let mut all: Vec<_> =
@@ -76,13 +76,13 @@ impl Depths {
         all
     }
 
-    /// What the longest prefix of a name says.
+    /// Looks up the longest matching prefix of a name.
     #[inline]
     pub(super) fn of(&self, name: Name<'_>) -> Depth {
         let (mut components, mut prefix, mut below) = (COMPONENTS_DEFAULT, 0, 0);
         if !self.0.is_empty() {
             for (len, end) in std::iter::once(0).chain(name.ends()).enumerate() {
-                // Every prefix of one that has an entry is there.
+                // Every prefix of a prefix with an entry has a node.
                 let Some(node) = self.0.get(&name.value()[..end]) else { break };
                 if let Some(own) = node.components {
                     (components, prefix) = (own, len);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lead_packets_apart_is_refused() {
+    fn entries_that_separate_interest_and_data_are_refused() {
         let mut depths = Depths::default();
         let digest = name(&format!("/a/sha256digest={}", "5a".repeat(32)));
         let long = name(&"/a".repeat(COMPONENTS_LIMIT + 1));

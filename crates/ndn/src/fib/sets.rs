@@ -1,4 +1,4 @@
-//! Sets of next hops by number, each held once.
+//! Sets of next hops by number, each stored once.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -10,23 +10,23 @@ use plexus_table::names::{Instant, NameFib};
 
 use super::{FibError, Hops, NextHop};
 
-/// Different sets at a time, those included that wait for batches to end.
+/// Most different sets at a time, including those that wait for batches to end.
 pub const SETS_MAX: usize = 1 << 16;
 
 type Slot = ArcSwapOption<Box<Hops>>;
 
-/// What readers look at.
+/// The part that readers see.
 #[derive(Clone)]
 pub(super) struct SharedSets(Arc<[Slot]>);
 
 type Held = Guard<Option<Arc<Box<Hops>>>>;
 
-/// The set that a batch found last, under its number.
+/// The set that a batch found last, with its number.
 pub(super) type Latest = Cell<Option<(u32, Held)>>;
 
 impl SharedSets {
-    /// The set of a number that was found in the batch whose latest this is: a number means the
-    /// same from when a batch finds it until that ends.
+    /// The set with a number found in the batch that owns `latest`: a number keeps its meaning from
+    /// the time a batch finds it until the batch ends.
     #[inline]
     pub(super) fn get<'a>(&self, number: u32, latest: &'a Latest) -> HopSet<'a> {
         let known = latest.take().filter(|(of, _)| *of == number);
@@ -35,16 +35,16 @@ impl SharedSets {
     }
 }
 
-/// Next hops, the cheapest first, held while this is.
+/// Next hops, the cheapest first, kept alive by this handle.
 pub struct HopSet<'a> {
     set: Option<(u32, Held)>,
-    /// Where to leave it: most packets of a batch go the same way, and holding a set anew takes as
-    /// long as all else that is done with it.
+    /// Where to put the set back: most packets of a batch use the same set, and acquiring it anew
+    /// costs as much as all other work on it.
     latest: Option<&'a Latest>,
 }
 
 impl HopSet<'_> {
-    /// Without any.
+    /// The empty set.
     pub const EMPTY: HopSet<'static> = HopSet { set: None, latest: None };
 }
 
@@ -69,10 +69,10 @@ impl Drop for HopSet<'_> {
 /// The writer's side.
 pub(super) struct Sets {
     shared: SharedSets,
-    /// What stands under each number that was ever given out, and how many prefixes have it.
+    /// The set under each number ever allocated, and how many prefixes use it.
     known: Vec<(Arc<Box<Hops>>, usize)>,
     numbers: HashMap<Arc<Box<Hops>>, u32>,
-    /// Numbers that nobody has any more, and since when.
+    /// Numbers that no prefix uses, and since when.
     retired: VecDeque<(Instant, u32)>,
     free: Vec<u32>,
 }
@@ -94,12 +94,12 @@ impl Sets {
         self.shared.clone()
     }
 
-    /// The set of this number, which some prefix has.
+    /// The set with this number, which some prefix uses.
     pub(super) fn get(&self, number: u32) -> &Hops {
         &self.known[number as usize].0
     }
 
-    /// The number of a set for one prefix more; readers can find it from now on.
+    /// The number of a set for one more prefix; readers can find it from now on.
     pub(super) fn acquire(&mut self, hops: &[NextHop], names: &NameFib) -> Result<u32, FibError> {
         let mut hops: Box<Hops> = hops.into();
         hops.sort_unstable();
@@ -129,8 +129,8 @@ impl Sets {
         Ok(number)
     }
 
-    /// A prefix has this number no more. With the last one, the set goes when no batch can look
-    /// at it.
+    /// A prefix stops using this number. The set of an unused number is dropped once no batch can
+    /// read it.
     pub(super) fn release(&mut self, number: u32, names: &mut NameFib) {
         let (hops, prefixes) = &mut self.known[number as usize];
         *prefixes -= 1;
@@ -140,13 +140,13 @@ impl Sets {
         }
     }
 
-    /// Sets that some prefix has.
+    /// Sets that some prefix uses.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Numbers that were ever given out.
+    /// Numbers ever allocated.
     #[cfg(test)]
     pub(super) fn ever_given(&self) -> usize {
         self.known.len()

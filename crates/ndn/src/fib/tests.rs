@@ -49,7 +49,7 @@ proptest! {
         for (parts, place) in changes {
             match place {
                 Some(place) => {
-                    // None for the first place: the prefix leads nowhere.
+                    // Place 0 gets an empty set: the prefix leads nowhere.
                     let hops: Vec<_> = (0..place).map(|i| hop(i, u64::from(i % 2))).collect();
                     fib.set(name(&parts).as_name(), &hops).unwrap();
                     let mut sorted = hops;
@@ -89,7 +89,7 @@ fn next_hops_stand_by_cost_and_equal_sets_are_held_once() {
     fib.set(name(&[2]).as_name(), &[hop(1, 10), hop(0, 20)]).unwrap();
     assert_eq!(fib.sets.in_use(), 1);
     assert_eq!(fib.get(name(&[1]).as_name()), Some(&[hop(1, 10), hop(0, 20)][..]));
-    // With their last prefix they go.
+    // Sets are dropped with their last prefix.
     assert!(fib.remove(name(&[1]).as_name()) && fib.remove(name(&[2]).as_name()));
     assert_eq!(fib.sets.in_use(), 0);
 }
@@ -117,7 +117,7 @@ fn prefixes_of_one_batch_each_have_their_own_hops() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_what_to_do() {
+fn an_oversized_prefix_is_refused_with_advice() {
     let mut fib = fib(1);
     let many: Vec<_> = (0..65).map(|i| hop(i, 0)).collect();
     assert_eq!(fib.set(name(&[1]).as_name(), &many), Err(FibError::Hops(65)));
@@ -130,14 +130,14 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_refused_along_with_others_leaves_all_as_it_was() {
+fn a_refused_combined_change_leaves_the_fib_unchanged() {
     let mut fib = fib(3);
     fib.set(name(&[1]).as_name(), &[hop(0, 0)]).unwrap();
     fib.set(name(&[2]).as_name(), &[hop(1, 0)]).unwrap();
     let mut reader = fib.reader();
     let refused = Err(FibError::Sets);
-    // Of a prefix that is new, that has these hops already, that others have, that nobody has; and
-    // more often than there is room.
+    // A new prefix, one that has these hops already, hops that others use, and unused hops;
+    // repeated more often than there is room.
     for (prefix, hops) in [(3, hop(0, 0)), (1, hop(0, 0)), (1, hop(1, 0)), (1, hop(2, 0))] {
         for _ in 0..5 {
             let prefix = name(&[prefix]);
@@ -149,11 +149,11 @@ fn what_is_refused_along_with_others_leaves_all_as_it_was() {
         }
     }
     assert!(fib.remove(name(&[1]).as_name()) && fib.remove(name(&[2]).as_name()));
-    assert_eq!(fib.sets.in_use(), 0, "nothing is held for a prefix that is not there");
+    assert_eq!(fib.sets.in_use(), 0, "no set is held for a missing prefix");
 }
 
 #[test]
-fn a_number_is_not_given_away_while_a_batch_may_have_found_it() {
+fn a_number_is_not_reused_while_a_batch_may_have_read_it() {
     let mut fib = fib(8);
     let (mut reader, mut other) = (fib.reader(), fib.reader());
     fib.set(name(&[1]).as_name(), &[hop(1, 1)]).unwrap();
@@ -168,14 +168,14 @@ fn a_number_is_not_given_away_while_a_batch_may_have_found_it() {
     assert_eq!(batch.hops(found)[..], [hop(1, 1)]);
     assert_eq!(lookup(&mut other, &[1]), Some((vec![hop(1, 99)], 1)));
     drop(batch);
-    // Then it is: numbers do not run out.
+    // Afterwards it is: numbers do not run out.
     for cost in 100..200 {
         fib.set(name(&[1]).as_name(), &[hop(1, cost)]).unwrap();
     }
     assert!(fib.sets.ever_given() < 150);
 }
 
-/// A prefix's hops carry its number as their cost, so that another's would be seen.
+/// A prefix's hops carry its number as their cost, so that another prefix's set would be noticed.
 #[test]
 fn readers_see_a_set_that_the_prefix_had_while_sets_come_and_go() {
     const PREFIXES: u8 = 20;

@@ -1,5 +1,5 @@
-//! What is done for several packets before the first goes through its pipeline: they are read, and
-//! the memory that they need is asked for, each step of it for all of them.
+//! Prefetching for a batch: all packets are parsed and the memory that they need is prefetched,
+//! step by step for all of them, before the first one runs through its pipeline.
 
 use plexus_table::prefetch;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -12,12 +12,12 @@ use crate::names::NameHashes;
 use crate::pit::Pit;
 use crate::store::Buffer;
 
-/// Bytes of a line of the processor's cache, and how many of a packet are asked for ahead: name and
-/// what follows it; content is not looked at.
+/// Bytes of a processor's cache line, and how many of a packet are prefetched: the name and what
+/// follows it. Content is not read.
 const LINE: usize = 64;
 const LINES_AHEAD: usize = 4;
 
-/// A packet as far as it can be read by itself.
+/// A packet, parsed without tables.
 pub(super) enum Parsed<'a> {
     Interest(Interest<'a>),
     /// With the entry of its PIT token, if that has exactly its name: then it need not be hashed.
@@ -34,7 +34,8 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Reads a packet. `is_hashed` hashes its name, or sees to that; false if it is too long.
+    /// Parses a packet. `is_hashed` hashes its name or arranges for that; it is false if the name
+    /// is too long.
     #[inline(always)]
     pub(super) fn new(
         headers: &Headers<'_>,
@@ -68,8 +69,8 @@ impl<'a> Parsed<'a> {
 }
 
 impl<B: Buffer> Core<B> {
-    /// Asks for what is looked at first of packets that come next: the entries of their tokens, and
-    /// of those that have one the packet.
+    /// Prefetches for packets of the next batch: the entries of their PIT tokens, and for those
+    /// that have one, the packet.
     #[inline]
     pub(super) fn expect(&self, batch: &[Arrived<'_>]) {
         for Arrived { headers, packet, .. } in batch {
@@ -79,7 +80,7 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// Asks for the memory where lookups for a packet begin.
+    /// Prefetches where the lookups for a packet begin.
     #[inline]
     pub(super) fn prefetch(&self, parsed: &Parsed<'_>, hashes: &NameHashes) {
         match parsed {
@@ -103,8 +104,8 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// When that has come, asks for what Interests are likely to find. True if their Data is what
-    /// the content store is not likely to have: the FIB will be asked.
+    /// Once that memory has arrived, prefetches what Interests are likely to find. True if the
+    /// content store is unlikely to have the Data, so that the FIB will be searched.
     #[inline]
     pub(super) fn prefetch_found(
         &self,
@@ -112,7 +113,7 @@ impl<B: Buffer> Core<B> {
         parsed: &Parsed<'_>,
         hashes: &NameHashes,
     ) -> bool {
-        // Data is seldom there already.
+        // The store seldom has the Data already.
         let Some(interest) = parsed.interest() else { return false };
         let name = hashes.of(interest.name());
         if let Some(nonce) = interest.nonce() {

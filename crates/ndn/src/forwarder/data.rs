@@ -1,4 +1,4 @@
-//! Data: to all who asked for it, and into the content store.
+//! The Data pipeline: to all downstream faces, and into the content store.
 
 use plexus_wire::ndn::Data;
 use plexus_wire::ndn::lp::Headers;
@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::store::{self, Buffer};
 use crate::strategy::STRAGGLER;
 
-/// Takes Data into the content store, with the hashes of its name.
+/// Inserts Data into the content store, with the hashes of its name.
 fn keep<B: Buffer>(
     store: &mut Store<B>,
     data: &Data<'_>,
@@ -77,8 +77,8 @@ impl<B: Buffer> Core<B> {
         fate
     }
 
-    /// The same for Data with the token of the entry `id`, which has exactly this name: the hashes
-    /// are known from there. Nothing if somebody else was asked.
+    /// The same for Data with the token of the entry `id`, which has exactly this name: the entry
+    /// holds the hashes. Nothing if the Interest was sent to another face.
     pub(super) fn data_by_token(
         &mut self,
         plan: &Plan,
@@ -104,8 +104,8 @@ impl<B: Buffer> Core<B> {
         Some(if sent { Fate::Delivered } else { Fate::Late })
     }
 
-    /// Has Data that comes now noted under the prefix that this entry is for, however many others
-    /// were asked for since.
+    /// Registers this entry's prefix with the store again, so that the Data that arrives now is
+    /// indexed under it, however many other prefixes were requested since.
     fn ask_again(&mut self, id: u32) {
         let entry = self.pit.get(id);
         if entry.selectors.can_be_prefix {
@@ -113,13 +113,14 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// Takes Data into the content store.
+    /// Inserts Data into the content store.
     fn keep(&mut self, data: &Data<'_>, name: &HashedName<'_>) {
         let packet = store::Data::of(data, name.hash(), name.proper());
         keep(&mut self.store, data, packet, self.unix_ms);
     }
 
-    /// A neighbour answers only what it was asked, and those behind a shared face what they were.
+    /// A neighbour may answer only what was sent to it, and peers on a shared face what was sent
+    /// there.
     fn was_asked(&self, id: u32, ingress: Ingress) -> bool {
         ingress.face.scope == Scope::Local
             || ingress.face.link == LinkType::AdHoc
@@ -142,8 +143,8 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// Sends Data to all who wait for it in this entry; true if there was anybody. With `several`
-    /// entries, who gave no token gets it once for all of them.
+    /// Sends Data to all downstream faces of this entry; true if there were any. With `several`
+    /// entries, a face that gave no token gets it once for all of them.
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     #[inline]
     pub(super) fn satisfy(

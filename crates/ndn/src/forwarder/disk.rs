@@ -1,4 +1,4 @@
-//! The content store's disks: what they are asked, and what becomes of who waits for them.
+//! Disks of the content store: requests to them, and Interests that wait for their answers.
 
 use std::io;
 
@@ -14,22 +14,22 @@ use crate::store::{self, Buffer};
 
 /// An Interest that waits for a disk.
 pub(super) struct Parked {
-    /// Of its entry in the PIT.
+    /// The token of its PIT entry.
     pub(super) token: [u8; 8],
     pub(super) packet: Box<[u8]>,
-    /// The next hop that an application has named.
+    /// The next hop that an application chose.
     pub(super) next_hop: Option<u64>,
     pub(super) mark: Option<u64>,
 }
 
 impl<B: Buffer> Forwarder<B> {
-    /// The next thing to do for a disk of the content store, and which one. The result goes to
-    /// [`Forwarder::on_read`] or [`Forwarder::on_written`], once, errors too.
+    /// The next request to a disk of the content store, and which disk. The driver reports the
+    /// result to [`Forwarder::on_read`] or [`Forwarder::on_written`] exactly once, errors included.
     pub fn poll_request(&mut self) -> Option<(usize, Request<B>)> {
         self.core.store.poll_request()
     }
 
-    /// A disk has read, or failed to. Interests that waited for it are answered, or go on.
+    /// A disk completed a read, or failed. Interests that waited for it are answered or forwarded.
     pub fn on_read(
         &mut self,
         now: Time,
@@ -51,7 +51,7 @@ impl<B: Buffer> Forwarder<B> {
         late.map(Time::from_millis)
     }
 
-    /// Interests that have waited for a disk for too long go on without it.
+    /// Forwards Interests whose disk read timed out.
     pub fn expire_reads(&mut self, now: Time, out: &mut impl Output) {
         let Forwarder { fib, plan, core, hashes, .. } = self;
         core.tick(now);
@@ -67,7 +67,7 @@ impl<B: Buffer> Forwarder<B> {
         core.waiters = waiters;
     }
 
-    /// A disk has written, or failed to.
+    /// A disk completed a write, or failed.
     pub fn on_written(&mut self, disk: usize, token: u32, result: io::Result<()>) {
         self.core.store.on_written(disk, token, result);
     }
@@ -102,7 +102,7 @@ impl<B: Buffer> Core<B> {
         self.waiters = waiters;
     }
 
-    /// An Interest has waited for a disk, which has an answer or none.
+    /// Resumes an Interest that waited for a disk, with or without an answer.
     fn unpark(
         &mut self,
         routes: Routes<'_>,
@@ -125,7 +125,7 @@ impl<B: Buffer> Core<B> {
         self.counters.cache_misses += 1;
         let Ok(interest) = Interest::new_checked(&parked.packet) else { return };
         let Some(name) = self.config.hasher.hash(interest.name(), hashes) else { return };
-        // As if the first who still waits had asked just now.
+        // As if the first face still waiting had sent it just now.
         let there = |id: FaceId| Some(Ingress { id, face: self.faces.get(id)? });
         let ingress = self.pit.ins(id).find_map(|record| there(record.face));
         match ingress {

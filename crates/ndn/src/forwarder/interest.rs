@@ -1,4 +1,4 @@
-//! Interests: loops, the content store, the PIT, the strategy, and out.
+//! The Interest pipeline: loop detection, content store, PIT, strategy, send.
 
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::name::DIGEST_LEN;
@@ -16,13 +16,13 @@ use crate::pit::{Asker, Before, Full, Key, OutRecord, Token};
 use crate::store::{Answer, Buffer, Query};
 use crate::strategy::{Choice, Turn};
 
-/// Entries that a face gives up for one Interest, at most.
+/// Most entries that a face gives up for one Interest.
 const GIVEN_MAX: usize = 8;
 
-/// What came of asking the content store.
+/// The result of a content store lookup.
 enum FromStore {
     Answered,
-    /// A disk is asked; who is told by this number.
+    /// A disk read was started; this number identifies its waiters.
     Reading(u64),
     Miss,
 }
@@ -91,7 +91,7 @@ impl<B: Buffer> Core<B> {
         self.send_on(routes, id, ingress, interest, name, hop, mark, out)
     }
 
-    /// Sends a pending Interest on: to the hop that an application has named, or by strategy.
+    /// Forwards a pending Interest: to the next hop that an application chose, or by strategy.
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     pub(super) fn send_on(
         &mut self,
@@ -120,7 +120,7 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// The same nonce has come before, and not as a retransmission of a neighbour's.
+    /// The nonce was seen before, and not as a neighbour's retransmission.
     fn is_loop(&self, id: u32, nonce: [u8; 4], ingress: Ingress) -> bool {
         let mut ins = self.pit.ins(id).filter(|r| r.nonce == nonce).peekable();
         let same = ingress.face.link == LinkType::PointToPoint;
@@ -145,7 +145,7 @@ impl<B: Buffer> Core<B> {
         Fate::Nacked
     }
 
-    /// Answers from the content store, if it can.
+    /// Answers from the content store if possible.
     #[inline]
     fn ask_store(
         &mut self,
@@ -197,7 +197,7 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// Writes down who asks, in the entry there is or a new one.
+    /// Records the downstream face, in the existing entry or a new one.
     #[inline]
     fn write_down(
         &mut self,
@@ -233,7 +233,7 @@ impl<B: Buffer> Core<B> {
             match self.pit.insert(key, face) {
                 Ok(id) => return Ok(id),
                 Err(Full::Give(given)) => self.give_up(given),
-                // Handed over, it would be one of as many as before.
+                // Handing it over would leave some face with as many as before, so it is evicted.
                 Err(Full::Surplus(surplus)) => self.finalize(surplus, End::Evicted),
                 Err(Full::Room) => break,
             }
@@ -241,7 +241,7 @@ impl<B: Buffer> Core<B> {
         Err(Fate::PitFull)
     }
 
-    /// Its owner gives an entry up. Others who wait keep it.
+    /// The owner gives an entry up. Other faces that wait keep it.
     fn give_up(&mut self, id: u32) {
         match self.pit.hand_over(id) {
             Some(taken) => self.counters.asked.evicted += u64::from(taken.is_some()),
@@ -249,8 +249,8 @@ impl<B: Buffer> Core<B> {
         }
     }
 
-    /// The hops of the first name in the hint that leads anywhere, or else of the name; and what
-    /// measurements go by.
+    /// The next hops of the first name in the forwarding hint that has any, otherwise of the name;
+    /// and the prefix for measurements.
     fn lookup<'r>(
         &self,
         routes: Routes<'r>,
@@ -288,7 +288,7 @@ impl<B: Buffer> Core<B> {
         (HopSet::EMPTY, 0)
     }
 
-    /// The hops that the Interest may go to: not where it comes from, not out of its scope.
+    /// The hops to which the Interest may be sent: not where it came from, and within its scope.
     fn eligible(&self, hops: &Hops, ingress: Ingress, interest: &Interest<'_>) -> u64 {
         let stays = is_localhost(interest.name())
             || (is_localhop(interest.name()) && ingress.face.scope == Scope::NonLocal);
@@ -382,7 +382,7 @@ impl<B: Buffer> Core<B> {
         Fate::Nacked
     }
 
-    /// Sends an Interest to a face and writes that down; false if it may not go there.
+    /// Sends an Interest to a face and records that; false if it may not be sent there.
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     #[inline]
     fn send_interest(
@@ -426,7 +426,7 @@ impl<B: Buffer> Core<B> {
         true
     }
 
-    /// Sends an Interest back; with another nonce, if that is the one the face knows it by.
+    /// Sends a Nack, with the nonce by which the face knows the Interest.
     #[allow(clippy::too_many_arguments)] // what is known of a packet by now
     pub(super) fn send_nack(
         &mut self,
@@ -450,7 +450,7 @@ impl<B: Buffer> Core<B> {
     }
 }
 
-/// The bytes to change on the way: one hop fewer, and maybe another nonce.
+/// The bytes to change: a decremented hop limit, and maybe another nonce.
 #[inline]
 fn patch(interest: &Interest<'_>, nonce: Option<[u8; 4]>) -> Patch {
     Patch { nonce, hop_limit: interest.hop_limit().map(|hops| hops.saturating_sub(1)) }

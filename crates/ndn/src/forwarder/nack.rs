@@ -1,4 +1,4 @@
-//! Nacks: Interests that come back.
+//! The Nack pipeline.
 
 use plexus_wire::ndn::Interest;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -50,8 +50,8 @@ impl<B: Buffer> Core<B> {
         Fate::NackTaken
     }
 
-    /// When all who were asked have sent the Interest back, it goes back to all who ask, with the
-    /// least severe of the reasons. Also when the one who has not is itself waiting for us.
+    /// When every upstream face has sent a Nack, a Nack goes to all downstream faces with the least
+    /// severe of the reasons. Also when the only upstream face left is itself waiting for us.
     fn pass_on(
         &mut self,
         id: u32,

@@ -1,4 +1,4 @@
-//! An Interest as it goes out: the packet that came in, with other bytes in one or two places.
+//! An outgoing Interest: the received packet with other bytes in one or two places.
 
 use plexus_wire::ndn::Interest;
 
@@ -30,7 +30,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Bytes to stand in the place of others.
+/// Replacement bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Patch {
     pub(super) nonce: Option<[u8; 4]>,
@@ -38,7 +38,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// The Interest with these bytes in their places, which it has.
+    /// The Interest with these bytes replaced, which it must contain.
     #[inline]
     pub(super) fn apply<'a>(&'a self, interest: &Interest<'a>) -> Pieces<'a> {
         let bytes = interest.as_bytes();

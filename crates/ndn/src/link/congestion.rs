@@ -1,23 +1,24 @@
-//! When a packet is marked for congestion, by the length of the queue in front of it.
+//! When a packet is marked for congestion, by the length of the queue before it.
 //!
-//! As NFD does (`GenericLinkService::checkCongestionLevel`), after CoDel (RFC 8289): a queue that
-//! has been above the threshold for one interval marks a packet; while it stays there, further ones
-//! at intervals divided by the square root of one more than the packets marked.
+//! As in NFD (`GenericLinkService::checkCongestionLevel`), after CoDel (RFC 8289): a queue that has
+//! been above the threshold for one interval marks a packet. While it stays above, more packets are
+//! marked; the time to the next mark is the interval divided by the square root of one more than
+//! the packets marked.
 //!
-//! How long the queue is, a driver says: in the daemon what waits there and, as with NFD, what a
-//! Unix, TCP or UDP socket has taken and not sent. Ports of Ethernets do not tell that, nor to NFD,
-//! so that these faces mark nothing.
+//! The driver reports the queue length. In the daemon this is its own backlog plus, as with NFD,
+//! the bytes that a Unix, TCP or UDP socket has accepted but not sent. Ethernet ports do not report
+//! it, nor do they in NFD, so Ethernet faces mark nothing.
 
 use std::time::Duration;
 
 use plexus_wire::Time;
 
-/// What long is.
+/// When a queue counts as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marking {
-    /// Bytes in the queue that are not too many.
+    /// Queue length in bytes that is still acceptable.
     pub threshold: usize,
-    /// How long it may be above that before the first mark.
+    /// How long the queue may exceed it before the first mark.
     pub interval: Duration,
 }
 
@@ -28,17 +29,17 @@ impl Default for Marking {
     }
 }
 
-/// What a queue has been like.
+/// State of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
-    /// The next mark, while the queue is long.
+    /// Time of the next mark, while the queue is long.
     next: Option<Time>,
-    /// Packets marked since it is.
+    /// Packets marked since then.
     marked: u32,
 }
 
 impl Congestion {
-    /// Whether the packet that is about to queue behind `queued` bytes is to be marked.
+    /// Whether to mark the packet that is about to be enqueued behind `queued` bytes.
     #[inline]
     pub(super) fn marks(&mut self, now: Time, queued: usize, marking: &Marking) -> bool {
         if queued <= marking.threshold {
@@ -71,7 +72,7 @@ mod tests {
         let marked: Vec<u64> = (0..500)
             .filter(|ms| congestion.marks(Time::from_millis(*ms), 1001, &MARKING))
             .collect();
-        // 100, then 100/√2, 100/√3, … ms on.
+        // After 100, then 100/√2, 100/√3, … ms.
         assert_eq!(marked, [100, 171, 229, 279, 324, 364, 402, 438, 471]);
     }
 

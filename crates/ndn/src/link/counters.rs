@@ -1,11 +1,11 @@
-//! What a link counts, and why it refuses packets.
+//! Counters of a link, and the reasons for which it refuses packets.
 
 use std::fmt;
 
 /// Why a packet was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unsent {
-    /// Longer than any Interest or Data may be here, or empty.
+    /// Longer than an Interest or Data may be here, or empty.
     TooLong,
     /// Longer than the MTU, and this face does not fragment.
     LongerThanMtu,
@@ -29,21 +29,21 @@ impl fmt::Display for Unsent {
 /// Why a received link packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// Neither link packet, Interest nor Data, or broken.
+    /// Not a link packet, Interest or Data, or malformed.
     Malformed,
-    /// A fragment where none is taken, without a number, or of too many.
+    /// A fragment on a face without reassembly, without a number, or of too many.
     Fragment,
-    /// A fragment that contradicts others of its packet, or makes it too long.
+    /// A fragment that contradicts others of its packet or makes it too long.
     Contradiction,
-    /// There is no memory for fragments of this face.
+    /// No memory left for fragments of this face.
     Memory,
-    /// It has come before.
+    /// A duplicate.
     Duplicate,
-    /// What it carries is not one Interest or Data, or a Data is said to come back.
+    /// Its payload is not one Interest or Data, or is a Nacked Data.
     NotAPacket,
-    /// Longer than any Interest or Data may be here.
+    /// Longer than an Interest or Data may be here.
     TooLong,
-    /// It has a header that this face's peer may not use, or that its kind does not have.
+    /// It has a header that this face's peer may not use, or that does not belong to its kind.
     Header,
 }
 
@@ -62,20 +62,20 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Counts since the link was made. Every packet that was to be sent is in `sent` or in one of the
-/// `unsent_`; every link packet received is in `refused_`, or was idle, a fragment, or a packet.
-/// What each of NFD's counters is, where it has one, stands in brackets.
+/// Counters since the link was created. Every packet to send is in `sent` or in one of `unsent_`;
+/// every received link packet is in `refused_`, or was idle, a fragment, or a packet. The
+/// corresponding NFD counter is given in brackets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Network packets sent.
     pub sent: u64,
-    /// Of these, those that were cut.
+    /// Of these, those that were fragmented.
     pub fragmented: u64,
     /// Link packets handed out.
     pub link_packets_sent: u64,
     /// Network packets too long for any face (nOutOverMtu).
     pub unsent_too_long: u64,
-    /// Network packets that could not be cut (nFragmentationErrors).
+    /// Network packets that could not be fragmented (nFragmentationErrors).
     pub unsent_fragmentation: u64,
     /// Packets marked for congestion here (nCongestionMarked).
     pub marked: u64,
@@ -83,24 +83,24 @@ pub struct LinkCounters {
     pub link_packets_received: u64,
     /// Network packets received.
     pub received: u64,
-    /// Of these, those that were put together.
+    /// Of these, those that were reassembled.
     pub reassembled: u64,
     /// Link packets that were malformed (nInLpInvalid).
     pub refused_malformed: u64,
-    /// Fragments that were refused (nReassemblyErrors); for lack of memory, and contradictions,
-    /// included.
+    /// Fragments that were refused (nReassemblyErrors), including those for lack of memory and
+    /// contradictions.
     pub refused_fragments: u64,
-    /// Link packets that came again (nDuplicateSequence).
+    /// Duplicate link packets (nDuplicateSequence).
     pub refused_duplicates: u64,
     /// Network packets that were refused (nInNetInvalid).
     pub refused_packets: u64,
-    /// Link packets acknowledged after they were sent once (nAcknowledged).
+    /// Link packets acknowledged after their first transmission (nAcknowledged).
     pub acknowledged: u64,
-    /// Link packets sent again (nRetransmitted counts those that then arrived).
+    /// Link packets retransmitted (nRetransmitted counts those that then arrived).
     pub retransmitted: u64,
-    /// Network packets given up (nRetxExhausted).
+    /// Network packets given up after the last retransmission (nRetxExhausted).
     pub given_up: u64,
-    /// Link packets sent without asking for an acknowledgement, because too many were open.
+    /// Link packets sent without reliability because too many were unacknowledged.
     pub unprotected: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Memory for packets of which some fragments have not come yet.
+//! Memory for packets that still lack fragments.
 //!
-//! One [`Memory`] serves all faces of a thread. It is bounded for each face and in all: a face that
-//! wants more loses its own packet that has waited longest for a fragment, and when all of it is
-//! taken, the face that holds most does. So a peer that never completes anything loses only what it
-//! sent itself. Behind a face that several share, each sender's fragments are put together by
-//! themselves, and who holds most packets loses one first. What is counted is what is allocated.
+//! One [`Memory`] serves all faces of a thread. It is bounded per face and in total. A face that
+//! exceeds its bound loses its own packet that has waited longest for a fragment; when the total is
+//! used up, the face that uses most loses one. So a peer that never completes a packet loses only
+//! its own. On a shared face each sender's fragments are reassembled separately, and the sender
+//! with most incomplete packets loses one first. The memory counted is the memory allocated.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -17,17 +17,17 @@ use super::FRAGMENTS_MAX;
 use super::counters::Refused;
 use crate::face::FaceId;
 
-/// Packets of a face that are not complete, at most.
+/// Most incomplete packets of a face.
 const PARTIALS_MAX: usize = 64;
-/// What a packet takes beside its bytes and its table, rounded up.
+/// Bytes that a packet takes besides its data and its table, rounded up.
 const OVERHEAD: usize = 256;
-/// Longest headers that are kept with a first fragment, in bytes.
+/// Longest headers kept with a first fragment, in bytes.
 const HEAD_MAX: usize = 2048;
 
 /// Bounds of a [`Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in all.
+    /// Bytes in total.
     pub total: usize,
     /// Bytes for one face.
     pub face: usize,
@@ -44,7 +44,7 @@ impl Default for Limits {
 
 /// A fragment.
 pub(super) struct Piece<'p> {
-    /// Which of those behind the face sent it.
+    /// Which of the peers behind the face sent it.
     pub(super) sender: u64,
     pub(super) sequence: u64,
     /// Below `count`.
@@ -54,15 +54,15 @@ pub(super) struct Piece<'p> {
     pub(super) bytes: &'p [u8],
 }
 
-/// Packets that are not complete, of all faces.
+/// Incomplete packets of all faces.
 #[derive(Debug)]
 pub struct Memory {
     limits: Limits,
     used: usize,
     faces: HashMap<FaceId, Share>,
-    /// Every face in `faces` with what it uses, so that the greatest is at hand.
+    /// Every face in `faces` with the memory it uses, so that the largest is found at once.
     by_use: BTreeSet<(usize, FaceId)>,
-    /// The packet that was completed last, and its headers as an idle link packet.
+    /// The last completed packet, and its headers as an idle link packet.
     done: Vec<u8>,
     done_head: Vec<u8>,
     timed_out: u64,
@@ -75,23 +75,23 @@ struct Share {
     partials: Vec<Partial>,
 }
 
-/// Who sent a packet, and the Sequence of its fragment 0.
+/// The sender of a packet, and the Sequence of its fragment 0.
 type Key = (u64, u64);
 
 #[derive(Debug)]
 struct Partial {
     key: Key,
-    /// Where in `bytes` each fragment is, and how long; length 0: not here yet.
+    /// Offset and length of each fragment in `bytes`; length 0: not received yet.
     pieces: Vec<(u32, u32)>,
     missing: usize,
-    /// The fragments, in the order they came.
+    /// The fragments, in order of arrival.
     bytes: Vec<u8>,
     /// The first fragment's headers, as an idle link packet.
     head: Vec<u8>,
-    /// The greatest of any fragment.
+    /// The largest of any fragment.
     mark: Option<u64>,
     is_in_order: bool,
-    /// When its last fragment came.
+    /// When its last fragment arrived.
     touched: Time,
 }
 
@@ -121,12 +121,12 @@ impl Memory {
         self.used
     }
 
-    /// Packets dropped because a fragment did not come in time, and because of a bound.
+    /// Packets dropped on timeout, and packets evicted because of a bound.
     pub fn dropped(&self) -> (u64, u64) {
         (self.timed_out, self.evicted)
     }
 
-    /// Takes a fragment in; gives the packet and its headers if it is complete.
+    /// Inserts a fragment; returns the packet and its headers if it is complete.
     pub(super) fn insert(
         &mut self,
         now: Time,
@@ -146,7 +146,7 @@ impl Memory {
         if !complete {
             return Ok(None);
         }
-        // Others may have gone to make room, and then it has another place.
+        // Others may have been evicted to make room, which changes its index.
         let Some(partial) = self.find(face, key).and_then(|at| self.remove(face, at)) else {
             return Ok(None);
         };
@@ -155,8 +155,8 @@ impl Memory {
         Ok(Some((*packet.headers(), &self.done)))
     }
 
-    /// Drops what has waited too long for a fragment. To be called a few times a second while
-    /// anything is in [use](Self::used).
+    /// Drops packets whose timeout has passed. Call it a few times a second while anything is in
+    /// [use](Self::used).
     pub fn expire(&mut self, now: Time) {
         let timeout = self.limits.timeout;
         let late = |p: &Partial| p.touched + timeout <= now;
@@ -169,7 +169,7 @@ impl Memory {
         }
     }
 
-    /// Drops everything of a face, which has gone.
+    /// Drops everything of a face that was removed.
     pub fn forget(&mut self, face: FaceId) {
         while self.remove(face, 0).is_some() {}
     }
@@ -182,7 +182,7 @@ impl Memory {
         self.faces.get(&face)
     }
 
-    /// A place for a packet of which this is the first fragment that came.
+    /// Creates a packet, of which this is the first fragment to arrive.
     fn begin(
         &mut self,
         now: Time,
@@ -192,7 +192,7 @@ impl Memory {
         packet_len_max: usize,
     ) -> Result<usize, Refused> {
         let count = piece.count as usize;
-        // All but the last are as long as this, or this is the last.
+        // All but the last fragment are as long as this one, or this is the last.
         let guess = (piece.bytes.len().saturating_mul(count)).min(packet_len_max);
         let table = count * size_of::<(u32, u32)>();
         self.make_room(face, OVERHEAD + table + guess, None)?;
@@ -214,7 +214,7 @@ impl Memory {
         Ok(at)
     }
 
-    /// Adds a fragment to the packet at this place; says whether it is complete.
+    /// Adds a fragment to the packet at this index; returns whether it is complete.
     fn add(
         &mut self,
         now: Time,
@@ -243,7 +243,7 @@ impl Memory {
             acks: &[],
             fragment: None,
         };
-        // Only the first fragment's headers are the packet's.
+        // Only the first fragment carries the packet's headers.
         let head_len = if index == 0 { head.buffer_len() } else { 0 };
         if len > packet_len_max || head_len > HEAD_MAX {
             self.remove(face, at);
@@ -254,7 +254,7 @@ impl Memory {
         let key = partial.key;
         let at = match more {
             0 => at,
-            // Others of this face may have to go, and then it has another place.
+            // Others of this face may be evicted, which changes its index.
             _ => {
                 self.make_room(face, more, Some(key))?;
                 self.find(face, key).ok_or(Refused::Memory)?
@@ -281,7 +281,7 @@ impl Memory {
         self.faces.get_mut(&face)?.partials.get_mut(at)
     }
 
-    /// Sees that `more` bytes can be charged to a face, without dropping its packet `kept`.
+    /// Makes room to charge `more` bytes to a face, without evicting its packet `kept`.
     fn make_room(&mut self, face: FaceId, more: usize, kept: Option<Key>) -> Result<(), Refused> {
         loop {
             let share = self.share(face);
@@ -292,7 +292,7 @@ impl Memory {
                 self.evict(face, kept)?;
             } else if self.used + more > self.limits.total {
                 let Some(&(most, other)) = self.by_use.last() else { return Err(Refused::Memory) };
-                // Who holds most gives way, and that is who asks if others hold less.
+                // The face that uses most is evicted from; that is this face if others use less.
                 let from = if most > used { other } else { face };
                 self.evict(from, kept.filter(|_| from == face))?;
             } else {
@@ -301,8 +301,8 @@ impl Memory {
         }
     }
 
-    /// Drops a packet of a face, other than `kept`: of the sender that has most there, the one that
-    /// has waited longest.
+    /// Evicts a packet of a face, other than `kept`: that of the sender with most packets there
+    /// which has waited longest.
     fn evict(&mut self, face: FaceId, kept: Option<Key>) -> Result<(), Refused> {
         let share = self.share(face).ok_or(Refused::Memory)?;
         let of = |sender| share.partials.iter().filter(|p| p.key.0 == sender).count();
@@ -324,7 +324,7 @@ impl Memory {
         Some(partial)
     }
 
-    /// Charges a face with so many bytes more; who has none left is forgotten.
+    /// Charges bytes to a face; a face that uses none is forgotten.
     fn charge(&mut self, face: FaceId, more: isize) {
         let Some(share) = self.faces.get_mut(&face) else { return };
         self.by_use.remove(&(share.used, face));
@@ -337,7 +337,7 @@ impl Memory {
         }
     }
 
-    /// Puts a complete packet where it can be lent from.
+    /// Stores a complete packet where it can be borrowed.
     fn finish(&mut self, partial: Partial) {
         if partial.is_in_order {
             self.done = partial.bytes;
@@ -348,7 +348,7 @@ impl Memory {
             }
         }
         self.done_head = partial.head;
-        // A mark on any fragment is one on the packet.
+        // A mark on any fragment marks the packet.
         let Ok(packet) = lp::Packet::new_checked(&self.done_head) else { return };
         if packet.headers().congestion_mark >= partial.mark {
             return;

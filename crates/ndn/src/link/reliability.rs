@@ -1,12 +1,13 @@
-//! Reliability of one link: what is open, what is owed, and when it is sent again (NDNLPv2,
-//! "Reliability"; NFD: `LpReliability`).
+//! Reliability of one link: unacknowledged packets, acknowledgements to send, and retransmission
+//! (NDNLPv2, "Reliability"; NFD: `LpReliability`).
 //!
-//! Every link packet with a fragment has a TxSequence, a new one whenever it is sent again; its
-//! receiver acknowledges that. It is lost when three that were sent later are acknowledged, or
-//! after the retransmission timeout (RFC 6298), and is sent again three times; then the network
-//! packet is given up with all its fragments. Receivers know what came before by the Sequence,
-//! which stays. They forget it with time (as NFD does, after a timeout), since a peer that begins
-//! anew may number as before, and all at once when a TxSequence says that it has begun anew.
+//! Every link packet with a fragment has a TxSequence, a new one for each retransmission; the
+//! receiver acknowledges it. A link packet is lost when three sent later are acknowledged, or after
+//! the retransmission timeout (RFC 6298). It is retransmitted three times; then the network packet
+//! is given up with all its fragments. Receivers detect duplicates by the Sequence, which does not
+//! change on retransmission. They forget it with time (as NFD does, after a timeout), because a
+//! restarted peer may reuse numbers, and at once when a TxSequence shows that the peer has
+//! restarted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,33 +18,35 @@ use plexus_wire::ndn::lp::{self, Headers};
 use super::counters::LinkCounters;
 use crate::rtt::Rtt;
 
-/// How often a link packet is sent again.
+/// Retransmissions of a link packet.
 const RETRIES_MAX: u8 = 3;
-/// Acknowledgements of later link packets that make one lost.
+/// Acknowledgements of later link packets after which a packet counts as lost.
 const LATER_ACKS: u8 = 3;
-/// Link packets that are open, at most; and their bytes. What is sent beyond is not protected.
+/// Most unacknowledged link packets, and their bytes. Packets beyond that are sent without
+/// protection.
 pub(super) const OPEN_MAX: usize = 1024;
 const OPEN_BYTES_MAX: usize = 4 << 20;
-/// How long an acknowledgement waits for a packet to go along with.
+/// How long an acknowledgement waits for a packet to carry it.
 const ACK_DELAY: Duration = Duration::from_millis(5);
-/// Acknowledgements that wait, at most: the rest the peer has to send again.
+/// Most acknowledgements that wait: without the others, the peer retransmits.
 const OWED_MAX: usize = 2 * OPEN_MAX;
-/// Sequence numbers that are remembered: all that a peer with `OPEN_MAX` open link packets can
-/// send again.
+/// Remembered sequence numbers: as many as a peer with `OPEN_MAX` unacknowledged link packets can
+/// retransmit.
 const REMEMBERED: usize = 4 * OPEN_MAX;
-/// For how long a link packet that came is not taken again. With a later TxSequence it was sent
-/// again, which its sender may do three times, each after a minute at most (RFC 6298, 2.5).
-/// Otherwise it is a copy that the way has made; or its sender has begun anew, and counts as it did
-/// before.
+/// For how long a received link packet is not accepted again. A later TxSequence means a
+/// retransmission, which the sender makes up to three times, each after a minute at most (RFC 6298,
+/// 2.5). Otherwise the network has duplicated it, or its sender has restarted with the same
+/// numbers.
 const AGAIN_MS: u32 = (RETRIES_MAX as u32 + 1) * 60_000;
 const COPY_MS: u32 = 1_000;
-/// No link packet is overtaken by more than a peer has open. Whose TxSequence is farther behind has
-/// begun anew; so has who is behind at all when the others came longer ago than copies stay away.
+/// No link packet is overtaken by more than a peer may have unacknowledged. A peer whose TxSequence
+/// is farther behind has restarted; so has one that is behind at all when the others arrived too
+/// long ago for a duplicate.
 const OVERTAKEN_MAX: u64 = OPEN_MAX as u64;
-/// Buffers kept for the next link packets.
+/// Buffers kept for later link packets.
 const SPARE_MAX: usize = 64;
 
-/// A link packet that may have to be sent again.
+/// A link packet that may have to be retransmitted.
 #[derive(Debug)]
 pub(super) struct Open {
     /// The whole of it, without acknowledgements.
@@ -65,41 +68,41 @@ impl Open {
     }
 }
 
-/// A link packet that came.
+/// A received link packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Came {
-    /// The end of its Sequence.
+    /// The low bits of its Sequence.
     sequence: u32,
     beginning: u32,
-    /// The end of its TxSequence.
+    /// The low bits of its TxSequence.
     tx: u32,
-    /// When, in milliseconds.
+    /// Time of arrival, in milliseconds.
     ms: u32,
 }
 
-/// One link's open link packets, and its debts.
+/// A link's unacknowledged link packets, and the acknowledgements it has to send.
 #[derive(Debug)]
 pub(super) struct Reliability {
-    /// TxSequence of the first of `open`; each further has the next number.
+    /// TxSequence of the first of `open`; each following one has the next number.
     first: u64,
-    /// In the order sent; `None`: acknowledged, or lost.
+    /// In order of transmission; `None`: acknowledged or lost.
     open: VecDeque<Option<Open>>,
     lost: VecDeque<Open>,
-    /// The last place in `open` that was acknowledged since `settle`.
+    /// The last index in `open` that was acknowledged since `settle`.
     acknowledged: usize,
     /// Of both: how many, and how many bytes.
     count: usize,
     bytes: usize,
     rtt: Rtt,
     owed: VecDeque<u64>,
-    /// When the first of `owed` leaves at the latest.
+    /// When the first of `owed` is sent at the latest.
     ack_due: Time,
-    /// Slot `n` holds what came last of those with a Sequence of remainder `n`.
+    /// Slot `n` holds the last one received whose Sequence has remainder `n`.
     came: Box<[Came]>,
-    /// The greatest TxSequence that came, and when, in milliseconds.
+    /// The largest TxSequence received, and when, in milliseconds.
     newest: Option<(u64, u32)>,
-    /// How often the peer has begun anew: what came before has another number, and is forgotten by
-    /// one step, whoever makes us take it.
+    /// How often the peer has restarted. Packets received before carry an older number, so one
+    /// increment forgets them all, even if a forged packet triggers it.
     beginning: u32,
     spare: Vec<Vec<u8>>,
 }
@@ -128,8 +131,8 @@ impl Reliability {
         self.first.wrapping_add(self.open.len() as u64)
     }
 
-    /// Keeps a link packet that is about to be sent, and gives its number; `None` if too much is
-    /// open already.
+    /// Keeps a link packet that is about to be sent and returns its number; `None` if too many are
+    /// unacknowledged.
     pub(super) fn keep(
         &mut self,
         now: Time,
@@ -153,7 +156,7 @@ impl Reliability {
         Some(tx_sequence)
     }
 
-    /// A link packet to be sent again, to be given back by [`keep_again`](Self::keep_again).
+    /// A link packet to retransmit; the caller returns it by [`keep_again`](Self::keep_again).
     pub(super) fn take_lost(&mut self) -> Option<Open> {
         self.lost.pop_front()
     }
@@ -171,7 +174,7 @@ impl Reliability {
         }
     }
 
-    /// The front of `open` is always one that is.
+    /// Restores the invariant that the front of `open` is an unacknowledged packet.
     fn trim(&mut self) {
         while let Some(None) = self.open.front() {
             self.open.pop_front();
@@ -179,8 +182,8 @@ impl Reliability {
         }
     }
 
-    /// The peer says that it has received this one. What is not open is of no interest: so an
-    /// acknowledgement costs work only once for each that was sent.
+    /// The peer acknowledges this one. Numbers that are not open are ignored: so each transmission
+    /// costs work for only one acknowledgement.
     pub(super) fn acknowledged(&mut self, now: Time, tx: u64, counters: &mut LinkCounters) {
         let Ok(at) = usize::try_from(tx.wrapping_sub(self.first)) else { return };
         let Some(open) = self.open.get_mut(at).and_then(Option::take) else { return };
@@ -195,8 +198,9 @@ impl Reliability {
         self.acknowledged = self.acknowledged.max(at);
     }
 
-    /// Finds what is lost, after all acknowledgements of a link packet: these are in the order in
-    /// which things arrived, and what arrived late may be acknowledged there too.
+    /// Finds lost packets, after all acknowledgements of a link packet were processed: these are in
+    /// order of arrival, and a packet that arrived late may be acknowledged in the same link
+    /// packet.
     pub(super) fn settle(&mut self, counters: &mut LinkCounters) {
         for at in 0..std::mem::take(&mut self.acknowledged) {
             if self.open.get(at).is_some_and(|o| o.as_ref().is_some_and(Open::is_overtaken)) {
@@ -206,7 +210,7 @@ impl Reliability {
         self.trim();
     }
 
-    /// Moves what has been open for longer than the timeout to what is lost.
+    /// Marks packets as lost whose retransmission timeout has passed.
     pub(super) fn expire(&mut self, now: Time, counters: &mut LinkCounters) {
         let timeout = self.rtt.timeout();
         let mut any = false;
@@ -222,7 +226,8 @@ impl Reliability {
         }
     }
 
-    /// The one at this place is lost: it will be sent again, or its network packet is given up.
+    /// The packet at this index is lost: it will be retransmitted, or its network packet is given
+    /// up.
     fn lose(&mut self, at: usize, counters: &mut LinkCounters) {
         let Some(open) = self.open.get_mut(at).and_then(Option::take) else { return };
         if open.retries < RETRIES_MAX {
@@ -246,7 +251,7 @@ impl Reliability {
         }
     }
 
-    /// The peer wants to hear that this one has come.
+    /// Notes that this one has to be acknowledged.
     pub(super) fn owe(&mut self, now: Time, tx_sequence: u64) {
         if self.owed.is_empty() {
             self.ack_due = now + ACK_DELAY;
@@ -270,7 +275,7 @@ impl Reliability {
         self.has_acks() && self.ack_due <= now
     }
 
-    /// Whether a link packet with this Sequence came before; from now on it has.
+    /// Whether a link packet with this Sequence was received before; notes it as received.
     pub(super) fn has_come_before(&mut self, now: Time, sequence: u64, tx: Option<u64>) -> bool {
         let ms = (now.as_nanos() / 1_000_000) as u32;
         if let Some(tx) = tx {
@@ -291,7 +296,7 @@ impl Reliability {
         false
     }
 
-    /// Forgets all that came if a peer that counts like this has begun anew.
+    /// Forgets all received numbers if the TxSequence shows that the peer has restarted.
     fn note_newest(&mut self, tx: u64, ms: u32) {
         if let Some((newest, at)) = self.newest {
             let behind = newest.wrapping_sub(tx);
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_together_was_not_lost() {
+    fn packets_acknowledged_together_are_not_lost() {
         let (mut r, mut c) = (Reliability::new(0), LinkCounters::default());
         open_numbers(&mut r, 5);
         (0..5).rev().for_each(|tx| r.acknowledged(Time::ZERO, tx, &mut c));
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_bounded() {
+    fn unacknowledged_packets_are_bounded() {
         let mut r = Reliability::new(0);
         open_numbers(&mut r, OPEN_MAX as u64);
         assert_eq!(r.keep(Time::ZERO, Headers::default(), &[6, 0], 9), None);
@@ -378,15 +383,15 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_begins_anew_and_numbers_as_before_is_heard() {
+    fn a_restarted_neighbour_that_reuses_numbers_is_heard() {
         let mut r = Reliability::new(0);
         let mut came =
             |ms, sequence, tx| r.has_come_before(Time::from_millis(ms), sequence, Some(tx));
-        // NFD numbers both from the same on, whenever it starts.
+        // NFD starts both numbers at the same value whenever it starts.
         for n in 0..50 {
             assert!(!came(n, n.wrapping_sub(1), n));
         }
-        // A copy on the way; and what was sent again since its acknowledgement was lost.
+        // A duplicate from the network, and a retransmission because the acknowledgement was lost.
         assert!(came(60, 8, 9) && came(60, 8, 50) && came(40_000, 9, 51));
         for n in 0..50 {
             assert!(!came(42_000 + n, n.wrapping_sub(1), n), "{n}");
@@ -395,22 +400,23 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_sends_again_soon_after_it_began_anew_is_heard() {
+    fn a_restarted_neighbour_that_retransmits_at_once_is_heard() {
         let mut r = Reliability::new(0);
         let mut came =
             |ms, sequence, tx| r.has_come_before(Time::from_millis(ms), sequence, Some(tx));
         for n in 0..50 {
             assert!(!came(n, n, n));
         }
-        // What has overtaken others, within a second, does not make them new.
+        // Within a second, a packet that overtakes others does not look like a restart.
         assert!(came(900, 3, 3) && came(900, 10, 60) && came(900, 11, 11));
-        // It begins anew, and its first packets were lost: what comes was sent for the second time.
+        // The peer restarts and its first packets are lost: those that arrive are first
+        // retransmissions.
         for (tx, sequence) in (5..).zip([4, 2, 3, 0, 1]) {
             assert!(!came(3_000, sequence, tx), "{sequence}");
         }
-        // And for the third, as the acknowledgements were lost.
+        // Second retransmissions, as the acknowledgements were lost.
         assert!((0..5).all(|sequence| came(3_500, sequence, 10 + sequence)));
-        // So soon after that only a great step back tells.
+        // So soon after that, only a large step back shows a restart.
         for n in 0..2000 {
             came(3_600, 100 + n, 100 + n);
         }
@@ -434,7 +440,7 @@ mod tests {
             }
         }
         assert_eq!((sent, c.given_up, r.count, r.bytes), (9, 1, 0, 0));
-        // 1 s, then twice as long each time.
+        // 1 s, then doubled each time.
         assert_eq!(now, Time::from_secs(1 + 2 + 4 + 8));
     }
 }

@@ -1,7 +1,7 @@
-//! Cutting link packets out of a stream of bytes (TCP, Unix).
+//! Splits a stream of bytes (TCP, Unix) into link packets.
 //!
-//! A stream has no marks between packets: after a byte that does not fit, nothing that follows can
-//! be trusted, and the face closes.
+//! A stream has no delimiters between packets: after a byte that does not parse, the rest cannot be
+//! trusted, and the face closes.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use plexus_wire::ndn::{tlv, types};
 /// What ends a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// What begins here is no Interest, Data or link packet, but of this type.
+    /// The next element is not an Interest, Data or link packet, but has this type.
     Type(u32),
-    /// What begins here is malformed.
+    /// The next element is malformed.
     Malformed,
     /// A packet of this many bytes.
     TooLong(usize),
@@ -35,10 +35,10 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What of a stream has been read, but makes no whole packet yet.
+/// Bytes read from a stream that do not form a complete packet yet.
 #[derive(Debug)]
 pub struct Cutter {
-    /// The beginning of a packet; a whole one after it was given out.
+    /// The beginning of a packet; a complete one after it was returned.
     begun: Vec<u8>,
     /// Length of the packet that begins there; 0: not known yet.
     len: usize,
@@ -57,8 +57,8 @@ impl Cutter {
         self.begun.len()
     }
 
-    /// Takes the next packet out of `input`, the bytes that were read next, if all of it lies
-    /// there; otherwise it is [`next`](Self::next)'s.
+    /// Takes the next packet out of `input`, the newly read bytes, if all of it lies there;
+    /// otherwise [`next`](Self::next) has to assemble it.
     ///
     /// # Errors
     /// As those of `next`.
@@ -81,11 +81,11 @@ impl Cutter {
         Ok(None)
     }
 
-    /// Takes the next packet out of `input`, the bytes that were read next; `None` when all of
-    /// them have been taken. A packet that lies within `input` is not copied.
+    /// Takes the next packet out of `input`, the newly read bytes; `None` when all of them are
+    /// consumed. A packet that lies within `input` is not copied.
     ///
     /// # Errors
-    /// When the stream cannot go on. All further calls say so too.
+    /// When the stream cannot continue. All further calls return the same error.
     pub fn next<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
@@ -114,7 +114,7 @@ impl Cutter {
     }
 }
 
-/// Length of the packet that `bytes` begin with; 0: it takes more bytes to know.
+/// Length of the packet at the start of `bytes`; 0: more bytes are needed.
 fn measure(bytes: &[u8], len_max: usize) -> Result<usize, Broken> {
     match tlv::Head::read(bytes, 0, Format::NdnLp) {
         Ok(head) => match head.kind {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_packet_ends_the_stream_at_once() {
+    fn an_oversized_or_unknown_element_ends_the_stream_at_once() {
         let long = packet(6, 301);
         assert_eq!(cut(&mut Cutter::new(304), &long[..4]), Err(Broken::TooLong(305)));
         let huge = [6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];

@@ -1,4 +1,4 @@
-//! What a link does for the two at its ends, and to whoever attacks it.
+//! Tests of a link: service to the peers at its ends, and resistance to attackers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -134,7 +134,7 @@ fn every_length_is_cut_so_that_it_fits_and_comes_back() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_and_counted() {
+fn unsendable_packets_are_refused_and_counted() {
     let mut out = |_: &[u8], _: &[u8]| panic!("sent");
     let mut whole = link(Options { fragmentation: false, ..Options::new(1400) });
     let mut send = |link: &mut Link, headers, len| {
@@ -171,7 +171,7 @@ fn a_mark_never_makes_a_packet_too_long() {
 }
 
 #[test]
-fn headers_are_for_those_who_may_use_them() {
+fn only_privileged_peers_may_use_local_headers() {
     let interest = packet(5, 40, 0);
     let data = packet(6, 40, 0);
     let none = Headers::default();
@@ -209,14 +209,14 @@ fn headers_are_for_those_who_may_use_them() {
 }
 
 #[test]
-fn what_is_no_packet_is_refused() {
+fn invalid_packets_are_refused() {
     let mut link = link(Options::new(1400));
     let mut memory = memory();
     let mut refused = |bytes: &[u8]| link.receive(Time::ZERO, bytes, &mut memory).unwrap_err();
     assert_eq!(refused(&[]), Refused::Malformed);
     assert_eq!(refused(&[6, 5, 1]), Refused::Malformed);
     assert_eq!(refused(&[7, 0]), Refused::Malformed);
-    // A fragment of type 7, of more than one element, of an element that is not whole.
+    // A fragment of type 7, of more than one element, of an incomplete element.
     assert_eq!(refused(&[100, 4, 80, 2, 7, 0]), Refused::NotAPacket);
     assert_eq!(refused(&[100, 6, 80, 4, 6, 0, 6, 0]), Refused::NotAPacket);
     assert_eq!(refused(&[100, 4, 80, 2, 6, 9]), Refused::NotAPacket);
@@ -257,7 +257,7 @@ fn contradictions_and_huge_counts_are_refused() {
     // Numbers wrap.
     assert_eq!(give(&fragment(u64::MAX, 0, 2, &[6, 1])), Ok(None));
     assert_eq!(give(&fragment(0, 1, 2, &[1])), Ok(Some(vec![6, 1, 1])));
-    // Together they would be longer than a packet: what was there goes too.
+    // Together they would exceed a packet's length: the stored fragment is dropped too.
     assert_eq!(give(&fragment(50, 0, 9, &[6; 8000])), Ok(None));
     assert_eq!(give(&fragment(51, 1, 9, &[6; 801])), Err(Refused::Contradiction));
     assert_eq!(memory.used(), 0);
@@ -297,7 +297,7 @@ fn fragments_that_never_complete_take_bounded_memory_and_only_their_own() {
 }
 
 #[test]
-fn stations_of_a_group_that_number_alike_are_told_apart() {
+fn group_members_with_equal_sequence_numbers_are_distinguished() {
     let mut link = link(Options::new(1400));
     let mut memory = memory();
     let packets = [packet(6, 3000, 1), packet(6, 4000, 2)];
@@ -314,7 +314,7 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
         }
     }
     assert_eq!(got, packets);
-    // Whoever begins packets and completes none loses its own.
+    // A sender that begins packets and completes none loses its own.
     let limits = Limits { face: 64 << 10, ..Limits::default() };
     let mut memory = Memory::new(limits);
     let whole = packet(6, 4000, 5);
@@ -330,7 +330,7 @@ fn stations_of_a_group_that_number_alike_are_told_apart() {
 }
 
 #[test]
-fn a_face_that_goes_takes_its_fragments_along() {
+fn removing_a_face_drops_its_fragments() {
     let mut memory = memory();
     for n in 1..3 {
         let mut link = Link::new(face(n), Options::new(1400), 0);
@@ -353,7 +353,7 @@ struct Channel {
 struct Ends {
     links: [Link; 2],
     memory: [Memory; 2],
-    /// By arrival: time, a number that keeps them apart, which end, the bytes.
+    /// By arrival: time, a tie-breaking number, which end, the bytes.
     on_the_way: std::collections::BTreeMap<(u64, u64), (usize, Vec<u8>)>,
     rng: Pcg64Mcg,
     channel: Channel,
@@ -377,7 +377,7 @@ impl Ends {
     }
 }
 
-/// Sends packets both ways; gives how often each arrived, and the two links.
+/// Sends packets both ways; returns how often each arrived, and the two links.
 fn run(options: Options, channel: Channel, lens: &[usize]) -> (HashMap<(usize, u32), u32>, Ends) {
     let rng = Pcg64Mcg::seed_from_u64(channel.seed);
     let end = |n| Link::new(face(n), options, u64::MAX - 20);
@@ -433,8 +433,8 @@ fn head_len(packet: &[u8]) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// With reliability, over whatever channel: each packet arrives at most once, and what does not
-    /// was given up, and counted.
+    /// With reliability, over any channel: each packet arrives at most once, and each one that does
+    /// not arrive is given up and counted.
     #[test]
     fn everything_arrives_once_or_is_counted_lost(
         loss in 0.0..0.4, duplication in 0.0..0.3, jitter_us in 0..5000_u64, seed: u64,
@@ -455,7 +455,7 @@ proptest! {
         }
     }
 
-    /// Without reliability and loss, whatever the order and the copies: everything arrives.
+    /// Without reliability and loss, in any order and with duplicates: everything arrives.
     #[test]
     fn order_and_copies_do_no_harm(
         jitter_us in 0..5000_u64, seed: u64, mtu in 200..2000_usize,
@@ -466,7 +466,7 @@ proptest! {
         prop_assert_eq!(arrived.len(), lens.len());
     }
 
-    /// Whatever comes, nothing panics, and memory stays within its bounds.
+    /// No input causes a panic, and memory stays within its bounds.
     #[test]
     fn any_bytes_are_taken_or_refused(
         all in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 1..20),
@@ -493,6 +493,6 @@ fn a_lossy_link_with_reliability_loses_next_to_nothing() {
     assert!(arrived.len() >= 399, "{} of 400", arrived.len());
     assert!(ends.links[0].counters().retransmitted > 20);
     let (without, _) = run(Options::new(1400), channel, &lens);
-    // Of packets of three fragments on average, a seventh.
+    // Packets have three fragments on average, so about a seventh of them is lost.
     assert!(without.len() < 380, "{} of 400", without.len());
 }

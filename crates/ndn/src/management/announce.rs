@@ -1,5 +1,5 @@
 //! Prefix announcements (NFD wiki, "PrefixAnnouncement"): `/PREFIX/32=PA/v=VERSION/seg=0`, signed
-//! by whoever may announce the prefix, as the parameters of `rib/announce`.
+//! by a key that may announce the prefix, as parameters of `rib/announce`.
 //!
 //! ```text
 //! Content = ExpirationPeriod [ValidityPeriod]
@@ -16,23 +16,23 @@ use super::budget::Leave;
 use super::reply::Refusal;
 use super::verify::{self, Maker, Trust};
 
-/// What a route by announcement costs (NFD, `PA_ROUTE_COST`).
+/// Cost of a route by announcement (NFD, `PA_ROUTE_COST`).
 const COST: u64 = 2048;
 /// ndn-cxx, `tlv::ContentType_PrefixAnn`.
 const PREFIX_ANNOUNCEMENT: ContentType = ContentType(5);
 const EXPIRATION_PERIOD: u32 = 109;
 
-/// What an announcement asks for.
+/// The content of an announcement.
 pub(super) struct Announced {
     /// As parameters of `rib/register`.
     pub(super) asked: ControlParameters,
-    /// Who has signed it.
+    /// The key that signed it.
     pub(super) announcer: Maker,
 }
 
-/// Why an announcement is not taken.
+/// Why an announcement is refused.
 pub(super) enum Fault {
-    /// There was no leave to verify its signature.
+    /// The verification limit did not allow verifying its signature.
     Unverified,
     Refused(Refusal),
 }
@@ -43,14 +43,14 @@ impl From<Refusal> for Fault {
     }
 }
 
-/// How often the signature of an announcement may have to be verified.
+/// How many verifications the announcement's signature may need.
 pub(super) fn verifications(interest: &Interest<'_>, trust: &Trust) -> usize {
     let data = interest.parameters().and_then(|packet| Data::new_checked(packet).ok());
     let info = data.and_then(|data| data.signature_info().ok());
     info.map_or(0, |info| trust.verifications(&info))
 }
 
-/// The route that an Interest with an announcement asks for.
+/// The route that an announcement in an Interest asks for.
 pub(super) fn read(
     interest: &Interest<'_>,
     trust: &Trust,

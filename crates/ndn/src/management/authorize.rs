@@ -1,4 +1,4 @@
-//! Who may ask and command, and the answer to commands.
+//! Authorization: who may query and command, and the answers to commands.
 
 use plexus_wire::ndn::Name;
 use plexus_wire::ndn::nfd::{face_scope, status};
@@ -12,23 +12,23 @@ use super::verify::{Maker, Policy, Trust};
 use super::{At, Host, Management, ManagementCounters, replay, verify};
 use crate::face::FaceId;
 
-/// Where it counts that a command was not accepted.
+/// The counter of a refused command.
 type Counter = fn(&mut ManagementCounters) -> &mut u64;
 
-/// A command that is accepted.
+/// An accepted command.
 pub(super) struct Granted {
     pub(super) maker: Maker,
-    /// The announcement in it, if it is of that kind.
+    /// The announcement in it, for a command of that kind.
     pub(super) announced: Option<Result<Announced, Refusal>>,
 }
 
-/// There was no leave to verify it: what was not looked at may come again.
+/// The verification limit was reached: the same command may be sent again.
 fn unverified() -> (Counter, Refusal) {
     (|c| &mut c.unverified, Refusal::unverified())
 }
 
 impl Management {
-    /// Applications on this machine may ask for anything, neighbours only if they may command.
+    /// Local applications may query everything; neighbours may query only if they may command.
     pub(super) fn may_ask(&self, request: &Request<'_>, from: FaceId) -> bool {
         match (self.faces.get(&from), request.is_localhop) {
             (None, _) => false,
@@ -37,7 +37,7 @@ impl Management {
         }
     }
 
-    /// Carries a command out, if it may be.
+    /// Carries a command out if it is authorized.
     pub(super) fn command(
         &mut self,
         at: At,
@@ -81,7 +81,7 @@ impl Management {
         self.faces.get(&face).is_some_and(|face| face.scope == face_scope::NON_LOCAL)
     }
 
-    /// Who is trusted, and who may have signatures verified: neighbours only so many.
+    /// The trusted keys, and the verification limit, which applies to neighbours only.
     pub(super) fn leave(&mut self, at: At) -> (&Trust, Leave<'_>) {
         let is_neighbour = self.is_neighbour(at.from);
         let budget = is_neighbour.then_some(&mut self.budget);
@@ -101,8 +101,8 @@ impl Management {
         let Some(signed) = request.signed() else { return refused(|c| &mut c.unsigned) };
         let is_announcement = verb == Verb::RibAnnounce;
         let (trust, mut leave) = self.leave(at);
-        // Who tries again without pause would never have as many as it takes, if each time some
-        // were spent.
+        // A client that retries without pause would never reach the required number if each attempt
+        // used up some of it.
         if is_announcement {
             leave.spare = announce::verifications(&request.interest, trust);
         }
@@ -144,7 +144,7 @@ impl Management {
         Ok(Granted { maker, announced })
     }
 
-    /// An Interest of a name that nobody knows.
+    /// An Interest with an unknown name.
     pub(super) fn unknown(&mut self, request: &Request<'_>, answer: &mut impl FnMut(&[u8])) {
         self.counters.unknown += 1;
         let refusal = Refusal::new(status::UNSUPPORTED_COMMAND, "Unknown command");

@@ -1,13 +1,14 @@
-//! How many signatures of neighbours are verified.
+//! Limits how many of neighbours' signatures are verified.
 //!
-//! Verifying takes far longer than making up what is to be verified (0.2 ms with P-256, up to
-//! 0.9 ms with RSA), in the thread that also forwards. So a face has a bucket of verifications: a
-//! small one at first, a large one once a trusted key's command has come by it. Who makes faces at
-//! will, as by datagrams of made-up senders, has as many small buckets; so these share one besides.
+//! Verifying takes far longer than forging a signature (0.2 ms with P-256, up to 0.9 ms with RSA),
+//! and it runs in the thread that also forwards. So each face has a token bucket of verifications:
+//! a small one at first, a large one once a trusted key's command has arrived on it. An attacker
+//! that can create faces at will, as by datagrams with forged sources, gets as many small buckets;
+//! so all small buckets also share one.
 //!
-//! Who is known does not notice what strangers do, as long as they cannot send in the known one's
-//! name, as on a link where addresses can be made up. A newcomer does notice a hundred strangers
-//! that all forge without pause: then commands are answered 503, and have to be tried again.
+//! A known neighbour is not affected by strangers, unless they can forge its address on the link. A
+//! newcomer is affected by a hundred strangers that all forge without pause: its commands are then
+//! answered 503 and have to be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,36 +17,36 @@ use plexus_wire::Time;
 
 use crate::face::FaceId;
 
-/// So many verifications at once, and then one each time that `every` has passed.
+/// A burst of verifications, and then one per `every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerificationRate {
-    /// At once.
+    /// Size of the burst.
     pub burst: u32,
-    /// Between two, from then on.
+    /// Time between two, from then on.
     pub every: Duration,
 }
 
 impl VerificationRate {
-    /// Of a face by which no trusted key's command has come: the first that is right is enough.
+    /// For a face on which no trusted key's command has arrived: one valid command is enough.
     pub const STRANGER: VerificationRate =
         VerificationRate { burst: 4, every: Duration::from_secs(1) };
-    /// Of a face by which one has: a neighbour that has come up registers all its prefixes in a
-    /// row, and then the one or other.
+    /// For a face on which one has: a neighbour that comes up registers all its prefixes in a row,
+    /// and later a few more.
     pub const KNOWN: VerificationRate =
         VerificationRate { burst: 256, every: Duration::from_millis(10) };
-    /// Of all strangers together: several neighbours that come up at once. With P-256 that is 28 ms
-    /// at once and then a fiftieth of a processor; with RSA, where it is slowest, four times that.
+    /// For all strangers together: several neighbours that come up at once. With P-256 that is 28
+    /// ms at once and then a fiftieth of a processor; with RSA, the slowest, four times that.
     pub const STRANGERS: VerificationRate =
         VerificationRate { burst: 128, every: Duration::from_millis(10) };
 }
 
-/// A bucket: when it will be full again.
+/// A bucket: the time at which it will be full again.
 #[derive(Clone, Copy, Default)]
 struct Bucket(Time);
 
 impl Bucket {
-    /// What it comes to if one is taken; `None` if that does not leave so many, or not all of them
-    /// where there can be no more.
+    /// The bucket after one is taken; `None` if fewer than `spare` would be left (or than the
+    /// burst, if that is smaller).
     fn without_one(self, now: Time, rate: VerificationRate, spare: usize) -> Option<Bucket> {
         let full = self.0.max(now) + rate.every;
         let spare = u32::try_from(spare).unwrap_or(u32::MAX).min(rate.burst - 1);
@@ -56,11 +57,11 @@ impl Bucket {
 #[derive(Default)]
 struct Spent {
     own: Bucket,
-    /// The trusted key whose command has come by the face.
+    /// The trusted key whose command arrived on the face.
     known_by: Option<[u8; 32]>,
 }
 
-/// What faces may still cost.
+/// What verifications faces may still use.
 #[derive(Default)]
 pub(super) struct Budget {
     faces: BTreeMap<FaceId, Spent>,
@@ -68,9 +69,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Takes a verification for a face; false if that does not leave so many more for the same
-    /// signature, and besides so many to spare. A stranger whose command is right is none any more,
-    /// and has others to spare then.
+    /// Takes a verification for a face; false unless `more` remain for the same signature and, on a
+    /// known face, `spare` besides. A stranger needs no reserve: a valid command makes it known.
     fn take(&mut self, now: Time, face: FaceId, more: usize, spare: usize) -> bool {
         let spent = self.faces.entry(face).or_default();
         let is_stranger = spent.known_by.is_none();
@@ -86,7 +86,7 @@ impl Budget {
         true
     }
 
-    /// The command of a trusted key, by its digest, has come by the face, and not before.
+    /// A command of a trusted key, given by its digest, arrived on the face for the first time.
     pub(super) fn know(&mut self, face: FaceId, key: [u8; 32]) {
         let spent = self.faces.entry(face).or_default();
         if spent.known_by.replace(key).is_none() {
@@ -94,7 +94,7 @@ impl Budget {
         }
     }
 
-    /// Only the keys of these digests are trusted from now on.
+    /// Only keys with these digests are trusted from now on.
     pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
         for spent in self.faces.values_mut() {
             if spent.known_by.is_some_and(|key| !trusted.contains(&key)) {
@@ -103,24 +103,24 @@ impl Budget {
         }
     }
 
-    /// The face has gone.
+    /// The face was removed.
     pub(super) fn forget(&mut self, face: FaceId) {
         self.faces.remove(&face);
     }
 }
 
-/// The leave to verify that who asked by a face has.
+/// Permission to verify, for commands that arrived on one face.
 pub(super) struct Leave<'a> {
-    /// `None`: as often as they like.
+    /// `None`: unlimited.
     pub(super) budget: Option<&'a mut Budget>,
     pub(super) now: Time,
     pub(super) face: FaceId,
-    /// Verifications that have to be left for what comes after.
+    /// Verifications to keep in reserve for later steps.
     pub(super) spare: usize,
 }
 
 impl Leave<'_> {
-    /// Takes one verification, of a signature that may take so many `more`; false if too many.
+    /// Takes one verification, for a signature that may need `more`; false if the limit is reached.
     pub(super) fn take(&mut self, more: usize) -> bool {
         let Leave { budget, now, face, spare } = self;
         budget.as_mut().is_none_or(|budget| budget.take(*now, *face, more, *spare))

@@ -1,10 +1,9 @@
-//! Certificates that trusted keys have signed, and those that these have signed in turn (packet
-//! format, "Certificate"; the hierarchical rule of ndn-cxx's validator).
+//! Certificate chains: certificates signed by trusted keys, and those signed by these in turn
+//! (packet format, "Certificate"; the hierarchical rule of ndn-cxx's validator).
 //!
-//! Signatures do not change, so chains are followed once, when certificates are handed over; what
-//! is asked of each command is the time. A chain that leads to no trusted key, as a loop does,
-//! leads nowhere. Nothing is fetched: who cannot be asked for a certificate cannot be made to ask
-//! for many.
+//! Signatures do not change, so chains are followed once, when certificates are loaded; for each
+//! command only the time is checked. A chain that reaches no trusted key, such as a loop, is
+//! useless. No certificate is fetched, so no client can make the node send many requests.
 
 use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, Validity};
 use plexus_wire::ndn::{Data, NameBuf};
@@ -12,42 +11,42 @@ use plexus_wire::ndn::{Data, NameBuf};
 use super::keys::{KeyError, TrustedKey};
 use super::verify::Trust;
 
-/// Certificates between a trusted key and the last one, at most.
+/// Most certificates between a trusted key and the last one.
 pub const DEPTH_MAX: usize = 8;
 
-/// Times in which one certificate is valid by different chains, at most.
+/// Most validity periods of one certificate by different chains.
 const TIMES_MAX: usize = 16;
 
 /// Why a certificate makes no key trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// There is no key in it.
+    /// It contains no key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Its signature cannot be read, or says nothing of who made it or for how long it is valid.
+    /// Its signature cannot be parsed, or lacks the signer or the validity period.
     #[error("it does not say who has signed it, or for how long: issue it anew")]
     Unsigned,
-    /// Who has signed it is not trusted, itself, or the end of its chain.
+    /// Neither its signer nor the end of its signer's chain is trusted.
     #[error(
-        "nobody has signed it who is trusted here: {0} has to be among the certificates, and one \
-         that has signed that, up to an anchor"
+        "its signer is not trusted here: add a certificate of {0}, and one of each signer above \
+         it, up to an anchor"
     )]
     Untrusted(String),
-    /// It names a trusted key that has not signed it.
+    /// It names a trusted key that did not sign it.
     #[error("{0} has not signed it")]
     Forged(NameBuf),
-    /// A key signs only below its own name.
+    /// A key may sign only below its own name.
     #[error("{0} may certify names below {1} alone")]
     Hierarchy(NameBuf, NameBuf),
-    /// There is no time at which all of its chain is valid.
+    /// The validity periods of its chain do not overlap.
     #[error("it is valid only when those that it was signed by are not")]
     Never,
-    /// Too many certificates are between it and a trusted key.
+    /// Too many certificates lie between it and a trusted key.
     #[error("more than {DEPTH_MAX} certificates are between it and a key that is trusted")]
     TooDeep,
 }
 
-/// A certificate whose place is looked for.
+/// A certificate whose signer is being searched.
 struct Issued<'a> {
     at: usize,
     data: Data<'a>,
@@ -68,7 +67,7 @@ impl<'a> Issued<'a> {
         Ok(Issued { at, data, info, locator, validity, key })
     }
 
-    /// The key, for each time in which one of these has signed the certificate.
+    /// The key, once for each period in which one of these signers certifies it.
     fn by<'k>(
         &self,
         issuers: impl Iterator<Item = &'k TrustedKey>,
@@ -79,7 +78,7 @@ impl<'a> Issued<'a> {
         });
         let mut found: Vec<TrustedKey> = Vec::new();
         let signed = [self.data.signed_portion()];
-        // Of one key there may be many certificates: its signature is the same for all.
+        // One key may have many certificates: its signature is the same for all.
         let mut asked: Vec<(&TrustedKey, bool)> = Vec::new();
         for issuer in issuers.filter(|key| key.is_public() && key.is_meant(&self.locator)) {
             let known = asked.iter().find(|(key, _)| key.is_same(issuer)).map(|(_, made)| *made);
@@ -116,15 +115,15 @@ impl<'a> Issued<'a> {
     }
 }
 
-/// True if the first time is within the second.
+/// True if the first period lies within the second.
 fn is_within(time: &Validity, of: &Validity) -> bool {
     of.not_before <= time.not_before && time.not_after <= of.not_after
 }
 
 impl Trust {
     /// Trusts the keys of those certificates that lead to a public key in `keys`: signed by it, or
-    /// by a key that is so certified, each below its signer's name. Gives the numbers of the
-    /// others, and why not.
+    /// by a key so certified, each below its signer's name. Returns the indices of the others, with
+    /// the reason.
     pub fn follow(&mut self, certificates: &[impl AsRef<[u8]>]) -> Vec<(usize, ChainError)> {
         let mut refused = Vec::new();
         let mut pending = Vec::new();
@@ -134,8 +133,8 @@ impl Trust {
                 Err(error) => refused.push((at, error)),
             }
         }
-        // All of one depth before those of the next. A key may be reached by several chains, which
-        // are valid at other times; what adds no time is left out, and with it every loop.
+        // Level by level of depth. A key may be reached by several chains with different validity
+        // periods; a chain that adds no period is skipped, and with it every loop.
         let mut times: Vec<Vec<Validity>> = vec![Vec::new(); pending.len()];
         let mut newest = 0..self.keys.len();
         while !newest.is_empty() {

@@ -1,31 +1,31 @@
-//! By what right routes stand: which keys have asked for them.
+//! Claims: which keys asked for each route, so that it is withdrawn when they lose trust.
 //!
-//! When others are trusted, what stands is what could be ordered anew: a route goes whose key is
-//! trusted no more, where only trusted keys may order it. Time is not asked: a route does not go
-//! when a certificate runs out, but when its key is taken away. What it has ordered besides routes
-//! stays: strategies, faces, the cache's settings.
+//! After a change of trust, exactly those routes stay that could be ordered anew: a route is
+//! removed if only trusted keys may order it and its key is no longer trusted. Time does not
+//! matter: a route stays when a certificate expires, and goes when its key is removed. Other
+//! effects of the key's commands stay: strategies, faces, cache settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use super::verify::{Maker, Policy, Trust};
 
-/// By what right a route stands.
+/// The right by which a route stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim(Option<Order>);
 
-/// Who has ordered it.
+/// The keys that ordered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Order {
     is_localhop: bool,
     /// `None`: anyone.
     key: Option<NonZeroU32>,
-    /// Of a route by announcement, who has signed that.
+    /// For a route by announcement, the key that signed the announcement.
     announcer: Option<Option<NonZeroU32>>,
 }
 
-/// Numbers of keys, short enough to stand with each route: of those that have ordered any, ever,
-/// which are no more than have been in the file.
+/// Key numbers, short enough to store with each route. Only keys that ever ordered a route have
+/// one, so there are no more than were ever in the file.
 #[derive(Default)]
 pub(super) struct Claimants(BTreeMap<[u8; 32], NonZeroU32>);
 
@@ -36,7 +36,7 @@ impl Claimants {
         Some(*self.0.entry(digest).or_insert(next))
     }
 
-    /// The right of who has made a command, and the announcement in it.
+    /// The claim of a command and of the announcement in it.
     pub(super) fn claim(
         &mut self,
         is_localhop: bool,
@@ -48,7 +48,7 @@ impl Claimants {
         Claim(Some(Order { is_localhop, key, announcer }))
     }
 
-    /// Whether what somebody has ordered stands, by its right.
+    /// A predicate that tells whether a claim is still valid.
     pub(super) fn judge(&self, trust: &Trust) -> impl Fn(&Claim) -> bool {
         let digests = trust.digests();
         let trusted = self.0.iter().filter(|(digest, _)| digests.contains(*digest));
@@ -68,6 +68,6 @@ impl Claimants {
 }
 
 impl Claim {
-    /// The node's own: nobody's orders.
+    /// Of the node itself: ordered by no key.
     pub const OWN: Claim = Claim(None);
 }

@@ -1,4 +1,4 @@
-//! Interests of management: what they ask for, and who signed them.
+//! Management Interests: what they ask for, and their signatures.
 //!
 //! ```text
 //! v0.3: /localhost/nfd/MODULE/VERB/PARAMETERS/params-sha256=…            signature in elements
@@ -19,7 +19,7 @@ use super::verify::{Fault, Maker, Policy, Trust, sha256};
 /// Components before a command's parameters.
 pub(super) const PARAMETERS_AT: usize = 4;
 
-/// What a command does.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     RibRegister,
@@ -36,7 +36,7 @@ pub(super) enum Verb {
     CacheErase,
 }
 
-/// What a dataset tells of.
+/// The kind of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dataset {
     Rib,
@@ -49,19 +49,19 @@ pub(super) enum Dataset {
     Status,
 }
 
-/// What an Interest asks for.
+/// The kind of an Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Command(Verb),
     Dataset(Dataset),
     Events,
-    /// A module or verb that nobody knows.
+    /// An unknown module or verb.
     Unknown,
-    /// Nothing of management.
+    /// Not a management Interest.
     Nothing,
 }
 
-/// An Interest of management.
+/// A management Interest.
 pub(super) struct Request<'a> {
     pub(super) interest: Interest<'a>,
     pub(super) asked: Asked,
@@ -78,7 +78,7 @@ impl<'a> Request<'a> {
         let is_localhop = top.0 == Some(b"localhop");
         let asked = match (top, next(), next()) {
             ((Some(b"localhost"), Some(b"nfd")), Some(module), Some(verb)) => asked(module, verb),
-            // Neighbours may ask for routes, and not see any.
+            // Neighbours may register routes but not list them.
             ((Some(b"localhop"), Some(b"nfd")), Some(b"rib"), Some(verb)) => {
                 match asked(b"rib", verb) {
                     Asked::Dataset(_) => Asked::Nothing,
@@ -90,14 +90,14 @@ impl<'a> Request<'a> {
         Request { interest, asked, is_localhop }
     }
 
-    /// False if there are parameters of which the name does not hold the digest.
+    /// False if there are parameters whose digest is not in the name.
     pub(super) fn has_digest(&self) -> bool {
         let portion = self.interest.parameters_portion();
         let digest = self.interest.name().parameters_digest();
         portion.is_empty() || digest.is_some_and(|(digest, _)| *digest == sha256(&[portion]))
     }
 
-    /// The signature; `None` if there is none, or none that can be read.
+    /// The signature; `None` if there is none or it cannot be parsed.
     pub(super) fn signed(&self) -> Option<Signed<'a>> {
         let name = self.interest.name();
         let Some(signature) = self.interest.signature() else { return Signed::in_name(name) };
@@ -146,7 +146,7 @@ pub(super) struct Signed<'a> {
 }
 
 impl<'a> Signed<'a> {
-    /// A signature as of v0.2: the last four components.
+    /// A signature in the v0.2 form: the last four components.
     fn in_name(name: Name<'a>) -> Option<Signed<'a>> {
         let first = name.len().checked_sub(4).filter(|first| *first > PARAMETERS_AT)?;
         let mut last = name.components().skip(first);
@@ -166,7 +166,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Who made it, if the policy is content with it.
+    /// The signer, if the policy accepts the signature.
     pub(super) fn verify(
         &self,
         trust: &Trust,
@@ -177,7 +177,7 @@ impl<'a> Signed<'a> {
         trust.verify(policy, unix_ms, &self.info, &self.parts, self.value, leave)
     }
 
-    /// The hash of what was signed.
+    /// The hash of the signed bytes.
     pub(super) fn hash(&self) -> [u8; DIGEST_LEN] {
         sha256(&self.parts)
     }

@@ -1,38 +1,38 @@
-//! What management goes by, and what it counts.
+//! Configuration and counters of management.
 
 use super::{RibLimits, Trust};
 
-/// What management goes by.
+/// Configuration of management.
 #[derive(Clone, Debug, Default)]
 pub struct ManagementConfig {
     /// Who may command.
     pub trust: Trust,
-    /// What it may keep.
+    /// Its limits.
     pub limits: ManagementLimits,
-    /// What `status/general` calls the node.
+    /// The version that `status/general` reports.
     pub version: String,
     /// When the node started, in milliseconds since 1970.
     pub start_unix_ms: u64,
 }
 
-/// What management may keep.
+/// Limits of what management stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagementLimits {
     /// Routes.
     pub rib: RibLimits,
-    /// Prefixes with a strategy of their own. Each change makes the plan of all of them anew.
+    /// Prefixes with a strategy of their own. Each change rebuilds the plan for all of them.
     pub strategies: usize,
-    /// Datasets that can still be asked for by segments.
+    /// Datasets whose segments are kept.
     pub datasets: usize,
-    /// Bytes of them; the newest of each is kept whatever it takes, and one that is fetched. What
-    /// is still being written is not counted.
+    /// Bytes of them. The newest version of each is kept regardless of size, and so is one that a
+    /// client is fetching. A dataset still being written does not count.
     pub dataset_bytes: usize,
-    /// Faces, and keys that are trusted no more, of which signed commands are remembered: so many
-    /// of each, at most.
+    /// For how many faces, and for how many keys that are no longer trusted, signed commands are
+    /// remembered.
     pub signers: usize,
-    /// Commands that are remembered of each.
+    /// Commands remembered for each.
     pub commands_per_signer: usize,
-    /// Notifications that can still be asked for.
+    /// Notifications kept for clients.
     pub notifications: usize,
 }
 
@@ -50,34 +50,34 @@ impl Default for ManagementLimits {
     }
 }
 
-/// What came of the Interests.
+/// Counters of processed Interests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagementCounters {
     /// Commands that were carried out.
     pub done: u64,
-    /// Commands that were accepted and failed.
+    /// Commands that were authorized and failed.
     pub failed: u64,
-    /// Commands of names that nobody knows.
+    /// Commands with unknown names.
     pub unknown: u64,
-    /// Commands without a signature, or with one that cannot be read.
+    /// Commands without a signature, or with one that cannot be parsed.
     pub unsigned: u64,
-    /// Commands whose signature or digest of parameters is wrong.
+    /// Commands whose signature or parameters digest is wrong.
     pub forged: u64,
-    /// Commands by a key that is not trusted, or from where nobody may command.
+    /// Commands by an untrusted key, or from a place where no commands are accepted.
     pub untrusted: u64,
-    /// Commands of neighbours whose signature, or that of the announcement in them, was not
-    /// verified, as there were too many.
+    /// Neighbours' commands whose signature, or that of the announcement in them, was not verified
+    /// because of the limit.
     pub unverified: u64,
-    /// Commands that came before.
+    /// Replayed commands.
     pub replayed: u64,
-    /// Commands that say a time too far from now, or none.
+    /// Commands whose time is too far from now, or missing.
     pub stale: u64,
     /// Segments of datasets that were served.
     pub segments: u64,
     /// Notifications that were served.
     pub notifications: u64,
-    /// Interests that came to nothing: no name of management, a segment that is not kept.
+    /// Interests dropped: not a management name, or a segment that is no longer kept.
     pub dropped: u64,
-    /// Changes of next hops that the FIB did not take.
+    /// Changes of next hops that the FIB refused.
     pub untaken: u64,
 }

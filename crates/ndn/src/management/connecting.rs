@@ -1,5 +1,5 @@
-//! Faces whose connection is still being made: who ordered one is answered when it has come about,
-//! or has not (NFD: `TcpChannel::connect`).
+//! Faces whose connection is still being established: the client that created one is answered when
+//! the connection succeeds or fails (NFD: `TcpChannel::connect`).
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::reply::{Outcome, Refusal};
 use super::{At, FaceSettings, Host, Management};
 use crate::face::FaceId;
 
-/// How long a connection may take (NFD: 8 s).
+/// Connection timeout (NFD: 8 s).
 const LIMIT: Duration = Duration::from_secs(8);
-/// How many may be under way.
+/// Most connections being established.
 const MAX: usize = 256;
 
-/// A command that is not answered yet.
+/// A command that has not been answered yet.
 pub(super) struct Connecting {
     face: FaceId,
     /// The command's name.
@@ -27,7 +27,7 @@ pub(super) struct Connecting {
     until: Time,
 }
 
-/// The face that was made, if it is not connected yet.
+/// The created face, if it is not connected yet.
 pub(super) fn connecting(made: &Outcome, host: &impl Host) -> Option<FaceId> {
     let face = made.as_ref().ok().and_then(|made| FaceId::from_number(made.face_id?))?;
     host.is_connecting(face).then_some(face)
@@ -38,8 +38,8 @@ fn refusal(text: String) -> Refusal {
 }
 
 impl Management {
-    /// Notes that the command is answered once its face is connected, or is not. If as many wait as
-    /// may, the face goes again.
+    /// Defers the answer to the command until its face is connected or has failed. If too many
+    /// wait, the face is removed again.
     pub(super) fn wait_for(
         &mut self,
         at: At,
@@ -49,7 +49,7 @@ impl Management {
     ) -> Result<(), Refusal> {
         if self.connecting.len() >= MAX {
             host.destroy_face(at.now, face);
-            return Err(refusal("as many connections are being made as may be".into()));
+            return Err(refusal("too many connections are being made: try again later".into()));
         }
         let name = request.interest.name();
         let asked = ControlParameters::of_command(&name, PARAMETERS_AT);
@@ -62,8 +62,8 @@ impl Management {
         Ok(())
     }
 
-    /// Answers those who wait for a connection that has been made, or has not in time. To be told
-    /// of whenever something may have come of it, after [`face_down`](Self::face_down).
+    /// Answers commands whose connection was established or timed out. Call it whenever a
+    /// connection may have changed state, after [`face_down`](Self::face_down).
     pub fn connections(&mut self, now: Time, host: &mut impl Host, answer: &mut impl FnMut(&[u8])) {
         let is_over = |c: &mut Connecting| c.until <= now || !host.is_connecting(c.face);
         let over: Vec<Connecting> = self.connecting.extract_if(.., is_over).collect();
@@ -85,7 +85,7 @@ impl Management {
         }
     }
 
-    /// The face has gone before it was connected.
+    /// The face was removed before it was connected.
     pub(super) fn connection_failed(
         &mut self,
         face: FaceId,
@@ -99,7 +99,7 @@ impl Management {
         self.respond(name.as_name(), outcome, answer);
     }
 
-    /// When the first of them has taken too long.
+    /// When the first of them times out.
     pub(super) fn connecting_until(&self) -> Option<Time> {
         self.connecting.iter().map(|c| c.until).min()
     }

@@ -1,14 +1,14 @@
-//! Datasets: what management shows of the node (NFD wiki, "StatusDataset").
+//! Datasets: the status that management publishes (NFD wiki, "StatusDataset").
 //!
 //! ```text
 //! asked:    /localhost/nfd/MODULE/DATASET[/FILTER][/params-sha256=…]        (may be a prefix)
 //! answered: …/v=VERSION/seg=0, and later segments when they are asked for
 //! ```
 //!
-//! A dataset is written down once for all who ask within a second, as long as nothing has changed
-//! by command; and kept for those who fetch its segments. Signed and plain Interests are answered
-//! under their own names from the same bytes. What is to be said of prefixes may take
-//! [several turns](super::writing) of the driver's, until when who asks for it waits.
+//! A dataset is encoded once for all clients that ask within a second, as long as no command has
+//! changed anything, and is kept for clients that fetch its segments. Signed and plain Interests
+//! are answered under their own names from the same bytes. A dataset about prefixes may take
+//! [several turns](super::writing) of the driver; its clients wait until then.
 
 use plexus_wire::ndn::data::ContentType;
 use plexus_wire::ndn::nfd::{
@@ -23,22 +23,22 @@ use super::snapshots::{Snapshot, Wanted};
 use super::writing::Writing;
 use super::{At, Host, Management};
 
-/// Bytes of a packet beside name and content: heads, meta information, signature, and the last two
-/// components of the name.
+/// Bytes of a packet besides name and content: TLV headers, meta information, signature, and the
+/// last two components of the name.
 const OVERHEAD: usize = 120;
 /// Most bytes of content in a segment (ndn-cxx, `StatusDatasetContext`).
 const PAYLOAD_MAX: usize = 8000;
-/// Less is not worth a segment: the name is too long.
+/// A name so long that less is left is refused.
 const PAYLOAD_MIN: usize = 1000;
 
-/// What comes of an Interest for a dataset.
+/// The result of an Interest for a dataset.
 enum Found {
     Segment(Vec<u8>),
-    /// Comes when the dataset has been written.
+    /// Answered once the dataset has been written.
     Later,
 }
 
-/// A segment of a dataset under a name; `None` if there is none of the number.
+/// A segment of a dataset under a name; `None` if the number is out of range.
 pub(super) fn segment(prefix: Name<'_>, number: u64, of: &Snapshot) -> Option<Vec<u8>> {
     let Snapshot { version, content, .. } = of;
     let room = PACKET_LEN_MAX.checked_sub(prefix.encoded_len() + OVERHEAD)?;
@@ -90,7 +90,7 @@ impl Management {
             let found = self.snapshots.version(&asked, version, at.now)?;
             return segment(prefix, asked.segment.unwrap_or(0), found).map(Found::Segment);
         }
-        // The answer has a longer name.
+        // The answer has a longer name than the Interest.
         if !request.interest.can_be_prefix() || !request.has_digest() {
             return None;
         }
@@ -117,7 +117,7 @@ impl Management {
         segment(prefix, 0, kept).map(Found::Segment)
     }
 
-    /// Writes a dataset down, or begins; true if there is more, and `None` if the filter is none.
+    /// Writes a dataset or its first part; true if there is more, `None` if the filter is invalid.
     fn begin(
         &self,
         at: At,
@@ -179,7 +179,7 @@ impl super::CacheInfo {
     }
 }
 
-/// True if the face is one that a query asks for.
+/// True if the face matches a query.
 fn fits(filter: &FaceQueryFilter, face: &FaceStatus) -> bool {
     let has_scheme = |uri: &str, scheme: &str| {
         uri.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://"))

@@ -1,5 +1,5 @@
 //! Notifications (NFD wiki, "Notification"): `/localhost/nfd/faces/events/seq=N`. The last ones are
-//! kept; who asks for the next waits for it.
+//! kept; a client that asks for the next one waits for it.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ struct Notification {
     packet: Vec<u8>,
 }
 
-/// What is answered to who asks.
+/// The answer to a client.
 pub(super) enum Served<'a> {
     Now(&'a [u8]),
-    /// With the next notification.
+    /// Wait for the next notification.
     Later,
-    /// It is none that is kept or will be next.
+    /// The number is neither kept nor the next one.
     Never,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Events {
     next: u64,
     kept: VecDeque<Notification>,
     kept_max: usize,
-    /// Until then somebody waits for the next.
+    /// Until then a client waits for the next notification.
     awaited: Time,
 }
 
@@ -39,7 +39,7 @@ impl Events {
         Events { next: 0, kept, kept_max: kept_max.max(1), awaited: Time::ZERO }
     }
 
-    /// Someone asks for a notification by its number, or for any that is new.
+    /// A client asks for a notification by its number, or for any new one.
     pub(super) fn ask(&mut self, now: Time, interest: &Interest<'_>) -> Served<'_> {
         let name = interest.name();
         let number = match (name.len() - PARAMETERS_AT, name.last()) {
@@ -67,7 +67,8 @@ impl Events {
         Served::Later
     }
 
-    /// Something happened. Returns how many were answered: one packet is for all who wait.
+    /// Adds a notification. Returns how many Interests were answered: one packet is for all that
+    /// wait.
     pub(super) fn notify(
         &mut self,
         now: Time,

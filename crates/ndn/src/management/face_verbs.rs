@@ -1,4 +1,4 @@
-//! What commands to faces do (NFD wiki, "FaceMgmt").
+//! Face commands (NFD wiki, "FaceMgmt").
 
 use plexus_wire::ndn::face_uri::{FaceUri, UriError};
 use plexus_wire::ndn::nfd::{ControlParameters, FaceStatus, face_flags, persistency, status};
@@ -8,7 +8,7 @@ use super::verbs::flags;
 use super::{At, FaceRefusal, FaceRequest, FaceSettings, Host, Management};
 use crate::face::FaceId;
 
-/// Characters of an explanation that are told: it may quote whatever came.
+/// Longest explanation in characters: it may quote arbitrary input.
 const TEXT_MAX: usize = 256;
 
 impl Management {
@@ -95,7 +95,7 @@ fn settings(asked: &ControlParameters) -> Result<FaceSettings, Refusal> {
     })
 }
 
-/// Settings as parameters.
+/// Settings as command parameters.
 fn told(settings: &FaceSettings) -> ControlParameters {
     let said = [
         (settings.local_fields, face_flags::LOCAL_FIELDS),
@@ -118,9 +118,8 @@ fn told(settings: &FaceSettings) -> ControlParameters {
     }
 }
 
-/// MTU and marking, which `faces/list` tells, are left out: NDNts reads them behind the flags as
-/// NFD writes them, python-ndn and ndnd before them, and each only so. NFD's `nfdc` prints what is
-/// there.
+/// MTU and marking, which `faces/list` shows, are left out: NDNts parses them only after the flags,
+/// as NFD writes them, python-ndn and ndnd only before them. NFD's `nfdc` prints whatever is there.
 fn updated(face: &FaceStatus) -> ControlParameters {
     ControlParameters {
         face_id: Some(face.face_id),

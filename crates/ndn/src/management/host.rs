@@ -1,4 +1,4 @@
-//! What management asks of the node that it is a part of.
+//! What management requires of the node that it runs in.
 
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -9,104 +9,104 @@ use crate::face::FaceId;
 use crate::fib::{FibError, NextHop};
 use crate::strategy::StrategyError;
 
-/// A face that is asked for (NFD wiki, "FaceMgmt", "Create a face").
+/// A request for a face (NFD wiki, "FaceMgmt", "Create a face").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceRequest {
-    /// The other end.
+    /// Remote end.
     pub remote: FaceUri,
-    /// This end, if it matters.
+    /// Local end, if it matters.
     pub local: Option<FaceUri>,
-    /// What else is asked for; the persistency is always there.
+    /// Other requested settings; the persistency is always set.
     pub settings: FaceSettings,
 }
 
-/// What can be set on a face; what is `None` stays as it is, or as is usual.
+/// Settings of a face; `None` keeps the present or default value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaceSettings {
-    /// How long it stays: of [`persistency`](plexus_wire::ndn::nfd::persistency).
+    /// Persistency, one of [`persistency`](plexus_wire::ndn::nfd::persistency).
     pub persistency: Option<u64>,
-    /// The peer may use the headers of applications.
+    /// The peer may use application headers.
     pub local_fields: Option<bool>,
-    /// Link packets are acknowledged and sent again.
+    /// Link packets are acknowledged and retransmitted.
     pub reliability: Option<bool>,
-    /// Packets are marked when they wait for too long.
+    /// Packets are marked when the queue is long.
     pub congestion_marking: Option<bool>,
     /// Time between two marks, in nanoseconds.
     pub congestion_interval_ns: Option<u64>,
-    /// Bytes in the queue from which on packets are marked.
+    /// Bytes in the queue above which packets are marked.
     pub congestion_threshold: Option<u64>,
     /// Longest link packet in bytes.
     pub mtu: Option<u64>,
 }
 
-/// Why a face was not made or changed.
+/// Why a face was not created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaceRefusal {
-    /// A face leads there already: this one.
+    /// This face already leads there.
     Exists(Box<FaceStatus>),
-    /// These settings cannot be changed so; nothing was changed.
+    /// These settings cannot be changed that way; nothing was changed.
     Settings(FaceSettings),
     /// There is no such face.
     Unknown,
-    /// Nothing here can make such a face.
+    /// This node does not support such a face.
     Unsupported(String),
-    /// It could be made, but not now.
+    /// It is supported, but creating it failed.
     Failed(String),
 }
 
-/// The content store, as `cs/info` tells.
+/// The content store, as `cs/info` reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// Packets that it may hold.
+    /// Capacity in packets.
     pub capacity: u64,
-    /// Packets that it holds.
+    /// Packets stored.
     pub entries: u64,
-    /// Data that comes is taken in.
+    /// Arriving Data is inserted.
     pub admits: bool,
     /// Interests are answered from it.
     pub serves: bool,
-    /// Interests that it answered.
+    /// Cache hits.
     pub hits: u64,
-    /// Interests that it did not.
+    /// Cache misses.
     pub misses: u64,
 }
 
-/// A change of the content store; what is `None` stays as it is.
+/// A change of the content store; `None` keeps a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheChange {
-    /// Packets that it may hold.
+    /// Capacity in packets.
     pub capacity: Option<u64>,
-    /// Data that comes is taken in.
+    /// Arriving Data is inserted.
     pub admits: Option<bool>,
     /// Interests are answered from it.
     pub serves: Option<bool>,
 }
 
-/// What came of erasing.
+/// Result of an erasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
     /// Packets that were erased.
     pub count: u64,
-    /// There are more under the prefix.
+    /// More packets are left under the prefix.
     pub more: bool,
 }
 
-/// The node: what management asks and orders. It has no face of its own there: what comes of an
-/// order to a face is told to [`Management::face_up`](super::Management::face_up) and
-/// [`Management::face_down`](super::Management::face_down) like everything else that happens to
-/// faces.
+/// The node, as management queries and commands it. The driver reports the outcome of a face
+/// command like any other face event, to [`Management::face_up`](super::Management::face_up) and
+/// [`Management::face_down`](super::Management::face_down).
 pub trait Host {
-    /// Makes a face.
+    /// Creates a face.
     ///
     /// # Errors
     /// [`FaceRefusal`].
     fn create_face(&mut self, now: Time, request: &FaceRequest) -> Result<FaceStatus, FaceRefusal>;
 
-    /// Whether a face that was made has no connection yet. Until it has, it goes down if none comes
-    /// about; as permanent as it was to be it is made by [`update_face`](Host::update_face) then.
+    /// Whether a created face is still connecting. Until it is connected, it is removed if the
+    /// connection fails; [`update_face`](Host::update_face) then makes it as permanent as
+    /// requested.
     fn is_connecting(&self, face: FaceId) -> bool;
 
-    /// Changes a face: all that is asked for, or nothing.
+    /// Changes a face: all requested settings, or none.
     ///
     /// # Errors
     /// [`FaceRefusal`].
@@ -117,24 +117,23 @@ pub trait Host {
         settings: &FaceSettings,
     ) -> Result<FaceStatus, FaceRefusal>;
 
-    /// Destroys a face. One that is not there is no error.
+    /// Destroys a face. A missing face is not an error.
     fn destroy_face(&mut self, now: Time, face: FaceId);
 
-    /// Tells of every face.
+    /// Calls `each` for every face.
     fn faces(&self, now: Time, each: &mut dyn FnMut(&FaceStatus));
 
-    /// Tells where faces can come from: the local ends that are listened on.
+    /// Calls `each` for every channel: the local ends that accept faces.
     fn channels(&self, each: &mut dyn FnMut(&FaceUri));
 
-    /// Where a prefix leads from now on: the cheapest first, at most
-    /// [`HOPS_MAX`](crate::fib::HOPS_MAX). Without any, the prefix leaves the FIB.
+    /// Sets a prefix's next hops, the cheapest first, at most [`HOPS_MAX`](crate::fib::HOPS_MAX).
+    /// An empty list removes the prefix from the FIB.
     ///
     /// # Errors
     /// [`FibError`]: nothing was changed.
     fn set_next_hops(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError>;
 
-    /// Which strategy a prefix has from now on, by its full name; `None`: that of the next shorter
-    /// prefix.
+    /// Sets a prefix's strategy by its full name; `None`: inherit that of the next shorter prefix.
     ///
     /// # Errors
     /// [`StrategyError`]: nothing was changed.
@@ -153,11 +152,11 @@ pub trait Host {
     /// Erases up to `count` packets under a prefix from the content store.
     fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased;
 
-    /// The forwarder's counters. What is said of FIB, start and present time is not looked at.
+    /// The forwarder's counters. Its values for FIB, start and current time are ignored.
     fn status(&self) -> GeneralStatus;
 }
 
-/// Carries next hops of the RIB's into the FIB.
+/// Publishes the RIB's next hops to the FIB.
 pub(super) fn publish(
     host: &mut impl Host,
 ) -> impl FnMut(Name<'_>, &[NextHop]) -> Result<(), FibError> {

@@ -1,4 +1,4 @@
-//! Keys that are trusted, and certificates of such (packet format, "Certificate").
+//! Trusted keys, and their certificates (packet format, "Certificate").
 
 use hmac::{Hmac, Mac};
 use plexus_wire::ndn::data::ContentType;
@@ -8,16 +8,16 @@ use ring::signature::RSA_PKCS1_2048_8192_SHA256;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-/// Why there is no key in this.
+/// Why no key could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is no Data.
+    /// It is not Data.
     #[error("a certificate is Data: {0}")]
     Data(#[from] plexus_wire::Error),
-    /// It is none by its name or type.
+    /// Its name or type is not that of a certificate.
     #[error("{0} is no certificate: its name ends in /KEY/KEY-ID/ISSUER/VERSION")]
     Certificate(NameBuf),
-    /// Its algorithm is none of those that are known here.
+    /// Its algorithm is not supported.
     #[error(
         "the key is neither P-256, Ed25519 nor RSA of 2048 to 8192 bits in SubjectPublicKeyInfo: \
          make one of these"
@@ -42,16 +42,16 @@ enum Key {
 pub struct TrustedKey {
     name: NameBuf,
     key: Key,
-    /// Of the public key as it is written down, or the secret.
+    /// SHA-256 of the encoded public key, or of the secret.
     digest: [u8; 32],
-    /// Of its certificate, and of those that it was followed from.
+    /// Of its certificate, intersected with those of its chain.
     pub(super) validity: Option<Validity>,
-    /// Certificates between it and one that is trusted by itself.
+    /// Certificates between it and a directly trusted one.
     pub(super) depth: usize,
 }
 
 impl std::fmt::Debug for TrustedKey {
-    /// Without the key.
+    /// Leaves the key out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TrustedKey({})", self.name)
     }
@@ -68,11 +68,11 @@ pub const ED25519_SPKI: [u8; 12] =
 /// The algorithm in that of an RSA key.
 const RSA_ALGORITHM: [u8; 15] =
     [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
-/// The component that stands before the key's own in names of keys and certificates.
+/// The component before the key's own in names of keys and certificates.
 const KEY: Component<'_> = Component::generic(b"KEY");
 
 impl TrustedKey {
-    /// A secret that both sides know, for HMAC with SHA-256.
+    /// A shared secret, for HMAC with SHA-256.
     pub fn hmac(name: NameBuf, secret: &[u8]) -> TrustedKey {
         let digest = Sha256::digest(secret).into();
         let key = Key::Hmac(Zeroizing::new(secret.to_vec()));
@@ -99,8 +99,8 @@ impl TrustedKey {
         Ok(TrustedKey { name, key, digest, validity: None, depth: 0 })
     }
 
-    /// The key of a certificate (packet format, "Certificate"), for as long as that is valid. Who
-    /// signed the certificate is not asked: it is trusted.
+    /// The key of a certificate (packet format, "Certificate"), with the certificate's validity
+    /// period. The certificate's signature is not checked: it is trusted.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -118,12 +118,12 @@ impl TrustedKey {
         Ok(TrustedKey { validity: data.signature_info()?.validity, ..key })
     }
 
-    /// The same at the end of a chain that is valid for so long.
+    /// The same key at the end of a chain with this validity period.
     pub(super) fn issued(self, validity: Validity, depth: usize) -> TrustedKey {
         TrustedKey { validity: Some(validity), depth, ..self }
     }
 
-    /// Whose key it is: its name without `KEY` and the key's own component.
+    /// The key's identity: its name without `KEY` and the key's own component.
     pub fn identity(&self) -> Name<'_> {
         let name = self.name.as_name();
         match name.len().checked_sub(2).filter(|at| name.get(*at) == Some(KEY)) {
@@ -132,18 +132,18 @@ impl TrustedKey {
         }
     }
 
-    /// True if others can check what it signs without being able to sign.
+    /// True if a verifier does not need the secret.
     pub(super) fn is_public(&self) -> bool {
         !matches!(self.key, Key::Hmac(_))
     }
 
-    /// True of two certificates of one key.
+    /// True for two certificates of one key.
     pub(super) fn is_same(&self, other: &TrustedKey) -> bool {
         self.digest == other.digest && self.name == other.name
     }
 
-    /// By this it is told from other keys, whatever they are called: SHA-256 of the public key as
-    /// certificates have it, or of the secret.
+    /// Identifies the key whatever its name: SHA-256 of the public key as encoded in certificates,
+    /// or of the secret.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -153,12 +153,12 @@ impl TrustedKey {
         self.name.as_name()
     }
 
-    /// When its certificate, and those that it was followed from, count.
+    /// When its certificate and those of its chain are valid.
     pub fn validity(&self) -> Option<Validity> {
         self.validity
     }
 
-    /// What kind of key it is, for people.
+    /// The algorithm, as displayed.
     pub fn algorithm(&self) -> String {
         match &self.key {
             Key::Hmac(_) => "HMAC".into(),
@@ -168,15 +168,15 @@ impl TrustedKey {
         }
     }
 
-    /// True if the signature of Data is right, and of this key.
+    /// True if this key has correctly signed the Data.
     pub fn has_signed(&self, data: &Data<'_>) -> bool {
         let info = data.signature_info();
         let made = |kind| self.has_made(kind, &[data.signed_portion()], data.signature_value());
         info.is_ok_and(|info| made(info.kind))
     }
 
-    /// True if a signature that says so is of this key: it names the key or a certificate of it, or
-    /// has its digest.
+    /// True if a key locator means this key: it names the key or a certificate of it, or has its
+    /// digest.
     pub(super) fn is_meant(&self, locator: &KeyLocator<'_>) -> bool {
         match locator {
             KeyLocator::Name(name) => self.name.as_name().is_prefix_of(name),
@@ -213,13 +213,13 @@ impl TrustedKey {
     }
 }
 
-/// The key of RSA in SubjectPublicKeyInfo (RFC 3279, 2.3.1), of a length that is secure and not
-/// slow.
+/// An RSA key from SubjectPublicKeyInfo (RFC 3279, 2.3.1), of a length that is secure and fast
+/// enough.
 fn rsa(spki: &[u8]) -> Option<Key> {
     let whole = |tag, mut bytes| element(tag, &mut bytes).filter(|_| bytes.is_empty());
     let bits = whole(0x03, whole(0x30, spki)?.strip_prefix(&RSA_ALGORITHM)?)?;
     let mut numbers = whole(0x30, bits.strip_prefix(&[0])?)?;
-    // Of a number whose first bit is set, a byte in front says that it is positive.
+    // If the first bit of a number is set, a zero byte before it marks it as positive.
     let mut number = || match element(0x02, &mut numbers)? {
         [0, value @ ..] if value.first().is_some_and(|first| *first >= 0x80) => Some(value),
         value @ [1..=0x7f, ..] => Some(value),
@@ -230,7 +230,8 @@ fn rsa(spki: &[u8]) -> Option<Key> {
     is_good.then(|| Key::Rsa(n.into(), e.into()))
 }
 
-/// The value of the next element of DER (X.690, 10.1): its length is as short as can be.
+/// The value of the next DER element (X.690, 10.1): its length must be encoded as short as
+/// possible.
 fn element<'a>(tag: u8, bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (len, rest) = match bytes.strip_prefix(&[tag])? {
         [len @ 0..=0x7f, rest @ ..] => (usize::from(*len), rest),

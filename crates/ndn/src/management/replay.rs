@@ -1,19 +1,19 @@
-//! Signed commands are carried out once.
+//! Replay protection: signed commands are carried out once.
 //!
-//! A command says when it was made, and that has to be about now (NFD: two minutes either way). So
-//! it is enough to remember who signed what within that time: what was signed, by its hash, since
-//! ECDSA lets anyone write the same signature in another way. Commands may overtake each other.
-//! When there are too many to remember, the oldest are forgotten, and what is not newer than these
-//! is refused. Who counts (SigSeqNum) has to count up, with or without a time.
+//! A command carries its time, which has to be close to now (NFD: within two minutes). So it is
+//! enough to remember which key signed which command within that time, by the hash of the signed
+//! bytes, because ECDSA allows anyone to write the same signature in another way. Commands may be
+//! reordered. When too many have to be remembered, the oldest are forgotten, and anything not newer
+//! than these is refused. A signer that uses SigSeqNum has to count up, with or without a time.
 //!
-//! What a key has commanded is remembered when it is trusted no more: it may come back within these
-//! two minutes, and one that counts whenever. Of such keys, too, those that commanded last are
-//! remembered, and of a key that is not known what is not newer than the rest is refused; and what
-//! says no time, if its number is not higher than all of theirs.
+//! A key's commands are remembered even when it loses trust: it may come back within these two
+//! minutes, or at any time if it counts. Of such keys only those that commanded last are
+//! remembered. For an unknown key, a command not newer than the forgotten ones is refused, and so
+//! is one without a time unless its number is higher than all of theirs.
 //!
-//! Where anyone may command, who has no key here is told by the face. If the key comes within two
-//! minutes, what it has signed may be brought as its own once more, as may what it has signed for
-//! other nodes: a command does not say for which node it is.
+//! Where anyone may command, a signer whose key is unknown here is identified by its face. If its
+//! key is added within two minutes, its commands may be replayed once more, as may those that it
+//! signed for other nodes: a command does not say for which node it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,46 +22,46 @@ use plexus_wire::ndn::name::DIGEST_LEN;
 use super::verify::Maker;
 use crate::face::FaceId;
 
-/// How far a command's time may be from now, in milliseconds (ndn-cxx,
+/// Largest difference of a command's time from now, in milliseconds (ndn-cxx,
 /// `ValidationPolicyCommandInterest`: `gracePeriod`).
 pub(super) const GRACE_MS: u64 = 120_000;
 
-/// Who signed: a key; or who has none, by the face that it is behind.
+/// The signer: a key; or, for an unknown key, the face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Signer {
     Key([u8; 32]),
     Face(FaceId),
 }
 
-/// What is refused, whether it is known or not.
+/// Lower bound: everything at or below is refused, even if it was never seen.
 #[derive(Clone, Copy, Default)]
 struct Floor {
-    /// What is of this time or before.
+    /// Commands of this time or earlier.
     time_ms: Option<u64>,
-    /// What says no time, and this number or a lower one.
+    /// Commands without a time, with this number or a lower one.
     seq_num: Option<u64>,
 }
 
 #[derive(Default)]
 struct Record {
-    /// What came, by its time.
+    /// Received commands, by time.
     seen: BTreeSet<(u64, [u8; DIGEST_LEN])>,
     floor: Floor,
     /// The last number.
     seq_num: Option<u64>,
-    /// When it was used last, by a count of uses.
+    /// When the signer last commanded, by a count of uses.
     used: u64,
-    /// Of a key that is trusted no more.
+    /// The key is no longer trusted.
     is_gone: bool,
 }
 
-/// What is known of a command.
+/// The properties of a command that matter here.
 pub(super) struct Command {
     pub(super) maker: Maker,
     pub(super) from: FaceId,
     pub(super) time_ms: Option<u64>,
     pub(super) seq_num: Option<u64>,
-    /// The hash of what was signed.
+    /// The hash of the signed bytes.
     pub(super) signed: [u8; DIGEST_LEN],
 }
 
@@ -74,22 +74,22 @@ impl Command {
     }
 }
 
-/// Why a command is not accepted.
+/// Why a command is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It came before.
+    /// It was received before.
     Replayed,
-    /// Its time is not about now, or it says neither time nor number.
+    /// Its time is too far from now, or it has neither time nor number.
     Stale,
 }
 
-/// What is remembered.
+/// The remembered commands.
 pub(super) struct Replay {
     signers: BTreeMap<Signer, Record>,
     signers_max: usize,
     commands_max: usize,
     uses: u64,
-    /// Below it are all commands of keys that were forgotten.
+    /// No command of a forgotten key is above it.
     forgotten: Floor,
 }
 
@@ -99,12 +99,12 @@ impl Replay {
         Replay { signers, signers_max, commands_max, uses: 0, forgotten: Floor::default() }
     }
 
-    /// The face has gone, and with it who is known by it.
+    /// The face was removed; signers identified by it are forgotten.
     pub(super) fn forget(&mut self, face: FaceId) {
         self.signers.remove(&Signer::Face(face));
     }
 
-    /// The keys of these digests are trusted from now on.
+    /// The keys with these digests are trusted from now on.
     pub(super) fn trust(&mut self, trusted: &BTreeSet<[u8; 32]>) {
         for (signer, record) in &mut self.signers {
             record.is_gone = matches!(signer, Signer::Key(key) if !trusted.contains(key));
@@ -117,7 +117,7 @@ impl Replay {
         }
     }
 
-    /// Whether a command may be taken down whose signature is right.
+    /// Whether to accept a command whose signature is valid.
     pub(super) fn check(&self, unix_ms: u64, command: &Command) -> Result<(), Fault> {
         let Command { time_ms, seq_num, signed, .. } = *command;
         if time_ms.map_or(seq_num.is_none(), |time| time.abs_diff(unix_ms) > GRACE_MS) {
@@ -140,7 +140,7 @@ impl Replay {
         }
     }
 
-    /// Takes down what was [checked](Self::check): it does not come a second time.
+    /// Records a command that passed [`check`](Self::check), so that it is not accepted again.
     pub(super) fn take_down(&mut self, unix_ms: u64, command: &Command) {
         let signer = command.signer();
         self.make_room(signer);
@@ -156,7 +156,7 @@ impl Replay {
         record.seq_num = command.seq_num.or(record.seq_num);
     }
 
-    /// Of who is not known.
+    /// The lower bound for an unknown signer.
     fn floor_of_new(&self, signer: Signer) -> Floor {
         match signer {
             Signer::Key(_) => self.forgotten,
@@ -164,8 +164,8 @@ impl Replay {
         }
     }
 
-    /// Forgets the face that has not commanded for longest, if a new one finds no room. Trusted
-    /// keys are as many as are configured, and are not forgotten.
+    /// Forgets the face that has not commanded for longest, if there is no room for a new one.
+    /// Trusted keys are bounded by the configuration and never forgotten.
     fn make_room(&mut self, signer: Signer) {
         if self.signers.contains_key(&signer) || matches!(signer, Signer::Key(_)) {
             return;
@@ -177,7 +177,7 @@ impl Replay {
         }
     }
 
-    /// Of more than `most` of a kind, the one that has not commanded for longest.
+    /// If there are more than `most` of a kind, the one that has not commanded for longest.
     fn oldest_beyond(
         &self,
         is_one: impl Fn(&Signer, &Record) -> bool,
@@ -190,7 +190,7 @@ impl Replay {
 }
 
 impl Record {
-    /// Nothing that it has accepted is above.
+    /// No accepted command is above this.
     fn newest(&self) -> Floor {
         let time_ms = self.seen.last().map(|(time, _)| *time);
         Floor {

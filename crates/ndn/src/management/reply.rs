@@ -1,4 +1,4 @@
-//! Answers: Data with a digest for a signature.
+//! Replies: Data signed with a digest.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ impl Signer for Sha256Digest {
     }
 }
 
-/// Data of a name; `None` if no Data can have the name.
+/// Data with a name; `None` if the name is too long for Data.
 pub(super) fn data(
     name: Name<'_>,
     content: &[u8],
@@ -46,7 +46,7 @@ pub(super) fn data(
     Some(out)
 }
 
-/// Why a command came to nothing.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) code: u64,
@@ -59,27 +59,27 @@ impl Refusal {
         Refusal { code, text: text.into(), parameters: None }
     }
 
-    /// Whoever asked may not.
+    /// The client is not authorized.
     pub(super) fn unauthorized() -> Refusal {
         Refusal::new(status::UNAUTHORIZED, "authorization rejected")
     }
 
-    /// Whoever asked by that face has asked too often.
+    /// The face has reached its limit of verifications.
     pub(super) fn unverified() -> Refusal {
         Refusal::new(status::UNAVAILABLE, "too many signatures to verify by this face: ask later")
     }
 
-    /// The parameters are not what the command takes.
+    /// The parameters do not fit the command.
     pub(super) fn parameters() -> Refusal {
         Refusal::new(status::BAD_PARAMETERS, "failed in validating parameters")
     }
 }
 
-/// What came of a command.
+/// Result of a command.
 pub(super) type Outcome = Result<ControlParameters, Refusal>;
 
-/// The answer to a command. If it were longer than a packet may be, it does without parameters;
-/// `None` if that does not help.
+/// The reply to a command. If it would exceed the packet size, its parameters are left out; `None`
+/// if that is not enough.
 pub(super) fn response(
     name: Name<'_>,
     outcome: Outcome,

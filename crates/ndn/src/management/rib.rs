@@ -1,22 +1,23 @@
-//! Routes, and the next hops that follow from them (NFD developer guide, "RIB Management").
+//! The RIB: routes, and the next hops derived from them (NFD developer guide, "RIB Management").
 //!
-//! A prefix has the next hops of its own routes; and unless one of these says *capture*, also those
-//! that shorter prefixes pass on: routes that say *child inherit*, each face once, by the nearest
-//! prefix that passes it on, up to and with the nearest one that captures. Of several routes to one
-//! face the cheapest counts.
+//! A prefix has the next hops of its own routes. Unless one of these has the *capture* flag, it
+//! also inherits those of shorter prefixes: routes with the *child inherit* flag, each face once,
+//! from the nearest prefix that has it, up to and including the nearest prefix that captures. Of
+//! several routes to one face the cheapest counts.
 //!
-//! What a prefix passes on concerns all longer ones, which may be all there are. So a change counts
-//! at once for the prefix that it was made at; to longer ones it is carried down by [`Rib::turn`],
-//! a bounded number at a time, and by the change itself as far as the present turn has time.
-//! Routes that end, and those of faces that go, take their turns as well.
+//! What a prefix passes on concerns all longer prefixes, possibly all in the table. So a change
+//! takes effect at once at its own prefix; [`Rib::turn`] propagates it to longer ones, a bounded
+//! number at a time, and the change itself does as much of that as the current turn allows. Expiry
+//! of routes and removal of faces are done in turns as well.
 //!
-//! Next hops that were set directly (`fib/add-nexthop`) stand beside: they are nobody else's, and
-//! win over a route to the same face.
+//! Next hops set directly (`fib/add-nexthop`) are kept apart: they are not inherited, and win over
+//! a route to the same face.
 //!
 //! # What neighbours cannot take
-//! They share half of the routes, half of each prefix's, and half of the sets of next hops. A
-//! prefix that is left without a set by them leads where the others' routes lead; and where there
-//! are more ways than a prefix may have, the others' are kept.
+//! Neighbours share half of the routes, half of each prefix's routes,
+//! and half of the sets of next hops. A prefix for which neighbours' routes find no set uses the
+//! next hops of the other routes; if a prefix has more next hops than allowed, those of the other
+//! routes are kept.
 
 mod entry;
 mod interned;
@@ -46,36 +47,36 @@ use neighbours::Neighbours;
 use pending::Pending;
 use sets::{SetNumber, Sets};
 
-/// Who carries next hops into the FIB.
+/// Publishes next hops to the FIB.
 pub(super) type Publish<'a> = dyn FnMut(Name<'_>, &[NextHop]) -> Result<(), FibError> + 'a;
 
 /// The routes.
 pub struct Rib {
     limits: RibLimits,
-    /// By the bytes of their names: longer prefixes follow the shorter.
+    /// Ordered by the bytes of their names: longer prefixes follow shorter ones.
     leaves: Leaves<Entry>,
     routes: Interned<Routes>,
     sets: Sets,
-    /// Leaves with a prefix that leads to the face.
+    /// Leaves with a prefix that has the face as a next hop.
     by_face: BTreeSet<(FaceId, u32)>,
-    /// Leaves with a route that ends then.
+    /// Leaves with a route that expires at this time.
     ends: BTreeSet<(Time, u32)>,
-    /// How many routes there are by a face.
+    /// How many routes each face has.
     counts: BTreeMap<FaceId, usize>,
     neighbours: Neighbours,
     pending: Pending,
-    /// Faces that have gone, to which there may be routes.
+    /// Removed faces to which routes may still exist.
     gone: BTreeSet<FaceId>,
-    /// Prefixes that may still be gone through in this turn.
+    /// Prefixes that may still be processed in this turn.
     left: usize,
     len: usize,
     /// How many of these were set directly.
     direct: usize,
-    /// Changes of next hops that the FIB did not take.
+    /// Changes of next hops that the FIB refused.
     pub(super) untaken: u64,
 }
 
-/// What there is of a prefix.
+/// The contents of a prefix.
 pub(super) struct Listed<'a> {
     /// The prefix's bytes.
     pub(super) key: Vec<u8>,
@@ -93,7 +94,7 @@ fn name(key: &[u8]) -> Name<'_> {
     Name::new_checked(key).expect("a key is the value of a name")
 }
 
-/// Leads a prefix that had the set `old` elsewhere; returns the new set.
+/// Publishes new next hops for a prefix that had the set `old`; returns the new set.
 fn lead(
     sets: &mut Sets,
     limits: &RibLimits,
@@ -117,8 +118,8 @@ fn lead(
     Ok(new)
 }
 
-/// What is left to a prefix that had the set `old` and was not taken as it leads now: nobody is led
-/// where a route has been taken away, rather to the node's own alone, or nowhere.
+/// Fallback for a prefix that had the set `old` and whose new next hops were refused: it uses only
+/// the node's own routes, or none. No packet follows a route that has been withdrawn.
 fn fall_back(
     sets: &mut Sets,
     prefix: Name<'_>,
@@ -139,7 +140,7 @@ fn fall_back(
 }
 
 impl Rib {
-    /// Without routes.
+    /// A RIB without routes.
     pub fn new(limits: RibLimits) -> Rib {
         Rib {
             limits,
@@ -164,7 +165,7 @@ impl Rib {
         self.len
     }
 
-    /// How many routes there are: as many as [`routes`](Self::routes) has.
+    /// How many routes there are: as many as [`routes`](Self::routes) yields.
     pub fn routes_len(&self) -> usize {
         self.len - self.direct
     }
@@ -174,24 +175,24 @@ impl Rib {
         self.len == 0
     }
 
-    /// How many prefixes lead somewhere.
+    /// How many prefixes have next hops.
     pub fn prefixes(&self) -> usize {
         self.sets.prefixes
     }
 
-    /// Prefixes that have routes, in order of their bytes, and the routes.
+    /// Prefixes that have routes, in order of their bytes, with the routes.
     pub fn routes(&self) -> impl Iterator<Item = (NameBuf, &[Route])> {
         let all = self.listed_from(&[]).filter(|of| !of.routes.is_empty());
         all.map(|of| (of.prefix(), of.routes))
     }
 
-    /// Prefixes that lead somewhere, and where, the cheapest first: what the FIB has.
+    /// Prefixes that have next hops, with these, the cheapest first: the contents of the FIB.
     pub fn next_hops(&self) -> impl Iterator<Item = (NameBuf, &[NextHop])> {
         let all = self.listed_from(&[]).filter(|of| !of.hops.is_empty());
         all.map(|of| (of.prefix(), of.hops))
     }
 
-    /// All there is from a prefix on, which is given by its bytes, in the order of these.
+    /// Everything from a prefix on, given by its bytes, in that order.
     pub(super) fn listed_from(&self, key: &[u8]) -> impl Iterator<Item = Listed<'_>> {
         self.leaves.iter(key).map(|(key, entry)| Listed {
             key,
@@ -216,8 +217,8 @@ impl Rib {
         }
     }
 
-    /// As [`add`](Self::add), of a route of origin *client* that a neighbour asks for: each may
-    /// have as much of what is for neighbours as is still free.
+    /// As [`add`](Self::add), for a route of origin *client* that a neighbour requests: each
+    /// neighbour may have as many as are still free in the neighbours' share.
     pub(super) fn add_for_neighbour(
         &mut self,
         prefix: Name<'_>,
@@ -235,8 +236,8 @@ impl Rib {
         self.put(prefix, route, true, publish)
     }
 
-    /// Adds a route, or changes the one of the same face and origin. `publish` carries the next
-    /// hops that a prefix has from now on into the FIB.
+    /// Adds a route, or changes the one with the same face and origin. `publish` passes the
+    /// prefix's new next hops to the FIB.
     ///
     /// # Errors
     /// [`RibError`]: nothing was changed.
@@ -268,7 +269,7 @@ impl Rib {
         Ok(())
     }
 
-    /// Removes a route; false if there is none of the face and origin.
+    /// Removes a route; false if there is none with this face and origin.
     pub(super) fn remove(
         &mut self,
         prefix: Name<'_>,
@@ -281,13 +282,13 @@ impl Rib {
             let edit = |routes: &mut Routes| {
                 routes.retain(|r| (r.face, r.origin) != (face, origin));
             };
-            let _ = self.edit(prefix, edit, publish); // what is taken away is always taken away
+            let _ = self.edit(prefix, edit, publish); // a removal always takes effect
             self.go_on(Time::ZERO, publish);
         }
         known
     }
 
-    /// Sets a next hop directly, for a cost and by a right, or takes it back.
+    /// Sets a next hop directly, with a cost and a claim, or removes it.
     pub(super) fn set_direct(
         &mut self,
         prefix: Name<'_>,
@@ -313,9 +314,9 @@ impl Rib {
         self.edit(prefix, edit, publish)
     }
 
-    /// Edits what a prefix has, and carries where it leads into the FIB; what follows for longer
-    /// ones is pending then. If the FIB does not take the prefix, all is as before; unless
-    /// something is taken away, which is done anyhow.
+    /// Edits a prefix's routes and publishes its next hops; the effect on longer prefixes becomes
+    /// pending. If the FIB refuses the prefix, the edit is undone, except for a removal, which
+    /// always takes effect.
     fn edit(
         &mut self,
         prefix: Name<'_>,
@@ -350,7 +351,7 @@ impl Rib {
         Ok(())
     }
 
-    /// Keeps the counts up to date.
+    /// Updates the counts.
     fn account(&mut self, key: &[u8], before: &Routes, after: &Routes) {
         after.faces().for_each(|face| *self.counts.entry(face).or_default() += 1);
         for face in before.faces() {
@@ -366,7 +367,7 @@ impl Rib {
         self.direct = self.direct + after.direct.len() - before.direct.len();
     }
 
-    /// Keeps up to date where to find what leads to a face, and what ends when.
+    /// Updates the indices by face and by expiry.
     fn index(&mut self, touched: leaves::Touched, changed: [&Routes; 2]) {
         if touched.other.is_none() && changed[0].is_found_as(changed[1]) {
             return;

@@ -1,4 +1,4 @@
-//! Datasets as they were when somebody asked, for those who fetch their segments.
+//! Snapshots of datasets, for clients that fetch their segments.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use plexus_wire::ndn::{Name, types};
 use super::command::{Dataset, PARAMETERS_AT};
 use super::reply::FRESHNESS_MS;
 
-/// The name of an Interest for a dataset, read.
+/// The parsed name of an Interest for a dataset.
 pub(super) struct Wanted<'a> {
     pub(super) dataset: Dataset,
-    /// What is asked for of it; empty if all.
+    /// The filter; empty for everything.
     pub(super) filter: &'a [u8],
     /// Components before the version.
     pub(super) len: usize,
@@ -21,7 +21,7 @@ pub(super) struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// `None` if there is something in the name that does not belong there.
+    /// `None` if the name has an unexpected component.
     pub(super) fn new(dataset: Dataset, name: Name<'a>) -> Option<Wanted<'a>> {
         let mut rest = name.components().skip(PARAMETERS_AT).peekable();
         let mut len = PARAMETERS_AT;
@@ -42,24 +42,24 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// How long who fetches may take from one segment to the next: the usual lifetime of an Interest.
+/// How long a client may take from one segment to the next: the usual lifetime of an Interest.
 const FETCHING: Duration = Duration::from_secs(4);
-/// What nobody has asked for within this goes first.
+/// Snapshots not requested within this are evicted first.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A dataset as it was.
+/// A dataset at one point in time.
 pub(super) struct Snapshot {
     dataset: Dataset,
     filter: Vec<u8>,
     pub(super) version: u64,
     made: Time,
-    /// When it was asked for last.
+    /// When it was last requested.
     asked: Time,
     changes: u64,
     pub(super) content: Vec<u8>,
 }
 
-/// The datasets that can be asked for.
+/// The snapshots available to clients.
 pub(super) struct Snapshots {
     kept: VecDeque<Snapshot>,
     count_max: usize,
@@ -73,7 +73,7 @@ impl Snapshots {
         Snapshots { kept: VecDeque::new(), count_max, bytes_max, bytes: 0, last_version: 0 }
     }
 
-    /// The newest, if it is still true.
+    /// The newest snapshot, if it is still valid.
     pub(super) fn recent(
         &mut self,
         asked: &Wanted<'_>,
@@ -101,8 +101,8 @@ impl Snapshots {
         Some(found)
     }
 
-    /// Keeps a dataset, of which nothing has changed since so many changes. Its version no other
-    /// has had: microseconds since 1970.
+    /// Stores a snapshot, taken at this number of changes. Its version is unique: microseconds
+    /// since 1970.
     pub(super) fn keep(
         &mut self,
         (dataset, filter): (Dataset, &[u8]),
@@ -126,7 +126,7 @@ impl Snapshots {
         self.kept.back().expect("the newest stays")
     }
 
-    /// Lets go what finds no room.
+    /// Evicts snapshots that exceed the limits.
     pub(super) fn evict(&mut self, now: Time) {
         while (self.kept.len() > self.count_max || self.bytes > self.bytes_max)
             && let Some(spare) = (0..self.kept.len()).find(|at| self.is_spare(*at, now))
@@ -136,8 +136,9 @@ impl Snapshots {
         }
     }
 
-    /// Of each dataset the newest stays, whatever it takes, and the one before it that somebody
-    /// fetches: or no long one could be read while others ask.
+    /// Whether it may be evicted. The newest snapshot of each dataset stays whatever its size, and
+    /// so does the one before it while a client fetches it: otherwise no long dataset could be read
+    /// while others ask for it.
     fn is_spare(&self, at: usize, now: Time) -> bool {
         let newest = |at: usize| {
             let of = self.kept[at].dataset;

@@ -1,5 +1,5 @@
-//! What commands do (NFD wiki, "ControlCommand" and the pages of its modules; ndn-cxx,
-//! `control-command.cpp`, for what each takes and what is meant where it says nothing).
+//! Commands (NFD wiki, "ControlCommand" and the pages of its modules; ndn-cxx,
+//! `control-command.cpp`, for the parameters of each and their defaults).
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::face::FaceId;
 use crate::fib::FibError;
 use crate::strategy::StrategyError;
 
-/// Packets that one command erases, at most (NFD, `CsManager::ERASE_LIMIT`).
+/// Most packets that one command erases (NFD, `CsManager::ERASE_LIMIT`).
 const ERASE_MAX: u64 = 256;
 
-/// First components of names that no neighbour may have a route for.
+/// First components of names for which no neighbour may have a route.
 const RESERVED: [&[u8]; 2] = [b"\x08\x09localhost", b"\x08\x08localhop"];
-/// Routes of neighbours cost no more: each cost makes another set of next hops.
+/// Upper bound of the cost of neighbours' routes: each cost creates another set of next hops.
 const NEIGHBOUR_COST_MAX: u64 = 255;
 
 impl Management {
-    /// Carries a command out that may be.
+    /// Carries out an authorized command.
     pub(super) fn carry_out(
         &mut self,
         at: At,
@@ -48,7 +48,7 @@ impl Management {
                 ControlParameters::of_command(&name, PARAMETERS_AT).map_err(malformed)?
             }
         };
-        // A neighbour speaks for itself, and not for others.
+        // A neighbour may command only for its own face.
         if request.is_localhop && self.face(at, &asked).is_some_and(|face| face != at.from) {
             return Err(Refusal::unauthorized());
         }
@@ -68,7 +68,7 @@ impl Management {
         }
     }
 
-    /// The face that a command speaks of: the one that it came by if it names none.
+    /// The face that a command names, or else the one on which it arrived.
     pub(super) fn face(&self, at: At, asked: &ControlParameters) -> Option<FaceId> {
         let id = match asked.face_id.unwrap_or(0) {
             0 => at.from,
@@ -91,7 +91,7 @@ impl Management {
         let mut flags = asked.flags.unwrap_or(route_flags::CHILD_INHERIT);
         let is_neighbour = self.is_neighbour(at.from);
         if is_neighbour {
-            // A neighbour has one route to a prefix, and keeps nobody of this box from it.
+            // A neighbour has one route per prefix, and may not displace this node's own routes.
             if RESERVED.iter().any(|own| prefix.as_name().value().starts_with(own)) {
                 return Err(Refusal::unauthorized());
             }
@@ -248,13 +248,13 @@ fn erase(asked: ControlParameters, host: &mut impl Host) -> Outcome {
     Ok(ControlParameters {
         name: Some(prefix),
         count: Some(erased.count),
-        // "Ask again: this many at a time."
+        // Tells the client to ask again: one command erases this many.
         capacity: is_cut.then_some(ERASE_MAX),
         ..ControlParameters::default()
     })
 }
 
-/// The flags that are meant: each on, off or not said.
+/// The requested flags: each on, off or unset.
 pub(super) fn flags(asked: &ControlParameters) -> Result<impl Fn(u64) -> Option<bool>, Refusal> {
     let (flags, mask) = match (asked.flags, asked.mask) {
         (Some(flags), Some(mask)) => (flags, mask),

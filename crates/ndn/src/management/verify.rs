@@ -1,4 +1,4 @@
-//! Who may command, and what is asked of a signature (packet format, "Signature").
+//! Trust policy and signature verification (packet format, "Signature").
 
 use std::collections::BTreeSet;
 
@@ -8,29 +8,29 @@ use sha2::{Digest, Sha256};
 use super::budget::Leave;
 use super::keys::TrustedKey;
 
-/// What is asked of a signature. A digest that is wrong, and a wrong signature of a key that is
-/// known, are refused by all.
+/// What signatures are accepted. A wrong digest, and a wrong signature of a known key, are refused
+/// by all policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Nobody may.
+    /// None.
     #[default]
     Nobody,
-    /// A trusted key has made it.
+    /// Signatures of trusted keys.
     Trusted,
-    /// There is one: a digest, or by whatever key. NFD's "trust-anchor any".
+    /// Any signature: a digest, or by any key. NFD's "trust-anchor any".
     Any,
 }
 
-/// Who may do what.
+/// The trust configuration.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// Keys that are trusted, or that [`Trust::follow`] has found.
+    /// Trusted keys, including those found by [`Trust::follow`].
     pub keys: Vec<TrustedKey>,
-    /// For commands of applications here (`/localhost/nfd`).
+    /// For commands of local applications (`/localhost/nfd`).
     pub localhost: Policy,
-    /// For routes of neighbours (`/localhop/nfd/rib`).
+    /// For neighbours' routes (`/localhop/nfd/rib`).
     pub localhop: Policy,
-    /// For prefix announcements (`rib/announce`), whose command is signed besides.
+    /// For prefix announcements (`rib/announce`), in addition to the command's own signature.
     pub announcements: Policy,
 }
 
@@ -46,34 +46,34 @@ impl Default for Trust {
     }
 }
 
-/// Who made a signature.
+/// The signer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
-    /// The key of this digest, by whatever certificate. Its number changes when others come.
+    /// The key with this digest, by any certificate. Its index changes when keys are added.
     Key([u8; 32]),
-    /// Anyone: a digest, or a key that is not known.
+    /// Unknown: a digest, or an unknown key.
     Anyone,
 }
 
-/// Why a signature is not accepted.
+/// Why a signature is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It is wrong.
     Forged,
-    /// It may be right, but not who made it.
+    /// It may be valid, but its signer is not trusted.
     Untrusted,
-    /// There was no leave to verify it.
+    /// The verification limit was reached.
     Unverified,
 }
 
 impl Trust {
-    /// What the keys are told apart by.
+    /// The digests that identify the keys.
     pub(super) fn digests(&self) -> BTreeSet<[u8; 32]> {
         self.keys.iter().map(TrustedKey::digest).collect()
     }
 
-    /// The keys that a signature may be of. Of one key there may be several certificates, of which
-    /// some have ended: whoever made up the signature makes us look at it once.
+    /// The keys that a signature may be by. One key may have several certificates, some of them
+    /// expired; it is verified only once, even for a forged signature.
     fn meant(&self, locator: &KeyLocator<'_>) -> Vec<&TrustedKey> {
         let mut meant: Vec<&TrustedKey> = Vec::new();
         for key in self.keys.iter().filter(|key| key.is_meant(locator)) {
@@ -84,14 +84,14 @@ impl Trust {
         meant
     }
 
-    /// How often a signature may have to be verified by public keys until one has made it.
+    /// How many public-key verifications a signature may need until one succeeds.
     pub(super) fn verifications(&self, info: &SignatureInfo<'_>) -> usize {
         let meant = info.key_locator.iter().flat_map(|locator| self.meant(locator));
         meant.filter(|key| key.is_public()).count()
     }
 
-    /// Who made the signature of `parts`, if the policy is content with it. `leave` is asked for
-    /// before each verification by a public key.
+    /// The signer of `parts`, if the policy accepts it. `leave` is asked before each public-key
+    /// verification.
     pub(super) fn verify(
         &self,
         policy: Policy,
@@ -110,7 +110,7 @@ impl Trust {
             }
         } else if let Some(locator) = &info.key_locator {
             let meant = self.meant(locator);
-            // Leave for all of them is asked for at the first: none is spent on a part.
+            // Permission for all of them is taken with the first, so that none is spent on a part.
             let mut more = meant.iter().filter(|key| key.is_public()).count().saturating_sub(1);
             for key in &meant {
                 if key.is_public() && !leave.take(std::mem::take(&mut more)) {

@@ -1,14 +1,15 @@
-//! The datasets that tell of prefixes, of which there may be millions: written a part at a time.
+//! Datasets about prefixes, of which there may be millions, are written incrementally.
 //!
-//! An Interest that asks for one begins it, and writes down as many prefixes as may be gone through
-//! in one turn ([`RibLimits::turn`](super::RibLimits)). If these are not all, the driver's next
-//! turns go on, and who asks waits for the end: only then is it known which segment is the last.
-//! NFD sends the first ones without, but ndnd's client gives up unless the first says it.
+//! An Interest begins one and writes as many prefixes as one turn allows
+//! ([`RibLimits::turn`](super::RibLimits)). If there are more, the driver's next turns continue,
+//! and clients wait for the end: only then is the number of the last segment known. NFD sends the
+//! first segments without it, but ndnd's client gives up unless the first segment has it.
 //!
 //! # What is in a dataset that has taken several turns
-//! Each prefix as it was when it was written. All that are there from beginning to end are in it
-//! once, in order; others may be. Who asks while it is written is answered with it, whatever has
-//! changed since it was begun; who asks later gets it only if nothing has.
+//! Each prefix as it was when it was written. A
+//! prefix that exists from beginning to end is in it once, in order; others may be. Clients that
+//! ask while it is being written get it, whatever has changed since it was begun; later clients get
+//! it only if nothing has changed.
 
 use plexus_wire::Time;
 use plexus_wire::ndn::nfd::{FibEntry, NextHopRecord, Record, RibEntry, Route};
@@ -18,22 +19,22 @@ use super::Management;
 use super::command::Dataset;
 use super::dataset::segment;
 
-/// How many names may wait for a dataset.
+/// Most names that may wait for a dataset.
 const AWAITED_MAX: usize = 64;
-/// After so many bytes a turn is over: names may be long, and routes of one many.
+/// A turn ends after this many bytes: names may be long, and a name may have many routes.
 const TURN_BYTES: usize = 64 << 10;
 
-/// A dataset of which more is to be written.
+/// A dataset that is still being written.
 pub(super) struct Writing {
     pub(super) dataset: Dataset,
     pub(super) content: Vec<u8>,
-    /// The bytes of the prefix from which on all are still to be written.
+    /// The bytes of the next prefix to write.
     next: Vec<u8>,
-    /// How many changes there had been when it was begun.
+    /// The number of changes when it was begun.
     changes: u64,
-    /// When that was.
+    /// The time when it was begun.
     unix_ms: u64,
-    /// Under which names it is asked for.
+    /// The names under which clients wait for it.
     awaited: Vec<NameBuf>,
 }
 
@@ -43,7 +44,7 @@ impl Writing {
         Writing { dataset, content, next, changes, unix_ms, awaited }
     }
 
-    /// Lets somebody wait for it under a name; false if as many do as may.
+    /// Registers a waiting name; false if too many wait.
     pub(super) fn add_waiting(&mut self, prefix: Name<'_>) -> bool {
         let is_known = self.awaited.iter().any(|name| name.as_name() == prefix);
         if !is_known && self.awaited.len() < AWAITED_MAX {
@@ -55,7 +56,7 @@ impl Writing {
 }
 
 impl Management {
-    /// Goes on with a dataset, by a turn; true if there is still more to be written.
+    /// Writes one turn's part of a dataset; true if there is more.
     pub(super) fn write_part(&self, now: Time, writing: &mut Writing) -> bool {
         let Writing { dataset, content, next, .. } = writing;
         let end = content.len() + TURN_BYTES;
@@ -95,8 +96,8 @@ impl Management {
         is_more
     }
 
-    /// Goes on with a dataset that takes several turns, and answers who waits for it if it is
-    /// complete. To be called once in a turn of the driver's, like [`tick`](Self::tick).
+    /// Continues a dataset that takes several turns; once complete, answers the clients that wait
+    /// for it. Call it once per driver turn, like [`tick`](Self::tick).
     pub fn write_datasets(&mut self, now: Time, answer: &mut impl FnMut(&[u8])) {
         let Some(mut writing) = self.writing.pop_front() else { return };
         if self.write_part(now, &mut writing) {

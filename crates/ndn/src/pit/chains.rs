@@ -1,4 +1,4 @@
-//! Singly linked lists in one block of memory of fixed size: what few entries need more of.
+//! Singly linked lists in one memory block of fixed size: for data that few entries need.
 
 /// The end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -18,17 +18,17 @@ pub(crate) struct Chains<T> {
 
 impl<T: Copy> Chains<T> {
     pub(crate) fn new(capacity: usize) -> Chains<T> {
-        // Address space; the machine's memory is taken as it is used.
+        // This reserves address space; memory is used only when touched.
         Chains { nodes: Vec::with_capacity(capacity), unused: NONE, len: 0, capacity }
     }
 
-    /// How many more values there is room for.
+    /// How many more values fit.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         self.capacity - self.len
     }
 
-    /// Puts a value in front; the caller has seen that there is room.
+    /// Pushes a value; the caller has checked that there is room.
     pub(crate) fn push(&mut self, head: &mut u32, value: T) {
         self.len += 1;
         let node = Node { value, next: *head };
@@ -45,7 +45,7 @@ impl<T: Copy> Chains<T> {
         }
     }
 
-    /// Takes the first value off.
+    /// Pops the first value.
     #[inline]
     pub(crate) fn pop(&mut self, head: &mut u32) -> Option<T> {
         let at = *head;
@@ -57,7 +57,7 @@ impl<T: Copy> Chains<T> {
         Some(node.value)
     }
 
-    /// Takes the first value out of which `is` holds.
+    /// Removes the first value for which `is` holds.
     pub(crate) fn take(&mut self, head: &mut u32, is: impl Fn(&T) -> bool) -> Option<T> {
         let mut before = NONE;
         let mut at = *head;
@@ -86,7 +86,7 @@ impl<T: Copy> Chains<T> {
         })
     }
 
-    /// The first value of which `is` holds, to change it.
+    /// The first value for which `is` holds, for changing it.
     pub(crate) fn find_mut(&mut self, head: u32, mut is: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let mut at = head;
         loop {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_and_go_and_their_places_are_used_again() {
+    fn values_are_added_and_removed_and_their_slots_reused() {
         let mut chains = Chains::new(3);
         let (mut a, mut b) = (NONE, NONE);
         chains.push(&mut a, 1);

@@ -1,4 +1,4 @@
-//! What a pending Interest is made of.
+//! A PIT entry: the Interest's name and selectors, its in-records and its out-records.
 
 use plexus_table::names::Spot;
 use plexus_wire::Time;
@@ -9,10 +9,10 @@ use super::wheel::{Timed, Timer};
 use crate::face::FaceId;
 use crate::store::memory::DEPTH;
 
-/// Bytes of a name and forwarding hint that stand in the entry itself.
+/// Bytes of name and forwarding hint that are stored in the entry itself.
 pub(crate) const INLINE: usize = 64;
 
-/// A downstream's PIT token: as it came, so it goes back.
+/// A downstream's PIT token: returned exactly as it was received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     len: u8,
@@ -46,7 +46,7 @@ impl Token {
     }
 }
 
-/// Who asks, as a packet says.
+/// The downstream fields of a received Interest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
     pub(crate) face: FaceId,
@@ -55,7 +55,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) token: Option<&'a [u8]>,
 }
 
-/// Who waits.
+/// An in-record: a face that waits for the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InRecord {
     pub(crate) face: FaceId,
@@ -78,8 +78,8 @@ impl InRecord {
         record
     }
 
-    /// Writes down who asks, where the record stands: a copy of what has just been written in parts
-    /// waits until all writes before are done.
+    /// Writes the in-record in place: copying a value that was just written in parts would stall
+    /// until all earlier writes are done.
     #[inline(always)]
     pub(super) fn set(&mut self, asker: &Asker<'_>) {
         (self.face, self.nonce, self.expiry) = (asker.face, asker.nonce, asker.expiry);
@@ -87,7 +87,7 @@ impl InRecord {
     }
 }
 
-/// Who was asked.
+/// An out-record: a face to which the Interest was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutRecord {
     pub(crate) face: FaceId,
@@ -95,7 +95,7 @@ pub(crate) struct OutRecord {
     pub(crate) expiry: Time,
     pub(crate) sent: Time,
     pub(crate) nack: Option<NackReason>,
-    /// Retransmissions within this time are not sent on: milliseconds, 0 before the first.
+    /// Retransmissions within this time are suppressed: milliseconds, 0 before the first.
     pub(crate) suppression_ms: u32,
 }
 
@@ -106,24 +106,24 @@ impl OutRecord {
     }
 }
 
-/// The selectors that tell Interests of one name apart, but for the hint.
+/// The selectors that distinguish Interests of one name, except the hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Selectors {
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
 }
 
-/// A pending Interest. Records of the first face that asks and of the first that is asked stand in
-/// it, further ones in chains.
+/// A pending Interest. The first in-record and the first out-record are stored in it, further ones
+/// in chains.
 pub(crate) struct Entry {
-    /// Under which it stands in the index, and where.
+    /// The hash under which it is indexed, and its position there.
     pub(crate) base: u64,
     pub(crate) spot: Spot,
     /// Of the whole name.
     pub(crate) name_hash: u64,
     /// Of the longest proper prefixes, the longest last, as the content store wants them.
     longest: [u64; DEPTH],
-    /// What measurements of it go by.
+    /// The key of its measurements.
     pub(crate) measured: u64,
     pub(crate) expiry: Time,
     pub(crate) timer: Timer,
@@ -147,9 +147,9 @@ pub(crate) struct Entry {
     pub(crate) of_data: bool,
     pub(crate) live: bool,
     pub(crate) satisfied: bool,
-    /// The answer will be stale before its nonces are forgotten.
+    /// The answer will be stale before the entry's nonces are forgotten.
     pub(crate) stale_soon: bool,
-    /// The content store's disk has been asked.
+    /// A disk read of the content store is pending.
     pub(crate) reading: bool,
     pub(crate) first_in: Option<InRecord>,
     pub(crate) first_out: Option<OutRecord>,
@@ -191,7 +191,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// Remembers the hashes of the name's proper prefixes.
+    /// Stores the hashes of the name's proper prefixes.
     #[inline(always)]
     pub(super) fn set_proper(&mut self, hashes: &[u64]) {
         match hashes.last_chunk() {

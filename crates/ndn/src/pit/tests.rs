@@ -38,7 +38,7 @@ fn digest_name(name: &NameBuf, digest: [u8; 32]) -> NameBuf {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Names short and long, around the sizes at which pieces begin.
+    /// Short and long names, around the sizes at which pieces begin.
     #[test]
     fn data_finds_what_a_search_through_all_entries_finds(
         asked in prop::collection::vec(
@@ -115,7 +115,7 @@ fn a_flood_costs_only_its_own_face() {
             made => made.unwrap(),
         };
     }
-    // What the quiet one leaves, the flood takes half of.
+    // The flood takes half of what the quiet face leaves.
     assert_eq!(pit.len(), 30 + 33);
     assert!(quiet.iter().all(|id| pit.get(*id).live && pit.get(*id).owner == 1));
     assert!(pit.get(latest).live);
@@ -124,7 +124,7 @@ fn a_flood_costs_only_its_own_face() {
 }
 
 #[test]
-fn faces_that_took_what_they_could_and_fell_silent_keep_nobody_out() {
+fn silent_faces_with_full_shares_keep_no_others_out() {
     let mut pit = Pit::new(256, 0);
     let ask = |pit: &mut Pit, by: u32, i: u32| {
         let name = NameBuf::new().with(by.to_be_bytes()).with(i.to_be_bytes());
@@ -135,7 +135,7 @@ fn faces_that_took_what_they_could_and_fell_silent_keep_nobody_out() {
             }
         }
     };
-    // Each takes all that it gets; the first of them half, and the last nothing but from others.
+    // Each face takes all that it gets; the first gets half, and the last only what others lose.
     for by in 0..20 {
         (0..200).for_each(|i| assert!(ask(&mut pit, by, i), "{by}, {i}"));
     }
@@ -157,12 +157,12 @@ fn long_names_have_a_bound_of_their_own() {
     assert_eq!(insert(&mut pit, &long(3), face(1)), Err(Full::Give(first)));
     let huge = NameBuf::new().with(vec![0; 60_000]);
     assert_eq!(insert(&mut pit, &huge, face(3)), Err(Full::Room));
-    // Short ones are not concerned.
+    // Short names are not affected.
     assert!(insert(&mut pit, &NameBuf::new().with("short"), face(1)).is_ok());
 }
 
 #[test]
-fn of_one_names_variants_who_has_most_gives_one_up() {
+fn the_face_with_most_variants_of_a_name_loses_one() {
     let mut pit = Pit::new(64, 0);
     let name = NameBuf::new().with("a");
     let insert = |pit: &mut Pit, hint: u8, by: u32, ends: u64| {
@@ -183,7 +183,7 @@ fn of_one_names_variants_who_has_most_gives_one_up() {
     let hogs: Vec<u32> = (1..VARIANTS_MAX as u8)
         .map(|i| insert(&mut pit, i, 2, 100 - u64::from(i)).unwrap())
         .collect();
-    // The one that would end first, whoever asks.
+    // The one that expires first, whichever face asks.
     for newcomer in [3, 2, 1] {
         let given = insert(&mut pit, 99, newcomer, 1);
         assert_eq!(given, Err(Full::Surplus(*hogs.last().unwrap())));
@@ -194,7 +194,7 @@ fn of_one_names_variants_who_has_most_gives_one_up() {
 }
 
 #[test]
-fn an_entry_that_is_given_up_is_the_next_ones_who_waits() {
+fn an_evicted_owners_entry_passes_to_the_next_waiting_face() {
     let mut pit = Pit::new(64, 0);
     let long = NameBuf::new().with(vec![0; INLINE + 3 * PIECE]);
     let id = insert(&mut pit, &long, face(1)).unwrap();
@@ -212,7 +212,7 @@ fn an_entry_that_is_given_up_is_the_next_ones_who_waits() {
         };
         assert!(pit.put_out(id, out));
     }
-    assert!(pit.hand_over(id).is_none(), "nobody else waits");
+    assert!(pit.hand_over(id).is_none(), "no other face waits");
     pit.put_in(id, &asker(face(2))).unwrap();
     let taken = pit.hand_over(id).unwrap().map(|record| record.face);
     assert_eq!(taken, Some(face(1)));
@@ -261,7 +261,7 @@ fn records_of_many_faces_come_and_go() {
 }
 
 #[test]
-fn of_too_many_who_wait_who_has_waited_longest_gives_way() {
+fn a_full_entry_evicts_the_longest_waiting_in_record() {
     let many = INS_MAX as u32;
     let mut pit = Pit::new(4 * INS_MAX, 0);
     let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
@@ -269,7 +269,7 @@ fn of_too_many_who_wait_who_has_waited_longest_gives_way() {
         let before = if by == 5 && pit.ins(id).count() > 5 { Before::Own } else { Before::Nothing };
         assert_eq!(pit.put_in(id, &asker(face(by))), Ok(before));
     }
-    // As many as may wait. Who asked for the entry first stays, for it is that face's.
+    // As many as may wait. The first face stays, because the entry belongs to it.
     for by in many..2 * many {
         assert_eq!(pit.put_in(id, &asker(face(by))), Ok(Before::Longest));
         let gone = by - many + 1;
@@ -277,7 +277,7 @@ fn of_too_many_who_wait_who_has_waited_longest_gives_way() {
         assert_eq!(pit.ins(id).count(), INS_MAX);
     }
     assert_eq!(pit.ins(id).next().map(|r| r.face), Some(face(0)));
-    // Who finds no room for a record takes nobody's.
+    // A face without room for a record evicts no other's.
     let mut small = Pit::new(INS_MAX, 0);
     let id = insert(&mut small, &NameBuf::new().with("a"), face(0)).unwrap();
     for by in 0..many {

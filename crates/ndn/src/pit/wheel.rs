@@ -1,10 +1,10 @@
 //! Timers of entries: a hierarchical wheel (Varghese, Lauck: "Hashed and Hierarchical Timing
 //! Wheels", SOSP 1987).
 //!
-//! Nearly every timer is cancelled before it ends, as Data comes; with a wheel both setting and
-//! cancelling are a few stores, whatever the number of entries, where a heap would take a path of
-//! cache misses for each. Ticks of 2^20 ns, a little more than a millisecond; six levels of 256
-//! hold all times that there are, so no horizon has to be kept in mind.
+//! Almost every timer is cancelled before it expires, because Data arrives. With a wheel, setting
+//! and cancelling are a few stores, whatever the number of entries; a heap would cost a path of
+//! cache misses each time. A tick is 2^20 ns, a little more than a millisecond; six levels of 256
+//! slots cover all times, so there is no horizon to observe.
 
 use plexus_wire::Time;
 
@@ -31,10 +31,10 @@ impl Timer {
     }
 }
 
-/// What has a timer.
+/// An entry with a timer.
 pub(crate) trait Timed {
     fn timer(&mut self) -> &mut Timer;
-    /// When the timer ends.
+    /// When the timer expires.
     fn end(&self) -> Time;
 }
 
@@ -55,11 +55,11 @@ impl Wheel {
         Wheel { tick: 0, heads, bits: [[0; SLOTS / 64]; LEVELS] }
     }
 
-    /// Starts an idle entry's timer. It ends with the first tick that lies wholly behind its end.
+    /// Starts an idle entry's timer. It expires at the first tick that lies entirely after its end.
     #[inline]
     pub(crate) fn start<T: Timed>(&mut self, entries: &mut [T], id: u32) {
         let at = (tick(entries[id as usize].end()) + 1).max(self.tick);
-        // The level at which the way of the tick parts from ours.
+        // The highest level at which the tick of the timer differs from the present one.
         let level = ((at ^ self.tick).checked_ilog2().unwrap_or(0) / 8) as usize;
         let index = (at >> (8 * level)) as usize % SLOTS;
         let slot = level * SLOTS + index;
@@ -93,8 +93,7 @@ impl Wheel {
         }
     }
 
-    /// The slot that comes next, and the tick at which it begins. What is on a lower level comes
-    /// before all that is higher.
+    /// The next slot, and the tick at which it begins. Lower levels come before all higher ones.
     fn next_slot(&self) -> Option<(usize, u64)> {
         (0..LEVELS).find_map(|level| {
             let from = (self.tick >> (8 * level)) as usize % SLOTS;
@@ -104,7 +103,7 @@ impl Wheel {
         })
     }
 
-    /// An entry whose timer has ended by `now`, stopped; the earliest ticks first.
+    /// Stops and returns an entry whose timer has expired by `now`; the earliest ticks first.
     pub(crate) fn pop<T: Timed>(&mut self, entries: &mut [T], now: Time) -> Option<u32> {
         let now = tick(now);
         loop {
@@ -128,7 +127,7 @@ impl Wheel {
         }
     }
 
-    /// No timer ends before. Calling then may find that none has ended yet.
+    /// The earliest time at which a timer may expire; at that time none may have expired yet.
     pub(crate) fn next(&self) -> Option<Time> {
         self.next_slot()
             .map(|(_, begins)| Time::from_nanos(begins.checked_shl(TICK_BITS).unwrap_or(u64::MAX)))

@@ -1,4 +1,4 @@
-//! Which strategy was chosen for a prefix.
+//! The strategy chosen for each prefix.
 
 use plexus_table::names::NameMap;
 use plexus_wire::ndn::Name;
@@ -11,7 +11,7 @@ struct Record {
     value: u16,
 }
 
-/// What a lookup has found.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The value of the prefix.
@@ -20,8 +20,8 @@ pub(super) struct Found {
     pub(super) components: usize,
 }
 
-/// Values by name prefix, made once: a lookup asks for a name's prefixes from the longest on, but
-/// only for lengths that there are. Few prefixes have a strategy of their own, so it is small.
+/// Values by name prefix, built once: a lookup tries a name's prefixes, longest first, but only
+/// lengths that occur. Few prefixes have a strategy of their own, so the map is small.
 pub(super) struct PrefixMap {
     index: NameMap,
     records: Vec<Record>,
@@ -76,7 +76,7 @@ impl PrefixMap {
     #[inline]
     pub(super) fn lookup(&self, name: &HashedName<'_>) -> Option<Found> {
         if self.lengths == 1 {
-            // Nothing but the default.
+            // Only the default exists.
             return Some(Found { value: self.records.first()?.value, components: 0 });
         }
         let mut lengths = self.lengths & ((2 << name.depth()) - 1);

@@ -1,4 +1,4 @@
-//! The two floors together.
+//! Both tiers of the content store together.
 
 use plexus_wire::ndn::{Name, types};
 use xxhash_rust::xxh3::xxh3_64;
@@ -8,40 +8,40 @@ use super::memory::{Evicted, MemoryStore};
 use super::policy::Policy;
 use super::{Buffer, Data, Packet, Query};
 
-/// Entries of memory that an erasure looks at in one call.
+/// Memory entries that one call of an erasure examines.
 const ERASE_LOOKS: usize = 1024;
 
-/// What a look-up says.
+/// Result of a lookup.
 pub enum Answer<'a> {
-    /// Here it is.
+    /// Found.
     Hit(Packet<'a>),
-    /// A disk is asked; the waiter will hear.
+    /// A disk read was started; the waiter will be told.
     Reading,
-    /// It is on neither floor.
+    /// In neither tier.
     Miss,
 }
 
-/// What a worker's store answered, in queries.
+/// Lookups of a worker's store, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContentStats {
-    /// From memory, buffers on their way to a disk included.
+    /// Found in memory, including buffers being written to a disk.
     pub memory_hits: u64,
-    /// From a disk.
+    /// Found on a disk.
     pub disk_hits: u64,
-    /// Not at all.
+    /// Not found.
     pub misses: u64,
 }
 
-/// Where an erasure by prefix goes on; the default is its beginning.
+/// Where an erasure by prefix continues; the default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erasing(usize);
 
-/// What a part of an erasure came to.
+/// Result of one step of an erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Erased {
-    /// Packets that were in memory.
+    /// Packets erased from memory.
     pub count: usize,
-    /// Where to go on; `None` when there are no more.
+    /// Where to continue; `None` when there are no more.
     pub next: Option<Erasing>,
 }
 
@@ -49,7 +49,7 @@ pub struct Erased {
 pub struct ContentStore<P, B> {
     memory: MemoryStore<P>,
     disks: Vec<SegmentLog<B>>,
-    /// Whose request comes next.
+    /// The disk whose request comes next.
     turn: usize,
     /// A name in one piece.
     name: Vec<u8>,
@@ -60,13 +60,15 @@ pub struct ContentStore<P, B> {
     stats: ContentStats,
 }
 
-/// Of `disks` the one for a name. The function has no key, for it has to be the same after a
-/// restart: who chooses names may fill one disk before the others, which costs their own.
+/// The disk for a name. The function has no key, because the result has to be the same after a
+/// restart. A producer that chooses names accordingly can fill one disk first, which evicts only
+/// its own.
 fn disk_of(name: &[u8], disks: usize) -> usize {
     if disks < 2 { 0 } else { (xxh3_64(name) % disks as u64) as usize }
 }
 
-/// Gives a disk what leaves memory and is worth it. `name` is memory for its name in one piece.
+/// Passes a packet evicted from memory to a disk if it is worth it. `name` is a buffer for its
+/// name.
 fn hand_down<B: Buffer>(
     disks: &mut [SegmentLog<B>],
     name: &mut Vec<u8>,
@@ -94,56 +96,57 @@ fn hand_down<B: Buffer>(
 }
 
 impl<P: Policy, B: Buffer> ContentStore<P, B> {
-    /// A store over a memory and any number of disks, in an order that has to stay.
+    /// A store with one memory tier and any number of disks, whose order must not change.
     pub fn new(memory: MemoryStore<P>, disks: Vec<SegmentLog<B>>) -> ContentStore<P, B> {
         let name = Vec::with_capacity(super::memory::PACKET_MAX);
         let stats = ContentStats::default();
         ContentStore { memory, disks, turn: 0, name, admits: true, serves: true, batch: 1, stats }
     }
 
-    /// The first floor.
+    /// The memory tier.
     pub fn memory(&self) -> &MemoryStore<P> {
         &self.memory
     }
 
-    /// The second.
+    /// The disk tier.
     pub fn disks(&self) -> &[SegmentLog<B>] {
         &self.disks
     }
 
-    /// What was answered so far.
+    /// Statistics so far.
     pub fn stats(&self) -> ContentStats {
         self.stats
     }
 
-    /// Whether it takes Data in.
+    /// Whether it accepts Data.
     pub fn admits(&self) -> bool {
         self.admits
     }
 
-    /// Whether it answers.
+    /// Whether it answers Interests.
     pub fn serves(&self) -> bool {
         self.serves
     }
 
-    /// Sets whether it takes Data from the network in, and whether it answers; what it has stays.
+    /// Sets whether it accepts Data from the network, and whether it answers; its contents stay.
     pub fn enable(&mut self, admits: bool, serves: bool) {
         (self.admits, self.serves) = (admits, serves);
     }
 
-    /// Sets how many chunks make a batch that is read as a whole ([`ContentStore::read_batch`]);
-    /// 1, as at the beginning: each by itself.
+    /// Sets how many chunks form a batch that is read together ([`ContentStore::read_batch`]); 1,
+    /// the default: each alone.
     pub fn set_batch(&mut self, chunks: u64) {
         self.batch = chunks.max(1);
     }
 
-    /// Sets how many packets memory may hold ([`MemoryStore::set_capacity`]); returns how many.
+    /// Sets how many packets memory may hold ([`MemoryStore::set_capacity`]); returns the new
+    /// value.
     pub fn set_capacity(&mut self, entries: usize) -> usize {
         self.memory.set_capacity(entries)
     }
 
-    /// Some of the packets leave memory that are too many since [`ContentStore::set_capacity`];
-    /// true if there still are.
+    /// Evicts some of the packets that exceed the last [`ContentStore::set_capacity`]; true if more
+    /// remain.
     #[inline]
     pub fn trim(&mut self, now_ms: u64) -> bool {
         if self.memory.is_over() {
@@ -153,28 +156,28 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         self.memory.is_over()
     }
 
-    /// Asks for the memory where a search for this hash begins: a batch of packets does so for
-    /// all of them before the first is looked up.
+    /// Prefetches the memory where the search for this hash begins. Done for all packets of a batch
+    /// before the first lookup.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.memory.prefetch(hash);
     }
 
-    /// Asks for the memory that taking in a packet of this hash changes.
+    /// Prefetches the memory that inserting a packet with this hash changes.
     #[inline(always)]
     pub fn prefetch_insert(&self, hash: u64) {
         self.memory.prefetch_insert(hash);
     }
 
-    /// When that has come, asks for what the search is likely to find in memory; false if that is
-    /// nothing.
+    /// Once that has arrived, prefetches what the search is likely to find in memory; false if that
+    /// is nothing.
     #[inline(always)]
     pub fn prefetch_found(&self, hash: u64) -> bool {
         self.memory.prefetch_found(hash)
     }
 
-    /// Looks for what a query asks for: by prefix in memory only, by name on both floors. If a
-    /// disk has to be asked, `waiter` comes back out of [`ContentStore::on_read`].
+    /// Looks up a query: by prefix in memory only, by name in both tiers. If a disk read is needed,
+    /// [`ContentStore::on_read`] returns `waiter`.
     pub fn lookup(&mut self, query: &Query<'_>, waiter: u64, now_ms: u64) -> Answer<'_> {
         if !self.serves {
             self.stats.misses += 1;
@@ -202,10 +205,10 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         }
     }
 
-    /// After [`Answer::Reading`] for a name that ends with a segment's number: reads the other
-    /// chunks of its batch that are not in memory, so that who asks for them next finds them there
-    /// (seed augustus, "Main design challenges": a batch is chunk ÷ batch size). `hash` is the
-    /// function of [`Query::hash`]. What is read comes out of [`ContentStore::on_read`].
+    /// After [`Answer::Reading`] for a name that ends with a segment number: reads the other chunks
+    /// of its batch that are not in memory, so that following Interests find them there (seed
+    /// augustus, "Main design challenges": a batch is chunk ÷ batch size). `hash` is the function
+    /// of [`Query::hash`]. The packets read come out of [`ContentStore::on_read`].
     pub fn read_batch(&mut self, name: Name<'_>, mut hash: impl FnMut(Name<'_>) -> Option<u64>) {
         if self.batch < 2 {
             return;
@@ -225,12 +228,12 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         }
     }
 
-    /// Somebody waits for Data under the prefix of this hash.
+    /// Notes that an Interest waits for Data under the prefix with this hash.
     pub fn ask_prefix(&mut self, hash: u64) {
         self.memory.ask_prefix(hash);
     }
 
-    /// Takes Data from the network in, which is fresh for so long (FreshnessPeriod of NDN packet
+    /// Inserts Data from the network, which is fresh for this long (FreshnessPeriod of NDN packet
     /// format 0.3, "Data Packet"; 0 if it has none).
     pub fn insert(&mut self, data: &Data<'_>, freshness_ms: u64, now_ms: u64) {
         if self.admits {
@@ -238,9 +241,9 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         }
     }
 
-    /// Takes to memory what [`ContentStore::on_read`] brought.
+    /// Inserts into memory a packet that [`ContentStore::on_read`] returned.
     pub fn promote(&mut self, data: &Data<'_>, stale_at_ms: u64, now_ms: u64) {
-        // A newer version may have come from the network meanwhile.
+        // The network may have delivered a newer version meanwhile.
         if !self.memory.contains(data.hash, data.name()) {
             self.put(data, stale_at_ms, true, now_ms);
         }
@@ -253,7 +256,7 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         });
     }
 
-    /// The next thing to do for a disk, and which one.
+    /// The next request to a disk, and which disk.
     pub fn poll_request(&mut self) -> Option<(usize, Request<B>)> {
         for _ in 0..self.disks.len() {
             let disk = self.turn;
@@ -265,8 +268,8 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         None
     }
 
-    /// A disk has read. Those who waited hear through `answer`; what was found should come to
-    /// memory by [`ContentStore::promote`], which needs the hashes of its name.
+    /// A disk completed a read. Calls `answer` for each waiter. Insert the packet found into memory
+    /// by [`ContentStore::promote`], which needs the hashes of its name.
     pub fn on_read<'r>(
         &mut self,
         disk: usize,
@@ -283,13 +286,12 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         })
     }
 
-    /// When [`ContentStore::expire`] may have something to do, at the earliest: Unix time,
-    /// milliseconds.
+    /// When [`ContentStore::expire`] is due, at the earliest: Unix time, milliseconds.
     pub fn next_late_ms(&self) -> Option<u64> {
         self.disks.iter().filter_map(SegmentLog::next_late_ms).min()
     }
 
-    /// Who has waited for a disk for too long hears through `answer` that there is nothing
+    /// Calls `answer` for each waiter whose disk read timed out: it is a miss
     /// ([`SegmentLog::expire`]).
     pub fn expire(&mut self, now_ms: u64, mut answer: impl FnMut(u64)) {
         let stats = &mut self.stats;
@@ -301,24 +303,24 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         }
     }
 
-    /// A disk has written, or failed to.
+    /// A disk completed a write, or failed.
     pub fn on_written(&mut self, disk: usize, token: u32, result: std::io::Result<()>) {
         if let Some(disk) = self.disks.get_mut(disk) {
             disk.on_written(token, result);
         }
     }
 
-    /// Forgets the packet of exactly this name.
+    /// Erases the packet with exactly this name.
     pub fn erase(&mut self, hash: u64, name: &[u8]) -> bool {
         let disk = disk_of(name, self.disks.len());
         let on_disk = self.disks.get_mut(disk).is_some_and(|disk| disk.erase(name));
         self.memory.erase(hash, name) || on_disk
     }
 
-    /// Forgets packets whose names begin with a prefix, `limit` of memory's at most, as management
-    /// asks (NFD `cs/erase`). It is done in parts, so that packets on their way do not wait: call
-    /// it with what came out last until nothing does. The end of it forgets what is on disks, of
-    /// which nobody knows how much it is.
+    /// Erases packets whose names begin with a prefix, at most `limit` of those in memory, for
+    /// management (NFD `cs/erase`). It works in steps so that forwarding does not wait: call it
+    /// with the last returned position until there is none. The last step erases on the disks,
+    /// where the number is unknown.
     pub fn erase_under(
         &mut self,
         prefix: &[u8],
@@ -333,7 +335,8 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         Erased { count, next: next.map(Erasing) }
     }
 
-    /// Sends half-full segments to the disks: before the end, so that a restart finds more.
+    /// Writes partly filled segments to the disks: call it at shutdown, so that a restart finds
+    /// more.
     pub fn flush(&mut self, now_ms: u64) {
         self.disks.iter_mut().for_each(|disk| disk.flush(now_ms));
     }

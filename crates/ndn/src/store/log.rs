@@ -1,19 +1,19 @@
-//! The second floor: a log of segments in one file or device ([`format`] says how it lies there).
+//! The disk tier: a log of segments in one file or device ([`format`] describes its layout).
 //!
-//! Records are gathered in a buffer of a segment and written in one go; when the ring of segments
-//! is full, the oldest is overwritten. What is still asked for by then survives in memory, and is
-//! written anew when it leaves that ([`SegmentLog::insert`]): eviction reads nothing.
+//! Records are gathered in a segment buffer and written at once; when the ring of segments is full,
+//! the oldest is overwritten. A packet still in demand by then survives in memory, and is written
+//! again when it is evicted from there ([`SegmentLog::insert`]): eviction reads nothing.
 //!
 //! ```text
 //! requests   out of `poll_request`, results into `on_read` and `on_written`, in any order
-//! bounded    reads in flight, queries waiting, segment buffers; beyond them: a miss, or not kept
-//! late       a read of a second: who waits misses, and nothing is asked until the disk answers
+//! bounded    reads in flight, waiting queries, segment buffers; beyond them: a miss, or not stored
+//! late       after one second a read's waiters miss; the disk gets no requests until it answers
 //! opening    superblock, then every segment's head; until then everything misses
 //! trust      none: a record counts if checksum, segment number and full name are right
 //! ```
 //!
-//! So a process may be killed at any instant: a torn segment has no valid head, or records that
-//! do not verify. Nothing is synced: what a power failure takes is a cache's loss.
+//! So the process may be killed at any instant: a torn segment has no valid head, or records that
+//! do not verify. Nothing is synced: a power failure costs only cached data.
 
 mod erased;
 mod format;
@@ -43,12 +43,12 @@ pub use limits::{BadLimits, LogLimits};
 use reads::{Purpose, Reads};
 use ring::{Filling, Ring, Segment};
 
-/// Errors in a row after which a disk is not written, or not used, any more.
+/// Consecutive errors after which a disk is no longer written, or no longer used.
 pub const ERRORS_MAX: u32 = 8;
 
 enum Phase {
     Superblock,
-    /// Reading heads: the next segment, and how many are under way.
+    /// Reads heads: the next segment, and how many reads are in flight.
     Heads {
         next: u32,
         under_way: u32,
@@ -68,11 +68,11 @@ pub struct SegmentLog<B> {
     identity: u64,
     phase: Phase,
     is_writable: bool,
-    /// A read was late, and none has ended well since.
+    /// A read timed out, and none has succeeded since.
     is_stalled: bool,
-    /// The latest time that was told, Unix time, milliseconds.
+    /// The latest time passed in, Unix time, milliseconds.
     now_ms: u64,
-    /// Units that may be written anew: as many as new objects took lately, a segment at most.
+    /// Units that may be rewritten: as many as recent new objects took, at most a segment.
     credit: u64,
     index: Index,
     ring: Ring,
@@ -88,11 +88,11 @@ pub struct SegmentLog<B> {
 }
 
 impl<B: Buffer> SegmentLog<B> {
-    /// Opens the log that the disk holds, or makes one of this identity, which is to be random.
-    /// Two or more buffers of a segment each; with more, more can be written at a time.
+    /// Opens the log on the disk, or creates one with this identity, which has to be random. It
+    /// needs two or more buffers of a segment each; with more, more writes can be in flight.
     ///
     /// # Errors
-    /// When the limits make no sense.
+    /// When the limits are invalid.
     pub fn new(
         limits: LogLimits,
         identity: u64,
@@ -119,7 +119,7 @@ impl<B: Buffer> SegmentLog<B> {
             ring: Ring {
                 segments: vec![Segment::default(); geometry.segments as usize],
                 units: geometry.units(),
-                // Not 0, which is nobody's number.
+                // Not 0, which marks empty segments.
                 next_seq: u64::from(geometry.segments),
             },
             filling: None,
@@ -136,8 +136,8 @@ impl<B: Buffer> SegmentLog<B> {
         Ok(log)
     }
 
-    /// The same, for a part of the names only. A log that the disk holds for another part is not
-    /// taken over: what is in it would never be found.
+    /// The same, for a part of the names only. A log that was made for another part is not taken
+    /// over: its packets would never be found.
     #[must_use]
     pub fn for_part(self, part: Part) -> SegmentLog<B> {
         SegmentLog { part, ..self }
@@ -148,12 +148,12 @@ impl<B: Buffer> SegmentLog<B> {
         self.part
     }
 
-    /// In whose place it was made, if that was another log.
+    /// Why an existing log was replaced, if there was one.
     pub fn displaced(&self) -> Option<Displaced> {
         self.displaced
     }
 
-    /// What it still does.
+    /// What it can still do.
     pub fn health(&self) -> Health {
         match self.phase {
             Phase::Superblock | Phase::Heads { .. } => Health::Opening,
@@ -175,12 +175,12 @@ impl<B: Buffer> SegmentLog<B> {
         self.index.bytes()
     }
 
-    /// Reads and writes that were asked for and have no result yet.
+    /// Requested reads and writes without a result yet.
     pub fn under_way(&self) -> usize {
         self.reads.under_way() + self.writing.iter().flatten().count()
     }
 
-    /// The next thing to do for the disk.
+    /// The next request to the disk.
     pub fn poll_request(&mut self) -> Option<Request<B>> {
         if let Phase::Heads { next, under_way } = self.phase
             && self.requests.is_empty()
@@ -194,7 +194,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.requests.pop_front()
     }
 
-    /// Asks for bytes, if another read may be under way.
+    /// Requests a read, if another one may be in flight.
     fn read(&mut self, purpose: Purpose, offset: u64, len: usize) -> bool {
         let Some(token) = self.reads.begin(purpose, self.now_ms) else { return false };
         self.requests.push_back(Request::Read { token, offset, len });
@@ -205,7 +205,7 @@ impl<B: Buffer> SegmentLog<B> {
         xxh3_64_with_seed(name, self.identity)
     }
 
-    /// Where a name's packet is, if its segment was not overwritten since.
+    /// Where a name's packet is, unless its segment was overwritten.
     fn locate(&self, hash: u64) -> Option<Place> {
         let place = self.index.find(hash)?;
         self.ring.age(&place).map(|_| place)
@@ -217,7 +217,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.stats.objects = 0;
     }
 
-    /// Forgets the packet of exactly this name. A restart may bring it back.
+    /// Erases the packet with exactly this name. A restart may bring it back.
     pub fn erase(&mut self, name: &[u8]) -> bool {
         let hash = self.hash(name);
         let Some(place) = self.locate(hash) else { return false };
@@ -226,10 +226,10 @@ impl<B: Buffer> SegmentLog<B> {
         true
     }
 
-    /// Forgets every packet under a prefix, which is remembered until the ring has gone round. A
-    /// restart may bring them back.
+    /// Erases every packet under a prefix; the prefix is remembered until the ring has gone round
+    /// once. A restart may bring them back.
     pub fn erase_under(&mut self, prefix: &[u8], now_ms: u64) {
-        // What comes in from now on goes to another segment.
+        // Later packets go to another segment.
         self.flush(now_ms);
         let before = match self.health() {
             Health::Opening => u64::MAX,

@@ -1,12 +1,13 @@
-//! The first floor: Data packets in memory, one worker's own.
+//! The memory tier: Data packets of one worker.
 //!
-//! Everything is allocated when the store is made: pieces of packets ([`arena`]), 32 bytes per
+//! Everything is allocated when the store is created: packet pieces ([`arena`]), 32 bytes per
 //! entry, 24 for the policy, 18 for the map of names and 37 for prefixes.
 //!
-//! A prefix leads to the newest packet that came since somebody asked for it, as far as a table of
-//! hints remembers both ([`PrefixHints`]). Who asks first goes on to a producer, as with NDN-DPDK.
-//! If that packet has left or does not suit, the cache has none. Lists of all packets under a
-//! prefix find more, for some ten lines of memory that each packet would touch as it comes and
+//! A prefix query finds the newest packet that arrived after an Interest asked for the prefix, as
+//! far as a hint table remembers both ([`PrefixHints`]). The first such Interest is forwarded to a
+//! producer, as with NDN-DPDK. If that packet was evicted or does not match, the query misses.
+//! Lists of all packets under a prefix would find more, but cost some ten cache lines for each
+//! packet inserted or evicted.
 //! goes.
 
 mod arena;
@@ -21,10 +22,10 @@ use super::{Bytes, Data, Packet, Query};
 use arena::Arena;
 pub(super) use arena::Chain;
 
-/// Packets that come for their own name may be handed in with the hashes of so many prefixes only,
-/// the longest; by shorter ones they are not found then.
+/// A packet requested by its own name may be inserted with the hashes of only this many prefixes,
+/// the longest; shorter prefixes then do not find it.
 pub const DEPTH: usize = 3;
-/// Hints for each packet, some of which are outdated.
+/// Hints for each packet; some are stale.
 const HINTS: usize = 4;
 const HINTS_MIN: usize = 1 << 10;
 /// Bytes of the longest packet.
@@ -39,23 +40,24 @@ pub struct MemoryLimits {
     pub entries: usize,
 }
 
-/// A packet for so many bytes of a cache: 177 bytes of tables for each.
+/// Bytes of a cache for each packet: the tables take 177 bytes each.
 const BYTES_PER_PACKET: u64 = 1024;
 
 impl MemoryLimits {
-    /// Of a cache of so many bytes.
+    /// For a cache of this many bytes.
     pub fn of(bytes: u64) -> MemoryLimits {
         let entries = usize::try_from(bytes / BYTES_PER_PACKET).unwrap_or(usize::MAX);
         MemoryLimits { bytes, entries }
     }
 }
 
-/// Packets that leave at once at most, when there are more than there may be.
+/// Most packets evicted at once when the capacity has been reduced.
 const TRIM_MAX: usize = 64;
 
-/// Asked for since it came in, or known to be asked for before: worth a place on the disk.
+/// Requested since it was inserted, or known to have been requested before: worth a place on the
+/// disk.
 const WORTHY: u8 = 1;
-/// The disk had it when it came in.
+/// It was on the disk when it was inserted.
 const ON_DISK: u8 = 2;
 
 #[derive(Clone, Copy)]
@@ -70,31 +72,31 @@ struct Entry {
     flags: u8,
 }
 
-/// What happened in a store, in packets.
+/// Counters of a store, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Queries that found one.
+    /// Queries that found a packet.
     pub hits: u64,
     /// Queries that found none.
     pub misses: u64,
-    /// Packets that came in, new ones and new versions.
+    /// Packets inserted, new ones and new versions.
     pub inserted: u64,
-    /// Packets that left for others.
+    /// Packets evicted to make room.
     pub evicted: u64,
-    /// Packets that are larger than the store or 65,535 bytes, that came when it may hold none, or
-    /// whose place in the map of names is crowded.
+    /// Packets refused: larger than the store or 65,535 bytes, arriving while the capacity is 0, or
+    /// with a crowded bucket in the map of names.
     pub refused: u64,
 }
 
-/// A packet that leaves the store.
+/// A packet that is evicted.
 pub struct Evicted<'a> {
     /// The packet and its name.
     pub packet: Packet<'a>,
     /// Unix time from which it is stale, milliseconds.
     pub stale_at_ms: u64,
-    /// Somebody asked for it.
+    /// It has been requested.
     pub is_worthy: bool,
-    /// The disk had it when it came in.
+    /// It was on the disk when it was inserted.
     pub was_on_disk: bool,
 }
 
@@ -107,7 +109,7 @@ pub struct MemoryStore<P> {
     by_name: NameMap,
     by_prefix: PrefixHints,
     pieces: u32,
-    /// Packets there may be.
+    /// Capacity in packets.
     capacity: usize,
     stats: MemoryStats,
 }
@@ -116,7 +118,7 @@ impl<P: Policy> MemoryStore<P> {
     /// An empty store, with the policy that `build` makes for slots and capacity (in bytes).
     pub fn new(limits: MemoryLimits, build: impl FnOnce(usize, u64) -> P) -> MemoryStore<P> {
         let pieces = (limits.bytes / arena::PIECE as u64).clamp(1, u64::from(u32::MAX) - 1) as u32;
-        // An entry takes a piece at least.
+        // An entry takes at least one piece.
         let slots = limits.entries.clamp(1, NameMap::CAPACITY_MAX.min(pieces as usize));
         let hints = (HINTS * slots).max(HINTS_MIN);
         let entry = Entry {
@@ -152,24 +154,24 @@ impl<P: Policy> MemoryStore<P> {
         self.len() == 0
     }
 
-    /// Packets there may be.
+    /// Capacity in packets.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Sets how many packets there may be, at most as many as the store was made for; returns how
-    /// many. If there are more, they leave by [`MemoryStore::trim`].
+    /// Sets the capacity in packets, at most the one at creation; returns the new value. Packets
+    /// that exceed it are evicted by [`MemoryStore::trim`].
     pub fn set_capacity(&mut self, entries: usize) -> usize {
         self.capacity = entries.min(self.entries.len());
         self.capacity
     }
 
-    /// True if there are more packets than there may be.
+    /// True if there are more packets than the capacity.
     pub fn is_over(&self) -> bool {
         self.len() > self.capacity
     }
 
-    /// Some of the packets leave that are too many, 64 at most. They are shown to `evicted` first.
+    /// Evicts some packets that exceed the capacity, at most 64. Calls `evicted` for each before.
     pub fn trim(&mut self, mut evicted: impl FnMut(Evicted<'_>)) {
         for _ in 0..TRIM_MAX {
             if !self.is_over() || !self.evict(&mut evicted) {
@@ -183,8 +185,7 @@ impl<P: Policy> MemoryStore<P> {
         evicted(self.leaving(slot));
         self.stats.evicted += 1;
         self.release(slot);
-        // Who leaves next will not be waited for, nor the memory that it frees for the packet that
-        // comes in.
+        // Prefetches the next victim, and the memory that its eviction frees for the new packet.
         let [next, after] = self.policy.upcoming();
         if let Some((slot, _)) = next {
             self.arena.prefetch(self.entries[slot as usize].first);
@@ -197,20 +198,21 @@ impl<P: Policy> MemoryStore<P> {
         true
     }
 
-    /// Asks for the memory where a search for this hash begins.
+    /// Prefetches the memory where a search for this hash begins.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.by_name.prefetch(hash);
     }
 
-    /// Asks for the memory that taking in a packet of this hash changes.
+    /// Prefetches the memory that inserting a packet with this hash changes.
     #[inline(always)]
     pub fn prefetch_insert(&self, hash: u64) {
         self.by_name.prefetch(hash);
         self.policy.prefetch(hash);
     }
 
-    /// When that has come, asks for what the search is likely to find; false if that is nothing.
+    /// Once that has arrived, prefetches what the search is likely to find; false if that is
+    /// nothing.
     #[inline(always)]
     pub fn prefetch_found(&self, hash: u64) -> bool {
         let likely = self.by_name.likely(hash);
@@ -228,7 +230,7 @@ impl<P: Policy> MemoryStore<P> {
         u64::from(self.pieces) * arena::PIECE as u64
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub fn stats(&self) -> MemoryStats {
         self.stats
     }
@@ -250,7 +252,7 @@ impl<P: Policy> MemoryStore<P> {
         }
     }
 
-    /// Whether the entry's name begins with these bytes, and is no longer if it must not be.
+    /// Whether the entry's name begins with these bytes, and with `exactly` is no longer.
     fn is_named(&self, slot: u32, name: &[u8], exactly: bool) -> bool {
         let entry = &self.entries[slot as usize];
         let len = usize::from(entry.name_len);
@@ -267,12 +269,14 @@ impl<P: Policy> MemoryStore<P> {
         })
     }
 
-    /// Somebody asks for the prefix of this hash: what comes now is noted under it.
+    /// Notes that an Interest asks for the prefix with this hash: later packets are recorded under
+    /// it.
     pub fn ask_prefix(&mut self, hash: u64) {
         self.by_prefix.ask(hash);
     }
 
-    /// The packet that answers a query: of exactly this name, or else the newest noted under it.
+    /// The packet that answers a query: with exactly this name, or else the newest recorded under
+    /// it.
     pub fn get(&mut self, query: &Query<'_>, now_ms: u64) -> Option<Packet<'_>> {
         if query.can_be_prefix {
             self.ask_prefix(query.hash);
@@ -299,13 +303,13 @@ impl<P: Policy> MemoryStore<P> {
         Some(self.packet(slot))
     }
 
-    /// Whether a packet of exactly this name is there, whatever its age. Counts as no hit.
+    /// Whether a packet with exactly this name is there, whatever its age. Not counted as a hit.
     pub fn contains(&self, hash: u64, name: &[u8]) -> bool {
         self.exact(hash, name).is_some()
     }
 
-    /// Puts a packet in, in the place of one with the same name. Who has to leave for it is shown
-    /// to `evicted` first. False if it is refused ([`MemoryStats::refused`]).
+    /// Inserts a packet, replacing one with the same name. Calls `evicted` for each packet that
+    /// makes room. False if it is refused ([`MemoryStats::refused`]).
     pub fn insert(
         &mut self,
         data: &Data<'_>,
@@ -319,7 +323,7 @@ impl<P: Policy> MemoryStore<P> {
             return false;
         }
         let old = self.exact(data.hash, data.name());
-        // A name that is fetched again was asked for again.
+        // A name that was fetched again had been requested again.
         let mut is_worthy = from_disk || old.is_some();
         if let Some(slot) = old {
             self.policy.on_remove(slot);
@@ -330,7 +334,7 @@ impl<P: Policy> MemoryStore<P> {
                 return false;
             }
         }
-        // One only: if there are more than there may be, the others leave by `trim`.
+        // One only: further packets over the capacity are evicted by `trim`.
         if self.len() >= self.capacity {
             self.evict(&mut evicted);
         }
@@ -358,7 +362,7 @@ impl<P: Policy> MemoryStore<P> {
         true
     }
 
-    /// Takes a packet of exactly this name out. False if there was none.
+    /// Erases the packet with exactly this name. False if there was none.
     pub fn erase(&mut self, hash: u64, name: &[u8]) -> bool {
         let Some(slot) = self.exact(hash, name) else { return false };
         self.policy.on_remove(slot);
@@ -366,8 +370,8 @@ impl<P: Policy> MemoryStore<P> {
         true
     }
 
-    /// Takes out what begins with a prefix among `looks` entries from this one on, `limit` of them
-    /// at most; how many those were, and where to go on.
+    /// Erases packets under a prefix among `looks` entries from this one on, at most `limit`;
+    /// returns how many were erased, and where to continue.
     pub(super) fn erase_under(
         &mut self,
         prefix: &[u8],
@@ -390,11 +394,11 @@ impl<P: Policy> MemoryStore<P> {
         (count, (next < self.entries.len()).then_some(next))
     }
 
-    /// Frees what the entry holds; the policy has forgotten it.
+    /// Frees the entry's memory; the policy has already forgotten it.
     fn release(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
         let removed = self.by_name.remove(entry.hash, slot, entry.spot);
-        debug_assert!(removed, "packet {slot} was not where it was put");
+        debug_assert!(removed, "packet {slot} is missing in the index");
         self.arena.release(entry.first);
         self.entries[slot as usize].len = 0;
         self.free.push(slot);

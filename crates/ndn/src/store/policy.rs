@@ -1,8 +1,8 @@
-//! Which entry leaves a full cache.
+//! Eviction policies: which entry a full cache evicts.
 //!
-//! A policy knows entries by their *slot*, a small number that the cache gives out and uses
-//! again, so everything it keeps of them lies in arrays made once. It counts what an entry
-//! *weighs*, in bytes or as 1, and the cache asks it for victims until there is room.
+//! A policy knows entries by their *slot*, a small number that the cache allocates and reuses, so
+//! all its state lies in arrays allocated once. It adds up the entries' *weight*, in bytes or 1
+//! each, and the cache asks it for victims until there is room.
 
 mod fifo;
 mod ghost;
@@ -25,29 +25,29 @@ pub use two_queue::TwoQueue;
 
 /// An eviction policy over slots.
 ///
-/// The cache calls `on_insert` once for a slot, then `on_hit` any number of times, and after
-/// `victim` has named the slot or `on_remove` was called, the slot may be inserted again. Nothing
+/// The cache calls `on_insert` once for a slot, then `on_hit` any number of times. After `victim`
+/// has returned the slot or `on_remove` was called, the slot may be inserted again. Nothing is
+/// allocated after construction.
 /// is allocated after it was made.
 pub trait Policy {
-    /// An entry with this keyed hash came into a free slot. True if the policy remembers that it
-    /// was evicted lately: then it has been asked for at least twice.
+    /// An entry with this keyed hash was inserted into a free slot. True if the policy remembers
+    /// that it was evicted recently: then it has been requested at least twice.
     fn on_insert(&mut self, slot: u32, hash: u64, weight: u32) -> bool;
 
-    /// The entry was asked for.
+    /// The entry was requested.
     fn on_hit(&mut self, slot: u32);
 
-    /// Names the entry that leaves, and forgets its slot; `None` when there are no entries.
+    /// Returns the entry to evict and forgets its slot; `None` when there are no entries.
     fn victim(&mut self) -> Option<u32>;
 
-    /// The entry is gone for another reason than eviction.
+    /// The entry was removed for another reason than eviction.
     fn on_remove(&mut self, slot: u32);
 
-    /// Asks for the memory that an entry of this hash touches as it comes in, or leaves.
+    /// Prefetches the memory that inserting or evicting an entry with this hash touches.
     #[inline(always)]
     fn prefetch(&self, _hash: u64) {}
 
-    /// Slots and hashes of the two entries that are likely to leave next, where that is known at no
-    /// cost.
+    /// Slots and hashes of the two entries likely to be evicted next, if known at no cost.
     #[inline(always)]
     fn upcoming(&self) -> [Option<(u32, u64)>; 2] {
         [None; 2]
@@ -57,18 +57,18 @@ pub trait Policy {
 /// The policies by name, for configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// Three queues: what is asked for once leaves early (Yang et al., SOSP 2023).
+    /// Three queues: entries requested once are evicted early (Yang et al., SOSP 2023).
     #[default]
     S3Fifo,
     /// A small window before a segmented LRU, admission by frequency (Einziger et al., 2017).
     TinyLfu,
-    /// A queue and a hand that passes over what was asked for (Zhang et al., NSDI 2024).
+    /// A queue and a hand that skips requested entries (Zhang et al., NSDI 2024).
     Sieve,
-    /// A queue for newcomers, an LRU for those who return (Johnson and Shasha, VLDB 1994).
+    /// A queue for new entries, an LRU for those that return (Johnson and Shasha, VLDB 1994).
     TwoQueue,
-    /// The entry that nobody asked for longest.
+    /// Evicts the least recently used entry.
     Lru,
-    /// The oldest entry.
+    /// Evicts the oldest entry.
     Fifo,
 }
 
@@ -83,7 +83,7 @@ impl PolicyKind {
         PolicyKind::Fifo,
     ];
 
-    /// Its name in files and answers.
+    /// Its name in files and output.
     pub fn name(self) -> &'static str {
         match self {
             PolicyKind::S3Fifo => "s3-fifo",
@@ -100,7 +100,7 @@ impl PolicyKind {
         PolicyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Makes it for `slots` entries that weigh `capacity` together.
+    /// Creates it for `slots` entries with a total weight of `capacity`.
     pub fn build(self, slots: usize, capacity: u64) -> AnyPolicy {
         match self {
             PolicyKind::S3Fifo => AnyPolicy::S3Fifo(S3Fifo::new(slots, capacity)),
@@ -113,8 +113,8 @@ impl PolicyKind {
     }
 }
 
-/// A policy chosen while the program runs. The branch is always the same one, so that it costs
-/// nothing that can be measured beside the entry's own cache line.
+/// A policy chosen at run time. The branch always goes the same way, so its cost is not measurable
+/// beside the entry's own cache line.
 pub enum AnyPolicy {
     /// See [`S3Fifo`].
     S3Fifo(S3Fifo),
@@ -130,7 +130,7 @@ pub enum AnyPolicy {
     Fifo(Fifo),
 }
 
-/// The same call on whichever it is.
+/// Forwards a call to the chosen policy.
 macro_rules! each {
     ($any:expr, $policy:ident => $call:expr) => {
         match $any {

@@ -2,9 +2,9 @@
 //! Investigation of Hyperbolic Routing with a Smart Forwarding Plane in NDN", IWQoS 2016; NFD
 //! developer guide, "ASF Strategy").
 //!
-//! Faces are ranked: those that work by round-trip time, then those of which nothing is known, then
-//! those that fail; within a group by cost. Now and then an Interest goes to one face more, with
-//! another nonce, to learn how it does.
+//! Faces are ranked: working ones by round-trip time, then unmeasured ones, then failing ones;
+//! within a group by cost. Now and then a probe, an Interest with a new nonce, goes to one more
+//! face to measure it.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::measure::Health;
 use super::suppression::Verdict;
 use super::{Choice, Suppression, Turn, bits};
 
-/// The first probe of a prefix comes within this, milliseconds.
+/// The first probe of a prefix is sent within this, milliseconds.
 const FIRST_PROBE_MS: u64 = 5_000;
-/// A satisfied Interest stays so long for the answer to a probe.
+/// How long a satisfied Interest stays for the answer to a probe.
 pub(crate) const STRAGGLER: Duration = Duration::from_millis(50);
 
 /// The parameters of ASF.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asf {
-    /// Of retransmissions, by upstream.
+    /// Suppression of retransmissions, per upstream.
     pub suppression: Suppression,
-    /// Between two probes of a prefix.
+    /// Time between two probes of a prefix.
     pub probing_interval: Duration,
-    /// Answers in a row that have to be late before a face fails.
+    /// Consecutive timeouts after which a face counts as failing.
     pub max_timeouts: u32,
-    /// How long a measurement counts.
+    /// How long a measurement is valid.
     pub lifetime: Duration,
 }
 
@@ -84,8 +84,8 @@ impl Asf {
         turn.measurements.asked(key, face, now, self.max_timeouts, self.lifetime);
     }
 
-    /// A face to probe beside `used`, if it is time to: one of which nothing is known, or else one
-    /// by lot, the better ones with better chances.
+    /// A face to probe besides `used`, if a probe is due: an unmeasured one, or else a random one;
+    /// better faces have better chances.
     fn probe(&self, turn: &mut Turn<'_>, used: usize) -> Option<usize> {
         let now = turn.now;
         let namespace = turn.measurements.namespace(turn.key, now);
@@ -107,7 +107,7 @@ impl Asf {
         let hop = if group == 0 {
             first
         } else {
-            // The first of n has n chances, the last one.
+            // The first of n has n chances, the last one has one.
             let n = ranked.len();
             let mut lot = turn.random.random_range(0..n * (n + 1) / 2);
             let chances = (1..=n).rev();

@@ -1,5 +1,5 @@
-//! Best route: the cheapest next hop; a retransmission goes to the cheapest that was not asked
-//! yet, and when all were, to the one asked longest ago.
+//! Best route: the cheapest next hop. A retransmission goes to the cheapest hop not used yet, and
+//! when all have been used, to the one used longest ago.
 
 use super::suppression::Verdict;
 use super::{Choice, Suppression, Turn, bits};

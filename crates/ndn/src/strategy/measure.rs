@@ -1,5 +1,5 @@
-//! What strategies know of prefixes and faces: round-trip times, timeouts, when to probe. Bounded
-//! ([`Recent`]): under many prefixes what was not used for longest is forgotten.
+//! Measurements per prefix and face: round-trip times, timeouts, next probe. The memory is bounded
+//! ([`Recent`]): the least recently used are evicted.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::face::FaceId;
 use crate::recent::Recent;
 use crate::rtt::Rtt;
 
-/// How long a prefix is remembered that is not asked for.
+/// How long an unused prefix is remembered.
 const NAMESPACE_LIFETIME: Duration = Duration::from_secs(300);
 
 /// A prefix.
@@ -38,13 +38,12 @@ pub(super) struct FaceInfo {
     rtt: Rtt,
     fails: bool,
     timeouts: u32,
-    /// When an answer will be late, if one is awaited.
+    /// When the pending answer times out.
     timeout_at: Option<Time>,
 }
 
 impl FaceInfo {
-    /// Takes note of a timeout that has passed. Nobody looks in between, so it is soon enough when
-    /// somebody does.
+    /// Records a timeout that has passed. It suffices to do that when the measurement is next read.
     fn settle(&mut self, now: Time, max_timeouts: u32) {
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timeout_at = None;
@@ -65,7 +64,7 @@ impl FaceInfo {
     }
 }
 
-/// What a worker has measured.
+/// Measurements of a worker.
 pub(crate) struct Measurements {
     namespaces: Recent<Namespace>,
     faces: Recent<FaceInfo>,
@@ -97,7 +96,7 @@ impl Measurements {
         }
     }
 
-    /// The face is asked, and should answer in time.
+    /// An Interest was sent to the face, which should answer in time.
     pub(super) fn asked(
         &mut self,
         key: u64,
@@ -112,7 +111,7 @@ impl Measurements {
         info.timeout_at = info.timeout_at.or(Some(now + info.rtt.timeout()));
     }
 
-    /// The face has answered; true if anything was known of it.
+    /// The face has answered; true if it had a measurement.
     pub(crate) fn answered(
         &mut self,
         key: u64,

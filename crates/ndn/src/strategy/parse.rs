@@ -7,32 +7,32 @@ use plexus_wire::ndn::{Component, Name, NameBuf, types};
 
 use super::{Asf, Strategy, Suppression};
 
-/// The name that all strategies' names begin with, as bytes.
+/// The prefix of all strategy names, as bytes.
 const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
 
-/// Why a name is no strategy's.
+/// Why a name is not accepted as a strategy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
-    /// There is none of this name.
+    /// No strategy has this name.
     #[error(
         "no strategy is called {0}: /localhost/nfd/strategy/ has best-route, multicast, asf, \
          random and weighted"
     )]
     Unknown(NameBuf),
-    /// There is none of this version.
+    /// The strategy has no such version.
     #[error("{name} has versions 1 to {newest}, not {asked}: leave the version out for the newest")]
     Version {
         /// The strategy.
         name: &'static str,
         /// The version in the name.
         asked: u64,
-        /// The newest there is.
+        /// The newest version.
         newest: u64,
     },
-    /// A parameter that it does not have, or a value that it cannot have.
+    /// An unknown parameter, or a value out of range.
     #[error("the parameter {0:?} is not NAME~VALUE of this strategy, or its value is out of range")]
     Parameter(String),
-    /// As many prefixes as may have a strategy of their own.
+    /// The limit of prefixes with a strategy of their own is reached.
     #[error("{0} prefixes have a strategy of their own, as many as may: unset another first")]
     Full(usize),
     /// The name of the prefix is too long, or there are too many.
@@ -40,13 +40,13 @@ pub enum StrategyError {
     Prefix(#[from] crate::fib::FibError),
 }
 
-/// Strategies and their newest versions, those of NFD and of ours. Older versions (ndnd says v=1)
-/// are taken for the newest.
+/// Strategies of NFD and our own, with their newest versions. Older versions (ndnd says v=1) are
+/// treated as the newest.
 const KNOWN: [(&str, u64); 5] =
     [("best-route", 5), ("multicast", 5), ("asf", 5), ("random", 1), ("weighted", 1)];
 
 impl Strategy {
-    /// The strategy of a name, and its full name: with a version.
+    /// The strategy of a name, and its full name with the version.
     ///
     /// # Errors
     /// [`StrategyError`].

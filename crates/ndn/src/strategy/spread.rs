@@ -1,11 +1,11 @@
-//! Spreading Interests over next hops: at random, or in turn by weight.
+//! Spreads Interests over next hops: at random, or weighted round robin.
 
 use rand::RngExt;
 
 use super::suppression::Verdict;
 use super::{Choice, Suppression, Turn, bits};
 
-/// Random: any next hop; a retransmission goes to any that was not asked yet.
+/// Random: any next hop; a retransmission goes to any that was not used yet.
 pub(super) fn random(suppression: &Suppression, turn: &mut Turn<'_>) -> Choice {
     spread(suppression, turn, |turn, set| {
         let nth = turn.random.random_range(0..set.count_ones().max(1)) as usize;
@@ -13,9 +13,9 @@ pub(super) fn random(suppression: &Suppression, turn: &mut Turn<'_>) -> Choice {
     })
 }
 
-/// Weighted: each prefix's Interests go round its next hops, each as often as it is cheap. A point
-/// goes round a circle in steps of the golden ratio, so that no hop gets two runs in a row that its
-/// weight does not make it get; its hop's arc is as long as its weight.
+/// Weighted: each prefix's Interests rotate over its next hops in proportion to their weight. A
+/// point moves round a circle in steps of the golden ratio, so that a hop gets consecutive
+/// Interests only as its weight requires; the length of a hop's arc is its weight.
 pub(super) fn weighted(suppression: &Suppression, turn: &mut Turn<'_>) -> Choice {
     spread(suppression, turn, |turn, set| {
         let turns = &mut turn.measurements.namespace(turn.key, turn.now).turns;

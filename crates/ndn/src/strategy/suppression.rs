@@ -1,6 +1,6 @@
 //! Retransmission suppression with exponential back-off (NFD developer guide, "Best Route
-//! Strategy"): an Interest that comes again within the interval after it was last sent on is not
-//! sent on; each time that it is, the interval grows.
+//! Strategy"): an Interest that arrives within the interval after it was last forwarded is
+//! suppressed; each time one is forwarded, the interval grows.
 
 use plexus_wire::Time;
 
@@ -10,11 +10,11 @@ use crate::face::FaceId;
 /// The intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suppression {
-    /// The first, milliseconds, above 0.
+    /// The first, in milliseconds, above 0.
     pub initial_ms: u32,
-    /// The longest, milliseconds, not below the first.
+    /// The longest, in milliseconds, not below the first.
     pub max_ms: u32,
-    /// What each is multiplied by for the next, 1 or more.
+    /// Factor from each to the next, 1 or more.
     pub multiplier: f32,
 }
 
@@ -26,11 +26,11 @@ impl Default for Suppression {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nobody is being asked.
+    /// No answer is pending.
     New,
-    /// Too soon.
+    /// Too soon: suppress it.
     Suppress,
-    /// A retransmission that may go.
+    /// A retransmission to forward.
     Forward,
 }
 
@@ -44,7 +44,7 @@ impl Suppression {
         (next as u32).min(self.max_ms)
     }
 
-    /// For the pending Interest as a whole; grows the interval if it may go.
+    /// For the pending Interest as a whole; grows the interval if it is forwarded.
     #[inline]
     pub(super) fn of_entry(&self, turn: &mut Turn<'_>) -> Verdict {
         if !turn.is_pending() {
@@ -59,7 +59,7 @@ impl Suppression {
         Verdict::Forward
     }
 
-    /// For one who may have been asked; grows the interval if it may go.
+    /// For one upstream; grows the interval if it is forwarded.
     pub(super) fn of_upstream(&self, turn: &mut Turn<'_>, face: FaceId) -> Verdict {
         let now = turn.now;
         let Some(record) = turn.pit.out_mut(turn.id, face) else { return Verdict::New };

@@ -31,7 +31,7 @@ fn names_and_parameters_are_those_of_nfd() {
 }
 
 #[test]
-fn what_is_no_strategy_is_refused_with_what_to_do() {
+fn unknown_strategies_are_refused_with_advice() {
     let head = "/localhost/nfd/strategy";
     for text in [
         "/",
@@ -39,7 +39,7 @@ fn what_is_no_strategy_is_refused_with_what_to_do() {
         "/localhost/nfd/strategy",
         "/localhost/nfd/strategy/best",
         "/localhost/nfd/strategy/asf/5",
-        // NFD's, which we do not have.
+        // A strategy of NFD that we do not have.
         "/localhost/nfd/strategy/self-learning",
         "/localhost/nfd/strategy/access",
     ] {

@@ -1,4 +1,4 @@
-//! Neighbours' signatures are verified only so often.
+//! The limit on verifications of neighbours' signatures.
 
 use ed25519_dalek::{Signer as _, SigningKey};
 use plexus_ndn::management::{
@@ -29,7 +29,7 @@ fn rig() -> Rig {
 }
 
 impl Rig {
-    /// The answer to a command by the key, or by who only says so.
+    /// The answer to a command signed by the key, or by a forger of it.
     fn asks(&mut self, from: u32, verb: &str, prefix: &str, sign: fn(&[u8]) -> Vec<u8>) -> u64 {
         let client = Client {
             kind: SignatureType::ED25519,
@@ -50,7 +50,7 @@ impl Rig {
         self.asks(from, HOP, "/forged", |_| vec![1; 64])
     }
 
-    /// Forges until it is told that nobody looks at it any more; how often somebody did.
+    /// Forges until the limit is reached; returns how often it was verified before.
     fn floods(&mut self, from: u32) -> u32 {
         let looked_at = (0..1000).take_while(|_| self.forged(from) == 403).count();
         assert_eq!(self.forged(from), 503);
@@ -68,23 +68,23 @@ impl Rig {
 }
 
 #[test]
-fn a_neighbour_that_floods_is_not_looked_at_until_it_has_paused() {
+fn a_flooding_neighbour_is_not_verified_until_it_pauses() {
     let mut rig = rig();
     assert_eq!(rig.floods(NEIGHBOUR), STRANGER.burst);
     let before = rig.counts();
     for _ in 0..500 {
-        assert_eq!(rig.by_key(NEIGHBOUR, "/true"), 503, "right or wrong, nobody looks");
+        assert_eq!(rig.by_key(NEIGHBOUR, "/true"), 503, "not verified, valid or not");
     }
     let after = rig.counts();
     assert_eq!((after.forged, after.unverified), (before.forged, before.unverified + 500));
     assert!(rig.node.fib.is_empty());
-    // What was not looked at may come again.
+    // A command that was not verified may be sent again.
     rig.pass(STRANGER.every.as_millis() as u64);
     assert_eq!((rig.forged(NEIGHBOUR), rig.by_key(NEIGHBOUR, "/true")), (403, 503));
     rig.pass(STRANGER.every.as_millis() as u64);
     assert_eq!(rig.by_key(NEIGHBOUR, "/true"), 200);
     assert_eq!(rig.hops("/true"), [(0, face_id(NEIGHBOUR))]);
-    // Now it is known, and no more is saved up than at first, however long it pauses.
+    // Now it is known, and a pause fills its bucket to the burst and no further.
     assert_eq!(rig.floods(NEIGHBOUR), KNOWN.burst);
     rig.pass(3_600_000);
     assert_eq!(rig.floods(NEIGHBOUR), KNOWN.burst);
@@ -117,17 +117,17 @@ fn one_neighbours_flood_is_not_anothers_nor_an_applications() {
     assert_eq!(rig.by_key(50, "/by/another"), 200);
     for _ in 0..1000 {
         let told = rig.asks(APP, "/localhost/nfd/rib/register", "/x", |_| vec![1; 64]);
-        assert_eq!(told, 403, "here nobody is limited");
+        assert_eq!(told, 403, "no limit applies here");
     }
     assert_eq!(rig.by_key(APP, "/by/app"), 200);
 }
 
 #[test]
-fn who_comes_by_ever_new_faces_is_limited_and_keeps_no_known_neighbour_out() {
+fn a_flood_from_new_faces_is_limited_and_spares_known_neighbours() {
     let mut rig = rig();
     assert_eq!(rig.by_key(NEIGHBOUR, "/known"), 200);
     let before = rig.counts().forged;
-    // Each command from a face of its own, as by made-up senders of datagrams.
+    // Each command comes from a new face, as from datagrams with forged sources.
     for place in 100..1000 {
         rig.neighbour(place);
         rig.forged(place);
@@ -137,27 +137,27 @@ fn who_comes_by_ever_new_faces_is_limited_and_keeps_no_known_neighbour_out() {
     let shared = u64::from(VerificationRate::STRANGERS.burst);
     assert!(looked_at <= shared && looked_at > shared / 2, "{looked_at}");
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/still"), 200);
-    // Nor does it become a stranger when the file is read again, unless its key is left out.
+    // Rereading the file does not make it a stranger, unless its key is missing.
     rig.trust(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/after"), 200);
     rig.trust(Trust { keys: Vec::new(), ..trust() });
     rig.trust(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known/no/more"), 503);
-    // A stranger with the key waits until there is room.
+    // A stranger with the key waits until the bucket has refilled.
     rig.neighbour(50);
     assert_eq!(rig.by_key(50, "/new"), 503);
     rig.pass(VerificationRate::STRANGERS.every.as_millis() as u64);
     assert_eq!(rig.by_key(50, "/new"), 200);
 }
 
-/// A rig whose neighbour is known by key 1, and has so many verifications left; announcements are
-/// verified too. Another key is called as key 2 is, and comes first.
+/// A rig with a neighbour known by key 1, which has this many verifications left; announcements are
+/// verified too. Another key has the same name as key 2, and is tried first.
 fn announcing(left: u32) -> Rig {
     let decoy = TrustedKey::public(name("/op/KEY").with([2]), &spki(&signing_key(9))).unwrap();
     let keys = vec![trusted_key(1), decoy, trusted_key(2)];
     let trust = Trust { keys, announcements: Policy::Trusted, ..trust() };
     let mut rig = Rig::with(ManagementConfig { trust, ..Default::default() });
-    // The first is a stranger's.
+    // The first is taken as a stranger.
     for n in 0..=KNOWN.burst - left {
         let packet = command(HOP, &of(&format!("/one/{n}")), &by::<1>(rig.unix_ms));
         assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 200, "{n}");
@@ -166,7 +166,7 @@ fn announcing(left: u32) -> Rig {
 }
 
 impl Rig {
-    /// An announcement, and the command of key 1 to take it.
+    /// An announcement inside key 1's command to accept it.
     fn announced(&self, prefix: &str, by: fn(u64) -> Client) -> Vec<u8> {
         let data = announcement(prefix, &by(self.unix_ms));
         announce("localhop", &data, &crate::node::by::<1>(self.unix_ms))
@@ -174,9 +174,9 @@ impl Rig {
 }
 
 #[test]
-fn an_announcement_that_nobody_looks_at_may_come_again() {
+fn an_unverified_announcement_may_be_sent_again() {
     let every_ms = KNOWN.every.as_millis() as u64;
-    // By key 1 it takes two verifications with its command, by key 2 three.
+    // With key 1 an announcement and its command take two verifications, with key 2 three.
     for (announcer, takes) in [(by::<1> as fn(u64) -> Client, 2), (by::<2>, 3)] {
         for left in 0..=takes {
             let mut rig = announcing(left);
@@ -189,7 +189,7 @@ fn an_announcement_that_nobody_looks_at_may_come_again() {
             let busy = u64::from(!enough);
             assert_eq!(after.unverified, before.unverified + busy, "{left} of {takes}");
             assert_eq!((after.failed, after.forged), (before.failed, before.forged));
-            // The very same again, when there is time for it, and then no more.
+            // The same command again once verifications are left, and then never again.
             for code in [if enough { 403 } else { 200 }, 403] {
                 rig.pass(every_ms * u64::from(takes));
                 assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code, "{left} of {takes}");
@@ -200,8 +200,8 @@ fn an_announcement_that_nobody_looks_at_may_come_again() {
 }
 
 #[test]
-fn who_tries_again_and_again_to_announce_comes_through() {
-    // Of the second, another key is looked at first.
+fn repeated_announcements_get_through() {
+    // With key 2, the other key of its name is tried first.
     for (announcer, codes) in
         [(by::<1> as fn(u64) -> Client, &[503, 200][..]), (by::<2>, &[503, 503, 200])]
     {
@@ -215,14 +215,14 @@ fn who_tries_again_and_again_to_announce_comes_through() {
 }
 
 #[test]
-fn who_tries_again_and_again_by_a_key_that_is_looked_at_last_comes_through() {
+fn repeated_announcements_by_the_key_tried_last_get_through() {
     let mut rig = announcing(0);
     let packet = command(HOP, &of("/two"), &by::<2>(rig.unix_ms));
     for code in [503, 200] {
         rig.pass(KNOWN.every.as_millis() as u64);
         assert_eq!(rig.respond(NEIGHBOUR, &packet).code, code);
     }
-    // A stranger too, when it has nothing left.
+    // A stranger too, when it has none left.
     rig.neighbour(50);
     for n in 0..=STRANGER.burst {
         let forged = Client { sign: |_| vec![1; 64], ..by::<1>(rig.unix_ms) };
@@ -237,7 +237,7 @@ fn who_tries_again_and_again_by_a_key_that_is_looked_at_last_comes_through() {
 }
 
 #[test]
-fn an_announcement_that_is_refused_is_not_looked_at_again() {
+fn a_refused_announcement_is_not_verified_again() {
     let mut rig = announcing(10);
     let packet = rig.announced("/forged", |at| Client { sign: |_| vec![1; 64], ..by::<1>(at) });
     assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 403);

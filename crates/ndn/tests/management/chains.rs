@@ -1,4 +1,4 @@
-//! Certificates that trusted keys have signed, right and hostile.
+//! Certificate chains, valid and hostile.
 
 use ed25519_dalek::{Signer as _, SigningKey};
 use plexus_ndn::management::{
@@ -14,7 +14,7 @@ use crate::node::*;
 const REGISTER: &str = "/localhost/nfd/rib/register";
 const ALWAYS: (&str, &str) = ("20200101T000000", "20400101T000000");
 
-/// The key of this number: everybody here has one.
+/// The key with this number.
 fn key(number: u8) -> SigningKey {
     SigningKey::from_bytes(&[number; 32])
 }
@@ -23,7 +23,7 @@ fn key_name(identity: &str, number: u8) -> NameBuf {
     name(identity).with("KEY").with([number])
 }
 
-/// Who issues certificates: whose key, under which name, for how long.
+/// An issuer of certificates: its key, its name, and the validity it grants.
 struct Issuer {
     number: u8,
     locator: Option<NameBuf>,
@@ -41,7 +41,7 @@ impl Issuer {
         Issuer { validity, ..self }
     }
 
-    /// The certificate of the key of a number, in a name.
+    /// A certificate for the key with a number, under a name.
     fn issue(&self, identity: &str, number: u8) -> Vec<u8> {
         self.sign(&key_name(identity, number).with("issuer").with("v"), &spki(&key(number)))
     }
@@ -85,7 +85,7 @@ fn rig(trust: Trust) -> Rig {
     Rig::with(ManagementConfig { trust, ..Default::default() })
 }
 
-/// A command by key 9, which is `/site/op`'s by what it says.
+/// A command by key 9, which claims to be `/site/op`'s.
 fn by_operator(rig: &Rig, prefix: &str) -> Vec<u8> {
     let client = Client {
         kind: SignatureType::ED25519,
@@ -96,7 +96,7 @@ fn by_operator(rig: &Rig, prefix: &str) -> Vec<u8> {
     command(REGISTER, &of(prefix), &client)
 }
 
-/// What is told of the only certificate that is refused.
+/// Why the only refused certificate is refused.
 #[track_caller]
 fn refused(certificates: &[Vec<u8>]) -> ChainError {
     let mut trust = anchored();
@@ -121,11 +121,11 @@ fn a_client_commands_by_a_key_that_a_trusted_one_has_certified() {
     assert_eq!(rig.respond(APP, packet).code, 403, "again");
     let counters = rig.management.counters();
     assert_eq!((counters.forged, counters.replayed), (1, 1));
-    // The certificate is not for ever.
+    // The certificate expires.
     rig.unix_ms += 20 * 365 * 86_400_000;
     assert_eq!(rig.respond(APP, packet).code, 403);
     assert_eq!(rig.management.counters().untrusted, 1);
-    // By RSA and a trusted key alone, without a chain.
+    // With RSA, only a directly trusted key counts, without a chain.
     let mut rig = crate::clients::trusting(&clients, &["rsa-certificate"]);
     clients.done(&mut rig, "rsa-register");
     let mut rig = crate::clients::trusting(&clients, &["root-certificate"]);
@@ -148,7 +148,7 @@ fn chains_are_followed_in_whatever_order_as_far_as_is_allowed() {
     assert_eq!(trust.keys.len(), DEPTH_MAX + 1);
     let told = anchored().follow(&chain(DEPTH_MAX + 1));
     assert_eq!(told, [(0, ChainError::TooDeep)]);
-    // Without what is in the middle, all behind it are nobody's.
+    // Without the middle certificate, those after it have no trusted signer.
     let mut broken = chain(4);
     broken.remove(2);
     let told: Vec<_> = anchored()
@@ -199,7 +199,7 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     assert_eq!(rig.respond(APP, &packet).code, 200);
     assert_eq!(rig.respond(APP, &packet).code, 403);
     assert_eq!(rig.management.counters().replayed, 1);
-    // An issuer's, too.
+    // An issuer's certificate, too.
     let issuer = |validity| Issuer::new("/site", 1).lasting(validity).issue("/site/op", 2);
     let mut trust = anchored();
     let leaf = Issuer::new("/site/op", 2).issue("/site/op", 9);
@@ -207,7 +207,7 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     let mut rig = self::rig(trust);
     let packet = by_operator(&rig, "/a");
     assert_eq!(rig.respond(APP, &packet).code, 200);
-    // One that was issued ahead does not take the place of that of today.
+    // A certificate issued in advance does not replace the current one.
     let ahead = ("20390101T000000", "20391231T000000");
     let today = (ALWAYS.0, "20381231T000000");
     for several in [[issuer(ahead), issuer(today)], [issuer(today), issuer(ahead)]] {
@@ -227,7 +227,7 @@ fn certificates_that_prove_nothing_are_refused_by_reason() {
         locator: Some(key_name(identity, number)),
         ..issuer
     };
-    // By itself; by another that says it is the root; by nobody.
+    // Signed by itself; by another that claims to be the root; unsigned.
     let own = Issuer::new("/site/op", 9).issue("/site/op", 9);
     assert!(matches!(refused(&[own]), ChainError::Untrusted(_)));
     let liar = named(Issuer::new("/x", 9), "/site", 1).issue("/site/op", 9);
@@ -236,25 +236,25 @@ fn certificates_that_prove_nothing_are_refused_by_reason() {
     assert_eq!(refused(&[silent]), ChainError::Unsigned);
     let endless = Issuer { validity: None, ..root() }.issue("/site/op", 9);
     assert_eq!(refused(&[endless]), ChainError::Unsigned);
-    // Elsewhere than below its name, which begins like it.
+    // Outside its name, which has the same beginning.
     for elsewhere in ["/other", "/siteed/op", "/"] {
         let why = refused(&[root().issue(elsewhere, 9)]);
         assert!(matches!(why, ChainError::Hierarchy(..)), "{elsewhere}: {why}");
     }
-    // Changed afterwards: another key in it.
+    // Changed afterwards: it contains another key.
     let mut changed = root().issue("/site/op", 9);
     let spki = Data::new_checked(&changed).unwrap().content().to_vec();
     let at = changed.windows(spki.len()).position(|w| w == spki).unwrap();
     changed[at + spki.len() - 32..at + spki.len()]
         .copy_from_slice(&key(8).verifying_key().to_bytes());
     assert!(matches!(refused(&[changed]), ChainError::Forged(_)));
-    // Valid never: by itself, or not when who signed it is.
+    // Never valid: by itself, or only when its signer is not.
     let never = root().lasting((ALWAYS.1, ALWAYS.0)).issue("/site/op", 9);
     assert_eq!(refused(&[never]), ChainError::Never);
     let before = Issuer::new("/site/ca", 2).lasting(("20100101T000000", "20110101T000000"));
     let apart = [root().issue("/site/ca", 2), before.issue("/site/ca/op", 9)];
     assert_eq!(refused(&apart), ChainError::Never);
-    // No key, too much of one, or no certificate.
+    // No key, trailing bytes after one, or not a certificate.
     let name = key_name("/site/op", 9).with("issuer").with("v");
     assert_eq!(refused(&[root().sign(&name, b"")]), ChainError::Key(KeyError::Algorithm));
     let large = root().sign(&name, &[0; 9000]);
@@ -265,15 +265,15 @@ fn certificates_that_prove_nothing_are_refused_by_reason() {
     assert!(matches!(refused(&[vec![6, 0]]), ChainError::Key(KeyError::Data(_))));
     let other = root().sign(&"/site/op".parse().unwrap(), &spki);
     assert!(matches!(refused(&[other]), ChainError::Key(KeyError::Certificate(_))));
-    // A secret certifies nobody: who can check could have made it.
+    // A shared secret certifies no other key: every verifier could have signed.
     let mut trust = Trust { keys: vec![TrustedKey::hmac(self::name("/site"), b"x")], ..anchored() };
     assert_eq!(trust.follow(&[root().issue("/site/op", 9)]).len(), 1);
 }
 
 #[test]
 fn loops_lead_nowhere() {
-    // Two that have signed each other, of one name so that no other rule forbids it; and one that a
-    // true chain leads to, whose signer is certified by what it has signed.
+    // Two that have signed each other, with one name so that no other rule forbids it; and one
+    // reached by a valid chain whose signer is certified by what it has signed.
     let certificates = [
         Issuer::new("/site/op", 8).issue("/site/op", 9),
         Issuer::new("/site/op", 9).issue("/site/op", 8),
@@ -302,7 +302,7 @@ fn keys_of_rsa_are_read_as_der_writes_them_and_not_otherwise() {
     }
     let longer = [&spki[..], &[0]].concat();
     assert_eq!(read(&longer), Err(KeyError::Algorithm));
-    // Every bit of the frame counts: what is left are modulus and exponent.
+    // Every bit of the encoding counts, except modulus and exponent.
     let modulus = 32..33 + 256;
     for at in (0..spki.len()).filter(|at| !modulus.contains(at) && *at < spki.len() - 3) {
         let mut changed = spki.clone();

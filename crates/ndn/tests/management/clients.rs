@@ -1,4 +1,4 @@
-//! What clients that nobody here wrote send (`clients.txt`).
+//! Packets sent by independent clients (`clients.txt`).
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Clients {
         Rig { unix_ms: self.time_ms, ..Rig::new() }
     }
 
-    /// The parameters that a command which has to be done came to.
+    /// The parameters of the answer to a command, which has to succeed.
     pub fn done(&self, rig: &mut Rig, name: &str) -> ControlParameters {
         let response = rig.respond(APP, &self.packets[name]);
         assert_eq!((response.code, response.text.as_str()), (200, "OK"), "{name}");
@@ -57,7 +57,7 @@ fn python_ndn_commands() {
     assert_eq!(made.uri.as_deref(), Some("udp4://192.0.2.1:6363"));
     let chosen = clients.done(&mut rig, "set-strategy").strategy.unwrap().name;
     assert_eq!(chosen, name("/localhost/nfd/strategy/multicast/v=5"));
-    // And none of them again.
+    // None of them is accepted again.
     for (name, packet) in &clients.packets {
         if ["register", "register-v02", "create-face"].contains(name) {
             assert_eq!(rig.respond(APP, packet).code, 403, "{name}");
@@ -121,7 +121,7 @@ fn ndnts_commands_and_reads() {
     assert_eq!(rig.hops("/announced"), [(2048, face_id(APP))]);
 }
 
-/// Only commands by the keys of these certificates, and by the secret, count.
+/// Accepts only commands by the keys of these certificates, and by the secret.
 pub fn trusting(clients: &Clients, keys: &[&str]) -> Rig {
     let certificate = |name: &&str| TrustedKey::certificate(&clients.packets[*name]).unwrap();
     let mut keys: Vec<_> = keys.iter().map(certificate).collect();
@@ -131,7 +131,7 @@ pub fn trusting(clients: &Clients, keys: &[&str]) -> Rig {
     Rig { unix_ms: clients.time_ms, ..Rig::with(config) }
 }
 
-/// The same with another signature, and the digest in the name that goes with it.
+/// The same packet with another signature, and the matching digest in its name.
 pub fn forge(packet: &[u8]) -> Vec<u8> {
     let mut forged = packet.to_vec();
     let len = forged.len();
@@ -170,7 +170,7 @@ fn keys_that_are_not_trusted_are_not_accepted() {
         assert_eq!(rig.respond(APP, &clients.packets[*name]).code, 403, "{name}");
     }
     assert_eq!(rig.management.counters().untrusted, 2);
-    // But where anyone may, an unknown key is as good as a digest.
+    // But where anyone may command, an unknown key counts as a digest.
     let mut rig = clients.rig();
     ALGORITHMS.iter().for_each(|name| drop(clients.done(&mut rig, name)));
 }
@@ -188,7 +188,7 @@ fn certificates_end() {
 }
 
 #[test]
-fn what_is_no_certificate_is_told() {
+fn invalid_certificates_are_reported() {
     let clients = clients();
     let told = |packet: &[u8]| TrustedKey::certificate(packet).unwrap_err();
     assert!(matches!(told(&clients.packets["register"]), KeyError::Data(_)));

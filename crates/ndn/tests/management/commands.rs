@@ -1,4 +1,4 @@
-//! Every command, by what comes back and what the node has then.
+//! Every command: its answer, and its effect on the node.
 
 use plexus_ndn::management::ManagementLimits;
 use plexus_ndn::strategy::StrategyError;
@@ -56,7 +56,7 @@ fn a_route_ends_when_it_said() {
     assert_eq!(done.parameters.unwrap().expiration_ms, Some(5000));
     let end = rig.management.next_deadline().unwrap();
     rig.pass(4000);
-    // Registered again, it starts anew.
+    // Registered again, its lifetime restarts.
     rig.command("/localhost/nfd/rib/register", &asked);
     rig.now = end;
     rig.management.tick(rig.now, &mut rig.node);
@@ -84,7 +84,7 @@ fn routes_go_with_their_face() {
 }
 
 #[test]
-fn what_cannot_be_registered_is_told() {
+fn refused_registrations_are_explained() {
     let mut rig = Rig::new();
     let gone = ControlParameters { face_id: Some(face_id(77).number()), ..of("/a") };
     let told = rig.command("/localhost/nfd/rib/register", &gone);
@@ -180,7 +180,7 @@ fn faces_that_cannot_be_made_are_told() {
     };
     let explained = (400, "'no uri' has no scheme, such as udp4://".into());
     assert_eq!(code(to("no uri")), explained);
-    // ndnd's example, which its own forwarder looks up. NFD's clients do that themselves.
+    // ndnd's example, which its own forwarder resolves. NFD's clients resolve names themselves.
     let (number, text) = code(to("udp://suns.cs.ucla.edu"));
     assert!(number == 400 && text.contains("not looked up, write the address"), "{text}");
     let (number, text) = code(to(&format!("udp://{}", "é".repeat(3000))));
@@ -200,7 +200,7 @@ fn faces_that_cannot_be_made_are_told() {
 }
 
 #[test]
-fn who_orders_a_connection_is_answered_when_something_has_come_of_it() {
+fn a_connecting_face_is_answered_when_it_succeeds_or_fails() {
     let mut rig = Rig::new();
     let order = |rig: &mut Rig, port: u16| {
         let uri = format!("tcp4://192.0.2.9:{port}");
@@ -273,7 +273,7 @@ fn strategies_are_bounded_and_those_there_are_can_change() {
         let prefix = name(&format!("/{prefix}"));
         rig.management.set_strategy(prefix.as_name(), strategy.as_name(), &mut rig.node).map(drop)
     };
-    // One of all is that of "/".
+    // One of them is that of "/".
     let most = ManagementLimits::default().strategies - 1;
     assert!((0..most).all(|i| set(i, &asf).is_ok()));
     assert_eq!(set(most, &asf), Err(StrategyError::Full(most + 1)));
@@ -317,7 +317,7 @@ fn configure_and_erase_the_content_store() {
 }
 
 #[test]
-fn what_nobody_knows_is_501() {
+fn unknown_commands_get_501() {
     let mut rig = Rig::new();
     for verb in ["/localhost/nfd/rib/forget", "/localhost/nfd/moon/list"] {
         let told = rig.command(verb, &of("/a"));

@@ -1,4 +1,4 @@
-//! Datasets: what they tell, in segments, to plain and signed Interests.
+//! Datasets: their contents, in segments, for plain and signed Interests.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ fn a_long_list_comes_in_segments_of_one_version() {
     assert!(first.len() <= PACKET_LEN_MAX);
     let version = data.name().get(4).unwrap().number(types::VERSION).unwrap();
     assert_eq!(version, rig.unix_ms * 1000, "microseconds, as ndn-cxx and ndnd have it");
-    // What changes meanwhile does not show in it.
+    // Later changes do not show in it.
     rig.command("/localhost/nfd/rib/register", &of("/another"));
     rig.pass(60_000);
     let rib = RibEntry::parse_dataset(&rig.rest(&first)).unwrap();
@@ -191,7 +191,7 @@ fn datasets_are_kept_up_to_a_bound() {
         rig.pass(1000);
         assert_eq!(rig.ask(&second(&long)).len(), 1, "whatever else is asked for");
     }
-    // Another version, and the one before can still be fetched to its end; but not two.
+    // The previous version can still be fetched to its end, but only one.
     let newer = |rig: &mut Rig| {
         rig.command("/localhost/nfd/rib/register", &of("/more"));
         rig.ask("/localhost/nfd/rib/list").remove(0)
@@ -203,17 +203,17 @@ fn datasets_are_kept_up_to_a_bound() {
     rig.rest(&last);
     let kept = [&long, &next, &last].map(|packet| rig.ask(&second(packet)).len());
     assert_eq!(kept.iter().sum::<usize>(), 2, "{kept:?}");
-    assert_eq!((kept[0], kept[2]), (1, 1), "who fetches, and the newest");
+    assert_eq!((kept[0], kept[2]), (1, 1), "the one being fetched, and the newest");
     rig.pass(4000);
     let newest = newer(&mut rig);
-    assert!(rig.ask(&second(&long)).is_empty(), "nobody went on fetching");
+    assert!(rig.ask(&second(&long)).is_empty(), "no client went on fetching");
     rig.pass(60_000);
     rig.ask("/localhost/nfd/cs/info");
-    assert!(rig.ask(&second(&newest)).is_empty(), "nobody asks for it any more");
+    assert!(rig.ask(&second(&newest)).is_empty(), "no client requests it any more");
 }
 
 #[test]
-fn what_is_no_dataset_is_dropped() {
+fn interests_for_unknown_datasets_are_dropped() {
     let mut rig = Rig::new();
     for text in [
         "/localhost/nfd/rib/list/v=1",

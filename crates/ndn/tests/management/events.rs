@@ -14,17 +14,17 @@ fn read(packet: &[u8]) -> (u64, FaceEventNotification) {
 }
 
 #[test]
-fn who_waits_is_told_of_faces_that_come_and_go() {
+fn waiting_clients_are_notified_of_faces() {
     let mut rig = Rig::new();
     rig.pass(5000);
-    assert!(rig.answers.is_empty(), "nobody waited when the first came");
+    assert!(rig.answers.is_empty(), "no client waited for the first");
     assert!(rig.ask(STREAM).is_empty(), "the last one is stale by now");
     rig.face_up(face(face_id(9), "udp4://192.0.2.9:6363", face_scope::NON_LOCAL));
     let (number, event) = read(&rig.answers.pop().unwrap());
     assert_eq!((number, event.kind), (3, face_event::CREATED));
     assert_eq!((event.face_id, event.uri.as_str()), (265, "udp4://192.0.2.9:6363"));
     rig.face_up(face(face_id(9), "udp4://192.0.2.9:6363", face_scope::NON_LOCAL));
-    assert!(rig.answers.is_empty(), "it is there already, and nobody waits");
+    assert!(rig.answers.is_empty(), "it exists already, and no client waits");
 
     assert!(rig.ask("/localhost/nfd/faces/events/seq=4").is_empty());
     rig.face_down(face_id(9));
@@ -61,14 +61,14 @@ fn past_notifications_are_kept_for_a_while() {
     }
     assert!(rig.ask("/localhost/nfd/faces/events/seq=0").is_empty(), "64 are kept");
     assert_eq!(read(&rig.ask("/localhost/nfd/faces/events/seq=19")[0]).0, 19);
-    assert!(rig.ask("/localhost/nfd/faces/events/seq=84").is_empty(), "nobody knows when");
+    assert!(rig.ask("/localhost/nfd/faces/events/seq=84").is_empty(), "not the next number");
     rig.answers.clear();
     rig.face_down(face_id(APP));
     assert!(rig.answers.is_empty(), "what is not the next one was not waited for");
 }
 
 #[test]
-fn who_gave_up_waiting_is_not_told() {
+fn expired_interests_are_not_notified() {
     let mut rig = Rig::new();
     rig.pass(1500);
     assert!(rig.ask(STREAM).is_empty());

@@ -1,4 +1,4 @@
-//! Interests that mean harm: nothing breaks, and little is kept.
+//! Hostile Interests: nothing breaks, and little is stored.
 
 use plexus_wire::ndn::nfd::ControlParameters;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn mutated_interests_break_nothing() {
             assert!(answers.is_empty(), "neighbours are not answered");
         }
     }
-    // What is not signed, such as the lifetime, may change; but no command is done twice.
+    // Unsigned parts, such as the lifetime, may be changed; but no command is carried out twice.
     let counters = rig.management.counters();
     assert!((1..=3).contains(&(counters.done + counters.failed)), "{counters:?}");
     assert!(counters.forged > 1000 && counters.unsigned > 10, "{counters:?}");

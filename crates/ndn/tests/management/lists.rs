@@ -1,4 +1,4 @@
-//! The lists of prefixes, which are written a part at a time.
+//! Prefix lists, which are written incrementally.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn remove(rig: &mut Rig, prefix: &NameBuf) {
     rig.management.remove_route(prefix.as_name(), face_id(APP), 0, &mut rig.node);
 }
 
-/// Adds so many prefixes, and gives them in order.
+/// Adds this many prefixes, and returns them in order.
 fn fill(rig: &mut Rig, count: usize) -> Vec<NameBuf> {
     let prefixes: Vec<_> = (0..count).map(|n| name(&format!("/prefix/{n:06}"))).collect();
     prefixes.iter().for_each(|prefix| add(rig, prefix));
@@ -61,14 +61,14 @@ fn no_turn_writes_more_prefixes_than_it_may() {
         for _ in 1..5 {
             assert!(rig.is_behind());
             assert!(rig.turn().is_empty());
-            // Whoever asks meanwhile makes nobody work.
+            // Clients that ask meanwhile cause no work.
             let asked = hostile.iter().cycle().take(20);
             assert!(asked.copied().all(|text| rig.ask_once(text).is_empty()), "{list}");
         }
         let answers = rig.turn();
         assert_eq!((answers.len(), rig.is_behind()), (1, false), "{list}: one name, one answer");
         assert_eq!(prefixes(list, &rig.rest(&answers[0])), expected);
-        // In any order.
+        // The segments are fetched in any order.
         let data = Data::new_checked(&answers[0]).unwrap();
         let last = data.meta().final_block.unwrap().number(types::SEGMENT).unwrap();
         let versioned = data.name().prefix(data.name().len() - 1).to_buf();
@@ -102,7 +102,7 @@ fn long_names_are_fewer_in_a_turn() {
 }
 
 #[test]
-fn both_lists_are_written_by_turns() {
+fn both_lists_are_written_incrementally() {
     let turn = RibLimits::default().turn;
     let mut rig = Rig::new();
     let expected = fill(&mut rig, 4 * turn);
@@ -140,7 +140,7 @@ fn all_who_ask_meanwhile_are_answered_under_their_own_names() {
 }
 
 #[test]
-fn what_changed_while_a_list_was_written_is_in_the_next() {
+fn changes_during_the_writing_of_a_list_are_in_the_next() {
     let turn = RibLimits::default().turn;
     let mut rig = Rig::new();
     let mut expected = fill(&mut rig, 3 * turn);
@@ -156,7 +156,7 @@ fn what_changed_while_a_list_was_written_is_in_the_next() {
 }
 
 #[test]
-fn so_many_wait_and_not_more() {
+fn the_number_of_waiting_clients_is_bounded() {
     let turn = RibLimits::default().turn;
     let mut rig = Rig::new();
     fill(&mut rig, 2 * turn);
@@ -170,7 +170,7 @@ fn so_many_wait_and_not_more() {
     assert!(asked.iter().all(|packet| rig.interest(APP, packet).is_empty()));
     assert_eq!(rig.management.counters().dropped - before, 36);
     assert_eq!(rig.turn().len(), 64);
-    assert!(asked.iter().all(|packet| rig.interest(APP, packet).len() == 1), "who asks again");
+    assert!(asked.iter().all(|packet| rig.interest(APP, packet).len() == 1), "asked again");
 }
 
 #[derive(Clone, Debug)]
@@ -189,7 +189,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// Even numbers stay, odd ones come and go.
+/// Even numbers stay, odd ones are added and removed.
 fn check(list: &str, turn: usize, before: &BTreeSet<u8>, steps: &[Step]) {
     let rib = RibLimits { turn, ..Default::default() };
     let limits = ManagementLimits { rib, ..Default::default() };
@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_stays_is_listed_once_whatever_comes_and_goes(
+    fn lasting_prefixes_are_listed_once_during_changes(
         before in prop::collection::btree_set(any::<u8>(), 0..60),
         turn in 1..6usize,
         steps in steps(),

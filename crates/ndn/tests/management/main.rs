@@ -1,5 +1,5 @@
-//! Management as clients meet it: Interests in, Data out.
-#![allow(unreachable_pub)] // a crate of its own, which nobody else sees
+//! Management as clients see it: Interests in, Data out.
+#![allow(unreachable_pub)] // a crate of its own without dependents
 
 mod budget;
 mod chains;

@@ -45,7 +45,7 @@ pub fn name(text: &str) -> NameBuf {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// Does what it is told, and nothing else.
+/// Carries out what it is asked to, and nothing else.
 #[derive(Default)]
 pub struct Node {
     pub faces: BTreeMap<FaceId, FaceStatus>,
@@ -53,12 +53,12 @@ pub struct Node {
     pub strategies: BTreeMap<NameBuf, NameBuf>,
     pub cache: CacheInfo,
     pub stored: Vec<NameBuf>,
-    /// Of next hops it takes no set that it does not have.
+    /// The FIB refuses every set of next hops that it does not have.
     pub fib_is_full: bool,
-    /// Orders for the FIB.
+    /// Number of changes made to the FIB.
     pub orders: usize,
     pub destroyed: Vec<FaceId>,
-    /// Faces by TCP are not connected at once, as the last one is not.
+    /// TCP faces are not connected at once; the last one is not.
     pub connects: bool,
     pub connecting: Option<FaceId>,
 }
@@ -198,7 +198,7 @@ impl Host for Node {
     }
 }
 
-/// Signs with a digest, or as it is told.
+/// Signs with a digest, or by a given function.
 pub struct Client {
     pub kind: SignatureType,
     pub time_ms: Option<u64>,
@@ -244,12 +244,12 @@ impl Signer for Client {
     }
 }
 
-/// The Ed25519 key of a number, of which everybody here knows the private side.
+/// The Ed25519 key of a number, whose private key all tests know.
 pub fn signing_key(number: u8) -> SigningKey {
     SigningKey::from_bytes(&[number; 32])
 }
 
-/// The same as others trust it.
+/// The same as a trusted key.
 pub fn trusted_key(number: u8) -> TrustedKey {
     let name = name("/op/KEY").with([number]);
     TrustedKey::public(name, &spki(&signing_key(number))).unwrap()
@@ -279,7 +279,7 @@ pub fn announcement(prefix: &str, client: &Client) -> Vec<u8> {
     packet
 }
 
-/// The command to take an announcement, under `/localhop` or `/localhost`.
+/// The command to accept an announcement, under `/localhop` or `/localhost`.
 pub fn announce(top: &str, announcement: &[u8], client: &Client) -> Vec<u8> {
     let name = name(&format!("/{top}/nfd/rib/announce"));
     let repr = interest::Repr::new(name.as_name());
@@ -293,7 +293,7 @@ pub fn command(verb: &str, asked: &ControlParameters, client: &Client) -> Vec<u8
     repr.with_parameters(&[], Some(client), sha256).unwrap()
 }
 
-/// Management, its node, and what was answered.
+/// Management, its node, and the answers.
 pub struct Rig {
     pub management: Management,
     pub node: Node,
@@ -340,7 +340,7 @@ impl Rig {
         self.management.face_down(self.now, id, "refused", &mut self.node, &mut answer);
     }
 
-    /// Others are trusted from now on; how many routes that has cost.
+    /// Changes the trust; returns how many routes were withdrawn.
     pub fn trust(&mut self, trust: Trust) -> usize {
         self.management.set_trust(trust, &mut self.node)
     }
@@ -350,7 +350,7 @@ impl Rig {
         self.unix_ms += ms;
     }
 
-    /// Hands an Interest over; the answers to it.
+    /// Passes an Interest in; returns its answers.
     pub fn interest(&mut self, from: u32, packet: &[u8]) -> Vec<Vec<u8>> {
         let mut answers = Vec::new();
         let mut answer = |p: &[u8]| answers.push(p.into());
@@ -370,7 +370,7 @@ impl Rig {
         ControlResponse::parse(data.content()).unwrap()
     }
 
-    /// Signs and hands over a command, a millisecond after the last.
+    /// Signs and sends a command, a millisecond after the last.
     pub fn command(&mut self, verb: &str, asked: &ControlParameters) -> ControlResponse {
         self.command_from(APP, verb, asked)
     }
@@ -390,7 +390,7 @@ impl Rig {
         command(verb, asked, &Client::at(self.unix_ms))
     }
 
-    /// What those are told who wait for a connection.
+    /// The answers to clients that wait for a connection.
     pub fn connections(&mut self) -> Vec<ControlResponse> {
         let mut told = Vec::new();
         let mut answer = |packet: &[u8]| {
@@ -401,7 +401,7 @@ impl Rig {
         told
     }
 
-    /// The driver's next turn; what was answered in it.
+    /// The driver's next turn; returns the answers.
     pub fn turn(&mut self) -> Vec<Vec<u8>> {
         let mut answers = Vec::new();
         self.management.tick(self.now, &mut self.node);
@@ -410,7 +410,7 @@ impl Rig {
         answers
     }
 
-    /// True if there is something to do in another turn at once.
+    /// True if another turn has work to do at once.
     pub fn is_behind(&self) -> bool {
         self.management.next_deadline() == Some(Time::ZERO)
     }
@@ -421,7 +421,7 @@ impl Rig {
         self.wait(answers)
     }
 
-    /// Waits for answers as long as there is something to do, unless there are some.
+    /// Runs turns until there is an answer or nothing left to do.
     pub fn wait(&mut self, mut answers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         while answers.is_empty() && self.is_behind() {
             answers = self.turn();
@@ -449,7 +449,7 @@ impl Rig {
         self.rest(&first[0])
     }
 
-    /// Fetches the segments behind the first.
+    /// Fetches the segments after the first.
     pub fn rest(&mut self, first: &[u8]) -> Vec<u8> {
         let data = Data::new_checked(first).unwrap();
         let prefix = data.name().prefix(data.name().len() - 1).to_buf();
@@ -472,7 +472,7 @@ impl Rig {
     }
 }
 
-/// What is asked for of a prefix.
+/// Command parameters for a prefix.
 pub fn of(prefix: &str) -> ControlParameters {
     ControlParameters { name: Some(name(prefix)), ..ControlParameters::default() }
 }

@@ -1,4 +1,4 @@
-//! What becomes of routes, and of what is known of commands, when others are trusted.
+//! A change of trust: what happens to routes, and to remembered commands.
 
 use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
@@ -10,7 +10,7 @@ use crate::node::*;
 const HOP: &str = "/localhop/nfd/rib/register";
 const HOST: &str = "/localhost/nfd/rib/register";
 
-/// These keys, and nobody without.
+/// Only these keys.
 fn signed(keys: &[u8]) -> Trust {
     Trust {
         keys: keys.iter().map(|number| trusted_key(*number)).collect(),
@@ -20,7 +20,7 @@ fn signed(keys: &[u8]) -> Trust {
     }
 }
 
-/// Anybody here and elsewhere, by these keys or none.
+/// Anyone, local or neighbour, with these keys or none.
 fn open(keys: &[u8]) -> Trust {
     let (localhost, localhop, announcements) = (Policy::Any, Policy::Any, Policy::Any);
     Trust { localhost, localhop, announcements, ..signed(keys) }
@@ -31,7 +31,7 @@ fn rig(trust: Trust) -> Rig {
 }
 
 impl Rig {
-    /// Has a command carried out that a client signs now.
+    /// Carries out a command that the client signs now.
     #[track_caller]
     fn orders(&mut self, from: u32, verb: &str, prefix: &str, client: fn(u64) -> Client) {
         self.pass(1);
@@ -47,7 +47,7 @@ impl Rig {
         assert_eq!(self.respond(NEIGHBOUR, &packet).code, 200, "{prefix}");
     }
 
-    /// The prefixes that lead somewhere.
+    /// The prefixes with next hops.
     fn prefixes(&self) -> Vec<String> {
         self.node.fib.keys().map(ToString::to_string).collect()
     }
@@ -59,7 +59,7 @@ fn own(face: FaceId) -> Route {
 }
 
 #[test]
-fn what_a_key_has_registered_goes_with_it() {
+fn routes_are_removed_with_their_key() {
     let mut rig = rig(signed(&[1, 2]));
     rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
     rig.orders(APP, HOST, "/here/one", by::<1>);
@@ -68,12 +68,12 @@ fn what_a_key_has_registered_goes_with_it() {
     rig.orders(NEIGHBOUR, HOP, "/there/two", by::<2>);
     rig.orders(APP, "/localhost/nfd/fib/add-nexthop", "/hop/one", by::<1>);
     rig.orders(APP, "/localhost/nfd/fib/add-nexthop", "/hop/two", by::<2>);
-    // The last who registers a route has it.
+    // The key that last registers a route owns it.
     rig.orders(APP, HOST, "/passed/to/one", by::<2>);
     rig.orders(APP, HOST, "/passed/to/one", by::<1>);
     rig.orders(APP, HOST, "/passed/to/two", by::<1>);
     rig.orders(APP, HOST, "/passed/to/two", by::<2>);
-    // What is inherited from a route that goes, goes.
+    // Next hops inherited from a removed route are removed too.
     rig.orders(APP, HOST, "/file", by::<1>);
     assert_eq!(rig.hops("/file").len(), 2);
     assert_eq!(rig.trust(signed(&[1, 2])), 0);
@@ -88,7 +88,7 @@ fn what_a_key_has_registered_goes_with_it() {
     assert_eq!(left, expected);
     assert_eq!(rig.hops("/file"), [(0, face_id(OTHER))]);
     assert_eq!(rig.management.rib().len(), 5);
-    // A key that comes back has nothing until it registers again, and then again loses it.
+    // A key that comes back has no routes until it registers again, and then loses them again.
     assert_eq!(rig.trust(signed(&[1, 2])), 0);
     rig.orders(NEIGHBOUR, HOP, "/there/one", by::<1>);
     assert_eq!(rig.trust(signed(&[1])), 4);
@@ -108,24 +108,24 @@ fn a_route_of_the_file_stays_when_the_key_goes_that_has_registered_it_too() {
 }
 
 #[test]
-fn who_is_not_asked_for_a_key_any_more_loses_nothing_and_who_is_now_all() {
+fn loosening_the_policy_keeps_routes_and_tightening_withdraws_them() {
     let mut rig = rig(open(&[1, 2]));
     rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
     rig.orders(APP, HOST, "/here", Client::at);
     rig.orders(APP, HOST, "/here/one", by::<1>);
     rig.orders(NEIGHBOUR, HOP, "/there", Client::at);
     rig.orders(NEIGHBOUR, HOP, "/there/two", by::<2>);
-    // Whoever may without a key may go on.
+    // Clients that need no key keep their routes.
     assert_eq!(rig.trust(open(&[2])), 0);
     assert_eq!(rig.prefixes().len(), 5);
-    // Neighbours have to sign from now on: who has signed, has.
+    // From now on neighbours have to sign: routes that were signed stay.
     let closed = Trust { localhop: Policy::Trusted, ..open(&[2]) };
     assert_eq!(rig.trust(closed), 1);
     assert!(rig.hops("/there").is_empty() && !rig.hops("/there/two").is_empty());
-    // So have applications here.
+    // The same for local applications.
     assert_eq!(rig.trust(signed(&[1, 2])), 1);
     assert!(rig.hops("/here").is_empty() && !rig.hops("/here/one").is_empty());
-    // No neighbour may.
+    // No neighbour may command.
     assert_eq!(rig.trust(Trust { localhop: Policy::Nobody, ..signed(&[1, 2]) }), 1);
     assert_eq!(rig.prefixes(), ["/file", "/here/one"]);
 }
@@ -144,7 +144,7 @@ fn announced_routes_go_with_the_key_of_the_announcement_and_with_that_of_the_com
 }
 
 #[test]
-fn what_a_key_has_commanded_is_not_carried_out_again_when_it_comes_back() {
+fn commands_are_not_replayed_when_their_key_returns() {
     let mut rig = rig(signed(&[1, 2]));
     let old = command(HOST, &of("/old"), &by::<1>(rig.unix_ms));
     let counted = Client { time_ms: None, seq_num: Some(7), ..by::<2>(0) };
@@ -163,7 +163,7 @@ fn what_a_key_has_commanded_is_not_carried_out_again_when_it_comes_back() {
     let counters = rig.management.counters();
     assert_eq!((counters.untrusted, counters.replayed), (8, 4));
     assert!(rig.prefixes().is_empty());
-    // What is new is carried out; and a number stays one when times are long past.
+    // New commands are carried out; and a sequence number stays used when its time is long past.
     rig.orders(APP, HOST, "/new", by::<1>);
     rig.trust(signed(&[]));
     rig.pass(3_600_000);
@@ -173,7 +173,7 @@ fn what_a_key_has_commanded_is_not_carried_out_again_when_it_comes_back() {
 }
 
 #[test]
-fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through() {
+fn memory_of_removed_keys_is_bounded_and_allows_no_replay() {
     let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
     let trust = signed(&[1, 2, 3]);
     let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
@@ -183,7 +183,7 @@ fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through
     for packet in &packets {
         assert_eq!(rig.respond(APP, packet).code, 200);
     }
-    // Three have gone, and one of them is remembered.
+    // Three keys are removed, and one of them is remembered.
     rig.trust(signed(&[]));
     rig.trust(signed(&[1, 2, 3]));
     for packet in &packets {
@@ -197,7 +197,7 @@ fn what_is_remembered_of_keys_that_have_gone_is_bounded_and_lets_nothing_through
     }
 }
 
-/// Where what is left of a prefix is a set of next hops more, and there is no room for it.
+/// The remaining next hops of a prefix would be one more set, and there is no room for it.
 #[test]
 fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
     let mut rig = rig(signed(&[1, 2]));
@@ -209,10 +209,10 @@ fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
         let packet = command(HOP, &dear(prefix, 7), &by::<2>(rig.unix_ms));
         assert_eq!(rig.respond(50, &packet).code, 200);
     }
-    // What is inherited from them, beside a route of its own.
+    // Next hops inherited from them, beside a route of its own.
     let packet = command(HOST, &dear("/file/below", 9), &by::<2>(rig.unix_ms));
     assert_eq!(rig.respond(APP, &packet).code, 200);
-    // The node's own alone is a set that there is.
+    // The node's own next hops alone are an existing set.
     let own = own(face_id(OTHER));
     rig.management.add_route(name("/alike").as_name(), own, &mut rig.node).unwrap();
     assert_eq!(rig.hops("/file/below").len(), 3);
@@ -224,11 +224,11 @@ fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
     assert_eq!(rig.management.counters().untaken, 3);
     let said = rig.management.rib().next_hops();
     assert!(said.eq(rig.node.fib.iter().map(|(of, hops)| (of.clone(), &hops[..]))));
-    // The routes that are left lead again when there is room and something changes.
+    // The remaining routes are used again when there is room and something changes.
     rig.node.fib_is_full = false;
     rig.orders(NEIGHBOUR, HOP, "/none", by::<2>);
     assert_eq!(rig.hops("/none"), [(0, face_id(NEIGHBOUR)), (7, face_id(50))]);
-    // What only comes on top and is not taken leaves a prefix as it is.
+    // An addition that is refused leaves the prefix unchanged.
     rig.node.fib_is_full = true;
     let before = rig.hops("/none");
     let packet = command(HOP, &dear("/none", 3), &by::<2>(rig.unix_ms));
@@ -236,13 +236,13 @@ fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
     assert_eq!(rig.hops("/none"), before);
 }
 
-/// Signs as another, and says a number instead of a time.
+/// Signs like another client, with a number instead of a time.
 fn counted(number: u64, client: Client) -> Client {
     Client { time_ms: None, seq_num: Some(number), ..client }
 }
 
 #[test]
-fn who_only_counts_is_not_carried_out_again_when_its_key_was_forgotten() {
+fn numbered_commands_are_not_replayed_after_their_key_was_forgotten() {
     let limits = ManagementLimits { signers: 1, ..ManagementLimits::default() };
     let trust = signed(&[1, 2]);
     let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
@@ -252,18 +252,18 @@ fn who_only_counts_is_not_carried_out_again_when_its_key_was_forgotten() {
         assert_eq!(rig.respond(APP, packet).code, 200);
     }
     rig.orders(APP, HOST, "/other", by::<2>);
-    // Both have gone, and the other is remembered.
+    // Both are removed, and the other one is remembered.
     rig.trust(signed(&[]));
     rig.pass(3_600_000);
     rig.trust(signed(&[1, 2, 3]));
-    // Not even after a command that says when it was made.
+    // Not even after a command with a time.
     let packets = [first, old];
     packets.iter().for_each(|packet| assert_eq!(rig.respond(APP, packet).code, 403));
     rig.orders(APP, HOST, "/timed", by::<1>);
     packets.iter().for_each(|packet| assert_eq!(rig.respond(APP, packet).code, 403));
     assert_eq!(rig.management.counters().replayed, 4);
     assert_eq!(rig.prefixes(), ["/timed"]);
-    // A higher number is new, and who says a time may begin to count where it likes.
+    // A higher number is new, and a signer with a time may start counting anywhere.
     let new = command(HOST, &of("/new"), &counted(9, by::<1>(0)));
     let client = Client { seq_num: Some(1), ..by::<3>(rig.unix_ms) };
     let from_one = command(HOST, &of("/from/one"), &client);

@@ -1,4 +1,4 @@
-//! The RIB against the definition of what follows from routes, computed from scratch.
+//! The RIB against next hops computed from scratch by their definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ fn routes_are_inherited_up_to_who_captures() {
     add(&mut rig, "/a", route(2, 0, 20, CHILD_INHERIT | CAPTURE));
     assert_eq!(rig.hops("/a"), [hop(20, 2)]);
     assert_eq!(rig.hops("/a/b/c"), [hop(20, 2), hop(40, 4)]);
-    // The nearest says what a face costs, be it the dearer.
+    // The nearest prefix determines a face's cost, even if it is higher.
     add(&mut rig, "/a/b", route(2, 0, 99, CHILD_INHERIT));
     assert_eq!(rig.hops("/a/b/c"), [hop(40, 4), hop(99, 2)]);
     // The cheapest of several routes to one face counts.
@@ -71,7 +71,7 @@ fn routes_are_bounded() {
     assert_eq!(told.code, 504);
 }
 
-/// A node with so many neighbours, who may all register.
+/// A node with this many neighbours, all of which may register.
 fn open(rib: RibLimits, neighbours: u32) -> Rig {
     let limits = ManagementLimits { rib, ..Default::default() };
     let trust = Trust { localhop: Policy::Any, ..Trust::default() };
@@ -87,7 +87,7 @@ fn at_cost(prefix: &str, cost: u64) -> ControlParameters {
     ControlParameters { cost: Some(cost), ..of(prefix) }
 }
 
-/// Two neighbours of nested prefixes: each pair of costs is another set.
+/// Two neighbours with nested prefixes: each pair of costs is another set.
 #[test]
 fn neighbours_cannot_take_the_sets_of_next_hops_from_this_box() {
     let mut rig = open(RibLimits { neighbours_sets: 50, ..Default::default() }, 2);
@@ -103,19 +103,19 @@ fn neighbours_cannot_take_the_sets_of_next_hops_from_this_box() {
     }
     let sets = |rig: &Rig| rig.node.fib.values().cloned().collect::<BTreeSet<_>>().len();
     assert_eq!((sets(&rig), refused > 0), (50, true));
-    // Known sets are still to be had, and one in place of another.
+    // Existing sets are still available, and so is one that replaces another.
     assert_eq!(ask(&mut rig, 200, "/again", 0), 200);
-    // Applications have what they ask for, below the neighbours' prefixes too.
+    // Applications get what they request, also below the neighbours' prefixes.
     assert_eq!(rig.command(REGISTER, &at_cost("/app", 77)).code, 200);
     assert_eq!(rig.hops("/app"), [(77, face_id(APP))]);
     assert_eq!(rig.command(REGISTER, &at_cost("/s9/app", 78)).code, 200);
     assert_eq!(rig.hops("/s9/app"), [(78, face_id(APP))], "without what would be one set more");
-    // What comes above an application's prefix does not take it away.
+    // Routes above an application's prefix do not displace it.
     for cost in 0..60 {
         ask(&mut rig, 201, "/app", cost);
         assert!(rig.hops("/app").contains(&(77, face_id(APP))), "{cost}");
     }
-    // Neighbours that go leave room.
+    // Removing neighbours frees room.
     rig.face_down(face_id(200));
     rig.face_down(face_id(201));
     rig.face_up(crate::node::face(face_id(300), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
@@ -130,7 +130,7 @@ fn neighbours_cannot_take_a_prefix_from_this_box() {
     let codes: Vec<u64> =
         (0..300).map(|n| rig.command_from(200 + n, HOP, &of("/victim")).code).collect();
     assert_eq!(codes.iter().filter(|code| **code == 200).count(), 128);
-    // The dearest way of all, and it is one of those that the FIB has.
+    // The most expensive next hop of all; it is still one of those in the FIB.
     assert_eq!(rig.command(REGISTER, &at_cost("/victim", 1000)).code, 200);
     assert_eq!(rig.hops("/victim").len(), 64);
     assert_eq!(rig.hops("/victim").last(), Some(&(1000, face_id(APP))));
@@ -139,7 +139,7 @@ fn neighbours_cannot_take_a_prefix_from_this_box() {
     assert_eq!(same.code, 200, "a change takes no room");
 }
 
-/// A neighbour's routes for all names, again and again, while thousands of prefixes are below.
+/// A neighbour repeatedly changes its route for all names, above thousands of prefixes.
 #[test]
 fn no_turn_goes_through_more_prefixes_than_it_may() {
     let mut rig = open(RibLimits::default(), 1);
@@ -157,14 +157,15 @@ fn no_turn_goes_through_more_prefixes_than_it_may() {
     rig.node.orders = 0;
     let mut reached = 0;
     for round in 1..40 {
-        // Another cost, and all that is below has to follow: the next comes before it has.
+        // Another cost, which all longer prefixes have to follow: the next one arrives before they
+        // have.
         assert_eq!(rig.command_from(200, HOP, &at_cost("/", round % 2)).code, 200);
         bounded(&mut rig);
         rig.management.tick(rig.now, &mut rig.node);
         bounded(&mut rig);
         reached = reached.max(rig.node.fib.values().filter(|hops| hops.len() == 2).count());
     }
-    assert_eq!(reached, 5 * turn, "nobody is put off for ever");
+    assert_eq!(reached, 5 * turn, "every prefix is reached");
     rig.face_down(face_id(200));
     bounded(&mut rig);
     rig.face_down(face_id(APP));
@@ -253,7 +254,7 @@ fn named(prefix: &[u8]) -> NameBuf {
     prefix.iter().fold(NameBuf::new(), |name, c| name.with([b'a' + c]))
 }
 
-/// `turn` prefixes are gone through in one turn; without, there is time for all of them.
+/// One turn processes `turn` prefixes; `None`: all of them.
 fn check(steps: &[Step], turn: Option<usize>) {
     let rib = RibLimits { turn: turn.unwrap_or(1 << 20), ..Default::default() };
     let limits = ManagementLimits { rib, ..Default::default() };
@@ -330,14 +331,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_changes_step_by_step_is_what_follows_from_all(
+    fn incremental_next_hops_match_the_definition(
         steps in prop::collection::vec(steps(), 1..60),
     ) {
         check(&steps, None);
     }
 
     #[test]
-    fn what_is_done_in_turns_is_what_follows_from_all_in_the_end(
+    fn next_hops_computed_in_turns_match_the_definition(
         steps in prop::collection::vec(steps(), 1..60),
         turn in 1..6usize,
     ) {

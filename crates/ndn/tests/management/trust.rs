@@ -1,4 +1,4 @@
-//! Whose commands are carried out, and that each is carried out once.
+//! Which signers' commands are carried out, and that each is carried out once.
 
 use plexus_ndn::management::{
     ManagementConfig, ManagementCounters, ManagementLimits, Policy, RibLimits, Trust, TrustedKey,
@@ -11,7 +11,7 @@ use crate::node::*;
 
 const REGISTER: &str = "/localhost/nfd/rib/register";
 
-/// Hands a command over that is to be refused, and counted so.
+/// Sends a command that has to be refused and counted.
 fn refused(rig: &mut Rig, from: u32, packet: &[u8], counter: fn(&ManagementCounters) -> u64) {
     let before = counter(&rig.management.counters());
     let told = rig.respond(from, packet);
@@ -39,7 +39,7 @@ fn unsigned_and_forged_commands_are_refused() {
     refused(&mut rig, APP, &command(REGISTER, &of("/a"), &liar), |c| c.forged);
     let short = Client { sign: |_| vec![], ..Client::at(rig.unix_ms) };
     refused(&mut rig, APP, &command(REGISTER, &of("/a"), &short), |c| c.forged);
-    // Another prefix in the name than was signed.
+    // The name has another prefix than was signed.
     let at = good.windows(3).position(|w| w == [8, 1, b'a']).unwrap();
     let mut other = good.clone();
     other[at + 2] = b'b';
@@ -94,7 +94,7 @@ fn sequence_numbers_count_up() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded_and_forgets_nothing_that_counts() {
+fn remembered_commands_are_bounded_and_allow_no_replay() {
     let limits =
         ManagementLimits { signers: 1, commands_per_signer: 2, ..ManagementLimits::default() };
     let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
@@ -146,7 +146,7 @@ fn trusting(localhop: Policy) -> Rig {
 fn neighbours_command_only_where_they_may() {
     let mut rig = trusting(Policy::Nobody);
     let packet = command(HOP, &of("/a"), &by_secret(rig.unix_ms));
-    assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "as if nobody were there");
+    assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "not answered at all");
 
     let mut rig = trusting(Policy::Trusted);
     let digest = command(HOP, &of("/a"), &Client::at(rig.unix_ms));
@@ -164,7 +164,7 @@ fn neighbours_command_only_where_they_may() {
     refused_elsewhere(&mut rig);
 }
 
-/// Of `/localhop`, routes are all there is.
+/// Under `/localhop`, only routes can be managed.
 fn refused_elsewhere(rig: &mut Rig) {
     for verb in ["/localhop/nfd/faces/create", "/localhop/nfd/rib/list", "/localhop/nfd/cs/erase"] {
         let packet = command(verb, &of("/a"), &by_secret(rig.unix_ms));
@@ -183,27 +183,27 @@ fn neighbours_share_half_of_the_table_and_none_has_it_alone() {
         let packet = command(HOP, &of(prefix), &Client::at(rig.unix_ms));
         rig.respond(from, &packet).code
     };
-    // Who asks for all that there is has half of what is for neighbours.
+    // A neighbour that asks for everything gets half of the neighbours' share.
     let codes: Vec<u64> =
         (0..40).map(|n| ask(&mut rig, NEIGHBOUR, &format!("/greedy/{n}"))).collect();
     let had = codes.iter().filter(|code| **code == 200).count();
     assert_eq!((had, codes[had..].iter().all(|code| *code == 504)), (12, true), "{codes:?}");
     assert_eq!(ask(&mut rig, NEIGHBOUR, "/greedy/0"), 200, "a change takes no room");
-    // Another has room, though less; for long names still less.
+    // Another gets less, and for long names still less.
     const NEXT: u32 = 90;
     rig.face_up(face(face_id(NEXT), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
     let long = "x".repeat(500);
     assert_eq!(ask(&mut rig, NEXT, &format!("/{long}")), 200);
     assert_eq!(ask(&mut rig, NEXT, &format!("/{long}/y")), 504);
-    // Applications of this box have the rest.
+    // Applications on this node get the rest.
     for n in 0..30 {
         let told = rig.command_from(APP, REGISTER, &of(&format!("/app/{n}")));
         assert_eq!(told.code, 200, "{n}");
     }
-    // What goes leaves room.
+    // Removing a neighbour frees room.
     rig.face_down(face_id(NEIGHBOUR));
     assert_eq!(ask(&mut rig, NEXT, "/again"), 200);
-    // However many take what they can, the next has room for one.
+    // However many have taken their share, the next one gets room for one.
     for n in 100..110 {
         rig.face_up(face(face_id(n), "udp4://192.0.2.4:6363", face_scope::NON_LOCAL));
         let codes: Vec<u64> = (0..20).map(|i| ask(&mut rig, n, &format!("/{n}/{i}"))).collect();
@@ -228,7 +228,7 @@ fn other_keys_are_trusted_and_what_was_done_by_those_that_stay_is_not_done_again
     assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 200);
     let trusted = |keys| Trust { keys, localhop: Policy::Trusted, ..Trust::default() };
     let key = || TrustedKey::hmac(name("/secret"), SECRET);
-    // The same key, in another place.
+    // The same key at another index.
     rig.trust(trusted(vec![TrustedKey::hmac(name("/other"), b"more"), key()]));
     rig.node.fib.clear();
     refused(&mut rig, NEIGHBOUR, &packet, |c| c.replayed);
@@ -245,7 +245,7 @@ fn other_keys_are_trusted_and_what_was_done_by_those_that_stay_is_not_done_again
     rig.trust(Trust::default());
     rig.pass(1);
     let packet = command(HOP, &of("/b"), &by_secret(rig.unix_ms));
-    assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "as if nobody were there");
+    assert!(rig.interest(NEIGHBOUR, &packet).is_empty(), "not answered at all");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A forwarder with faces, packets by text, and what it sends written down.
+//! A forwarder with faces, packets by text, and a record of what it sends.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub fn hasher() -> NameHasher {
     NameHasher::new([11, 12])
 }
 
-/// An Interest with a nonce, changed as the test likes.
+/// An Interest with a nonce, changed as the test needs.
 pub fn interest_with(
     text: &str,
     nonce: u32,
@@ -115,10 +115,10 @@ pub fn data(text: &str) -> Vec<u8> {
     data_fresh(text, b"content", 10_000)
 }
 
-/// A route: prefix, face's place, cost.
+/// A route: prefix, face's slot, cost.
 pub type Route<'a> = (&'a str, u32, u64);
 
-/// Where names lead.
+/// The FIB and plan.
 pub struct Ways {
     pub fib: FibReader,
     pub plan: Arc<Plan>,
@@ -143,7 +143,7 @@ pub fn plan(routes: &[Route<'_>], strategies: &[(&str, &str)], regions: &[&str])
     Ways { fib: fib.reader(), plan }
 }
 
-/// A content store of so many packets in memory.
+/// A content store with a capacity of this many packets in memory.
 pub fn store(entries: usize, disks: Vec<SegmentLog<Vec<u8>>>) -> Store<Vec<u8>> {
     let limits = MemoryLimits { bytes: 1 << 20, entries };
     let build = |slots, bytes| PolicyKind::Lru.build(slots, bytes);
@@ -181,7 +181,7 @@ impl Rig {
         Rig { forwarder, now: Time::from_secs(1), faces: faces.len() as u32 }
     }
 
-    /// Receives a packet with headers; what was sent for it.
+    /// Receives a packet with headers; returns what was sent for it.
     pub fn receive_with(&mut self, from: u32, headers: &Headers<'_>, packet: &[u8]) -> Vec<Sent> {
         let mut log = Log::default();
         self.forwarder.receive(self.now, face(from), headers, packet, &mut log);
@@ -213,7 +213,7 @@ impl Rig {
         }
     }
 
-    /// The same, when nothing is pending any more.
+    /// The same, once nothing is pending.
     pub fn finish(mut self) {
         self.wait_ms(10_000_000);
         assert_eq!(self.forwarder.pending(), 0);

@@ -1,4 +1,4 @@
-//! The hosts of an edge switch: their actual addresses, and the ones that others know (§3.2).
+//! The hosts of an edge switch: their actual addresses, and their PMACs (§3.2).
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -1,4 +1,5 @@
-//! Location discovery: a switch's level, position and pod, from what its neighbours say (§3.4).
+//! Location discovery: a switch's level, position and pod, from its neighbours' announcements
+//! (§3.4).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,12 +10,12 @@ use rand_pcg::Pcg64;
 
 use super::message::{Level, Location};
 
-/// A position that an edge switch has proposed is kept for it so many intervals.
+/// A position proposed by an edge switch is reserved for it for this many intervals.
 const TENTATIVE: u32 = 3;
-/// So many proposals may fail before an edge switch looks further.
+/// Failed proposals before an edge switch tries other positions.
 const TRIES: usize = 16;
 
-/// Where an edge switch is: what the PMACs of its hosts begin with.
+/// The place of an edge switch: the beginning of its hosts' PMACs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The pod.
@@ -37,7 +38,7 @@ impl Neighbour {
     }
 }
 
-/// What a switch has found out about itself.
+/// What a switch knows about itself.
 #[derive(Debug)]
 pub(super) struct Discovery {
     pub(super) level: Option<Level>,
@@ -48,7 +49,7 @@ pub(super) struct Discovery {
     taken: BTreeSet<u8>,
     proposal: Option<(u8, BTreeSet<MacAddr>)>,
     tries: usize,
-    /// Of an aggregation switch: positions that have been proposed, by whom, and until when.
+    /// Of an aggregation switch: proposed positions, with the proposer and the expiry.
     tentative: BTreeMap<u8, (MacAddr, Time)>,
 }
 
@@ -66,7 +67,7 @@ impl Discovery {
         }
     }
 
-    /// Draws what follows from the neighbours' last words.
+    /// Draws conclusions from the neighbours' latest announcements.
     pub(super) fn look(&mut self, has_hosts: bool, neighbours: &[Neighbour]) {
         let is = |level| move |n: &&Neighbour| n.word.level == Some(level);
         let edge = neighbours.iter().find(is(Level::Edge));
@@ -102,7 +103,7 @@ impl Discovery {
         Some(Place { pod: self.pod?, position: self.position? }).filter(|_| is_edge)
     }
 
-    /// What an edge switch is to ask the manager for: a pod, or a place for itself alone.
+    /// What an edge switch asks the manager for: a pod, or a place for itself alone.
     pub(super) fn wants_place(&self, neighbours: &[Neighbour]) -> Option<bool> {
         let alone = self.is_alone(neighbours);
         (self.pod.is_none() && (alone || self.position == Some(0))).then_some(alone)
@@ -149,7 +150,7 @@ impl Discovery {
         }
     }
 
-    /// Decides on the proposal of an edge switch: granted, and what is taken if not.
+    /// Decides on the proposal of an edge switch: granted, or else the positions in use.
     pub(super) fn judge(
         &mut self,
         now: Time,

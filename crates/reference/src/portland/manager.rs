@@ -1,4 +1,4 @@
-//! The fabric manager: which IP address has which PMAC, and numbers for pods (§3.1, §3.3).
+//! The fabric manager: maps IP addresses to PMACs, and numbers pods (§3.1, §3.3).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use crate::Input;
 
 /// Its only port.
 const PORT: u16 = 0;
-/// A host asks again after a second: who has not been found by then is forgotten.
+/// A host asks again after a second: questions older than that are dropped.
 const WAIT: Duration = Duration::from_secs(1);
 /// Hosts that wait for another one to be found, at most.
 const WAITING_MAX: usize = 1 << 16;
@@ -30,7 +30,7 @@ pub struct Manager {
     pods: u16,
     /// The last place given to an edge switch without levels: these share pods.
     alone: Option<Place>,
-    /// By the address wanted: when who asked by which switch.
+    /// Pending questions by the address wanted: time, switch and question.
     waiting: HashMap<Ipv4Addr, Vec<(Time, MacAddr, Question)>>,
     asked: VecDeque<(Time, Ipv4Addr)>,
     outputs: VecDeque<Output>,
@@ -38,7 +38,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager that knows nobody.
+    /// A manager without hosts.
     pub fn new(interval: Duration) -> Manager {
         Manager {
             interval,
@@ -55,7 +55,7 @@ impl Manager {
         }
     }
 
-    /// Takes an input and does what is due.
+    /// Processes an input and does everything that is due.
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Port { rate_bits_per_s, .. } => {

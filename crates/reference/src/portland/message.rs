@@ -1,7 +1,7 @@
-//! What switches and fabric manager say to each other. The paper gives fields, not an encoding;
-//! this is a plain one, without acknowledgement or authentication. A frame is an Ethernet header
-//! whose source is the sender's identifier, of EtherType 0x88B5 (IEEE 802, 9.2.4: local
-//! experiments), a byte that says which message, and its fields in this order, big-endian:
+//! Messages between switches and fabric manager. The paper gives fields, but no encoding; this is a
+//! simple one, without acknowledgement or authentication. A frame is an Ethernet header with the
+//! sender's identifier as source, of EtherType 0x88B5 (IEEE 802, 9.2.4: local experiments), a byte
+//! for the kind of message, and its fields in this order, big-endian:
 //!
 //! | kind | message | fields |
 //! |---|---|---|
@@ -27,11 +27,11 @@ use plexus_wire::{MacAddr, ethernet};
 pub const ETHERTYPE: u16 = 0x88B5;
 /// To the neighbour on the cable.
 pub(super) const NEIGHBOUR: MacAddr = MacAddr([0x01, 0x80, 0xC2, 0x00, 0x00, 0x0E]);
-/// To the fabric manager, by whoever is nearer to it.
+/// To the fabric manager, by the next switch on the path.
 pub(super) const MANAGER: MacAddr = MacAddr([0x02, 0x0F, 0, 0, 0, 1]);
 /// From the manager to all switches with hosts.
 pub(super) const EVERYBODY: MacAddr = MacAddr([0x03, 0x0F, 0, 0, 0, 2]);
-/// No way to the manager is known.
+/// No path to the manager is known.
 pub(super) const NO_WAY: u16 = u16::MAX;
 
 /// Where a switch is among the levels of a fat tree.
@@ -45,14 +45,14 @@ pub enum Level {
     Core,
 }
 
-/// What a switch tells its neighbours of itself: a location discovery message, and, since the
-/// manager is reached in band, the way there.
+/// A switch's announcement to its neighbours: a location discovery message, and, because the
+/// manager is in band, the path to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) pod: Option<u16>,
     pub(super) position: Option<u8>,
     pub(super) level: Option<Level>,
-    /// The receiver is the sender's way to the manager.
+    /// The receiver is the sender's next hop to the manager.
     pub(super) is_child: bool,
     /// Hosts are behind the sender, as seen from the manager.
     pub(super) has_hosts: bool,
@@ -60,7 +60,7 @@ pub(super) struct Location {
     pub(super) distance: u16,
 }
 
-/// A host asks for the address of another one.
+/// A host asks for another one's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) asker_ip: Ipv4Addr,
@@ -141,7 +141,7 @@ impl Message {
         f
     }
 
-    /// Reads what follows the Ethernet header; `None`: it is none of these.
+    /// Parses the bytes after the Ethernet header; `None` for other messages.
     pub(super) fn parse(body: &[u8]) -> Option<Message> {
         let mut r = Reader(body);
         let question = |r: &mut Reader<'_>| {

@@ -1,4 +1,4 @@
-//! A switch: its ports and neighbours, the way to the manager, and what hosts send.
+//! A switch: its ports and neighbours, its path to the manager, and its hosts' frames.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::message::{
 };
 use crate::Input;
 
-/// A port where no word came for so many intervals leads to a host.
+/// A port without an announcement for this many intervals leads to a host.
 const LISTEN: u32 = 3;
-/// A neighbour that says nothing for so many intervals is gone.
+/// A neighbour silent for this many intervals has failed.
 const DEAD: u32 = 5;
-/// What was asked of the manager is asked again after so many intervals.
+/// A question to the manager is repeated after this many intervals.
 const RETRY: u32 = 3;
-/// Ways to the manager are no longer than this; what seems so leads round in circles.
+/// Paths to the manager are no longer than this; longer ones are loops.
 const DISTANCE_MAX: u16 = 4096;
 
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ pub struct Switch {
     branches: HashMap<MacAddr, u16>,
     stations: Stations,
     say_at: Time,
-    /// When the manager is asked for a place, again.
+    /// When to ask the manager for a place again.
     ask_at: Time,
     /// When a position is proposed, again.
     propose_at: Time,
@@ -51,8 +51,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch with so many ports, at most 256, none of which has a carrier. `id` is its address;
-    /// `seed` decides which positions it proposes, and when within an interval it speaks.
+    /// A switch with this many ports, at most 256, all without carrier. `id` is its address; `seed`
+    /// determines which positions it proposes, and when within an interval it sends.
     pub fn new(id: MacAddr, ports: u16, interval: Duration, seed: u64) -> Switch {
         let phase = Duration::from_nanos(seed % (interval.as_nanos() as u64).max(1));
         Switch {
@@ -70,7 +70,7 @@ impl Switch {
         }
     }
 
-    /// Takes an input and does what is due.
+    /// Processes an input and does everything that is due.
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Port { port, rate_bits_per_s } => {
@@ -113,7 +113,7 @@ impl Switch {
         self.discovery.pod
     }
 
-    /// Whether it has found out what there is to find out about itself, and a way to the manager.
+    /// Whether it knows its own location, and a path to the manager.
     pub fn is_settled(&self) -> bool {
         let knows_itself = match self.discovery.level {
             Some(Level::Edge) => self.place().is_some(),
@@ -135,13 +135,14 @@ impl Switch {
         (0..).zip(&self.ports).filter(|(_, p)| p.is_host).map(|(port, _)| port)
     }
 
-    /// Ports to switches whose way to the manager we are, and that have hosts behind them.
+    /// Ports to switches for which this one is the next hop to the manager, and which have hosts
+    /// behind them.
     fn branch_ports(&self) -> impl Iterator<Item = u16> {
         let leads = |p: &Port| p.neighbour.is_some_and(|n| n.word.is_child && n.word.has_hosts);
         (0..).zip(&self.ports).filter(move |(_, p)| leads(p)).map(|(port, _)| port)
     }
 
-    /// Draws what follows from silence, and from what neighbours said.
+    /// Draws conclusions from timeouts and from neighbours' announcements.
     fn look(&mut self, now: Time) {
         for port in &mut self.ports {
             port.neighbour.take_if(|n| now.since(n.heard) >= DEAD * self.interval);
@@ -176,7 +177,7 @@ impl Switch {
         self.register_all_if_new(had_place);
     }
 
-    /// Says what it knows of itself, on all ports.
+    /// Announces itself on all ports.
     fn say(&mut self) {
         let has_hosts = self.host_ports().next().is_some() || self.branch_ports().next().is_some();
         let location = Location {
@@ -199,7 +200,7 @@ impl Switch {
         self.outputs.push_back((port, message.to_frame(self.id, dst)));
     }
 
-    /// Says something to the manager, if a way is known.
+    /// Sends a message to the manager, if a path is known.
     fn send_up(&mut self, message: &Message) {
         if let Some((port, _)) = self.parent {
             self.send(port, MANAGER, message);
@@ -247,7 +248,7 @@ impl Switch {
         }
     }
 
-    /// Carries what is between switches and manager, and hears what is for us.
+    /// Forwards messages between switches and manager, and processes those for this switch.
     fn relay(&mut self, port: u16, frame: &ethernet::Frame<&[u8]>) {
         let dst = frame.dst();
         let is_from_above = self.parent.is_some_and(|(parent, _)| parent == port);
@@ -312,7 +313,7 @@ impl Switch {
         self.outputs.push_back((port, frame));
     }
 
-    /// Asks every host but the asker who has an address.
+    /// Asks every host except the asker for an address.
     fn ask_hosts(&mut self, question: &Question) {
         let place = self.place();
         let asker = place.and_then(|p| self.stations.with_pmac(p, question.asker));
@@ -330,8 +331,7 @@ impl Switch {
         }
     }
 
-    /// A host's frame: what is to be resolved is not flooded, what is to be carried gets the PMAC
-    /// for its source.
+    /// Processes a host's frame: ARP is not flooded; other frames get the PMAC as their source.
     fn hear_host(&mut self, port: u16, frame: &ethernet::Frame<&[u8]>) {
         let place = self.place();
         let Some(station) = self.stations.at(port, frame.src()) else { return };
@@ -431,7 +431,7 @@ impl Switch {
             with.map(|(port, _)| port).filter(|port| *port != from).collect()
         };
         let mut ways = ports(&is_below);
-        // What has come down does not go up again.
+        // A frame that came from above does not go up again.
         let is_from_below = self.ports[usize::from(from)].neighbour.is_none_or(|n| !is_above(&n));
         if ways.is_empty() && is_from_below {
             ways = ports(&is_above);

@@ -54,10 +54,10 @@ impl fmt::Display for BridgeId {
     }
 }
 
-/// What a configuration message says (9.3.1).
+/// A configuration message (9.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Who is taken for the root.
+    /// The assumed root.
     pub root: BridgeId,
     /// Cost of the sender's path to it.
     pub root_path_cost: u32,
@@ -75,7 +75,7 @@ pub struct Config {
     pub forward_delay: Duration,
     /// Stations are to be forgotten fast.
     pub topology_change: bool,
-    /// The notification of a topology change has been heard.
+    /// Acknowledges a topology change notification.
     pub topology_change_ack: bool,
 }
 
@@ -93,14 +93,13 @@ pub enum Bpdu {
 pub enum Refused {
     /// It is not addressed or encapsulated as one.
     NotForBridges,
-    /// It ends too early.
+    /// It is too short.
     Truncated,
     /// Another protocol or type. Versions are not judged (9.3.4).
     Unknown,
 }
 
-/// Units of 1/256 s, at most what the field holds; a part of one counts as one, so that no age is
-/// ever told too low.
+/// Units of 1/256 s, at most what the field holds; rounded up, so that no age is understated.
 fn to_units(time: Duration) -> u16 {
     let units = (time.as_nanos() * UNITS_PER_S).div_ceil(1_000_000_000);
     u16::try_from(units).unwrap_or(u16::MAX)
@@ -191,8 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// What a bridge of Linux 6.x sent, captured: its root is another one, with priority 4096, one
-    /// cable away.
+    /// Captured from a Linux 6.x bridge: its root is another bridge, with priority 4096, one cable
+    /// away.
     const LINUX: [u8; 52] = [
         0x01, 0x80, 0xC2, 0x00, 0x00, 0x00, 0x0A, 0xAA, 0xC5, 0xAC, 0xE4, 0xA8, 0x00, 0x26, 0x42,
         0x42, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x86, 0x69, 0xD5, 0x6B, 0x2B, 0xE8,

@@ -1,4 +1,4 @@
-//! What a bridge knows of each port (IEEE 802.1D-1998, 8.5.5), and which word is better.
+//! State of each port (IEEE 802.1D-1998, 8.5.5), and the comparison of messages.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use plexus_wire::Time;
 
 use super::bpdu::{BridgeId, Config};
 
-/// What a port does (8.4).
+/// The state of a port (8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortState {
     /// No carrier.
     Disabled,
-    /// Only listens to BPDUs: another way leads to the root.
+    /// Only receives BPDUs: another path leads to the root.
     Blocking,
-    /// On its way to forwarding: may turn out to close a circle yet.
+    /// Before learning: it may still turn out to close a loop.
     Listening,
-    /// On its way to forwarding: learns who is behind it.
+    /// Before forwarding: learns the stations behind it.
     Learning,
     /// Takes part.
     Forwarding,
@@ -28,8 +28,8 @@ impl PortState {
     }
 }
 
-/// What a port adds to the cost of a path (table 8-5: the recommended values; rates between them
-/// cost what the next lower one does).
+/// A port's contribution to the cost of a path (table 8-5: the recommended values; other rates cost
+/// as much as the next lower one).
 pub fn path_cost(rate_bits_per_s: u64) -> u32 {
     match rate_bits_per_s / 1_000_000 {
         10_000.. => 2,
@@ -59,9 +59,9 @@ pub(super) struct Port {
     pub(super) id: u16,
     pub(super) state: PortState,
     pub(super) path_cost: u32,
-    /// The best word known on the cable: ours, where we are designated.
+    /// The best message on the segment: ours, if we are designated.
     pub(super) best: Vector,
-    /// When it was heard, and how old it was then.
+    /// When it was received, and its age then.
     heard_at: Time,
     heard_age: Duration,
     pub(super) topology_change_ack: bool,
@@ -74,8 +74,8 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn new(number: u16, bridge: BridgeId) -> Port {
-        // Numbers have 8 bits (8.5.5.1); those beyond take from the priority, as in 802.1t, and
-        // more than 4,095 from what is left of it: no two ports have one number.
+        // Numbers have 8 bits (8.5.5.1); higher ones borrow bits from the priority, as in 802.1t,
+        // and beyond 4,095 from the rest of it: all ports have different identifiers.
         let id = 0x8000 ^ number;
         Port {
             id,
@@ -102,7 +102,8 @@ impl Port {
         self.best.bridge == own && self.best.port == self.id
     }
 
-    /// What the way to the root costs by this port. Nobody can make it overflow.
+    /// The cost of the path to the root through this port. It cannot overflow, whatever is
+    /// received.
     pub(super) fn cost_through(&self) -> u32 {
         self.best.cost.saturating_add(self.path_cost)
     }

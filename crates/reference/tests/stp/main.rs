@@ -1,4 +1,4 @@
-//! Spanning trees over random networks, against what the standard says that they must become.
+//! Spanning trees on random networks, compared with the result that the standard requires.
 
 mod net;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Long enough for any of these networks: ages out what was true before, then listens and learns.
+/// Long enough for any of these networks: old information ages out, then ports listen and learn.
 const CALM: Duration = Duration::from_secs(20 + 2 * 15 + 20);
 
 /// A random network: maybe in several parts, maybe with parallel cables.
@@ -43,7 +43,7 @@ proptest! {
         net.assert_tree()?;
     }
 
-    /// Whatever fails, and however: the tree of what is left.
+    /// After any failures: the tree of the remaining network.
     #[test]
     fn a_cut_network_becomes_the_tree_of_what_is_left(seed: u64, silent: bool, cuts in 1..4_usize) {
         let mut net = random_net(seed);
@@ -59,7 +59,7 @@ proptest! {
         net.assert_tree()?;
     }
 
-    /// Frames of anybody's making, on every port.
+    /// Arbitrary frames on every port.
     #[test]
     fn lies_do_not_break_a_bridge(seed: u64, frames in proptest::collection::vec(
         (0..8_u16, proptest::collection::vec(any::<u8>(), 0..64)), 1..40))
@@ -91,7 +91,7 @@ fn ports_listen_and_learn_before_they_forward() {
     }
 }
 
-/// The ring of `labs/failover-stp.toml`, where the bridge that loses its way has the blocked port.
+/// The ring of `labs/failover-stp.toml`, where the bridge that loses its path has the blocked port.
 #[test]
 fn a_lost_carrier_costs_two_forward_delays_and_a_silent_failure_the_age_of_a_word_too() {
     for (silent, least, most) in [(false, 30, 31), (true, 48, 51)] {
@@ -119,7 +119,7 @@ fn a_lost_carrier_costs_two_forward_delays_and_a_silent_failure_the_age_of_a_wor
     }
 }
 
-/// A change anywhere is told to the root, which has everybody forget fast for 35 s.
+/// A change anywhere is reported to the root, which makes all bridges age fast for 35 s.
 #[test]
 fn a_change_makes_every_bridge_forget_fast_for_a_while() {
     let mut net = Net::default();
@@ -142,9 +142,9 @@ fn a_change_makes_every_bridge_forget_fast_for_a_while() {
     assert!(net.ageing.iter().all(Option::is_none), "{:?}", net.ageing);
 }
 
-/// Bridges that made a message a second older would end after twenty hops. (Where addresses rise
-/// along the way, each bridge hears of many roots, one after the other, and says each a second
-/// later: then words are too old after twenty hops too, and the changes that follow keep it so.)
+/// If bridges aged a message by a second, trees would end after twenty hops. (If addresses rise
+/// along the path, each bridge learns of many roots one after the other and forwards each a second
+/// later: then messages are too old after twenty hops too, and the following changes keep it so.)
 #[test]
 fn trees_may_be_deep() {
     let mut net = Net::default();

@@ -26,7 +26,7 @@ pub(crate) struct Net {
     settings: Vec<Settings>,
     ports: Vec<u16>,
     pub(crate) cables: Vec<Cable>,
-    /// What each bridge has asked for.
+    /// The ageing times that each bridge has requested.
     pub(crate) ageing: Vec<Option<Duration>>,
     now: Time,
     sent: u64,

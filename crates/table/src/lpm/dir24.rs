@@ -1,4 +1,4 @@
-//! What IPv4 lookups touch: DIR-24-8 (Gupta, Lin, McKeown: Routing Lookups in Hardware at Memory
+//! The IPv4 lookup structure: DIR-24-8 (Gupta, Lin, McKeown: Routing Lookups in Hardware at Memory
 //! Access Speeds, INFOCOM 1998) with entries of 16 bits.
 //!
 //! ```text
@@ -6,14 +6,14 @@
 //! entry of a tail (256 of them)   | 0 | group + 1, 0: no route |
 //! ```
 //!
-//! Prefixes are painted into the entries that they are the longest for. An entry is written in one
-//! store, from its old to its new answer. A tail is filled before the entry that leads to it is
-//! stored (release; readers load it with acquire), and when its last long prefix goes, the entry
-//! is stored over, and the tail retired (`grace.rs`).
+//! Prefixes are painted into the entries for which they are the longest. An entry changes from its
+//! old to its new answer in one store. A tail is filled before the entry that leads to it is stored
+//! (release; readers load it with acquire); when its last long prefix is removed, the entry is
+//! overwritten and the tail retired (`grace.rs`).
 //!
-//! A huge page of /24s is a sixteenth of all addresses. One without a route is not memory: nothing
-//! was ever written there, or it was given back. So 224.0.0.0/3, where no unicast addresses are,
-//! takes 4 MiB only while a default route covers it.
+//! A huge page of /24s is a sixteenth of all addresses. A page without routes uses no memory: it
+//! was never written, or was given back. So 224.0.0.0/3, which has no unicast addresses, takes 4
+//! MiB only while a default route covers it.
 
 use std::sync::atomic::{AtomicU16, Ordering::*};
 
@@ -25,11 +25,11 @@ use crate::prefetch;
 
 const SLOTS: usize = 1 << 24;
 const TAIL: usize = 256;
-/// As many as the entries' bits can tell apart.
+/// As many as fit into an entry's bits.
 const TAILS_MAX: usize = 1 << 15;
 const ENTRIES: usize = SLOTS + TAILS_MAX * TAIL;
 const TO_TAIL: u16 = 1 << 15;
-/// Huge pages of /24s, and the length of the prefix that each is for.
+/// Huge pages of /24s, and the prefix length of each.
 const PAGES: usize = 2 * SLOTS / HUGE;
 const PAGE_LEN: u8 = PAGES.ilog2() as u8;
 
@@ -45,7 +45,7 @@ impl Dir24 {
     }
 }
 
-/// The answer for an address; the array's length is part of its type, so nothing has to be checked.
+/// The answer for an address; the array's length is part of its type, so no bounds check is needed.
 #[inline(always)]
 fn find(entries: &[AtomicU16; ENTRIES], addr: u32) -> Option<GroupId> {
     let mut entry = entries[(addr >> 8) as usize].load(Acquire);
@@ -66,8 +66,8 @@ impl Table<u32> for Dir24 {
 
     fn lookup_batch(&self, addrs: &[u32], answers: &mut [Option<GroupId>]) {
         let entries = self.entries();
-        // Entries that are in no cache come in side by side. In the loop below, whose branches
-        // wait for them, the processor gets to fewer at a time.
+        // Loads entries that are in no cache side by side. In the loop below the branches depend on
+        // them, so that the processor overlaps fewer loads.
         for &addr in addrs {
             prefetch(&entries[(addr >> 8) as usize]);
         }
@@ -84,7 +84,8 @@ pub struct Painter {
     free: Vec<u32>,
     fresh: u32,
     retired: Retired,
-    /// Pages of /24s that are memory, a bit each, and those of them that have no route any more.
+    /// Bit masks of the pages of /24s in memory, and of those among them that have no route any
+    /// more.
     pages: u16,
     idle: u16,
 }
@@ -164,7 +165,7 @@ impl Writer<u32> for Painter {
 
     fn collect(&mut self, table: &Dir24, periods: &Periods) {
         self.retired.collect(periods, |tail| self.free.push(tail));
-        // Readers see no difference: a page without a route holds nothing but zeroes.
+        // Readers see no difference: a page without routes contains only zeros.
         let idle = (0..PAGES).filter(|page| self.idle >> page & 1 == 1);
         let kept = idle.filter(|&page| !table.entries.forget(page));
         let kept = kept.fold(0, |kept, page| kept | 1 << page);
@@ -183,7 +184,7 @@ impl Writer<u32> for Painter {
 }
 
 impl Painter {
-    /// Gives the /24 of an address a tail, all of whose entries say what the /24's did.
+    /// Gives the /24 of an address a tail, with all entries equal to the /24's.
     fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, way: &mut Way<u32>) {
         let tail = self.free.pop().unwrap_or_else(|| {
             self.fresh += 1;

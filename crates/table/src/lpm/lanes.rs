@@ -1,15 +1,15 @@
-//! Sixteen keys of a node against one, all at once, where the processor can: code that searches
-//! nodes is compiled once for each way to do so, and which of them runs is decided once a batch.
-//! The released program is built for every x86-64, whose baseline has no such way.
+//! Compares sixteen keys of a node with one at once, if the processor can: node searches are
+//! compiled once for each instruction set, and the one to use is selected once per batch. The
+//! released program targets every x86-64, whose baseline has no such instructions.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Keys of a node, ascending. The last is no key, but `u32::MAX`, which is not below anything.
+/// Keys of a node, ascending. The last one is always `u32::MAX`, which is below nothing.
 pub(super) type Keys = [AtomicU32; 16];
 
 /// A way to search a node.
 pub(super) trait Lanes: Copy {
-    /// How many of the keys are below `key`: 15 at most.
+    /// How many of the keys are below `key`: at most 15.
     ///
     /// # Safety
     /// No other thread stores to the keys: what was stored is what this one has acquired.
@@ -17,13 +17,13 @@ pub(super) trait Lanes: Copy {
     unsafe fn below(self, keys: &Keys, key: u32) -> usize;
 }
 
-/// Work whose `run` is `#[inline(always)]`, so that it takes on the features of its caller.
+/// Work whose `run` is `#[inline(always)]`, so that it is compiled with its caller's features.
 pub(super) trait Work {
     type Output;
     fn run(self, lanes: impl Lanes) -> Self::Output;
 }
 
-/// Does the work the fastest way at hand.
+/// Does the work with the fastest available instructions.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(super) fn run<W: Work>(work: W) -> W::Output {
@@ -41,12 +41,12 @@ pub(super) fn run<W: Work>(work: W) -> W::Output {
     work.run(Halves)
 }
 
-/// Halves what is left, four times.
+/// Binary search in four steps.
 #[derive(Clone, Copy)]
 pub(super) struct Halves;
 
 impl Halves {
-    /// What [`Lanes::below`] says, whoever stores to the keys meanwhile.
+    /// The result of [`Lanes::below`], even if other threads store to the keys.
     #[inline(always)]
     pub(super) fn count(keys: &Keys, key: u32) -> usize {
         let mut below = 0;
@@ -71,7 +71,7 @@ mod x86 {
 
     use super::{Keys, Lanes, Work};
 
-    /// One comparison. There is a value of this only where the processor has the features.
+    /// One comparison. A value exists only if the processor has the features.
     #[derive(Clone, Copy)]
     pub(super) struct Avx512(());
 
@@ -90,8 +90,8 @@ mod x86 {
         #[inline(always)]
         #[allow(unsafe_code)]
         unsafe fn below(self, keys: &Keys, key: u32) -> usize {
-            // SAFETY: the processor has the features, as there is a value of this; no other thread
-            // stores to the keys, says the caller.
+            // SAFETY: a value of this exists, so the processor has the features; the caller
+            // guarantees that no other thread stores to the keys.
             unsafe { below_avx512(keys, key) }
         }
     }
@@ -102,13 +102,13 @@ mod x86 {
     #[target_feature(enable = "avx512f,popcnt")]
     #[allow(unsafe_code)]
     unsafe fn below_avx512(keys: &Keys, key: u32) -> usize {
-        // SAFETY: 64 bytes that are there to be read, and that no other thread stores to.
+        // SAFETY: 64 readable bytes to which no other thread stores.
         let keys = unsafe { _mm512_loadu_si512(std::ptr::from_ref(keys).cast()) };
         let key = _mm512_set1_epi32(key.cast_signed());
         _mm512_mask_cmplt_epu32_mask(0x7FFF, keys, key).count_ones() as usize
     }
 
-    /// Two comparisons. There is a value of this only where the processor has the features.
+    /// Two comparisons. A value exists only if the processor has the features.
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(());
 
@@ -138,13 +138,13 @@ mod x86 {
     #[allow(unsafe_code)]
     unsafe fn below_avx2(keys: &Keys, key: u32) -> usize {
         let keys = std::ptr::from_ref(keys).cast::<__m256i>();
-        // SAFETY: twice 32 bytes that are there to be read, and that no other thread stores to.
+        // SAFETY: twice 32 readable bytes to which no other thread stores.
         let halves = unsafe { [_mm256_loadu_si256(keys), _mm256_loadu_si256(keys.add(1))] };
-        // Not below is where the greater of the two is the key of the node.
+        // A key is not below if the maximum of both is the key of the node.
         let key = _mm256_set1_epi32(key.cast_signed());
         let [low, high] = halves.map(|half| _mm256_cmpeq_epi32(_mm256_max_epu32(half, key), half));
         let not_below = _mm256_movemask_epi8(_mm256_packs_epi32(low, high)).cast_unsigned();
-        // Two bits a key; where each stands does not matter, but the last, which is never below.
+        // Two bits per key; their order does not matter, except for the last, which is never below.
         16 - (not_below.count_ones() / 2).clamp(1, 16) as usize
     }
 

@@ -12,12 +12,12 @@ pub enum Prefix {
     V6(u128, u8),
 }
 
-/// A line that is no prefix.
+/// A line that is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixError {
     /// The line's number, from 1.
     pub line: usize,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for PrefixError {
 
 impl std::error::Error for PrefixError {}
 
-/// The prefixes of a text; empty lines are passed over.
+/// Parses a text with a prefix per line; empty lines are skipped.
 pub fn parse_prefixes(text: &str) -> impl Iterator<Item = Result<Prefix, PrefixError>> + '_ {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
     lines.map(|(i, line)| {

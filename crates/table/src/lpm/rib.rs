@@ -1,4 +1,4 @@
-//! The routes themselves, as the control side keeps them: a trie of 8-bit strides.
+//! The RIB, the control side's copy of the routes: a trie of 8-bit strides.
 //!
 //! A node at depth d holds the prefixes of length 8d + 1 to 8d + 8 under one prefix of length 8d,
 //! numbered like a heap (Knuth's allotment routing table): the whole node is 1, its halves 2 and 3,
@@ -11,7 +11,7 @@ const ROOT: u32 = 0;
 /// Strides of the longest addresses.
 const DEPTHS: usize = 16;
 
-/// Prefixes and children of one node; values stand in the order of their bits.
+/// Prefixes and children of one node; values are in the order of their bits.
 #[derive(Default)]
 pub(super) struct Node {
     set: [u64; 8],
@@ -24,8 +24,8 @@ pub(super) struct Node {
 #[derive(Clone, Copy)]
 pub(super) struct Child {
     pub(super) id: u32,
-    /// Where the lookup table keeps what belongs to the node; its business. It stands here so that
-    /// who writes the upper node does not have to look at all those below.
+    /// The lookup structure's own reference for this node. It is stored here so that writing the
+    /// upper node does not touch all nodes below.
     pub(super) tag: u32,
 }
 
@@ -70,14 +70,14 @@ impl Node {
         Some(self.groups.remove(rank(&self.set, number)))
     }
 
-    /// The number of the longest prefix of this node that covers `number`, itself included.
+    /// The number of the longest prefix of this node that covers `number`, possibly itself.
     pub(super) fn cover(&self, number: usize) -> Option<usize> {
         std::iter::successors(Some(number), |n| Some(n / 2))
             .take_while(|&n| n > 0)
             .find(|&n| self.has(n))
     }
 
-    /// What the node's prefixes say of `number`.
+    /// The answer of the node's prefixes for `number`.
     pub(super) fn best(&self, number: usize) -> Option<GroupId> {
         self.cover(number).and_then(|n| self.get(n))
     }
@@ -150,7 +150,7 @@ impl<A: Address> Rib<A> {
         self.node(way.last()?).get(way.number)
     }
 
-    /// Puts a prefix in, with the nodes that are missing on the way.
+    /// Inserts a prefix, with the missing nodes on the way.
     pub(super) fn insert(&mut self, way: &mut Way<A>, group: GroupId) -> Option<GroupId> {
         while way.known <= way.depth {
             let (parent, slot) = (way.ids[way.known - 1], way.slot(way.known - 1));
@@ -174,14 +174,14 @@ impl<A: Address> Rib<A> {
         id
     }
 
-    /// Takes a prefix out; its node stays, however empty.
+    /// Removes a prefix; its node stays, even if empty.
     pub(super) fn remove(&mut self, way: &Way<A>) -> Option<GroupId> {
         let old = self.nodes[way.last()? as usize].remove(way.number)?;
         self.len -= 1;
         Some(old)
     }
 
-    /// Takes the last node on a way away, which is empty.
+    /// Removes the last node on a way, which is empty.
     pub(super) fn prune(&mut self, way: &mut Way<A>) {
         way.known -= 1;
         let (child, slot) = (way.ids[way.known], way.slot(way.known - 1));
@@ -192,12 +192,12 @@ impl<A: Address> Rib<A> {
         self.free.push(child);
     }
 
-    /// What the nodes above `depth` say of the address that a way leads to.
+    /// The answer of the nodes above `depth` for the address of a way.
     pub(super) fn above(&self, way: &Way<A>, depth: usize) -> Option<GroupId> {
         (0..depth).rev().find_map(|d| self.node(way.ids[d]).best(256 + way.slot(d)))
     }
 
-    /// The longest prefix that covers the one a way leads to, itself included.
+    /// The longest prefix that covers that of a way, possibly itself.
     pub(super) fn cover(&self, way: &Way<A>) -> Option<(u8, GroupId)> {
         (0..way.known.min(way.depth + 1)).rev().find_map(|d| {
             let number = if d == way.depth { way.number } else { 256 + way.slot(d) };
@@ -207,7 +207,7 @@ impl<A: Address> Rib<A> {
         })
     }
 
-    /// True if a prefix covers, or lies within, the one of `len` bits, at most 8, with that number.
+    /// True if a prefix covers, or lies within, the one with that number and `len` bits, at most 8.
     pub(super) fn has_any(&self, prefix: usize, len: u8) -> bool {
         let (root, number) = (self.node(ROOT), 1 << len | prefix);
         let under = |bits: u8| number << (bits - len)..(number + 1) << (bits - len);
@@ -286,7 +286,7 @@ impl<A: Address> Way<A> {
     }
 }
 
-/// Where a walk over all prefixes stands.
+/// Position of a walk over all prefixes.
 #[derive(Clone, Copy)]
 struct Step<A> {
     id: u32,

@@ -1,4 +1,4 @@
-//! Against a naive model, and the real table at every prefix's edges.
+//! The table against a naive model, and the real table at every prefix's edges.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -49,7 +49,7 @@ impl TestAddress for u128 {
     }
 }
 
-/// The addresses where a prefix's answers begin and end, and their neighbours outside.
+/// The addresses where a prefix's answers begin and end, and their outer neighbours.
 fn edges<A: TestAddress>(addr: A, len: u8) -> [A; 4] {
     let (first, last) = (addr.to_u128(), addr.to_u128() | host_bits::<A>(len).to_u128());
     [first.wrapping_sub(1), first, last, last.wrapping_add(1)].map(A::from_u128)
@@ -70,7 +70,7 @@ enum Op {
     Remove(usize),
 }
 
-/// Prefixes that nest: addresses differ in few places, and every length comes up.
+/// Nested prefixes: addresses differ in few positions, and every length occurs.
 fn ops(bits: u8) -> impl Strategy<Value = Vec<Op>> {
     let sparse = (0u128..8, 0..bits).prop_map(|(n, at)| n << at);
     let addr =
@@ -148,7 +148,7 @@ proptest! {
 
 type Routes<A> = Vec<(A, u8, GroupId)>;
 
-/// The real table, with groups that follow from the prefixes.
+/// The real table, with groups derived from the prefixes.
 fn real() -> (Routes<u32>, Routes<u128>) {
     let zipped = include_bytes!("../../data/prefixes.txt.gz");
     let mut text = String::new();
@@ -169,8 +169,8 @@ fn some_group(addr: u128, len: u8) -> GroupId {
     group((folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55) as u16)
 }
 
-/// Where answers change, and to what: a sweep over the prefixes in order, with those that are open
-/// on a stack.
+/// Where answers change, and to what: a sweep over the prefixes in order, with the open ones on a
+/// stack.
 fn sweep<A: TestAddress>(routes: &Routes<A>) -> Vec<(A, Option<GroupId>)> {
     let mut sorted = routes.clone();
     sorted.sort_by_key(|&(addr, len, _)| (addr, len));
@@ -211,7 +211,8 @@ fn is_right_at_every_edge<A: TestAddress>(fib: &Fib<A>, routes: &Routes<A>) {
     }
 }
 
-/// Every route out and in again in random order, after which lookups' memory is at most so much.
+/// Removes and reinserts every route in random order; afterwards the lookup memory is at most
+/// `most`.
 fn survives_churn<A: TestAddress>(fib: &mut Fib<A>, routes: &Routes<A>, most: usize) {
     let mut random = Pcg64::seed_from_u64(6);
     fib.collect();
@@ -246,7 +247,7 @@ fn the_real_tables_are_right_at_every_edge_before_and_after_churn() {
         });
         let mut fib = Fib6::build(Limits::default(), v6.iter().copied()).unwrap();
         is_right_at_every_edge(&fib, &v6);
-        // How full a tree's nodes are depends on the order in which routes come.
+        // The fill of a tree's nodes depends on the order in which routes are inserted.
         let full = fib.memory().lookup;
         survives_churn(&mut fib, &v6, full * 3 / 2);
         let both = v4.join().unwrap() + fib.memory().lookup;
@@ -307,7 +308,7 @@ fn refuses_what_does_not_fit<A: TestAddress>(limits: Limits, expected: Refused) 
     routes.sort();
     assert_eq!(fib.iter().collect::<Routes<A>>(), routes);
     is_right_at_every_edge(&fib, &routes);
-    // What is there may still change, and what makes room lets others in.
+    // Existing routes may still change, and removing one makes room.
     assert_eq!(fib.insert(routes[0].0, A::BITS, group(8)), Ok(Some(group(7))));
     for &(addr, len, _) in &routes[..routes.len() / 2] {
         assert!(fib.remove(addr, len).unwrap().is_some());
@@ -363,7 +364,7 @@ fn a_sixteenth_of_ipv4_without_routes_takes_no_memory() {
     fib.insert(0x2000_0000, 4, group(5)).unwrap();
     assert_eq!(memory(&mut fib), 3 * SIXTEENTH);
     assert_eq!(reader.batch().lookup(0x2FFF_FFFF), Some(group(5)));
-    // One that goes and comes back before memory is taken back keeps it.
+    // A page that is emptied and filled again before a collection is kept.
     fib.remove(0x2000_0000, 4).unwrap();
     fib.insert(0x2000_0000, 4, group(6)).unwrap();
     assert_eq!(memory(&mut fib), 3 * SIXTEENTH);

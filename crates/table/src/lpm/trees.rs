@@ -1,5 +1,5 @@
-//! What IPv6 lookups touch: a direct table of the first 16 bits, then B-trees by the next 32, of
-//! the addresses where an answer begins to hold.
+//! The IPv6 lookup structure: a direct table of the first 16 bits, then B-trees on the next 32,
+//! whose keys are the addresses where an answer begins to hold.
 //!
 //! ```text
 //! top      2^16 entries, by bits 0 to 15
@@ -9,23 +9,25 @@
 //! entry    where a node begins, in bytes; the groups' nodes come first
 //! ```
 //!
-//! So how many keys are below an address's bits is which entry is its own, and one comparison of
-//! sixteen numbers at once says so (`lanes.rs`): a step is ten instructions, without a branch.
+//! So the index of the entry is the number of keys below the address's bits, found by one
+//! comparison of sixteen numbers at once (`lanes.rs`): a step is ten instructions, without a
+//! branch.
 //!
-//! A group is a node without keys, whose only entry is itself: an address that has its answer takes
-//! the same step as one that has not, and stays where it is. So all of a batch take as many steps
-//! as the highest tree has levels, which is four for the Internet's table, side by side.
+//! A group is a node without keys whose only entry points to itself: a lookup that has found its
+//! answer takes the same steps as the others, and stays there. So all lookups of a batch take as
+//! many steps as the highest tree has levels, which is four for the Internet's table, side by side.
 //!
-//! Where prefixes of more than 48 bits are, an entry leads to a gate: a node without keys as well,
-//! that beside itself has the root of a tree by bits 48 to 79, whose gates lead on to bits 80 to
-//! 111 and 112 to 127. Few addresses are there, and each goes its way alone.
+//! For prefixes longer than 48 bits an entry leads to a gate: also a node without keys, which
+//! besides itself has the root of a tree on bits 48 to 79, whose gates lead on to bits 80 to 111
+//! and 112 to 127. Few addresses reach a gate, and each continues alone.
 //!
-//! Keys are never changed, entries are single stores, which take the addresses under them from
-//! their old to their new answer. Where an answer begins to hold is in a tree before a prefix is,
-//! and stays when it goes, so that a route that changes, goes or comes back changes entries only.
-//! Nodes with other keys are written anew and linked by one store (release; readers load links
-//! with acquire), and the old ones retired (`grace.rs`). A reader that is still in a retired node
-//! finds there what held when it was retired, which is later than when the reader found the way in.
+//! Keys never change; entries are changed by single stores, which switch the addresses below them
+//! from their old to their new answer. The addresses where an answer begins are in a tree before
+//! its prefix is, and stay when it is removed, so that a route that changes, goes or comes back
+//! changes only entries. Nodes with other keys are written anew and linked by one store (release;
+//! readers load links with acquire), and the old ones retired (`grace.rs`). A reader in a retired
+//! node finds the answers at the time of its retirement, which is later than when the reader found
+//! the way in.
 
 mod grove;
 mod keeper;
@@ -38,18 +40,18 @@ use super::pages::Pages;
 use super::{GroupId, Table};
 
 const TOP: usize = 1 << 16;
-/// Children or answers of a node at most.
+/// Most children or answers of a node.
 const FAN: usize = 16;
 /// Keys and entries.
 type Node = [[AtomicU32; FAN]; 2];
 /// Bytes of a node.
 const NODE: usize = size_of::<Node>();
-/// Address space, of which what is used is memory: arrays whose length is part of their type, and
-/// indices of so many bits, need no checks.
+/// Size of the address space, which becomes memory as it is used: arrays whose length is part of
+/// their type, and indices of so many bits, need no bounds checks.
 const NODES: usize = 1 << 21;
 /// Nodes that are groups, by their entry in tables.
 const GROUPS: usize = GroupId::MAX as usize + 2;
-/// The first entry that is no group.
+/// The first entry that is not a group.
 const LOWER: u32 = (GROUPS * NODE) as u32;
 /// Which entry of a gate is the root below it.
 const BELOW: usize = 1;
@@ -62,7 +64,7 @@ pub struct Trees {
     levels: AtomicU32,
 }
 
-/// The nodes, and a way to search one.
+/// The nodes, and the way to search one.
 #[derive(Clone, Copy)]
 struct Search<'a, L> {
     nodes: &'a [Node; NODES],
@@ -70,14 +72,14 @@ struct Search<'a, L> {
 }
 
 impl<L: Lanes> Search<'_, L> {
-    /// Where an entry leads an address whose next 32 bits are `bits`.
+    /// The target of an entry for an address whose next 32 bits are `bits`.
     #[inline(always)]
     #[allow(unsafe_code)]
     fn step(self, entry: u32, bits: u32) -> u32 {
         let [keys, entries] = &self.nodes[entry as usize / NODE % NODES];
         // SAFETY: the keys were stored before the entry that led here was (release), which was
-        // loaded with acquire. Nobody stores to them again before every batch has ended that could
-        // have loaded the entry (`grace.rs`), and lookups happen within batches only.
+        // loaded with acquire. The writer does not store to them again before every batch has ended
+        // that could have loaded the entry (`grace.rs`), and lookups happen only within batches.
         let below = unsafe { self.lanes.below(keys, bits) };
         entries[below].load(Acquire)
     }

@@ -1,38 +1,37 @@
-//! Names hashed side by side, in the lanes of the processor's vectors.
+//! Hashes several names at once, in the lanes of the processor's vectors.
 //!
-//! SipHash is a chain of simple steps, each of which waits for the one before. Four names take
-//! hardly longer than one: their words are laid beside each other, and the compiler makes vectors
-//! of what is done to each. After every word all of them are finished, whether or not a component
-//! of theirs ends there: that costs less than to find out.
+//! SipHash is a chain of simple steps, each of which depends on the one before. Four names take
+//! hardly longer than one: their words are placed side by side, and the compiler vectorises the
+//! steps. All of them are finished after every word, whether or not a component ends there: that is
+//! cheaper than checking.
 
 use super::hash::{COMPONENTS_MAX, Malformed, NameHasher, NameHashes, Sip};
 use super::last_word;
 
-/// Names that fit beside each other: a batch of a forwarder's.
+/// Most names side by side: a forwarder's batch.
 const NAMES: usize = 16;
 /// Names of one vector.
 const LANES: usize = 4;
 const WORD: usize = size_of::<u64>();
-/// Words of the longest name that fits. Every component has one at least.
+/// Words of the longest name that fits. Every component has at least one.
 const WORDS: usize = 24;
 const _: () = assert!(WORDS <= COMPONENTS_MAX);
 
-/// Up to 16 names that wait to be hashed.
+/// Up to 16 names to be hashed.
 #[derive(Default)]
 pub struct NamesBeside {
-    /// Of each name, and what was there before behind the end of the shorter ones.
+    /// The words of each name; after the end of shorter ones, leftovers.
     words: [[u64; NAMES]; WORDS],
     /// Words of the longest of them.
     len: usize,
-    /// The places of their hashes.
+    /// The positions of their hashes.
     places: [usize; NAMES],
     names: usize,
 }
 
 impl NamesBeside {
-    /// Lays a name beside the others: of these bytes, with components that end at `ends`, to be
-    /// hashed into `hashes`, which have this place among the caller's. A name that does not fit is
-    /// hashed at once.
+    /// Adds a name: these bytes, with components that end at `ends`, to be hashed into `hashes`,
+    /// which has this position among the caller's. A name that does not fit is hashed at once.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -80,7 +79,7 @@ impl NamesBeside {
         Ok(())
     }
 
-    /// Hashes what was laid beside each other, each into its place.
+    /// Hashes the added names, each into its position.
     pub fn hash(&mut self, hasher: &NameHasher, into: &mut [impl AsMut<NameHashes>]) {
         let (names, len) = (std::mem::take(&mut self.names), std::mem::take(&mut self.len));
         let lanes = names.next_multiple_of(LANES);

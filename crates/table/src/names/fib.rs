@@ -1,15 +1,15 @@
-//! The FIB: the longest of millions of prefixes that a name begins with.
+//! The name FIB: the longest matching prefix of a name, among millions.
 //!
 //! # What a lookup sees of an update
-//! A prefix appears, goes, and changes its value by one store of one integer each, so an answer is
-//! always the value that a prefix of the name had while the lookup ran. A lookup that runs beside
-//! *several* updates may see a later one and not an earlier one, as it has looked at that length
-//! already: if a longer prefix comes and then a shorter one goes, it may find neither, and answer
-//! with one that is shorter still. Who cannot bear that waits between the two until the batches
-//! of before have ended ([`NameFib::instant`]).
+//! A prefix is inserted, removed, or changes its value by one store of one integer, so a lookup
+//! always returns a value that some prefix of the name had while it ran. A lookup during *several*
+//! updates may see a later one and miss an earlier one, because it has passed that length: if a
+//! longer prefix is inserted and then a shorter one removed, it may find neither, and return a
+//! still shorter one. A writer that has to avoid this waits between the two updates until the
+//! earlier batches have ended ([`NameFib::instant`]).
 //!
-//! The memory of what went is used again when no batch can reach it (`grace.rs`); a batch that
-//! never ends holds up memory, never the writer.
+//! The memory of removed prefixes is reused when no batch can reach it (`grace.rs`); a batch that
+//! never ends holds up memory, but never the writer.
 
 use std::io;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use super::lookup::{NameReader, Shared, Table};
 use super::records::{Records, Space};
 use crate::grace::{Instant, Periods, Retired};
 
-/// Records that wait for readers before it is seen whether they still have to.
+/// Number of retired records from which on the readers are checked.
 const RETIRED: usize = 64;
 
-/// Name prefixes, each with a value of 32 bits, and the way to change them. All names have to be
-/// hashed with one hasher.
+/// Name prefixes, each with a 32-bit value, and operations to change them. All names have to be
+/// hashed with the same hasher.
 pub struct NameFib {
     shared: Arc<Shared>,
     space: Space,
     retired: Retired,
-    /// Prefixes by how many components they have.
+    /// Number of prefixes by component count.
     by_length: [usize; COMPONENTS_MAX + 1],
     len: usize,
     limits: NameLimits,
@@ -59,11 +59,11 @@ impl NameFib {
         })
     }
 
-    /// Has the memory that lookups read be of this node of the machine (NUMA), wherever the table
-    /// is changed from. For a table without prefixes: what is there stays where it is.
+    /// Binds the lookup memory to this NUMA node, whichever thread changes the table. Only for a
+    /// table without prefixes: existing memory stays where it is.
     ///
     /// # Errors
-    /// The kernel's: it has no such node, or does not let this process choose.
+    /// The kernel's: the node does not exist, or this process may not choose.
     pub fn bind(&self, node: u32) -> io::Result<()> {
         let Table { filter, index, records, .. } = &self.shared.table;
         filter.bind(node)?;
@@ -71,8 +71,8 @@ impl NameFib {
         records.bind(node)
     }
 
-    /// Puts a prefix in, or gives it another value; returns the value it had. The empty name is
-    /// the default route.
+    /// Inserts a prefix, or changes its value; returns the previous value. The empty name is the
+    /// default route.
     ///
     /// # Errors
     /// [`NameRefused`]: nothing was changed.
@@ -118,7 +118,7 @@ impl NameFib {
         })
     }
 
-    /// Takes a prefix out; returns its value, or none if it was not there.
+    /// Removes a prefix; returns its value, or none if it was not there.
     pub fn remove(&mut self, prefix: HashedName) -> Option<u32> {
         let components = prefix.components()?;
         let Shared { table, periods } = &*self.shared;
@@ -134,7 +134,7 @@ impl NameFib {
         Some(value)
     }
 
-    /// A prefix cannot be found any more: lookups need not search for it.
+    /// The prefix can no longer be found: updates the filter.
     fn uncount(&mut self, prefix: &HashedName, components: usize) {
         let table = &self.shared.table;
         if components >= FIRST {
@@ -174,24 +174,24 @@ impl NameFib {
         NameReader::new(self.shared.clone())
     }
 
-    /// The present instant, to be told later from batches that began before it.
+    /// The present instant, for comparing with batches that began before it.
     pub fn instant(&mut self) -> Instant {
         self.shared.periods.instant()
     }
 
-    /// True once every batch has ended that had begun by that instant.
+    /// True once every batch that had begun by that instant has ended.
     pub fn has_passed(&self, instant: Instant) -> bool {
         self.shared.periods.has_passed(instant)
     }
 
-    /// Takes back the memory of prefixes that went and that no batch can reach any more. Updates
-    /// do so themselves now and then.
+    /// Frees removed prefixes that no batch can reach any more. Updates do that themselves from
+    /// time to time.
     pub fn collect(&mut self) {
         let Shared { table, periods } = &*self.shared;
         self.retired.collect(periods, |record| self.space.give_back(&table.records, record));
     }
 
-    /// What the table takes of memory.
+    /// The memory of the table.
     pub fn memory(&self) -> NameMemory {
         let table = &self.shared.table;
         NameMemory {

@@ -1,16 +1,16 @@
-//! How many components prefixes have that begin like a name: the first of a lookup's two stages.
+//! The filter: which lengths occur among prefixes with a given beginning. It is the first of a
+//! lookup's two stages.
 //!
 //! NDN-DPDK, after So, Narayanan and Oran (ANCS 2013), begins a lookup with a prefix of `M`
-//! components, whose entry, made for the purpose if need be, says how long prefixes below it are.
-//! Here that is said by a cell of counters in place of an entry: under the hash of the name's first
-//! [`FIRST`] components, how many prefixes there are of each length. Names that share a cell share
-//! its counts, and pay with searches in vain. A cell is eight bytes, where an entry would be a
-//! cell of the index, a record, and a cache line to look at.
-//!
+//! components, whose entry, if necessary created for that, stores the length of longer prefixes.
+//! Here a cell of counters replaces the entry: under the hash of the name's first [`FIRST`]
+//! components, it counts the prefixes of each length. Names that share a cell share its counts, and
+//! pay with unnecessary searches. A cell is eight bytes, where an entry would be a cell of the
+//! index, a record, and another cache line.
 //! ```text
 //! cell     | 2: 4 | 3: 4 | ... | 16: 4 | 17 and more: 4 |
 //! ```
-//! A counter that has reached 15 stays there, as nobody knows any more how many there are.
+//! A counter that has reached 15 stays there, because the true number is then unknown.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use crate::pages::Pages;
 use crate::prefetch::prefetch;
 
-/// Components of the prefix that leads to a cell; shorter prefixes are not counted.
+/// Components of the prefix that selects a cell; shorter prefixes are not counted.
 pub(super) const FIRST: usize = 2;
-/// Lengths that have counters of their own, and one counter for all that are longer.
+/// Lengths with a counter of their own; one more counter is for all longer ones.
 const COUNTERS: usize = 16;
 const STUCK: u64 = 15;
 
@@ -49,17 +49,17 @@ impl Filter {
         &self.cells[((u128::from(hash) * self.cells.len() as u128) >> 64) as usize]
     }
 
-    /// Asks for the cell of a name whose first components have this hash.
+    /// Prefetches the cell of a name whose first components have this hash.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(self.cell(hash));
     }
 
-    /// Bit `n`: there may be prefixes of `n` components that begin with those of this hash.
+    /// Bit `n`: there may be prefixes of `n` components whose first components have this hash.
     #[inline(always)]
     pub(super) fn lengths(&self, hash: u64) -> u64 {
         let counters = self.cell(hash).load(Acquire);
-        // One bit of each counter that is not zero; then these bits side by side.
+        // One bit for each nonzero counter; then these bits are compressed.
         let two = counters | counters >> 2;
         let mut bits = (two | two >> 1) & 0x1111_1111_1111_1111;
         bits = (bits | bits >> 3) & 0x0303_0303_0303_0303;
@@ -70,7 +70,7 @@ impl Filter {
         bits << FIRST | longer
     }
 
-    /// Counts a prefix of `length` components, at least [`FIRST`], of which the first have this
+    /// Counts a prefix of `length` components, at least [`FIRST`], whose first components have this
     /// hash: before it can be found.
     pub(super) fn count(&self, hash: u64, length: usize) {
         let (cell, shift) = (self.cell(hash), shift(length));
@@ -80,7 +80,7 @@ impl Filter {
         }
     }
 
-    /// Counts it no more: after it can be found.
+    /// Uncounts a prefix: after it can no longer be found.
     pub(super) fn uncount(&self, hash: u64, length: usize) {
         let (cell, shift) = (self.cell(hash), shift(length));
         let counters = cell.load(Relaxed);
@@ -90,7 +90,7 @@ impl Filter {
     }
 }
 
-/// Where the counter of a length is.
+/// The bit position of the counter of a length.
 fn shift(length: usize) -> usize {
     4 * (length - FIRST).min(COUNTERS - 1)
 }

@@ -1,23 +1,22 @@
-//! One pass over a name gives a keyed hash for each of its prefixes.
+//! Hashes a name in one pass: a keyed hash for each of its prefixes.
 //!
 //! The hash of a prefix is SipHash-1-3 (Aumasson, Bernstein: SipHash, a fast short-input PRF,
 //! INDOCRYPT 2012; one round per word and three at the end, as in Rust's own hash maps) of its
-//! components, each filled up with zeros to whole words of eight bytes. Components say how long
-//! they are, so no two names are the same words, and the block with the length, with which SipHash
-//! ends, is left out. So every prefix ends where a word does, and costs three rounds more, for
-//! which the next component does not wait. Several names take less side by side
-//! ([`NamesBeside`](super::NamesBeside)).
+//! components, each padded with zeros to whole words of eight bytes. Components contain their
+//! length, so different names have different words, and SipHash's final length block is left out.
+//! So every prefix ends at a word, and costs three more rounds, which do not delay the next
+//! component. Hashing several names side by side takes less ([`NamesBeside`](super::NamesBeside)).
 //!
 //! So, Narayanan and Oran (Named Data Networking on a Router, ANCS 2013) and NDN-DPDK chose SipHash
-//! for the same reason: who sends names must not be able to choose their places, not even after
-//! watching how long answers take.
+//! for the same reason: senders of names must not be able to choose slots, even after measuring
+//! response times.
 
 use super::last_word;
 
-/// Prefixes with more components are not looked at; NFD's name tree stops at 32 too.
+/// Longer prefixes are ignored; NFD's name tree stops at 32 too.
 pub const COMPONENTS_MAX: usize = 32;
 
-/// The secret key, and what hashing begins with. One for all tables that share names.
+/// The secret key, and the initial state. One for all tables that share names.
 #[derive(Clone, Copy)]
 pub struct NameHasher {
     pub(super) start: Sip<1, 3>,
@@ -25,15 +24,15 @@ pub struct NameHasher {
     pub(super) empty: u64,
 }
 
-/// Without the key.
+/// Leaves the key out.
 impl std::fmt::Debug for NameHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NameHasher").finish_non_exhaustive()
     }
 }
 
-/// A name whose components' ends are not ascending, or do not end where its bytes do; or which is
-/// longer than 65,535 bytes, more than any packet carries.
+/// A name whose components' ends are not ascending or do not end with its bytes, or which is longer
+/// than 65,535 bytes, more than any packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -47,14 +46,14 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The hashes of a name's prefixes. Memory to be used again for the next name.
+/// The hashes of a name's prefixes. Memory reused for the next name.
 #[derive(Clone, Debug)]
 pub struct NameHashes {
     /// Of the whole name.
     pub(super) whole: u64,
     /// Of the name without its last component.
     pub(super) parent: u64,
-    /// Components, or one more than may be looked at.
+    /// Components, or one more than are searched.
     pub(super) components: u8,
     /// Where the prefix of `i` components ends, and its hash.
     pub(super) ends: [u16; COMPONENTS_MAX + 1],
@@ -136,7 +135,7 @@ impl AsMut<NameHashes> for NameHashes {
 }
 
 impl NameHashes {
-    /// The name of these bytes, which was hashed into this last.
+    /// The name of these bytes, which was the last one hashed into this.
     #[inline(always)]
     pub fn of<'a>(&'a self, bytes: &'a [u8]) -> HashedName<'a> {
         HashedName { bytes, hashes: self }
@@ -169,21 +168,21 @@ impl<'a> HashedName<'a> {
         (components <= COMPONENTS_MAX).then_some(components)
     }
 
-    /// How many components its longest prefix has that can be looked at.
+    /// How many components its longest searchable prefix has.
     #[inline(always)]
     pub fn depth(&self) -> usize {
         usize::from(self.hashes.components).min(COMPONENTS_MAX)
     }
 
-    /// The hashes of its proper prefixes of 0, 1, 2… components, as far as they may be looked at.
+    /// The hashes of its proper prefixes of 0, 1, 2… components, as far as they are searchable.
     #[inline(always)]
     pub fn proper(&self) -> &'a [u64] {
         let proper = usize::from(self.hashes.components).min(COMPONENTS_MAX + 1);
         &self.hashes.hashes[..proper]
     }
 
-    /// Where the prefix of that many components ends, and its hash; for more than [`depth`] of
-    /// them, those of the prefix of so many.
+    /// The end of the prefix with that many components, and its hash; beyond [`depth`], those of
+    /// the prefix of that depth.
     ///
     /// [`depth`]: HashedName::depth
     #[inline(always)]
@@ -211,7 +210,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         Sip { v: std::array::from_fn(|i| constants[i] ^ keys[i]) }
     }
 
-    /// Absorbs the bytes from `at` on, and zeros up to the end of a word.
+    /// Absorbs the bytes from `at` on, padded with zeros to a whole word.
     #[inline(always)]
     fn absorb_component(&mut self, bytes: &[u8], at: usize) {
         let mut rest = &bytes[at..];
@@ -231,7 +230,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         self.v[0] ^= word;
     }
 
-    /// The hash of what was absorbed.
+    /// The hash of the absorbed words.
     #[inline(always)]
     pub(super) fn finish(mut self) -> u64 {
         self.v[2] ^= 0xFF;

@@ -1,20 +1,20 @@
-//! Cached Data under a prefix: CanBePrefix without an ordered table.
+//! Prefix hints: cached Data under a prefix (CanBePrefix), without an ordered table.
 //!
-//! NDN-DPDK keeps *indirect entries*: when Data comes for an Interest with a shorter name, that
-//! name leads to it from then on. This does more, without lists and without names: a hint is the
-//! number of a cached Data packet under the hash of a prefix. Whether the Data, if it is still
-//! there, has the prefix is seen in its own name, so a hint is never wrong for long and nothing
-//! has to be told when Data goes. A line that is full forgets its oldest hint.
+//! NDN-DPDK keeps *indirect entries*: when Data arrives for an Interest with a shorter name, that
+//! name leads to it from then on. Hints do more, without lists and names: a hint is the number of a
+//! cached Data packet under the hash of a prefix. The Data's own name, if it is still cached, shows
+//! whether it has the prefix; so a wrong hint does no harm, and evicting Data needs no update. A
+//! full line forgets its oldest hint.
 //!
-//! Data has many prefixes, of which nearly all are never asked for, and to note one takes a line of
-//! memory. So Data is noted under those that were asked for lately.
+//! Data has many prefixes, almost all of which are never requested, and recording one costs a cache
+//! line. So Data is recorded only under recently requested prefixes.
 //!
-//! What is not found: Data that was cached before somebody asked for the prefix, or after so many
-//! others were asked for that this one is forgotten; or when seven later ones fell into the same
-//! line, or when the last Data noted for it is gone. The Interest
-//! then goes on to a producer, as if the cache were smaller. An ordered table (NFD's) would find
-//! every one, for a search of as many steps as the cache has binary digits, each a miss of memory,
-//! on every Interest of this kind, and with as many candidates as a hostile name wants.
+//! Not found are: Data cached before the first Interest for the prefix, or after so many other
+//! prefixes were requested that this one is forgotten; a hint displaced by seven later ones in its
+//! line; and other Data when the last one recorded was evicted. The Interest then goes to a
+//! producer, as if the cache were smaller. An ordered table (NFD's) would find all Data, but needs
+//! a search of as many steps as the cache size has binary digits, each a cache miss, for every such
+//! Interest, with as many candidates as a hostile name causes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,22 +24,22 @@ use crate::pages::Pages;
 
 const TAGS: usize = WAYS;
 
-/// Bits of those that were asked for, each of two generations.
+/// Bits of the requested prefixes, in each of two generations.
 const ASKED_MAX: usize = 1 << 17;
 
-/// Cells, and their tags with the number of the cell that is forgotten next.
+/// Cells, and their tags with the number of the cell that is overwritten next.
 type Line = [AtomicU64; WAYS + 1];
 
-/// For each prefix that was noted, the number of some Data packet under it; one cache line to note
-/// and one to find.
+/// For each recorded prefix the number of some Data packet under it; recording and finding touch
+/// one cache line each.
 pub struct PrefixHints {
     lines: Pages<Line>,
     asked: AgingBits,
 }
 
 impl PrefixHints {
-    /// Room for `hints`, 9 bytes each and 32 KiB at most; none if the system does not give the
-    /// address space.
+    /// Room for `hints`, 9 bytes each plus at most 32 KiB; none if the system refuses the address
+    /// space.
     pub fn new(hints: usize) -> Option<PrefixHints> {
         let lines = hints.div_ceil(WAYS).max(1);
         Some(PrefixHints {
@@ -53,8 +53,8 @@ impl PrefixHints {
         self.lines.len() * size_of::<Line>() + self.asked.bytes()
     }
 
-    /// Somebody asks for the prefix with this hash: Data that comes from now on is noted under it,
-    /// until 16,384 others were asked for, or fewer if there are fewer hints.
+    /// An Interest asks for the prefix with this hash: later Data is recorded under it, until
+    /// 16,384 other prefixes are requested, or fewer if there are fewer hints.
     pub fn ask(&mut self, hash: u64) {
         self.asked.insert(hash);
         let (bits, set) = self.asked.bits();
@@ -63,8 +63,8 @@ impl PrefixHints {
         }
     }
 
-    /// Notes Data number `data` (below `u32::MAX`) under those of these prefixes of its name that
-    /// were asked for, in place of what was noted for them before.
+    /// Records Data number `data` (below `u32::MAX`) under those of these prefixes of its name that
+    /// were requested, replacing earlier hints.
     #[inline(always)]
     pub fn note(&mut self, prefixes: &[u64], data: u32) {
         for hash in prefixes {
@@ -75,8 +75,8 @@ impl PrefixHints {
         }
     }
 
-    /// The Data noted for the prefix with this hash, if it `is` one. `is` has to see that the
-    /// number is still that of Data whose name begins with the prefix.
+    /// The Data recorded for the prefix with this hash, if `is` accepts it. `is` has to check that
+    /// the number still belongs to Data whose name begins with the prefix.
     #[inline]
     pub fn find(&self, hash: u64, is: impl FnOnce(u32) -> bool) -> Option<u32> {
         let line = line(&self.lines, hash);

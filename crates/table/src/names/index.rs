@@ -1,4 +1,4 @@
-//! From a hash to the number of a record, a cache line at a time.
+//! The index: from a hash to the number of a record, one cache line at a time.
 //!
 //! ```text
 //! line     | cell 0 | ... | cell 6 | tags |        64 bytes
@@ -7,10 +7,10 @@
 //!            before are in a later line; 255: as many or more |
 //! ```
 //! A record is in the first line with room from its hash's home on, and stays there; each full line
-//! that it had to pass counts it, so that a search knows where to stop and nothing is left behind
-//! by what goes (after F14, Bronson and Shi 2019). Every change is one store of one integer, so one
-//! writer may change the index while others search: a record's way is made before it appears, its
-//! cell before its tag, and they go the other way round.
+//! that it passed counts it, so that a search knows where to stop and removals leave no tombstones
+//! (after F14, Bronson and Shi 2019). Every change is one store of one integer, so one writer may
+//! change the index while others search: passed lines are counted before a record appears, its cell
+//! is written before its tag, and removal does the reverse.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -36,7 +36,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index for so many records, which will be half full; none if memory is short.
+    /// An index for this many records, which will be half full; none if memory is short.
     pub(super) fn new(records: usize) -> Option<Index> {
         let lines = records.checked_mul(2)?.div_ceil(WAYS).max(PROBE_LINES);
         Some(Index { lines: Pages::zeroed(lines)? })
@@ -62,13 +62,14 @@ impl Index {
         if at + 1 == self.lines.len() { 0 } else { at + 1 }
     }
 
-    /// Asks for the line where a search begins.
+    /// Prefetches the line where a search begins.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(&self.lines[self.home(hash)]);
     }
 
-    /// The first record of this hash that `is` the one. It is asked only if half of the hash fits.
+    /// The first record of this hash that `is` accepts. It is called only if half of the hash
+    /// matches.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
@@ -77,7 +78,7 @@ impl Index {
             let tags = line[TAGS].load(Acquire);
             for way in with_tag(tags, tag(hash)) {
                 let cell = line[way].load(Acquire);
-                // An empty cell looks like a hash of zeros, but for its record.
+                // An empty cell looks like a hash of zeros, except for its record.
                 let record = (cell as u32).wrapping_sub(1);
                 if (cell >> 32) as u32 == hash as u32 && record != u32::MAX && is(record) {
                     return Some(record);
@@ -91,7 +92,7 @@ impl Index {
         None
     }
 
-    /// The first cell that `wanted` picks of a line on a hash's way.
+    /// The first cell that `wanted` accepts on a hash's way.
     #[inline(always)]
     fn place(&self, hash: u64, wanted: impl Fn(&Line) -> Option<usize>) -> Option<Place<'_>> {
         let home = self.home(hash);
@@ -106,7 +107,7 @@ impl Index {
         None
     }
 
-    /// Counts a record at the lines that it passes, or no more.
+    /// Counts or uncounts a record at the lines that it passes.
     #[inline(always)]
     fn pass(&self, place: &Place<'_>, change: impl Fn(u8) -> u8) {
         let mut at = place.home;
@@ -118,8 +119,8 @@ impl Index {
         }
     }
 
-    /// Puts a record in, whether or not there are others of its hash; returns its cell, where it
-    /// stays. For the one writer.
+    /// Inserts a record, even if others have the same hash; returns its cell, where it stays. For
+    /// the single writer.
     ///
     /// # Errors
     /// [`Crowded`]: nothing was changed.
@@ -143,13 +144,12 @@ impl Index {
         })
     }
 
-    /// Takes a record out; false if it was not there. For the one writer.
+    /// Removes a record; false if it was not there. For the single writer.
     pub(super) fn remove(&self, hash: u64, record: u32) -> bool {
         self.place_of(hash, record).map(|place| self.clear(&place)).is_some()
     }
 
-    /// Takes a record out of the cell where it was put; false if it is not there. For the one
-    /// writer.
+    /// Removes a record from its cell; false if it is not there. For the single writer.
     #[inline(always)]
     pub(super) fn remove_at(&self, hash: u64, record: u32, Spot(spot): Spot) -> bool {
         let (at, way) = (spot as usize / (WAYS + 1), spot as usize % (WAYS + 1));
@@ -168,7 +168,7 @@ impl Index {
     fn clear(&self, place: &Place<'_>) {
         place.set_tag(0);
         place.line[place.way].store(0, Release);
-        // Who has lost count goes on as if there were always one more.
+        // A saturated count never decreases.
         self.pass(place, |count| if count == u8::MAX { count } else { count - 1 });
     }
 
@@ -179,12 +179,12 @@ impl Index {
     }
 }
 
-/// The cell of a record: which it is of all words of an index that has no more than 2^32.
+/// The position of a record's cell among all words of the index, which has at most 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot(u32);
 
 impl Spot {
-    /// Of a record that is nowhere.
+    /// The cell of no record.
     pub const NONE: Spot = Spot(u32::MAX);
 }
 

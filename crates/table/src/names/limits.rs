@@ -1,16 +1,16 @@
-//! What a FIB may grow to, what it takes, and why it refuses.
+//! Limits, memory use and errors of the name FIB.
 
 use std::fmt;
 
 use super::hash::COMPONENTS_MAX;
 
-/// What a table may grow to.
+/// Limits of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameLimits {
-    /// Prefixes: 22 bytes each, taken when the table is made.
+    /// Prefixes: 22 bytes each, allocated at creation.
     pub prefixes: usize,
-    /// Bytes for records: a prefix takes 8 and its name, up to the next multiple of 8; 32 GiB at
-    /// most. Memory of the machine is taken as names come.
+    /// Bytes for records: a prefix takes 8 plus its name, rounded up to a multiple of 8; at most 32
+    /// GiB. Memory is used as names are inserted.
     pub record_bytes: usize,
 }
 
@@ -21,26 +21,26 @@ impl Default for NameLimits {
     }
 }
 
-/// Why a prefix was not taken in; the table is as it was.
+/// Why a prefix was not inserted; the table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRefused {
     /// The prefix has more than [`COMPONENTS_MAX`] components.
     Components,
-    /// There are as many prefixes as there may be.
+    /// The limit of prefixes is reached.
     Prefixes {
         /// How many that is.
         limit: usize,
     },
-    /// The records would outgrow their limit.
+    /// The records would exceed their limit.
     Records {
         /// The limit, bytes.
         limit: usize,
     },
-    /// Memory is held up by a batch that has not ended.
+    /// A batch that has not ended holds up memory.
     ReaderBusy,
-    /// By an accident of the key, no line near the prefix's place has room.
+    /// By chance, no line near the prefix's slot has room.
     Crowded,
-    /// The system did not give the address space.
+    /// The system refused the address space.
     OutOfMemory,
 }
 
@@ -75,14 +75,14 @@ impl fmt::Display for NameRefused {
 
 impl std::error::Error for NameRefused {}
 
-/// Bytes of memory that a table takes.
+/// Memory of a table in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameMemory {
-    /// From hashes to records, and which lengths to search for.
+    /// The index and the filter.
     pub index: usize,
-    /// Records, free ones included.
+    /// Records, including free ones.
     pub records: usize,
-    /// What the writer keeps beside.
+    /// The writer's other data.
     pub writer: usize,
 }
 

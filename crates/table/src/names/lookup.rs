@@ -1,14 +1,14 @@
-//! Looking up in the FIB.
+//! Lookups in the name FIB.
 //!
 //! Every prefix is a record in one hash table, under its own hash. A lookup first reads from the
-//! filter which lengths there are of prefixes that begin like the name, and then searches for the
-//! name's prefixes of these lengths, the longest first. Who has many names does each step
-//! ([`NameBatch::expect`] to [`NameBatch::end`]) for all of them before the next one, so that
-//! what the next step reads is on its way.
+//! filter which lengths occur among prefixes with the name's beginning, and then searches for the
+//! name's prefixes of these lengths, the longest first. With many names, each step
+//! ([`NameBatch::expect`] to [`NameBatch::end`]) is done for all of them before the next one, so
+//! that memory is prefetched in time.
 //!
-//! A lookup reads a cell of the filter and searches at most 33 times, for lengths 0 to 32; for
-//! names that nobody announced anything like, mostly only for the lengths below [`FIRST`]. How else
-//! it was tried, and why it is done so, is in `docs/design/tables.md`.
+//! A lookup reads one cell of the filter and searches at most 33 times, for lengths 0 to 32; for
+//! names without similar prefixes, mostly only for the lengths below [`FIRST`]. Alternatives and
+//! the reasons for this design are in `docs/design/tables.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
@@ -23,24 +23,24 @@ use crate::grace::{Periods, Presence};
 
 /// Names of a batch that are looked up side by side.
 const LANES: usize = 16;
-/// Lengths whose memory is asked for ahead, longest first.
+/// Lengths whose memory is prefetched, longest first.
 const AHEAD: usize = 3;
 
-/// The longest prefix of a name that is in the table.
+/// The longest matching prefix of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameMatch {
-    /// What was put in under it.
+    /// Its value.
     pub value: u32,
     /// How many components it has.
     pub components: u8,
 }
 
-/// A lookup on its way, between the steps of a [`NameBatch`].
+/// A lookup in progress, between the steps of a [`NameBatch`].
 #[derive(Clone, Copy, Debug)]
 pub struct NameSearch {
     /// Lengths of prefixes that may be there, as bits.
     lengths: u64,
-    /// How many components the longest has whose hash fits, and its record.
+    /// How many components the longest prefix with a matching hash has, and its record.
     likely: Option<(u8, u32)>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Shared {
     pub(super) periods: Periods,
 }
 
-/// What lookups touch.
+/// The lookup structure.
 pub(super) struct Table {
     pub(super) filter: Filter,
     pub(super) index: Index,
@@ -66,13 +66,13 @@ impl Table {
         self.index.find(hash, |record| self.records.is(record, name.bytes(), end))
     }
 
-    /// Asks for the cell that `lengths_of` reads.
+    /// Prefetches the cell that `lengths_of` reads.
     #[inline(always)]
     fn prefetch(&self, name: &HashedName) {
         self.filter.prefetch(name.prefix(FIRST).1);
     }
 
-    /// The lengths of a name's prefixes that may be there, as bits.
+    /// The lengths of the name's prefixes that may be in the table, as bits.
     #[inline(always)]
     fn lengths_of(&self, name: &HashedName) -> u64 {
         let mut lengths = self.lengths.load(Acquire) & ((2 << name.depth()) - 1);
@@ -85,8 +85,8 @@ impl Table {
         lengths
     }
 
-    /// The longest of these lengths at which a record's hash fits, and that record. It is asked
-    /// for.
+    /// The longest of these lengths at which a record's hash matches, and that record, which is
+    /// prefetched.
     #[inline(always)]
     fn likely(&self, name: &HashedName, lengths: u64) -> Option<(u8, u32)> {
         Lengths(lengths).find_map(|components| {
@@ -123,7 +123,7 @@ impl Iterator for Lengths {
     }
 }
 
-/// Looks up. Each thread has its own; a clone is a new one.
+/// A reader. Each thread has its own; a clone is independent.
 pub struct NameReader {
     presence: Presence,
     shared: Arc<Shared>,
@@ -140,7 +140,8 @@ impl NameReader {
         NameReader { presence: shared.periods.join(), shared }
     }
 
-    /// Begins a batch: some nanoseconds, so one for many lookups. End it before sleeping.
+    /// Begins a batch. That takes some nanoseconds, so use one batch for many lookups. End it
+    /// before sleeping.
     #[inline]
     pub fn batch(&mut self) -> NameBatch<'_> {
         self.presence.enter(&self.shared.periods);
@@ -148,7 +149,7 @@ impl NameReader {
     }
 }
 
-/// A short time in which a reader looks up; it ends when this is dropped.
+/// A short period in which a reader looks up names; it ends when this is dropped.
 pub struct NameBatch<'a> {
     presence: &'a Presence,
     table: &'a Table,
@@ -176,25 +177,25 @@ impl NameBatch<'_> {
         }
     }
 
-    /// Step 0 of a lookup: asks for what step 1 reads.
+    /// Step 0 of a lookup: prefetches what step 1 reads.
     #[inline(always)]
     pub fn expect(&self, name: &HashedName) {
         self.table.prefetch(name);
     }
 
-    /// Step 1: which lengths to search for. Asks for what step 2 reads.
+    /// Step 1: determines the lengths to search. Prefetches what step 2 reads.
     #[inline(always)]
     pub fn begin(&self, name: &HashedName) -> NameSearch {
         NameSearch { lengths: self.table.lengths_of(name), likely: None }
     }
 
-    /// Step 2: finds by hash. Asks for what step 3 reads.
+    /// Step 2: searches by hash. Prefetches what step 3 reads.
     #[inline(always)]
     pub fn narrow(&self, name: &HashedName, search: &mut NameSearch) {
         search.likely = self.table.likely(name, search.lengths);
     }
 
-    /// Step 3: the longest prefix of the name that the search began with, in this batch.
+    /// Step 3: the longest prefix of the name with which the search began, in this batch.
     #[inline(always)]
     pub fn end(&self, name: &HashedName, search: NameSearch) -> Option<NameMatch> {
         let (components, record) = search.likely?;

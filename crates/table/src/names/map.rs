@@ -1,21 +1,21 @@
-//! Exactly this name: one worker's table for its PIT and its content store.
+//! Exact match: one worker's table for its PIT and its content store.
 
 use super::index::{Index, Spot};
 
-/// From a name's hash to the number of an entry that the caller keeps, with the name, in memory of
-/// its own. A fixed number of entries, 18 bytes for each, all of it taken when the map is made.
+/// Maps a name's hash to the number of an entry, which the caller stores with its name. The number
+/// of entries is fixed, 18 bytes each, all allocated at creation.
 ///
-/// Several entries may have one hash: a PIT entry and cached Data of one name, or PIT entries that
-/// differ in their selectors. A search asks the caller which of them it means. About a hundred fit
-/// ([`PROBE_LINES`](super::PROBE_LINES)); where a sender could choose more (forwarding hints), what
-/// differs belongs into the hash.
+/// Several entries may have one hash: a PIT entry and cached Data of one name, or PIT entries with
+/// different selectors. A search asks the caller which one it means. About a hundred fit
+/// ([`PROBE_LINES`](super::PROBE_LINES)); where a sender could create more (forwarding hints), the
+/// difference has to be part of the hash.
 pub struct NameMap {
     index: Index,
     len: usize,
     capacity: usize,
 }
 
-/// The map holds as many entries as it may, or a hundred that have this hash or one near it.
+/// The map is full, or has a hundred entries with this hash or one near it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapFull;
 
@@ -32,7 +32,7 @@ impl NameMap {
     pub const CAPACITY_MAX: usize = 1 << 30;
 
     /// A map for `capacity` entries; none if those are more than [`NameMap::CAPACITY_MAX`], or the
-    /// system does not give the address space.
+    /// system refuses the address space.
     pub fn new(capacity: usize) -> Option<NameMap> {
         if capacity > NameMap::CAPACITY_MAX {
             return None;
@@ -60,27 +60,27 @@ impl NameMap {
         self.index.bytes()
     }
 
-    /// Asks for the memory where a search for this hash begins.
+    /// Prefetches the memory where a search for this hash begins.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// An entry that a search for this hash is likely to end with, to ask for its memory ahead.
+    /// An entry that a search for this hash is likely to return, for prefetching.
     #[inline(always)]
     pub fn likely(&self, hash: u64) -> Option<u32> {
         self.index.find(hash, |_| true)
     }
 
-    /// The first entry of this hash that `is` the one. `is` has to compare names: it is asked
-    /// about every entry that has half of the hash.
+    /// The first entry of this hash that `is` accepts. `is` has to compare names: it is called for
+    /// every entry with half of the hash.
     #[inline(always)]
     pub fn find(&self, hash: u64, is: impl FnMut(u32) -> bool) -> Option<u32> {
         self.index.find(hash, is)
     }
 
-    /// Puts an entry in; returns where it stands, which [`NameMap::remove`] wants to know. Whether
-    /// there is one of this name already, `find` tells.
+    /// Inserts an entry; returns its cell, which [`NameMap::remove`] needs. It does not check for
+    /// an existing entry of the name; `find` does.
     ///
     /// # Errors
     /// [`MapFull`]: nothing was changed.
@@ -94,7 +94,7 @@ impl NameMap {
         Ok(spot)
     }
 
-    /// Takes an entry out; false if it does not stand there under this hash.
+    /// Removes an entry; false if it is not in that cell under this hash.
     #[inline]
     pub fn remove(&mut self, hash: u64, entry: u32, spot: Spot) -> bool {
         let removed = self.index.remove_at(hash, entry, spot);

@@ -1,12 +1,11 @@
-//! Where the FIB keeps its prefixes: the name and what it leads to, in whole words.
+//! The name FIB's prefixes: each record holds a name and its value, in whole words.
 //!
 //! ```text
 //! record   | value: 32 | 0: 16 | bytes of the name: 16 |, then the name in words, zeros at its end
 //! free     | number of the next free record of this size |
 //! ```
-//! A record's number is that of its first word. Words are atomics because readers look at them
-//! while the writer makes other records; but for the value, a record that can be found never
-//! changes.
+//! A record's number is that of its first word. Words are atomics because readers read them while
+//! the writer creates other records; except for the value, a reachable record never changes.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -15,13 +14,13 @@ use super::words;
 use crate::pages::Pages;
 use crate::prefetch::prefetch;
 
-/// What readers look at.
+/// The readers' part.
 pub(super) struct Records {
     words: Pages<AtomicU64>,
 }
 
 impl Records {
-    /// Memory for so many words; none if the system does not give the address space.
+    /// Memory for this many words; none if the system refuses the address space.
     pub(super) fn new(words: usize) -> Option<Records> {
         Some(Records { words: Pages::zeroed(words)? })
     }
@@ -36,7 +35,7 @@ impl Records {
         self.words[at as usize].load(order)
     }
 
-    /// Asks for a record with a name of so many bytes.
+    /// Prefetches a record with a name of this many bytes.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: u32, bytes: usize) {
         let (first, last) = (at as usize, at as usize + bytes.div_ceil(8));
@@ -90,12 +89,12 @@ impl Records {
     }
 }
 
-/// The writer's side: which words are free. Free records of each size are a list that goes through
-/// the records themselves.
+/// The writer's part: allocation of words. Free records of each size form a list that is linked
+/// through the records themselves.
 pub(super) struct Space {
-    /// The first free record of each size in words; none: 0.
+    /// The first free record of each size in words; 0: none.
     free: Box<[u32]>,
-    /// The first word that was never used. Word 0 never is.
+    /// The first word that was never used. Word 0 is never used.
     fresh: usize,
     limit: usize,
 }
@@ -103,7 +102,7 @@ pub(super) struct Space {
 /// Words of the longest record.
 const WORDS_MAX: usize = size_of_record(u16::MAX as usize);
 
-/// Words that a record takes whose name has so many bytes.
+/// Words of a record whose name has this many bytes.
 const fn size_of_record(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
@@ -113,7 +112,7 @@ impl Space {
         Space { free: vec![0; WORDS_MAX + 1].into(), fresh: 1, limit: words }
     }
 
-    /// Makes a record of the first `end` bytes, 65,535 at most; none if there is no memory for it.
+    /// Creates a record of the first `end` bytes, at most 65,535; none if there is no memory.
     pub(super) fn make(
         &mut self,
         records: &Records,
@@ -133,7 +132,7 @@ impl Space {
         Some(at)
     }
 
-    /// Takes back a record that no reader can be looking at.
+    /// Frees a record that no reader can see any more.
     pub(super) fn give_back(&mut self, records: &Records, at: u32) {
         self.put(records, at, size_of_record(records.bytes(at)));
     }
@@ -146,7 +145,7 @@ impl Space {
             self.fresh += size;
             return Some((self.fresh - size) as u32);
         }
-        // What is left of a longer one is a shorter one.
+        // The rest of a longer record becomes a shorter one.
         let (longer, at) = (size + 1..=WORDS_MAX).find_map(|l| Some((l, self.pop(records, l)?)))?;
         self.put(records, at + size as u32, longer - size);
         Some(at)
@@ -171,7 +170,7 @@ impl Space {
         8 * self.fresh
     }
 
-    /// Bytes of what the writer keeps beside.
+    /// Bytes of the writer's other data.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.free)
     }

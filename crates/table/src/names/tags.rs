@@ -1,8 +1,8 @@
-//! Seven bytes and a count in a word: which cells of a cache line are worth a look.
+//! Seven tags and a count in a word: which cells of a cache line are worth reading.
 //!
-//! Byte `i` is the tag of cell `i`, 0 if that is empty; the highest byte belongs to the table. All
-//! tags are compared at once (Mycroft's test for a zero byte; H. S. Warren, Hacker's Delight,
-//! section 6-1), where looking at each cell would take five times as many instructions.
+//! Byte `i` is the tag of cell `i`, 0 if the cell is empty; the highest byte belongs to the table.
+//! All tags are compared at once (Mycroft's test for a zero byte; H. S. Warren, Hacker's Delight,
+//! section 6-1); comparing each cell would take five times as many instructions.
 
 /// Cells that have a tag.
 pub(super) const WAYS: usize = 7;
@@ -17,8 +17,8 @@ pub(super) fn tag(hash: u64) -> u8 {
     (hash as u8).max(1)
 }
 
-/// The cells that may have this tag, or, for tag 0, that may be empty: the first one is right, of
-/// the others most.
+/// The cells that may have this tag, or, for tag 0, that may be empty: the first one is right, and
+/// so are most of the others.
 #[inline(always)]
 pub(super) fn with_tag(word: u64, tag: u8) -> Ways {
     let differs = (word & TAGS) ^ (LOW * u64::from(tag));
@@ -31,7 +31,7 @@ pub(super) fn set(word: u64, way: usize, tag: u8) -> u64 {
     word & !(0xFF << (8 * way)) | u64::from(tag) << (8 * way)
 }
 
-/// What stands beside the tags.
+/// The count beside the tags.
 #[inline(always)]
 pub(super) fn count(word: u64) -> u8 {
     (word >> 56) as u8

@@ -39,7 +39,7 @@ impl Name {
         Name { bytes: self.bytes[..ends.last().copied().unwrap_or(0)].to_vec(), ends }
     }
 
-    /// What `with` makes of the name once it is hashed by `keys`.
+    /// The result of `with` for the name hashed by `keys`.
     fn hashed<T>(&self, keys: Keys, with: impl FnOnce(HashedName) -> T) -> T {
         let mut hashes = NameHashes::default();
         let ends = self.ends.iter().copied();
@@ -52,11 +52,11 @@ impl Name {
     }
 }
 
-/// How names are hashed: as they should be, or so badly that they collide.
+/// How names are hashed: properly, or so badly that they collide.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     Good,
-    /// Of every hash only these bits are left.
+    /// Keeps only these bits of every hash.
     Colliding(u64),
 }
 
@@ -65,15 +65,14 @@ impl Keys {
         NameHasher::new([0x5EED, 0x5EED_5EED])
     }
 
-    /// Good ones, some that collide in half of the hash, and one that is the same for all names.
+    /// Good ones, some that collide in half of the hash, and one that is equal for all names.
     fn any() -> impl Strategy<Value = Keys> {
         let colliding = prop_oneof![Just(0), Just(3), Just(3 << 62), Just(u64::MAX << 32)];
         prop_oneof![Just(Keys::Good), colliding.prop_map(Keys::Colliding)]
     }
 }
 
-/// Names that begin like each other: few components, of few kinds, among them empty ones and
-/// long ones.
+/// Names with common beginnings: few components, of few kinds, some empty, some long.
 fn name() -> impl Strategy<Value = Name> {
     let component = prop_oneof![
         4 => prop::sample::select(vec!["", "a", "b", "com", "seven77", "eightbyt"]),

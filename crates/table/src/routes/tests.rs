@@ -43,7 +43,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What the table should say, by its documentation.
+/// The table's answer according to its documentation.
 fn expected(model: &HashMap<RouteKey, RouteSet>, d: MacAddr, s: MacAddr) -> Option<&RouteSet> {
     let own = model.get(&RouteKey { destination: d, source: Some(s) });
     own.or_else(|| model.get(&RouteKey { destination: d, source: None }))
@@ -55,7 +55,7 @@ proptest! {
         let mut table = PortRoutes::new(seed);
         let mut model: HashMap<RouteKey, RouteSet> = HashMap::new();
         for action in actions {
-            // A clone must not see what comes later.
+            // A clone must not see later changes.
             let (before, model_before) = (table.clone(), model.clone());
             match action {
                 Action::Insert(key, set) => {

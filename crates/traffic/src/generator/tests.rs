@@ -21,7 +21,7 @@ impl Bench {
         Bench { pool: Pool::new(FRAMES, 2048).unwrap(), out, from, into, to }
     }
 
-    /// Carries what was sent to the meter's port; `None` from `carry` loses a packet.
+    /// Moves sent packets to the meter's port; if `keep` is false, the packet is lost.
     fn carry(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
         while let Ok(packet) = self.from.from_port.pop() {
             if keep(self.pool.data(&packet)) {

@@ -1,5 +1,5 @@
-//! The generator in the kernel: a program that sends templates in turn, each with its flow's next
-//! sequence number and the time, as they fall due.
+//! The generator in the kernel: a program that sends templates in rotation when they are due, each
+//! with its flow's next sequence number and the time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BATCH_PACED: u32 = 32;
 
 /// Offsets in the state that program and process share.
 mod state {
-    /// Set by the program when it has come to its end, or by us.
+    /// Set by the program when it has finished, or by us.
     pub(super) const DONE: i16 = 0;
     pub(super) const BEGAN: i16 = 8;
     pub(super) const DUE: i16 = 16;
@@ -33,23 +33,24 @@ mod state {
     pub(super) const NEXT: i16 = 64;
     /// When the last packet was sent, or when the end was seen.
     pub(super) const LAST: i16 = 72;
-    /// Runs in which the kernel refused what it should not.
+    /// Runs in which the kernel refused something unexpectedly.
     pub(super) const FAILED: i16 = 80;
     pub(super) const DURATION: i16 = 88;
     pub(super) const COUNT: i16 = 96;
     pub(super) const WORDS: usize = 13;
 }
 
-/// What the generator in the kernel has sent.
+/// Counters of the generator in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpSent {
-    /// What was handed to the device.
+    /// Packets passed to the device.
     pub sent: Sent,
     /// How long it took.
     pub elapsed: Duration,
     /// How many packets, of all that passed it, the device itself counts as sent meanwhile.
     pub carried: u64,
-    /// And as dropped: on veth, what the far end had no room for.
+    /// Packets that the device reports as dropped: on veth, those for which the far end had no
+    /// room.
     pub dropped: u64,
 }
 
@@ -60,18 +61,17 @@ pub struct XdpGenerator {
     state: Map,
     /// Each flow's next sequence number.
     flows: Map,
-    /// What the kernel's pages begin with.
+    /// The initial contents of the kernel's pages.
     page: Vec<u8>,
     batch: u32,
 }
 
 impl XdpGenerator {
-    /// Prepares everything for sending from a device of the calling thread's network namespace,
-    /// for so long.
+    /// Prepares to send from a device of the calling thread's network namespace, for this long.
     ///
     /// # Errors
-    /// When this cannot be sent from the kernel, the device is not there or carries no such frames,
-    /// or BPF is not for us (CAP_BPF and CAP_NET_ADMIN, root).
+    /// When the kernel cannot send this, the device is missing or does not carry such
+    /// frames, or the process lacks the rights for BPF (CAP_BPF and CAP_NET_ADMIN, root).
     pub fn open(
         config: &GeneratorConfig,
         device: &str,
@@ -105,11 +105,11 @@ impl XdpGenerator {
         Ok(XdpGenerator { target, program, state, flows, page: vec![0; plan.len.1], batch })
     }
 
-    /// Sends until count or time are over or `enough`, which is asked every 5 ms with what has
-    /// been sent by then.
+    /// Sends until the count or time is over or `enough` returns true; it is called every 5 ms with
+    /// the packets sent so far.
     ///
     /// # Errors
-    /// Of BPF_PROG_RUN, which knows live frames from Linux 5.18 on.
+    /// Of BPF_PROG_RUN, which supports live frames since Linux 5.18.
     pub fn run(&mut self, mut enough: impl FnMut(Sent) -> bool) -> Result<XdpSent, XdpPlanError> {
         let failed =
             |e| bpf::refused(self.target.name(), "running the XDP program (Linux 5.18)", e);
@@ -136,7 +136,7 @@ impl XdpGenerator {
         })
     }
 
-    /// What has been handed to the device so far.
+    /// Packets passed to the device so far.
     pub fn sent(&self) -> Sent {
         let read = |at| word(&self.state, at).load(Ordering::Relaxed);
         Sent {
@@ -186,7 +186,7 @@ fn assemble(plan: &Plan, maps: &Maps<'_>, interface: u32) -> Asm {
     a.store(D, R7, state::DUE, R8);
     a.mov(R1, R8);
     a.place(begun);
-    // With sign: the clock of another processor may be some nanoseconds behind.
+    // Signed: the clock of another processor may be some nanoseconds behind.
     a.mov(R2, R8);
     a.alu(Alu::Sub, R2, R1);
     a.load(D, R3, R7, state::DURATION);
@@ -227,7 +227,7 @@ fn assemble(plan: &Plan, maps: &Maps<'_>, interface: u32) -> Asm {
     asm
 }
 
-/// Goes on if a packet is due, and notes how late it is.
+/// Continues if a packet is due, and records how late it is.
 fn wait_until_due(a: &mut Asm, idle: bpf::Label) {
     use Reg::*;
     let (usual, punctual) = (a.label(), a.label());
@@ -244,7 +244,7 @@ fn wait_until_due(a: &mut Asm, idle: bpf::Label) {
     a.place(punctual);
 }
 
-/// R9 becomes the template whose turn it is.
+/// Sets R9 to the next template in rotation.
 fn next_template(a: &mut Asm, plan: &Plan, maps: &Maps<'_>, failed: bpf::Label) {
     use Reg::*;
     let same_round = a.label();
@@ -307,7 +307,7 @@ fn write_probe(a: &mut Asm, maps: &Maps<'_>, failed: bpf::Label) {
     a.store(Width::D, R9, MARK + 10, R1);
 }
 
-/// Writes all of the frame: the page may come from anyone.
+/// Writes the whole frame, because the page may have any contents.
 fn write_frame(a: &mut Asm, plan: &Plan, maps: &Maps<'_>, failed: bpf::Label) {
     use Reg::*;
     let (min, max) = plan.len;

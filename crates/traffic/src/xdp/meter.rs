@@ -1,14 +1,14 @@
-//! The meter in the kernel: a program on the receiving device that finds probes as
-//! [`find_probe`](crate::find_probe) does, accounts for them as [`FlowStats`] does, and drops
-//! them. What carries no probe goes on to the stack.
+//! The meter in the kernel: a program on the receiving device that finds probes like
+//! [`find_probe`](crate::find_probe), counts them like [`FlowStats`], and drops them. Other packets
+//! go on to the stack.
 //!
-//! One histogram is kept for all flows, with the buckets of those of [`FlowStats`]: values up to
-//! 2,047 ns each, then 1,024 buckets for each power of two.
+//! It has one histogram for all flows, with the buckets of [`FlowStats`]: values up to 2,047 ns
+//! each, then 1,024 buckets for each power of two.
 //!
-//! Sequence numbers are remembered in 16 slots of 64 per flow; each slot says which 64 it holds,
-//! so that it can be taken over without clearing the ones between. A flow is expected to come by
-//! one receive queue at a time, as RSS has it: two processors that account for one flow at once may
-//! miss a duplicate or a late packet, but never an arrival.
+//! Sequence numbers are remembered in 16 slots of 64 per flow; each slot stores which 64 it holds,
+//! so that it can be reused without clearing the ones in between. A flow should arrive on one
+//! receive queue at a time, as with RSS: two processors that count one flow at once may miss a
+//! duplicate or a late packet, but never an arrival.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,8 +27,7 @@ use crate::probe::{PROBE_ETHERTYPE, PROBE_LEN};
 use crate::sizes::FCS;
 use crate::stats::{Counts, FlowStats, Start, Summary};
 
-/// Flow numbers that are told apart, 25 MB of the kernel's memory: it is taken at once, whatever
-/// comes.
+/// Most distinguished flows, 25 MB of the kernel's memory, allocated at once.
 const FLOWS_MAX: usize = 1 << 16;
 
 /// Latencies of 2^41 ns (37 minutes) and more share the last bucket.
@@ -60,7 +59,7 @@ mod flow {
     pub(super) const WORDS: usize = 16 + 2 * super::SLOTS as usize;
 }
 
-/// Offsets in what is counted over all flows.
+/// Offsets of the totals over all flows.
 mod totals {
     pub(super) const FOREIGN: i16 = 0;
     pub(super) const UNTRACKED: i16 = 8;
@@ -81,12 +80,12 @@ pub struct XdpMeter {
 }
 
 impl XdpMeter {
-    /// Starts counting what arrives at a device of the calling thread's network namespace.
-    /// `detailed_flows` of the configuration means nothing here.
+    /// Starts counting packets that arrive at a device of the calling thread's network namespace.
+    /// It ignores `detailed_flows` of the configuration.
     ///
     /// # Errors
-    /// When the device is not there or has an XDP program, or BPF is not for us (CAP_BPF
-    /// and CAP_NET_ADMIN, root).
+    /// When the device is missing or has an XDP program, or the process lacks the rights
+    /// for BPF (CAP_BPF and CAP_NET_ADMIN, root).
     pub fn open(device: &str, config: &MeterConfig) -> Result<XdpMeter, OpenError> {
         let target = Target::find(device)?;
         let refused = |e| bpf::refused(device, "making a BPF map", e);
@@ -111,10 +110,10 @@ impl XdpMeter {
         self.attached = None;
     }
 
-    /// Packets that the device received but dropped before the program, since it is there.
+    /// Packets that the device received but dropped before the program, since it exists.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// When the device is missing.
     pub fn overflow(&self) -> std::io::Result<u64> {
         self.target.receive_dropped()
     }
@@ -203,8 +202,8 @@ struct Maps<'a> {
     histogram: &'a Map,
 }
 
-/// The program. Behind the search, R6 is the flow's value, R7 the sequence number, R8 the time of
-/// transmission, R9 the frame's length; the flow's number lies on the stack.
+/// The program. After the search, R6 is the flow's value, R7 the sequence number, R8 the time of
+/// transmission, R9 the frame's length; the flow's number is on the stack.
 fn assemble(config: &MeterConfig, maps: &Maps<'_>) -> Asm {
     use Reg::*;
     use Width::D;
@@ -343,7 +342,7 @@ fn find_probe(a: &mut Asm, udp_port: u16, foreign: Label) {
     use Width::{B, D, H, W};
     let be = |n: u16| i32::from(n.to_be());
     let (ipv4, ipv6, udp, probe) = (a.label(), a.label(), a.label(), a.label());
-    // R2 the frame, R3 its end, R4 what is behind the headers seen so far.
+    // R2: the frame; R3: its end; R4: the end of the headers seen so far.
     a.load(W, R2, R1, context::DATA);
     a.load(W, R3, R1, context::DATA_END);
     a.mov(R9, R3);
@@ -458,8 +457,8 @@ fn record_latency(a: &mut Asm, maps: &Maps<'_>) {
     a.place(done);
 }
 
-/// R3 becomes the slot for the sequence number R7 in the flow's value R6, R2 the block of 64 that
-/// it is to hold, R1 the one that it holds, R4 the number's bit. R5 is lost.
+/// Sets R3 to the slot for the sequence number R7 in the flow's value R6, R2 to the block of 64
+/// that it has to hold, R1 to the one that it holds, R4 to the number's bit. R5 is overwritten.
 fn find_slot(a: &mut Asm) {
     use Reg::*;
     a.mov(R2, R7);

@@ -1,4 +1,4 @@
-//! What the generator in the kernel sends, as templates that it takes in turn, over and over.
+//! The plan of the generator in the kernel: templates that it sends in rotation.
 //!
 //! A template is a record of 21 words in the machine's byte order:
 //!
@@ -26,7 +26,7 @@ use crate::sizes::{FCS, Sizes};
 /// The most templates: 44 MB of the kernel's memory.
 pub const TEMPLATES_MAX: usize = 1 << 18;
 
-/// Random choices and sizes repeat after at least so many packets.
+/// Random choices and sizes repeat after at least this many packets.
 const SAMPLE: usize = 1 << 16;
 
 /// Words of a record, and the offsets in it.
@@ -38,7 +38,7 @@ pub(super) const GAP: i16 = 16;
 pub(super) const REMAINDER: i16 = 24;
 pub(super) const MARK: i16 = 102;
 
-/// The longest headers and a probe behind them.
+/// The longest headers followed by a probe.
 const HEAD_MAX: usize = 80;
 
 /// Where the shortest headers begin.
@@ -46,7 +46,7 @@ pub(super) const FRAME_AT_MAX: i32 = MARK as i32 - 14;
 
 const _: () = assert!(FRAME_AT_MAX as usize + HEAD_MAX == RECORD * 8);
 
-/// Why the kernel cannot send what was asked for, or not at all.
+/// Why the kernel cannot send the requested packets.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpPlanError {
     /// Flows or sizes that no generator can send.
@@ -58,7 +58,7 @@ pub enum XdpPlanError {
     /// What another back-end can.
     #[error("xdp_live cannot send {what}: use --backend af_xdp or af_packet")]
     Unable {
-        /// What was asked for.
+        /// The request.
         what: String,
     },
 }
@@ -67,7 +67,7 @@ fn unable<T>(what: impl Into<String>) -> Result<T, XdpPlanError> {
     Err(XdpPlanError::Unable { what: what.into() })
 }
 
-/// Templates and what the program has to know of them.
+/// Templates and the program's parameters.
 pub(super) struct Plan {
     pub(super) records: Vec<[u64; RECORD]>,
     pub(super) flows: usize,
@@ -150,7 +150,7 @@ fn record(frame: &[u8], headers: usize, flow: u32, gap: (u64, u64)) -> [u64; REC
     words
 }
 
-/// How many templates it takes until everything that has a period has come round.
+/// The number of templates until every periodic property repeats.
 fn templates(config: &GeneratorConfig) -> Result<usize, XdpPlanError> {
     let flows = config.flows.count.max(1) as usize;
     let drawn = matches!(config.choice, Choice::Zipf(_)) && flows > 1;

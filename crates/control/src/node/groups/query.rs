@@ -1,4 +1,4 @@
-//! Queries: which groups a port's hosts listen to, asked in the group's name.
+//! IGMP and MLD queries to a port's hosts, sent in the group's name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -25,7 +25,7 @@ fn at(s: u64) -> Time {
     Time::from_millis(1000 * s)
 }
 
-/// Groups that serve 239/8 and ff05::/16 for those who have joined, and mDNS for all.
+/// A policy that serves 239/8 and ff05::/16 to members, and mDNS to all.
 fn served() -> Groups {
     let mut groups = Groups::default();
     let prefix = |text: &str, prefix_len, joined| GroupPrefix { ip: ip(text), prefix_len, joined };
@@ -88,7 +88,7 @@ fn queries_are_those_of_a_router() {
     let len = message.len() as u32;
     let pseudo = Sum::pseudo_v6(packet.src(), packet.dst(), Protocol::ICMPV6, len);
     assert!(icmpv6::Packet::new_checked(message).unwrap().checksum_ok(pseudo));
-    // A host's query is nobody's business, and a router's report is not taken for one.
+    // A host's query is ignored, and a router's report is not accepted as a host's.
     assert_eq!(HostFrame::parse(&v4).unwrap().matter, Matter::Group);
     assert_eq!(HostFrame::parse(&v6).unwrap().matter, Matter::Group);
 }
@@ -120,15 +120,15 @@ fn members_come_leave_and_are_forgotten_when_silent() {
     assert_eq!(said(&report(&mut groups, at(2), "239.1.1.1", true)).len(), 0, "known already");
     let both = said(&report(&mut groups, at(2), "ff05::1", true));
     assert_eq!(both, [vec![ip("239.1.1.1"), ip("ff05::1")]]);
-    // It says that it leaves: others behind the port are asked, and somebody answers.
+    // It leaves: other hosts behind the port are queried, and one answers.
     let asked = report(&mut groups, at(3), "239.1.1.1", false);
     assert!(matches!(&asked[..], [Effect::Host { port: PORT, .. }]), "{asked:?}");
     report(&mut groups, at(4), "239.1.1.1", true);
     assert_eq!(said(&run(&mut groups, at(10))).len(), 0);
-    // Then nobody.
+    // Then none answers.
     report(&mut groups, at(11), "239.1.1.1", false);
     assert_eq!(said(&run(&mut groups, at(14))), [vec![ip("ff05::1")]]);
-    // The other one is silent for too long; meanwhile it was asked again.
+    // The other one is silent too long; meanwhile it was queried again.
     let later = run(&mut groups, at(200));
     assert!(later.iter().any(|e| matches!(e, Effect::Host { .. })), "{later:?}");
     assert_eq!(said(&run(&mut groups, at(263))), [Vec::<IpAddr>::new()]);
@@ -136,7 +136,7 @@ fn members_come_leave_and_are_forgotten_when_silent() {
 }
 
 #[test]
-fn what_a_port_can_make_the_node_keep_is_bounded() {
+fn state_per_port_is_bounded() {
     let mut groups = served();
     let mut refused = 0;
     for n in 0..1000u32 {
@@ -153,7 +153,7 @@ fn what_a_port_can_make_the_node_keep_is_bounded() {
     assert_eq!(counted(&report(&mut groups, at(1), "238.0.0.1", true), Unserved::GroupRefused), 1);
     assert_eq!(report(&mut groups, at(1), "ff02::1:ff00:1", true), [], "every host has these");
     assert_eq!(report(&mut groups, at(1), "224.0.0.251", true), [], "every host listens");
-    // Senders that wait.
+    // Waiting senders.
     let mut out = vec![];
     for n in 0..1000u32 {
         let which = IpAddr::from((0xEF00_0000 + n).to_be_bytes());
@@ -163,14 +163,14 @@ fn what_a_port_can_make_the_node_keep_is_bounded() {
     let late = run(&mut groups, at(4));
     assert_eq!(counted(&late, Unserved::NoRoute), ASKED_MAX, "what waited in vain is counted");
     assert!(groups.asked.is_empty() && groups.ways.is_empty());
-    // A port that closes is forgotten whole.
+    // A port that closes is forgotten entirely.
     for (_, mac, _) in groups.list() {
         groups.forget(PORT, mac, &mut out);
     }
     assert!(groups.members.is_empty());
 }
 
-/// A host that sends to ever other groups, each of which has a tree for a moment.
+/// A host sends to ever new groups, each of which briefly has a tree.
 #[test]
 fn routes_that_have_ended_are_forgotten() {
     let mut groups = served();
@@ -184,14 +184,14 @@ fn routes_that_have_ended_are_forgotten() {
             |version, tree| GroupRoute { port: PORT, source: A, group, version, tree, credits: 1 };
         groups.set_routes(now, vec![way(2, Some(n))], &mut out);
         groups.set_routes(now, vec![way(4, None)], &mut out);
-        // An older word is still no news.
+        // An older message is still ignored.
         let mut out = vec![];
         groups.set_routes(now, vec![way(3, Some(n))], &mut out);
         assert_eq!(out, []);
         run(&mut groups, at(100 * u64::from(n) + 99));
         assert!(groups.ways.is_empty(), "{:?}", groups.ways);
     }
-    // One in use is kept, and forgotten when its tree has gone.
+    // A route in use is kept, and forgotten after its tree is removed.
     let group = MacAddr::of_group(ip("239.0.0.1")).unwrap();
     let tree = Some(99);
     let way = GroupRoute { port: PORT, source: A, group, version: 9, tree, credits: 1 };
@@ -204,9 +204,9 @@ fn routes_that_have_ended_are_forgotten() {
     assert!(groups.ways.is_empty());
 }
 
-/// Each Leave of a listener would cause a question, and a delay, of its own.
+/// Otherwise each Leave of a listener would cause a query and restart the delay.
 #[test]
-fn who_leaves_again_and_again_is_asked_once_and_is_gone_in_time() {
+fn repeated_leaves_cause_one_query_and_do_not_delay_expiry() {
     let mut groups = served();
     report(&mut groups, at(1), "239.1.1.1", true);
     let mut asked = 0;
@@ -250,18 +250,18 @@ fn a_first_frame_waits_for_its_tree_and_no_removed_tree_comes_back() {
     groups.set_routes(at(1), way(2, Some(7), 1), &mut out);
     let frame = b"first".to_vec();
     assert_eq!(out[1], Effect::AlongTree { port: PORT, tree: 7, credits: 1, frame });
-    // An older one that was overtaken, and one whose tree is not here.
+    // An older one that was overtaken, and one whose tree is missing.
     let mut out = vec![];
     groups.set_routes(at(1), way(1, None, 0), &mut out);
     groups.set_routes(at(1), way(3, Some(8), 0), &mut out);
     assert_eq!(out, []);
-    // Removed: the route ends with it, and the tree does not come back by an old message.
+    // Removed: the route ends with the tree, and an old message does not bring the tree back.
     let gone = apply(&mut groups, 5, update(&[], &[7], false));
     assert!(matches!(&gone[..], [Effect::Tree { ports: None, .. }, Effect::Group(r)]
         if r.tree.is_none()));
     let again = apply(&mut groups, 5, update(&[(7, &[1])], &[], false));
     assert!(matches!(again[..], [Effect::Controller { .. }]), "answered, and not put in");
-    // What an earlier incarnation left is ended as a whole.
+    // State left by an earlier incarnation is removed entirely.
     apply(&mut groups, 5, update(&[(8, &[1])], &[], false));
     apply(&mut groups, 6, update(&[(9, &[1])], &[], false));
     apply(&mut groups, 6, update(&[], &[], true));

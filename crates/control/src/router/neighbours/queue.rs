@@ -1,4 +1,5 @@
-//! The packets that wait for link addresses: few for each neighbour, few in all, the newest.
+//! Packets that wait for link addresses: bounded per neighbour and in total; the oldest are
+//! dropped.
 
 use super::super::input::{InterfaceId, NeighbourId};
 use super::super::refusal::Refusal;
@@ -23,7 +24,7 @@ impl Waiting {
 }
 
 impl Neighbours {
-    /// Puts a packet into a neighbour's queue: of its own the newest stay, and of all.
+    /// Enqueues a packet for a neighbour; the neighbour's and the total limit drop the oldest.
     pub(super) fn enqueue(&mut self, id: NeighbourId, waiting: Waiting) {
         let len = waiting.len();
         if len > self.limits.queue_bytes || self.limits.queue == 0 {
@@ -56,7 +57,7 @@ impl Neighbours {
         self.effects.push_back(Effect::Refused(Refusal::QueueFull));
     }
 
-    /// Everything that waits for a neighbour, which waits no more.
+    /// Removes and returns everything that waits for a neighbour.
     pub(super) fn take_queue(&mut self, id: NeighbourId) -> Vec<Waiting> {
         let neighbour = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         let queue = neighbour.map(|n| std::mem::take(&mut n.queue)).unwrap_or_default();
@@ -67,7 +68,7 @@ impl Neighbours {
         queue.into_iter().map(|(_, waiting)| waiting).collect()
     }
 
-    /// Bytes that wait in all.
+    /// Bytes waiting in total.
     pub(in super::super) const fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }

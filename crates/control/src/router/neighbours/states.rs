@@ -1,9 +1,9 @@
-//! What time and messages do to a neighbour: RFC 4861, 7.3.2 and appendix C, for ARP as well.
+//! The state machine of a neighbour: RFC 4861, 7.3.2 and appendix C, for ARP as well.
 //!
 //! Beyond the RFC: a gateway of routes in use is verified whenever it becomes stale, so that its
-//! death is noticed without traffic, and asked for again and again when it fails, ever more
-//! rarely. Any other neighbour that nobody uses is verified after ten minutes; who does not answer
-//! is gone.
+//! failure is noticed without traffic; after a failure it is asked again, with increasing
+//! intervals. An unused neighbour of another kind is verified after ten minutes and removed if it
+//! does not answer.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const REACHABLE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(45)];
 /// `DELAY_FIRST_PROBE_TIME`.
 const DELAY: Duration = Duration::from_secs(5);
-/// How long an unused neighbour is believed.
+/// How long an unused neighbour stays valid.
 const STALE: [Duration; 2] = [Duration::from_secs(500), Duration::from_secs(700)];
-/// How long nobody is asked for who has not answered.
+/// How long a neighbour that did not answer is not asked again.
 const HOLD_DOWN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(4)];
-/// A gateway's hold-down doubles so many times.
+/// A gateway's hold-down doubles this many times.
 const DOUBLINGS: u8 = 4;
 
-/// What is known of a neighbour (RFC 4861, 7.3.2).
+/// State of a neighbour (RFC 4861, 7.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -38,7 +38,7 @@ pub enum State {
     Incomplete,
     /// It answered within the last half minute or so.
     Reachable,
-    /// It is believed to be where it was.
+    /// Its last known address is assumed to be valid.
     Stale,
     /// It is stale and in use: verified soon.
     Delay,
@@ -48,28 +48,28 @@ pub enum State {
     Failed,
 }
 
-/// What a message says of its sender.
+/// What a message reveals about its sender.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Heard {
-    /// It answers a question of ours.
+    /// It answers one of our questions.
     pub(in super::super) solicited: bool,
-    /// It counts more than what is known.
+    /// It overrides the known address.
     pub(in super::super) overrides: bool,
 }
 
-/// A bucket of so many a second, and a tenth of them at once.
+/// A budget of this many per second, with a burst of a tenth.
 pub(in super::super) fn per_second(rate: u32) -> Budget {
     let rate = rate.max(1);
     Budget::new(rate.div_ceil(10), Duration::from_secs(1) / rate)
 }
 
 impl Neighbours {
-    /// Enters a state, and does what belongs to it.
+    /// Enters a state, with its side effects.
     pub(super) fn enter(&mut self, now: Time, id: NeighbourId, state: State) {
         let Some(neighbour) = self.get(id) else { return };
         let is_gateway = neighbour.pins > 0;
         let failures = neighbour.failures;
-        // A gateway does not stay stale: the way must be known to be good before it is needed.
+        // A gateway does not stay stale: its reachability must be known before it is needed.
         let state = if is_gateway && state == State::Stale { State::Delay } else { state };
         self.edit(id, |n| {
             (n.state, n.since, n.asked) = (state, now, 0);
@@ -92,7 +92,7 @@ impl Neighbours {
         self.timers.set(id, now + wait);
     }
 
-    /// Asks once more, if the interface's budget allows; else a little later.
+    /// Asks once more, if the interface's budget allows; otherwise a little later.
     fn ask(&mut self, now: Time, id: NeighbourId) {
         let Some(neighbour) = self.get(id) else { return };
         let (interface, address) = (neighbour.interface, neighbour.address);
@@ -110,8 +110,8 @@ impl Neighbours {
         }
     }
 
-    /// Does the next thing that is due; false if nothing is. One at a time: what follows for the
-    /// data plane is told before the next neighbour changes.
+    /// Does the next thing that is due; false if nothing is. One at a time, so that the effects on
+    /// the data plane are published before the next neighbour changes.
     pub(in super::super) fn run_one(&mut self, now: Time) -> bool {
         let Some(id) = self.timers.due(now) else { return false };
         let Some(neighbour) = self.get(id) else { return true };
@@ -122,7 +122,7 @@ impl Neighbours {
             State::Reachable => self.enter(now, id, State::Stale),
             State::Stale | State::Delay => self.enter(now, id, State::Probe),
             State::Probe if asked < ASK_MAX => self.ask(now, id),
-            // Perhaps it has moved: everybody is asked, for others when they need it.
+            // It may have moved: a gateway is asked for by broadcast; others only when needed.
             State::Probe if is_gateway => {
                 self.edit(id, |n| n.mac = None);
                 self.effects.push_back(Effect::Changed(id));
@@ -139,11 +139,11 @@ impl Neighbours {
         self.enter(now, id, State::Failed);
         let lost = self.take_queue(id);
         self.effects.extend(lost.into_iter().map(Effect::Lost));
-        // A gateway's groups are told, and people.
+        // A gateway's groups are updated, and the event is reported.
         self.effects.push_back(Effect::Changed(id));
     }
 
-    /// A message says that a neighbour has this link address.
+    /// A message announces this link address of a neighbour.
     pub(in super::super) fn heard(
         &mut self,
         now: Time,
@@ -177,19 +177,19 @@ impl Neighbours {
         self.effects.extend(free.into_iter().map(|waiting| Effect::Free { id, waiting }));
     }
 
-    /// A neighbour that speaks without a link address in its message is there nonetheless.
+    /// A message without a link address still shows that its sender is alive.
     pub(in super::super) fn confirmed(&mut self, now: Time, id: NeighbourId) {
         if let Some(mac) = self.mac(id) {
             self.heard(now, id, mac, Heard { solicited: true, overrides: false });
         }
     }
 
-    /// A neighbour has said whether it is a router.
+    /// A neighbour declared whether it is a router.
     pub(in super::super) fn set_router(&mut self, id: NeighbourId, is_router: bool) {
         self.edit(id, |n| n.is_router = is_router);
     }
 
-    /// A packet is for this neighbour: it goes on, waits, or is lost.
+    /// A packet for this neighbour: it is sent, waits, or is lost.
     pub(in super::super) fn want(&mut self, now: Time, id: NeighbourId, waiting: Waiting) {
         let Some(neighbour) = self.get(id) else { return };
         let (state, mac) = (neighbour.state, neighbour.mac);
@@ -203,7 +203,7 @@ impl Neighbours {
         }
     }
 
-    /// Packets have gone to this neighbour.
+    /// Packets were sent to this neighbour.
     pub(in super::super) fn use_one(&mut self, now: Time, id: NeighbourId) {
         let Some(state) = self.edit(id, |n| {
             (n.used, n.touched) = (true, now);

@@ -1,5 +1,4 @@
-//! What is kept of one prefix, and the keys that prefixes are found by: small, for there are a
-//! million of them.
+//! The entry of one prefix, and the keys of the maps: compact, because there are a million of them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,8 +6,8 @@ use super::super::input::Source;
 use super::super::output::GroupId;
 use plexus_wire::Prefix;
 
-/// Where a route comes from, the best first. A neighbour's own prefix comes last: it is there only
-/// to know the link address, not to decide.
+/// The origin of a route, the best first. A neighbour's host prefix comes last: it only provides
+/// the link address and does not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Origin {
     Connected,
@@ -39,13 +38,13 @@ fn some(group: u16) -> Option<GroupId> {
 /// One prefix.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Entry {
-    /// By origin: of its routes that of the lowest metric.
+    /// By origin: the group of its route with the lowest metric.
     pub(super) groups: [u16; 4],
-    /// Their metrics, of static and kernel.
+    /// Metrics of the static and the kernel route.
     metrics: [u32; 2],
-    /// What the forwarding table has.
+    /// The group in the forwarding table.
     pub(super) told: u16,
-    /// By origin: in which round of naming the route was named last.
+    /// By origin: the round in which the route was last listed.
     pub(super) rounds: u8,
 }
 
@@ -108,7 +107,7 @@ pub(super) fn prefix6((high, low, len): Key6) -> Prefix {
     known(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(), len)
 }
 
-/// The prefix that a key was made from.
+/// The prefix of a key.
 pub(super) fn known(addr: IpAddr, len: u8) -> Prefix {
     Prefix::around(addr, len).unwrap_or_else(|_| Prefix::host(addr))
 }

@@ -16,7 +16,7 @@ fn entry(n: u8, state: State, until: u64, is_stored: bool) -> Entry {
 }
 
 #[test]
-fn a_host_gets_the_address_it_had_until_somebody_needs_it() {
+fn a_host_gets_its_old_address_until_another_needs_it() {
     let mut leases = Leases::default();
     let mut pool = Pool::new(ip(1), ip(2));
     let any = |_| true;
@@ -31,7 +31,7 @@ fn a_host_gets_the_address_it_had_until_somebody_needs_it() {
     assert_eq!(leases.choose(&mut pool, mac(3), None, any), Some(ip(1)));
     leases.put(ip(1), entry(3, State::Offered, 30, false));
     assert_eq!((leases.of(mac(1)), leases.of(mac(3))), (None, Some(ip(1))));
-    // An offer that is not taken leaves nothing behind.
+    // An offer that is not accepted leaves nothing behind.
     while leases.end_next(Time::from_secs(40)).is_some() {}
     assert_eq!((leases.of(mac(3)), leases.of(mac(2))), (None, Some(ip(2))));
     assert_eq!(leases.next_end(), None);
@@ -46,7 +46,7 @@ fn addresses_in_use_and_a_huge_pool_are_looked_at_within_bounds() {
 }
 
 proptest! {
-    /// Against a plain list.
+    /// Compared with a plain list.
     #[test]
     fn the_table_agrees_with_a_naive_model(
         steps in proptest::collection::vec((0..4_u8, 0..6_u8, 0..6_u8, 1..8_u64), 1..80))
@@ -88,7 +88,7 @@ proptest! {
                 let at = |e: &Entry| e.port == Some(Place { node: 0, port: n });
                 prop_assert_eq!(leases.len_at(Place { node: 0, port: n }),
                     model.iter().filter(|(_, e)| at(e)).count());
-                // Whoever can get an address gets one that nobody else holds.
+                // A client that can get an address gets one that no other host holds.
                 let usable = |i: Ipv4Addr| i != ip(3);
                 let chosen = leases.choose(&mut pool, mac(n), Some(ip(address)), usable);
                 let free = (1..=4).map(ip).filter(|i| usable(*i)).find(|i| {

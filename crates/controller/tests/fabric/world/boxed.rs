@@ -1,5 +1,5 @@
-//! A fabric node whole: the real control plane on the real data plane, joined as the daemon joins
-//! them. What goes in and comes out are frames at ports.
+//! A whole fabric node: the real control plane on the real data plane, connected as in the daemon.
+//! Its inputs and outputs are frames at ports.
 
 use plexus_config::{LaneChoice, PortSettings, SwitchSettings};
 use plexus_control::link::Pace;
@@ -12,10 +12,10 @@ use plexus_wire::fabric::message::LinkFacts;
 use super::{PORTS, identity, port_mac};
 use plexus_control::identity::Role;
 
-/// Frames that left, by port.
+/// Frames sent, by port.
 pub(crate) type Sent = Vec<(u8, Vec<u8>)>;
 
-/// One input of a node with all that it answered.
+/// One input of a node with all its outputs.
 pub(crate) struct Step {
     pub(crate) now: Time,
     pub(crate) input: String,
@@ -33,7 +33,7 @@ pub(crate) struct Boxed {
     received: u64,
     sent: u64,
     pub(crate) events: Vec<Event>,
-    /// Everything that the control plane heard and said, if it is to be kept.
+    /// All inputs and outputs of the control plane, if they are recorded.
     pub(crate) recording: Option<Vec<Step>>,
 }
 
@@ -104,7 +104,7 @@ impl Boxed {
         self.settle(now)
     }
 
-    /// Until nothing more happens of itself.
+    /// Runs until nothing more happens by itself.
     fn settle(&mut self, now: Time) -> Sent {
         let mut left = Vec::new();
         loop {
@@ -148,7 +148,7 @@ impl Boxed {
         self.carry_out(now, outputs);
     }
 
-    /// Tables first, then the frames that follow from them.
+    /// Tables first, then the frames that depend on them.
     fn carry_out(&mut self, now: Time, outputs: Vec<Output>) {
         let own = |port| Some(port_mac(self.number, port));
         let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
@@ -157,12 +157,12 @@ impl Boxed {
             self.published.store(self.tables.plan());
         }
         for (how, frame) in rest.frames {
-            // What was dropped at once is counted.
+            // A frame dropped at once is counted.
             let _ = self.pipeline.inject(now, &mut self.pool, &frame, how);
         }
     }
 
-    /// Route memories of the data plane and of the control plane hold as much.
+    /// The size of the data plane's route memory, which equals the control plane's.
     pub(crate) fn routes_in_plane(&self) -> usize {
         let ports = 0..PORTS as u16;
         ports.filter_map(|p| self.tables.current().tables(p)).map(|t| t.routes.len()).sum()

@@ -1,4 +1,4 @@
-//! The controller whole: sessions and core, joined as the daemon joins them, and what is durable.
+//! A whole controller: sessions and core, connected as in the daemon, and its durable state.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -30,7 +30,7 @@ impl Durable {
     }
 }
 
-/// What a controller wants done in the world.
+/// The controller's actions in the world.
 #[derive(Default)]
 pub(crate) struct Wants {
     pub(crate) frames: Vec<Vec<u8>>,

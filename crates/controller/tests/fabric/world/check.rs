@@ -1,4 +1,4 @@
-//! What must be so. Reachability is judged by packets that hosts get, nothing else.
+//! Invariants. Reachability is judged only by the packets that hosts receive.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ impl World {
         World::pairs(&(0..self.hosts.len()).collect::<Vec<_>>())
     }
 
-    /// Sends a packet for each pair, again every 20 ms, for so long at most; the pairs of which
-    /// none arrived. Time goes on only as far as it must.
+    /// Sends a packet for each pair, again every 20 ms, within a time limit; returns the pairs
+    /// without an arrival. Time passes only as far as needed.
     pub(crate) fn unreached(&mut self, pairs: &[Pair], within_ms: u64) -> Vec<Pair> {
         let number = self.number();
         let mut left = pairs.to_vec();
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// Sends one packet for each pair, once; the pairs whose packet did not arrive exactly once.
+    /// Sends one packet for each pair; returns the pairs whose packet did not arrive exactly once.
     pub(crate) fn unreached_at_once(&mut self, pairs: &[Pair]) -> Vec<Pair> {
         let number = self.number();
         for &(from, to) in pairs {
@@ -58,7 +58,7 @@ impl World {
         left
     }
 
-    /// The nodes that are up and joined with this one by links in order.
+    /// The nodes that are up and connected with this one by working links.
     pub(crate) fn component(&self, of: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([of]);
         let mut new = vec![of];
@@ -87,8 +87,8 @@ impl World {
         }
     }
 
-    /// Every route in these nodes' memories that leads elsewhere than to its destination, or by
-    /// what does not work.
+    /// Every route in these nodes' memories that does not lead to its destination, or uses a failed
+    /// part.
     pub(crate) fn stale_routes(&self, nodes: &BTreeSet<usize>) -> Vec<String> {
         let mut wrong = Vec::new();
         for &n in nodes {
@@ -116,8 +116,8 @@ impl World {
         wrong
     }
 
-    /// Routes in nodes' memories of which the last controller does not know: nobody would lead
-    /// them round a failure.
+    /// Routes in nodes' memories that the last controller does not know: it would not reroute them
+    /// after a failure.
     pub(crate) fn orphans(&self) -> Vec<String> {
         let Some(brain) = self.controllers.iter().rev().flatten().next() else { return vec![] };
         let known: BTreeSet<_> =
@@ -130,7 +130,7 @@ impl World {
             .collect()
     }
 
-    /// Every node by which a path leads is up, and every cable passes frames.
+    /// Whether every node on a path is up, and every cable passes frames.
     fn works(&self, from: usize, path: &[u8]) -> bool {
         let mut at = from;
         for (i, &hop) in path.iter().enumerate() {
@@ -149,9 +149,9 @@ impl World {
         false
     }
 
-    /// What must hold at the end of every test.
+    /// Invariants at the end of every test.
     pub(crate) fn finish(&self) {
         self.nodes.iter().flatten().for_each(super::Boxed::check_account);
-        assert!(self.astray.is_empty(), "ways back that do not lead back: {:?}", self.astray);
+        assert!(self.astray.is_empty(), "wrong reverse paths: {:?}", self.astray);
     }
 }

@@ -1,5 +1,5 @@
-//! Hosts: they know nothing of a fabric. They speak ARP, send numbered UDP packets, and take what
-//! is addressed to them; anything else that reaches one is a failure of the fabric.
+//! Hosts: they know nothing of the fabric. They use ARP, send numbered UDP packets, and accept
+//! packets addressed to them; anything else that reaches one is a failure of the fabric.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv4, udp};
 
 use super::{End, World};
 
-/// Where numbered packets go.
+/// Destination port of numbered packets.
 const NUMBERED: u16 = 9000;
 
 pub(crate) struct Host {
@@ -21,11 +21,11 @@ pub(crate) struct Host {
     waiting: Vec<(Ipv4Addr, u32)>,
     pub(crate) received: Vec<(MacAddr, u32)>,
     pub(crate) dhcp: Vec<dhcpv4::Repr>,
-    /// It also takes frames for others: a rogue with many addresses.
+    /// It also accepts frames for others: an attacker with many addresses.
     pub(crate) is_promiscuous: bool,
     /// It does not answer.
     pub(crate) is_mute: bool,
-    /// The multicast groups that it listens to, and whether it says so when it is asked.
+    /// Its multicast groups, and whether it answers queries for them.
     pub(crate) groups: BTreeSet<IpAddr>,
     pub(crate) answers_queries: bool,
 }
@@ -88,7 +88,7 @@ impl World {
         self.transmit(End::Host(host), frame);
     }
 
-    /// A host sends a numbered packet to another's address, asking for it first if it must.
+    /// A host sends a numbered packet to another's address, resolving it first if needed.
     pub(crate) fn send(&mut self, from: usize, to: Ipv4Addr, number: u32) {
         match self.hosts[from].arp.get(&to).copied() {
             Some(mac) => self.data(from, (mac, to), number),
@@ -157,7 +157,7 @@ impl World {
                 }
             }
             EtherType::IPV6 => self.group_frame(h, bytes),
-            // What a host does not know it ignores; of the fabric it may see only Hellos.
+            // Hosts ignore unknown frames; of the fabric they may see only Hellos.
             encapsulation::ETHERTYPE => assert_eq!(frame.dst(), encapsulation::NEAREST_BRIDGE),
             other => panic!("host {h} got a frame of type {other:?}"),
         }

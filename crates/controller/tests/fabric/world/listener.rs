@@ -10,7 +10,7 @@ use plexus_wire::{
 use super::World;
 use super::host::packet;
 
-/// Where numbered packets go.
+/// Destination port of numbered packets.
 const NUMBERED: u16 = 9000;
 
 impl World {
@@ -89,7 +89,7 @@ impl World {
         self.emit(from, frame);
     }
 
-    /// A frame to a group has come: a query, or a numbered packet.
+    /// A multicast frame was received: a query, or a numbered packet.
     pub(crate) fn group_frame(&mut self, h: usize, bytes: &[u8]) {
         let frame = ethernet::Frame::new_checked(bytes).unwrap();
         let (dst, protocol, payload): (IpAddr, Protocol, &[u8]) = match frame.ethertype() {

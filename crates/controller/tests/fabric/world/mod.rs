@@ -1,5 +1,5 @@
 //! A fabric in one process: real control planes on real data planes, real controllers, hosts and
-//! cables. A seed drives it; what cables do to frames is set from outside. Time is simulated.
+//! cables. A seed drives it; tests set the behaviour of cables. Time is simulated.
 
 // Each test module uses its part of it.
 #![allow(dead_code)]
@@ -48,7 +48,7 @@ pub(crate) enum End {
     Switch(usize, usize),
 }
 
-/// What the cables of the fabric do to frames, in percent.
+/// Behaviour of the fabric's cables, in percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) lost: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Faults {
     pub(crate) late: u32,
 }
 
-/// What is on its way.
+/// Events in flight.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Flying {
     Frame(End, Vec<u8>),
@@ -79,17 +79,17 @@ pub(crate) struct World {
     sent: u64,
     pub(crate) random: Pcg64,
     pub(crate) faults: Faults,
-    /// Every fabric frame that passed a cable with the cable's end, if they are to be kept.
+    /// Every fabric frame that passed a cable with the cable's end, if they are recorded.
     pub(crate) wiretap: Option<Vec<(End, Vec<u8>)>>,
-    /// Reverse paths of hosts' frames that were walked, and those that led elsewhere.
+    /// Reverse paths of hosts' frames that were followed, and wrong ones.
     pub(crate) walked: u64,
     pub(crate) astray: Vec<String>,
-    /// Of everything that happened, for comparison.
+    /// Of all events, for comparison.
     pub(crate) digest: u64,
     number: u32,
 }
 
-/// Time from a store's order to its durability.
+/// Time from a store request until it is durable.
 const STORE_DELAY: Duration = Duration::from_millis(2);
 
 fn authority() -> Authority {
@@ -145,8 +145,8 @@ impl World {
         }
     }
 
-    /// Nodes joined as the pairs say, each with a host; the controller at the first node. All has
-    /// found itself, and every host is known.
+    /// Nodes connected as the pairs say, each with a host; the controller at the first node.
+    /// Discovery is complete, and every host is known.
     pub(crate) fn joined(nodes: usize, pairs: &[(usize, usize)], seed: u64) -> World {
         World::joined_as(nodes, pairs, seed, usual_config())
     }
@@ -164,7 +164,7 @@ impl World {
         world
     }
 
-    /// The same when nothing has happened yet.
+    /// The same before anything has happened.
     pub(crate) fn cabled(
         nodes: usize,
         pairs: &[(usize, usize)],
@@ -204,7 +204,7 @@ impl World {
         id
     }
 
-    /// A controller of the next incarnation, with what is durable; its port is not cabled.
+    /// A controller of the next incarnation, with the durable state; its port has no cable.
     pub(crate) fn start_controller(&mut self) -> usize {
         self.durable.epoch += 1;
         self.start_controller_as(self.durable.clone())
@@ -217,7 +217,7 @@ impl World {
         self.controllers.len() - 1
     }
 
-    /// It is gone, with all that was not durable.
+    /// The controller crashes and loses everything not durable.
     pub(crate) fn crash_controller(&mut self, c: usize) {
         self.controllers[c] = None;
         self.uncable(End::Controller(c));
@@ -234,7 +234,7 @@ impl World {
         self.carrier(b, true);
     }
 
-    /// Takes a cable away; both ends lose carrier. Returns its other end.
+    /// Removes a cable; both ends lose carrier. Returns its other end.
     pub(crate) fn uncable(&mut self, end: End) -> Option<End> {
         let other = self.cables.remove(&end)?;
         self.cables.remove(&other);
@@ -243,7 +243,7 @@ impl World {
         Some(other)
     }
 
-    /// Frames vanish; nobody loses carrier.
+    /// Frames are lost; both ends keep carrier.
     pub(crate) fn silence(&mut self, end: End, silent: bool) {
         for end in [end, self.cables[&end]] {
             if silent {
@@ -258,7 +258,7 @@ impl World {
         self.silent.contains(&end)
     }
 
-    /// The box dies: its neighbours lose carrier.
+    /// The box crashes: its neighbours lose carrier.
     pub(crate) fn crash_node(&mut self, n: usize) {
         self.nodes[n] = None;
         for port in 0..PORTS as u8 {
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// The box stops in order; its neighbours keep carrier.
+    /// The box stops in an orderly way; its neighbours keep carrier.
     pub(crate) fn stop_node(&mut self, n: usize) {
         let now = self.now;
         let sent = self.node(n).input(now, node::Input::Stop);
@@ -276,13 +276,13 @@ impl World {
         self.nodes[n] = None;
     }
 
-    /// It starts again, and remembers nothing.
+    /// It restarts without state.
     pub(crate) fn start_node(&mut self, n: usize) {
         self.nodes[n] = Some(Boxed::new(n, self.random.random()));
         self.plug_in(n);
     }
 
-    /// The same; all that it hears and says is kept.
+    /// The same, recording its inputs and outputs.
     pub(crate) fn start_recorded(&mut self, n: usize) {
         let mut boxed = Boxed::new(n, self.random.random());
         boxed.recording = Some(vec![]);
@@ -315,20 +315,20 @@ impl World {
                     self.carry_out(c, wants);
                 }
             }
-            // As Linux does: without carrier it forgets its neighbours.
+            // Like Linux: without carrier it forgets its neighbours.
             End::Host(h) if !up => self.hosts[h].arp.clear(),
             End::Host(_) | End::Switch(..) => {}
         }
     }
 
-    /// Hands a frame in at an end of a cable, as if the other end had sent it.
+    /// Injects a frame at an end of a cable, as if the other end had sent it.
     pub(crate) fn inject(&mut self, at: End, frame: Vec<u8>) {
         self.sent += 1;
         let flying = Flying::Frame(at, frame);
         self.queue.push(Reverse((self.now, self.sent, flying)));
     }
 
-    /// A host's cable is put elsewhere, and nobody loses carrier: it was behind a switch.
+    /// Moves a host's cable without loss of carrier: it was behind a switch.
     pub(crate) fn move_quietly(&mut self, host: usize, to: End) {
         let old = self.cables.remove(&End::Host(host)).unwrap();
         self.cables.remove(&old);
@@ -336,12 +336,12 @@ impl World {
         self.cables.insert(End::Host(host), to);
     }
 
-    /// A port that has carrier, and nothing behind it yet.
+    /// Gives a port carrier, without a peer.
     pub(crate) fn power(&mut self, end: End) {
         self.carrier(end, true);
     }
 
-    /// True while a controller's changes are on their way to its disk.
+    /// True while a controller's changes are not durable yet.
     pub(crate) fn is_storing(&self) -> bool {
         !self.storing.is_empty()
     }
@@ -472,8 +472,8 @@ impl World {
         }
     }
 
-    /// A host's frame comes in by a link: the way back in its header must lead to its sender, by
-    /// no node twice.
+    /// A host's frame arrives on a link: the reverse path in its header must lead to its sender
+    /// without passing a node twice.
     fn look_back(&mut self, n: usize, port: u8, bytes: &[u8]) {
         let Ok(outer) = ethernet::Frame::new_checked(bytes) else { return };
         if outer.ethertype() != encapsulation::ETHERTYPE {
@@ -493,13 +493,13 @@ impl World {
         }
         match end {
             Some(end) if self.is_behind(end, inner.src()) => {}
-            // Its cable was pulled out while the frame was on its way.
+            // Its cable was removed while the frame was in flight.
             None => {}
             other => self.astray.push(format!("{} at {other:?} by {path:?}", inner.src())),
         }
     }
 
-    /// Where hops lead along the cables, and by which nodes.
+    /// The target of hops along the cables, and the nodes on the way.
     pub(crate) fn walk(&self, from: usize, hops: &[u8]) -> (Option<End>, Vec<usize>) {
         let (mut at, mut nodes) = (End::Node(from, 0), vec![]);
         for &hop in hops {

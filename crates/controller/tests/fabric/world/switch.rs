@@ -1,5 +1,5 @@
-//! Ordinary switches: they learn and flood, know nothing of a fabric, and keep to themselves what
-//! is sent to the bridge next door (IEEE 802.1Q, table 8-1), unless they are told otherwise.
+//! Ordinary switches: they learn and flood, know nothing of a fabric, and do not forward frames to
+//! the nearest-bridge address (IEEE 802.1Q, table 8-1), unless told otherwise.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use plexus_wire::{MacAddr, ethernet};
 
 use super::{End, World};
 
-/// A frame more often than this within a test is a storm.
+/// More frames than this within a test are a storm.
 const FLOODED_MAX: u64 = 20_000;
 
 #[derive(Default)]
 pub(crate) struct Switch {
     ports: usize,
     stations: BTreeMap<MacAddr, usize>,
-    /// How often a station was at another port than before.
+    /// How often a station appeared at another port than before.
     pub(crate) moves: u64,
     flooded: u64,
-    /// It forwards 01-80-C2-00-00-0X too, as it should not.
+    /// It also forwards 01-80-C2-00-00-0X, which it should not.
     forwards_all: bool,
 }
 
@@ -28,7 +28,7 @@ impl Switch {
 }
 
 impl World {
-    /// An ordinary switch, cabled to these.
+    /// An ordinary switch with cables to these.
     pub(crate) fn switch(&mut self, ends: &[End]) -> usize {
         let id = self.switches.len();
         self.switches.push(Switch { ports: ends.len(), ..Switch::default() });

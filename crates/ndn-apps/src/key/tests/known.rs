@@ -1,4 +1,4 @@
-//! Keys for tests, here and of the program: known to everyone.
+//! Keys for tests, here and of the program. They are public.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +22,7 @@ pub(super) const ED25519_KEY: &str =
 pub(super) const ED25519_PUBLIC: &str =
     "MCowBQYDK2VwAyEAImd4YxRP8UnNNTCvRDaHpFr1/EhqCuLkVXaMdBd+fvs=";
 
-/// A certificate of a public key, of which nobody but a digest says that it is right.
+/// A certificate of a public key, signed only by a digest.
 pub(super) fn certificate(name: &NameBuf, public: &str) -> Vec<u8> {
     let meta = Some(MetaInfo { content_type: Some(ContentType::KEY), ..MetaInfo::default() });
     let spki = STANDARD.decode(public).unwrap();

@@ -1,4 +1,4 @@
-//! What a prefix has: its routes, and what follows from them and from those of shorter prefixes.
+//! A prefix's own routes, and the next hops that follow from them and from shorter prefixes.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::face::FaceId;
 use crate::fib::{HOPS_MAX, NextHop};
 use crate::management::Claim;
 
-/// A route of a prefix. Face and origin tell it from the others.
+/// A route of a prefix, identified by face and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Where it leads.
+    /// Its next hop.
     pub face: FaceId,
-    /// Who made it: of [`origin`](plexus_wire::ndn::nfd::origin).
+    /// Its origin, one of [`origin`](plexus_wire::ndn::nfd::origin).
     pub origin: u64,
-    /// What it costs.
+    /// Its cost.
     pub cost: u64,
-    /// Of [`route_flags`].
+    /// Flags of [`route_flags`].
     pub flags: u64,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires: Option<Time>,
-    /// By what right it stands.
+    /// The claim by which it stands.
     pub claim: Claim,
 }
 
@@ -33,47 +33,47 @@ impl Route {
     }
 }
 
-/// What is kept for each prefix; most have what many others have.
+/// The record of each prefix; most prefixes share its contents with many others.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     /// The number of its [`Routes`].
     pub(super) routes: u32,
-    /// As published.
+    /// The published set.
     pub(super) hops: SetNumber,
 }
 
-/// What was set for a prefix.
+/// The routes and next hops set for a prefix.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Routes {
-    /// Those of neighbours behind all others.
+    /// All routes; those of neighbours come last.
     pub(super) all: Vec<Route>,
-    /// How many are no neighbour's.
+    /// How many are not neighbours'.
     pub(super) own: usize,
-    /// Next hops that were set directly, and by what right.
+    /// Next hops that were set directly, with their claims.
     pub(super) direct: Vec<(NextHop, Claim)>,
 }
 
-/// What a face costs, and what it would without neighbours' routes.
+/// The cost of a face, with and without neighbours' routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     cost: u64,
     own: Option<u64>,
 }
 
-/// Ways by face, each face once.
+/// Next hops by face, each face once.
 pub(super) type Ways = BTreeMap<FaceId, Way>;
 
-/// Where a prefix leads.
+/// The derived next hops of a prefix.
 pub(super) struct Led {
     /// The cheapest first.
     pub(super) hops: Vec<NextHop>,
-    /// Without neighbours' routes; `None`: no other.
+    /// Without neighbours' routes; `None`: the same.
     pub(super) without: Option<Vec<NextHop>>,
     ways: Ways,
 }
 
 impl Led {
-    /// True if these all lead where it may lead, be it at other costs.
+    /// True if these hops all go to faces to which the prefix may lead, at whatever cost.
     pub(super) fn has_all(&self, hops: &[NextHop]) -> bool {
         hops.iter().all(|hop| self.ways.contains_key(&hop.face))
     }
@@ -88,7 +88,7 @@ impl Routes {
         self.all.iter().position(|r| (r.face, r.origin) == (face, origin))
     }
 
-    /// Adds a route, in place of the one of the same face and origin. What the node has by itself
+    /// Adds a route, replacing the one with the same face and origin. A route of the node itself
     /// stays its own, whoever changes it.
     pub(super) fn put(&mut self, mut route: Route, is_neighbours: bool) {
         let old = self.position(route.face, route.origin).map(|at| self.all[at].claim);
@@ -151,14 +151,14 @@ impl Routes {
         }
     }
 
-    /// What it passes on to longer prefixes.
+    /// The next hops that longer prefixes inherit.
     pub(super) fn passes(&self, inherited: &Ways) -> Ways {
         let mut ways = self.ways(Some(route_flags::CHILD_INHERIT));
         self.inherit(&mut ways, inherited);
         ways
     }
 
-    /// Where it leads.
+    /// The next hops of the prefix.
     pub(super) fn lead(&self, inherited: &Ways) -> Led {
         let mut ways = self.ways(None);
         if !self.all.is_empty() {
@@ -170,7 +170,7 @@ impl Routes {
             ways.iter().map(|(&face, w)| NextHop { cost: w.cost, face }).collect();
         hops.sort_unstable();
         if hops.len() > HOPS_MAX {
-            // Neighbours keep nobody else from being led to.
+            // Neighbours' next hops come last, so that they displace no others.
             hops.sort_by_key(|hop| ways.get(&hop.face).is_some_and(|way| way.own.is_none()));
             hops.truncate(HOPS_MAX);
             hops.sort_unstable();
@@ -189,7 +189,7 @@ impl Routes {
         self.all.len() + self.direct.len()
     }
 
-    /// Whether both lead to the same faces and end alike.
+    /// Whether both have the same faces and the same expiry.
     pub(super) fn is_found_as(&self, other: &Routes) -> bool {
         self.faces().eq(other.faces()) && self.ends().eq(other.ends())
     }
@@ -198,7 +198,7 @@ impl Routes {
         self.all.iter().map(|r| r.face).chain(self.direct.iter().map(|(hop, _)| hop.face))
     }
 
-    /// By what rights they stand.
+    /// The claims of all routes.
     pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.all.iter().map(|r| &r.claim).chain(self.direct.iter().map(|(_, claim)| claim))
     }

@@ -1,21 +1,20 @@
-//! Names in order, and what each has: the bytes of millions, in little memory.
+//! An ordered map from names to values, compact enough for millions of names.
 //!
-//! Names that stand side by side begin alike, so each is kept as what it shares with the one before
-//! and the rest. A leaf has some dozens of them, side by side in exactly the memory they take;
-//! leaves are found by the name from which on they have all. A name that comes or goes rewrites one
-//! leaf, some microseconds.
+//! Neighbouring names share a prefix, so each is stored as the length shared with the one before,
+//! and the rest. A leaf holds some dozens of names in exactly the memory they need; leaves are
+//! found by their lowest name. Adding or removing a name rewrites one leaf, in some microseconds.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Names in a leaf, at most; with one more it is cut in two.
+/// Most names in a leaf; with one more it is split.
 const NAMES_MAX: usize = 64;
-/// Bytes that a leaf of several names may take before it is cut: rewriting it stays short, however
-/// long names are.
+/// Bytes that a leaf of several names may take before it is split, so that rewriting stays short
+/// even with long names.
 const BYTES_MAX: usize = 16 << 10;
 
-/// Numbers of names: at most 65,535, and short ones take a byte.
+/// Variable-length numbers, at most 65,535; small ones take a byte.
 fn write_len(out: &mut Vec<u8>, len: usize) {
     match u8::try_from(len) {
         Ok(len) if len < u8::MAX => out.push(len),
@@ -26,12 +25,12 @@ fn write_len(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Bytes that both begin with.
+/// Length of the common prefix of both.
 pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Names in order, written one after the other.
+/// Names in order, encoded one after the other.
 #[derive(Default)]
 struct Written {
     bytes: Vec<u8>,
@@ -49,7 +48,7 @@ impl Written {
     }
 }
 
-/// The names of a leaf, one after the other.
+/// Decodes the names of a leaf one after the other.
 struct Reading<'a> {
     rest: &'a [u8],
     name: Vec<u8>,
@@ -67,7 +66,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Goes to the next name; false behind the last.
+    /// Advances to the next name; false after the last.
     fn go_on(&mut self) -> bool {
         if self.rest.is_empty() {
             return false;
@@ -80,7 +79,7 @@ impl Reading<'_> {
 }
 
 struct Leaf<T> {
-    /// From which name on.
+    /// The lowest name that belongs here.
     low: Arc<[u8]>,
     names: Box<[u8]>,
     values: Box<[T]>,
@@ -91,7 +90,7 @@ impl<T> Leaf<T> {
         Reading { rest: &self.names, name: Vec::new() }
     }
 
-    /// The place of a name, if it is there; or where it would be.
+    /// The index of a name if it is there; otherwise where it would be.
     fn find(&self, name: &[u8]) -> Result<usize, usize> {
         let mut reading = self.read();
         for at in 0..self.values.len() {
@@ -106,17 +105,17 @@ impl<T> Leaf<T> {
     }
 }
 
-/// Which leaves an update has rewritten.
+/// The leaves that an update has rewritten.
 pub(super) struct Touched {
-    /// The one where the name is, was, or would be.
+    /// The leaf to which the name belongs.
     pub(super) leaf: u32,
-    /// One that it was cut into.
+    /// The leaf split off from it.
     pub(super) other: Option<u32>,
 }
 
-/// Names and what each has.
+/// Names and their values.
 pub(super) struct Leaves<T> {
-    /// By number; the first is there always. One that is free has no name.
+    /// By number; the first always exists. A free leaf has no name.
     leaves: Vec<Leaf<T>>,
     free: Vec<u32>,
     order: BTreeMap<Arc<[u8]>, u32>,
@@ -139,25 +138,25 @@ impl<T: Copy> Leaves<T> {
         &self.leaves[number as usize]
     }
 
-    /// What a name has.
+    /// The value of a name.
     pub(super) fn get(&self, name: &[u8]) -> Option<T> {
         let leaf = self.leaf(self.leaf_of(name));
         leaf.find(name).ok().map(|at| leaf.values[at])
     }
 
-    /// What a leaf's names have.
+    /// The values in a leaf.
     pub(super) fn values(&self, leaf: u32) -> &[T] {
         &self.leaf(leaf).values
     }
 
-    /// The name of a value of a leaf.
+    /// The name of a value in a leaf.
     pub(super) fn name(&self, leaf: u32, at: usize) -> Vec<u8> {
         let mut reading = self.leaf(leaf).read();
         (0..=at).all(|_| reading.go_on());
         reading.name
     }
 
-    /// Gives a name something; `None` takes it out.
+    /// Sets the value of a name; `None` removes it.
     pub(super) fn set(&mut self, name: &[u8], value: Option<T>) -> Touched {
         let number = self.leaf_of(name);
         let leaf = &mut self.leaves[number as usize];
@@ -170,7 +169,7 @@ impl<T: Copy> Leaves<T> {
         Touched { leaf: number, other: None }
     }
 
-    /// Puts a name into a leaf, or takes it out; returns what else of it became a leaf.
+    /// Inserts a name into a leaf or removes it; returns the leaves split off.
     fn rewrite(
         &mut self,
         number: u32,
@@ -232,7 +231,7 @@ impl<T: Copy> Leaves<T> {
         })
     }
 
-    /// Every name from `from` on and what it has, in order.
+    /// Every name from `from` on with its value, in order.
     pub(super) fn iter(&self, from: &[u8]) -> impl Iterator<Item = (Vec<u8>, T)> {
         let low = &self.leaf(self.leaf_of(from)).low[..];
         let behind = self.order.range::<[u8], _>((Bound::Included(low), Bound::Unbounded));
@@ -256,8 +255,8 @@ impl<T: Copy> Leaves<T> {
         self.order.range::<[u8], _>(longer).next().map(|(_, number)| *number)
     }
 
-    /// Shows names from `from` on, in order, and lets what they have be changed, until `each` says
-    /// that it is enough.
+    /// Visits names from `from` on in order and lets `each` change their values, until it returns
+    /// false.
     pub(super) fn walk(&mut self, from: &[u8], mut each: impl FnMut(&[u8], &mut T) -> bool) {
         let mut next = Some(self.leaf_of(from));
         while let Some(number) = next {

@@ -1,29 +1,29 @@
-//! How much a RIB may hold.
+//! Limits of a RIB.
 
 use crate::fib::{FibError, SETS_MAX};
 use crate::names::COMPONENTS_MAX;
 
-/// How many routes there may be; next hops that were set directly count as routes.
+/// Limits on routes; next hops set directly count as routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RibLimits {
-    /// In all.
+    /// In total.
     pub routes: usize,
-    /// By one face.
+    /// Per face.
     pub per_face: usize,
-    /// Of one prefix; of neighbours half as many.
+    /// Per prefix; for neighbours half as many.
     pub per_prefix: usize,
-    /// Of all neighbours together, each of whom may have as many as are still free of these.
+    /// For all neighbours together; each may have as many as are still free of these.
     pub neighbours: usize,
-    /// Different sets of next hops that neighbours' routes make, together.
+    /// Different sets of next hops that neighbours' routes create, together.
     pub neighbours_sets: usize,
-    /// Prefixes that are gone through in one turn, at most: what is left of a change that
-    /// concerns more, or of a list of them, has its turn later.
+    /// Most prefixes processed in one turn; the rest of a larger change, or of a list, follows in
+    /// later turns.
     pub turn: usize,
 }
 
 impl RibLimits {
-    /// For a FIB of so many prefixes: one face may lead to all, and two routes to each. Half is for
-    /// neighbours.
+    /// For a FIB of this many prefixes: one face may serve all of them, and each may have two
+    /// routes. Half is for neighbours.
     pub fn of_prefixes(prefixes: usize) -> RibLimits {
         RibLimits {
             routes: prefixes.saturating_mul(2),
@@ -42,42 +42,44 @@ impl Default for RibLimits {
     }
 }
 
-/// Why a route was not taken in.
+/// Why a route was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
     /// The prefix is too long.
     #[error("Route prefix cannot exceed {COMPONENTS_MAX} components")]
     TooLong,
-    /// There are as many as there may be.
+    /// The limit in total is reached.
     #[error("there are {0} routes in all, two for each of prefixes_max: raise it in the file")]
     Routes(usize),
-    /// The face has as many as it may.
+    /// The face has reached its limit.
     #[error("this face has {0} routes, as many as prefixes_max in the file: raise it")]
     Face(usize),
-    /// The prefix has as many as it may.
+    /// The prefix has reached its limit.
     #[error("this prefix has {0} routes, as many as may be: remove one first")]
     Prefix(usize),
-    /// Neighbours have as many of this prefix as they may.
-    #[error("neighbours have {0} routes of this prefix, as many as they may: use another prefix")]
-    NeighboursPrefix(usize),
-    /// The neighbour has its share; long names count for more than one route.
+    /// Neighbours have reached their limit for this prefix.
     #[error(
-        "this neighbour has {has} routes, and no more than {free} are free for neighbours, who \
-         share half of prefixes_max"
+        "neighbours have {0} routes of this prefix, the most they may have: use another prefix"
+    )]
+    NeighboursPrefix(usize),
+    /// The neighbour has used its share; a long name counts as several routes.
+    #[error(
+        "this neighbour has {has} routes, and only {free} are free for neighbours, which share \
+         half of prefixes_max"
     )]
     Share {
-        /// What it has.
+        /// What it uses.
         has: usize,
-        /// What is free for all.
+        /// What is free for all neighbours.
         free: usize,
     },
-    /// Neighbours' routes make as many sets of next hops as they may.
+    /// Neighbours' routes have reached their limit of sets of next hops.
     #[error(
         "neighbours' routes make {0} different sets of next hops, as many as they may: use the \
          costs that others use, or none"
     )]
     NeighboursSets(usize),
-    /// The FIB does not take it.
+    /// The FIB refused it.
     #[error(transparent)]
     Fib(#[from] FibError),
 }

@@ -1,4 +1,4 @@
-//! What neighbours may have of the table.
+//! Limits on what neighbours may use of the table.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use super::entry::Routes;
 use super::limits::RibError;
 use crate::face::FaceId;
 
-/// Bytes of a name for which a route counts once: a FIB has so many for each prefix.
+/// Bytes of a name up to which a route counts once: a FIB has that many for each prefix.
 const NAME_LEN: usize = 96;
 
-/// What a neighbour may have in any case, however many others have taken what was free: of a table
-/// of the usual size 15 short names, and half as much again of any if 16,384 neighbours insist.
+/// What every neighbour may use, even if others have taken all that was free: in a table of the
+/// usual size 15 short names, and half as much again of any kind if 16,384 neighbours insist.
 fn guaranteed(limit: usize) -> usize {
     (limit >> 15).max(1)
 }
 
-/// How much each neighbour has.
+/// How much each neighbour uses.
 #[derive(Default)]
 pub(super) struct Neighbours {
     shares: BTreeMap<FaceId, usize>,
     sum: usize,
 }
 
-/// What a prefix of this name takes.
+/// The weight of a prefix with this name.
 fn weight(name: &[u8]) -> usize {
     1 + name.len() / NAME_LEN
 }
 
 impl Neighbours {
-    /// Whether a neighbour may have one more prefix, of the `limit` of all.
+    /// Whether a neighbour may add one more prefix, out of the `limit` of all neighbours.
     pub(super) fn check(
         &self,
         face: FaceId,
@@ -45,7 +45,7 @@ impl Neighbours {
         }
     }
 
-    /// What a prefix has was `before` and is `after`.
+    /// Updates the use when a prefix's routes change from `before` to `after`.
     pub(super) fn account(&mut self, name: &[u8], before: &Routes, after: &Routes) {
         let weight = weight(name);
         for route in after.of_neighbours() {

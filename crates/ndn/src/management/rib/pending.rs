@@ -1,22 +1,23 @@
-//! Where next hops may no longer be what follows from the routes: ranges of names.
+//! Pending ranges: names whose next hops may no longer match the routes.
 //!
-//! They are gone through in one direction, and from the first again: what is added again and again
-//! keeps nobody behind it waiting.
+//! They are processed in ascending order, round after round, so that a range which is added again
+//! and again does not delay the others.
 
 use std::collections::BTreeMap;
 
-/// Ranges at a time; with one more, two become one, and what is between them is looked at too.
+/// Most ranges at a time; with one more, two are merged, and the names between them are processed
+/// too.
 const RANGES_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Pending {
-    /// From a name to, and without, another. None touches the next.
+    /// From a name up to, but excluding, another. Ranges do not touch.
     ranges: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Up to where all has been looked at in this round.
+    /// Everything before this has been processed in this round.
     at: Vec<u8>,
 }
 
-/// What is behind all names that begin with `prefix`.
+/// The end of the range of names that begin with `prefix`.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     let len = prefix.iter().rposition(|byte| *byte < u8::MAX).map_or(0, |last| last + 1);
     let mut end = prefix[..len].to_vec();
@@ -33,7 +34,7 @@ impl Pending {
         self.ranges.is_empty()
     }
 
-    /// All names that are longer than `prefix` and begin with it are to be looked at.
+    /// Adds all names that are longer than `prefix` and begin with it.
     pub(super) fn add_below(&mut self, prefix: &[u8]) {
         let from = [prefix, &[0]].concat();
         self.add(from, end_of(prefix));
@@ -53,7 +54,7 @@ impl Pending {
         self.ranges.insert(from, to);
     }
 
-    /// Makes one of the first two.
+    /// Merges the first two.
     fn join(&mut self) {
         let first = self.ranges.pop_first();
         let second = self.ranges.pop_first();
@@ -62,7 +63,7 @@ impl Pending {
         }
     }
 
-    /// The next range to look at.
+    /// The next range to process.
     pub(super) fn next(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let before = self.ranges.range(..=self.at.clone()).next_back();
         if let Some((_, end)) = before.filter(|(_, end)| **end > self.at) {
@@ -72,7 +73,7 @@ impl Pending {
         behind.or(self.ranges.first_key_value()).map(|(from, end)| (from.clone(), end.clone()))
     }
 
-    /// What was next has been looked at from its beginning up to, and without, `to`.
+    /// The next range has been processed from its beginning up to, but excluding, `to`.
     pub(super) fn done(&mut self, from: &[u8], to: &[u8]) {
         let Some((start, _)) = self.ranges.range(..=from.to_vec()).next_back() else { return };
         let start = start.clone();
@@ -100,9 +101,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added is looked at, and nothing is put off for longer than all is long.
+        /// Every added range is processed, and none waits longer than one round over all names.
         #[test]
-        fn what_is_added_is_looked_at(
+        fn every_added_range_is_processed(
             names in prop::collection::btree_set(prefixes(), 1..80),
             steps in prop::collection::vec((prefixes(), 0..3usize), 1..80),
         ) {
@@ -127,7 +128,7 @@ mod tests {
                     }
                 }
             }
-            // All of it may be added again after each look.
+            // Everything may be added again after each step.
             for _ in 0..2 * names.len() + RANGES_MAX {
                 if !pending.is_empty() {
                     look(&mut pending, &mut owed);

@@ -1,4 +1,4 @@
-//! Sets of next hops that prefixes have, and how many of them are there for neighbours alone.
+//! Sets of next hops in use by prefixes, and how many of them exist for neighbours alone.
 
 use super::interned::Interned;
 use crate::fib::NextHop;
@@ -8,9 +8,9 @@ use crate::fib::NextHop;
 pub(super) struct SetNumber(u32);
 
 impl SetNumber {
-    /// Without next hops.
+    /// No next hops.
     pub(super) const NONE: SetNumber = SetNumber(u32::MAX);
-    /// A bit of those that a prefix has without a neighbour's doing.
+    /// Flag of a set that the prefix has independently of neighbours.
     const OWN: u32 = 1 << 31;
 
     fn is_own(self) -> bool {
@@ -24,9 +24,9 @@ impl SetNumber {
 
 pub(super) struct Sets {
     sets: Interned<Box<[NextHop]>>,
-    /// By number: how many prefixes have it without a neighbour's doing.
+    /// By number: how many prefixes have it independently of neighbours.
     own: Vec<usize>,
-    /// Sets that no prefix has without.
+    /// Sets that prefixes have only because of neighbours.
     neighbours: usize,
     /// How many prefixes have one.
     pub(super) prefixes: usize,
@@ -41,8 +41,8 @@ impl Sets {
         set.number().map_or(&[], |number| self.sets.get(number))
     }
 
-    /// True if a prefix that has `old` can have these of a neighbour's doing, where there may be
-    /// `max` such sets.
+    /// True if neighbours' routes may give these hops to a prefix that has `old`, where at most
+    /// `max` such sets are allowed.
     pub(super) fn has_room(&self, hops: &[NextHop], old: SetNumber, max: usize) -> bool {
         let goes = old.number().is_some_and(|old| !self.is_own(old) && self.sets.count(old) == 1);
         self.neighbours - usize::from(goes) < max || self.sets.number(&hops.into()).is_some()

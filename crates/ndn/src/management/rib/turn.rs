@@ -1,5 +1,5 @@
-//! What is done a part at a time, as it may concern all prefixes there are: next hops that follow
-//! from the routes of shorter prefixes, routes of faces that have gone, and those that end.
+//! Work done in parts because it may concern every prefix: propagating inherited next hops, and
+//! removing expired routes and those of removed faces.
 
 use plexus_wire::Time;
 use plexus_wire::ndn::Name;
@@ -9,7 +9,7 @@ use super::leaves::shared;
 use super::{Publish, Rib, fall_back, lead, name};
 use crate::face::FaceId;
 
-/// Prefixes of a range that are gone through before something else has its turn.
+/// Prefixes of a range that are processed before other work takes its turn.
 const AT_ONCE: usize = 32;
 
 impl Rib {
@@ -18,7 +18,7 @@ impl Rib {
         !self.pending.is_empty() || !self.gone.is_empty()
     }
 
-    /// When there is something to do for [`turn`](Self::turn).
+    /// When [`turn`](Self::turn) is due.
     pub fn next_deadline(&self) -> Option<Time> {
         match self.is_behind() {
             true => Some(Time::ZERO),
@@ -26,14 +26,14 @@ impl Rib {
         }
     }
 
-    /// Goes through as many prefixes as [`RibLimits`](super::RibLimits) says; true if anything has
+    /// Processes as many prefixes as [`RibLimits`](super::RibLimits) allows; true if anything
     /// changed.
     pub fn turn(&mut self, now: Time, publish: &mut Publish<'_>) -> bool {
         self.left = self.limits.turn;
         self.go_on(now, publish)
     }
 
-    /// Does what the present turn has time for. At [`Time::ZERO`] no route ends.
+    /// Does as much as the current turn allows. At [`Time::ZERO`] no route expires.
     pub(in super::super) fn go_on(&mut self, now: Time, publish: &mut Publish<'_>) -> bool {
         let mut any = false;
         loop {
@@ -75,7 +75,7 @@ impl Rib {
         self.change_one(leaf, leads, |routes| routes.remove_face(face), publish);
     }
 
-    /// Takes something away from the first prefix of a leaf for which it is to be done.
+    /// Removes from the first prefix of a leaf that needs it.
     fn change_one(
         &mut self,
         leaf: u32,
@@ -87,17 +87,17 @@ impl Rib {
         let mut entries = self.leaves.values(leaf).iter();
         if let Some(at) = entries.position(|entry| is_it(self.routes.get(entry.routes))) {
             let of = self.leaves.name(leaf, at);
-            let _ = self.edit(name(&of), edit, publish); // what is taken away always is
+            let _ = self.edit(name(&of), edit, publish); // a removal always takes effect
         }
     }
 
-    /// Derives the next hops of the first prefixes of a range anew.
+    /// Recomputes the next hops of the first prefixes of a range.
     fn walk(&mut self, from: &[u8], to: &[u8], publish: &mut Publish<'_>) {
         let Some(first) = self.leaves.first(from).filter(|first| first[..] < *to) else {
             self.left -= 1;
             return self.pending.done(from, to);
         };
-        // What the prefixes of the last name pass on, by their lengths, the longest last.
+        // What the prefixes of the last name pass on, by length, the longest last.
         let mut above: Vec<(usize, Ways)> = Vec::new();
         let ends = std::iter::once(0).chain(name(&first).ends());
         for end in ends.take_while(|end| *end < first.len()) {
@@ -141,21 +141,21 @@ impl Rib {
         self.pending.done(from, &next);
     }
 
-    /// Removes everything that leads to a face, this turn or later.
+    /// Removes all routes to a face, in this turn or later.
     pub(in super::super) fn remove_face(&mut self, face: FaceId, publish: &mut Publish<'_>) {
         self.gone.insert(face);
         self.go_on(Time::ZERO, publish);
     }
 
-    /// Routes to a face that has this number now are not those of one that had it before: numbers
-    /// come again after thousands of faces.
+    /// Removes leftover routes of an earlier face with the same number: numbers are reused after
+    /// thousands of faces.
     pub(super) fn forget_namesake(&mut self, face: FaceId, publish: &mut Publish<'_>) {
         while self.gone.contains(&face) {
             self.forget_one(face, publish);
         }
     }
 
-    /// What shorter prefixes pass on to a prefix.
+    /// The next hops that a prefix inherits from shorter ones.
     pub(super) fn inherited(&self, prefix: Name<'_>) -> Ways {
         let value = prefix.value();
         let ends = std::iter::once(0).chain(prefix.ends()).take_while(|end| *end < value.len());

@@ -1,5 +1,5 @@
-//! Routes that go when others are trusted: all at once, as the operator asked for it, and none of
-//! them is to be followed any longer.
+//! Withdraws routes when trust changes: all at once, because the operator asked for it and none of
+//! them may be used any longer.
 
 use std::collections::HashSet;
 
@@ -9,12 +9,12 @@ use super::entry::Routes;
 use super::{Publish, Rib, name};
 use crate::management::Claim;
 
-/// Prefixes that are gathered before something is taken from them.
+/// Prefixes collected before anything is removed from them.
 const AT_ONCE: usize = 64;
 
 impl Rib {
-    /// Removes what does not stand by its right; gives how much that was. What follows for longer
-    /// prefixes is carried down in turns, as ever.
+    /// Removes routes without a valid claim; returns how many. The effect on longer prefixes is
+    /// propagated in turns, as always.
     pub(in super::super) fn withdraw(
         &mut self,
         stands: &impl Fn(&Claim) -> bool,
@@ -45,7 +45,7 @@ impl Rib {
                     routes.retain(|route| stands(&route.claim));
                     routes.direct.retain(|(_, claim)| stands(claim));
                 };
-                let _ = self.edit(name(&of), edit, publish); // what is taken away always is
+                let _ = self.edit(name(&of), edit, publish); // a removal always takes effect
             }
         }
         let withdrawn = before - self.len;
@@ -69,10 +69,10 @@ mod tests {
     use crate::management::rib::{RibLimits, Route};
     use crate::management::verify::Maker;
 
-    /// Where prefixes lead, as published.
+    /// Published next hops by prefix.
     type Published = BTreeMap<NameBuf, Vec<NextHop>>;
 
-    /// Whose orders: the node's own, and two keys'.
+    /// Claims of the node itself and of two keys.
     fn claims() -> [Claim; 3] {
         let mut claimants = Claimants::default();
         let mut of = |key| claimants.claim(false, Maker::Key([key; 32]), None);
@@ -114,7 +114,7 @@ mod tests {
         );
         (prefix, route, prop::bool::weighted(0.2), any::<bool>()).prop_map(
             |(prefix, (face, cost, claim, flags), is_direct, is_neighbours)| {
-                // By its origin each key has routes of its own.
+                // Each key has routes of its own, by its origin.
                 let face = FaceId::new(face + 4 * claim as u32, 0).unwrap();
                 let (origin, claim) = (claim as u64, claims()[claim]);
                 let route = Route { face, origin, cost, flags, expires: None, claim };
@@ -123,7 +123,7 @@ mod tests {
         )
     }
 
-    /// What all of it comes to.
+    /// The final next hops of all prefixes.
     fn settled(rib: &mut Rib, fib: &mut Published) -> Vec<(NameBuf, Vec<NextHop>)> {
         while rib.is_behind() {
             rib.turn(Time::ZERO, &mut |of, hops| {
@@ -138,9 +138,9 @@ mod tests {
     }
 
     proptest! {
-        /// All is then as if what has gone had never come.
+        /// Afterwards the table is as if the withdrawn routes had never existed.
         #[test]
-        fn what_is_withdrawn_leaves_nothing(orders in prop::collection::vec(orders(), 0..400)) {
+        fn withdrawn_routes_leave_no_trace(orders in prop::collection::vec(orders(), 0..400)) {
             let [_, goes, _] = claims();
             let made = |orders: &mut dyn Iterator<Item = &Order>| {
                 let mut rib = Rib::new(RibLimits { turn: 16, ..RibLimits::default() });
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Who owns as much as the table has makes no more values of it.
+    /// A node that owns as many routes as the table holds stores no more claims for that.
     #[test]
     fn claims_are_held_once() {
         let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Published::new());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_nodes_own_stays_its_own() {
+    fn routes_of_the_node_itself_stay() {
         let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Published::new());
         let face = FaceId::new(1, 0).unwrap();
         for (cost, claim) in [(1, claims()[0]), (2, claims()[1])] {

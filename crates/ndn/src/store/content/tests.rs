@@ -1,4 +1,4 @@
-//! Both floors on two disks in memory.
+//! Tests of both tiers, with two disks in memory.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ fn with<T>(key: u64, then: impl FnOnce(&Data<'_>) -> T) -> T {
     then(&Data::new(&bytes, 2..10, hash, &[]).unwrap())
 }
 
-/// Carries out what the store asks of its disks; who heard what.
+/// Carries out the store's requests to its disks; returns each waiter's answer.
 fn run(store: &mut Store, images: &mut [Vec<u8>]) -> Vec<(u64, Option<Vec<u8>>)> {
     let mut heard = Vec::new();
     while let Some((disk, request)) = store.poll_request() {
@@ -81,10 +81,10 @@ fn ask(store: &mut Store, images: &mut [Vec<u8>], key: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// A catalogue ten times the memory: both floors answer, never wrongly, and a restart keeps the
-/// second one.
+/// With a catalogue ten times the size of memory, both tiers answer, never wrongly, and the disk
+/// tier survives a restart.
 #[test]
-fn what_memory_cannot_hold_the_disks_do() {
+fn disks_hold_what_memory_cannot() {
     let mut images = vec![vec![0; 4096 + 16 * SEGMENT as usize]; 2];
     let mut store = store(2);
     run(&mut store, &mut images);
@@ -118,7 +118,7 @@ fn what_memory_cannot_hold_the_disks_do() {
 }
 
 #[test]
-fn what_was_asked_for_once_is_not_written() {
+fn packets_requested_once_are_not_written() {
     let mut images = vec![vec![0; 4096 + 16 * SEGMENT as usize]];
     let mut store = store(1);
     run(&mut store, &mut images);

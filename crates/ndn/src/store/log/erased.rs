@@ -1,14 +1,14 @@
-//! What was erased by prefix: the index knows no names, so what lies on the disk is told apart when
-//! it is found, by its name and by when it was written.
+//! Prefix erasures. The index has no names, so an erased packet on disk is recognised when it is
+//! read, by its name and the time it was written.
 
 use std::collections::VecDeque;
 
-/// Prefixes that are remembered; beyond them, all that is as old as the oldest is forgotten.
+/// Most remembered prefixes; with one more, everything as old as the oldest is forgotten.
 pub(super) const ERASED_MAX: usize = 64;
 
 struct Erasure {
     prefix: Box<[u8]>,
-    /// Segments with lower numbers were begun before.
+    /// Segments with lower numbers were begun before the erasure.
     before: u64,
 }
 
@@ -18,8 +18,8 @@ pub(super) struct Erasures {
 }
 
 impl Erasures {
-    /// What was written under a prefix to segments with lower numbers is erased. If that is one
-    /// prefix too many: the number below which everything has to be forgotten.
+    /// Erases what was written under a prefix to segments with lower numbers. If there are too many
+    /// prefixes: the number below which everything has to be forgotten.
     pub(super) fn add(&mut self, prefix: &[u8], before: u64) -> Option<u64> {
         self.list.retain(|erasure| !erasure.prefix.starts_with(prefix));
         self.list.push_back(Erasure { prefix: prefix.into(), before });
@@ -27,13 +27,13 @@ impl Erasures {
         oldest.map(|erasure| erasure.before)
     }
 
-    /// True if a name's packet in the segment of this number is erased. Components begin with
-    /// their length, so that bytes of a prefix begin no other's names.
+    /// True if a name's packet in the segment with this number is erased. Components begin with
+    /// their length, so the bytes of a prefix match no unrelated names.
     pub(super) fn has(&self, name: &[u8], seq: u64) -> bool {
         self.list.iter().any(|e| seq < e.before && name.starts_with(&e.prefix))
     }
 
-    /// The number that the next segment has is known only now.
+    /// The number of the next segment is known only now.
     pub(super) fn opened(&mut self, next_seq: u64) {
         self.list.iter_mut().for_each(|e| e.before = e.before.min(next_seq));
     }

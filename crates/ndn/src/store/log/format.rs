@@ -1,4 +1,4 @@
-//! What is written: the superblock, segments' heads and records. Numbers are little-endian.
+//! The on-disk format: superblock, segment heads and records. Numbers are little-endian.
 //!
 //! ```text
 //! file      superblock (4 KiB) | segment 0 | segment 1 | …
@@ -6,8 +6,8 @@
 //! record    header (48) + packet, filled up with zeros
 //! ```
 //!
-//! Checksums are XXH3 with the log's identity as seed, which is drawn when a log is made: nothing
-//! from another log, or from before, is taken for this one's.
+//! Checksums are XXH3 seeded with the log's identity, which is chosen at random when a log is
+//! created: so nothing of another or an earlier log is accepted.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(super) const RECORD_HEADER: usize = 48;
 const SUPER_MAGIC: &[u8; 8] = b"PLXCACHE";
 const SEGMENT_MAGIC: &[u8; 8] = b"PLXSEGMT";
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PLXR");
-/// 2: the superblock says which part it is of.
+/// 2: the superblock names the part.
 const VERSION: u32 = 2;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -46,17 +46,17 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Which of all names a log has: those of one worker's, and of these one disk's. In a log that was
-/// made for others, what is there would never be asked for.
+/// Which names a log holds: those of one worker, on one of its disks. In a log made for other
+/// names, no packet would ever be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which worker's, and of how many.
+    /// Which worker, and of how many.
     pub worker: u8,
-    /// One at least.
+    /// At least one.
     pub workers: u8,
     /// Which of its disks, and of how many.
     pub disk: u8,
-    /// One at least.
+    /// At least one.
     pub disks: u8,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// How a log lies on its file.
+/// The layout of a log in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
     pub(super) segment_bytes: u32,
@@ -110,7 +110,7 @@ impl Geometry {
     }
 }
 
-/// What a superblock says.
+/// The contents of a superblock.
 pub(super) struct Super {
     pub(super) geometry: Geometry,
     pub(super) part: Part,
@@ -131,7 +131,7 @@ pub(super) fn write_superblock(block: &mut [u8], about: &Super) {
     put(block, 32, &sum.to_le_bytes());
 }
 
-/// Reads the superblock of the log that is there, if there is one.
+/// Reads the superblock of an existing log, if there is one.
 pub(super) fn read_superblock(block: &[u8]) -> Option<Super> {
     let block = block.get(..40)?;
     let identity = u64_at(block, 24);
@@ -145,12 +145,12 @@ pub(super) fn read_superblock(block: &[u8]) -> Option<Super> {
     })
 }
 
-/// Whether a log may be made where this superblock was read: on zeros, or on another log.
+/// Whether a log may be created where this superblock was read: over zeros, or over another log.
 pub(super) fn is_free(block: &[u8]) -> bool {
     block.starts_with(SUPER_MAGIC) || block.iter().all(|byte| *byte == 0)
 }
 
-/// What a segment's table says of a record.
+/// A record's entry in the segment's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableEntry {
     pub(super) hash: u64,
@@ -161,7 +161,7 @@ pub(super) struct TableEntry {
     pub(super) stale_at_s: u32,
 }
 
-/// Puts the `i`-th entry into the table of the segment that these bytes begin.
+/// Writes entry `i` of the table into the segment that begins with these bytes.
 pub(super) fn write_entry(segment: &mut [u8], i: usize, entry: TableEntry) {
     let at = SEGMENT_HEADER + i * ENTRY;
     put(segment, at, &entry.hash.to_le_bytes());
@@ -206,7 +206,7 @@ impl Head<'_> {
     }
 }
 
-/// Reads a segment's head; `None` if there is none, or not all of it, or another log's.
+/// Reads a segment's head; `None` if it is missing, torn, or of another log.
 pub(super) fn read_head(head: &[u8], identity: u64) -> Option<Head<'_>> {
     if head.len() < SEGMENT_HEADER || !head.starts_with(SEGMENT_MAGIC) {
         return None;
@@ -220,7 +220,7 @@ pub(super) fn read_head(head: &[u8], identity: u64) -> Option<Head<'_>> {
     })
 }
 
-/// What stands before a packet.
+/// The header before a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHeader {
     pub(super) len: u32,
@@ -239,7 +239,7 @@ pub(super) fn record_units(len: usize) -> usize {
     (RECORD_HEADER + len).div_ceil(UNIT)
 }
 
-/// Writes the header of a record whose packet stands there already.
+/// Writes the header of a record whose packet is already in place.
 pub(super) fn write_record(record: &mut [u8], header: RecordHeader, identity: u64) {
     put(record, 0, &RECORD_MAGIC.to_le_bytes());
     put(record, 4, &header.len.to_le_bytes());
@@ -258,7 +258,7 @@ fn record_sum(record: &[u8], len: usize, identity: u64) -> u64 {
     xxh3_64_with_seed(&record[..40], packet)
 }
 
-/// Reads a record; `None` unless every bit of header and packet is as it was written.
+/// Reads a record; `None` unless every bit of header and packet is intact.
 pub(super) fn read_record(record: &[u8], identity: u64) -> Option<(RecordHeader, &[u8])> {
     if record.len() < RECORD_HEADER || u32_at(record, 0) != RECORD_MAGIC {
         return None;

@@ -1,9 +1,9 @@
-//! Where objects are on the disk: 16 bytes each, in buckets of one cache line.
+//! The index of objects on the disk: 16 bytes each, in buckets of one cache line.
 //!
 //! An object may be in either of two buckets and goes to the emptier one; at three quarters full
-//! (21.3 bytes per object) seven in a thousand are displaced early. Entries of segments that were
-//! overwritten are not looked for and taken out: they are recognised by the number of the round
-//! in which they were written, and give their place to the next comer.
+//! (21.3 bytes per object) seven in a thousand are displaced early. Entries of overwritten segments
+//! are not removed: they are recognised by the number of the round in which they were written, and
+//! are reused for new entries.
 
 use super::format::UNIT;
 
@@ -12,7 +12,7 @@ const WAYS: usize = 4;
 /// Objects per hundred entries that an index is made for.
 const FILL_PERCENT: usize = 75;
 
-/// An object's place. Zero units: nobody's.
+/// The location of an object. Zero units: free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     tag_high: u32,
@@ -21,7 +21,7 @@ pub(super) struct Place {
     /// Unix time, seconds; rounded down.
     pub(super) stale_at_s: u32,
     tag_low: u16,
-    /// Low bits of how often the ring had been gone round when it was written.
+    /// The low bits of the round in which it was written.
     pub(super) round: u8,
     pub(super) units: u8,
 }
@@ -81,7 +81,7 @@ impl Index {
         of(first).or_else(|| of(second))
     }
 
-    /// Takes out the object of this hash, if it is at this place.
+    /// Removes the object with this hash, if it is at this location.
     pub(super) fn remove(&mut self, hash: u64, unit: u32) {
         let tag = tag(hash);
         for home in self.homes(hash) {
@@ -93,8 +93,8 @@ impl Index {
         }
     }
 
-    /// Puts an object in, in the place of one with the same hash, or of nobody, or of the one
-    /// with the greatest age. Entries without an age are nobody's. What had to leave.
+    /// Inserts an object, replacing one with the same hash, a free entry, or the oldest. Entries
+    /// without an age are free. Returns the entry that was evicted.
     pub(super) fn insert(
         &mut self,
         hash: u64,
@@ -115,7 +115,7 @@ impl Index {
         };
         let home = if free(homes[1]) > free(homes[0]) { homes[1] } else { homes[0] };
         let rank = |old: &&mut Place| if old.units == 0 { None } else { age(old) };
-        // Nobody's come first, then the oldest.
+        // Free entries first, then the oldest.
         let key = |old: &&mut Place| rank(old).map_or(u64::MAX, |age| age.min(u64::MAX - 1));
         let slot = self.buckets[home].0.iter_mut().max_by_key(key)?;
         let old = std::mem::replace(slot, place);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_takes_the_old_ones_place_and_ageless_ones_are_nobodys() {
+    fn a_new_version_replaces_the_old_one_and_ageless_entries_are_free() {
         let mut index = Index::new(4);
         let at = |unit| Place::new(hash(1), unit, 1, 0, 0);
         assert_eq!(index.insert(hash(1), at(1), |_| Some(0)), None);

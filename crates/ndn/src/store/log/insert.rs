@@ -1,4 +1,4 @@
-//! Taking packets in: into the buffer of a segment, and with it to the disk.
+//! Inserting packets: into a segment buffer, and with it to the disk.
 
 use std::io;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::ring::Filling;
 use super::{ERRORS_MAX, Phase, Request, SegmentLog};
 
 impl<B: Buffer> SegmentLog<B> {
-    /// Takes a packet in. One that `was_on_disk` when it came to memory is not written again
-    /// while the disk has it and will not overwrite it soon: only if its segment is among the
-    /// oldest quarter. That is how what is asked for stays. No more is written anew than came in
-    /// new, for it makes the others older: a log that is only read would be written for ever.
+    /// Inserts a packet. One that `was_on_disk` when it came to memory is rewritten only if its
+    /// segment is among the oldest quarter, which is overwritten soon. That keeps popular packets.
+    /// No more is rewritten than was newly inserted, because rewriting ages all others: otherwise a
+    /// log that is only read would be written for ever.
     pub fn insert(
         &mut self,
         name: &[u8],
@@ -57,7 +57,7 @@ impl<B: Buffer> SegmentLog<B> {
             return;
         };
         let Some(segment) = filling.segment else { return };
-        // Nobody else has this share: see `begin_segment`.
+        // There is no other reference: see `begin_segment`.
         let Some(buffer) = Arc::get_mut(&mut filling.buffer) else { return };
         let unit = filling.units;
         let record = &mut buffer.as_mut()[unit as usize * UNIT..][..units as usize * UNIT];
@@ -90,7 +90,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.stats.inserted += 1;
     }
 
-    /// Puts a record of a segment into the index.
+    /// Adds a record of a segment to the index.
     pub(super) fn enter(&mut self, segment: u32, seq: u64, entry: TableEntry) {
         let unit = segment * self.geometry.units() + u32::from(entry.unit);
         let round = self.ring.round(seq);
@@ -110,7 +110,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.stats.objects = self.stats.objects.saturating_sub(1);
     }
 
-    /// Declares a segment's contents gone.
+    /// Marks a segment as empty.
     pub(super) fn clear(&mut self, segment: u32) {
         let old = std::mem::take(&mut self.ring.segments[segment as usize]);
         self.stats.objects = self.stats.objects.saturating_sub(old.live.into());
@@ -118,7 +118,7 @@ impl<B: Buffer> SegmentLog<B> {
 
     /// Begins to fill the next segment of the ring, if a buffer is free.
     fn begin_segment(&mut self) {
-        // A driver that keeps its share of a buffer loses nothing but the buffer's use.
+        // If a driver keeps a reference to a buffer, only that buffer stays unused.
         let free = self.free.iter_mut().position(|buffer| Arc::get_mut(buffer).is_some());
         let Some(buffer) = free.map(|at| self.free.swap_remove(at)) else { return };
         let seq = self.ring.next_seq;
@@ -131,7 +131,8 @@ impl<B: Buffer> SegmentLog<B> {
         self.filling = Some(Filling { segment: Some(segment), seq, buffer, units, records: 0 });
     }
 
-    /// Sends what has been gathered to the disk, full or not. A driver calls it before it ends.
+    /// Writes the gathered records to the disk, even if the segment is not full. A driver calls it
+    /// at shutdown.
     pub fn flush(&mut self, now_ms: u64) {
         let Some(mut filling) = self.filling.take() else { return };
         let offset = filling.segment.map_or(0, |segment| self.geometry.offset(segment));
@@ -144,14 +145,14 @@ impl<B: Buffer> SegmentLog<B> {
     }
 
     pub(super) fn write(&mut self, filling: Filling<B>, offset: u64, len: usize) {
-        // There are as many places as buffers.
+        // There are as many slots as buffers.
         let Some(token) = self.writing.iter().position(Option::is_none) else { return };
         let buffer = filling.buffer.clone();
         self.writing[token] = Some(filling);
         self.requests.push_back(Request::Write { token: token as u32, offset, len, buffer });
     }
 
-    /// A write is over, well or not.
+    /// A write completed or failed.
     pub fn on_written(&mut self, token: u32, result: io::Result<()>) {
         let Some(written) = self.writing.get_mut(token as usize).and_then(Option::take) else {
             return;
@@ -166,11 +167,11 @@ impl<B: Buffer> SegmentLog<B> {
             (Err(_), segment) => {
                 self.stats.write_errors += 1;
                 self.write_errors += 1;
-                // Unless the ring has come round to it in the meantime.
+                // Unless the ring has reused it in the meantime.
                 match segment {
                     Some(s) if self.ring.segments[s as usize].seq == written.seq => self.clear(s),
                     Some(_) => {}
-                    // A log that cannot be made is none.
+                    // If the superblock cannot be written, there is no log.
                     None => self.discard(),
                 }
                 if self.write_errors >= ERRORS_MAX {

@@ -1,4 +1,4 @@
-//! What a log asks for and answers.
+//! Requests and answers of a log.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use super::Part;
 #[expect(unused_imports, reason = "for the documentation")]
 use super::{ERRORS_MAX, SegmentLog};
 
-/// What a disk is asked to do. Offsets and lengths are multiples of the device's block, and of
-/// 4,096 for writes.
+/// A request to the disk. Offsets and lengths are multiples of the device's block, and of 4,096 for
+/// writes.
 pub enum Request<B> {
-    /// Bytes are wanted; they go to [`SegmentLog::on_read`] with the token.
+    /// Read bytes; pass them to [`SegmentLog::on_read`] with the token.
     Read {
         /// Which read.
         token: u32,
-        /// From the file's beginning.
+        /// From the start of the file.
         offset: u64,
         /// Bytes.
         len: usize,
     },
-    /// The first bytes of a buffer are to be written; the outcome goes to
-    /// [`SegmentLog::on_written`] with the token, after this share of the buffer was given up.
+    /// Write the first bytes of a buffer; after dropping this reference to it, pass the outcome to
+    /// [`SegmentLog::on_written`] with the token.
     Write {
         /// Which write.
         token: u32,
-        /// From the file's beginning.
+        /// From the start of the file.
         offset: u64,
         /// Bytes.
         len: usize,
@@ -33,7 +33,7 @@ pub enum Request<B> {
     },
 }
 
-/// A packet that a disk had.
+/// A packet found on a disk.
 #[derive(Clone)]
 pub struct Found<'a> {
     /// The packet.
@@ -42,75 +42,75 @@ pub struct Found<'a> {
     pub stale_at_ms: u64,
 }
 
-/// What a look-up says.
+/// Result of a lookup.
 pub enum Lookup<'a> {
-    /// It is in a buffer that is on its way to the disk.
+    /// Found in a buffer being written to the disk.
     Found(Found<'a>),
-    /// The disk is asked; the answer comes with [`SegmentLog::on_read`].
+    /// A read was started; the answer comes with [`SegmentLog::on_read`].
     Reading,
-    /// It is not there, or too much is going on to look.
+    /// Not there, or too many requests are in flight.
     Miss,
 }
 
-/// A log that had to go, since it could not be taken over.
+/// Why an existing log was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Displaced {
     /// It was of another size.
     Size,
-    /// It was for other names: there were more workers or disks, or fewer, or in another order.
+    /// It was for other names: the number or order of workers or disks was different.
     Part(Part),
 }
 
-/// What a log still does.
+/// The state of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It finds out what is there.
+    /// It is being opened.
     Opening,
-    /// Everything.
+    /// Fully usable.
     Good,
-    /// Nothing until it answers again: a read took longer than a second.
+    /// Unused until it answers again: a read took longer than a second.
     Stalled,
-    /// It answers; writes failed [`ERRORS_MAX`] times in a row.
+    /// Read only: writes failed [`ERRORS_MAX`] times in a row.
     ReadOnly,
-    /// Nothing: reads failed [`ERRORS_MAX`] times in a row, or the first write or read of all.
+    /// Unused: reads failed [`ERRORS_MAX`] times in a row, or the very first read or write.
     Discarded,
-    /// Nothing: the disk holds something else than a log, which is not touched. Who means to give
-    /// it over clears its first 4 KiB.
+    /// Unused: the disk contains something other than a log, which is not overwritten. To use the
+    /// disk, clear its first 4 KiB.
     Foreign,
 }
 
-/// What happened to a log.
+/// Counters of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// Objects that can be found, about: those that others displaced in the index are not.
+    /// Objects that can be found, approximately: those displaced in the index are not counted.
     pub objects: u64,
-    /// Objects found when it was opened.
+    /// Objects found at opening.
     pub recovered: u64,
-    /// Queries answered from a buffer on its way to the disk.
+    /// Queries answered from a buffer being written.
     pub buffer_hits: u64,
     /// Queries answered from the disk.
     pub hits: u64,
-    /// Queries for what is not there.
+    /// Queries for missing packets.
     pub misses: u64,
-    /// Queries that missed since too many reads or queries were waiting.
+    /// Queries that missed because too many reads or queries were in flight.
     pub busy: u64,
-    /// Reads that the disk was asked for.
+    /// Reads requested.
     pub reads: u64,
-    /// Those of them that nobody had asked for yet.
+    /// Of these, reads ahead of any query.
     pub ahead: u64,
-    /// Queries that joined a read under way.
+    /// Queries that joined a read in flight.
     pub coalesced: u64,
     /// Reads that failed.
     pub read_errors: u64,
-    /// Reads that took longer than a second: who waited for them missed.
+    /// Reads that took longer than a second: their waiters missed.
     pub late: u64,
-    /// Reads that brought something else than was written, or another name's.
+    /// Reads that returned other bytes than were written, or another name's packet.
     pub mismatches: u64,
-    /// Objects taken in.
+    /// Objects inserted.
     pub inserted: u64,
-    /// Objects that came back from memory, and that the disk still has.
+    /// Objects evicted from memory that the disk still has.
     pub kept: u64,
-    /// Objects refused: too large, no buffer free, or the disk is not written any more.
+    /// Objects refused: too large, no buffer free, or the disk is no longer written.
     pub refused: u64,
     /// Segments that were written.
     pub writes: u64,

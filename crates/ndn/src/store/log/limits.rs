@@ -1,4 +1,4 @@
-//! What a log is made for, and whether it can be.
+//! Limits of a log, and their checks.
 
 use super::super::memory::PACKET_MAX;
 use super::format::{Geometry, RECORD_HEADER, SUPERBLOCK, UNIT};
@@ -9,14 +9,14 @@ pub(super) const BLOCK_MAX: usize = 4096;
 const SEGMENT_MAX: u32 = 16 << 20;
 const SEGMENT_MIN: u32 = 64 << 10;
 
-/// What a log is made for.
+/// Limits of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogLimits {
     /// Bytes of the file or device.
     pub bytes: u64,
-    /// Bytes that are written at once: a power of two from 64 KiB to 16 MiB.
+    /// Bytes written at once: a power of two from 64 KiB to 16 MiB.
     pub segment_bytes: u32,
-    /// Objects that the index has room for, at 21.3 bytes each.
+    /// Capacity of the index in objects, at 21.3 bytes each.
     pub objects: usize,
     /// Bytes of the longest packet; at most 65,535.
     pub packet_bytes: usize,
@@ -28,7 +28,7 @@ pub struct LogLimits {
     pub block_bytes: usize,
 }
 
-/// Why a log cannot be made as it was asked for.
+/// Why a log cannot be created with these limits.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cache: {problem}")]
 pub struct BadLimits {
@@ -71,10 +71,10 @@ impl LogLimits {
         Ok(Geometry { segment_bytes, segments: segments as u32 })
     }
 
-    /// Bytes of the longest read that will be asked for, which a driver's buffers have to hold.
+    /// Bytes of the longest read, which a driver's buffers have to hold.
     pub fn read_bytes_max(&self) -> usize {
         let record = (self.packet_bytes + RECORD_HEADER).next_multiple_of(UNIT);
-        // A record of odd units may begin and end within a block.
+        // A record with an odd number of units may begin and end within a block.
         let spanned = (record + 2 * (self.block_bytes - UNIT)).next_multiple_of(self.block_bytes);
         spanned.max(self.segment_bytes as usize / (UNIT / 16)).max(SUPERBLOCK)
     }

@@ -1,4 +1,4 @@
-//! Looking for packets: in buffers on their way to the disk, and on the disk.
+//! Lookups: in buffers being written, and on the disk.
 
 use std::io;
 
@@ -12,8 +12,7 @@ use super::ring::unwritten;
 use super::{ERRORS_MAX, Found, Lookup, Phase, Request, SegmentLog};
 
 impl<B: Buffer> SegmentLog<B> {
-    /// Looks for the packet of exactly this name. If the disk has to be asked, `waiter` gets the
-    /// answer.
+    /// Looks up the packet with exactly this name. If a read is needed, `waiter` gets the answer.
     pub fn lookup(
         &mut self,
         name: &[u8],
@@ -72,9 +71,9 @@ impl<B: Buffer> SegmentLog<B> {
         Lookup::Reading
     }
 
-    /// Reads the packet of exactly this name before anyone asks for it, if the disk has it. Who
-    /// asks meanwhile joins the read; what is found comes out of [`SegmentLog::on_read`]. At most
-    /// half of the reads may be under way for it: queries are not refused for want of the others.
+    /// Reads the packet with exactly this name ahead of any query, if the disk has it. Later
+    /// queries join the read; the packet comes out of [`SegmentLog::on_read`]. At most half of the
+    /// reads may be used for this, so that queries still find free ones.
     pub fn read_ahead(&mut self, name: &[u8]) {
         let is_ready = matches!(self.phase, Phase::Ready) && !self.is_stalled;
         if !is_ready || self.reads.under_way() >= self.limits.reads / 2 {
@@ -94,7 +93,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.requests.push_back(Request::Read { token, offset, len });
     }
 
-    /// The read of a record, by whole blocks: what it is for, offset and bytes.
+    /// The read of a record in whole blocks: purpose, offset and bytes.
     fn read_of(&self, place: Place) -> (Purpose, u64, usize) {
         let block = self.limits.block_bytes as u64;
         let start = SUPERBLOCK as u64 + place.byte();
@@ -105,8 +104,8 @@ impl<B: Buffer> SegmentLog<B> {
         (Purpose::Record { place, seq, skip }, offset, (end - offset) as usize)
     }
 
-    /// A read is over. Who waited for it hears through `answer`: the packet, or nothing. What was
-    /// found, for memory.
+    /// A read completed. Calls `answer` for each waiter, with the packet or nothing. Returns the
+    /// packet, for memory.
     pub fn on_read<'r>(
         &mut self,
         token: u32,
@@ -160,16 +159,15 @@ impl<B: Buffer> SegmentLog<B> {
         found
     }
 
-    /// When [`SegmentLog::expire`] may have something to do, at the earliest: Unix time,
-    /// milliseconds.
+    /// When [`SegmentLog::expire`] is due, at the earliest: Unix time, milliseconds.
     pub fn next_late_ms(&self) -> Option<u64> {
         self.reads.next_late_ms()
     }
 
-    /// Who waits for a read that has taken longer than a second hears through `answer` that there
-    /// is nothing. The disk counts as stalled then: nothing else is asked of it, and nothing taken
-    /// in, until a read ends well. What comes late is still told to [`SegmentLog::on_read`], and
-    /// its buffer is the driver's until then.
+    /// Calls `answer` with a miss for each waiter of a read that has taken longer than a second.
+    /// The disk then counts as stalled: it gets no requests and accepts no packets until a read
+    /// succeeds. A late result is still passed to [`SegmentLog::on_read`]; until then its buffer
+    /// belongs to the driver.
     pub fn expire(&mut self, now_ms: u64, mut answer: impl FnMut(u64)) {
         self.now_ms = self.now_ms.max(now_ms);
         let misses = &mut self.stats.misses;
@@ -182,8 +180,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.probe();
     }
 
-    /// Asks a disk that has stalled whether it answers, by one read at a time: what it was asked
-    /// before may be lost.
+    /// Probes a stalled disk, one read at a time: its earlier requests may be lost.
     fn probe(&mut self) {
         let is_asked = self.reads.in_time() > 0 || self.reads.is_probing();
         if self.is_stalled && !is_asked && matches!(self.phase, Phase::Ready) {
@@ -192,12 +189,12 @@ impl<B: Buffer> SegmentLog<B> {
     }
 }
 
-/// The latest time at which the place's packet may be fresh, Unix time, milliseconds.
+/// The latest time at which the packet there may be fresh, Unix time, milliseconds.
 fn stale_before(place: &Place) -> u64 {
     (u64::from(place.stale_at_s) + 1) * 1000
 }
 
-/// The packet of a record, if it is the very one that was written there.
+/// The packet of a record, if it is exactly the one that was written there.
 fn found_in<'a>(
     record: &'a [u8],
     name: &[u8],
@@ -210,7 +207,7 @@ fn found_in<'a>(
     let name_at = start..start + usize::from(header.name_len);
     (header.seq == seq && packet.get(name_at.clone())? == name).then(|| Found {
         packet: Packet::new(Bytes::Whole(packet), name_at),
-        // A place that says stale earlier has a reason.
+        // If the index has an earlier time, that one is right.
         stale_at_ms: header.stale_at_ms.min(stale_before(place)),
     })
 }

@@ -1,4 +1,4 @@
-//! Finding out what a disk has when it is opened.
+//! Opening a log: finding the packets that a disk has.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::ring::{Filling, Segment};
 use super::{Displaced, Phase, SegmentLog};
 
 impl<B: Buffer> SegmentLog<B> {
-    /// Takes over the log that is there, or makes one.
+    /// Takes over an existing log, or creates one.
     pub(super) fn on_superblock(&mut self, result: io::Result<&[u8]>) {
         let Ok(block) = result else { return self.discard() };
         if let Some(Super { geometry, part, identity }) = format::read_superblock(block) {
@@ -34,7 +34,7 @@ impl<B: Buffer> SegmentLog<B> {
         self.write(filling, 0, SUPERBLOCK);
     }
 
-    /// Enters what a segment holds by its head.
+    /// Indexes a segment's packets by its head.
     pub(super) fn on_head(&mut self, segment: u32, result: io::Result<&[u8]>, now_ms: u64) {
         let head = result.ok().and_then(|bytes| format::read_head(bytes, self.identity));
         let count = u64::from(self.geometry.segments);
@@ -42,7 +42,7 @@ impl<B: Buffer> SegmentLog<B> {
         if let Some(head) = head.filter(is_here) {
             self.ring.segments[segment as usize] = Segment { seq: head.seq, live: 0 };
             self.ring.next_seq = self.ring.next_seq.max(head.seq + 1);
-            // When the clock was set back, nobody knows what is fresh.
+            // After the clock was set back, freshness is unknown.
             let is_later = head.written_ms > now_ms;
             for mut entry in head.entries() {
                 let end = u32::from(entry.unit) + u32::from(entry.units);

@@ -1,40 +1,40 @@
-//! Reads under way, and who waits for them. A fixed number of each.
+//! Reads in flight and their waiters, a fixed number of each.
 //!
-//! A read that takes too long is late: nobody waits for it any more or joins it, but its slot stays
-//! taken until it ends, as the disk has its buffer until then.
+//! A read that takes too long is late: its waiters get a miss and no query joins it, but its slot
+//! stays in use until it ends, because the disk owns its buffer until then.
 
 use super::index::Place;
 
 const NONE: u32 = u32::MAX;
 
-/// Milliseconds after which nobody waits for a read any more. An Interest lives four seconds unless
-/// it says otherwise: three are left for it to go on.
+/// Timeout of a read, in milliseconds. An Interest lives four seconds by default: three are left to
+/// forward it.
 pub(super) const READ_MS_MAX: u64 = 1000;
 
-/// What a read is for.
+/// Purpose of a read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     Superblock,
     /// The head of this segment.
     Head(u32),
-    /// The record at this place, of the segment with this number, after so many bytes.
+    /// The record at this location, in the segment with this number, after this many bytes.
     Record {
         place: Place,
         seq: u64,
         skip: usize,
     },
-    /// To find out whether the disk answers.
+    /// A probe of a stalled disk.
     Probe,
 }
 
 struct Slot {
-    /// `None`: no read is under way.
+    /// `None`: the slot is free.
     purpose: Option<Purpose>,
-    /// The name that is to be found.
+    /// The name being looked up.
     name: Vec<u8>,
     /// The first of a chain of waiters.
     waiter: u32,
-    /// From when on it is late, Unix time, milliseconds.
+    /// When it becomes late, Unix time, milliseconds.
     late_at_ms: u64,
     is_late: bool,
 }
@@ -48,14 +48,14 @@ struct Waiter {
 
 pub(super) struct Reads {
     slots: Vec<Slot>,
-    /// Each slot's place, where it is searched for; [`NONE`] if it has none.
+    /// Each slot's location, for searching; [`NONE`] if it has none.
     units: Vec<u32>,
     free: Vec<u32>,
     waiters: Vec<Waiter>,
     free_waiter: u32,
-    /// How many slots' reads are late.
+    /// How many reads are late.
     late: usize,
-    /// No read is late before that.
+    /// The earliest time at which a read becomes late.
     next_late_ms: u64,
 }
 
@@ -88,23 +88,22 @@ impl Reads {
         self.slots.len() - self.free.len()
     }
 
-    /// Those of them that are not late.
+    /// Reads in flight that are not late.
     pub(super) fn in_time(&self) -> usize {
         self.under_way() - self.late
     }
 
-    /// Whether there is one to find out whether the disk answers.
+    /// Whether a probe is in flight.
     pub(super) fn is_probing(&self) -> bool {
         self.slots.iter().any(|slot| matches!(slot.purpose, Some(Purpose::Probe)))
     }
 
-    /// Before this time no read is late, Unix time, milliseconds.
+    /// The earliest time at which a read becomes late, Unix time, milliseconds.
     pub(super) fn next_late_ms(&self) -> Option<u64> {
         Some(self.next_late_ms).filter(|at| *at < u64::MAX)
     }
 
-    /// Begins a read, if one more may be under way. How long opening takes is nobody's business:
-    /// its reads are never late.
+    /// Begins a read if one more may be in flight. The reads of opening have no timeout.
     pub(super) fn begin(&mut self, purpose: Purpose, now_ms: u64) -> Option<u32> {
         let token = self.free.pop()?;
         if let Purpose::Record { place, .. } = purpose {
@@ -131,19 +130,19 @@ impl Reads {
         &self.slots[token as usize].name
     }
 
-    /// Says which name is to be found by a read that nobody waits for yet.
+    /// Sets the name of a read that has no waiter yet.
     pub(super) fn set_name(&mut self, token: u32, name: &[u8]) {
         let slot = &mut self.slots[token as usize];
         slot.name.clear();
         slot.name.extend_from_slice(name);
     }
 
-    /// Whether this place is being read.
+    /// Whether this location is being read.
     pub(super) fn has(&self, unit: u32) -> bool {
         self.units.contains(&unit)
     }
 
-    /// Adds who waits for a read of this name; false if too many wait.
+    /// Adds a waiter to a read of this name; false if too many wait.
     pub(super) fn wait(&mut self, token: u32, name: &[u8], id: u64, must_be_fresh: bool) -> bool {
         let waiter = self.free_waiter;
         if waiter == NONE {
@@ -159,8 +158,8 @@ impl Reads {
         true
     }
 
-    /// Joins a read of this place: whether it could, or `None` if there is no such read. One for
-    /// another name, of the same hash, cannot be joined.
+    /// Joins a read of this location: whether that succeeded, or `None` if there is no such read. A
+    /// read for another name with the same hash cannot be joined.
     pub(super) fn join(
         &mut self,
         unit: u32,
@@ -172,7 +171,7 @@ impl Reads {
         Some(self.name(token) == name && self.wait(token, name, id, must_be_fresh))
     }
 
-    /// Notes which reads are late by now; each who waited for one is told. How many those are.
+    /// Marks reads as late and tells their waiters. Returns how many became late.
     pub(super) fn expire(&mut self, now_ms: u64, mut tell: impl FnMut(u64)) -> usize {
         if now_ms < self.next_late_ms {
             return 0;
@@ -197,7 +196,7 @@ impl Reads {
         late
     }
 
-    /// Ends a read; each who waited for it is told.
+    /// Ends a read and tells its waiters.
     pub(super) fn end(&mut self, token: u32, tell: impl FnMut(u64, bool)) {
         let slot = &mut self.slots[token as usize];
         slot.purpose = None;
@@ -208,7 +207,7 @@ impl Reads {
         self.free.push(token);
     }
 
-    /// Lets those go who wait for a read, and tells each.
+    /// Removes the waiters of a read and tells each.
     fn release(&mut self, token: u32, mut tell: impl FnMut(u64, bool)) {
         let mut waiter = std::mem::replace(&mut self.slots[token as usize].waiter, NONE);
         while waiter != NONE {

@@ -1,4 +1,4 @@
-//! The ring of segments, and those of them that are still in buffers.
+//! The ring of segments, and those still in buffers.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::index::Place;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Segment {
-    /// 0: nothing valid is there. Otherwise the segment's place is `seq` modulo their number.
+    /// 0: empty. Otherwise the segment's position is `seq` modulo the number of segments.
     pub(super) seq: u64,
     pub(super) live: u32,
 }
@@ -29,14 +29,14 @@ impl Ring {
         (seq / self.segments.len() as u64) as u8
     }
 
-    /// How many segments were begun since the place's own; `None` if that was overwritten.
+    /// How many segments were begun after that of the location; `None` if it was overwritten.
     pub(super) fn age(&self, place: &Place) -> Option<u64> {
         let seq = self.segments.get(self.segment_of(place) as usize)?.seq;
         (seq != 0 && self.round(seq) == place.round).then(|| self.next_seq - seq)
     }
 }
 
-/// A segment that is being filled, or written.
+/// A segment being filled or written.
 pub(super) struct Filling<B> {
     /// `None` for the superblock.
     pub(super) segment: Option<u32>,

@@ -1,4 +1,4 @@
-//! A log on a disk that fails, tears and forgets.
+//! Tests of a log on a disk that fails, tears writes and loses data.
 
 mod crash;
 mod faults;
@@ -50,10 +50,10 @@ fn insert(log: &mut SegmentLog<Vec<u8>>, key: u64, version: u64) {
     log.insert(&name(key), &packet, NOW + 60_000, false, NOW);
 }
 
-/// A disk in memory, which keeps what it was asked to write.
+/// A disk in memory that records the writes.
 struct Disk {
     bytes: Vec<u8>,
-    /// Offset and contents of every write that was carried out.
+    /// Offset and contents of every completed write.
     writes: Vec<(usize, Vec<u8>)>,
     fails_reads: bool,
     fails_writes: bool,
@@ -68,7 +68,7 @@ impl Disk {
         Disk { bytes, writes: Vec::new(), fails_reads: false, fails_writes: false }
     }
 
-    /// Carries everything out that the log asks for; what waiters heard.
+    /// Carries out the log's requests; returns the waiters' answers.
     fn run(&mut self, log: &mut SegmentLog<Vec<u8>>, now_ms: u64) -> Vec<(u64, Option<Vec<u8>>)> {
         let mut heard = Vec::new();
         while let Some(request) = log.poll_request() {
@@ -99,14 +99,14 @@ impl Disk {
         heard
     }
 
-    /// Opens the log that is on it.
+    /// Opens the log on it.
     fn open(&mut self) -> SegmentLog<Vec<u8>> {
         let mut log = log(limits());
         self.run(&mut log, NOW);
         log
     }
 
-    /// What a log has of a key.
+    /// The log's packet for a key.
     fn get(&mut self, log: &mut SegmentLog<Vec<u8>>, key: u64) -> Option<Vec<u8>> {
         match log.lookup(&name(key), false, key, NOW) {
             Lookup::Found(found) => Some(found.packet.to_vec()),
@@ -125,12 +125,12 @@ fn failed() -> io::Error {
 }
 
 #[test]
-fn what_went_in_comes_out_and_survives_a_restart() {
+fn inserted_packets_are_found_and_survive_a_restart() {
     let mut disk = Disk::new();
     let mut log = disk.open();
     assert_eq!(log.health(), Health::Good);
     (0..20).for_each(|key| insert(&mut log, key, 0));
-    // Not written yet, and there already.
+    // From the buffer, and from the disk.
     assert_eq!(disk.get(&mut log, 3), Some(packet(3, 0)));
     assert_eq!(log.stats().buffer_hits, 1);
     log.flush(NOW);
@@ -152,7 +152,7 @@ fn queries_for_one_packet_share_a_read_and_all_hear() {
     insert(&mut log, 1, 0);
     log.flush(NOW);
     disk.run(&mut log, NOW);
-    // One that has to be fresh, after the packet's time, and two that need not.
+    // One that has to be fresh, after the packet's freshness, and two that need not.
     let late = NOW + 60_500;
     assert!(matches!(log.lookup(&name(1), false, 10, late), Lookup::Reading));
     assert!(matches!(log.lookup(&name(1), true, 11, late), Lookup::Reading));
@@ -162,7 +162,7 @@ fn queries_for_one_packet_share_a_read_and_all_hear() {
     heard.sort();
     let bytes = Some(packet(1, 0));
     assert_eq!(heard, [(10, bytes.clone()), (11, None), (12, bytes)]);
-    // A second later the index knows by itself, and nothing is read.
+    // A second later the index knows without a read.
     assert!(matches!(log.lookup(&name(1), true, 13, NOW + 61_000), Lookup::Miss));
     assert_eq!(log.under_way(), 0);
 }
@@ -185,7 +185,7 @@ fn beyond_its_bounds_it_misses_and_goes_on() {
     assert_eq!(log.stats().busy, 2);
     assert_eq!(disk.run(&mut log, NOW).len(), 8);
     assert_eq!(disk.get(&mut log, 4), Some(packet(4, 0)));
-    // Buffers: nothing is written meanwhile, so three segments are taken and no more.
+    // Nothing is written meanwhile, so three segment buffers are filled and no more.
     let bytes = vec![0; 8000];
     for key in 100..140 {
         let whole = Packet::new(Bytes::Whole(&bytes), 0..1);
@@ -207,14 +207,14 @@ fn the_oldest_segment_goes_unless_memory_brings_its_packets_back() {
         log.flush(NOW);
         disk.run(&mut log, NOW);
         insert(&mut log, 1000 + round, 0);
-        // Packet 0 is asked for, was in memory, and leaves it again.
+        // Packet 0 is requested, was in memory, and is evicted again.
         let bytes = disk.get(&mut log, 0).unwrap_or_else(|| panic!("gone in round {round}"));
         let whole = Packet::new(Bytes::Whole(&bytes), 4..4 + name(0).len());
         log.insert(&name(0), &whole, NOW, true, NOW);
     }
     assert_eq!(disk.get(&mut log, 1), None);
     let stats = log.stats();
-    // It is written every second round: in the others it is not among the oldest quarter.
+    // It is rewritten every second round: in the others it is not among the oldest quarter.
     assert_eq!((stats.kept, stats.inserted), (6, 2 + 12 + 6), "{stats:?}");
 }
 
@@ -290,8 +290,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A log may forget, but what it says is the last version that went in; after a restart
-    /// any that went in.
+    /// A log may forget, but a packet that it returns is the last version inserted; after a
+    /// restart, any version inserted.
     #[test]
     fn it_says_what_a_map_would_or_nothing(steps in prop::collection::vec(step(), 1..150)) {
         let mut disk = Disk::new();
@@ -333,11 +333,11 @@ proptest! {
 }
 
 #[test]
-fn what_was_erased_by_prefix_does_not_come_back_but_after_a_restart() {
+fn packets_erased_by_prefix_return_only_after_a_restart() {
     let mut disk = Disk::new();
     let mut log = disk.open();
     (0..8).for_each(|key| insert(&mut log, key, 0));
-    // One in the segment that is being filled, before and after.
+    // One in the segment being filled, before and after.
     log.erase_under(&name(3), NOW);
     assert_eq!(disk.get(&mut log, 3), None);
     insert(&mut log, 3, 1);
@@ -346,14 +346,14 @@ fn what_was_erased_by_prefix_does_not_come_back_but_after_a_restart() {
     log.erase_under(&name(4), NOW);
     disk.run(&mut log, NOW);
     assert_eq!((disk.get(&mut log, 4), log.stats().mismatches), (None, 0));
-    // Too many to remember: what is as old as the first is gone altogether.
+    // Too many to remember: everything as old as the first is forgotten.
     (100..163).for_each(|key| log.erase_under(&name(key), NOW));
     assert_eq!(disk.get(&mut log, 5), None);
     assert_eq!(disk.get(&mut log, 3), Some(packet(3, 1)));
 
     let mut log = disk.open();
     assert_eq!(disk.get(&mut log, 4), Some(packet(4, 0)));
-    // Before it knows what there is.
+    // Before the log is open.
     let mut log = super::tests::log(limits());
     log.erase_under(&name(5), NOW);
     disk.run(&mut log, NOW);

@@ -1,13 +1,13 @@
-//! Where packets lie: one array of pieces of equal size, a packet in a chain of them.
+//! The arena of packet memory: one array of pieces of equal size; a packet is a chain of pieces.
 //!
 //! So there is no fragmentation, nothing to compact, and no size class that a change of traffic
-//! would leave stranded; a packet that is copied out anyway costs a step per piece. A fresh arena
-//! gives out neighbours, and memory is touched only as it is first used.
+//! would leave unused; a packet that is copied out anyway costs one step per piece. A new arena
+//! allocates adjacent pieces, and memory is touched only on first use.
 
 use plexus_table::prefetch;
 
 const NONE: u32 = u32::MAX;
-/// Bytes of a line of the processor's cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes of a piece: a small Data packet fits one, and one of 8 KiB wastes 2 % on average.
 pub(super) const PIECE: usize = 256;
@@ -33,12 +33,12 @@ impl Arena {
         }
     }
 
-    /// Pieces that `len` bytes take.
+    /// Number of pieces for `len` bytes.
     pub(super) fn pieces_of(len: usize) -> u32 {
         len.div_ceil(PIECE).max(1) as u32
     }
 
-    /// Pieces that nobody has.
+    /// Free pieces.
     pub(super) fn available(&self) -> u32 {
         self.available
     }
@@ -55,7 +55,7 @@ impl Arena {
         self.fresh - 1
     }
 
-    /// Stores a packet for which there are pieces enough; its first piece.
+    /// Stores a packet for which there are enough pieces; returns its first piece.
     #[inline]
     pub(super) fn store(&mut self, packet: &[u8]) -> u32 {
         debug_assert!(Arena::pieces_of(packet.len()) <= self.available);
@@ -77,7 +77,7 @@ impl Arena {
         }
     }
 
-    /// Gives a packet's pieces back, last in first out, so that what is used stays in the cache.
+    /// Frees a packet's pieces, last in first out, so that the memory in use stays in the cache.
     #[inline]
     pub(super) fn release(&mut self, first: u32) {
         let (mut last, mut count) = (first, 1);
@@ -90,7 +90,7 @@ impl Arena {
         self.available += count;
     }
 
-    /// Asks for the memory of a piece, which [`Arena::store`] will write to once it is free.
+    /// Prefetches a piece that [`Arena::store`] will write to once it is free.
     #[inline(always)]
     pub(super) fn prefetch(&self, piece: u32) {
         prefetch(&self.next[piece as usize]);
@@ -113,7 +113,7 @@ pub(in super::super) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Bytes that are still to come.
+    /// Bytes remaining.
     pub(in super::super) fn len(&self) -> usize {
         self.left
     }

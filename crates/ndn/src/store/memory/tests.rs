@@ -1,4 +1,4 @@
-//! The store in memory against a map of everything that went in.
+//! The memory store against a map of everything that was inserted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -104,7 +104,7 @@ fn a_prefix_finds_the_newest_if_that_suits() {
 }
 
 #[test]
-fn a_prefix_that_nobody_asked_for_finds_what_comes_then() {
+fn an_unrequested_prefix_finds_only_later_packets() {
     let mut store = store(1 << 20, 100, PolicyKind::default());
     put(&mut store, "abc1", 10, 0);
     assert_eq!(get(&mut store, "abc", true, false), None);
@@ -113,18 +113,18 @@ fn a_prefix_that_nobody_asked_for_finds_what_comes_then() {
 }
 
 #[test]
-fn what_can_never_fit_is_refused_and_costs_nobody_a_place() {
+fn oversized_packets_are_refused_without_eviction() {
     let mut store = store(1024, 100, PolicyKind::default());
     put(&mut store, "a", 10, 0);
     let bytes = vec![0; 2000];
     let data = Data::new(&bytes, 0..1, 1, &[]).unwrap();
-    assert!(!store.insert(&data, 0, false, |_| panic!("somebody had to leave")));
+    assert!(!store.insert(&data, 0, false, |_| panic!("a packet was evicted")));
     assert_eq!((store.len(), store.stats().refused), (1, 1));
     assert!(Data::new(&bytes, 0..2001, 1, &[]).is_none());
 }
 
 #[test]
-fn what_leaves_says_whether_it_was_asked_for() {
+fn evicted_packets_tell_whether_they_were_requested() {
     let mut store = store(1 << 20, 2, PolicyKind::Fifo);
     put(&mut store, "a", 10, 5);
     put(&mut store, "b", 10, 6);
@@ -159,8 +159,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Never another packet than the last of its name; the very name if it is there, or the newest
-    /// below it; memory adds up.
+    /// A lookup never returns another packet than the last of its name. It finds the exact name if
+    /// it is there, or the newest packet below it; memory accounts add up.
     #[test]
     fn it_says_what_a_map_would(
         steps in prop::collection::vec(step(), 1..200),
@@ -188,7 +188,7 @@ proptest! {
                             && there(c)
                     };
                     let suiting: HashMap<_, _> = all.iter().filter(suits).collect();
-                    // Of those below, the newest at least is found.
+                    // At least the newest of those below is found.
                     let newest = newest.get(&components).unwrap_or(&components);
                     let has = |c| suiting.contains_key(c);
                     let is_there = has(&components) || has(newest);

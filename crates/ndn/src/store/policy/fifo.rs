@@ -1,9 +1,9 @@
-//! First in, first out: the least work, and what others are compared with.
+//! First in, first out: the least work, and the baseline for comparisons.
 
 use super::Policy;
 use super::queues::{NONE, Queues};
 
-/// The oldest entry leaves.
+/// Evicts the oldest entry.
 pub struct Fifo {
     queues: Queues<1>,
 }

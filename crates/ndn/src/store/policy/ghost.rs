@@ -1,4 +1,4 @@
-//! The memory of what was evicted: hashes only.
+//! The ghost queue: hashes of evicted entries.
 
 use plexus_table::prefetch;
 
@@ -10,9 +10,9 @@ const WAYS: usize = 8;
 #[derive(Clone, Copy)]
 struct Bucket([u64; WAYS]);
 
-/// Remembers the last `limit` hashes that were put in. A bucket that overflows forgets its oldest
-/// a little early, and one hash in some hundred million is taken for another: both cost a
-/// misjudged entry, never a wrong answer.
+/// Remembers the last `limit` hashes added. A bucket that overflows forgets its oldest a little
+/// early, and one hash in some hundred million matches another: both misjudge an entry and never
+/// return a wrong packet.
 pub(super) struct Ghost {
     /// Upper half: fingerprint of the hash; lower half: the number of the insertion; 0 is empty.
     buckets: Vec<Bucket>,
@@ -36,13 +36,13 @@ impl Ghost {
         hash as usize & (self.buckets.len() - 1)
     }
 
-    /// Asks for the memory of a hash.
+    /// Prefetches the memory of a hash.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(&self.buckets[self.bucket(hash)]);
     }
 
-    /// Puts a hash in. After 2^32 insertions the count begins anew, and so does the memory.
+    /// Adds a hash. After 2^32 insertions the counter restarts and the queue is cleared.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64) {
         self.clock = match self.clock.checked_add(1) {
@@ -53,18 +53,18 @@ impl Ghost {
             }
         };
         let (clock, at) = (self.clock, self.bucket(hash));
-        // The oldest has the lowest number, an empty place 0.
+        // The oldest has the lowest number, an empty slot 0.
         if let Some(place) = self.buckets[at].0.iter_mut().min_by_key(|entry| **entry as u32) {
             *place = hash >> 32 << 32 | u64::from(clock);
         }
     }
 
-    /// Whether the hash is among the last ones put in; it is forgotten by this.
+    /// Whether the hash is among the last ones added; it is removed.
     #[inline]
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let (clock, limit, at) = (self.clock, self.limit, self.bucket(hash));
         let entries = &mut self.buckets[at].0;
-        // All are looked at, as where the one is cannot be predicted; mostly it is nowhere.
+        // All slots are compared, as the position cannot be predicted; mostly none matches.
         let fits = |entry: u64| (entry ^ hash) >> 32 == 0;
         if !entries.iter().fold(false, |any, entry| any | fits(*entry)) {
             return false;
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_forgotten() {
+    fn a_taken_hash_is_forgotten() {
         let mut ghost = Ghost::new(10);
         ghost.insert(hash(1));
         assert!(ghost.take(hash(1)) && !ghost.take(hash(1)));

@@ -3,7 +3,7 @@
 use super::Policy;
 use super::queues::{NONE, Queues};
 
-/// The entry that nobody asked for longest leaves.
+/// Evicts the least recently used entry.
 pub struct Lru {
     queues: Queues<1>,
 }

@@ -1,4 +1,4 @@
-//! Doubly linked queues over slots: what every policy is made of.
+//! Doubly linked queues over slots: the building block of every policy.
 
 use plexus_table::prefetch;
 
@@ -7,11 +7,11 @@ pub(super) const NONE: u32 = u32::MAX;
 /// No queue.
 const NOWHERE: u8 = u8::MAX;
 
-/// What is known of a slot.
+/// State of a slot.
 #[derive(Clone, Copy)]
 struct Node {
     hash: u64,
-    /// The neighbour that came in later.
+    /// The neighbour that was inserted later.
     newer: u32,
     older: u32,
     weight: u32,
@@ -26,7 +26,7 @@ struct Ends {
     weight: u64,
 }
 
-/// `N` queues; a slot is in one of them at most, and keeps a hash, a weight and a small mark.
+/// `N` queues; a slot is in at most one of them, and stores a hash, a weight and a small mark.
 pub(super) struct Queues<const N: usize> {
     nodes: Vec<Node>,
     ends: [Ends; N],
@@ -39,7 +39,7 @@ impl<const N: usize> Queues<N> {
         Queues { nodes: vec![node; slots], ends: [ends; N] }
     }
 
-    /// Puts a slot that is in no queue at the new end of one.
+    /// Inserts a slot that is in no queue at the new end of one.
     pub(super) fn insert(&mut self, queue: usize, slot: u32, hash: u64, weight: u32) {
         let node = &mut self.nodes[slot as usize];
         debug_assert_eq!(node.queue, NOWHERE, "slot {slot} is in use");
@@ -60,7 +60,7 @@ impl<const N: usize> Queues<N> {
         self.ends[queue].newest = slot;
     }
 
-    /// Takes a slot out of its queue, if it is in one.
+    /// Removes a slot from its queue, if it is in one.
     pub(super) fn remove(&mut self, slot: u32) {
         let node = self.nodes[slot as usize];
         let Some(ends) = self.ends.get_mut(usize::from(node.queue)) else { return };
@@ -84,18 +84,18 @@ impl<const N: usize> Queues<N> {
         self.link(queue, slot);
     }
 
-    /// Asks for what is known of a slot, if it is one.
+    /// Prefetches the state of a slot, if it is one.
     #[inline(always)]
     pub(super) fn prefetch(&self, slot: u32) {
         self.nodes.get(slot as usize).into_iter().for_each(prefetch);
     }
 
-    /// The slot that came in first, or [`NONE`].
+    /// The slot that was inserted first, or [`NONE`].
     pub(super) fn oldest(&self, queue: usize) -> u32 {
         self.ends[queue].oldest
     }
 
-    /// The slot that came in next after this one, or [`NONE`].
+    /// The slot that was inserted next after this one, or [`NONE`].
     pub(super) fn newer(&self, slot: u32) -> u32 {
         self.nodes[slot as usize].newer
     }

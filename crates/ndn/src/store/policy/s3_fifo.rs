@@ -1,5 +1,5 @@
 //! S3-FIFO (Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023, algorithm
-//! 1): a small queue that newcomers pass, a main one, and a ghost queue of names.
+//! 1): a small queue for new entries, a main queue, and a ghost queue of names.
 //!
 //! A hit adds to a mark of two bits, in the entry's own node: no list is touched.
 
@@ -12,11 +12,11 @@ const MAIN: usize = 1;
 /// The most hits that are counted.
 const MARK_MAX: u8 = 3;
 
-/// What is asked for once leaves early; what returns stays.
+/// Evicts entries requested once early; entries that return stay.
 pub struct S3Fifo {
     queues: Queues<2>,
     ghost: Ghost,
-    /// Weight from which the small queue gives the victims: a tenth of all.
+    /// Weight of the small queue from which on it provides the victims: a tenth of all.
     small: u64,
 }
 
@@ -31,14 +31,14 @@ impl S3Fifo {
         }
     }
 
-    /// The victim among newcomers, if not all of them deserve the main queue.
+    /// The victim among new entries, unless all of them deserve the main queue.
     fn victim_of_small(&mut self) -> Option<u32> {
         loop {
             let slot = self.queues.oldest(SMALL);
             if slot == NONE {
                 return None;
             }
-            // Two hits, as the paper's algorithm has it: one may belong to the same burst.
+            // Two hits, as in the paper's algorithm: one may belong to the same burst.
             if *self.queues.mark(slot) > 1 {
                 *self.queues.mark(slot) = 0;
                 self.queues.renew(MAIN, slot);
@@ -50,7 +50,7 @@ impl S3Fifo {
         }
     }
 
-    /// Ends, since every turn takes a mark away.
+    /// Terminates, because every turn decrements a mark.
     fn victim_of_main(&mut self) -> Option<u32> {
         loop {
             let slot = self.queues.oldest(MAIN);
@@ -88,7 +88,7 @@ impl Policy for S3Fifo {
         }
         self.victim_of_main()
             .or_else(|| self.victim_of_small())
-            // All newcomers went over to the main queue.
+            // All new entries moved to the main queue.
             .or_else(|| self.victim_of_main())
     }
 
@@ -101,7 +101,7 @@ impl Policy for S3Fifo {
         self.ghost.prefetch(hash);
     }
 
-    /// The oldest newcomers: where most come once, nearly always.
+    /// The oldest new entries: where most are requested once, these are nearly always the victims.
     #[inline(always)]
     fn upcoming(&self) -> [Option<(u32, u64)>; 2] {
         let known = |slot| (slot != NONE).then(|| (slot, self.queues.hash(slot)));

@@ -1,13 +1,13 @@
 //! SIEVE (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024): a queue whose entries keep their
-//! place. A hand moves from the oldest to the newest, spares once who was asked for, and evicts.
+//! position. A hand moves from the oldest to the newest, spares requested entries once, and evicts.
 
 use super::Policy;
 use super::queues::{NONE, Queues};
 
-/// The next entry before the hand that nobody asked for leaves.
+/// Evicts the next entry before the hand that has not been requested.
 pub struct Sieve {
     queues: Queues<1>,
-    /// Where the search goes on; [`NONE`]: at the oldest.
+    /// Where the search continues; [`NONE`]: at the oldest.
     hand: u32,
 }
 

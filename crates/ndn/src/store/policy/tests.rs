@@ -1,4 +1,4 @@
-//! Policies against models that are too simple to be wrong.
+//! Policies against models too simple to be wrong.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const SLOTS: usize = 20;
 
-/// A cache of slots, each of weight 1, and who is in it by the policy.
+/// A cache of slots of weight 1, and the keys in it according to the policy.
 struct Rig {
     policy: AnyPolicy,
     held: Vec<Option<u64>>,
@@ -24,7 +24,7 @@ impl Rig {
         self.held.iter().position(|held| *held == Some(key))
     }
 
-    /// Asks for a key, which comes in if it is not there; what had to leave.
+    /// Requests a key, which is inserted if missing; returns the evicted key.
     fn ask(&mut self, key: u64) -> Option<u64> {
         if let Some(slot) = self.find(key) {
             self.policy.on_hit(slot as u32);
@@ -54,7 +54,7 @@ fn hash(key: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&key.to_le_bytes())
 }
 
-/// The same face as a rig; the front of a queue is its oldest.
+/// The same interface as a rig; the front of a queue is its oldest.
 trait Model: Default {
     fn ask(&mut self, key: u64) -> Option<u64>;
     fn remove(&mut self, key: u64);
@@ -93,7 +93,7 @@ impl Model for PlainLru {
 
 #[derive(Default)]
 struct PlainSieve {
-    /// Keys and whether they were asked for.
+    /// Keys, and whether they were requested.
     queue: Vec<(u64, bool)>,
     hand: usize,
 }
@@ -116,7 +116,7 @@ impl Model for PlainSieve {
                     gone = Some(self.queue.remove(self.hand).0);
                 }
             }
-            // The hand of an implementation with links is at no entry here, and starts anew.
+            // A linked implementation's hand would be at no entry here, and restarts.
             if self.hand >= self.queue.len() {
                 self.hand = 0;
             }
@@ -136,7 +136,7 @@ impl Model for PlainSieve {
     }
 }
 
-/// S3-FIFO by the letter of the paper's algorithm 1, but for the ghost, which has its own test.
+/// S3-FIFO exactly as in the paper's algorithm 1, except the ghost, which has its own test.
 struct PlainS3 {
     small: VecDeque<(u64, u8)>,
     main: VecDeque<(u64, u8)>,
@@ -256,7 +256,7 @@ fn agree<M: Model>(kind: PolicyKind, steps: &[(u64, bool)]) -> Result<(), TestCa
     Ok(())
 }
 
-/// Keys of which low ones are asked for more often; one step in sixteen removes.
+/// Keys, of which low ones are requested more often; one step in sixteen removes.
 fn steps() -> impl Strategy<Value = Vec<(u64, bool)>> {
     let step = (0u64..60, 0u64..60, 0u8..16).prop_map(|(a, b, kind)| (a.min(b), kind > 0));
     prop::collection::vec(step, 0..400)
@@ -290,7 +290,7 @@ proptest! {
         agree::<PlainTwoQueue>(PolicyKind::TwoQueue, &steps)?;
     }
 
-    /// Whatever the policy: who is named is held, and everybody is named before it says `None`.
+    /// For every policy: a victim is held, and every held slot becomes the victim before `None`.
     #[test]
     fn every_entry_leaves_once(steps in steps(), kind in 0..PolicyKind::ALL.len()) {
         let mut policy = PolicyKind::ALL[kind].build(SLOTS, SLOTS as u64);
@@ -313,7 +313,7 @@ proptest! {
     }
 }
 
-/// A catalogue of which a third of the requests are for things nobody asks for twice.
+/// A third of the requests are for keys that are requested only once.
 #[test]
 fn a_scan_does_not_empty_the_modern_ones() {
     let hits = |kind: PolicyKind| {

@@ -1,8 +1,8 @@
-//! W-TinyLFU (Einziger, Friedman, Manes, "TinyLFU", ACM TOS 2017): a window of 1 % that everybody
-//! passes, a segmented LRU behind it, and a sketch of frequencies that decides at the door.
+//! W-TinyLFU (Einziger, Friedman, Manes, "TinyLFU", ACM TOS 2017): a window of 1 % for every new
+//! entry, a segmented LRU behind it, and a frequency sketch that decides on admission.
 //!
-//! Every ten accesses per slot all counters are halved in one go: a pause of a millisecond for a
-//! million slots, which makes it no candidate for a packet path's default.
+//! Every ten accesses per slot all counters are halved at once: a pause of a millisecond for a
+//! million slots, so it cannot be the default for a packet path.
 
 use super::Policy;
 use super::queues::{NONE, Queues};
@@ -16,7 +16,7 @@ const SAMPLES: u64 = 10;
 const ROWS: [u64; 4] =
     [0xC3A5_C85C_97CB_3127, 0xB492_B66F_BE98_F273, 0x9AE1_6A3B_2F90_404F, 0xCBF2_9CE4_8422_2325];
 
-/// Of the newcomer and the one it would displace, the one that is asked for less often leaves.
+/// Of the new entry and the one it would displace, evicts the one requested less often.
 pub struct TinyLfu {
     queues: Queues<3>,
     sketch: Sketch,
@@ -45,7 +45,7 @@ impl Policy for TinyLfu {
         let known = self.sketch.estimate(hash) > 0;
         self.sketch.add(hash);
         self.queues.insert(WINDOW, slot, hash, weight);
-        // While there is room behind it, the door of the window stands open.
+        // While there is room behind the window, every entry is admitted.
         while self.queues.weight(WINDOW) > self.window
             && self.queues.weight(PROBATION) + self.queues.weight(PROTECTED) < self.main
         {
@@ -96,7 +96,7 @@ impl Policy for TinyLfu {
     }
 }
 
-/// Counts of four bits, the least of four rows.
+/// Four-bit counters; the estimate is the least of four rows.
 struct Sketch {
     /// Sixteen counters each; a row takes every fourth.
     words: Vec<u64>,

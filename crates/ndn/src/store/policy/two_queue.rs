@@ -1,5 +1,5 @@
-//! 2Q, full version (Johnson and Shasha, VLDB 1994): newcomers pass a FIFO of a quarter of the
-//! cache; who is asked for again after having left it enters an LRU.
+//! 2Q, full version (Johnson and Shasha, VLDB 1994): new entries pass a FIFO of a quarter of the
+//! cache; an entry requested again after leaving it enters an LRU.
 
 use super::Policy;
 use super::ghost::Ghost;
@@ -10,12 +10,12 @@ const IN: usize = 0;
 /// Am of the paper.
 const MAIN: usize = 1;
 
-/// Newcomers leave first come first served, those who return by LRU.
+/// Evicts new entries first come first served, and returning ones by LRU.
 pub struct TwoQueue {
     queues: Queues<2>,
     /// A1out of the paper: half as many as there are slots.
     ghost: Ghost,
-    /// Weight above which newcomers leave.
+    /// Weight above which new entries are evicted.
     limit: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Lookups while the table changes, and memory that waits for them.
+//! Lookups during changes of the table, and memory that waits for readers.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::*;
 
-/// Regions of the address space; what is announced in one has groups of its own.
+/// Regions of the address space; routes in each have groups of their own.
 const REGIONS: usize = 40;
 const PER_REGION: u16 = 8;
 
@@ -19,7 +19,7 @@ fn region_group(at: usize, which: u16) -> GroupId {
     group(at as u16 * PER_REGION + which)
 }
 
-/// An address in a region, most often one of few, so that prefixes nest and come back.
+/// An address in a region, mostly one of few, so that prefixes nest and recur.
 fn within<A: TestAddress>(at: usize, random: &mut Pcg64) -> A {
     let few = |random: &mut Pcg64| {
         let byte = random.random_range(0..4u128);
@@ -29,8 +29,8 @@ fn within<A: TestAddress>(at: usize, random: &mut Pcg64) -> A {
     A::from_u128(region::<A>(at).to_u128() | below & host_bits::<A>(17).to_u128())
 }
 
-/// Readers look up in regions that are always covered, while the writer announces and withdraws
-/// longer prefixes in all of them, so that blocks pass from region to region.
+/// Readers look up addresses in regions that are always covered, while the writer announces and
+/// withdraws longer prefixes in all of them, so that blocks move between regions.
 fn readers_see_old_or_new<A: TestAddress>(updates: usize) {
     let mut fib = Fib::<A>::new(Limits::default()).unwrap();
     for at in 0..REGIONS {
@@ -86,7 +86,7 @@ fn ipv6_readers_see_the_old_answer_or_the_new() {
     readers_see_old_or_new::<u128>(60_000);
 }
 
-/// Blocks are not used again while a batch is open that could have seen them, and are afterwards.
+/// Blocks are not reused while a batch is open that could have seen them, and are afterwards.
 fn a_batch_keeps_what_it_could_have_seen<A: TestAddress>(turns: usize) {
     let mut fib = Fib::<A>::new(Limits::default()).unwrap();
     let (mut active, mut idle) = (fib.reader(), fib.reader());
@@ -109,7 +109,7 @@ fn a_batch_keeps_what_it_could_have_seen<A: TestAddress>(turns: usize) {
     drop(batch);
     fib.collect();
     assert_eq!(fib.memory().lookup, before);
-    // A batch that began later holds nothing of before.
+    // A batch that began later does not hold up older blocks.
     for _ in 0..turns {
         one(&mut fib, 0);
         let batch = active.batch();
@@ -119,13 +119,13 @@ fn a_batch_keeps_what_it_could_have_seen<A: TestAddress>(turns: usize) {
 }
 
 #[test]
-fn memory_waits_for_batches_and_for_nobody_else() {
+fn memory_waits_only_for_batches() {
     a_batch_keeps_what_it_could_have_seen::<u32>(100);
     a_batch_keeps_what_it_could_have_seen::<u128>(100);
 }
 
 #[test]
-fn a_batch_that_never_ends_fills_the_memory_and_stops_nobody() {
+fn a_batch_that_never_ends_fills_memory_and_blocks_nothing() {
     let limits = Limits { lookup_bytes: (32 << 20) + 100 * 512, ..Limits::default() };
     let mut fib = Fib4::new(limits).unwrap();
     let (mut stuck, mut reader) = (fib.reader(), fib.reader());

@@ -1,4 +1,4 @@
-//! The trees as the writer sees them: which nodes there are, what they hold, and what is stored.
+//! The writer's view of the trees: their nodes, contents and changes.
 
 mod shape;
 
@@ -14,10 +14,10 @@ use crate::lpm::lanes::Halves;
 pub(super) const GATE: u8 = u8::MAX;
 /// Which entry of a gate is the number of the tree below it, for the writer.
 pub(super) const OWNER: usize = BELOW + 1;
-/// So many levels no tree has: nodes have more children than two, on average.
+/// More levels than any tree has: nodes have more than two children on average.
 const LEVELS: usize = 20;
 
-/// A child or an answer: what holds from some address on, until the next one.
+/// A child or an answer: what holds from some address up to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) start: u32,
@@ -30,7 +30,7 @@ pub(super) struct Piece {
 /// Those of a node, and two more.
 type Pieces = ArrayVec<Piece, { FAN + 2 }>;
 
-/// Where the link to a root stands.
+/// Where the link to a root is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// In the top, at these first 16 bits.
@@ -47,22 +47,22 @@ pub(super) struct Tree {
     nodes: usize,
     /// Prefixes that begin and end in it, and gates.
     pub(super) routes: usize,
-    /// Has a level more than when it was last tidied.
+    /// It has one level more than when it was last packed.
     has_grown: bool,
     place: Place,
 }
 
-/// A node on the way to an address, where what it has begins, and which entry leads on.
+/// A node on the way to an address, where its range begins, and which entry leads on.
 struct Spot {
     node: u32,
     start: u32,
     slot: usize,
 }
 
-/// An answer for a range of addresses, wherever the prefix that decides is not longer.
+/// An answer for a range of addresses, wherever no longer prefix decides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// One more than the length of prefixes that it stands above; so do shorter ones.
+    /// One more than the length of prefixes that it overrides; it also overrides shorter ones.
     pub(super) over: u8,
     pub(super) entry: u32,
     pub(super) len: u8,
@@ -71,11 +71,11 @@ pub(super) struct Mark {
 /// All trees.
 pub(super) struct Grove {
     pub(super) space: Space,
-    /// Lengths by node, from the first that is no group on.
+    /// Lengths by node, starting with the first that is not a group.
     lens: Vec<[u8; FAN]>,
     trees: Vec<Tree>,
     free: Vec<u32>,
-    /// How many trees below the top have so many levels.
+    /// How many trees below the top have this many levels.
     heights: [usize; LEVELS],
 }
 
@@ -145,7 +145,7 @@ impl Grove {
         pieces
     }
 
-    /// The number of a new tree, which has to be given its root.
+    /// The number of a new tree, which still needs a root.
     pub(super) fn plant(&mut self) -> u32 {
         let place = Place::Top(0);
         let tree = Tree { root: 0, levels: 0, nodes: 0, routes: 0, has_grown: false, place };
@@ -183,7 +183,7 @@ impl Grove {
         }
     }
 
-    /// Counts a tree below the top that had so many levels, and has so many.
+    /// Counts a tree below the top whose number of levels changes.
     fn count(&mut self, table: &Trees, before: usize, now: usize) {
         if before != now {
             self.heights[now] += 1;
@@ -193,7 +193,7 @@ impl Grove {
         }
     }
 
-    /// Retires a tree that is, or is about to be, linked no more.
+    /// Retires a tree that is unlinked, or is about to be.
     pub(super) fn fell(&mut self, table: &Trees, periods: &Periods, tree: u32) {
         let Tree { root, levels, place, .. } = self.trees[tree as usize];
         let mut nodes = Vec::new();
@@ -267,7 +267,7 @@ impl Grove {
         Piece { start: bits, entry, len: self.lens[node as usize - GROUPS][slot] }
     }
 
-    /// Stores the answer for an address, and for those that have it as well.
+    /// Stores the answer for an address, and for those that share it.
     pub(super) fn set(&mut self, table: &Trees, tree: u32, bits: u32, (entry, len): (u32, u8)) {
         let (node, slot) = self.leaf(table, tree, bits);
         self.lens[node as usize - GROUPS][slot] = len;

@@ -1,4 +1,4 @@
-//! Keeps the IPv6 table as the routes say.
+//! Keeps the IPv6 lookup structure consistent with the routes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -13,28 +13,27 @@ use crate::lpm::{GroupId, Refused, Writer};
 
 /// The top and the node for no group.
 const FIXED_BYTES: usize = TOP * 4 + NODE;
-/// Address space beyond twice the limit, in nodes, so that changes always find room.
+/// Address space beyond twice the limit, in nodes, so that changes always have room.
 const SPARE: usize = 1 << 15;
-/// Nodes that a route takes at most, in trees of eight levels: for each of two edges two a level
-/// and a root, and a gate and a leaf for each tree that is missing; most take one.
+/// Most nodes of a route, in trees of eight levels: two per level and a root for each of two edges,
+/// and a gate and a leaf for each missing tree; most routes take one.
 const INSERT: usize = FLOORS * (2 * (2 * 8 + 1) + 2);
-/// So many retired nodes are worth asking where the readers are.
+/// Number of retired nodes from which on the readers are checked.
 const RETIRED: usize = 64;
 /// Trees on the longest way: by bits 16 to 47, 48 to 79, 80 to 111 and 112 to 127.
 const FLOORS: usize = 4;
 
 /// Writes the top, the groups' nodes and the trees.
 ///
-/// In the RIB, the tag of the node with the first bits of a tree is one more than the tree's
-/// number.
+/// In the RIB, the tag of the node with the first bits of a tree is the tree's number plus one.
 pub struct Keeper {
     grove: Grove,
     nodes_max: usize,
-    /// For each entry of the top what a piece of a tree has as its length; gates are trees.
+    /// For each entry of the top, the length that a tree's piece would have; gates are trees.
     lens: Vec<u8>,
     /// The trees below the top.
     tops: BTreeMap<u16, u32>,
-    /// Routes of each group, by its entry in tables, and how many have any.
+    /// Number of routes of each group, by its entry, and how many groups have any.
     users: Vec<u32>,
     groups: usize,
 }
@@ -131,7 +130,7 @@ impl Writer<u128> for Keeper {
             self.paint_top(table, &way, mark);
             return self.use_group(table, None, Some(old));
         };
-        // The trees that have no route any more, of which the first is linked from elsewhere.
+        // Trees that have no route any more; the first is linked from elsewhere.
         let mut fallen = None;
         while way.known > 1 && rib.node(way.ids[way.known - 1]).is_empty() {
             let depth = way.known - 1;
@@ -183,7 +182,7 @@ impl Writer<u128> for Keeper {
 }
 
 impl Keeper {
-    /// Counts a route that has a group now, or had one before; writes the node of a new group.
+    /// Counts a route that gains or loses a group; writes the node of a new group.
     fn use_group(&mut self, table: &Trees, now: Option<GroupId>, before: Option<GroupId>) {
         if let Some(group) = now {
             let at = usize::from(group.entry());
@@ -201,7 +200,7 @@ impl Keeper {
         }
     }
 
-    /// Makes the tree on a way of which there are only those above.
+    /// Creates the missing tree on a way whose upper trees exist.
     fn plant(
         &mut self,
         table: &Trees,

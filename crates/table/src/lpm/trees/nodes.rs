@@ -1,4 +1,4 @@
-//! Which nodes of the IPv6 trees' memory are in use.
+//! Allocates the nodes of the IPv6 trees.
 
 use crate::lpm::grace::{Periods, Retired};
 
@@ -6,7 +6,7 @@ use crate::lpm::grace::{Periods, Retired};
 pub(super) struct Space {
     fresh: u32,
     end: u32,
-    /// So many nodes may be in use when new routes come.
+    /// Most nodes in use when new routes are inserted.
     limit: usize,
     free: Vec<u32>,
     used: usize,
@@ -30,12 +30,12 @@ impl Space {
         })
     }
 
-    /// A node that will have been unlinked before the period can end.
+    /// Retires a node that is unlinked before the period can end.
     pub(super) fn retire(&mut self, periods: &Periods, node: u32) {
         self.retired.push(periods, node);
     }
 
-    /// Makes retired nodes free that no batch can reach any more.
+    /// Frees retired nodes that no batch can reach any more.
     pub(super) fn collect(&mut self, periods: &Periods) {
         self.retired.collect(periods, |node| {
             self.free.push(node);

@@ -1,4 +1,4 @@
-//! Lookups while the table changes, and memory that waits for them.
+//! Lookups during changes of the table, and memory that waits for readers.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -7,16 +7,16 @@ use rand_pcg::Pcg64;
 
 use super::*;
 
-/// First components that are always in the table; what comes and goes is longer.
+/// First components that are always in the table; changing prefixes are longer.
 const REGIONS: u32 = 20;
 const LIMITS: NameLimits = NameLimits { prefixes: 1000, record_bytes: 1 << 20 };
 
-/// A value says what it is under: the region, and the number of components.
+/// A value encodes its prefix: the region, and the number of components.
 fn value(region: u32, components: usize, which: u32) -> u32 {
     region << 16 | (components as u32) << 8 | which
 }
 
-/// A name in a region, one of few, so that prefixes nest and come back.
+/// A name in a region, one of few, so that prefixes nest and recur.
 fn within(region: u32, components: usize, random: &mut Pcg64) -> Name {
     let first = Name::of([region.to_be_bytes()]);
     (1..components).fold(first, |name, _| {
@@ -24,8 +24,8 @@ fn within(region: u32, components: usize, random: &mut Pcg64) -> Name {
     })
 }
 
-/// Readers look up in regions, while the writer announces, changes and withdraws longer prefixes in
-/// all of them, so that memory passes from region to region.
+/// Readers look up names in regions, while the writer announces, changes and withdraws longer
+/// prefixes in all of them, so that memory moves between regions.
 #[test]
 fn readers_see_what_is_under_a_prefix_of_the_name() {
     let mut fib = NameFib::new(LIMITS).unwrap();
@@ -76,9 +76,9 @@ fn readers_see_what_is_under_a_prefix_of_the_name() {
     });
 }
 
-/// A prefix comes and goes, and the memory of records is the same again and again.
+/// A prefix is inserted and removed repeatedly, and the memory of records stays constant.
 #[test]
-fn memory_waits_for_batches_and_for_nobody_else() {
+fn memory_waits_only_for_batches() {
     let mut fib = NameFib::new(LIMITS).unwrap();
     let (mut active, mut idle) = (fib.reader(), fib.reader());
     let name = Name::parse("/com/example");
@@ -102,7 +102,7 @@ fn memory_waits_for_batches_and_for_nobody_else() {
 }
 
 #[test]
-fn a_batch_that_never_ends_fills_the_memory_and_stops_nobody() {
+fn a_batch_that_never_ends_fills_memory_and_blocks_nothing() {
     let mut fib = NameFib::new(NameLimits { prefixes: 1000, record_bytes: 8000 }).unwrap();
     let (mut stuck, mut reader) = (fib.reader(), fib.reader());
     let name = Name::parse("/com/example");

@@ -1,4 +1,4 @@
-//! The FIB beside a naive one, and what hostile names can do to it.
+//! The FIB compared with a naive one, and the effects of hostile names.
 
 use std::collections::HashMap;
 
@@ -134,8 +134,8 @@ fn a_name_of_hundreds_of_components_is_looked_up_by_its_first_32() {
     }
 }
 
-/// Lookups ask a filter which lengths to search for: it has counters for some lengths only, and
-/// they do not count far.
+/// The filter that selects the lengths to search has counters for some lengths only, and they
+/// saturate early.
 #[test]
 fn every_length_is_found_however_many_there_are_of_it() {
     let mut fib = NameFib::new(SMALL).unwrap();
@@ -174,8 +174,8 @@ fn every_length_is_found_however_many_there_are_of_it() {
     assert!(fib.is_empty());
 }
 
-/// Who knew the key could make a hundred prefixes collide: they are found all the same, and what
-/// comes then is refused and changes nothing.
+/// An attacker who knew the key could make a hundred prefixes collide: they are found all the same,
+/// and further ones are refused and change nothing.
 #[test]
 fn names_with_one_hash_are_told_apart_and_bounded() {
     let (mut fib, keys) = (NameFib::new(SMALL).unwrap(), Keys::Colliding(0));
@@ -214,7 +214,7 @@ fn limits_are_kept_and_named() {
     assert_eq!(insert(&mut fib, &long, 1), Ok(None));
     assert_eq!(insert(&mut fib, &a, 1), Ok(None));
     assert_eq!(insert(&mut fib, &b, 1), Err(NameRefused::Records { limit: 80 }));
-    // The memory of a long name serves several short ones.
+    // The memory of a long name is reused for several short ones.
     remove(&mut fib, &long);
     assert_eq!(insert(&mut fib, &b, 2), Ok(None));
     assert_eq!(insert(&mut fib, &c, 3), Ok(None));

@@ -25,7 +25,7 @@ fn it_is_siphash() {
     }
 }
 
-/// A name, component by component, each filled up to whole words.
+/// A name, component by component, each padded to whole words.
 fn naive(keys: [u64; 2], name: &Name) -> u64 {
     let mut sip = Sip::<1, 3>::new(keys);
     let starts = std::iter::once(0).chain(name.ends.iter().copied());
@@ -69,7 +69,7 @@ proptest! {
 }
 
 proptest! {
-    /// More names than fit beside each other, longer ones than fit, and wrong ones among them.
+    /// More names than fit side by side, including longer ones than fit, and invalid ones.
     #[test]
     fn names_hashed_side_by_side_have_the_hashes_that_they_have_alone(
         batches in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! The exact map and the hints, beside naive ones.
+//! The exact map and the hints, compared with naive ones.
 
 use std::collections::HashMap;
 
@@ -92,15 +92,15 @@ fn entries_of_one_name_are_told_apart_by_the_caller() {
     assert!((100..150).contains(&fitting), "{fitting} entries of one hash");
     assert!((0..fitting).all(|i| map.find(42, |entry| entry == i) == Some(i)));
     assert_eq!(map.find(42 + (1 << 32), |_| false), None);
-    // Whoever had to go further is still found when those before it go.
+    // Entries in later lines are still found when earlier ones are removed.
     for i in 0..fitting - 1 {
         assert!(map.remove(42, i, spots[i as usize]));
         assert_eq!(map.find(42, |entry| entry == fitting - 1), Some(fitting - 1));
     }
     assert!(map.remove(42, fitting - 1, spots[fitting as usize - 1]));
     assert!(map.is_empty());
-    // Nothing is left behind: a search asks nobody, and there is room again.
-    assert_eq!(map.find(42, |_| panic!("nobody is there")), None);
+    // No tombstones are left: a search calls nothing, and there is room again.
+    assert_eq!(map.find(42, |_| panic!("no entry is left")), None);
     assert_eq!(
         (0..1000).take_while(|&entry| map.insert(42, entry).is_ok()).count() as u32,
         fitting
@@ -115,14 +115,14 @@ fn a_hint_leads_to_the_last_data_noted_while_it_is_there() {
     let hash = prefix.hashed(Keys::Good, |name| name.hash());
     let is = |number: u32| data[number as usize].bytes.starts_with(&prefix.bytes);
     hints.note(&[hash], 7);
-    assert_eq!(hints.find(hash, |_| true), None, "nobody had asked");
+    assert_eq!(hints.find(hash, |_| true), None, "no Interest had asked");
     hints.ask(hash);
     assert_eq!(hints.find(hash, is), None);
     hints.note(&[hash], 0);
     assert_eq!(hints.find(hash, is), Some(0));
     hints.note(&[hash], 1);
     assert_eq!(hints.find(hash, is), Some(1));
-    // Number 2 was given to other Data since.
+    // Number 2 now belongs to other Data.
     hints.note(&[hash], 2);
     assert_eq!(hints.find(hash, is), None);
 }
@@ -144,7 +144,7 @@ fn a_full_line_forgets_its_oldest_hint() {
 fn data_is_noted_under_prefixes_that_were_asked_for_lately() {
     let hash = |i: u32| Name::of([i.to_be_bytes()]).hashed(Keys::Good, |name| name.hash());
     let mut hints = PrefixHints::new(1 << 18).unwrap();
-    // None of the latest is forgotten, and hardly another seems to be one of them.
+    // None of the latest is forgotten, and hardly any other seems to be one of them.
     (0..100_000).for_each(|i| hints.ask(hash(i)));
     let mut others = 0;
     for i in 100_000 - 16_384..200_000 {

@@ -1,4 +1,4 @@
-//! What is left after a crash, or after the disk has changed bits.
+//! Tests of a log after a crash, and after bit flips on the disk.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use super::*;
 /// Offsets and contents.
 type Writes = Vec<(usize, Vec<u8>)>;
 
-/// What was written while 37 keys went in again and again, in ever new versions; how many there
-/// were; and in which write each version was.
+/// The writes made while 37 keys were inserted repeatedly in new versions; how many versions there
+/// were; and the write that holds each version.
 fn history() -> (Writes, u64, Vec<usize>) {
     let mut disk = Disk::new();
     let mut log = disk.open();
@@ -25,7 +25,7 @@ fn history() -> (Writes, u64, Vec<usize>) {
     (disk.writes, version, in_write)
 }
 
-/// Every packet that a disk gives is one that went in; the keys that it gives.
+/// Checks that every packet a disk returns was inserted; returns the keys found.
 fn verify(disk: &mut Disk, versions: u64, what: &str) -> HashSet<u64> {
     let mut log = disk.open();
     let mut found = HashSet::new();
@@ -38,7 +38,8 @@ fn verify(disk: &mut Disk, versions: u64, what: &str) -> HashSet<u64> {
     found
 }
 
-/// Cut after every block of every write, with the blocks of the last one in order, and in none.
+/// Cut after every block of every write, with the blocks of the last write in order, and in random
+/// order.
 #[test]
 fn after_a_crash_at_any_block_nothing_is_wrong_and_whole_segments_survive() {
     let (writes, versions, in_write) = history();
@@ -55,8 +56,8 @@ fn after_a_crash_at_any_block_nothing_is_wrong_and_whole_segments_survive() {
             if cut == 0 {
                 survivors = found;
             } else if n < SEGMENTS as usize + 1 {
-                // The segment that is being written held nothing yet, so all others are whole.
-                // A key of which it was to hold a later version may be lost with it.
+                // The segment being written held nothing yet, so all others are intact. A key with
+                // a later version in that segment may be lost with it.
                 let is_later =
                     |key: u64| (1..=versions).any(|v| v % 37 == key && in_write[v as usize] == n);
                 let lost = survivors.difference(&found).find(|&&key| !is_later(key));
@@ -91,7 +92,7 @@ fn flipped_bits_are_misses_and_cost_no_more() {
         let mut flipped = image.clone();
         let flips = 1 << (run % 8);
         for _ in 0..flips {
-            // Half of them where heads and tables are.
+            // Half of them hit heads and tables.
             let at = match random.random::<bool>() {
                 true => {
                     4096 + random.random_range(0..SEGMENTS as usize) * SEGMENT as usize
@@ -108,7 +109,7 @@ fn flipped_bits_are_misses_and_cost_no_more() {
     assert!(least < whole, "no flip hit anything");
 }
 
-/// A record of an earlier round, whole and of the right name, is not taken for a later one.
+/// An intact record of an earlier round with the right name is not accepted as a later one.
 #[test]
 fn a_write_that_was_lost_is_noticed() {
     let mut disk = Disk::new();
@@ -117,7 +118,7 @@ fn a_write_that_was_lost_is_noticed() {
     log.flush(NOW);
     disk.run(&mut log, NOW);
     let old = disk.bytes.clone();
-    // Round the ring, so that the same packet lies at the same place again.
+    // Once round the ring, so that the same packet gets the same location again.
     for filler in 100..100 + SEGMENTS - 1 {
         insert(&mut log, filler, 0);
         log.flush(NOW);

@@ -1,4 +1,4 @@
-//! Disks that fail, and disks that are somebody else's.
+//! Tests of disks that fail, and of disks with foreign contents.
 
 use super::*;
 
@@ -24,7 +24,8 @@ fn a_full_disk_is_still_read_and_not_written_any_more() {
     assert_eq!(log.health(), Health::ReadOnly);
     assert_eq!(log.stats().write_errors, u64::from(ERRORS_MAX));
     assert_eq!(log.stats().refused, 3);
-    // Those that the failed writes would have overwritten are gone; the others are served.
+    // Packets in the segments that the failed writes would have overwritten are gone; others are
+    // served.
     disk.fails_writes = false;
     let mut log = disk.open();
     assert_eq!(disk.get(&mut log, 5), Some(packet(5, 0)));
@@ -76,7 +77,7 @@ fn a_disk_that_fails_at_once_is_none() {
 }
 
 #[test]
-fn what_is_not_a_cache_is_not_touched() {
+fn foreign_data_on_a_disk_is_not_overwritten() {
     let mut bytes = vec![0; limits().bytes as usize];
     bytes[1080] = 0x53; // where ext4 has its magic
     let mut disk = Disk::with(bytes.clone());
@@ -114,7 +115,7 @@ fn a_log_for_other_names_is_made_anew_and_told() {
         assert_eq!(log.health(), Health::Good);
         log
     };
-    // All names are what a log of one worker's one disk is for.
+    // A log of one worker with one disk holds all names.
     let mut whole = open(&mut disk, Part::WHOLE);
     assert_eq!((whole.displaced(), disk.get(&mut whole, 1)), (None, Some(packet(1, 0))));
     let mut before = Part::WHOLE;
@@ -126,7 +127,7 @@ fn a_log_for_other_names_is_made_anew_and_told() {
         insert(&mut other, 1, 0);
         other.flush(NOW);
         disk.run(&mut other, NOW);
-        // The same again finds it.
+        // The same part finds it again.
         let mut same = open(&mut disk, part);
         assert_eq!((same.displaced(), disk.get(&mut same, 1)), (None, Some(packet(1, 0))));
         before = part;
@@ -139,8 +140,8 @@ fn results_of_nothing_change_nothing() {
     let mut log = filled(&mut disk);
     log.on_written(77, Ok(()));
     log.on_written(0, Err(failed()));
-    assert!(log.on_read(99, Ok(&[]), NOW, |_, _| panic!("nobody waits")).is_none());
-    assert!(log.on_read(0, Ok(&[]), NOW, |_, _| panic!("nobody waits")).is_none());
+    assert!(log.on_read(99, Ok(&[]), NOW, |_, _| panic!("no waiter")).is_none());
+    assert!(log.on_read(0, Ok(&[]), NOW, |_, _| panic!("no waiter")).is_none());
     assert_eq!(log.stats().write_errors, 0);
     assert_eq!(disk.get(&mut log, 1), Some(packet(1, 0)));
 }

@@ -1,4 +1,4 @@
-//! Disks that do not answer, or late.
+//! Tests of disks that answer late or never.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::*;
 
 const LATE: u64 = NOW + READ_MS_MAX;
 
-/// A log with twenty packets on its disk, and the first read of one of them, which does not end.
+/// A log with twenty packets on its disk, and a read of one of them that does not end.
 fn hung() -> (Disk, SegmentLog<Vec<u8>>, (u32, u64, usize)) {
     let mut disk = Disk::new();
     let mut log = disk.open();
@@ -31,7 +31,7 @@ fn read_of(log: &mut SegmentLog<Vec<u8>>) -> Option<(u32, u64, usize)> {
     }
 }
 
-/// Ends a read; who heard what of it.
+/// Ends a read; returns the waiters' answers.
 fn end(
     disk: &Disk,
     log: &mut SegmentLog<Vec<u8>>,
@@ -52,7 +52,7 @@ fn expired(log: &mut SegmentLog<Vec<u8>>, now_ms: u64) -> Vec<u64> {
 }
 
 #[test]
-fn who_waits_for_a_read_that_does_not_end_misses_and_nobody_joins_it() {
+fn waiters_of_a_hung_read_miss_and_no_query_joins_it() {
     let (disk, mut log, asked) = hung();
     assert!(matches!(log.lookup(&name(1), false, 11, NOW + 500), Lookup::Reading));
     assert_eq!(log.next_late_ms(), Some(LATE));
@@ -61,14 +61,15 @@ fn who_waits_for_a_read_that_does_not_end_misses_and_nobody_joins_it() {
     assert_eq!(expired(&mut log, LATE), [10, 11]);
     assert_eq!(expired(&mut log, LATE), [], "once");
     assert_eq!((log.health(), log.stats().late, log.stats().misses), (Health::Stalled, 1, 2));
-    // Memory alone answers from now on: nothing is asked, and nothing taken in.
+    // From now on only memory answers: no requests, and no insertions.
     for key in [1, 2] {
         assert!(matches!(log.lookup(&name(key), false, 12, LATE), Lookup::Miss));
     }
     log.read_ahead(&name(3));
     insert(&mut log, 30, 0);
     assert_eq!((log.stats().refused, log.stats().reads), (1, 1));
-    // The answer comes at last: nobody hears, it may go to memory, and the disk is used again.
+    // The late result arrives: no waiter is told, the packet may go to memory, and the disk is used
+    // again.
     let (heard, found) = end(&disk, &mut log, asked, LATE + 60_000);
     assert_eq!((heard, found), (vec![], Some(packet(1, 0))));
     assert_eq!(log.health(), Health::Good);
@@ -85,7 +86,7 @@ fn a_disk_that_has_lost_a_read_is_tried_by_another_and_used_again() {
     assert_eq!((probe.1, probe.2), (0, SUPERBLOCK));
     assert_eq!(end(&disk, &mut log, probe, LATE + 5), (vec![], None));
     assert_eq!((log.health(), log.under_way()), (Health::Good, 1));
-    // The place is read anew; what was lost may come even now, and is nobody's answer.
+    // The location is read anew; the lost result may arrive even now, and answers no waiter.
     assert!(matches!(log.lookup(&name(1), false, 20, LATE + 6), Lookup::Reading));
     let again = read_of(&mut log).unwrap();
     assert_ne!(again.0, lost.0, "the disk has the other's buffer");
@@ -102,7 +103,7 @@ fn a_disk_that_stays_dead_is_asked_no_more_than_it_has_reads() {
         assert!(matches!(log.lookup(&name(key), false, key, NOW + key), Lookup::Reading));
         read_of(&mut log).unwrap();
     }
-    // One after the other is late; as long as others are in time, they tell whether it answers.
+    // One after the other becomes late; reads still in time serve as probes.
     assert_eq!(expired(&mut log, LATE), [10]);
     assert_eq!(expired(&mut log, LATE + 3), [2, 3]);
     assert!(read_of(&mut log).is_none());
@@ -114,7 +115,7 @@ fn a_disk_that_stays_dead_is_asked_no_more_than_it_has_reads() {
     }
     assert_eq!((log.under_way(), log.stats().late, log.health()), (4, 4, Health::Stalled));
 
-    // With one left, that one tries, once.
+    // With one slot left, that one is the probe, once.
     let (_, mut log, _) = hung();
     expired(&mut log, LATE);
     read_of(&mut log).unwrap();
@@ -132,20 +133,20 @@ fn a_disk_whose_trial_fails_is_given_up() {
     let mut trials = 0;
     while let Some((token, ..)) = read_of(&mut log) {
         trials += 1;
-        log.on_read(token, Err(failed()), LATE, |_, _| panic!("nobody waits"));
+        log.on_read(token, Err(failed()), LATE, |_, _| panic!("no waiter"));
     }
     assert_eq!((trials, log.health()), (ERRORS_MAX, Health::Discarded));
 }
 
 #[test]
-fn what_is_still_in_a_buffer_is_answered_while_the_disk_hangs() {
+fn buffered_packets_are_served_while_the_disk_hangs() {
     let (_, mut log, _) = hung();
     insert(&mut log, 30, 0);
     expired(&mut log, LATE);
     assert!(matches!(log.lookup(&name(30), false, 30, LATE), Lookup::Found(_)));
 }
 
-/// Whatever order a disk answers in, late, with errors or not before the end.
+/// The disk answers in any order, late, with errors, or only at the end.
 #[test]
 fn every_query_is_answered_once_whatever_a_disk_does() {
     let mut totals = LogStats::default();
@@ -199,7 +200,8 @@ fn every_query_is_answered_once_whatever_a_disk_does() {
     assert!(totals.late > 100 && totals.hits > 100, "{totals:?}");
 }
 
-/// Carries a request out, or says that it failed; who hears of it waited, and what is right.
+/// Carries out a request or makes it fail; each waiter that is told was waiting, and gets the right
+/// packet.
 fn answer(
     disk: &mut Disk,
     log: &mut SegmentLog<Vec<u8>>,

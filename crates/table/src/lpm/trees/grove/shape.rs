@@ -1,4 +1,4 @@
-//! How trees get their shape: where answers begin, and how they are spread over nodes.
+//! The shape of trees: where answers begin, and how they are distributed over nodes.
 
 use std::sync::atomic::Ordering::*;
 
@@ -9,14 +9,14 @@ use crate::lpm::grace::Periods;
 use crate::lpm::lanes::Halves;
 use crate::lpm::trees::{FAN, Trees};
 
-/// Pieces of a node that is written with others, so that some can come in before it splits.
+/// Pieces of a packed node, which leaves room for some insertions before it splits.
 const LOOSE: usize = 14;
-/// Children of a root, likewise.
+/// Children of a packed root.
 const LOOSE_ROOT: usize = 12;
 
 impl Grove {
-    /// Lets answers begin at `first` and at `end`, which are what they were before. Returns a node
-    /// that has all between them, and its levels.
+    /// Makes answers begin at `first` and at `end`, without changing them. Returns a node that
+    /// covers the range between, and its levels.
     pub(in crate::lpm::trees) fn cut(
         &mut self,
         table: &Trees,
@@ -36,7 +36,7 @@ impl Grove {
     }
 
     /// The same in one leaf, the one with the answer for `bits`; returns the leaf, if it was not
-    /// written anew, and where its answers end.
+    /// rewritten, and where its answers end.
     fn cut_leaf(
         &mut self,
         table: &Trees,
@@ -57,7 +57,7 @@ impl Grove {
         }
         let mut pieces = Pieces::new();
         for piece in self.read(table, node, start) {
-            // Those that no prefix needs any more are left out.
+            // Answers that no prefix needs any more are dropped.
             if pieces.last().is_none_or(|last| (last.entry, last.len) != (piece.entry, piece.len)) {
                 pieces.push(piece);
             }
@@ -75,8 +75,7 @@ impl Grove {
         (None, end)
     }
 
-    /// Writes the leaf with the answer for `bits` anew, with those pieces; `newest` is where one
-    /// came in.
+    /// Rewrites the leaf with the answer for `bits`; `newest` is where a piece was inserted.
     fn replace(
         &mut self,
         table: &Trees,
@@ -92,7 +91,7 @@ impl Grove {
         while let Some(old) = way.pop() {
             // Unlinked below, before the period can end.
             self.space.retire(periods, old.node);
-            // What comes in order fills nodes up: they are split where it comes in.
+            // Ascending insertions fill nodes up: they are split where the last insertion was.
             let at = match pieces.len() {
                 ..=FAN => pieces.len(),
                 _ if newest > FAN / 2 + 1 => newest,
@@ -129,11 +128,11 @@ impl Grove {
         self.trees[tree as usize].has_grown = true;
     }
 
-    /// Packs a tree if that makes it less high, or if its nodes are empty for the most part. Not
-    /// between a cut and what is stored there, as what is alike is one answer afterwards.
+    /// Packs a tree if that lowers it, or if its nodes are mostly empty. Not between a cut and the
+    /// store, because afterwards equal answers are merged.
     pub(in crate::lpm::trees) fn tidy(&mut self, table: &Trees, periods: &Periods, tree: u32) {
         let Tree { levels, nodes, routes, has_grown, .. } = self.trees[tree as usize];
-        // What so many prefixes need is one answer more than twice as many.
+        // This many prefixes need at most one more than twice as many answers.
         if nodes > 1 && nodes * FAN > 4 * (2 * routes + 1) {
             self.pack(table, periods, tree, |_| true);
         } else if has_grown && self.space.fits(nodes) {
@@ -142,8 +141,8 @@ impl Grove {
         self.trees[tree as usize].has_grown = false;
     }
 
-    /// Writes a tree anew, without answers that no prefix needs and with nodes nearly full, if
-    /// there is room, and it `pays` to have so many levels.
+    /// Rewrites a tree, without unneeded answers and with nearly full nodes, if there is room and
+    /// `pays` accepts the number of levels.
     fn pack(
         &mut self,
         table: &Trees,
