@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let settings = Settings {
         file: args.file.clone(),
-        size: args.size.clone(),
+        size: args.size,
         from: args.from.clone(),
         to: args.to.clone(),
         backend: args.backend.clone(),
