@@ -111,7 +111,7 @@ impl Bench {
         }
         let tables = tables(load).ok_or("the routes do not fit")?;
         let fabric = FabricPlan::clone(&tables.plan()).publish();
-        let published = plan.with_fabric(fabric).publish();
+        let published = plan.with_fabric(fabric, |_| true).publish();
         let mut worker = Worker::new(0, pool, ports, &published, Crossing::alone(), 0x5EED);
         let now = Time::from_secs(1);
         worker.maintain(now);

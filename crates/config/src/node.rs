@@ -280,9 +280,8 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     if let Some((router, spans)) = &router {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         router.check(spans, &names, problems);
-        if let Some(span) = root.span_of("fabric") {
-            let message = "a node of a fabric does not route: its controller's networks do";
-            problems.add(span, message, "take [fabric] out, or the interfaces and routes");
+        if root.has("fabric") {
+            router.check_beside_fabric(spans, &ports, problems);
         }
     }
     let backend = root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value);
@@ -370,7 +369,9 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
             Tunnel::refuse(&section);
         }
         let role = PortUse::read(&section, root.has("fabric"));
-        if let (true, PortUse::Host, Some(span)) = (is_tunnel, role, section.span_of("role")) {
+        if let (true, PortUse::Host | PortUse::Switch, Some(span)) =
+            (is_tunnel, role, section.span_of("role"))
+        {
             let message = "a tunnel leads to a node, never to hosts";
             section.problems().add(span, message, "take the role out");
         }

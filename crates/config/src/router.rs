@@ -12,8 +12,9 @@ use crate::address::{InterfaceAddress, parse_route_prefix, read_addresses};
 use crate::document::{At, Lines, Problems, Section, known_names, quoted};
 use crate::error::{Span, ValueError, quote};
 use crate::name::check_device;
+use crate::node::PortFile;
 use crate::port::read_mac;
-use crate::settings::{PortSettings, VlanMode};
+use crate::settings::{PortSettings, PortUse, VlanMode};
 
 /// Most interfaces: each is a VLAN.
 const INTERFACES_MAX: usize = 4000;
@@ -262,6 +263,36 @@ impl RouterSettings {
             if !places.insert(place.clone()) {
                 let message = format!("{place} has two interfaces");
                 problems.add(span.clone(), message, "put all addresses on one of them");
+            }
+        }
+    }
+
+    /// Holds the interfaces of a fabric's node against its ports, of which the fabric has its share.
+    pub(crate) fn check_beside_fabric(
+        &self,
+        spans: &[Span],
+        ports: &[PortFile],
+        problems: &Problems,
+    ) {
+        for (interface, span) in self.interfaces.iter().zip(spans) {
+            match &interface.place {
+                InterfacePlace::Port(name) => {
+                    let pinned = ports.iter().find(|p| p.name == *name).map(|p| p.role);
+                    if let Some(role @ (PortUse::Host | PortUse::Fabric)) = pinned {
+                        let role = role.name();
+                        let message = format!("port {} is the fabric's: {role}", quote(name));
+                        problems.add(span.clone(), message, "take the port's role out");
+                    }
+                }
+                InterfacePlace::Vlan(vlan) => {
+                    let has_port =
+                        |p: &PortFile| p.role == PortUse::Switch && p.settings.carries(*vlan);
+                    if !ports.iter().any(has_port) {
+                        let message = format!("no port outside of the fabric carries VLAN {vlan}");
+                        let help = "give the VLAN's ports role = \"switch\"";
+                        problems.add(span.clone(), message, help);
+                    }
+                }
             }
         }
     }

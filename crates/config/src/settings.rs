@@ -164,12 +164,19 @@ pub enum PortUse {
     Host,
     /// Only authenticated nodes and controllers: hosts are not served.
     Fabric,
+    /// Not of the fabric: a port of the box's own switch, in VLANs. So is every port that is an IP
+    /// interface, whatever its section says.
+    Switch,
 }
 
 impl PortUse {
     /// Every use by the name that files use.
-    pub const NAMES: [(&'static str, PortUse); 3] =
-        [("auto", PortUse::Auto), ("host", PortUse::Host), ("fabric", PortUse::Fabric)];
+    pub const NAMES: [(&'static str, PortUse); 4] = [
+        ("auto", PortUse::Auto),
+        ("host", PortUse::Host),
+        ("fabric", PortUse::Fabric),
+        ("switch", PortUse::Switch),
+    ];
 
     /// Its name in files.
     pub fn name(self) -> &'static str {

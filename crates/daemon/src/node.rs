@@ -3,6 +3,7 @@
 mod boxed;
 mod control;
 mod fabric;
+mod inner;
 mod links;
 mod metrics;
 mod named;

@@ -135,7 +135,7 @@ impl Node {
             cable
         });
         let fabric = FabricPlan::clone(&tables.plan()).publish();
-        let published = plan.with_fabric(fabric).publish();
+        let published = plan.with_fabric(fabric, |_| true).publish();
         let mut worker = Worker::new(0, pool, ports, &published, Crossing::alone(), 1);
         worker.maintain(Time::from_secs(1));
         Ok(Node { worker, cables })

@@ -2,7 +2,7 @@
 //! tests all do between the two, so that they do the same. Neither crate knows the other.
 
 use plexus_control::node::{Event, FrameKind, Output};
-use plexus_plane::{DropReason, FabricTables, How, Punt};
+use plexus_plane::{DropReason, FabricTables, Injection, Punt};
 use plexus_wire::MacAddr;
 
 /// What is left to do of a batch of outputs once the tables are up to date.
@@ -11,7 +11,7 @@ pub struct Rest {
     /// The tables have changed: their plan is to be published before any frame is sent.
     pub changed: bool,
     /// Frames to send, in order.
-    pub frames: Vec<(How, Vec<u8>)>,
+    pub frames: Vec<(Injection, Vec<u8>)>,
     /// What a person may want to know.
     pub events: Vec<Event>,
 }
@@ -27,11 +27,11 @@ pub fn carry_out(
     for output in outputs {
         rest.changed |= match output {
             Output::Transmit { port, frame } => {
-                rest.frames.push((How::Port(port.into()), frame));
+                rest.frames.push((Injection::Port(port.into()), frame));
                 false
             }
             Output::Send { frame } => {
-                rest.frames.push((How::Fabric, frame));
+                rest.frames.push((Injection::Fabric, frame));
                 false
             }
             Output::Tell(event) => {
@@ -66,6 +66,8 @@ pub fn frame_kind(punt: Punt) -> FrameKind {
         Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
         Punt::Error(_) => FrameKind::Error,
         // A router's, which a node of a fabric is not.
-        Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) => FrameKind::Error,
+        Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) | Punt::Named => {
+            FrameKind::Error
+        }
     }
 }

@@ -21,11 +21,10 @@
 //! VLANs do not exist here: a host's frame with a VLAN tag is dropped as `vlan_denied`, a priority
 //! tag (VID 0) is removed.
 
-pub(crate) mod control;
 mod lanes;
-mod plan;
-pub(crate) mod push;
-pub(crate) mod tree;
+pub(crate) mod plan;
+mod push;
+mod tree;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
@@ -34,23 +33,17 @@ use plexus_wire::ethernet;
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, encapsulation};
 
 use lanes::{Candidate, Lanes};
+use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 
-pub use control::{How, Punt, ToControl};
-pub use plan::{
-    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet,
-    PortTables, PublishedFabric, route_along,
-};
-pub use tree::Origin;
-
+use crate::bits::range;
+use crate::context::Context;
+use crate::control::CONTROL_CLASS;
 use crate::drops::DropReason;
-use crate::pipeline::Context;
 use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
-use crate::switch::{check, vlan};
-use crate::verdict::Verdict;
+use crate::verdict::{Origin, Punt, Verdict};
+use crate::vlan::{self, check};
 
-/// The class of control and error frames: network control (IEEE 802.1Q, table I-2).
-pub(crate) const CONTROL_CLASS: u8 = 7;
 /// Bytes of a dropped frame that the control plane sees behind its header.
 const EXCERPT: usize = 64;
 
@@ -74,6 +67,8 @@ pub(crate) struct Fabric {
     lanes: Lanes,
     classes: [Class; 256],
     up: [bool; 256],
+    /// Limits on hosts' frames that are copied along trees.
+    storms: tree::Storms,
 }
 
 /// What the first pass finds out about a packet of a host that is admitted.
@@ -88,7 +83,8 @@ struct Lookup<'a> {
 impl Fabric {
     /// `seed` keys the choice among the routes of a set.
     pub(crate) fn new(seed: u64) -> Fabric {
-        Fabric { lanes: Lanes::new(seed), classes: [Class::Closed; 256], up: [false; 256] }
+        let (classes, up) = ([Class::Closed; 256], [false; 256]);
+        Fabric { lanes: Lanes::new(seed), classes, up, storms: tree::Storms::default() }
     }
 
     /// Follows a plan.
@@ -119,8 +115,9 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for every packet of the batch. The arbiter takes port after port, so that packets of
-    /// one port stand together, and what depends on the port alone is asked once for them all.
+    /// Decides for the packets of the batch that came in by ports of the fabric. A bit for each of
+    /// the others: of a port all or none. The arbiter takes port after port, so that packets of one
+    /// port stand together, and what depends on the port alone is asked once for them all.
     /// Not inlined: the switch's code beside it would be the slower for it.
     #[inline(never)]
     pub(crate) fn run(
@@ -128,12 +125,14 @@ impl Fabric {
         context: &mut Context<'_>,
         queues: &OutputQueues,
         batch: &mut Batch,
-    ) {
+    ) -> u64 {
         let plan = context.fabric;
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
+        let (mut left, end) = (0, batch.len());
         let mut packets = batch.iter_mut();
         while let Some(first) = packets.as_slice().first() {
             let in_port = first.in_port;
+            let place = end - packets.as_slice().len();
             let packets = || {
                 packets.as_slice().first().filter(|p| p.in_port == in_port)?;
                 packets.next()
@@ -149,6 +148,9 @@ impl Fabric {
                         self.take_from_link(context, link, true, packet).store(packet);
                     }
                 }
+                _ if !context.plan.ports[usize::from(in_port)].in_fabric => {
+                    left |= range(place, place + packets.count());
+                }
                 (PortRole::Unknown | PortRole::Host, _) => {
                     for packet in packets {
                         take_from_unknown(context, packet).store(packet);
@@ -159,6 +161,34 @@ impl Fabric {
         for lookup in &mut lookups {
             self.route(context, queues, lookup).store(lookup.packet);
         }
+        left
+    }
+
+    /// Finishes a packet in stage 4: see [`Verdict::Route`] and [`Verdict::Tree`].
+    pub(crate) fn finish(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &mut OutputQueues,
+        verdict: Verdict,
+        packet: Packet,
+    ) {
+        match verdict {
+            Verdict::Route(index) => push::send(context, queues, usize::from(index), packet),
+            Verdict::Tree(Origin::Host) => {
+                tree::send_of_host(context, queues, &mut self.storms, packet);
+            }
+            _ => tree::send_of_link(context, queues, packet),
+        }
+    }
+
+    /// A frame of the control plane that goes along a tree.
+    pub(crate) fn send_along_tree(
+        &self,
+        context: &mut Context<'_>,
+        queues: &mut OutputQueues,
+        packet: Packet,
+    ) {
+        tree::send_of_control(context, queues, packet);
     }
 
     /// Frames from a fabric node.
@@ -312,7 +342,8 @@ impl Fabric {
     ) -> Verdict {
         let Lookup { ref mut packet, routes, source, destination, probe } = *lookup;
         if destination >> 40 & 1 == 1 {
-            return tree::find(context, lookup);
+            let found = routes.find(destination, source, probe);
+            return tree::find(context, packet, destination, found);
         }
         let Some(found) = routes.find(destination, source, probe) else {
             return Verdict::Control(Punt::Host);

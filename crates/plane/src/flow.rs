@@ -4,7 +4,7 @@ use plexus_io::PortId;
 use plexus_wire::FlowKey;
 use plexus_wire::fabric::Fields;
 
-use crate::fabric::{Encapsulation, FabricPlan, PortRole};
+use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 
 /// What must not change within a flow: addresses and ports of an IP packet, Ethernet addresses of
 /// others.

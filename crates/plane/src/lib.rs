@@ -5,12 +5,16 @@
 //! queues, input arbiter, output-port lookup, output queues, transmit queues. Time comes in as
 //! `now`; nothing here reads a clock, takes a lock or, once warm, allocates on the packet path.
 
+mod bits;
+mod context;
+mod control;
 mod counters;
 mod crossing;
 mod drops;
 mod fabric;
 mod flow;
 mod marks;
+mod names;
 mod offload;
 mod pace;
 mod pipeline;
@@ -19,16 +23,19 @@ mod snapshot;
 mod stage;
 mod switch;
 mod verdict;
+mod vlan;
 mod worker;
 
+pub use context::Context;
+pub use control::{ControlLimits, Injection, ToControl};
 pub use counters::{Account, Counters, PortCounters};
 pub use crossing::{Crossing, mesh};
 pub use drops::DropReason;
-pub use fabric::{
-    ControlLimits, Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, How, Origin,
-    PortRole, PortSet, PortTables, PublishedFabric, Punt, ToControl, route_along,
+pub use fabric::plan::{
+    Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet, PortTables,
+    PublishedFabric, route_along,
 };
-pub use pipeline::{Context, Pipeline};
+pub use pipeline::Pipeline;
 pub use router::fib::FibReaders;
 pub use router::plan::{
     Adjacency, GroupKind, GroupSpec, Hop, InterfacePlan, MEMBERS_MAX, PublishedRouter, RouterPlan,
@@ -36,5 +43,5 @@ pub use router::plan::{
 };
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};
-pub use verdict::Verdict;
+pub use verdict::{Origin, Punt, Side, Verdict};
 pub use worker::{LinkChange, Onlooker, PortReport, Report, Seen, Worker};

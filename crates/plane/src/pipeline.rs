@@ -9,58 +9,21 @@ use arc_swap::{ArcSwap, Cache};
 use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
 use plexus_wire::Time;
 
+use crate::context::{Context, Outlet};
+use crate::control::{CONTROL_CLASS, ControlLimits, ControlQueue, Injection, ToControl};
 use crate::counters::Counters;
 use crate::drops::DropReason;
-use crate::fabric::control::{self, ControlQueue};
-use crate::fabric::{
-    CONTROL_CLASS, ControlLimits, Fabric, FabricPlan, How, Origin, Punt, ToControl, tree,
-};
+use crate::fabric::Fabric;
+use crate::fabric::plan::FabricPlan;
 use crate::router::Router;
 use crate::router::fib::{FibBatch, FibReaders};
 use crate::router::plan::RouterPlan;
 use crate::snapshot::Snapshot;
-use crate::stage::lookup::{BoxKind, Lookup};
+use crate::stage::lookup::Lookup;
 use crate::stage::output::OutputQueues;
 use crate::stage::transmit;
 use crate::switch::{LearnedMac, Switch};
-use crate::verdict::Verdict;
-
-/// Where a transmit batch can be emptied that is full while there is more for it.
-pub(crate) trait Outlet {
-    /// Hands a port's packets to its device; what that does not take stays.
-    fn hand_over(&mut self, now: Time, pool: &mut Pool, port: PortId, packets: &mut Batch);
-}
-
-/// What every stage may use.
-pub struct Context<'a> {
-    /// The instant of this batch.
-    pub now: Time,
-    /// The frames.
-    pub pool: &'a mut Pool,
-    /// The configuration in force.
-    pub plan: &'a Snapshot,
-    /// A fabric node's part of it; empty for a switch.
-    pub fabric: &'a FabricPlan,
-    /// A router's part of it; empty for a box that does not route.
-    pub router: &'a RouterPlan,
-    /// A router's tables.
-    pub(crate) fib: Option<&'a FibBatch<'a>>,
-    /// This worker's counts.
-    pub counters: &'a mut Counters,
-    /// What waits for the control plane.
-    pub(crate) control: &'a mut ControlQueue,
-    /// The devices, where they can be reached.
-    pub(crate) outlet: Option<&'a mut dyn Outlet>,
-}
-
-impl Context<'_> {
-    /// Ends a packet, for this reason, on this port's account.
-    #[inline]
-    pub fn drop(&mut self, packet: Packet, port: PortId, reason: DropReason) {
-        self.counters.drop(port, reason);
-        self.pool.free(packet);
-    }
-}
+use crate::verdict::{Origin, Punt, Verdict};
 
 /// One worker's pipeline over all ports of the box.
 pub struct Pipeline {
@@ -105,7 +68,6 @@ impl Pipeline {
             switch: Switch::new(&plan, seed, share),
             fabric: Fabric::new(seed),
             router: Router::new(seed),
-            kind: kind_of(&plan),
         };
         let output = OutputQueues::new(&plan, worker, seed);
         let mut pipeline = Pipeline {
@@ -124,24 +86,34 @@ impl Pipeline {
         pipeline
     }
 
-    /// Picks up the fabric's or the router's plan, if another has been published.
+    /// Picks up the fabric's and the router's plans, if others have been published.
     #[inline]
     fn follow_plans(&mut self) {
         if let Some(published) = &mut self.published_router {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.router) {
                 self.router = plan.clone();
-                self.control.adopt(&ControlLimits::default(), self.plan.ports.len());
+                self.limit_control();
             }
         }
         if let Some(published) = &mut self.published {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.fabric) {
                 self.fabric = plan.clone();
-                self.control.adopt(self.fabric.limits(), self.fabric.ports());
                 self.lookup.fabric.adopt(&self.fabric);
+                self.limit_control();
             }
         }
+    }
+
+    /// Lets ports send to the control planes as much as the fabric's plan allows; on a box without
+    /// one, the usual.
+    fn limit_control(&mut self) {
+        let limits = match self.published {
+            Some(_) => *self.fabric.limits(),
+            None => ControlLimits::default(),
+        };
+        self.control.adopt(&limits, self.plan.ports.len());
     }
 
     /// The stages after reception, in order: decides where each packet of the batch goes, queues
@@ -183,7 +155,7 @@ impl Pipeline {
         let mut context = context!(self, now, pool, fib.as_ref());
         context.outlet = outlet.map(|outlet| outlet as _);
         self.lookup.run(&mut context, &self.output, batch);
-        self.output.run(&mut context, batch);
+        self.output.run(&mut context, &mut self.lookup, batch);
         transmit::run(&mut context, &mut self.output);
     }
 
@@ -192,19 +164,24 @@ impl Pipeline {
     pub fn deliver(&mut self, now: Time, pool: &mut Pool, port: PortId, packet: Packet) {
         let mut context = context!(self, now, pool);
         let exists = context.plan.ports.get(usize::from(port));
-        if self.lookup.kind != BoxKind::Fabric && exists.is_some_and(|p| !p.carries(packet.vlan)) {
+        if exists.is_some_and(|p| !p.in_fabric && !p.carries(packet.vlan)) {
             return context.drop(packet, port, DropReason::NoEgress);
         }
         self.output.enqueue(&mut context, port, packet);
     }
 
-    /// Packets for the node's control plane, in order; the caller takes them all and frees them.
+    /// Packets for the forwarder of names, in order; the caller takes them all and frees them.
+    pub fn to_named(&mut self) -> &mut VecDeque<ToControl> {
+        &mut self.control.named
+    }
+
+    /// Packets for the node's control planes, in order; the caller takes them all and frees them.
     pub fn to_control(&mut self) -> &mut VecDeque<ToControl> {
         &mut self.control.waiting
     }
 
-    /// Sends a packet of the node's control plane: the highest class, but for hosts' frames. It is
-    /// queued at once, and leaves with the next run.
+    /// Sends a packet of the node itself: in the highest class, but for hosts' frames and named data.
+    /// It is queued at once, and leaves with the next run.
     ///
     /// # Errors
     /// Why it was dropped, if it was at once; that is counted on the port named by `how`, or on
@@ -214,7 +191,7 @@ impl Pipeline {
         now: Time,
         pool: &mut Pool,
         bytes: &[u8],
-        how: How,
+        how: Injection,
     ) -> Result<(), DropReason> {
         let mut fib = self.fib.take();
         let sent = self.inject_with(now, pool, bytes, how, fib.as_mut().map(FibReaders::batch));
@@ -227,15 +204,15 @@ impl Pipeline {
         now: Time,
         pool: &mut Pool,
         bytes: &[u8],
-        how: How,
+        how: Injection,
         fib: Option<FibBatch<'_>>,
     ) -> Result<(), DropReason> {
         self.follow_plans();
         let mut context = context!(self, now, pool, fib.as_ref());
         let account = match how {
-            How::Port(port) => port,
-            How::Fabric => 0,
-            How::Vlan(vlan) | How::Received(vlan) => {
+            Injection::Port(port) | Injection::Named(port) => port,
+            Injection::Fabric => 0,
+            Injection::Vlan(vlan) | Injection::Received(vlan) => {
                 context.plan.members(vlan).first().copied().unwrap_or(0)
             }
         };
@@ -249,21 +226,23 @@ impl Pipeline {
         packet.in_port = account;
         packet.priority = CONTROL_CLASS;
         let verdict = match how {
-            How::Port(port) => {
+            Injection::Port(port) | Injection::Named(port) => {
                 // As it is: in the VLAN whose frames the port sends without a tag.
-                let of_port = context.plan.ports.get(usize::from(port));
-                let of_port = of_port.filter(|_| context.plan.fabric.is_none());
+                let of_port = context.plan.ports.get(usize::from(port)).filter(|p| !p.in_fabric);
                 packet.vlan = of_port.map_or(0, |plan| plan.native);
+                if matches!(how, Injection::Named(_)) {
+                    packet.priority = of_port.map_or(0, |plan| plan.settings.priority);
+                }
                 Verdict::Forward(port)
             }
-            How::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
-            How::Vlan(vlan) => {
+            Injection::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
+            Injection::Vlan(vlan) => {
                 packet.vlan = vlan;
                 let routed = context.router.interface(vlan).and_then(|i| i.port);
                 let port = routed.or_else(|| self.lookup.place(&context, &packet));
                 port.map_or(Verdict::FloodRouted, Verdict::Forward)
             }
-            How::Received(vlan) => {
+            Injection::Received(vlan) => {
                 (packet.vlan, packet.priority) = (vlan, 0);
                 self.lookup.receive(&mut context, &mut packet)
             }
@@ -274,20 +253,20 @@ impl Pipeline {
                 Ok(())
             }
             Verdict::Tree(Origin::Link) => {
-                tree::send_of_control(&mut context, &mut self.output, packet);
+                self.lookup.fabric.send_along_tree(&mut context, &mut self.output, packet);
                 Ok(())
             }
             Verdict::Control(Punt::Control) => {
-                control::hand_over(&mut context, Punt::Control, packet);
+                context.hand_over(Punt::Control, packet);
                 Ok(())
             }
             Verdict::Drop(reason) => {
                 context.drop(packet, account, reason);
                 Err(reason)
             }
-            verdict if matches!(how, How::Vlan(_) | How::Received(_)) => {
+            verdict if matches!(how, Injection::Vlan(_) | Injection::Received(_)) => {
                 packet.in_port = account;
-                self.output.carry_out(&mut context, verdict, packet);
+                self.output.carry_out(&mut context, &mut self.lookup, verdict, packet);
                 Ok(())
             }
             Verdict::Control(Punt::Error(reason)) => {
@@ -342,7 +321,6 @@ impl Pipeline {
         self.lookup.switch.adopt(now, &plan);
         self.output.adopt(&plan);
         self.counters.ports.resize(plan.ports.len(), Default::default());
-        self.lookup.kind = kind_of(&plan);
         self.published = plan.fabric.clone().map(Cache::new);
         self.published_router = plan.router.as_ref().map(|r| Cache::new(r.plan.clone()));
         self.fib = plan.router.as_ref().map(|r| r.fib.clone());
@@ -417,13 +395,5 @@ impl Pipeline {
     pub fn clear(&mut self, pool: &mut Pool) {
         self.control.clear(pool);
         self.output.clear(pool);
-    }
-}
-
-fn kind_of(plan: &Snapshot) -> BoxKind {
-    match (&plan.fabric, &plan.router) {
-        (Some(_), _) => BoxKind::Fabric,
-        (None, Some(_)) => BoxKind::Router,
-        (None, None) => BoxKind::Switch,
     }
 }

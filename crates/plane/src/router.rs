@@ -30,13 +30,12 @@ use plexus_io::{BATCH, Head, HeadsMut, PORT_NONE, Packet, PortId, Segmentation};
 use plexus_table::lpm::GroupId;
 use plexus_wire::flow::FlowKey;
 
+use crate::bits::{bits, range};
+use crate::context::Context;
 use crate::drops::DropReason;
-use crate::fabric::{Punt, control};
 use crate::offload;
-use crate::pipeline::Context;
-use crate::switch::Switch;
-use crate::switch::vlan::{self, Addresses};
-use crate::verdict::Verdict;
+use crate::verdict::{Punt, Verdict};
+use crate::vlan::{self, Addresses, Places};
 use fib::FibBatch;
 use ipv4::Summaries;
 use plan::{Adjacency, Group, GroupKind, InterfacePlan, RouterPlan};
@@ -66,9 +65,6 @@ pub(crate) struct Router {
     /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
     pub(crate) to_place: u64,
 }
-
-/// Packets by their places in the batch, with their addresses.
-pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
 
 /// Packets of one family, by their places in the batch. `R`: what is read of their headers to be
 /// checked later.
@@ -183,23 +179,24 @@ impl Router {
         Router { seed, ..Router::default() }
     }
 
-    /// Decides for the packets of the batch that are the router's, and finds out about the others
-    /// what the switch must know: see `switched`.
+    /// Decides for the packets of the batch that are the router's, among those whose bits are set,
+    /// and finds out about the others what the switch must know: see `switched`.
     #[inline(never)]
-    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
+    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut [Packet], set: u64) {
         self.clear();
         let Some(fib) = context.fib else {
-            return self.switched.extend(classified(context, batch));
+            self.switched = vlan::classified(context, batch, set);
+            return;
         };
-        for place in bits(self.read(context, batch)) {
+        for place in bits(self.read(context, batch, set)) {
             self.classify(context, fib, place, &mut batch[place]);
         }
         self.send(context, fib, batch);
     }
 
-    /// Reads and checks the headers of a batch: usual packets are in `v4` or `v6`. Bit for each
-    /// packet that is not usual.
-    fn read(&mut self, context: &Context<'_>, batch: &mut [Packet]) -> u64 {
+    /// Reads and checks the headers of the packets of a batch whose bits are set, of each port all
+    /// or none: usual packets are in `v4` or `v6`. Bit for each packet that is not usual.
+    fn read(&mut self, context: &Context<'_>, batch: &mut [Packet], set: u64) -> u64 {
         let (mut unusual, mut place) = (0, 0);
         let (mut port, mut usual) = (PORT_NONE, None);
         while let Some(packet) = batch.get(place) {
@@ -207,6 +204,10 @@ impl Router {
                 port = packet.in_port;
                 usual = Usual::of(context, port);
                 self.runs.push((place as u8, port));
+            }
+            if set >> place & 1 == 0 {
+                place += 1;
+                continue;
             }
             let from = place;
             if let Some(usual) = &usual {
@@ -288,7 +289,7 @@ impl Router {
         place: usize,
         packet: &mut Packet,
     ) {
-        let addresses = Switch::classify(context, packet);
+        let addresses = vlan::classify(context, packet);
         // Without a source it has been dropped already.
         if addresses.source != 0 && !self.claim(context, fib, place, packet, &addresses) {
             self.switched.push((place as u8, addresses));
@@ -493,21 +494,6 @@ impl Router {
     }
 }
 
-/// The bits from one number to before another.
-fn range(from: usize, to: usize) -> u64 {
-    let below = |n: usize| if n < 64 { !(u64::MAX << n) } else { u64::MAX };
-    below(to) & !below(from)
-}
-
-/// The numbers of the bits that are set, from the lowest.
-pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = set.trailing_zeros() as usize;
-        set &= set.wrapping_sub(1);
-        (bit < 64).then_some(bit)
-    })
-}
-
 /// Whether a frame to a group is ARP or neighbour discovery.
 #[inline]
 fn is_news(frame: &[u8], a: &Addresses) -> bool {
@@ -533,7 +519,7 @@ fn hand_over_copy(context: &mut Context<'_>, packet: &Packet) {
             if copy.flags & vlan::TAGGED != 0 {
                 vlan::untag(context.pool, &mut copy);
             }
-            control::hand_over(context, Punt::Neighbour, copy);
+            context.hand_over(Punt::Neighbour, copy);
         }
         None => context.counters.drop(in_port, DropReason::NoFrame),
     }
@@ -571,11 +557,4 @@ fn longest(frame: &[u8], packet: &Packet, total_len: usize) -> usize {
     }
     offload::longest_segment(frame, &packet.offload)
         .map_or(total_len, |segment| segment.min(total_len))
-}
-
-/// The packets that have not been dropped at once, with their addresses.
-fn classified(context: &mut Context<'_>, batch: &mut [Packet]) -> Places {
-    let packets = batch.iter_mut().enumerate();
-    let all = packets.map(|(place, packet)| (place as u8, Switch::classify(context, packet)));
-    all.filter(|(_, addresses)| addresses.source != 0).collect()
 }

@@ -7,8 +7,9 @@ use arc_swap::ArcSwap;
 use plexus_config::{PortSettings, SwitchSettings, VlanMode};
 use plexus_io::PortId;
 use plexus_table::MacKey;
+use plexus_wire::MacAddr;
 
-use crate::fabric::PublishedFabric;
+use crate::fabric::plan::PublishedFabric;
 use crate::router::plan::RouterSource;
 
 /// Where snapshots are published. Readers never wait.
@@ -35,6 +36,8 @@ pub struct Snapshot {
     pub fabric: Option<PublishedFabric>,
     /// Where a router finds plan and tables; none for a box that does not route.
     pub router: Option<RouterSource>,
+    /// Whether any port takes frames of named data.
+    pub(crate) has_named: bool,
     /// For each VLAN the ports that carry it.
     members: Vec<Box<[PortId]>>,
 }
@@ -50,6 +53,11 @@ pub struct PortPlan {
     pub native: u16,
     /// What was configured.
     pub settings: PortSettings,
+    /// It is the fabric's. Other ports of a fabric node are in VLANs, as those of any other box.
+    pub in_fabric: bool,
+    /// Frames of named data that come in here for this address, or for the group, are the
+    /// forwarder's of names; none: they are frames like others.
+    pub named: Option<MacAddr>,
     /// One bit per VLAN carried, the native one included.
     carried: Box<[u64; VLANS / 64]>,
 }
@@ -158,15 +166,41 @@ impl Snapshot {
             static_macs,
             fabric: None,
             router: None,
+            has_named: false,
             members,
         })
     }
 
-    /// The same box as a fabric node, which switches nothing: it needs neither a table of stations
-    /// worth the name nor the members of VLANs.
-    pub fn with_fabric(self, fabric: PublishedFabric) -> Snapshot {
-        let mac_table = self.static_macs.len().max(1);
-        Snapshot { fabric: Some(fabric), mac_table, members: vec![], ..self }
+    /// The same box as a node of a fabric, whose ports are those of which `is_in_fabric` says so.
+    /// The fabric's ports are in no VLAN. Without others there is nothing to switch, and no need of
+    /// a table of stations worth the name.
+    pub fn with_fabric(
+        mut self,
+        fabric: PublishedFabric,
+        is_in_fabric: impl Fn(PortId) -> bool,
+    ) -> Snapshot {
+        for (id, port) in (0..).zip(&mut self.ports) {
+            port.in_fabric = is_in_fabric(id);
+        }
+        let ports = &self.ports;
+        let is_switched = |id: &PortId| !ports[usize::from(*id)].in_fabric;
+        for members in &mut self.members {
+            *members = members.iter().copied().filter(is_switched).collect();
+        }
+        self.static_macs.retain(|(_, port)| is_switched(port));
+        if ports.iter().all(|port| port.in_fabric) {
+            (self.mac_table, self.members) = (1, vec![]);
+        }
+        Snapshot { fabric: Some(fabric), ..self }
+    }
+
+    /// The same box, whose port takes frames of named data for this address.
+    pub fn with_named(mut self, port: PortId, own: MacAddr) -> Snapshot {
+        if let Some(port) = self.ports.get_mut(usize::from(port)) {
+            port.named = Some(own);
+            self.has_named = true;
+        }
+        self
     }
 
     /// The same box as a router, whose interfaces are some of its VLANs.
@@ -206,5 +240,6 @@ fn plan(name: String, worker: usize, settings: PortSettings) -> Result<PortPlan,
             carried[usize::from(vlan >> 6)] |= 1 << (vlan & 63);
         }
     }
-    Ok(PortPlan { name, worker, native: native.unwrap_or(0), settings, carried })
+    let native = native.unwrap_or(0);
+    Ok(PortPlan { name, worker, native, settings, in_fabric: false, named: None, carried })
 }

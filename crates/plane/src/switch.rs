@@ -16,17 +16,17 @@
 //! sixteenth earlier: then they flood to it.
 
 mod storm;
-pub(crate) mod vlan;
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Packet, PortId};
 use plexus_table::{Full, Hashed, MacKey, MacTable, Station};
 use plexus_wire::{MacAddr, Time};
 
+use crate::context::Context;
 use crate::drops::DropReason;
-use crate::pipeline::Context;
 use crate::snapshot::{PORTS_MAX, Snapshot};
 use crate::verdict::Verdict;
+use crate::vlan;
 use storm::{Cast, Storms};
 
 /// A station is forgotten when it has been silent for this many units of the 16-bit time stamp.
@@ -94,7 +94,7 @@ impl Switch {
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
         let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
-            let addresses = Switch::classify(context, packet);
+            let addresses = vlan::classify(context, packet);
             lookups.push(self.prepare(&addresses));
         }
         let stamp = self.stamp(context.now);
@@ -122,22 +122,8 @@ impl Switch {
         verdict.store(packet);
     }
 
-    /// The first half of [`run`](Self::run) alone, for a box that also routes: finds VLAN, class
-    /// and addresses of a packet. One that is dropped for them has no addresses.
-    #[inline(always)]
-    pub(crate) fn classify(context: &mut Context<'_>, packet: &mut Packet) -> vlan::Addresses {
-        let port = &context.plan.ports[usize::from(packet.in_port)];
-        let addresses = match vlan::ingress(context.pool, port, packet) {
-            Ok(addresses) => check(addresses),
-            Err(reason) => Err(reason),
-        };
-        addresses.unwrap_or_else(|reason| {
-            Verdict::Drop(reason).store(packet);
-            vlan::Addresses::default()
-        })
-    }
-
-    /// The second half of it, for packets of a batch that have been classified, by their places.
+    /// The second half of [`run`](Self::run) alone, for packets of a batch that have been
+    /// [classified](vlan::classify), by their places.
     pub(crate) fn run_some(
         &mut self,
         context: &mut Context<'_>,
@@ -413,20 +399,6 @@ impl Switch {
 #[inline]
 fn fresh(station: Station, stamp: u16) -> bool {
     stamp.wrapping_sub(station.stamp()) <= AGE_UNITS || station.is_static()
-}
-
-/// Addresses that no rule of a port can make good.
-#[inline(always)]
-pub(crate) fn check(addresses: vlan::Addresses) -> Result<vlan::Addresses, DropReason> {
-    const GROUP: u64 = 1 << 40;
-    const RESERVED: u64 = 0x0180_C200_0000;
-    if addresses.source & GROUP != 0 || addresses.source == 0 {
-        return Err(DropReason::BadSource);
-    }
-    if addresses.destination & !0xF == RESERVED {
-        return Err(DropReason::Reserved);
-    }
-    Ok(addresses)
 }
 
 const _: () = assert!(PORTS_MAX <= 1 << 14, "a station's port has 14 bits");

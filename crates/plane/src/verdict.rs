@@ -3,7 +3,6 @@
 use plexus_io::{Packet, PortId};
 
 use crate::drops::DropReason;
-use crate::fabric::{Origin, Punt};
 
 /// The output-port lookup's decision: the descriptor's destination-port set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +26,86 @@ pub enum Verdict {
     Fragment(PortId),
 }
 
+/// Where a frame that goes along a tree came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A host here: the frame is as the host sent it.
+    Host,
+    /// Another node, or the control plane: the frame begins with its fabric header.
+    Link,
+}
+
+/// Why a packet goes to the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Punt {
+    /// An Ethernet frame of the fabric's EtherType to the nearest bridge: a Hello or another link
+    /// message, Ethernet header and all. Whether its sender is one of ours is still to be proved.
+    Bootstrap,
+    /// A host's Ethernet frame that has no route: from a station that is not admitted at its port,
+    /// or to a group or an unknown destination. It stands for a frame with the default header,
+    /// whose single hop is the control plane. Its checksums are complete; of a super-packet only
+    /// the first 128 bytes are there.
+    Host,
+    /// A fabric frame whose hop was the control plane, from the fabric header on, after hop
+    /// processing: the reverse path leads back.
+    Control,
+    /// Something that was dropped for this reason. Of a fabric frame the beginning: its header
+    /// before hop processing, its type now *error*, and up to 64 bytes of what it carried. Of
+    /// a router's packet the first 1294 bytes, as it came in but for a tag.
+    Error(DropReason),
+    /// To a router: ARP or neighbour discovery, as an untagged Ethernet frame.
+    Neighbour,
+    /// To a router's own address: an untagged Ethernet frame whose IP header is in order.
+    Local,
+    /// A router's packet, as it came in but for a tag, to a neighbour whose Ethernet address is
+    /// not known: that of this number, or the destination itself.
+    Unresolved(Option<u16>),
+    /// The first 1294 bytes of a router's packet, as it came in but for a tag, that is dropped: it
+    /// is longer than the next link's IP packets, which have at most so many bytes, and may not be
+    /// fragmented.
+    TooBig(u16),
+    /// A frame of named data, to the forwarder of names.
+    Named,
+}
+
+/// Which part of the node a packet leaves the data plane for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The fabric's control plane.
+    Fabric,
+    /// The router's control plane.
+    Router,
+    /// The forwarder of names.
+    Names,
+}
+
+impl Punt {
+    /// Which part of the node it is for. The fabric and the router drop for different reasons.
+    pub fn side(self) -> Side {
+        match self {
+            Punt::Bootstrap | Punt::Host | Punt::Control => Side::Fabric,
+            Punt::Error(
+                DropReason::NoHop
+                | DropReason::HopToNowhere
+                | DropReason::NotEthernetForHost
+                | DropReason::StaleRoute,
+            ) => Side::Fabric,
+            Punt::Neighbour | Punt::Local | Punt::Unresolved(_) => Side::Router,
+            Punt::TooBig(_) | Punt::Error(_) => Side::Router,
+            Punt::Named => Side::Names,
+        }
+    }
+
+    /// For packets that are dropped, of which the control plane sees a copy: why.
+    pub(crate) fn dropped_for(self) -> Option<DropReason> {
+        match self {
+            Punt::Error(reason) => Some(reason),
+            Punt::TooBig(_) => Some(DropReason::TooBig),
+            _ => None,
+        }
+    }
+}
+
 const FLOOD: u32 = 1 << 16;
 const DROP: u32 = 2 << 16;
 const ROUTE: u32 = 3 << 16;
@@ -43,6 +122,7 @@ const GLEAN: u32 = 13 << 16;
 const UNRESOLVED: u32 = 14 << 16;
 const TOO_BIG: u32 = 15 << 16;
 const FLOOD_ROUTED: u32 = 16 << 16;
+const NAMED: u32 = 17 << 16;
 
 impl Verdict {
     /// Writes the decision into the descriptor.
@@ -65,6 +145,7 @@ impl Verdict {
             Verdict::Control(Punt::Unresolved(None)) => GLEAN,
             Verdict::Control(Punt::Unresolved(Some(n))) => UNRESOLVED | u32::from(n),
             Verdict::Control(Punt::TooBig(mtu)) => TOO_BIG | u32::from(mtu),
+            Verdict::Control(Punt::Named) => NAMED,
             Verdict::Fragment(port) => FRAGMENT | u32::from(port),
         };
     }
@@ -97,6 +178,7 @@ impl Verdict {
             14 => Verdict::Control(Punt::Unresolved(Some(v as u16))),
             15 => Verdict::Control(Punt::TooBig(v as u16)),
             16 => Verdict::FloodRouted,
+            17 => Verdict::Control(Punt::Named),
             _ => Verdict::Drop(reason(v)),
         }
     }
@@ -118,7 +200,8 @@ mod tests {
         let mut packet = pool.alloc().unwrap();
         let drops = DropReason::ALL.iter();
         let drops = drops.flat_map(|&r| [Verdict::Drop(r), Verdict::Control(Punt::Error(r))]);
-        let others = [Punt::Bootstrap, Punt::Host, Punt::Control].map(Verdict::Control);
+        let others =
+            [Punt::Bootstrap, Punt::Host, Punt::Control, Punt::Named].map(Verdict::Control);
         let routers = [
             Punt::Neighbour,
             Punt::Local,

@@ -10,14 +10,16 @@ use arc_swap::{ArcSwap, Cache};
 use plexus_io::{Batch, Link, Packet, Pool, Port, PortId, PortStats, Segmentation};
 use plexus_wire::Time;
 
+use crate::context::Outlet;
+use crate::control::{Injection, ToControl};
 use crate::counters::{Account, Counters};
 use crate::crossing::Crossing;
 use crate::drops::DropReason;
-use crate::fabric::{How, Punt, ToControl};
 use crate::offload::Segments;
-use crate::pipeline::{Outlet, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::snapshot::{Published, Snapshot};
 use crate::stage::arbiter::Arbiter;
+use crate::verdict::Punt;
 
 /// One thread's share of the box.
 pub struct Worker {
@@ -264,11 +266,20 @@ impl Worker {
         }
     }
 
-    /// Sends a packet of the node's control plane; it leaves with the next turn.
+    /// Shows every frame of named data that waits for the forwarder of names, and ends it: the port
+    /// that it came in by, its bytes.
+    pub fn take_named(&mut self, mut see: impl FnMut(PortId, &[u8])) {
+        while let Some(ToControl { in_port, packet, .. }) = self.pipeline.to_named().pop_front() {
+            see(in_port, self.pool.data(&packet));
+            self.pool.free(packet);
+        }
+    }
+
+    /// Sends a packet of the node itself; it leaves with the next turn.
     ///
     /// # Errors
     /// As [`Pipeline::inject`].
-    pub fn inject(&mut self, now: Time, bytes: &[u8], how: How) -> Result<(), DropReason> {
+    pub fn inject(&mut self, now: Time, bytes: &[u8], how: Injection) -> Result<(), DropReason> {
         self.pipeline.inject(now, &mut self.pool, bytes, how)
     }
 

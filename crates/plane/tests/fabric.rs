@@ -10,7 +10,7 @@ use common::{Plan, mac, tagged};
 use net::{CAPABILITIES, Net, Node};
 use plexus_config::Trust;
 use plexus_io::{Checksum, Offload, Segmentation};
-use plexus_plane::{ControlLimits, DropReason, Encapsulation, How, PortRole, Punt};
+use plexus_plane::{ControlLimits, DropReason, Encapsulation, Injection, PortRole, Punt};
 use plexus_table::RouteKey;
 use plexus_wire::fabric::{self, Kind, Repr, encapsulation};
 use plexus_wire::{MacAddr, checksum, ipv4};
@@ -116,30 +116,30 @@ fn control_planes_talk_along_paths_and_answer_along_the_reverse_path() {
     for encapsulated in [false, true] {
         let mut net = three(encapsulated);
         let hello = fabric_frame(Kind::Control, &[2, 2, 0xFF], &[], b"hello");
-        let out = net.nodes[0].inject(&hello, How::Fabric).unwrap();
+        let out = net.nodes[0].inject(&hello, Injection::Fabric).unwrap();
         net.follow(0, out, &mut net::Journey::default());
         let punted = net.nodes[2].punted();
         let [(Punt::Control, 1, bytes)] = &punted[..] else { panic!("{punted:?}") };
         assert_eq!(header(bytes).reverse[..], [1, 1, 0xFF]);
         let answer = header(bytes).answer(Kind::Control).to_bytes().unwrap();
-        let out = net.nodes[2].inject(&[&answer[..], b"yes"].concat(), How::Fabric).unwrap();
+        let out = net.nodes[2].inject(&[&answer[..], b"yes"].concat(), Injection::Fabric).unwrap();
         net.follow(2, out, &mut net::Journey::default());
         let punted = net.nodes[0].punted();
         let [(Punt::Control, 2, bytes)] = &punted[..] else { panic!("{punted:?}") };
         assert!(bytes.ends_with(b"yes"));
         // To itself, and to nowhere.
         let own = fabric_frame(Kind::Control, &[0xFF], &[], b"");
-        net.nodes[0].inject(&own, How::Fabric).unwrap();
+        net.nodes[0].inject(&own, Injection::Fabric).unwrap();
         assert_eq!(header(&net.nodes[0].punted()[0].2).reverse[..], [0xFF]);
         let lost = fabric_frame(Kind::Control, &[9], &[], b"");
-        assert_eq!(net.nodes[0].inject(&lost, How::Fabric), Err(DropReason::HopToNowhere));
-        assert_eq!(net.nodes[0].inject(b"x", How::Fabric), Err(DropReason::BadFabric));
+        assert_eq!(net.nodes[0].inject(&lost, Injection::Fabric), Err(DropReason::HopToNowhere));
+        assert_eq!(net.nodes[0].inject(b"x", Injection::Fabric), Err(DropReason::BadFabric));
         // A whole frame out of one port, even one of which nothing is known.
         let arp = plain(MacAddr::BROADCAST, mac(0xFF), 60);
         net.nodes[0].role(3, PortRole::Unknown);
-        assert_eq!(net.nodes[0].inject(&arp, How::Port(3)), Ok(vec![(3, arp.clone())]));
-        assert!(net.nodes[0].inject(&arp, How::Port(99)).is_err());
-        assert_eq!(net.nodes[0].inject(&[0; 3000], How::Port(3)), Err(DropReason::TooLong));
+        assert_eq!(net.nodes[0].inject(&arp, Injection::Port(3)), Ok(vec![(3, arp.clone())]));
+        assert!(net.nodes[0].inject(&arp, Injection::Port(99)).is_err());
+        assert_eq!(net.nodes[0].inject(&[0; 3000], Injection::Port(3)), Err(DropReason::TooLong));
         assert!(net.nodes[0].rig.account().injected >= 5);
         net.finish();
     }
@@ -352,7 +352,7 @@ fn a_priority_tag_is_removed_and_its_class_kept_to_the_first_port() {
     node.rig.settle();
     let now = node.rig.now;
     let control = fabric_frame(Kind::Control, &[1], &[], &[9; 60]);
-    node.rig.workers[0].inject(now, &control, How::Fabric).unwrap();
+    node.rig.workers[0].inject(now, &control, Injection::Fabric).unwrap();
     let mut order = Vec::new();
     loop {
         node.rig.settle();
@@ -613,7 +613,7 @@ fn packets_cross_workers_with_their_final_bytes() {
     assert_eq!(node.rig.send(2, &f), [(1, local)]);
     let control = fabric_frame(Kind::Control, &[3, 0xFF], &[], b"hello");
     let expected = on_3(&fabric_frame(Kind::Control, &[0xFF], &[0xFF], b"hello"));
-    assert_eq!(node.inject(&control, How::Fabric), Ok(vec![(3, expected)]));
+    assert_eq!(node.inject(&control, Injection::Fabric), Ok(vec![(3, expected)]));
     node.finish();
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{frame, mac, tagged};
 use plexus_config::ReversePath;
-use plexus_plane::{DropReason, How, Punt};
+use plexus_plane::{DropReason, Injection, Punt};
 use plexus_wire::MacAddr;
 use rig::{
     BLACKHOLE, BROADCAST, GLEAN, LOCAL, PROHIBITED, Router, UNREACHABLE, VLANS, fix_sum, hop, ipv4,
@@ -244,8 +244,9 @@ fn a_packet_waits_with_the_control_plane_until_its_neighbour_is_known() {
     router.neighbour(4, 1);
     router.neighbour(5, 1);
     router.route4([10, 0, 1, 7], 32, 5);
-    let again =
-        |router: &mut Router, frame: &[u8]| router.inject(frame, How::Received(VLANS[0])).unwrap();
+    let again = |router: &mut Router, frame: &[u8]| {
+        router.inject(frame, Injection::Received(VLANS[0])).unwrap()
+    };
     assert_eq!(again(&mut router, &by_gateway), [(1, hop(&by_gateway, mac(4), own(1)))]);
     assert_eq!(again(&mut router, &on_link), [(1, hop(&on_link, mac(5), own(1)))]);
     // One whose time has run out does not wait.
@@ -259,14 +260,14 @@ fn a_packet_waits_with_the_control_plane_until_its_neighbour_is_known() {
 fn the_control_plane_speaks_on_an_interface_to_one_or_to_all() {
     let mut router = router();
     let to_all = frame(MacAddr::BROADCAST, own(2));
-    let got = router.inject(&to_all, How::Vlan(10)).unwrap();
+    let got = router.inject(&to_all, Injection::Vlan(10)).unwrap();
     assert_eq!(got.iter().map(|(p, _)| *p).collect::<Vec<_>>(), [2, 3, 4]);
     router.send(4, &frame(MacAddr::BROADCAST, mac(9)));
     let to_one = frame(mac(9), own(2));
-    assert_eq!(router.inject(&to_one, How::Vlan(10)).unwrap(), [(4, to_one)]);
+    assert_eq!(router.inject(&to_one, Injection::Vlan(10)).unwrap(), [(4, to_one)]);
     let stranger = ipv4(mac(1), HOST, FAR, 64, &[]);
-    assert_eq!(router.inject(&stranger, How::Received(101)), Err(DropReason::NotForUs));
-    assert_eq!(router.inject(&[0; 9], How::Received(101)), Err(DropReason::Runt));
+    assert_eq!(router.inject(&stranger, Injection::Received(101)), Err(DropReason::NotForUs));
+    assert_eq!(router.inject(&[0; 9], Injection::Received(101)), Err(DropReason::Runt));
     router.finish();
 }
 
@@ -318,7 +319,7 @@ fn what_is_for_the_box_goes_to_the_kernel_or_to_the_control_plane() {
     }
     // Our control plane speaks to the cable, not to the kernel.
     let asked = frame(MacAddr::BROADCAST, own(0));
-    assert_eq!(beside.inject(&asked, How::Vlan(VLANS[0])).unwrap(), [(0, asked)]);
+    assert_eq!(beside.inject(&asked, Injection::Vlan(VLANS[0])).unwrap(), [(0, asked)]);
     // What the kernel says goes out as it is, its own address and all.
     let mut said = ipv4(mac(0x77), [10, 0, 0, 1], HOST, 64, &[1; 26]);
     said[6..12].copy_from_slice(&own(0).0);

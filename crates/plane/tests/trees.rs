@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use common::{Plan, mac};
 use net::{CAPABILITIES, Journey, Net, Node};
 use plexus_io::{Checksum, Offload, Segmentation};
-use plexus_plane::{DropReason, Encapsulation, How, PortRole, PortSet, Punt};
+use plexus_plane::{DropReason, Encapsulation, Injection, PortRole, PortSet, Punt};
 use plexus_wire::fabric::{self, Kind, Repr};
 use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, igmp, ipv4, ipv6, ndp};
 
@@ -258,12 +258,12 @@ fn a_control_plane_sends_a_hosts_frame_as_the_host_would_have() {
     let mut net = with_tree(three(true, false, 1), 1);
     let inner = to_group(b"held");
     let header = Repr::tree(TREE, 1, 0).unwrap().to_bytes().unwrap();
-    let out = net.nodes[0].inject(&[&header[..], &inner].concat(), How::Fabric).unwrap();
+    let out = net.nodes[0].inject(&[&header[..], &inner].concat(), Injection::Fabric).unwrap();
     let mut journey = Journey::default();
     net.follow(0, out, &mut journey);
     assert_eq!(arrived(journey), [(0, 3), (1, 0), (1, 3), (2, 0), (2, 3)]);
     let unknown = Repr::tree(TREE + 1, 1, 0).unwrap().to_bytes().unwrap();
-    let refused = net.nodes[0].inject(&[&unknown[..], &inner].concat(), How::Fabric);
+    let refused = net.nodes[0].inject(&[&unknown[..], &inner].concat(), Injection::Fabric);
     assert_eq!(refused, Err(DropReason::UnknownTree));
     net.finish();
 }

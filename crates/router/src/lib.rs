@@ -12,7 +12,7 @@ use plexus_control::router::{
     Member, NeighbourId, Output, Why,
 };
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, Hop, How, InterfacePlan, MEMBERS_MAX,
+    DropReason, FibReaders, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, MEMBERS_MAX,
     PublishedRouter, Punt, RouterSource, RouterTables,
 };
 use plexus_table::lpm;
@@ -37,7 +37,7 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Rest {
     /// Frames to send, in order.
-    pub frames: Vec<(How, Vec<u8>)>,
+    pub frames: Vec<(Injection, Vec<u8>)>,
     /// What a person may want to know.
     pub events: Vec<Event>,
 }
@@ -192,10 +192,11 @@ impl Router {
             let Some(output) = self.control.poll_output() else { break };
             match output {
                 Output::Send { interface, frame } => {
-                    rest.frames.extend(self.vlan(interface).map(|v| (How::Vlan(v), frame)));
+                    rest.frames.extend(self.vlan(interface).map(|v| (Injection::Vlan(v), frame)));
                 }
                 Output::Again { interface, frame } => {
-                    rest.frames.extend(self.vlan(interface).map(|v| (How::Received(v), frame)));
+                    rest.frames
+                        .extend(self.vlan(interface).map(|v| (Injection::Received(v), frame)));
                 }
                 Output::Adjacency { id, entry } => {
                     // The number is somebody else's now: first nobody's entries may name it.
@@ -352,7 +353,7 @@ fn why(punt: Punt, frame: &[u8]) -> Option<Why> {
         Punt::Unresolved(neighbour) => Why::Unresolved(neighbour.map(|n| NeighbourId(n.into()))),
         Punt::TooBig(mtu) => Why::Error(Fault::TooBig { mtu }),
         Punt::Error(reason) => Why::Error(fault(reason, frame)?),
-        Punt::Bootstrap | Punt::Host | Punt::Control => return None,
+        Punt::Bootstrap | Punt::Host | Punt::Control | Punt::Named => return None,
     })
 }
 

@@ -148,7 +148,7 @@ impl SimNode {
                     .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
                 tables.set_lanes(lanes);
                 let published = tables.current().clone().publish();
-                snapshot = snapshot.with_fabric(published.clone());
+                snapshot = snapshot.with_fabric(published.clone(), |_| true);
                 let mut control = Node::new(identity, Pace::default(), seed);
                 for (port, pin) in pins {
                     control.handle(Time::ZERO, Input::Pinned { port: port as u8, pin });

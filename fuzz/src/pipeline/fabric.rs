@@ -5,7 +5,8 @@ use std::hint::black_box;
 
 use plexus_config::LaneChoice;
 use plexus_plane::{
-    ControlLimits, Encapsulation, FabricPlan, FabricTables, How, PortRole, PublishedFabric, Punt,
+    ControlLimits, Encapsulation, FabricPlan, FabricTables, Injection, PortRole, PublishedFabric,
+    Punt,
 };
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::RouteEntry;
@@ -77,7 +78,8 @@ impl Fabric {
         let station = |which: u8| [HOST_A, HOST_B, GROUP_MAC, MacAddr([2; 6])][which as usize & 3];
         match step & 7 {
             0 => {
-                let how = if step & 8 == 0 { How::Fabric } else { How::Port(port.into()) };
+                let how =
+                    if step & 8 == 0 { Injection::Fabric } else { Injection::Port(port.into()) };
                 let worker = usize::from(step >> 4 & 1) % rig.workers.len();
                 let now = rig.now;
                 // Refused for a reason, which the account knows.

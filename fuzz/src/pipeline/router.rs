@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_config::ReversePath;
 use plexus_control::router::{Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source};
-use plexus_plane::{How, RouterSource};
+use plexus_plane::{Injection, RouterSource};
 use plexus_router::{Place, Router as Joined};
 use plexus_wire::{MacAddr, Prefix, Time};
 
@@ -147,9 +147,9 @@ impl Router {
     }
 
     /// As the daemon has it: a routed port's frames leave by it.
-    fn by_port(&self, how: How) -> How {
-        let How::Vlan(vlan) = how else { return how };
+    fn by_port(&self, how: Injection) -> Injection {
+        let Injection::Vlan(vlan) = how else { return how };
         let place = self.places.iter().find(|place| place.vlan == vlan);
-        place.and_then(|place| place.port).map_or(how, How::Port)
+        place.and_then(|place| place.port).map_or(how, Injection::Port)
     }
 }

@@ -2,7 +2,7 @@
 
 use plexus_wire::ndn::face_uri::FaceUri;
 
-use super::{MTU, NamedSettings, check_free};
+use super::{MTU, NamedSettings};
 use crate::backend::Backend;
 use crate::document::{At, Lines, Problems, Section};
 use crate::error::{Span, ValueError, quote};
@@ -45,7 +45,7 @@ pub struct NamedFace {
 }
 
 impl NamedEthernet {
-    /// Reads a section; `taken` are the devices of the node's ports.
+    /// Reads a section; `taken` are the devices of the node's ports, by which the frames pass then.
     pub(super) fn read(
         section: &Section<'_>,
         named: &NamedSettings,
@@ -67,10 +67,12 @@ impl NamedEthernet {
             problems.add(device.span, message, "one face to the group of a device is enough");
             return None;
         }
-        let backend = backend.map_or(Backend::AfPacket, |b| b.value);
-        if let Err(e) = check_free(device.value, taken) {
-            problems.add(device.span.clone(), e.message, e.help);
+        if let Some(backend) = backend.as_ref().filter(|_| taken.contains(&device.value)) {
+            let message = format!("{} is the device of a port", quote(device.value));
+            let help = "take the back-end out: the frames pass by the port";
+            problems.add(backend.span.clone(), message, help);
         }
+        let backend = backend.map_or(Backend::AfPacket, |b| b.value);
         let (name, device) = (name.value.into(), device.value.into());
         Some(NamedEthernet { name, device, backend, mtu })
     }

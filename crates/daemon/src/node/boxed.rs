@@ -1,30 +1,31 @@
 //! A running node: its workers' threads and what can be asked of them.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use plexus_config::NodeFile;
+use plexus_config::{NodeFile, PortUse};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
-    Account, Counters, Crossing, How, LinkChange, Onlooker, PortReport, Published, Snapshot,
-    Worker, mesh,
+    Account, Counters, Crossing, Injection, LinkChange, Onlooker, PortReport, Published,
+    PublishedFabric, RouterSource, Snapshot, Worker, mesh,
 };
+
+use serde_json::{Value, json};
 
 use super::links::LinkCells;
 use super::named::{self, Named};
-use super::news::{Inject, NEWS_MAX, News, Topic, on_control};
+use super::news::{ControlPlane, ControlPlanes, Inject, NEWS_MAX, News, Topic};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
-use super::{fabric, reload, router};
+use super::{fabric, inner, reload, router};
 
 /// Packets on their way from one worker to another, at most.
 const CROSSING: usize = 512;
@@ -33,14 +34,16 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running node.
 pub(crate) struct Node {
-    /// The control plane's thread, of a router or a node in a fabric.
-    control: Option<SyncSender<News>>,
+    /// The threads of the control planes.
+    control: ControlPlanes,
     /// The forwarder of named data.
     named: Option<Named>,
     /// The file in force, its ports by their numbers.
     file: RwLock<Arc<NodeFile>>,
     how: RwLock<Vec<ports::How>>,
     published: Published,
+    tables: Tables,
+    /// What is known of every link, for people.
     links: Arc<LinkCells>,
     workers: Vec<Handle>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -102,20 +105,16 @@ impl Node {
     /// In words for the person who started it.
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
         let file = router::expand(file)?;
-        let control = Prepared::of(&file)?;
-        let published = match &control {
-            Some(Prepared::Fabric(fabric)) => {
-                snapshot(&file)?.with_fabric(fabric.published.clone())
-            }
-            Some(Prepared::Router(router)) => snapshot(&file)?.with_router(router.source()),
-            None => snapshot(&file)?,
-        }
-        .publish();
+        let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
+        let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
+        let tables = Tables {
+            fabric: fabric.as_ref().map(|f| f.published.clone()),
+            router: router.as_ref().map(|r| r.source()),
+        };
+        let published = snapshot(&file, &tables)?.publish();
         let (shares, how) = ports::open(&file)?;
         let file = ports::pinned(file);
         let started = Instant::now();
-        let named = file.named.as_ref().map(|named| Named::start(named, started)).transpose()?;
-        let (named, threads) = named.map_or((None, vec![]), |(n, t)| (Some(n), vec![t]));
         let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
         let crossings = mesh(&len_max, CROSSING);
         let links = Arc::new(LinkCells::new(file.ports.len()));
@@ -127,14 +126,28 @@ impl Node {
             handles.push(Handle { ask, waker });
             beds.push((sleeper, asks));
         }
-        let (news, inbox) = mpsc::sync_channel(NEWS_MAX);
+        let plane = |missed: &Arc<AtomicU64>| {
+            let (news, inbox) = mpsc::sync_channel(NEWS_MAX);
+            let links = Arc::new(LinkCells::new(file.ports.len()));
+            (ControlPlane { news, links, missed: missed.clone() }, inbox)
+        };
+        let (of_fabric, fabric_inbox) = fabric.as_ref().map(|f| plane(&f.missed)).unzip();
+        let (of_router, router_inbox) = router.as_ref().map(|r| plane(&r.missed)).unzip();
+        let control = ControlPlanes { fabric: of_fabric, router: of_router };
+        let wakers: Vec<Waker> = handles.iter().map(|h: &Handle| h.waker.clone()).collect();
+        let (face_ends, worker_ends) = inner::queues(&file, &wakers)?;
+        let named = file.named.as_ref().map(|named| Named::start(named, face_ends, started));
+        let (named, threads) =
+            named.transpose()?.map_or((None, vec![]), |(n, t)| (Some(n), vec![t]));
+        let faces = named.as_ref().map(Named::waker);
         let node = Node {
-            control: control.is_some().then(|| news.clone()),
+            control: control.clone(),
             named,
             file: RwLock::new(Arc::new(file)),
             how: RwLock::new(how),
             published,
             links: links.clone(),
+            tables,
             workers: handles,
             threads: Mutex::new(threads),
             asking: Mutex::default(),
@@ -142,15 +155,16 @@ impl Node {
             onlookers: AtomicU64::default(),
             started,
         };
-        for (index, ((share, crossing), (sleeper, asks))) in
-            shares.into_iter().zip(crossings).zip(beds).enumerate()
+        for (index, (((share, crossing), (sleeper, asks)), named)) in
+            shares.into_iter().zip(crossings).zip(beds).zip(worker_ends).enumerate()
         {
+            let named = named.with(faces.clone());
             let worker = node.worker(index, share, crossing);
             let on_link = node.on_link(index);
             let link_news = LinkNews::listen()
                 .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
                 .ok();
-            let on_control = control.as_ref().map(|c| on_control(news.clone(), c.missed()));
+            let on_control = control.on_control();
             let opened = Vec::new();
             let thread = Thread {
                 index,
@@ -160,6 +174,7 @@ impl Node {
                 started,
                 on_link,
                 on_control,
+                named,
                 link_news,
                 opened,
             };
@@ -176,30 +191,43 @@ impl Node {
                 .map_err(|e| format!("starting a worker: {e}"))?;
             lock(&node.threads).push(handle);
         }
-        if let Some(control) = control {
-            let workers = node.workers.clone();
-            let published = node.published.clone();
-            let inject = move |frames: Vec<(How, Vec<u8>)>| {
-                let plan = published.load();
-                let owner = |how: &How| match how {
-                    How::Port(port) => plan.ports.get(usize::from(*port)).map_or(0, |p| p.worker),
-                    // Any worker can process these; what it cannot send it passes on.
-                    How::Fabric | How::Vlan(_) | How::Received(_) => 0,
-                };
-                let mut shares: Vec<Vec<(How, Vec<u8>)>> = vec![vec![]; workers.len()];
-                for frame in frames {
-                    shares[owner(&frame.0)].push(frame);
-                }
-                for (worker, share) in workers.iter().zip(shares) {
-                    if !share.is_empty() {
-                        worker.tell(Ask::Inject(share));
-                    }
-                }
-            };
-            let handle = control.start((inbox, news), links, Box::new(inject), started)?;
+        if let (Some(fabric), Some(inbox), Some(control)) = (fabric, fabric_inbox, &control.fabric)
+        {
+            let handle = fabric.start(inbox, control.links.clone(), node.inject(), started)?;
+            lock(&node.threads).push(handle);
+        }
+        if let (Some(router), Some(inbox), Some(control)) = (router, router_inbox, &control.router)
+        {
+            let news = (inbox, control.news.clone());
+            let handle = router.start(news, control.links.clone(), node.inject(), started)?;
             lock(&node.threads).push(handle);
         }
         Ok(node)
+    }
+
+    /// Hands frames of a control plane to the workers.
+    fn inject(&self) -> Inject {
+        let workers = self.workers.clone();
+        let published = self.published.clone();
+        Box::new(move |frames: Vec<(Injection, Vec<u8>)>| {
+            let plan = published.load();
+            let owner = |how: &Injection| match how {
+                Injection::Port(port) | Injection::Named(port) => {
+                    plan.ports.get(usize::from(*port)).map_or(0, |p| p.worker)
+                }
+                // Any worker can process these; what it cannot send it passes on.
+                Injection::Fabric | Injection::Vlan(_) | Injection::Received(_) => 0,
+            };
+            let mut shares: Vec<Vec<(Injection, Vec<u8>)>> = vec![vec![]; workers.len()];
+            for frame in frames {
+                shares[owner(&frame.0)].push(frame);
+            }
+            for (worker, share) in workers.iter().zip(shares) {
+                if !share.is_empty() {
+                    worker.tell(Ask::Inject(share));
+                }
+            }
+        })
     }
 
     fn worker(&self, index: usize, share: Share, mut crossing: Crossing) -> Worker {
@@ -229,7 +257,8 @@ impl Node {
             let LinkChange { port, link, max_frame } = change;
             let plan = plan.load();
             let name = plan.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
-            if links.tell(change, control.as_ref()) {
+            control.tell_link(change);
+            if links.tell(change, None) {
                 let word = if link == Link::Up { "up" } else { "down" };
                 tracing::info!(port = name, "link is {word}");
                 for other in &others {
@@ -271,15 +300,13 @@ impl Node {
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
         // Whoever waits for this may wait for certificates, the thread that forwards may not.
         let named = file.named.as_ref().map(named::Changed::read).transpose()?;
-        let mut snapshot = snapshot(&file)?;
+        let snapshot = snapshot(&file, &self.tables)?;
         let known = now.ports.len();
         let opened = self.open(&file, known)?;
-        snapshot.fabric = self.published.load().fabric.clone();
-        snapshot.router = self.published.load().router.clone();
         self.published.store(Arc::new(snapshot));
         let new = file.ports[known..].to_vec();
-        if let (Some(news), false) = (&self.control, new.is_empty()) {
-            let _ = news.send(News::Ports(file.ports.len(), new));
+        if let (Some(control), false) = (&self.control.fabric, new.is_empty()) {
+            let _ = control.news.send(News::Ports(file.ports.len(), new));
         }
         for port in placed.removed {
             let owner = now.ports[usize::from(port)].worker.and_then(|w| self.workers.get(w));
@@ -287,11 +314,11 @@ impl Node {
         }
         self.add(opened, known);
         // A control plane that has ended chooses nothing any more.
-        if let (Some(news), Some(fabric)) = (&self.control, &file.fabric) {
-            let _ = news.send(News::Lanes(fabric.lanes));
+        if let (Some(control), Some(fabric)) = (&self.control.fabric, &file.fabric) {
+            let _ = control.news.send(News::Lanes(fabric.lanes));
         }
-        if let (Some(news), Some(routes)) = (&self.control, routes) {
-            let _ = news.send(News::Routes(routes));
+        if let (Some(control), Some(routes)) = (&self.control.router, routes) {
+            let _ = control.news.send(News::Routes(routes));
         }
         if let (Some(running), Some(named)) = (&self.named, named) {
             running.reload(named);
@@ -389,21 +416,39 @@ impl Node {
         Ok(all)
     }
 
-    /// What the control plane of a router or a fabric node says of itself.
+    /// What a control plane says of itself. What was not served, all of them say together.
     ///
     /// # Errors
-    /// When there is none, or it does not answer.
+    /// When there is none that knows, or it does not answer.
     pub(crate) fn ask_control(&self, topic: Topic) -> Result<Value, String> {
-        let is_router = self.file().router.is_some();
-        let wanted = topic.is_of_router();
-        let answers = |_: &&SyncSender<News>| wanted.is_none_or(|wanted| wanted == is_router);
-        let Some(control) = self.control.as_ref().filter(answers) else {
-            let lacks = if wanted == Some(true) { "[[interface]]" } else { "[fabric]" };
-            return Err(format!("this node has none: its file has no {lacks}"));
+        let ask = |control: &ControlPlane| -> Result<Value, String> {
+            let (reply, answer) = mpsc::channel();
+            let news = News::Show(topic, reply);
+            control.news.send(news).map_err(|_| "the control plane has ended")?;
+            let answer = answer.recv_timeout(ANSWER_LIMIT);
+            answer.map_err(|_| "the control plane does not answer".into())
         };
-        let (reply, answer) = mpsc::channel();
-        control.send(News::Show(topic, reply)).map_err(|_| "the control plane has ended")?;
-        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the control plane does not answer".into())
+        let lacks = match topic.is_of_router() {
+            None => {
+                let mut sum = BTreeMap::<String, u64>::new();
+                for control in self.control.iter() {
+                    let counts = ask(control)?;
+                    for (why, count) in counts.as_object().into_iter().flatten() {
+                        *sum.entry(why.clone()).or_default() += count.as_u64().unwrap_or(0);
+                    }
+                }
+                return Ok(json!(sum));
+            }
+            Some(true) => match &self.control.router {
+                Some(control) => return ask(control),
+                None => "[[interface]]",
+            },
+            Some(false) => match &self.control.fabric {
+                Some(control) => return ask(control),
+                None => "[fabric]",
+            },
+        };
+        Err(format!("this node has none: its file has no {lacks}"))
     }
 
     /// What the forwarder of named data says of itself.
@@ -448,12 +493,14 @@ impl Node {
             // Not between the halves of a question: a worker would wait at the barrier for one
             // that has ended.
             let _one = lock(&self.asking);
-            // The control plane was started last and ends first: workers send what it says at last.
-            if let Some(control) = &self.control
-                && control.send(News::Stop).is_ok()
-                && let Some(thread) = lock(&self.threads).pop()
-            {
-                let _ = thread.join();
+            // The control planes were started last and end first: workers send what they say at last.
+            for control in self.control.iter() {
+                let _ = control.news.send(News::Stop);
+            }
+            for _ in self.control.iter() {
+                let thread = lock(&self.threads).pop();
+                // One that panicked has ended the process.
+                thread.map(|thread| thread.join());
             }
             self.workers.iter().for_each(|w| w.tell(Ask::Stop));
         }
@@ -483,50 +530,30 @@ impl Node {
     }
 }
 
-/// A control plane, before it runs.
-enum Prepared {
-    Fabric(Box<fabric::Prepared>),
-    Router(Box<router::Prepared>),
+/// Where the data plane finds what control planes publish, as long as the node runs.
+struct Tables {
+    fabric: Option<PublishedFabric>,
+    router: Option<RouterSource>,
 }
 
-impl Prepared {
-    fn of(file: &NodeFile) -> Result<Option<Prepared>, String> {
-        Ok(match (&file.fabric, &file.router) {
-            (Some(fabric), _) => Some(Prepared::Fabric(Box::new(fabric::prepare(file, fabric)?))),
-            (None, Some(router)) => {
-                Some(Prepared::Router(Box::new(router::prepare(file, router)?)))
-            }
-            (None, None) => None,
-        })
-    }
-
-    /// Frames that came when too many waited already.
-    fn missed(&self) -> &Arc<AtomicU64> {
-        match self {
-            Prepared::Fabric(fabric) => &fabric.missed,
-            Prepared::Router(router) => &router.missed,
-        }
-    }
-
-    fn start(
-        self,
-        (news, sender): (Receiver<News>, SyncSender<News>),
-        links: Arc<LinkCells>,
-        inject: Inject,
-        started: Instant,
-    ) -> Result<JoinHandle<()>, String> {
-        match self {
-            Prepared::Fabric(fabric) => fabric.start(news, links, inject, started),
-            Prepared::Router(router) => router.start((news, sender), links, inject, started),
-        }
-    }
-}
-
-fn snapshot(file: &NodeFile) -> Result<Snapshot, String> {
+/// The data plane of a file that has been [expanded](router::expand): which of its ports are the
+/// fabric's, which take named data, and where its tables are.
+fn snapshot(file: &NodeFile, tables: &Tables) -> Result<Snapshot, String> {
     let owners = ports::owners(file);
     let ports = file.ports.iter().zip(owners);
     let ports = ports.map(|(p, owner)| (p.name.clone(), owner, p.settings.clone())).collect();
-    Snapshot::new(ports, &file.switch).map_err(|e| e.to_string())
+    let mut snapshot = Snapshot::new(ports, &file.switch).map_err(|e| e.to_string())?;
+    if let Some(fabric) = &tables.fabric {
+        let is_in_fabric = |port: PortId| file.ports[usize::from(port)].role != PortUse::Switch;
+        snapshot = snapshot.with_fabric(fabric.clone(), is_in_fabric);
+    }
+    if let Some(router) = &tables.router {
+        snapshot = snapshot.with_router(router.clone());
+    }
+    for (port, own) in inner::named(file)? {
+        snapshot = snapshot.with_named(port, own);
+    }
+    Ok(snapshot)
 }
 
 /// A panic elsewhere does not make the data wrong.

@@ -161,6 +161,8 @@ struct PortName {
     device: String,
     rate_mbit_per_s: u32,
     native: bool,
+    /// The fabric's; others are the box's own.
+    in_fabric: bool,
     pin: Option<Pin>,
     tunnel: Option<TunnelFacts>,
 }
@@ -172,11 +174,12 @@ impl PortName {
             device: p.device.clone(),
             rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
             native,
+            in_fabric: p.role != PortUse::Switch,
             pin: match (p.role, &p.tunnel) {
                 (_, Some(_)) => Some(Pin::Tunnel),
                 (PortUse::Host, None) => Some(Pin::Hosts),
                 (PortUse::Fabric, None) => Some(Pin::Fabric),
-                (PortUse::Auto, None) => None,
+                (PortUse::Auto | PortUse::Switch, None) => None,
             },
             tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, port), mtu: 0 }),
         }
@@ -351,6 +354,9 @@ impl Fabric {
 
     fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
         let Ok(number) = u8::try_from(port) else { return };
+        if !self.ports.get(usize::from(port)).is_some_and(|p| p.in_fabric) {
+            return;
+        }
         if let Some(tunnel) = self.ports.get_mut(usize::from(port)).and_then(|p| p.tunnel.as_mut())
         {
             tunnel.mtu = u16::try_from(max_frame).unwrap_or(u16::MAX);

@@ -43,6 +43,8 @@ use plexus_io::wake::Waker;
 use plexus_ndn::management::Trust;
 use serde_json::Value;
 
+use super::inner::FaceEnd;
+
 /// How long the thread may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
@@ -88,19 +90,20 @@ pub(crate) struct Named {
 
 impl Named {
     /// Starts the thread, which listens, opens the disks and starts the other workers. It is for
-    /// the caller to wait for at the end.
+    /// the caller to wait for at the end. `inner` are Ethernets that the node's ports carry.
     ///
     /// # Errors
     /// In words for the person who started it.
     pub(crate) fn start(
         settings: &NamedSettings,
+        inner: Vec<FaceEnd>,
         started: Instant,
     ) -> Result<(Named, JoinHandle<()>), String> {
         let (asks, inbox) = mpsc::channel();
         let (told, ready) = mpsc::channel();
         let settings = settings.clone();
         // Who started it waits for what is told.
-        let run = move || match setup::prepare(&settings, started, inbox) {
+        let run = move || match setup::prepare(&settings, inner, started, inbox) {
             Ok(thread) => {
                 let _ = told.send(Ok(thread.waker()));
                 thread.run();
@@ -117,6 +120,11 @@ impl Named {
         let handle = handle.map_err(|e| format!("starting the forwarder of named data: {e}"))?;
         let waker = ready.recv().map_err(|_| "the forwarder of named data has ended")??;
         Ok((Named { asks, waker }, handle))
+    }
+
+    /// Wakes the thread.
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 
     /// What the thread says of itself.

@@ -9,10 +9,11 @@ use plexus_config::{LaneChoice, PortFile};
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
-use plexus_plane::{How, Punt};
+use plexus_plane::{Injection, LinkChange, Punt, Side};
 use plexus_wire::Prefix;
 use serde_json::Value;
 
+use super::links::LinkCells;
 use super::thread::OnControl;
 
 /// News that wait for the thread, at most.
@@ -63,7 +64,8 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// Whether a router answers; else a fabric node does. What was not served, both know.
+    /// Whether the router's control plane answers; else the fabric's does. What was not served, both
+    /// know.
     pub(crate) fn is_of_router(self) -> Option<bool> {
         match self {
             Topic::Unserved => None,
@@ -74,15 +76,53 @@ impl Topic {
 }
 
 /// Hands frames to the workers.
-pub(crate) type Inject = Box<dyn Fn(Vec<(How, Vec<u8>)>) + Send>;
+pub(crate) type Inject = Box<dyn Fn(Vec<(Injection, Vec<u8>)>) + Send>;
 
-/// What a worker does with a frame for the control plane: it never waits.
-pub(crate) fn on_control(news: SyncSender<News>, missed: &Arc<AtomicU64>) -> OnControl {
-    let missed = missed.clone();
-    Box::new(move |punt, port, vlan, bytes| {
-        // A control plane that does not keep up loses frames; all that matters is sent again.
-        if news.try_send(News::Frame(punt, port, vlan, bytes)).is_err() {
-            missed.fetch_add(1, Ordering::Relaxed);
+/// How to reach the thread of a control plane.
+#[derive(Clone)]
+pub(crate) struct ControlPlane {
+    pub(crate) news: SyncSender<News>,
+    /// What it is to hear of links.
+    pub(crate) links: Arc<LinkCells>,
+    /// Frames dropped because too many waited already.
+    pub(crate) missed: Arc<AtomicU64>,
+}
+
+/// The control planes of a node: a fabric's, a router's, or both.
+#[derive(Clone, Default)]
+pub(crate) struct ControlPlanes {
+    pub(crate) fabric: Option<ControlPlane>,
+    pub(crate) router: Option<ControlPlane>,
+}
+
+impl ControlPlanes {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ControlPlane> {
+        self.fabric.iter().chain(&self.router)
+    }
+
+    /// What a worker does with a frame for a control plane: it never waits. None without any.
+    pub(crate) fn on_control(&self) -> Option<OnControl> {
+        self.iter().next()?;
+        let all = self.clone();
+        Some(Box::new(move |punt, port, vlan, bytes| {
+            let control = match punt.side() {
+                Side::Router => &all.router,
+                Side::Fabric | Side::Names => &all.fabric,
+            };
+            let Some(control) = control else { return };
+            // A control plane that does not keep up loses frames; all that matters is sent again.
+            if control.news.try_send(News::Frame(punt, port, vlan, bytes)).is_err() {
+                control.missed.fetch_add(1, Ordering::Relaxed);
+            }
+        }))
+    }
+
+    /// Tells all of a link; true if it has come up or gone down by that.
+    pub(crate) fn tell_link(&self, change: LinkChange) -> bool {
+        let mut is_news = false;
+        for control in self.iter() {
+            is_news |= control.links.tell(change, Some(&control.news));
         }
-    })
+        is_news
+    }
 }

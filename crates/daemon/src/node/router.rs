@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{
-    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, RouterSettings,
-    VlanMode, routed_port,
+    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, PortUse,
+    RouterSettings, VlanMode, routed_port,
 };
 use plexus_control::router::{Event, Input, InterfaceFacts, InterfaceId, Limits, Route, Source};
 use plexus_io::netlink::KernelEvent;
@@ -122,6 +122,7 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
         if let InterfacePlace::Port(name) = &interface.place {
             for port in file.ports.iter_mut().filter(|p| p.name == *name) {
                 port.settings = routed_port(&port.settings, vlan);
+                port.role = PortUse::Switch;
             }
             settings = routed_port(&settings, vlan);
         }
@@ -129,7 +130,8 @@ pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
             let device = kernel::port_device(&interface.name)?;
             // Only this back-end hears what the kernel leaves to hardware (checksums).
             let backend = Some(Backend::AfPacket);
-            file.ports.push(PortFile { settings, backend, ..PortFile::new(&device) });
+            let role = PortUse::Switch;
+            file.ports.push(PortFile { settings, backend, role, ..PortFile::new(&device) });
         }
     }
     Ok(file)

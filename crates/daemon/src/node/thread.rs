@@ -9,10 +9,11 @@ use plexus_config::{NodeFile, PortFile};
 use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
-use plexus_plane::{How, LinkChange, Onlooker, Punt, Report, Worker};
+use plexus_plane::{Injection, LinkChange, Onlooker, Punt, Report, Worker};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
+use super::inner::WorkerEnd;
 use super::ports;
 
 /// How often links are looked at and stations aged.
@@ -47,7 +48,7 @@ pub(crate) enum Ask {
     /// Give a port up.
     Remove(PortId),
     /// Send the control plane's frames.
-    Inject(Vec<(How, Vec<u8>)>),
+    Inject(Vec<(Injection, Vec<u8>)>),
     /// End.
     Stop,
 }
@@ -73,6 +74,8 @@ pub(crate) struct Thread {
     pub(crate) on_link: Box<dyn Fn(LinkChange) + Send>,
     /// Called with every frame for the control plane of a fabric node or a router.
     pub(crate) on_control: Option<OnControl>,
+    /// The queues to and from the forwarder of names, if ports of this worker carry named data.
+    pub(crate) named: Option<WorkerEnd>,
     /// Tells of links between two rounds of maintenance; without it they are seen then.
     pub(crate) link_news: Option<LinkNews>,
     /// Ports that are open, and not yet the worker's.
@@ -124,11 +127,12 @@ impl Thread {
                     on_control(punt, port, vlan, bytes.into());
                 });
             }
+            let named = self.named.as_ref().is_some_and(|n| n.pass(now, &mut self.worker));
             match self.answer(now) {
                 Answered::Stop => break,
                 // What was handed in leaves with the next turn.
                 Answered::Injected => {}
-                Answered::Nothing if busy => {}
+                Answered::Nothing if busy || named => {}
                 Answered::Nothing => self.sleep(now, maintenance),
             }
         }

@@ -32,8 +32,8 @@ use plexus_table::{Found, ROUTES_MAX};
 use plexus_wire::Time;
 use plexus_wire::fabric::Fields;
 
+use crate::context::Context;
 use crate::flow::flow_hash;
-use crate::pipeline::Context;
 use crate::stage::output::OutputQueues;
 
 /// How long a flow must be silent before it may change lanes: more than a queue of the usual size

@@ -11,6 +11,8 @@ use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::{CONTROL_HOP, Kind, Repr, encapsulation, message};
 
+use crate::control::ControlLimits;
+
 /// Where plans are published. Readers never wait.
 pub type PublishedFabric = Arc<ArcSwap<FabricPlan>>;
 
@@ -63,36 +65,6 @@ pub struct PortTables {
     pub routes: PortRoutes,
     /// The hosts that are admitted here.
     pub stations: Stations,
-}
-
-/// How much a port may send to the control plane, each kind in packets per second, so that no host
-/// keeps it from its work; and how much may wait for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControlLimits {
-    /// Hosts' frames: unknown stations and destinations, groups.
-    pub host_pps: u32,
-    /// Messages of hosts' DHCP clients. They have a limit of their own: a host that floods other
-    /// frames keeps no neighbour behind the same port from its address.
-    pub dhcp_pps: u32,
-    /// Bootstrap frames.
-    pub bootstrap_pps: u32,
-    /// Frames that could not go where their path led.
-    pub error_pps: u32,
-    /// Packets that may wait for each worker's control plane; half of them other than control
-    /// frames from the fabric.
-    pub waiting: usize,
-}
-
-impl Default for ControlLimits {
-    fn default() -> ControlLimits {
-        ControlLimits {
-            host_pps: 1000,
-            dhcp_pps: 200,
-            bootstrap_pps: 100,
-            error_pps: 100,
-            waiting: 512,
-        }
-    }
 }
 
 /// The data plane's part of a fabric node, as one immutable value.

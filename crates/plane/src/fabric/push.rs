@@ -11,9 +11,9 @@ use plexus_table::Found;
 use plexus_wire::ethernet;
 
 use super::plan::{Encapsulation, PortRole};
+use crate::context::Context;
 use crate::drops::DropReason;
 use crate::offload::{self, Segments};
-use crate::pipeline::Context;
 use crate::stage::output::OutputQueues;
 
 /// Puts a header in front. False if the frame has no room for it.
@@ -52,7 +52,7 @@ pub(super) fn is_finished(packet: &Packet) -> bool {
 
 /// Sends a host's packet by the route of this number in the set that its port's memory has for it:
 /// first its owed work is done.
-pub(crate) fn send(
+pub(super) fn send(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
     index: usize,

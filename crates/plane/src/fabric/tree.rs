@@ -9,30 +9,21 @@
 
 use arrayvec::ArrayVec;
 use plexus_io::{Offload, Packet, PortId};
+use plexus_table::Found;
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, HEADER_LEN_MAX, is_reserved_group};
 use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, icmpv6, ipv4, ipv6, mld};
 
-use super::control::Punt;
 use super::plan::{PortRole, PortSet};
-use super::{Lookup, push};
+use super::push;
+use crate::context::Context;
 use crate::drops::DropReason;
 use crate::pace::Limiter;
-use crate::pipeline::Context;
 use crate::stage::output::OutputQueues;
-use crate::verdict::Verdict;
-
-/// Where a frame that goes along a tree came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A host here: the frame is as the host sent it.
-    Host,
-    /// Another node, or the control plane: the frame begins with its fabric header.
-    Link,
-}
+use crate::verdict::{Origin, Punt, Verdict};
 
 /// Each port's storm limit of frames to groups.
 #[derive(Debug, Default)]
-pub(crate) struct Storms(Vec<Option<Limiter>>);
+pub(super) struct Storms(Vec<Option<Limiter>>);
 
 impl Storms {
     fn admits(&mut self, port: PortId, rate: Option<u32>, now: Time) -> bool {
@@ -53,9 +44,13 @@ impl Storms {
 /// nobody else; otherwise it is the control plane's.
 #[cold]
 #[inline(never)]
-pub(super) fn find(context: &Context<'_>, lookup: &Lookup<'_>) -> Verdict {
-    let Lookup { ref packet, routes, source, destination, probe } = *lookup;
-    let found = routes.find(destination, source, probe).and_then(|found| found.get(0));
+pub(super) fn find(
+    context: &Context<'_>,
+    packet: &Packet,
+    destination: u64,
+    found: Option<Found<'_>>,
+) -> Verdict {
+    let found = found.and_then(|found| found.get(0));
     let is_tree = found.is_some_and(|(port, _)| port == CONTROL_HOP);
     match is_tree && is_for_group(context.pool.data(packet), destination) {
         true => Verdict::Tree(Origin::Host),
@@ -115,24 +110,8 @@ pub(super) fn take(
     }
 }
 
-/// Makes the copies of a packet, which the lookup found to go along a tree.
-pub(crate) fn send(
-    context: &mut Context<'_>,
-    queues: &mut OutputQueues,
-    origin: Origin,
-    packet: Packet,
-) {
-    match origin {
-        Origin::Host => send_of_host(context, queues, packet),
-        Origin::Link => {
-            let in_port = packet.in_port;
-            pass_on(context, queues, in_port, packet);
-        }
-    }
-}
-
 /// A frame of the control plane: it is processed as where its host's frame would have been.
-pub(crate) fn send_of_control(
+pub(super) fn send_of_control(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
     packet: Packet,
@@ -159,12 +138,12 @@ fn head(data: &[u8], fields: Fields) -> ArrayVec<u8, HEADER_LEN_MAX> {
 }
 
 /// A frame of another node: its header is brought into the state for the next one.
-fn pass_on(
+pub(super) fn send_of_link(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
-    in_port: PortId,
     mut packet: Packet,
 ) {
+    let in_port = packet.in_port;
     let data = context.pool.data_mut(&mut packet);
     // The lookup has found both in these bytes.
     let Some((fields, (number, credits))) =
@@ -179,10 +158,16 @@ fn pass_on(
     copy(context, queues, Some(number), header, in_port, packet);
 }
 
-fn send_of_host(context: &mut Context<'_>, queues: &mut OutputQueues, packet: Packet) {
+/// A host's frame: the work that it owes is done before the copies are made.
+pub(super) fn send_of_host(
+    context: &mut Context<'_>,
+    queues: &mut OutputQueues,
+    storms: &mut Storms,
+    packet: Packet,
+) {
     let in_port = packet.in_port;
     let rate = context.plan.ports[usize::from(in_port)].settings.storm.multicast_pps;
-    if !queues.storms.admits(in_port, rate, context.now) {
+    if !storms.admits(in_port, rate, context.now) {
         return context.drop(packet, in_port, DropReason::StormMulticast);
     }
     let found = push::routes_of(context, &packet).and_then(|found| found.get(0));

@@ -5,11 +5,10 @@ use plexus_io::{Checksum, Offload, PORT_NONE, Packet, PortId};
 use plexus_wire::ipv4;
 
 use super::ETHERNET;
+use crate::context::Context;
 use crate::drops::DropReason;
 use crate::offload;
-use crate::pipeline::Context;
 use crate::stage::output::OutputQueues;
-use crate::verdict::Verdict;
 
 /// Options that go into every fragment have this bit (RFC 791, 3.1).
 const COPIED: u8 = 0x80;
@@ -44,11 +43,10 @@ pub(crate) fn send(
             context.counters.drop(in_port, DropReason::NoFrame);
             continue;
         };
-        let verdict = match port {
-            PORT_NONE => Verdict::FloodRouted,
-            port => Verdict::Forward(port),
-        };
-        queues.carry_out(context, verdict, piece);
+        match port {
+            PORT_NONE => queues.flood(context, piece, PORT_NONE),
+            port => queues.enqueue(context, port, piece),
+        }
     }
     context.pool.free(whole);
 }

@@ -7,9 +7,9 @@ use plexus_wire::ipv6;
 use super::fib::FibBatch;
 use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
 use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from};
+use crate::context::Context;
 use crate::drops::DropReason;
-use crate::fabric::Punt;
-use crate::pipeline::Context;
+use crate::verdict::Punt;
 use crate::verdict::Verdict;
 
 /// Ethernet and IPv6 header.

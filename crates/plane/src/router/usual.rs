@@ -8,7 +8,7 @@ use plexus_io::{BATCH, Class, Heads, Packet, PortId};
 
 use super::ipv4::{self, Summaries};
 use super::{ETHERNET, Found, IPV6, ipv6};
-use crate::pipeline::Context;
+use crate::context::Context;
 
 /// What makes a packet of one port usual.
 pub(super) struct Usual {

@@ -1,43 +1,39 @@
 //! Stage 3, output-port lookup: each packet gets its verdict.
 //!
 //! - In: packets with `in_port`.
-//! - Out: the same packets with `verdict`, `vlan`, `priority` and `flags`.
-//! - Drops: none here; a verdict may be to drop, with the forwarder's reason.
+//! - Out: the same packets with `verdict`, `vlan`, `priority` and `flags`; less those of named data
+//!   for this node, which have left for the forwarder of names.
+//! - Drops: those of `names.rs`; a verdict may be to drop, with the forwarder's reason.
 //!
-//! This stage picks the forwarder. A box whose plan has a fabric is a fabric node; any other is a
-//! switch, and if its plan has a router, a router too: for packets to the Ethernet address of a
-//! router's interface. The forwarders know nothing of each other; where a router's interface is a
-//! VLAN of several ports, this stage asks the switch which of them leads to a neighbour.
+//! This stage picks the forwarder, packet by packet: names by EtherType and destination, the fabric
+//! by the port, the router by the destination's Ethernet address, and the switch for all that is
+//! left. Each decides for the packets that are its own and leaves the others; only those are asked
+//! that the plan has. They know nothing of each other. Where a router's interface is a VLAN of
+//! several ports, this stage asks the switch which of them leads to a neighbour.
+//!
+//! Example: a box is a fabric's node by ports 0 and 1, and routes between ports 2 and 3. Of a batch
+//! from ports 1 and 2, the fabric decides for the packets of port 1. Of those of port 2, the router
+//! decides for the packets to its own address, and the switch for ARP to the broadcast address.
 
 use plexus_io::{Batch, PORT_NONE, Packet};
 use plexus_wire::MacAddr;
 
+use super::output::{Egress, OutputQueues};
+use crate::bits::{bits, range};
+use crate::context::Context;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
-use crate::pipeline::Context;
-use crate::router::{Router, bits};
-use crate::stage::output::OutputQueues;
+use crate::names;
+use crate::router::{Router, fragment};
 use crate::switch::Switch;
-use crate::switch::vlan::Addresses;
 use crate::verdict::Verdict;
-
-/// What kind of box it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BoxKind {
-    /// It switches.
-    Switch,
-    /// It switches and routes.
-    Router,
-    /// It is a node of a fabric.
-    Fabric,
-}
+use crate::vlan::{self, Addresses};
 
 /// The forwarders.
 pub(crate) struct Lookup {
     pub(crate) switch: Switch,
     pub(crate) fabric: Fabric,
     pub(crate) router: Router,
-    pub(crate) kind: BoxKind,
 }
 
 impl Lookup {
@@ -48,17 +44,30 @@ impl Lookup {
         queues: &OutputQueues,
         batch: &mut Batch,
     ) {
-        match self.kind {
-            BoxKind::Switch => self.switch.run(context, batch),
-            BoxKind::Fabric => self.fabric.run(context, queues, batch),
-            BoxKind::Router => self.route(context, batch),
+        if context.plan.has_named {
+            names::take(context, batch);
+        }
+        let all = range(0, batch.len());
+        let left = match context.plan.fabric {
+            Some(_) => self.fabric.run(context, queues, batch),
+            None => all,
+        };
+        match context.fib {
+            _ if left == 0 => {}
+            Some(_) => self.route(context, batch, left),
+            None if left == all => self.switch.run(context, batch),
+            None => {
+                let left = vlan::classified(context, batch, left);
+                self.switch.run_some(context, batch, &left);
+            }
         }
     }
 
-    /// Routes the router's packets of a batch, and switches the others.
-    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
+    /// Routes the router's packets of a batch among those whose bits are set, and switches the
+    /// others of them.
+    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet], set: u64) {
         let Lookup { switch, router, .. } = self;
-        router.run(context, batch);
+        router.run(context, batch, set);
         if !router.switched.is_empty() {
             switch.run_some(context, batch, &router.switched);
         }
@@ -105,5 +114,20 @@ impl Lookup {
     pub(crate) fn place(&self, context: &Context<'_>, packet: &Packet) -> Option<u16> {
         let to = context.pool.data(packet).first_chunk::<6>()?;
         self.switch.find(context.now, packet.vlan, MacAddr(*to))
+    }
+}
+
+impl Egress for Lookup {
+    fn finish(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &mut OutputQueues,
+        verdict: Verdict,
+        packet: Packet,
+    ) {
+        match verdict {
+            Verdict::Fragment(port) => fragment::send(context, queues, port, packet),
+            verdict => self.fabric.finish(context, queues, verdict, packet),
+        }
     }
 }

@@ -23,17 +23,15 @@ use plexus_wire::Time;
 
 use self::class::{Class, Key};
 use self::shelf::Shelf;
+use crate::context::Context;
 use crate::drops::DropReason;
-use crate::fabric::{control, push, tree};
 use crate::flow::{flow_hash, inner_offset};
 use crate::marks::Marks;
 use crate::offload::{self, Segments};
 use crate::pace::{CABLE_MINIMUM, Pacer};
-use crate::pipeline::Context;
-use crate::router::fragment;
 use crate::snapshot::Snapshot;
-use crate::switch::vlan;
 use crate::verdict::Verdict;
+use crate::vlan;
 
 /// Traffic classes, as in IEEE 802.1Q: 0 best effort to 7 network control.
 pub(crate) const CLASSES: usize = 8;
@@ -50,10 +48,21 @@ pub(crate) struct OutputQueues {
     busy: Marks,
     /// Paced ports into whose transmit batch packets have been moved.
     filled: Marks,
-    /// Limits on hosts' frames that are copied along trees.
-    pub(crate) storms: tree::Storms,
     /// Packets for ports of other workers.
     pub(crate) crossing: Vec<(PortId, Packet)>,
+}
+
+/// What this stage asks of the forwarders: some packets are finished only here, where their owed
+/// work can be done. No forwarder is known to this stage by name.
+pub(crate) trait Egress {
+    /// Finishes a packet with a verdict of its forwarder's own, and queues what comes of it.
+    fn finish(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &mut OutputQueues,
+        verdict: Verdict,
+        packet: Packet,
+    );
 }
 
 pub(crate) struct PortQueues {
@@ -83,7 +92,6 @@ impl OutputQueues {
             ports: vec![],
             busy: Marks::default(),
             filled: Marks::default(),
-            storms: Default::default(),
             crossing: vec![],
         };
         queues.adopt(plan);
@@ -92,7 +100,12 @@ impl OutputQueues {
 
     /// Carries out the verdicts of a batch, which comes back empty.
     #[inline(never)]
-    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+    pub(crate) fn run(
+        &mut self,
+        context: &mut Context<'_>,
+        egress: &mut dyn Egress,
+        batch: &mut Batch,
+    ) {
         let (now, is_alone) = (context.now, batch.len() == 1);
         let mut packets = take_each(batch);
         while let Some(packet) = pass_open(&mut self.ports, &mut packets) {
@@ -102,7 +115,10 @@ impl OutputQueues {
                     self.filled.insert(Verdict::place(&packet) as PortId);
                     packet.move_to(&mut queues.transmit);
                 }
-                _ => self.carry_out(context, Verdict::load(&packet), packet.into_packet()),
+                _ => {
+                    let verdict = Verdict::load(&packet);
+                    self.carry_out(context, egress, verdict, packet.into_packet());
+                }
             }
         }
     }
@@ -113,15 +129,16 @@ impl OutputQueues {
     pub(crate) fn carry_out(
         &mut self,
         context: &mut Context<'_>,
+        egress: &mut dyn Egress,
         verdict: Verdict,
         packet: Packet,
     ) {
         match verdict {
-            Verdict::Route(index) => push::send(context, self, usize::from(index), packet),
-            Verdict::Tree(origin) => tree::send(context, self, origin, packet),
-            Verdict::Control(punt) => control::hand_over(context, punt, packet),
+            Verdict::Route(_) | Verdict::Tree(_) | Verdict::Fragment(_) => {
+                egress.finish(context, self, verdict, packet);
+            }
+            Verdict::Control(punt) => context.hand_over(punt, packet),
             Verdict::Forward(port) => self.enqueue(context, port, packet),
-            Verdict::Fragment(port) => fragment::send(context, self, port, packet),
             Verdict::Flood => {
                 let but = packet.in_port;
                 self.flood(context, packet, but);
@@ -161,7 +178,7 @@ impl OutputQueues {
     }
 
     /// One copy for every port of the VLAN `but` one whose link is up.
-    fn flood(&mut self, context: &mut Context<'_>, packet: Packet, but: PortId) {
+    pub(crate) fn flood(&mut self, context: &mut Context<'_>, packet: Packet, but: PortId) {
         let plan = context.plan;
         let in_port = packet.in_port;
         let mut last = None;
@@ -198,8 +215,8 @@ impl OutputQueues {
                 self.ports.push(PortQueues::new(&port.settings.queue, local, self.seed));
             }
             let queues = &mut self.ports[i];
-            // A fabric node knows no VLANs: its packets are in none, and so are its ports.
-            queues.native = if plan.fabric.is_some() { 0 } else { port.native };
+            // The fabric knows no VLANs: its packets are in none, and so are its ports.
+            queues.native = if port.in_fabric { 0 } else { port.native };
             queues.limits = port.settings.queue;
             if queues.pacer.as_ref().map(Pacer::rate_bits_per_s) != rate {
                 queues.pacer = rate.map(Pacer::new);

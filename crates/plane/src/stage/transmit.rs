@@ -10,7 +10,7 @@
 
 use super::output::shelf::Shelf;
 use super::output::{OutputQueues, PortQueues};
-use crate::pipeline::Context;
+use crate::context::Context;
 
 /// Tops up every port's transmit batch.
 #[inline]

@@ -39,7 +39,11 @@ pub(crate) struct Plan {
     /// By port; those of all where it says nothing.
     pub(crate) port_capabilities: Vec<Capabilities>,
     pub(crate) fabric: Option<PublishedFabric>,
+    /// Which ports are the fabric's, if there is one.
+    pub(crate) in_fabric: fn(PortId) -> bool,
     pub(crate) router: Option<RouterSource>,
+    /// Ports that take named data, and the address of each.
+    pub(crate) named: Vec<(PortId, MacAddr)>,
 }
 
 impl Plan {
@@ -55,7 +59,9 @@ impl Plan {
             capabilities: None,
             port_capabilities: Vec::new(),
             fabric: None,
+            in_fabric: |_| true,
             router: None,
+            named: Vec::new(),
         }
     }
 
@@ -66,12 +72,17 @@ impl Plan {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let ports = self.ports.iter().enumerate();
         let ports = ports.map(|(i, s)| (format!("p{i}"), i % self.workers, s.clone()));
-        let snapshot = Snapshot::new(ports.collect(), &self.switch).unwrap();
-        match (&self.fabric, &self.router) {
-            (Some(fabric), _) => snapshot.with_fabric(fabric.clone()),
-            (None, Some(router)) => snapshot.with_router(router.clone()),
-            (None, None) => snapshot,
+        let mut snapshot = Snapshot::new(ports.collect(), &self.switch).unwrap();
+        if let Some(fabric) = &self.fabric {
+            snapshot = snapshot.with_fabric(fabric.clone(), self.in_fabric);
         }
+        if let Some(router) = &self.router {
+            snapshot = snapshot.with_router(router.clone());
+        }
+        for &(port, own) in &self.named {
+            snapshot = snapshot.with_named(port, own);
+        }
+        snapshot
     }
 
     pub(crate) fn build(self) -> Rig {

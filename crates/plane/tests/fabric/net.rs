@@ -5,8 +5,8 @@
 
 use plexus_io::{Capabilities, Packet};
 use plexus_plane::{
-    DropReason, Encapsulation, FabricPlan, FabricTables, How, PortRole, PublishedFabric, Punt,
-    route_along,
+    DropReason, Encapsulation, FabricPlan, FabricTables, Injection, PortRole, PublishedFabric,
+    Punt, route_along,
 };
 use plexus_table::{RouteKey, RouteSet};
 use plexus_wire::MacAddr;
@@ -82,7 +82,7 @@ impl Node {
     pub(crate) fn inject(
         &mut self,
         bytes: &[u8],
-        how: How,
+        how: Injection,
     ) -> Result<Vec<(usize, Vec<u8>)>, DropReason> {
         let now = self.rig.now;
         self.rig.workers[0].inject(now, bytes, how)?;

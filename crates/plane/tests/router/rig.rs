@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use plexus_config::ReversePath;
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, Hop, How, InterfacePlan, PublishedRouter, Punt,
-    RouterSource, RouterTables,
+    DropReason, FibReaders, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, PublishedRouter,
+    Punt, RouterSource, RouterTables,
 };
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
 use plexus_wire::MacAddr;
@@ -52,6 +52,11 @@ impl Router {
 
     /// With other interfaces than the usual ones.
     pub(crate) fn with(change: impl Fn(&mut InterfacePlan)) -> Router {
+        Router::on(change, |_| {})
+    }
+
+    /// The same, on a box that is more besides.
+    pub(crate) fn on(change: impl Fn(&mut InterfacePlan), more: impl FnOnce(&mut Plan)) -> Router {
         let v4 = Fib4::new(Limits::default()).unwrap();
         let v6 = Fib6::new(Limits::default()).unwrap();
         let mut tables = RouterTables::new();
@@ -96,6 +101,7 @@ impl Router {
         plan.ports[5].learning = false;
         let fib = FibReaders::new(v4.reader(), v6.reader());
         plan.router = Some(RouterSource { plan: published.clone(), fib });
+        more(&mut plan);
         Router { rig: plan.build(), tables, v4, v6, published, vlans: BTreeMap::new() }
     }
 
@@ -152,7 +158,7 @@ impl Router {
     pub(crate) fn inject(
         &mut self,
         bytes: &[u8],
-        how: How,
+        how: Injection,
     ) -> Result<Vec<(usize, Vec<u8>)>, DropReason> {
         let now = self.rig.now;
         self.rig.workers[0].inject(now, bytes, how)?;

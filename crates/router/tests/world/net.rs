@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plexus_config::ReversePath;
 use plexus_control::router::{Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source};
-use plexus_plane::How;
+use plexus_plane::Injection;
 use plexus_router::{Place, Router};
 use plexus_wire::{Prefix, Time};
 
@@ -126,10 +126,10 @@ impl Machine {
         panic!("the router never comes to rest");
     }
 
-    fn by_port(&self, how: How) -> How {
-        let How::Vlan(number) = how else { return how };
+    fn by_port(&self, how: Injection) -> Injection {
+        let Injection::Vlan(number) = how else { return how };
         match self.interfaces[usize::from(number - 100)].ports[..] {
-            [port] => How::Port(port as u16),
+            [port] => Injection::Port(port as u16),
             _ => how,
         }
     }

@@ -49,7 +49,7 @@ impl Boxed {
         let published = tables.current().clone().publish();
         let ports = (0..PORTS).map(|p| (format!("p{p}"), 0, PortSettings::default()));
         let snapshot = Snapshot::new(ports.collect(), &SwitchSettings::default()).unwrap();
-        let plan = snapshot.with_fabric(published.clone()).into();
+        let plan = snapshot.with_fabric(published.clone(), |_| true).into();
         let mut pipeline = Pipeline::new(plan, 0, hash_seed, false);
         for port in 0..PORTS as u16 {
             let capabilities =

@@ -33,6 +33,7 @@ use super::share::{Plot, Share, settle};
 use super::thread::Thread;
 use super::trust::trust;
 use super::{Ask, random};
+use crate::node::inner::FaceEnd;
 
 /// Where NDN's multicast faces are (NFD's `nfd.conf`).
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), GROUP_PORT);
@@ -47,6 +48,7 @@ const GROUP_PORT: u16 = 56363;
 /// In words for the person who started it.
 pub(super) fn prepare(
     settings: &NamedSettings,
+    inner: Vec<FaceEnd>,
     started: Instant,
     asks: Receiver<Ask>,
 ) -> Result<Thread, String> {
@@ -70,7 +72,7 @@ pub(super) fn prepare(
         let made = faces.create_group(Time::ZERO, &group, mtu, &mut plane);
         made.map_err(|e| format!("joining the group {e}"))?;
     }
-    let groups = ethernets(&mut faces, &mut plane, settings, &mut channels)?;
+    let groups = ethernets(&mut faces, &mut plane, settings, inner, &mut channels)?;
     faces.set_connections_max(make_room(settings.faces_max));
     let config = ManagementConfig {
         version: format!("plexus {}", env!("CARGO_PKG_VERSION")),
@@ -164,38 +166,55 @@ fn ethernets(
     faces: &mut Faces,
     plane: &mut Plane,
     settings: &NamedSettings,
+    mut inner: Vec<FaceEnd>,
     channels: &mut Vec<FaceUri>,
 ) -> Result<Vec<(String, FaceId)>, String> {
     let mut groups = Vec::new();
     for NamedEthernet { name, device, backend, mtu } in &settings.ethernets {
-        let failed = |e: OpenError| format!("Ethernet {name}: {e}");
-        let spec = PortSpec {
-            // The device is what its faces' URIs say.
-            name: device.clone(),
-            device: device.clone(),
-            backend: *backend,
-            only: Some(Only { ethertype: ETHERTYPE, group: ETHERNET_GROUP }),
-            ..PortSpec::default()
-        };
-        let specs = std::slice::from_ref(&spec);
-        let mut share = spec::open_all(specs, 0).map_err(|(_, e)| failed(e))?;
-        let Some(opened) = share.ports.pop() else { continue };
-        // A TAP device is there by now; its address is that of the kernel's end, not of this.
-        let address = AddressOf::device(device).map_err(failed)?;
-        let is_tap = opened.backend == Backend::Tap;
-        let own = Box::new(move || {
-            let mut own = address.now()?;
-            own.0[5] ^= u8::from(is_tap);
-            Some(own)
-        });
-        tracing::info!(device, backend = %opened.backend, "{}", opened.how);
         let mtu = mtu.map(usize::from);
-        let ends = EthernetEnds { port: opened.port, pool: share.pool, own, mtu };
+        let ends = match inner.iter().position(|end| end.device() == device) {
+            Some(at) => {
+                tracing::info!(device, "its frames pass by the node's port");
+                inner.swap_remove(at).ends(mtu)?
+            }
+            None => open_ethernet(name, device, *backend, mtu)?,
+        };
         let made = faces.create_ethernet(Time::ZERO, ends, plane);
         groups.push((name.clone(), made.map_err(|e| format!("Ethernet {name}: {e}"))?));
         channels.push(FaceUri::Dev(device.clone()));
     }
     Ok(groups)
+}
+
+/// Opens a device that is no port's.
+fn open_ethernet(
+    name: &str,
+    device: &str,
+    backend: Backend,
+    mtu: Option<usize>,
+) -> Result<EthernetEnds, String> {
+    let failed = |e: OpenError| format!("Ethernet {name}: {e}");
+    let spec = PortSpec {
+        // The device is what its faces' URIs say.
+        name: device.into(),
+        device: device.into(),
+        backend,
+        only: Some(Only { ethertype: ETHERTYPE, group: ETHERNET_GROUP }),
+        ..PortSpec::default()
+    };
+    let specs = std::slice::from_ref(&spec);
+    let mut share = spec::open_all(specs, 0).map_err(|(_, e)| failed(e))?;
+    let opened = share.ports.pop().ok_or_else(|| format!("Ethernet {name}: no port"))?;
+    // A TAP device is there by now; its address is that of the kernel's end, not of this.
+    let address = AddressOf::device(device).map_err(failed)?;
+    let is_tap = opened.backend == Backend::Tap;
+    let own = Box::new(move || {
+        let mut own = address.now()?;
+        own.0[5] ^= u8::from(is_tap);
+        Some(own)
+    });
+    tracing::info!(device, backend = %opened.backend, "{}", opened.how);
+    Ok(EthernetEnds { port: opened.port, pool: share.pool, own, mtu })
 }
 
 /// True if the box does not have an IP version.

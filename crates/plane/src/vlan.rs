@@ -1,10 +1,14 @@
-//! 802.1Q on the way in and out: which VLAN a frame belongs to, and its tag.
+//! 802.1Q on the way in and out: which VLAN a frame belongs to, its addresses, and its tag.
 
+use arrayvec::ArrayVec;
 use plexus_config::Trust;
-use plexus_io::{Packet, Pool};
+use plexus_io::{BATCH, Packet, Pool};
 
+use crate::bits::bits;
+use crate::context::Context;
 use crate::drops::DropReason;
 use crate::snapshot::PortPlan;
+use crate::verdict::Verdict;
 
 /// `Packet::flags`: the frame carries an 802.1Q tag with the packet's VLAN.
 pub(crate) const TAGGED: u8 = 1;
@@ -35,6 +39,44 @@ impl Addresses {
             |at: usize| header[at..at + 6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         Some(Addresses { destination: address(0), source: address(6), ethertype: [a, b], vlan })
     }
+}
+
+/// Packets of a batch by their places, with their addresses.
+pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
+
+/// Finds VLAN, class and addresses of a packet by the rules of the port that it came in by. A packet
+/// that is dropped for them has no addresses.
+#[inline(always)]
+pub(crate) fn classify(context: &mut Context<'_>, packet: &mut Packet) -> Addresses {
+    let port = &context.plan.ports[usize::from(packet.in_port)];
+    let addresses = match ingress(context.pool, port, packet) {
+        Ok(addresses) => check(addresses),
+        Err(reason) => Err(reason),
+    };
+    addresses.unwrap_or_else(|reason| {
+        Verdict::Drop(reason).store(packet);
+        Addresses::default()
+    })
+}
+
+/// The same for those packets of a batch whose bits are set; those that are not dropped.
+pub(crate) fn classified(context: &mut Context<'_>, batch: &mut [Packet], set: u64) -> Places {
+    let all = bits(set).map(|place| (place as u8, classify(context, &mut batch[place])));
+    all.filter(|(_, addresses)| addresses.source != 0).collect()
+}
+
+/// Addresses that no rule of a port can make good.
+#[inline(always)]
+pub(crate) fn check(addresses: Addresses) -> Result<Addresses, DropReason> {
+    const GROUP: u64 = 1 << 40;
+    const RESERVED: u64 = 0x0180_C200_0000;
+    if addresses.source & GROUP != 0 || addresses.source == 0 {
+        return Err(DropReason::BadSource);
+    }
+    if addresses.destination & !0xF == RESERVED {
+        return Err(DropReason::Reserved);
+    }
+    Ok(addresses)
 }
 
 /// Finds a frame's addresses, VLAN and traffic class, by the rules of the port it came in by. A
