@@ -40,10 +40,10 @@ check:
 
 bench: setup-bench
 	# For this machine's processor, as the peers are (-march=native); the released program is not.
-	RUSTFLAGS="-C target-cpu=native" $(CARGO) build --release --locked -p plexus-cli \
+	RUSTFLAGS="-C target-cpu=native" $(CARGO) build --profile dist --locked -p plexus-cli \
 		--target-dir target/native
 	@$(MAKE) -C bench/peers
-	@bench/run.sh target/native/release/plexus
+	@bench/run.sh target/native/dist/plexus
 
 # Coverage-guided fuzzing of every decoder for a minute each; needs a nightly toolchain.
 fuzz:

@@ -7,11 +7,11 @@
 # All forwarders cache 8,192 Data and log warnings. "load_us_per_data" is the processor time of
 # everybody but the forwarder: if it is more than "forwarder_us_per_data", the load is the
 # bottleneck, and only the latter can be compared.
-# Environment: PLEXUS (target/release/plexus); NFD (nfd, in the PATH); NDN_LOAD: a program to use
+# Environment: PLEXUS (target/dist/plexus); NFD (nfd, in the PATH); NDN_LOAD: a program to use
 # instead of ndn_load, with its options and its answer.
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
-PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
+PLEXUS=${PLEXUS:-$HERE/../target/dist/plexus}
 NFD=${NFD:-nfd}
 NDND=$HERE/peers/build/ndnd
 seconds=2

@@ -2,7 +2,7 @@
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [--record] [PROGRAM] [GROUP...]
 # GROUP: memory, veth, route, gen, tcp, latency, idle, ndn, all if left out; or ndr. PROGRAM: the
-# plexus to measure, a path (target/release/plexus). Prints a line per figure, or with --json one
+# plexus to measure, a path (target/dist/plexus). Prints a line per figure, or with --json one
 # array as `plexus bench --json` does, plus date, commit and machine of each row. --out writes that
 # array to a file; --record puts its rows into bench/results.json and renders bench/README.md. A
 # group that cannot run is skipped with a message.
@@ -10,7 +10,7 @@
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
-export PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
+export PLEXUS=${PLEXUS:-$HERE/../target/dist/plexus}
 runs=${RUNS:-7} seconds=2 out= quick= json= record= groups=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$quick" ] || [ -z "$record" ] || { echo "run.sh: --record needs a full run" >&2; exit 2; }
 groups=${groups:-memory veth route gen tcp latency idle ndn}
-[ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
+[ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --profile dist first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
 
 work=$(mktemp -d)

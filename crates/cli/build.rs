@@ -1,4 +1,5 @@
-//! Tells the program which commit it was built from, for the results of experiments.
+//! Tells the program which commit it was built from, and by which profile, for the results of
+//! experiments.
 //!
 //! `PLEXUS_COMMIT` names it where it is set; otherwise git is asked; without git, or outside of a
 //! checkout of this repository, it is `unknown`.
@@ -12,6 +13,16 @@ fn main() {
     let named = std::env::var("PLEXUS_COMMIT").ok().filter(|c| is_plain(c));
     let commit = named.or_else(of_checkout).unwrap_or_else(|| "unknown".into());
     println!("cargo::rustc-env=PLEXUS_COMMIT={commit}");
+    let profile = profile().filter(|p| is_plain(p)).unwrap_or_else(|| "unknown".into());
+    println!("cargo::rustc-env=PLEXUS_PROFILE={profile}");
+}
+
+/// The profile's name: `PROFILE` has that of the one it inherits from, but OUT_DIR is
+/// `…/DIRECTORY OF THE PROFILE/build/plexus-cli-HASH/out`.
+fn profile() -> Option<String> {
+    let out = std::env::var("OUT_DIR").ok()?;
+    let name = Path::new(&out).ancestors().nth(3)?.file_name()?.to_str()?;
+    Some(if name == "debug" { "dev" } else { name }.to_string())
 }
 
 /// The commit that is checked out, with `-dirty` where files differ from it.

@@ -17,6 +17,7 @@ mod ndn;
 pub mod ndr;
 mod peer;
 mod policy;
+mod results;
 mod route;
 mod sim;
 mod store;
@@ -30,6 +31,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 use route::Family::{V4, V6};
+
+pub use results::readme;
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,11 @@
 //! `plexus bench`: runs what [`plexus_benches`] measures.
 
 mod ndr;
-mod table;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use plexus_benches::{BENCHES, Effort, Row, Setting, chosen};
+use plexus_benches::{BENCHES, Effort, Row, Setting, chosen, readme};
 use plexus_report::json;
 
 use crate::exit::{Failure, Outcome};
@@ -53,13 +52,35 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Ndr(ndr::Args),
-    Readme(table::Args),
+    Readme(ReadmeArgs),
+}
+
+/// Render the table of a README from the results beside it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo bench/run.sh --record veth route       measures, and keeps the rows in bench/results.json
+  plexus bench readme bench                   renders the table from that file
+  plexus bench readme bench --add rows.json   first takes over the rows of `bench/run.sh --out`")]
+struct ReadmeArgs {
+    /// The directory with README.md and results.json.
+    directory: PathBuf,
+    /// Take over these rows: each replaces the one with its name and peer.
+    #[arg(long, value_name = "FILE")]
+    add: Option<PathBuf>,
+    /// Write nothing; the exit code is 1 if README.md differs from results.json.
+    #[arg(long, conflicts_with = "add")]
+    check: bool,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Some(Command::Ndr(args)) => return ndr::run(&args),
-        Some(Command::Readme(args)) => return table::run(&args),
+        Some(Command::Readme(args)) => {
+            let rendered = readme(&args.directory, args.add.as_deref(), args.check)?;
+            let line = rendered.map(|path| format!("{}: rendered\n", path.display()));
+            return emit(&line.unwrap_or_default());
+        }
         None => {}
     }
     if args.list {

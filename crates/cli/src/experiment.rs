@@ -114,6 +114,7 @@ fn run_chosen(args: &RunArgs) -> Outcome {
         out: args.out.clone(),
         record: args.record.clone(),
         commit: env!("PLEXUS_COMMIT"),
+        profile: env!("PLEXUS_PROFILE"),
     };
     let mut told = |text: &str| if args.json { Ok(()) } else { emit(text) };
     let Ran { reports, outcome } = plexus_experiments::run(&request, &mut told)?;

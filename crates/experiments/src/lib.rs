@@ -71,6 +71,8 @@ pub struct Request {
     pub record: Option<PathBuf>,
     /// The commit that the program was built from.
     pub commit: &'static str,
+    /// The profile that it was built by.
+    pub profile: &'static str,
 }
 
 impl Request {
@@ -379,7 +381,7 @@ pub fn run(
                     .extend(findings.doubts.iter().filter(|_| !request.quick).map(|d| named(d)));
                 told(&report.text(&findings))?;
                 if let Some(directory) = &request.record {
-                    record::keep(directory, experiment, &report)?;
+                    record::keep(directory, experiment, &report, request.profile)?;
                 }
                 page::Outcome::Ran(report, findings.into())
             }

@@ -395,6 +395,7 @@ mod tests {
             out: Some(HOSTILE.into()),
             record: None,
             commit: "c",
+            profile: "p",
         };
         let [first, second, ..] = EXPERIMENTS else { panic!("there are two") };
         let report = Report::new(first, &findings, true, "c");
@@ -423,7 +424,8 @@ mod tests {
         assert!(first.iter().all(|row| row.quantity != "detail"));
         let findings = Findings { rows, ..Findings::default() };
         let (name, input, out, record) = ("x".into(), None, None, None);
-        let request = Request { name, quick: false, input, out, record, commit: "c" };
+        let (commit, profile) = ("c", "p");
+        let request = Request { name, quick: false, input, out, record, commit, profile };
         let named = &EXPERIMENTS[0];
         let page =
             experiment(named, &Report::new(named, &findings, false, "c"), &findings, &request);

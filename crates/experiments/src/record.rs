@@ -50,7 +50,7 @@ struct Recorded {
 }
 
 impl Record {
-    fn new(report: &Report) -> Record {
+    fn new(report: &Report, profile: &str) -> Record {
         let first = page::first_rows(&report.rows);
         let row = |row: &super::report::Row| Recorded {
             quantity: row.quantity.clone(),
@@ -64,7 +64,7 @@ impl Record {
         Record {
             name: report.name.into(),
             date: today(),
-            machine: machine(),
+            machine: machine(profile),
             commit: report.commit.into(),
             seed: report.seed,
             verdict: report.verdict.answer.name().into(),
@@ -118,13 +118,12 @@ fn today() -> String {
 }
 
 /// Processor, how many of them, and how the program was built.
-fn machine() -> String {
+fn machine(profile: &str) -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("an unknown processor", |(_, name)| name.trim());
     let count = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let build = if cfg!(debug_assertions) { "dev" } else { "release" };
-    format!("{model}, {count} processors, {build} build")
+    format!("{model}, {count} processors, {profile} build")
 }
 
 fn unusable(path: &Path, error: impl std::fmt::Display) -> Failure {
@@ -140,11 +139,12 @@ pub(super) fn keep(
     directory: &Path,
     experiment: &Experiment,
     report: &Report,
+    profile: &str,
 ) -> Result<(), Failure> {
     let path = path_of(directory, experiment);
     let folder = path.parent().unwrap_or(directory);
     fs::create_dir_all(folder).map_err(|e| unusable(folder, e))?;
-    fs::write(&path, json(&Record::new(report))?).map_err(|e| unusable(&path, e))
+    fs::write(&path, json(&Record::new(report, profile))?).map_err(|e| unusable(&path, e))
 }
 
 /// The block of an experiment, its marks included.
@@ -254,7 +254,7 @@ mod tests {
         let experiment = &EXPERIMENTS[0];
         let rows = vec![Row::new("a", "Mbit/s", 81.0).paper(100.0).note("n")];
         let findings = Findings { rows, ..Findings::default() };
-        keep(&directory, experiment, &Report::new(experiment, &findings, false, "c")).unwrap();
+        keep(&directory, experiment, &Report::new(experiment, &findings, false, "c"), "p").unwrap();
         assert!(matches!(readmes(&directory, true), Err(Failure::No(_))));
         readmes(&directory, false).unwrap();
         let path = directory.join(experiment.paper).join("README.md");

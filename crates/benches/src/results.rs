@@ -5,31 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plexus_report::Failure;
 use serde::{Deserialize, Serialize};
-
-use crate::exit::{Failure, Outcome};
-use crate::generate::emit;
 
 const BEGIN: &str = "<!-- figures -->\n";
 const END: &str = "<!-- end of figures -->";
-
-/// Render the table of a README from the results beside it.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  sudo bench/run.sh --record veth route       measures, and keeps the rows in bench/results.json
-  plexus bench readme bench                   renders the table from that file
-  plexus bench readme bench --add rows.json   first takes over the rows of `bench/run.sh --out`")]
-pub(super) struct Args {
-    /// The directory with README.md and results.json.
-    directory: PathBuf,
-    /// Take over these rows: each replaces the one with its name and peer.
-    #[arg(long, value_name = "FILE")]
-    add: Option<PathBuf>,
-    /// Write nothing; the exit code is 1 if README.md differs from results.json.
-    #[arg(long, conflicts_with = "add")]
-    check: bool,
-}
 
 /// A row of `plexus bench --json`, and where it was measured.
 #[derive(Debug, Deserialize, Serialize)]
@@ -50,27 +30,37 @@ struct Figure {
     machine: String,
 }
 
-pub(super) fn run(args: &Args) -> Outcome {
-    let results = args.directory.join("results.json");
+/// Renders the table of a directory's README.md from its results.json, after taking over the rows
+/// of the file `add`, each in place of the one with its name and peer; or only compares them.
+/// Returns the README if it was rendered.
+///
+/// # Errors
+/// When a file cannot be read or written; [`Failure::No`] when it only compares and they differ.
+pub fn readme(
+    directory: &Path,
+    add: Option<&Path>,
+    is_check: bool,
+) -> Result<Option<PathBuf>, Failure> {
+    let results = directory.join("results.json");
     let mut figures = read(&results)?;
-    if let Some(file) = &args.add {
+    if let Some(file) = add {
         merge(&mut figures, read(file)?);
         write(&results, &lines(&figures)?)?;
     }
-    let path = args.directory.join("README.md");
+    let path = directory.join("README.md");
     let readme = fs::read_to_string(&path).map_err(|e| unusable(&path, e))?;
     let marks = readme.find(BEGIN).zip(readme.find(END)).filter(|(from, to)| from < to);
     let (from, to) = marks.ok_or_else(|| unusable(&path, format!("no {BEGIN}... {END} in it")))?;
     let now = format!("{}{}{}", &readme[..from + BEGIN.len()], table(&figures), &readme[to..]);
-    match (now == readme, args.check) {
-        (true, _) => Ok(()),
+    match (now == readme, is_check) {
+        (true, _) => Ok(None),
         (false, true) => {
             let text = format!("{}: its figures differ from results.json", path.display());
             Err(Failure::No(text))
         }
         (false, false) => {
             write(&path, &now)?;
-            emit(&format!("{}: rendered\n", path.display()))
+            Ok(Some(path))
         }
     }
 }
@@ -84,7 +74,7 @@ fn read(path: &Path) -> Result<Vec<Figure>, Failure> {
     serde_json::from_str(&text).map_err(|e| unusable(path, e))
 }
 
-fn write(path: &Path, text: &str) -> Outcome {
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|e| unusable(path, e))
 }
 
@@ -162,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_readme_has_the_figures_of_the_results() {
-        let found = run(&Args { directory: bench(), add: None, check: true });
+        let found = readme(&bench(), None, true);
         assert!(found.is_ok(), "{found:?}: `plexus bench readme bench` renders them");
         let text = fs::read_to_string(bench().join("results.json")).unwrap();
         let figures = read(&bench().join("results.json")).unwrap();
@@ -188,14 +178,10 @@ mod tests {
         fs::write(at("results.json"), format!("[{},{}]", row("a", 3.0), row("b", 4.0))).unwrap();
         fs::write(at("rows.json"), format!("[{},{}]", row("b", 5.25), row("c", 0.05))).unwrap();
         fs::write(at("README.md"), format!("before\n{BEGIN}former\n{END}\nafter\n")).unwrap();
-        let args = |add: bool, check| Args {
-            directory: directory.clone(),
-            add: add.then(|| at("rows.json")),
-            check,
-        };
-        assert!(matches!(run(&args(false, true)), Err(Failure::No(_))));
-        run(&args(true, false)).unwrap();
-        run(&args(false, true)).unwrap();
+        assert!(matches!(readme(&directory, None, true), Err(Failure::No(_))));
+        let rendered = readme(&directory, Some(&at("rows.json")), false).unwrap();
+        assert_eq!(rendered, Some(at("README.md")));
+        assert_eq!(readme(&directory, None, true).unwrap(), None);
         let text = fs::read_to_string(at("README.md")).unwrap();
         let expected = [
             "before\n",
