@@ -281,6 +281,8 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         router.check(spans, &names, problems);
         if root.has("fabric") {
+            let ports: Vec<_> =
+                ports.iter().map(|p| (p.name.as_str(), p.role, &p.settings)).collect();
             router.check_beside_fabric(spans, &ports, problems);
         }
     }

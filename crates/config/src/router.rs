@@ -12,7 +12,6 @@ use crate::address::{InterfaceAddress, parse_route_prefix, read_addresses};
 use crate::document::{At, Lines, Problems, Section, known_names, quoted};
 use crate::error::{Span, ValueError, quote};
 use crate::name::check_device;
-use crate::node::PortFile;
 use crate::port::read_mac;
 use crate::settings::{PortSettings, PortUse, VlanMode};
 
@@ -268,16 +267,17 @@ impl RouterSettings {
     }
 
     /// Holds the interfaces of a fabric's node against its ports, of which the fabric has its share.
-    pub(crate) fn check_beside_fabric(
+    pub fn check_beside_fabric(
         &self,
         spans: &[Span],
-        ports: &[PortFile],
+        ports: &[(&str, PortUse, &PortSettings)],
         problems: &Problems,
     ) {
         for (interface, span) in self.interfaces.iter().zip(spans) {
             match &interface.place {
                 InterfacePlace::Port(name) => {
-                    let pinned = ports.iter().find(|p| p.name == *name).map(|p| p.role);
+                    let pinned =
+                        ports.iter().find(|(port, ..)| *port == name).map(|(_, role, _)| *role);
                     if let Some(role @ (PortUse::Host | PortUse::Fabric)) = pinned {
                         let role = role.name();
                         let message = format!("port {} is the fabric's: {role}", quote(name));
@@ -285,8 +285,9 @@ impl RouterSettings {
                     }
                 }
                 InterfacePlace::Vlan(vlan) => {
-                    let has_port =
-                        |p: &PortFile| p.role == PortUse::Switch && p.settings.carries(*vlan);
+                    let has_port = |(_, role, settings): &(&str, PortUse, &PortSettings)| {
+                        *role == PortUse::Switch && settings.carries(*vlan)
+                    };
                     if !ports.iter().any(has_port) {
                         let message = format!("no port outside of the fabric carries VLAN {vlan}");
                         let help = "give the VLAN's ports role = \"switch\"";

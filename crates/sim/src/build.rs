@@ -413,7 +413,7 @@ impl Builder<'_> {
                 QueueSettings { packets: u32::MAX, bytes: u32::MAX, ..QueueSettings::default() };
         }
         let pin = match role {
-            PortUse::Auto => None,
+            PortUse::Auto | PortUse::Switch => None,
             PortUse::Host => Some(Pin::Hosts),
             PortUse::Fabric => Some(Pin::Fabric),
         };

@@ -167,8 +167,8 @@ struct Reader {
     bridge_links: BridgeLinks,
     /// Of each node: its static stations, and where its ports are declared.
     static_macs: Vec<Vec<StaticMacEntry>>,
-    /// Of each node: its section, and the interfaces of its router, for what these lack.
-    routers: Vec<Option<(Span, Vec<Span>)>>,
+    /// Of each node: the interfaces of its router, for what these lack.
+    routers: Vec<Option<Vec<Span>>>,
     declared: Vec<(End, Span)>,
     /// Of each host: where it is written.
     hosts_at: Vec<Span>,
@@ -249,7 +249,7 @@ impl Reader {
             self.topology.nodes.push(node);
             native_at.extend(native);
             self.static_macs.push(StaticMacEntry::read(&section));
-            self.routers.push(spans.map(|spans| (section.span(), spans)));
+            self.routers.push(spans);
             for port in section.sections("port", "a port") {
                 self.port(&port, device, root.has("controller"));
                 port.finish();
@@ -547,13 +547,12 @@ impl Reader {
             node.switch.static_macs = StaticMacEntry::resolve(entries, &ports, root.problems());
         }
         for (node, spans) in self.topology.nodes.iter().zip(&self.routers) {
-            if let (Some(router), Some((span, spans))) = (&node.router, spans) {
+            if let (Some(router), Some(spans)) = (&node.router, spans) {
                 let ports: Vec<&str> = node.ports.iter().map(|p| p.name.as_str()).collect();
                 router.check(spans, &ports, root.problems());
                 if !self.topology.controllers.is_empty() {
-                    let message = "a node of a fabric does not route: its networks do";
-                    let help = "take its interfaces and routes out, or the [[controller]]";
-                    root.problems().add(span.clone(), message, help);
+                    let ports = node.ports.iter().map(|p| (p.name.as_str(), p.role, &p.settings));
+                    router.check_beside_fabric(spans, &ports.collect::<Vec<_>>(), root.problems());
                 }
             }
         }

@@ -179,7 +179,7 @@ impl Port for FaceEnd {
 
     fn stats(&self) -> PortStats {
         let missed = self.missed.load(Ordering::Relaxed);
-        PortStats { rx_overflow: missed, ..self.stats.clone() }
+        PortStats { rx_overflow: missed, ..self.stats }
     }
 
     fn close(&mut self, _: &mut Pool) {}
