@@ -1,4 +1,5 @@
-//! What only the operating system can give: randomness, and new files, also for one user's eyes.
+//! Services of the operating system: randomness, and new files, optionally readable by one user
+//! only.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,18 +21,16 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Writes a new file that only its owner can read, and has it on the disk: all of it, or none.
+/// Writes and syncs a new file that only its owner can read: all of it, or nothing.
 ///
-/// # Errors
-/// When there is such a file, or it cannot be written.
+/// # Errors When the file exists, or cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, 0o600)
 }
 
-/// The same of a file for all whom the umask lets read it.
+/// The same for a file with the permissions of the umask.
 ///
-/// # Errors
-/// As [`write_secret`].
+/// # Errors As [`write_secret`].
 pub fn write_new(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, 0o666)
 }

@@ -1,4 +1,4 @@
-//! What every port has to do.
+//! Requirements on every port.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ fn take(port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
     got
 }
 
-/// Sends all of these, taking care of what the port left.
+/// Sends all of these, retrying what the port left.
 fn send(port: &mut dyn Port, pool: &mut Pool, frames: &[Vec<u8>]) {
     let mut batch = Batch::new();
     for chunk in frames.chunks(plexus_io::BATCH) {
@@ -105,12 +105,12 @@ fn send(port: &mut dyn Port, pool: &mut Pool, frames: &[Vec<u8>]) {
     }
 }
 
-/// What the port sent, once there are `n`.
+/// The packets that the port sent, once there are `n`.
 fn sent(bench: &mut dyn Bench, port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     wait(
         || {
-            // A port that has to be called again for what it holds is called again.
+            // A port that has to be called again for held packets is called again.
             port.transmit(Time::ZERO, pool, &mut Batch::new());
             port.maintain(Time::ZERO, pool);
             got.extend(bench.sent(pool));
