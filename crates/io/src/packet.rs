@@ -26,7 +26,7 @@ pub fn take_each(batch: &mut Batch) -> impl Iterator<Item = Taken<'_>> {
     // SAFETY: a shorter length than before.
     unsafe { batch.set_len(0) };
     // SAFETY: the first `count` packets were the batch's, which no longer has them; it is borrowed
-    // as long as they are, and nobody else refers to them.
+    // as long as they are, and nothing else refers to them.
     let packets = unsafe { std::slice::from_raw_parts_mut(batch.as_mut_ptr(), count) };
     packets.iter_mut().map(Taken)
 }

@@ -14,7 +14,7 @@ pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: u16) -> i
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
     let fd = check(unsafe { libc::socket(domain, kind, libc::c_int::from(protocol)) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_survives_the_way_through_the_header() {
+    fn offload_work_survives_the_header() {
         use Segmentation::*;
         for segmentation in [None, TcpV4, TcpV4Ecn, TcpV6, TcpV6Ecn, Udp] {
             let owed = Offload {

@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(repr in message()) {
+        fn written_values_parse_back(repr in message()) {
             let mut out = vec![0xEE; repr.buffer_len()];
             repr.emit(&mut out).unwrap();
             let packet = Packet::new_checked(&out[..]).unwrap();

@@ -30,7 +30,11 @@ fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
         world.crash_controller(0);
         for _ in 0..20 {
             world.run(500);
-            assert_eq!(world.unreached_at_once(&all), [], "seed {seed}: the controller is not missed");
+            assert_eq!(
+                world.unreached_at_once(&all),
+                [],
+                "seed {seed}: the controller is not missed"
+            );
         }
         let new = world.start_controller();
         world.cable(End::Controller(new), End::Node(2, CONTROL));

@@ -189,7 +189,7 @@ impl AfXdpPort {
             for _ in 0..n {
                 let Some(address) = queue.completion.pop() else { break };
                 let frame = (address >> shift) as u32;
-                if self.ledger.settle(frame) {
+                if self.ledger.take_back(frame) {
                     pool.give(frame);
                 }
             }
@@ -222,7 +222,7 @@ impl AfXdpPort {
             // This releases all frames in the kernel, before the ledger returns them.
             drop(attached);
         }
-        self.ledger.settle_all(|frame| pool.give(frame));
+        self.ledger.take_back_all(|frame| pool.give(frame));
         self.retry = None;
     }
 
@@ -297,7 +297,7 @@ impl Port for AfXdpPort {
                 let Some(slot) = queue.rx.pop() else { break };
                 queue.filled = queue.filled.saturating_sub(1);
                 let frame = (slot.addr >> shift) as u32;
-                if !self.ledger.settle(frame) {
+                if !self.ledger.take_back(frame) {
                     continue;
                 }
                 if (slot.len as usize) < ETHERNET {
@@ -497,7 +497,7 @@ impl Ledger {
     }
 
     /// Clears a lent frame and returns true; false for a frame that the kernel cannot have.
-    fn settle(&mut self, frame: u32) -> bool {
+    fn take_back(&mut self, frame: u32) -> bool {
         let Some(word) = self.lent.get_mut(frame as usize / 64) else { return false };
         let bit = 1 << (frame % 64);
         let was_lent = *word & bit != 0;
@@ -505,7 +505,7 @@ impl Ledger {
         was_lent
     }
 
-    fn settle_all(&mut self, mut give: impl FnMut(u32)) {
+    fn take_back_all(&mut self, mut give: impl FnMut(u32)) {
         for (i, word) in self.lent.iter_mut().enumerate() {
             while *word != 0 {
                 give(i as u32 * 64 + word.trailing_zeros());
@@ -567,13 +567,13 @@ mod tests {
         for frame in [0, 63, 64, 129] {
             ledger.lend(frame);
         }
-        assert!(ledger.settle(63));
-        assert!(!ledger.settle(63), "settled twice");
-        assert!(!ledger.settle(5), "never lent");
-        assert!(!ledger.settle(100_000), "no such frame");
+        assert!(ledger.take_back(63));
+        assert!(!ledger.take_back(63), "returned twice");
+        assert!(!ledger.take_back(5), "never lent");
+        assert!(!ledger.take_back(100_000), "no such frame");
         let mut back = Vec::new();
-        ledger.settle_all(|frame| back.push(frame));
+        ledger.take_back_all(|frame| back.push(frame));
         assert_eq!(back, [0, 64, 129]);
-        ledger.settle_all(|frame| panic!("{frame} was given back already"));
+        ledger.take_back_all(|frame| panic!("{frame} was given back already"));
     }
 }

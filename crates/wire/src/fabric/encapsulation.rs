@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_values_parse_back(
             addresses in addresses(), macs in any::<[[u8; 6]; 2]>(), hash: u64,
             carried in prop::collection::vec(any::<u8>(), 0..200), at: prop::sample::Index,
         ) {

@@ -70,7 +70,7 @@ fn a_dump_that_is_older_than_a_message_before_it_does_not_count() {
 }
 
 #[test]
-fn what_is_known_of_several_hops_outlasts_what_others_are_dumped() {
+fn known_multipath_routes_survive_dumps_of_others() {
     let mut follower = Follower::default();
     follower.begin();
     feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[1, 2, 3]), true);
