@@ -1,27 +1,30 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
-#   bench/run.sh [--quick] [--json] [--out FILE] [PROGRAM] [GROUP...]
+#   bench/run.sh [--quick] [--json] [--out FILE] [--record] [PROGRAM] [GROUP...]
 # GROUP: memory, veth, route, gen, tcp, latency, idle, ndn, all if left out; or ndr. PROGRAM: the
 # plexus to measure, a path (target/release/plexus). Prints a line per figure, or with --json one
-# array as `plexus bench --json` does; --out writes that array to a file. What cannot run is
-# skipped, aloud.
+# array as `plexus bench --json` does, plus date, commit and machine of each row. --out writes that
+# array to a file; --record puts its rows into bench/results.json and renders bench/README.md. A
+# group that cannot run is skipped with a message.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 export PLEXUS=${PLEXUS:-$HERE/../target/release/plexus}
-runs=${RUNS:-7} seconds=2 out= quick= json= groups=
+runs=${RUNS:-7} seconds=2 out= quick= json= record= groups=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=--quick runs=3 seconds=1 ;;
     --json) json=1 ;;
     --out) out=${2:?--out needs a file}; shift ;;
+    --record) record=1 ;;
     */*) PLEXUS=$1 ;;
     memory|veth|route|gen|tcp|latency|idle|ndn|ndr) groups+=" $1" ;;
-    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
+[ -z "$quick" ] || [ -z "$record" ] || { echo "run.sh: --record needs a full run" >&2; exit 2; }
 groups=${groups:-memory veth route gen tcp latency idle ndn}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --release first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
@@ -415,5 +418,14 @@ for group in $groups; do
     $group
 done
 join() { local IFS=,; echo "[$*]"; }
+commit=$(git -C "$HERE" describe --always --dirty --abbrev=12 --match no-tag 2>/dev/null || true)
+model=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1 | tr -d '"\\')
+origin="\"date\":\"$(date -u +%F)\",\"commit\":\"${commit:-unknown}\","
+origin+="\"machine\":\"${model:-an unknown processor}, $(nproc --all) processors\"}"
+for i in "${!rows[@]}"; do rows[i]=${rows[i]%\}},$origin; done
 [ -z "$json" ] || join "${rows[@]}"
 [ -z "$out" ] || join "${rows[@]}" >"$out"
+[ -z "$record" ] || {
+    join "${rows[@]}" >"$work/rows"
+    "$PLEXUS" bench readme "$HERE" --add "$work/rows"
+}

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hint::black_box;
 
+use plexus_analysis::exchange::{Format, ImportOptions, export, import};
 use plexus_config::{ControllerFile, FileError, NodeFile};
 use plexus_io::pcap::{Direction, LinkType, Reader, Writer};
 use plexus_plane::Snapshot;
 use plexus_topo::Topology;
-use plexus_topo::exchange::{Format, ImportOptions, export, import};
 
 /// [`plexus_io::pcap::Reader`]: it ends, and what it read survives being written and read again.
 pub fn pcap(data: &[u8]) {
@@ -88,17 +88,17 @@ pub fn topology_file(data: &[u8]) {
     }
 }
 
-/// [`plexus_topo::exchange`] reading GraphML.
+/// [`plexus_analysis::exchange`] reading GraphML.
 pub fn graphml(data: &[u8]) {
     graph(data, Format::GraphMl);
 }
 
-/// [`plexus_topo::exchange`] reading DOT.
+/// [`plexus_analysis::exchange`] reading DOT.
 pub fn dot(data: &[u8]) {
     graph(data, Format::Dot);
 }
 
-/// [`plexus_topo::exchange`] reading JSON.
+/// [`plexus_analysis::exchange`] reading JSON.
 pub fn graph_json(data: &[u8]) {
     graph(data, Format::Json);
 }

@@ -7,9 +7,9 @@ mod scripts;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use plexus_analysis::exchange::{Format, export};
 use plexus_io::pcap::{Direction, LinkType, Writer};
 use plexus_topo::Topology;
-use plexus_topo::exchange::{Format, export};
 use plexus_traffic::{PROBE_ETHERTYPE, PROBE_UDP_PORT, Probe};
 use plexus_wire::checksum::Sum;
 use plexus_wire::fabric::{self, encapsulation};
@@ -26,9 +26,9 @@ pub use scripts::scripts;
 const FULL_NODE: &str = include_str!("samples/node.toml");
 const FULL_TOPOLOGY: &str = include_str!("samples/topology.toml");
 
-const GRAPHML: &str = include_str!("../../crates/topo/tests/graphs/islands.graphml");
-const DOT: &str = include_str!("../../crates/topo/tests/graphs/office.dot");
-const GRAPH_JSON: &str = include_str!("../../crates/topo/tests/graphs/triangle.json");
+const GRAPHML: &str = include_str!("../../crates/analysis/tests/graphs/islands.graphml");
+const DOT: &str = include_str!("../../crates/analysis/tests/graphs/office.dot");
+const GRAPH_JSON: &str = include_str!("../../crates/analysis/tests/graphs/triangle.json");
 
 pub(crate) const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(crate) const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);

@@ -1,36 +1,16 @@
-//! `plexus bench`: in-process benchmarks, each against its peer where that is built.
-//!
-//! A bench is a list of rows; a row is measured several times, its peer and it taking turns, so
-//! that what disturbs the machine disturbs both. Figures are medians; a ratio is the median of the
-//! turns' ratios, which is steadier than the ratio of the medians.
+//! `plexus bench`: runs what [`plexus_benches`] measures.
 
-mod controller;
-mod fabric;
-mod hops;
-mod loads;
-mod lpm;
-mod mac;
-mod names;
-mod ndn;
-pub(crate) mod ndr;
-mod peer;
-mod policy;
-mod route;
-mod sim;
-mod store;
-mod switch;
-mod traffic;
+mod ndr;
+mod table;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde::Serialize;
+use plexus_benches::{BENCHES, Effort, Row, Setting, chosen};
+use plexus_report::json;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json};
-use route::Family::{V4, V6};
+use crate::generate::emit;
 
 /// Run benchmarks: in this process, or of a lab.
 #[derive(clap::Args)]
@@ -41,7 +21,8 @@ Examples:
   plexus bench                       all in-process benches (some twenty minutes)
   plexus bench switch-64k-few --json
   make -C bench/peers                builds the peers that benches compare with
-  plexus bench ndr labs/ndr.toml     zero-loss rate of a lab"
+  plexus bench ndr labs/ndr.toml     zero-loss rate of a lab
+  plexus bench readme bench          the table of bench/README.md, from bench/results.json"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -72,307 +53,35 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Ndr(ndr::Args),
-}
-
-/// How thoroughly to measure.
-#[derive(Clone, Copy, Debug)]
-struct Effort {
-    /// Turns of each row.
-    runs: usize,
-    /// Time of one turn.
-    time: Duration,
-    /// Tables and counts are divided by this.
-    shrink: usize,
-    /// With the peers that need a minute to load their table too.
-    slow_peers: bool,
-}
-
-const FULL: Effort = Effort { runs: 7, time: Duration::from_secs(1), shrink: 1, slow_peers: true };
-const QUICK: Effort =
-    Effort { runs: 3, time: Duration::from_millis(250), shrink: 1, slow_peers: false };
-
-/// One measured turn: our figure, and the peer's.
-type Turn = (f64, Option<f64>);
-
-/// A figure beside its peer's (DESIGN, "JSON answers: bench"), and how far the turns were apart.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Row {
-    name: String,
-    value: f64,
-    unit: &'static str,
-    peer: Option<String>,
-    peer_value: Option<f64>,
-    ratio: Option<f64>,
-    runs: usize,
-    value_min: f64,
-    value_max: f64,
-    ratio_min: Option<f64>,
-    ratio_max: Option<f64>,
-}
-
-/// A bench that can be asked for by name.
-struct Bench {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&Bench, &Setting) -> Result<Vec<Row>, String>,
-}
-
-/// What benches run with.
-struct Setting {
-    effort: Effort,
-    /// The processor that peers and we run on, in turn.
-    cpu: usize,
-    peers: peer::Peers,
-    /// A list of names to be used.
-    names: Option<PathBuf>,
-    /// Where large files may be made.
-    scratch: PathBuf,
-}
-
-fn switch_load(stations: usize, named: usize) -> switch::Load {
-    switch::Load { stations, named, queues: switch::Queues::default() }
-}
-
-const BENCHES: &[Bench] = &[
-    Bench {
-        name: "switch-64k-few",
-        about: "the whole switch in memory, 64-byte packets, 65,536 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 16, 64), s),
-    },
-    Bench {
-        name: "switch-64k-spread",
-        about: "the same, all 65,536 stations talking",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 16, 1 << 16), s),
-    },
-    Bench {
-        name: "switch-1m-few",
-        about: "the same with 1,048,576 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 20, 64), s),
-    },
-    Bench {
-        name: "switch-1m-spread",
-        about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 20, 1 << 20), s),
-    },
-    Bench {
-        name: "queue",
-        about: "what turns among flows cost at output queues, idle and in use; the peer is fifo",
-        run: |b, s| switch::queue_rows(b.name, s),
-    },
-    Bench {
-        name: "route-v4-few",
-        about: "the whole router in memory, 64-byte packets, the Internet's table, 64 destinations",
-        run: |b, s| route::rows(b.name, route::Load { family: V4, destinations: 64 }, s),
-    },
-    Bench {
-        name: "route-v4-spread",
-        about: "the same with 65,536 destinations",
-        run: |b, s| route::rows(b.name, route::Load { family: V4, destinations: 1 << 16 }, s),
-    },
-    Bench {
-        name: "route-v6-spread",
-        about: "the same over IPv6",
-        run: |b, s| route::rows(b.name, route::Load { family: V6, destinations: 1 << 16 }, s),
-    },
-    Bench {
-        name: "fabric-hop",
-        about: "64-byte frames from fabric port to fabric port, 4 hops; the peer is our own switch",
-        run: |b, s| fabric::rows(b.name, fabric::Load::Hop, s),
-    },
-    Bench {
-        name: "fabric-host",
-        about: "hosts' 64-byte frames to fabric ports, 65,536 routes at each of 4, 64 in use",
-        run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 64 }, s),
-    },
-    Bench {
-        name: "fabric-host-spread",
-        about: "the same, all 65,536 routes in use; the peer is our switch, all stations talking",
-        run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 1 << 16 }, s),
-    },
-    Bench {
-        name: "mac-lookup",
-        about: "lookups in the MAC table, hits and misses; the peer is the same without prefetch",
-        run: |_, s| mac::rows(s),
-    },
-    Bench {
-        name: "lpm",
-        about: "longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate",
-        run: |b, s| lpm::rows(b.name, s),
-    },
-    Bench {
-        name: "names",
-        about: "name prefixes and exact names, 1 M and 10 M of them; the peer is std's HashMap",
-        run: |b, s| names::rows(b.name, s),
-    },
-    Bench {
-        name: "ndn-forward",
-        about: "Interest and Data through the NDN forwarder, a FIB of a million: rates, memory",
-        run: |b, s| ndn::rows(b.name, s),
-    },
-    Bench {
-        name: "generate",
-        about: "test packets that the generator makes, nothing behind its port",
-        run: |_, s| traffic::generate(s),
-    },
-    Bench {
-        name: "count",
-        about: "test packets that the meter counts",
-        run: |_, s| traffic::count(s),
-    },
-    Bench {
-        name: "controller-routes",
-        about: "new routes for random pairs of 49,130 hosts on a torus of 4,913 nodes, per policy",
-        run: |b, s| controller::routes(b.name, s),
-    },
-    Bench {
-        name: "controller-failure",
-        about: "time until 4,000 flows of a cut cable have new routes, on the same torus",
-        run: |b, s| controller::failure(b.name, s),
-    },
-    Bench {
-        name: "topo-spain",
-        about: "SPAIN routes for 50,000 flows, on a torus and a random graph of 1,000 nodes",
-        run: |b, s| loads::spain(b.name, s),
-    },
-    Bench {
-        name: "topo-lp",
-        about: "the least maximum load of 662 demands on 50 nodes and 88 links, by linear program",
-        run: |b, s| loads::lp(b.name, s),
-    },
-    Bench {
-        name: "sim-hops",
-        about: "frames from port to port in the simulator, 8 nodes in a line; the peer is ns-3",
-        run: |b, s| sim::chain(b.name, s),
-    },
-    Bench {
-        name: "sim-fat-tree",
-        about: "the same on a fat tree of 20 nodes, each of 16 hosts sending to another",
-        run: |b, s| sim::fat_tree(b.name, s),
-    },
-    Bench {
-        name: "sim-scale",
-        about: "time per event with 100 to 50,000 hosts that all send, in racks of 50 to a switch",
-        run: |b, s| sim::scale(b.name, s),
-    },
-    Bench {
-        name: "topo-hops",
-        about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
-        run: |b, s| hops::rows(b.name, s),
-    },
-    Bench {
-        name: "ndn-policy",
-        about: "hit ratios of the content store's eviction policies; the peer knows the future",
-        run: |b, s| policy::rows(b.name, s),
-    },
-    Bench {
-        name: "ndn-store",
-        about: "hits per second from the content store's disk; the peer is fio on the same file",
-        run: |b, s| store::rows(b.name, s),
-    },
-];
-
-/// Nanoseconds that a core takes per frame from one fabric port to another, in memory and in
-/// batches: what `fabric-hop` measures, for about `time`.
-///
-/// # Errors
-/// When memory is short, or if a packet was lost.
-pub(crate) fn fabric_hop_ns(time: Duration) -> Result<f64, String> {
-    Ok(1e3 / fabric::mpps(fabric::Load::Hop, time)?)
+    Readme(table::Args),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    if let Some(Command::Ndr(args)) = args.command {
-        return ndr::run(&args);
+    match args.command {
+        Some(Command::Ndr(args)) => return ndr::run(&args),
+        Some(Command::Readme(args)) => return table::run(&args),
+        None => {}
     }
     if args.list {
         let names = BENCHES.iter().map(|b| format!("{:<18} {}\n", b.name, b.about));
         let ndr = "ndr FILE.toml      a lab's zero-loss rate: see `plexus bench ndr --help`\n";
         return emit(&(names.collect::<String>() + ndr));
     }
-    let benches = chosen(&args.names)?;
-    let effort = if args.quick { QUICK } else { FULL };
-    let peers = peer::Peers::find(args.peers).map_err(Failure::unusable)?;
-    let cpu = pin().map_err(Failure::unusable)?;
-    let setting = Setting { effort, cpu, peers, names: args.trace, scratch: args.scratch };
+    let benches = chosen(&args.names).map_err(Failure::unusable)?;
+    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+    let setting =
+        Setting::new(effort, args.peers, args.trace, args.scratch).map_err(Failure::unusable)?;
     let mut rows = Vec::new();
     for bench in benches {
         eprintln!("plexus: {}", bench.name);
-        let made = (bench.run)(bench, &setting);
+        let made = bench.rows(&setting);
         rows.extend(made.map_err(|e| Failure::unusable(format!("{}: {e}", bench.name)))?);
     }
-    emit(&if args.json { json(&rows)? } else { table(&rows) })
-}
-
-fn chosen(names: &[String]) -> Result<Vec<&'static Bench>, Failure> {
-    if names.is_empty() {
-        return Ok(BENCHES.iter().collect());
-    }
-    let find = |name: &String| {
-        BENCHES.iter().find(|b| b.name == name).ok_or_else(|| {
-            let known: Vec<_> = BENCHES.iter().map(|b| b.name).collect();
-            Failure::unusable(format!("no bench is called {name:?}: {} are", known.join(", ")))
-        })
-    };
-    names.iter().map(find).collect()
-}
-
-/// Keeps this thread on one processor, the last it may use, and returns which. The first is where
-/// kernels like to do their interrupts' work.
-fn pin() -> Result<usize, String> {
-    let allowed = sched_getaffinity(None).map_err(|e| format!("asking for processors: {e}"))?;
-    let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu));
-    let cpu = last.ok_or("there is no processor to run on")?;
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).map_err(|e| format!("keeping to processor {cpu}: {e}"))?;
-    Ok(cpu)
-}
-
-impl Row {
-    /// A row from its turns: each gives our figure and, with a peer, the peer's.
-    ///
-    /// # Errors
-    /// The first that a turn has.
-    fn measure(
-        name: &str,
-        unit: &'static str,
-        peer: Option<&str>,
-        runs: usize,
-        mut turn: impl FnMut() -> Result<Turn, String>,
-    ) -> Result<Row, String> {
-        let turns = (0..runs.max(1)).map(|_| turn()).collect::<Result<Vec<_>, _>>()?;
-        let ours: Vec<f64> = sorted(turns.iter().map(|t| t.0));
-        let theirs = sorted(turns.iter().filter_map(|t| t.1));
-        let ratios = sorted(turns.iter().filter_map(|t| Some(t.0 / t.1?)));
-        Ok(Row {
-            name: name.into(),
-            value: median(&ours).unwrap_or(0.0),
-            unit,
-            peer: peer.map(String::from),
-            peer_value: median(&theirs),
-            ratio: median(&ratios),
-            runs: turns.len(),
-            value_min: ours.first().copied().unwrap_or(0.0),
-            value_max: ours.last().copied().unwrap_or(0.0),
-            ratio_min: ratios.first().copied(),
-            ratio_max: ratios.last().copied(),
-        })
-    }
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// The middle one of sorted values, the lower one of two.
-fn median(values: &[f64]) -> Option<f64> {
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    emit(&if args.json { json(&rows)? } else { text(&rows) })
 }
 
 /// The rows for people.
-fn table(rows: &[Row]) -> String {
+fn text(rows: &[Row]) -> String {
     let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
@@ -396,50 +105,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bench_runs_and_has_a_figure() {
-        let effort = Effort { runs: 1, time: Duration::ZERO, shrink: 256, slow_peers: true };
-        let peers = peer::Peers::none();
-        let scratch = std::env::temp_dir();
-        let setting = Setting { effort, cpu: 0, peers, names: None, scratch };
-        for bench in BENCHES {
-            let rows = (bench.run)(bench, &setting).unwrap();
-            assert!(!rows.is_empty());
-            for row in rows {
-                assert!(row.name.starts_with(bench.name), "{} of {}", row.name, bench.name);
-                assert!(row.value.is_finite() && row.value > 0.0, "{row:?}");
-                assert_eq!(row.peer.is_some(), row.ratio.is_some(), "{row:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_ratio_is_the_median_of_the_turns_ratios() {
-        // A disturbance in the second turn slows both down.
-        let mut turns = [(10.0, 5.0), (4.0, 2.0), (12.0, 4.0)].into_iter();
-        let turn = || turns.next().map(|(a, b)| (a, Some(b))).ok_or_else(String::new);
-        let row = Row::measure("x", "Mpps", Some("peer"), 3, turn).unwrap();
-        assert_eq!((row.value, row.peer_value, row.ratio), (10.0, Some(4.0), Some(2.0)));
-        assert_eq!((row.ratio_min, row.ratio_max), (Some(2.0), Some(3.0)));
-        let json = serde_json::to_value(&row).unwrap();
-        for key in ["name", "value", "unit", "peer", "peer_value", "ratio"] {
-            assert!(json.get(key).is_some(), "{key}");
-        }
-    }
-
-    #[test]
-    fn without_a_peer_there_is_no_ratio() {
-        let row = Row::measure("x", "Mpps", None, 2, || Ok((3.0, None))).unwrap();
-        let json = serde_json::to_value(&row).unwrap();
-        assert!(json["peer"].is_null() && json["peer_value"].is_null() && json["ratio"].is_null());
-        assert!(table(&[row]).starts_with("x      3.00 Mpps"));
-        assert!(Row::measure("x", "Mpps", None, 2, || Err("no".into())).is_err());
-    }
-
-    #[test]
-    fn unknown_names_are_told_with_the_known_ones() {
-        let Err(Failure::Unusable(why)) = chosen(&["swich".into()]) else { panic!() };
-        assert!(why.contains("swich") && why.contains("switch-64k-few"));
-        assert_eq!(chosen(&["count".into(), "generate".into()]).unwrap()[0].name, "count");
-        assert_eq!(chosen(&[]).unwrap().len(), BENCHES.len());
+    fn without_a_peer_a_line_has_no_ratio() {
+        let row = Row {
+            name: "x".into(),
+            value: 3.0,
+            unit: "Mpps",
+            peer: None,
+            peer_value: None,
+            ratio: None,
+            runs: 1,
+            value_min: 3.0,
+            value_max: 3.0,
+            ratio_min: None,
+            ratio_max: None,
+        };
+        assert_eq!(text(&[row]), "x      3.00 Mpps  (3.00 to 3.00)\n");
     }
 }

@@ -1,11 +1,6 @@
 //! `plexus controller`: the daemon that knows the whole fabric.
 
-mod daemon;
-mod metrics;
-
 use std::path::PathBuf;
-
-use plexus_config::ControllerFile;
 
 use crate::exit::{Failure, Outcome};
 use crate::node::{LogForm, start_log};
@@ -44,6 +39,5 @@ reservations, groups, rules and limits. SIGINT and SIGTERM stop it.")]
 pub(crate) fn run(args: Args) -> Outcome {
     let Command::Run { config, log } = args.command;
     start_log(log);
-    let file = ControllerFile::read(&config).map_err(Failure::unusable)?;
-    daemon::run(file, &config).map_err(Failure::unusable)
+    plexus_daemon::controller::run(&config).map_err(Failure::unusable)
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use plexus_config::units;
 use plexus_io::{Batch, Link, Pool, Port};
+use plexus_report::{json, si};
 use plexus_traffic::{
     Choice, Encapsulation, FCS, FlowSpec, Generator, GeneratorConfig, Pattern, Rate, Sent, Sizes,
     idle_until, parse_destinations,
@@ -207,16 +208,6 @@ impl Progress {
     }
 }
 
-/// A number with the prefix that suits it.
-pub(crate) fn si(value: f64) -> String {
-    match value {
-        v if v >= 1e9 => format!("{:.3} G", v / 1e9),
-        v if v >= 1e6 => format!("{:.3} M", v / 1e6),
-        v if v >= 1e3 => format!("{:.3} k", v / 1e3),
-        v => format!("{v:.0} "),
-    }
-}
-
 impl Args {
     fn config(&self) -> Result<GeneratorConfig, Failure> {
         let destinations = match &self.destinations {
@@ -402,11 +393,6 @@ pub(crate) fn emit(text: &str) -> Outcome {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::unusable(e)),
         _ => Ok(()),
     }
-}
-
-/// A value as indented JSON with a newline.
-pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::unusable)
 }
 
 /// The result for people.

@@ -1,14 +1,15 @@
 //! `plexus identity`: the group's authority, and the identities that it issues to boxes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plexus_config::document::read_text;
 use plexus_control::identity::{Authority, Identity, Role};
-use plexus_io::secret;
+use plexus_daemon::identity::{load, random};
+use plexus_io::secret::check_private;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
-use crate::files::{check_private, write_private};
+use crate::files::write_private;
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]
@@ -82,7 +83,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 RoleArg::Node => Role::Node,
                 RoleArg::Controller => Role::Controller,
             };
-            check_permissions(group).map_err(Failure::unusable)?;
+            check_private(group)
+                .map_err(|why| Failure::unusable(format!("{}: {why}", group.display())))?;
             let text = read_text(group).map_err(Failure::unusable)?;
             let authority = Authority::from_toml(&group.display().to_string(), &text)
                 .map_err(Failure::unusable)?;
@@ -103,19 +105,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Bytes of the operating system's randomness.
-///
-/// # Errors
-/// When it has none to give.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], String> {
-    secret::random().map_err(|e| format!("asking the system for randomness: {e}"))
-}
-
 /// The authority of a new group.
 ///
 /// # Errors
 /// When there is no randomness.
-pub(crate) fn new_group() -> Result<Authority, String> {
+fn new_group() -> Result<Authority, String> {
     Ok(Authority::new(random()?, &random()?))
 }
 
@@ -123,34 +117,6 @@ pub(crate) fn new_group() -> Result<Authority, String> {
 ///
 /// # Errors
 /// When the name is none, or there is no randomness.
-pub(crate) fn issue(
-    authority: &Authority,
-    number: u64,
-    name: &str,
-    role: Role,
-) -> Result<Identity, String> {
+fn issue(authority: &Authority, number: u64, name: &str, role: Role) -> Result<Identity, String> {
     authority.issue_identity(number, name, role, &random()?).map_err(|e| e.to_string())
-}
-
-/// Reads an identity that must have this role.
-///
-/// # Errors
-/// When the file is no such identity, or others can read it.
-pub(crate) fn read(path: &Path, role: Role) -> Result<Identity, String> {
-    let identity = load(path)?;
-    let found = identity.claims().role;
-    if found != role {
-        return Err(format!("{} is the identity of a {found}, not of a {role}", path.display()));
-    }
-    Ok(identity)
-}
-
-fn load(path: &Path) -> Result<Identity, String> {
-    check_permissions(path)?;
-    let text = read_text(path).map_err(|e| e.to_string())?;
-    Identity::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())
-}
-
-fn check_permissions(path: &Path) -> Result<(), String> {
-    check_private(path).map_err(|why| format!("{}: {why}", path.display()))
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use plexus_config::LaneChoice;
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
+use plexus_report::Progress;
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use crate::exit::{Failure, Outcome};
-use crate::progress::Progress;
 
 /// Arguments of `plexus lab`.
 #[derive(Args)]

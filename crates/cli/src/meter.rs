@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use plexus_config::Backend;
 use plexus_io::{Pool, Port};
+use plexus_report::{json, si};
 use plexus_traffic::{Arrived, FlowStats, Latency, Meter, MeterConfig, Start, Summary};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
 use crate::generate::via::{self, Use, Via};
-use crate::generate::{Progress, emit, json, now, parse_duration, si, stop_flag};
+use crate::generate::{Progress, emit, now, parse_duration, stop_flag};
 
 /// How many flows are listed in a report.
 const LISTED: usize = 1_000;

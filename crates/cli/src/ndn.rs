@@ -11,10 +11,11 @@ mod web_proxy;
 mod web_publish;
 
 use plexus_ndn_apps::endpoint::EndpointError;
+use plexus_report::json;
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json};
+use crate::generate::emit;
 
 /// Applications of named data. The forwarder, a running `plexus node` or another, is at
 /// /run/nfd/nfd.sock, or where --transport or the variable NDN_CLIENT_TRANSPORT says.

@@ -1,31 +1,11 @@
 //! `plexus node`: the daemon that makes a box a switch, a router or a node of a fabric.
 
-mod boxed;
-mod control;
-mod fabric;
-mod links;
-mod metrics;
-mod named;
-mod news;
-mod ports;
-mod reload;
-mod router;
-mod show;
-mod thread;
-
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use plexus_config::NodeFile;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::{Failure, Outcome};
-use crate::socket;
-
-pub(crate) use thread::go_before_others;
 
 /// Run this box as a node.
 #[derive(clap::Args)]
@@ -68,32 +48,7 @@ pub(crate) enum LogForm {
 pub(crate) fn run(args: Args) -> Outcome {
     let Command::Run { config, log } = args.command;
     start_log(log);
-    let file = NodeFile::read(&config).map_err(Failure::unusable)?;
-    // Before any thread starts, so that no signal ends the process half way.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
-    // Before any port is opened, so that a second node of the name disturbs no frame.
-    let (listener, _socket) = socket::claim(&file.control).map_err(Failure::unusable)?;
-    let node = Arc::new(boxed::Node::start(file).map_err(Failure::unusable)?);
-    let answers = Arc::new(control::Answers { node: node.clone(), config: config.clone() });
-    socket::serve(listener, answers, signals.handle()).map_err(Failure::unusable)?;
-    if let Some(address) = node.file().metrics {
-        let node = node.clone();
-        crate::metrics::serve(address, move || metrics::text(&node)).map_err(Failure::unusable)?;
-    }
-    tracing::info!(node = node.file().name, ports = node.file().ports.len(), "running");
-    for signal in signals.forever() {
-        if signal != SIGHUP {
-            break;
-        }
-        match node.reload(&config) {
-            Ok(()) => tracing::info!("configuration read again"),
-            Err(why) => tracing::error!("configuration kept as it was: {why}"),
-        }
-    }
-    tracing::info!(node = node.file().name, "stopping");
-    node.stop();
-    Ok(())
+    plexus_daemon::node::run(&config).map_err(Failure::unusable)
 }
 
 /// `RUST_LOG` chooses what is logged; the usual level is info.

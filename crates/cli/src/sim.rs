@@ -1,8 +1,6 @@
 //! `plexus sim`: a topology file's network, simulated, and a live node's recording, played again.
 
-pub(crate) mod real_time;
 mod replay;
-
 mod seeds;
 
 use std::collections::HashSet;
@@ -13,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use plexus_config::Backend;
 use plexus_config::units::parse_duration;
-use plexus_report::{Comparison, Facts, RunReport};
+use plexus_io::process::memory;
+use plexus_report::{Comparison, Facts, Progress, RunReport};
+use plexus_sim::real_time::Outside;
 use plexus_sim::{Sim, Work, memory_estimate};
 use plexus_topo::{Device, Fidelity, HostsByAddress, Link, MTU_USUAL, Target, Topology};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
-use crate::memory;
-use crate::progress::Progress;
-use real_time::Outside;
 
 /// How often a person is told how far a run is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -300,8 +298,7 @@ fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, F
     let (mut attached, mut devices, mut asked) = (HashSet::new(), HashSet::new(), vec![]);
     // No device is touched before all that is asked for can be.
     for text in &args.attach {
-        let (host, backend, device) =
-            real_time::parse(text, topology).map_err(Failure::unusable)?;
+        let (host, backend, device) = parse_attach(text, topology).map_err(Failure::unusable)?;
         let name = &topology.hosts[host].name;
         let refuse = |why: String| Err(Failure::unusable(format!("--attach {text}: {why}")));
         if !attached.insert(host) {
@@ -435,4 +432,26 @@ fn write(dir: &Path, facts: &Value, links: &str) -> Result<(), String> {
         fs::write(&path, text).map_err(failed(&path))?;
     }
     Ok(())
+}
+
+/// What `--attach` says: `HOST=BACKEND:DEVICE`.
+///
+/// # Errors
+/// In words, when it says something else, or there is no such host.
+fn parse_attach<'a>(
+    text: &'a str,
+    topology: &Topology,
+) -> Result<(usize, Backend, &'a str), String> {
+    let usage = || format!("--attach {text}: write HOST=BACKEND:DEVICE, as in h1=tap:vm1");
+    let (host, place) = text.split_once('=').ok_or_else(usage)?;
+    let (backend, device) = place.split_once(':').ok_or_else(usage)?;
+    let backend: Backend = backend.parse().map_err(|e| format!("--attach {text}: {e}"))?;
+    if !matches!(backend, Backend::Tap | Backend::AfPacket) {
+        return Err(format!("--attach {text}: take tap, or af_packet for a device that is there"));
+    }
+    let index = topology.hosts.iter().position(|h| h.name == host).ok_or_else(|| {
+        let known: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
+        format!("--attach {text}: there is no host {host:?}: {}", known.join(", "))
+    })?;
+    Ok((index, backend, device))
 }

@@ -168,3 +168,36 @@ fn of_many_devices_that_find_nothing_some_are_named_and_the_rest_counted() {
     assert!(told.contains("t.toml: the network has not found itself"), "{told}");
     assert!(told.contains(names), "{told}");
 }
+
+/// `config check` reads all files that it is given, and its exit code speaks of them all.
+#[test]
+fn several_files_are_checked_and_each_bad_one_is_named() {
+    let files = Files(directory("bad-input"));
+    let check = |names: &[&str]| {
+        let mut plexus = Command::new(env!("CARGO_BIN_EXE_plexus"));
+        let out = plexus.args(["config", "check"]).args(names).current_dir(&files.0);
+        let out = out.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_string();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    fs::write(files.0.join("good.toml"), format!("{ISLANDS}{LINK}{FLOW}")).unwrap();
+    fs::write(files.0.join("node.toml"), "name = \"n\"\n[[port]]\nname = \"p1\"\n").unwrap();
+    fs::write(files.0.join("bad.toml"), "name = \"n\"\n[[port]]\nnmae = \"p1\"\n").unwrap();
+    let (code, out, err) = check(&["good.toml", "node.toml"]);
+    assert_eq!((code, out.lines().count()), (Some(0), 2), "{out}{err}");
+    assert!(out.contains("good.toml: ") && out.contains("node.toml: "), "{out}");
+    // One that is not there, one that is wrong, and after them one that is good.
+    let (code, out, err) = check(&["none.toml", "bad.toml", "node.toml"]);
+    assert_eq!(code, Some(2), "{out}{err}");
+    assert!(out.contains("node.toml: "), "{out}");
+    assert!(err.contains("none.toml") && err.contains("bad.toml:3"), "{err}");
+}
+
+/// Live captures see nothing of a port by AF_XDP: that is said where people look.
+#[test]
+fn trace_says_that_captures_see_nothing_of_ports_by_af_xdp() {
+    let mut plexus = Command::new(env!("CARGO_BIN_EXE_plexus"));
+    let help = plexus.args(["trace", "--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).to_string();
+    assert!(help.contains("tcpdump") && help.contains("AF_XDP"), "{help}");
+}

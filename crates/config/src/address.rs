@@ -41,7 +41,8 @@ impl InterfaceAddress {
 
 /// A prefix, as in `10.0.0.0/24`.
 ///
-/// # Errors When it is not a prefix, or has host bits set.
+/// # Errors
+/// When it is not a prefix, or has host bits set.
 pub fn parse_prefix(text: &str) -> Result<Prefix, ValueError> {
     text.parse().map_err(|error| {
         let help = "write a prefix such as \"10.0.0.0/24\" or \"fd00::/64\"".to_string();

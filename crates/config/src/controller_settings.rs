@@ -229,7 +229,7 @@ limits! {
     settle_ms: 2000, 0..=600_000,
         "Routes reported to a controller that has started again may be unproved so long.";
     stations: 1_048_576, 1..=16_777_216, "Stations that are known.";
-    stations_per_port: 64, 1..=65_536, "Stations at one port.";
+    stations_per_port: 256, 1..=65_536, "Stations at one port.";
     addresses_per_station: 16, 1..=1024, "IP addresses of one station.";
     flows: 4_194_304, 1..=268_435_456, "Entries of route memories.";
     flows_per_port: 16_384, 1..=1_048_576, "Entries of one port's route memory; one makes room.";
@@ -243,8 +243,8 @@ limits! {
     groups_per_port: 256, 1..=65_536, "Multicast groups that hosts at one port have joined.";
     senders_per_port: 64, 1..=65_536,
         "Multicast groups that hosts at one port send to; one makes room.";
-    leases_per_port: 64, 1..=65_536, "Addresses offered, leased or declined at one port.";
-    dhcp_per_s: 10, 1..=10_000, "DHCP messages and router solicitations of one port.";
+    leases_per_port: 256, 1..=65_536, "Addresses offered, leased or declined at one port.";
+    dhcp_per_s: 200, 1..=10_000, "DHCP messages and router solicitations of one port.";
     relayed_per_s: 1000, 1..=100_000, "DHCP messages of a port with a server that is relayed to.";
     offer_hold_ms: 30_000, 1000..=600_000, "How long an offered address is kept for its host.";
     decline_hold_s: 3600, 1..=604_800, "How long an address is not leased that was in use.";

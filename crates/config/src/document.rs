@@ -105,7 +105,8 @@ pub fn top_level_keys(text: &str) -> Vec<String> {
 
 /// Reads a document: `read` requests values from the root section (which this function finishes).
 ///
-/// # Errors With every problem found: of syntax, or otherwise of contents.
+/// # Errors
+/// With every problem found: of syntax, or otherwise of contents.
 pub fn read_document<T>(
     file: &str,
     text: &str,

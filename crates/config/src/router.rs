@@ -279,7 +279,8 @@ impl RouterSettings {
 
     /// The index in [`interfaces`](Self::interfaces) of the one that leads to a gateway.
     ///
-    /// # Errors When none does, or several could.
+    /// # Errors
+    /// When none does, or several could.
     pub fn interface_to(&self, gateway: &Gateway) -> Result<usize, ValueError> {
         const HELP: &str = "a gateway is another box's address in the network of an interface here";
         let refuse = |why: &str, help: String| {

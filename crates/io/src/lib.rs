@@ -18,6 +18,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod bpf;
+pub mod clock;
 pub mod datagram;
 mod device;
 pub mod disk;
@@ -31,6 +32,7 @@ mod packet;
 pub mod pcap;
 mod pool;
 mod port;
+pub mod process;
 pub mod secret;
 pub mod spec;
 mod sys;

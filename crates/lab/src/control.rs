@@ -96,7 +96,8 @@ pub(crate) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<(
 
 /// Reads one line; `None` at the end.
 ///
-/// # Errors `InvalidData` for a line that is malformed or too long.
+/// # Errors
+/// `InvalidData` for a line that is malformed or too long.
 pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     from: &mut impl BufRead,
 ) -> io::Result<Option<T>> {

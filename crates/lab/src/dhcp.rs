@@ -41,7 +41,8 @@ esac
 
 /// Leases the address of every host that uses DHCP, all at once.
 ///
-/// # Errors If a host gets no address, or another one than is reserved for it.
+/// # Errors
+/// If a host gets no address, or another one than is reserved for it.
 pub(crate) fn lease(plan: &Plan, world: &World) -> Result<(), Error> {
     std::thread::scope(|s| {
         let hosts = plan.topology.hosts.iter().enumerate().filter(|(_, h)| h.dhcp);

@@ -18,7 +18,8 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// Refuses events that a lab cannot produce.
 ///
-/// # Errors Naming the event, with advice.
+/// # Errors
+/// Naming the event, with advice.
 pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     for event in &topology.events {
         if !matches!(event.fault, Fault::Cut { .. }) {

@@ -53,7 +53,8 @@ pub(crate) fn start_controllers(
 /// Waits until every node has a path to the controller and the right role at each of its ports. A
 /// port whose neighbour is slow to authenticate counts as a host's at first.
 ///
-/// # Errors Names the node that does not get that far, with the end of its log.
+/// # Errors
+/// Names the node that does not get that far, with the end of its log.
 pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), Error> {
     let limit = Instant::now() + START_LIMIT;
     for (index, node) in nodes.iter_mut().enumerate() {

@@ -92,7 +92,8 @@ pub struct Tied {
 impl Tied {
     /// Builds the lab of a file. Calls `say` with the progress.
     ///
-    /// # Errors If the file is wrong, the lab cannot be built, or one with this name is up.
+    /// # Errors
+    /// If the file is wrong, the lab cannot be built, or one with this name is up.
     pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Tied, Error> {
         Tied::start(launch.source()?, launch.node_program, say)
     }
@@ -259,7 +260,8 @@ fn has_admin() -> bool {
 
 /// Runs the traffic of a lab that is up. Calls `say` with the progress.
 ///
-/// # Errors If no lab with this name is up, a run is in progress, or a node failed.
+/// # Errors
+/// If no lab with this name is up, a run is in progress, or a node failed.
 pub fn run(name: &str, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     ask_to_run(name, None, say)
 }
@@ -278,7 +280,8 @@ pub fn run_flows(
 
 /// Ends the current run of a lab, which reports its results so far. False if there is none.
 ///
-/// # Errors If no lab with this name is up, or it does not answer.
+/// # Errors
+/// If no lab with this name is up, or it does not answer.
 pub fn cut_short(name: &str) -> Result<bool, Error> {
     let mut client = connect(name)?;
     client.ask(&Request::CutShort)?;
@@ -346,7 +349,8 @@ fn sweep() {
 
 /// All labs of this user, by name. Killed ones are listed once, and their remains removed.
 ///
-/// # Errors If their directory cannot be read.
+/// # Errors
+/// If their directory cannot be read.
 pub fn list() -> Result<Vec<Listed>, Error> {
     let listed =
         |d: Directory| Listed { lab: d.name().to_string(), alive: d.is_alive(), state: d.state() };
@@ -357,7 +361,8 @@ pub fn list() -> Result<Vec<Listed>, Error> {
 
 /// Ends a lab and removes its remains; returns whether there was a lab, or remains of one.
 ///
-/// # Errors If it does not end even when killed.
+/// # Errors
+/// If it does not end even when killed.
 pub fn down(name: &str) -> Result<bool, Error> {
     let directory = Directory::of(name)?;
     if !directory.is_alive() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, ControllerFile, FabricFile, FaultSettings, NamedSettings, NodeFile, PortFile,
+    Backend, ControllerFile, FabricFile, FaultSettings, NamedSettings, NodeFile, PortFile, VlanMode,
 };
 use plexus_topo::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Host, Link, Node, Topology,
@@ -58,7 +58,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// Plans `topology` as a lab with its files in `directory`.
     ///
-    /// # Errors When it requires something that a lab cannot do.
+    /// # Errors
+    /// When it requires something that a lab cannot do.
     pub(crate) fn new(
         topology: Topology,
         program: NodeProgram,
@@ -182,12 +183,21 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether nodes take frames by AF_XDP, which does not see the 802.1Q tags that a host leaves
-    /// to its device: hosts then write them into the frame. `Auto` is not AF_XDP on a lab's cables.
-    pub(crate) fn uses_af_xdp(&self) -> bool {
-        let mut ports = self.node_files.iter().flat_map(|n| n.ports.iter().map(move |p| (n, p)));
+    /// Whether the port at the other end of a host's cable is a trunk by AF_XDP. AF_XDP does not
+    /// see the 802.1Q tags that a host leaves to its device, so such a host writes them into the
+    /// frame.
+    pub(crate) fn loses_tags(&self, host: End) -> bool {
+        let far = self.topology.cables().find_map(|(_, _, ends)| match ends {
+            [near, far] | [far, near] if near == host => Some(far),
+            _ => None,
+        });
+        let Some(End::Port { node, port }) = far else { return false };
+        let (file, name) = (&self.node_files[node], &self.topology.nodes[node].ports[port].name);
         self.program == NodeProgram::Plexus
-            && ports.any(|(n, p)| p.backend.unwrap_or(n.backend) == Backend::AfXdp)
+            && file.ports.iter().filter(|p| p.name == *name).any(|p| {
+                let is_trunk = matches!(p.settings.vlan, VlanMode::Trunk { .. });
+                is_trunk && p.backend.unwrap_or(file.backend) == Backend::AfXdp
+            })
     }
 
     /// Name and Ethernet address (where the topology gives one) of the device at a cable's end.
@@ -366,13 +376,24 @@ mod tests {
     }
 
     #[test]
-    fn only_ports_that_are_set_to_af_xdp_use_it() {
-        assert!(!plan(NodeProgram::Plexus, false).unwrap().uses_af_xdp());
-        let mut forced = plan(NodeProgram::Plexus, false).unwrap();
-        forced.node_files[0].backend = Backend::AfXdp;
-        assert!(forced.uses_af_xdp());
+    fn hosts_write_tags_themselves_only_at_trunks_by_af_xdp() {
+        let host = End::Host { host: 0, interface: 0 };
+        let at = |vlan: Option<VlanMode>, backend, rootless| {
+            let mut plan = plan(NodeProgram::Plexus, rootless).unwrap();
+            let ports = plan.node_files.iter_mut().flat_map(|file| {
+                file.backend = backend;
+                file.ports.iter_mut()
+            });
+            for port in ports {
+                port.settings.vlan = vlan.clone().unwrap_or(port.settings.vlan.clone());
+            }
+            plan.loses_tags(host)
+        };
+        let trunk = Some(VlanMode::Trunk { allowed: vec![(10, 20)], native: None });
+        assert!(at(trunk.clone(), Backend::AfXdp, false));
+        assert!(!at(None, Backend::AfXdp, false), "an access port gets no tags");
+        assert!(!at(trunk, Backend::Auto, false), "packet sockets see tags");
         let rootless = plan(NodeProgram::Plexus, true).unwrap();
-        assert!(!rootless.uses_af_xdp());
         assert_eq!(rootless.node_files[0].backend, Backend::AfPacket);
     }
 

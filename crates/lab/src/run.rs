@@ -33,7 +33,8 @@ struct RunningFlows {
 /// Runs the traffic of the plan. Calls `say` with the progress; if it returns false, the client has
 /// gone and the run ends early. The run also ends early, with a report, once `cut` is set.
 ///
-/// # Errors [`Error::Interrupted`] if it ended early; a node that does not answer.
+/// # Errors
+/// [`Error::Interrupted`] if it ended early; a node that does not answer.
 pub(crate) fn run(
     plan: &Plan,
     world: &World,

@@ -94,7 +94,8 @@ pub(crate) fn base() -> PathBuf {
 
 /// The control socket of a lab's node or controller.
 ///
-/// # Errors If the lab's name is invalid, or another user could have created the socket.
+/// # Errors
+/// If the lab's name is invalid, or another user could have created the socket.
 pub fn node_socket(lab: &str, node: &str) -> Result<PathBuf, Error> {
     Ok(Directory::of(lab)?.file(&format!("{node}.sock")))
 }
@@ -123,7 +124,8 @@ pub fn node_sockets() -> Vec<(String, PathBuf)> {
 
 /// A lab's name from user input: a name, or a file name, whose stem is used.
 ///
-/// # Errors If it cannot be a directory's name, or is too long.
+/// # Errors
+/// If it cannot be a directory's name, or is too long.
 pub(crate) fn check_name(name: &str) -> Result<&str, Error> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with('.') || !name.chars().all(good)
@@ -137,7 +139,8 @@ pub(crate) fn check_name(name: &str) -> Result<&str, Error> {
 
 /// Opens a directory that belongs to this user alone; `None` if it does not exist.
 ///
-/// # Errors If it is a symbolic link, not a directory, another user's, or writable for others.
+/// # Errors
+/// If it is a symbolic link, not a directory, another user's, or writable for others.
 fn open_own(at: BorrowedFd<'_>, name: &Path, shown: &Path) -> Result<Option<OwnedFd>, Error> {
     let refuse = || {
         let text = format!(
@@ -182,7 +185,8 @@ fn make(path: &Path, mode: u32) -> Result<(), Error> {
 impl Directory {
     /// The directory of the lab `name`, whether it exists or not.
     ///
-    /// # Errors If the name is invalid, or an existing directory does not belong to this user
+    /// # Errors
+    /// If the name is invalid, or an existing directory does not belong to this user
     /// alone.
     pub(crate) fn of(name: &str) -> Result<Directory, Error> {
         Directory::within(base(), name)
@@ -248,7 +252,8 @@ impl Directory {
 
     /// Creates it, for this user alone.
     ///
-    /// # Errors If another user created it first, since all may write to `/tmp`.
+    /// # Errors
+    /// If another user created it first, since all may write to `/tmp`.
     pub(crate) fn create(&self) -> Result<(), Error> {
         if let Some(above) = self.base.parent() {
             if let Some(parents) = above.parent() {
@@ -314,7 +319,8 @@ impl Directory {
     /// Removes the remains of a lab that is not alive; returns whether there were any. A directory
     /// without a lock belongs to no lab, and is removed only if it is empty.
     ///
-    /// # Errors As [`Directory::clear`].
+    /// # Errors
+    /// As [`Directory::clear`].
     pub(crate) fn remove_stale(&self) -> Result<bool, Error> {
         if self.open()?.is_none() {
             return Ok(false);
@@ -336,7 +342,8 @@ impl Directory {
 
     /// Removes it. The caller holds the lock.
     ///
-    /// # Errors If it contains something that no lab creates: then nothing is removed.
+    /// # Errors
+    /// If it contains something that no lab creates: then nothing is removed.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         self.empty(&[])?;
         match fs::remove_dir(&self.path) {

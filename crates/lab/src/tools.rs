@@ -34,7 +34,8 @@ impl Tool {
 
     /// Runs it with `arguments` and `input` inside `place`, or in the caller's namespace.
     ///
-    /// # Errors Names the package if the tool is missing, and quotes its message if it failed.
+    /// # Errors
+    /// Names the package if the tool is missing, and quotes its message if it failed.
     pub(crate) fn run(
         self,
         place: Option<&Namespaces>,

@@ -78,7 +78,8 @@ impl Live {
 
 /// Refuses flows that a lab's hosts cannot send.
 ///
-/// # Errors Naming the flow, with advice.
+/// # Errors
+/// Naming the flow, with advice.
 pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     for flow in &topology.traffic {
         let what = match (flow.proto, flow.arrivals) {

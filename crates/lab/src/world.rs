@@ -128,13 +128,12 @@ impl World {
     /// Shapes, addresses and raises the hosts' interfaces, which keep the kernel's default
     /// offloads.
     pub(crate) fn raise_hosts(&self, plan: &Plan) -> Result<(), Error> {
-        let loses_tags = plan.uses_af_xdp();
         for (i, (place, host)) in self.hosts.iter().zip(&plan.topology.hosts).enumerate() {
             let mut batch = String::from("link set dev lo up\n");
             let mut shapers = String::new();
             for (link, end) in plan.cables_of(Device::Host(i)) {
                 let (device, _) = plan.device(end);
-                if loses_tags {
+                if plan.loses_tags(end) {
                     ETHTOOL.run(Some(place), &["-K", device, "txvlan", "off"], "")?;
                 }
                 if let Some(rate) = link.rate_bits_per_s {

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Persistency, Receiver, Refusal};
-use plexus_faces::{Settings, Table};
 use plexus_io::wake::Waker;
 use plexus_ndn::face::{FaceId, Scope};
 use plexus_ndn::link::Received;
+use plexus_ndn_faces::{Bounds, Down, Faces, Facts, Listen, Persistency, Receiver, Refusal};
+use plexus_ndn_faces::{Settings, Table};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
@@ -193,7 +193,7 @@ impl Endpoint {
     }
 
     /// The face's counters.
-    pub fn counters(&mut self) -> plexus_faces::FaceCounters {
+    pub fn counters(&mut self) -> plexus_ndn_faces::FaceCounters {
         let counters = self.state.face.and_then(|face| self.faces.table().counters(face));
         counters.unwrap_or_default()
     }

@@ -5,7 +5,8 @@
 //! of next hops; equal sets are stored once. So changing a prefix is a single store, as readers see
 //! it.
 //!
-//! # What readers see A set is stored under its number before any prefix gets the number. A number
+//! # What readers see
+//! A set is stored under its number before any prefix gets the number. A number
 //! is reused for another set only after every batch that may have read it has ended
 //! ([`NameFib::instant`]). So a reader that finds a number finds the intended set, without a lock.
 

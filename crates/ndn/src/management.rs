@@ -12,10 +12,12 @@
 //! Answers:
 //!
 //! * a command with an accepted signature ([`Trust`], and not a replay): its result, in NFD's codes
-//! and texts; any other command, signed or unsigned: 403; * a neighbour's command that exceeds the
-//! limit on signature verifications: 503 ([`VerificationRate`]); * a command with an unknown name:
-//! 501; * a dataset: to every local client, also for Interests with parameters and a signature; *
-//! everything else is dropped and counted.
+//!   and texts; any other command, signed or unsigned: 403;
+//! * a neighbour's command that exceeds the limit on signature verifications: 503
+//!   ([`VerificationRate`]);
+//! * a command with an unknown name: 501;
+//! * a dataset: to every local client, also for Interests with parameters and a signature;
+//! * everything else is dropped and counted.
 //!
 //! Where NFD and ndnd differ, we follow the more lenient: unknown fields of a command are ignored,
 //! face URIs need not be canonical, and errors have (empty) parameters, without which python-ndn

@@ -1,6 +1,7 @@
 //! The pending Interest table (PIT). The forwarder of each worker owns one.
 //!
-//! # Bounds Entries, pieces of long names, and extra records have a capacity each, and each face an
+//! # Bounds
+//! Entries, pieces of long names, and extra records have a capacity each, and each face an
 //! account. A face may hold as many of each as are *still free* (the dynamic threshold of Choudhury
 //! and Hahne, IEEE/ACM Trans. Networking 1998): alone it gets half; with one other greedy face, a
 //! third. A face at its limit evicts its own oldest entry. If another face holds more than twice as

@@ -84,8 +84,13 @@ pub(crate) struct Limiter {
 
 impl Limiter {
     pub(crate) fn new(packets_per_s: u32) -> Limiter {
+        Limiter::with_burst(packets_per_s, (packets_per_s / 20).max(8))
+    }
+
+    /// A limiter that admits this many packets at once.
+    pub(crate) fn with_burst(packets_per_s: u32, burst: u32) -> Limiter {
         let interval_ns = 1_000_000_000 / u64::from(packets_per_s.max(1));
-        let tolerance_ns = (8 * interval_ns).max(50_000_000);
+        let tolerance_ns = u64::from(burst) * interval_ns;
         Limiter { packets_per_s, interval_ns, tolerance_ns, expected: Time::ZERO }
     }
 

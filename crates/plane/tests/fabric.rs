@@ -390,6 +390,37 @@ fn what_hosts_send_to_the_control_plane_is_policed_port_by_port() {
     node.finish();
 }
 
+/// A message of a DHCP client (RFC 2131, 4.1), as far as the data plane looks at it.
+fn discover(from: MacAddr) -> Vec<u8> {
+    let mut f = plain(MacAddr::BROADCAST, from, 14);
+    f[12..14].copy_from_slice(&[8, 0]);
+    f.extend([0x45, 0, 0, 36, 0, 1, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+    let sum = checksum::checksum(&f[14..34]);
+    f[24..26].copy_from_slice(&sum.to_be_bytes());
+    f.extend([0, 68, 0, 67, 0, 16, 0, 0, 1, 1, 6, 0, 0, 0, 0, 1]);
+    f
+}
+
+#[test]
+fn a_flood_keeps_no_dhcp_client_of_its_port_from_the_control_plane() {
+    let mut node = Node::new(2);
+    node.host(0, mac(A));
+    node.publish();
+    for _ in 0..500 {
+        node.rig.offer(0, &plain(MacAddr::BROADCAST, mac(A), 60));
+    }
+    node.rig.settle();
+    assert!(node.rig.drops(0, DropReason::ControlRate) > 400);
+    node.punted();
+    // A hundred stations that are switched on at once; nobody has admitted them.
+    for n in 0..100 {
+        node.rig.offer(0, &discover(mac(0x1000 + n)));
+    }
+    node.rig.settle();
+    assert_eq!(node.punted().len(), 100);
+    node.finish();
+}
+
 #[test]
 fn a_full_queue_to_the_control_plane_still_takes_control_frames() {
     let mut node = Node::new(2);

@@ -221,7 +221,14 @@ fn build(rng: &mut Pcg64) -> (Net, Vec<Model>) {
         let mut node = Node::with(Plan { frames: 256, ..plan });
         let pps = 1_000_000_000;
         let (host_pps, bootstrap_pps, error_pps) = (pps, pps, pps);
-        node.tables.set_limits(ControlLimits { host_pps, bootstrap_pps, error_pps, waiting: 99 });
+        let limits = ControlLimits::default();
+        node.tables.set_limits(ControlLimits {
+            host_pps,
+            bootstrap_pps,
+            error_pps,
+            waiting: 99,
+            ..limits
+        });
         net.nodes.push(node);
         models.push(Model {
             roles: (0..PORTS).map(|p| role(rng, &net, (n, p))).collect(),

@@ -59,7 +59,8 @@ impl Difference {
 impl Comparison {
     /// Compares a run with another one.
     ///
-    /// # Errors In words, when they are not runs of the same flows, or one contains impossible
+    /// # Errors
+    /// In words, when they are not runs of the same flows, or one contains impossible
     /// figures.
     pub fn of(there: &Facts, here: &Facts) -> Result<Comparison, String> {
         let names = |facts: &Facts| -> BTreeMap<String, FlowReport> {

@@ -1,19 +1,26 @@
 //! Results of a run of a topology file's traffic, the same for real kernels and the simulator: the
 //! outcome of each flow ([`Outcome`]), the verdict ([`judge`]), the JSON and the table
 //! ([`RunReport`]), and the comparison of two runs ([`Comparison`]).
+//! What all long runs share is here too: [`Progress`] and [`Failure`].
 
 mod compare;
 mod counts;
+mod failure;
 mod gaps;
 mod judge;
 mod named;
 mod outcome;
+mod progress;
 mod report;
+mod text;
 
 pub use compare::{Comparison, Difference};
 pub use counts::Counts;
+pub use failure::Failure;
 pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};
 pub use named::{NamedAccount, NamedLinks, NamedPackets, PendingInterests};
 pub use outcome::{Outcome, bits_per_s, sending_time};
+pub use progress::Progress;
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport, columns};
+pub use text::{json, si};

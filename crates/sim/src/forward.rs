@@ -7,7 +7,7 @@
 //! or not (`axon.txt` §3.2: routing at the packet level, with buffers for entire packets); and it
 //! is never earlier than the header that it may have to take away.
 
-use plexus_topo::{Device, End, Forwarding, ForwardingMode, Topology};
+use plexus_topo::{Device, End, Forwarding, ForwardingMode, Graph, Topology, UNREACHABLE};
 
 use crate::cable::Port;
 use crate::time::SimTime;
@@ -72,8 +72,7 @@ pub(crate) fn plan(topology: &Topology, ports: &mut [Port], port: impl Fn(End) -
     if topology.nodes.iter().all(|n| n.forwarding == Forwarding::default()) {
         return;
     }
-    // Nodes on the longest of the shortest routes.
-    let hops = topology.node_hops().pairs.len() as u64;
+    let hops = nodes_on_the_longest_route(topology);
     let mut fastest = vec![None; topology.nodes.len()];
     for (_, _, ends) in topology.cables() {
         for end in ends {
@@ -114,6 +113,14 @@ pub(crate) fn plan(topology: &Topology, ports: &mut [Port], port: impl Fn(End) -
             ports[port(far)].uptake = uptake;
         }
     }
+}
+
+/// Of the shortest routes between nodes.
+fn nodes_on_the_longest_route(topology: &Topology) -> u64 {
+    let graph = Graph::new(topology);
+    let nodes = topology.nodes.len();
+    let hops = |from| graph.hops(from).into_iter().take(nodes).filter(|h| *h != UNREACHABLE);
+    (0..nodes).flat_map(hops).max().map_or(0, |links| u64::from(links) + 1)
 }
 
 /// The fastest cable of a node that cuts through: its controller's is no faster, since what goes

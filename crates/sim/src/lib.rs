@@ -6,10 +6,9 @@
 //! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
 //! that `plexus lab` reads, and its report has the same form.
 //!
-//! [`board`] is a model by itself: the hardware of a paper, clock by clock.
+//! [`real_time`] alone reads a clock: it keeps a simulation at the wall's, for hosts that are real.
 
 mod asker;
-pub mod board;
 mod build;
 mod cable;
 mod clock;
@@ -30,6 +29,7 @@ mod noise;
 mod outside;
 mod portland;
 mod queue;
+pub mod real_time;
 mod sim;
 pub mod tcp;
 mod time;

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::NamedSettings;
-use plexus_faces::{ETHERNET_GROUP, read_frame};
 use plexus_io::Packet;
 use plexus_ndn::face::{Face, FaceId, FaceIds, LinkType};
 use plexus_ndn::fib::{Fib, NameLimits};
@@ -25,6 +24,7 @@ use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
+use plexus_ndn_faces::{ETHERNET_GROUP, read_frame};
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;

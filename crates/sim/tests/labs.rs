@@ -1,9 +1,11 @@
 //! Labs that the simulator can run, less their IPv6 flows: what holds there holds here.
 
 use std::path::Path;
+use std::time::Duration;
 
+use plexus_config::QueueOrder;
 use plexus_sim::{Sim, Work};
-use plexus_topo::Topology;
+use plexus_topo::{Extent, Proto, Topology};
 
 fn lab(name: &str) -> Topology {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs").join(name);
@@ -58,4 +60,32 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
     let (first, second, other) = (run(&topology, 7), run(&topology, 7), run(&topology, 8));
     assert_eq!(first, second);
     assert_ne!(first.1.digest, other.1.digest);
+}
+
+/// What the least and the greatest of the six UDP flows of labs/line.toml get when all of them fill
+/// their hosts' cables: the least as a share of the greatest.
+fn evenness(order: QueueOrder) -> f64 {
+    let mut topology = lab("line.toml");
+    topology.keep_flows(|f| f.proto == Proto::Udp);
+    topology.assertions.clear();
+    for flow in &mut topology.traffic {
+        (flow.rate_bits_per_s, flow.start) = (Some(50_000_000), Duration::ZERO);
+        flow.extent = Extent::Duration(Duration::from_secs(1));
+        flow.after = None;
+    }
+    let ports = topology.nodes.iter_mut().flat_map(|n| &mut n.ports);
+    ports.for_each(|port| port.settings.queue.order = order);
+    let (report, _) = run(&topology, 1);
+    let rates = report.facts.flows.iter().map(|f| f.received_bits_per_s);
+    assert_eq!(rates.clone().count(), 6, "{report}");
+    let (least, greatest) = (rates.clone().fold(f64::MAX, f64::min), rates.fold(0.0, f64::max));
+    println!("{order:?}: {least} to {greatest}");
+    least / greatest
+}
+
+/// Flows over two hops pass two full cables, and at each of them wait beside flows that are new.
+#[test]
+fn flows_through_a_line_of_nodes_starve_only_where_queues_are_fifo() {
+    assert!(evenness(QueueOrder::Fair) > 0.9);
+    assert!(evenness(QueueOrder::Fifo) < 0.75);
 }

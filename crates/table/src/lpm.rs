@@ -6,19 +6,20 @@
 //! is shared with any number of [`Reader`]s; each worker has its own, begins a [`Batch`] with it
 //! and looks up as many addresses as it likes. Neither side ever waits for the other.
 //!
-//! # What a lookup sees of an update For every address, an update is one store of one integer:
-//! before it a lookup finds the old answer, from then on the new one. A prefix that covers many
-//! addresses takes many stores, so one address may have changed already and another one not yet. No
-//! lookup returns an answer that was not valid at some instant between its beginning and its end.
+//! # What a lookup sees of an update
+//! For every address, an update is one store of one integer: before it a lookup finds the old
+//! answer, from then on the new one. A prefix that covers many addresses takes many stores, so one
+//! address may have changed already and another one not yet. No lookup returns an answer that was
+//! not valid at some instant between its beginning and its end.
 //!
 //! * Data is written before the link to it is stored with release order; lookups load links with
-//! acquire order. Data that changes in place is single atomic integers. * Unlinked data is not
-//! overwritten until every batch that could have loaded the link has ended (`grace.rs`). A reader
-//! between two batches, asleep or gone, delays nothing; a batch that never ends holds up memory,
-//! until inserts are [`Refused`], but never the writer.
+//!   acquire order. Data that changes in place is single atomic integers.
+//! * Unlinked data is not overwritten until every batch that could have loaded the link has ended
+//!   (`grace.rs`). A reader between two batches, asleep or gone, delays nothing; a batch that never
+//!   ends holds up memory, until inserts are [`Refused`], but never the writer.
 //!
-//! The tables of both families are explained in `dir24.rs` and `trees.rs`; alternatives and their
-//! speed in `bench/README.md`.
+//! The tables of both families are explained in `dir24.rs` and `trees.rs`. Alternatives and their
+//! speed are in `docs/design/tables.md` and `bench/history`.
 
 mod dir24;
 mod lanes;

@@ -5,11 +5,13 @@
 //! names), and every table takes the resulting [`HashedName`].
 //!
 //! * [`NameFib`]: the longest matching prefix of a name, among millions. One writer changes it in
-//! place, while workers look up without waiting, each with its own [`NameReader`]. * [`NameMap`]:
-//! exact match, for one worker's PIT and content store. The caller stores the names with its
-//! entries. * [`PrefixHints`]: cached Data under a previously requested prefix (CanBePrefix).
+//!   place, while workers look up without waiting, each with its own [`NameReader`].
+//! * [`NameMap`]: exact match, for one worker's PIT and content store. The caller stores the names
+//!   with its entries.
+//! * [`PrefixHints`]: cached Data under a previously requested prefix (CanBePrefix).
 //!
-//! # The cost of hostile names Senders choose names. A name's slot depends on a secret key, so
+//! # The cost of hostile names
+//! Senders choose names. A name's slot depends on a secret key, so
 //! senders cannot aim at one; a matching hash is never trusted without comparing the name. A name
 //! may have thousands of components: it is hashed in one pass over its bytes, and only its first
 //! [`COMPONENTS_MAX`] prefixes are searched. A lookup of one prefix touches at most [`PROBE_LINES`]

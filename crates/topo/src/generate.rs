@@ -5,6 +5,7 @@
 //! hosts: one network, as for one switch. Port `p1` … of a node lead to its hosts, the further ones
 //! to other nodes.
 
+mod known;
 mod plan;
 mod random;
 mod read;
@@ -20,6 +21,7 @@ use plexus_config::InterfaceAddress;
 use crate::model::{End, Host, Interface, Link, Node, NodePort, Topology};
 use crate::read::free_mac;
 
+pub use known::Known;
 pub(crate) use plan::{Joint, Plan};
 pub(crate) use random::Dice;
 pub(crate) use read::{Generated, Grid, read_generate};
@@ -141,7 +143,7 @@ fn joint_rate(joint: &Joint, usual: Option<u64>) -> Result<Option<u64>, ShapeErr
 }
 
 /// Adds the next host, with a cable to each of these ports.
-pub(crate) fn add_host(
+pub fn add_host(
     topology: &mut Topology,
     taken: &mut HashSet<plexus_wire::MacAddr>,
     name: String,

@@ -1,28 +1,22 @@
-//! The topology file, generators and path algorithms.
+//! The topology file, generators and shortest paths.
 //!
 //! One TOML file says which nodes, hosts and links there are, and optionally what a run sends and
 //! asserts; `lab`, `sim` and `topo` read the same one. [`Topology::parse`] reads it,
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
-pub mod analysis;
 mod arp;
 pub mod assertion;
-mod blocking;
 mod bridge;
 mod catalogue;
 mod circle;
 mod controller;
 mod dialogue;
 mod event;
-pub mod exchange;
 mod fidelity;
-#[cfg(test)]
-mod fixture;
 mod flow;
 mod forwarding;
 mod generate;
 mod graph;
-mod loads;
 mod model;
 mod pattern;
 mod reach;
@@ -32,9 +26,6 @@ mod site;
 mod write;
 
 pub use arp::{ArpLoad, ArpTargets};
-pub use blocking::{
-    Answer, CheckError, CounterExample, NarrowCut, NonBlocking, Online, PERMUTATIONS, non_blocking,
-};
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use catalogue::{AskingPace, Catalogue};
 pub use dialogue::{Dialogue, Exchange};
@@ -42,18 +33,15 @@ pub use event::{Described, Event, Failure, Fault, Party, Trouble, TroubleKind};
 pub use fidelity::Fidelity;
 pub use forwarding::{Forwarding, ForwardingMode};
 pub use generate::{
-    DEVICES_MAX, LINKS_MAX, Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, ShapeError,
-    generate,
+    DEVICES_MAX, Known, LINKS_MAX, Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, ShapeError,
+    add_host, generate,
 };
 pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
-pub use loads::{
-    BoundBy, CableLoad, Demand, Loads, LoadsError, PATHS_PER_PAIR, Routing, cable_loads, loads,
-    read_demands,
-};
 pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
     Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
 };
 pub use plexus_config::{InterfaceAddress, parse_interface_address};
+pub use read::{DELAY_MAX, LANES_MAX, MTU_RANGE};
 pub use routing::{RoutingDaemon, RoutingSuite};
 pub use site::Site;

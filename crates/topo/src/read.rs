@@ -33,11 +33,11 @@ use crate::routing::RoutingDaemon;
 /// Threads of a node.
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;
 /// Lanes of a link.
-pub(crate) const LANES_MAX: u64 = 64;
+pub const LANES_MAX: u64 = 64;
 /// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
-pub(crate) const MTU: std::ops::RangeInclusive<u64> = 68..=65_535;
+pub const MTU_RANGE: std::ops::RangeInclusive<u64> = 68..=65_535;
 /// A delay above this is a slip of the unit.
-pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
+pub const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// What a file is read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -362,7 +362,7 @@ impl Reader {
                 cables,
                 rate_bits_per_s: read_rate(&section, "rate"),
                 delay: delay.map_or(Duration::ZERO, |d| d.value),
-                mtu: section.integer("mtu", MTU).map_or(MTU_USUAL, |m| m.value as u16),
+                mtu: section.integer("mtu", MTU_RANGE).map_or(MTU_USUAL, |m| m.value as u16),
                 loss: section.number("loss", 0.0..=1.0).map_or(0.0, |l| l.value),
             };
             if !link.cables.is_empty() {

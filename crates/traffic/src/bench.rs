@@ -50,7 +50,8 @@ pub fn bench_generate(config: &GeneratorConfig, packets: u64) -> Result<f64, Ben
 /// returns how many millions are counted per second of work. The transfer through a memory port is
 /// included.
 ///
-/// # Errors See [`BenchError`].
+/// # Errors
+/// See [`BenchError`].
 pub fn bench_count(config: &GeneratorConfig, packets: u64) -> Result<f64, BenchError> {
     let mut pool = Pool::new(FRAMES, config.sizes.max() + plexus_io::HEADROOM)?;
     let (mut port, mut cable) = memory::port("bench", FRAMES);

@@ -36,6 +36,7 @@ impl Fabric {
             bootstrap_pps: 1 + u32::from(limits),
             error_pps: [1_000_000, 1][usize::from(limits >> 2 & 1)],
             waiting: [512, 3, 1, 0][usize::from(limits >> 3 & 3)],
+            ..ControlLimits::default()
         });
         fabric.tables.set_lanes(match limits >> 5 & 3 {
             0 => LaneChoice::PerFlow,

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use plexus_report::json;
 use plexus_traffic::{GeneratorConfig, XdpGenerator};
 
-use super::{Args, Progress, Report, emit, json, now, text};
+use super::{Args, Progress, Report, emit, now, text};
 use crate::exit::{Failure, Outcome};
 
 /// Sends until the end, the count or the flag, and reports.

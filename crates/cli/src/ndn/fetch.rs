@@ -10,6 +10,7 @@ use plexus_ndn_apps::endpoint::{Endpoint, now, random_seed};
 use plexus_ndn_apps::fetch::{Discovery, Fetch};
 use plexus_ndn_apps::segments::Settings;
 use plexus_ndn_apps::window::Algorithm;
+use plexus_report::{Progress, json, si};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use serde::Serialize;
@@ -17,8 +18,7 @@ use serde::Serialize;
 use super::transport::Transport;
 use super::{counts, unusable};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{json, parse_duration, si, stop_flag};
-use crate::progress::Progress;
+use crate::generate::{parse_duration, stop_flag};
 
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_millis(200);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use plexus_ndn_apps::consume::{Config, Consumer, Counts, Names, Pace, Share};
 use plexus_ndn_apps::endpoint::{Endpoint, now};
 use plexus_ndn_web::names::name_of;
+use plexus_report::{json, si};
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::{Name, NameBuf};
 use serde::Serialize;
@@ -16,7 +17,7 @@ use serde::Serialize;
 use super::transport::Transport;
 use super::{counts, unusable};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, json, parse_duration, si, stop_flag};
+use crate::generate::{emit, parse_duration, stop_flag};
 
 /// Ask for the items of a catalogue, drawn by Zipf's law, or for the names of a list, and tell how
 /// it fared: a generator and a meter in one. What is not answered in time is not asked for again.

@@ -5,16 +5,17 @@ mod show;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plexus_daemon::{certificate, identity};
+use plexus_io::clock::unix_ms;
+use plexus_io::secret::check_private;
 use plexus_ndn_apps::certificate::{issue, objection, self_signed, text};
 use plexus_ndn_apps::key::{Algorithm, PrivateKey};
 use plexus_wire::ndn::signature::{Validity, seconds};
 use plexus_wire::ndn::{Data, NameBuf};
 
 use super::signing;
-use crate::clock::unix_ms;
 use crate::exit::{Failure, Outcome};
-use crate::files::{IN_THE_WAY, check_private, write_new, write_private};
-use crate::{certificate, identity};
+use crate::files::{IN_THE_WAY, write_new, write_private};
 
 const DAY_S: u64 = 86_400;
 /// How long certificates count, as ndnsec's: of a new key, and of one that is signed for another.

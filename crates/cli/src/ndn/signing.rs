@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use plexus_daemon::certificate;
+use plexus_io::secret::check_private;
 use plexus_ndn_apps::key::{CommandKey, CommandKeyError};
 use zeroize::Zeroizing;
 
-use crate::certificate;
 use crate::exit::Failure;
-use crate::files::check_private;
 
 /// By which key the command is signed that registers the prefix.
 #[derive(clap::Args)]

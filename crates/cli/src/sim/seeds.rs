@@ -11,7 +11,8 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use plexus_config::units::format_rate;
-use plexus_report::Facts;
+use plexus_io::process::memory;
+use plexus_report::{Facts, Progress};
 use plexus_sim::Work;
 use plexus_topo::{Fidelity, Topology};
 use serde::Serialize;
@@ -19,8 +20,6 @@ use serde_json::{Value, json};
 
 use super::{check_memory, simulate};
 use crate::exit::{Failure, Outcome};
-use crate::memory;
-use crate::progress::Progress;
 
 /// Most seeds of one command.
 const SEEDS_MAX: u64 = 100_000;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plexus_analysis::{Answer, CounterExample, NonBlocking, Online, non_blocking};
 use plexus_config::units::format_rate;
-use plexus_topo::{Answer, CounterExample, NonBlocking, Online, Topology, non_blocking};
+use plexus_topo::Topology;
 use serde::Serialize;
 
 use super::{print, summary};
@@ -92,7 +93,7 @@ impl Check {
             .map_err(|e| Failure::unusable(format!("{file}: {e}")))?;
         let report = Report::new(&topology, &found);
         if self.json {
-            print(&crate::generate::json(&report)?)?;
+            print(&plexus_report::json(&report)?)?;
         } else {
             print(&format!("{file}: {}\n{}", summary(&topology), report.text()))?;
         }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plexus_analysis::exchange::{self, Format};
 use plexus_topo::Topology;
-use plexus_topo::exchange::{self, Format};
 
 use super::{import, print};
 use crate::exit::{Failure, Outcome};

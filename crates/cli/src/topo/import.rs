@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plexus_analysis::exchange::{Format, ImportOptions, import};
 use plexus_config::document::read_text;
-use plexus_topo::exchange::{Format, ImportOptions, import};
 
 use super::print;
 use crate::exit::{Failure, Outcome};

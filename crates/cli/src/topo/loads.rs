@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use plexus_topo::{BoundBy, Loads, Routing, Topology, loads, read_demands};
+use plexus_analysis::{BoundBy, Loads, Routing, loads, read_demands};
+use plexus_topo::Topology;
 use serde::Serialize;
 
 use super::print;
@@ -95,7 +96,7 @@ impl LoadsArgs {
         let found = loads(&topology, &demands, routing).map_err(Failure::unusable)?;
         let answer = Answer::new(&topology, &found);
         if self.json {
-            return print(&crate::generate::json(&answer)?);
+            return print(&plexus_report::json(&answer)?);
         }
         print(&answer.text(demands.len()))
     }
@@ -103,7 +104,7 @@ impl LoadsArgs {
 
 impl<'a> Answer<'a> {
     fn new(topology: &'a Topology, found: &Loads) -> Answer<'a> {
-        let row = |cable: &plexus_topo::CableLoad| {
+        let row = |cable: &plexus_analysis::CableLoad| {
             let [a, b] = topology.links[cable.link].cables[cable.lane];
             let [from, to] = if cable.reversed { [b, a] } else { [a, b] };
             Row {
@@ -193,7 +194,8 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plexus_topo::{Demand, Device, Graph, Options, Shape, generate};
+    use plexus_analysis::Demand;
+    use plexus_topo::{Device, Graph, Options, Shape, generate};
 
     use super::*;
 

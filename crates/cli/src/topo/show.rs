@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use plexus_analysis::{Analysis, Certainty, Cost};
 use plexus_config::units::format_rate;
-use plexus_topo::analysis::{Analysis, Certainty, Cost};
 use plexus_topo::{Device, Graph, Topology};
 use serde::Serialize;
 

@@ -107,7 +107,7 @@ impl AuthorityPublic {
 
 impl fmt::Debug for AuthorityPublic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AuthorityPublic({})", super::hex::encode(self.0.as_bytes()))
+        write!(f, "AuthorityPublic({})", plexus_wire::hex(self.0.as_bytes()))
     }
 }
 
@@ -148,7 +148,7 @@ fn x25519(private: &[u8; 32]) -> Box<dyn Dh> {
 
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyPair({})", super::hex::encode(&self.public))
+        write!(f, "KeyPair({})", plexus_wire::hex(&self.public))
     }
 }
 

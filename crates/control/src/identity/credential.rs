@@ -226,13 +226,13 @@ impl fmt::Debug for Credential {
 impl fmt::Display for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Claims { group, node, name, role, .. } = &self.claims;
-        write!(f, "{role} {name} ({node}) of group {}", hex::encode(group))
+        write!(f, "{role} {name} ({node}) of group {}", plexus_wire::hex(group))
     }
 }
 
 impl From<Credential> for String {
     fn from(credential: Credential) -> String {
-        hex::encode(&credential.encode())
+        plexus_wire::hex(&credential.encode())
     }
 }
 

@@ -16,8 +16,8 @@ impl Identity {
         let mut lines = Lines::default();
         lines.heading(&format!("# {}. Keep this file secret.", self.credential()));
         lines.text("credential", &String::from(self.credential().clone()));
-        lines.text("secret", &hex::encode(self.keys().private()));
-        lines.text("authority", &hex::encode(&self.authority().to_bytes()));
+        lines.text("secret", &plexus_wire::hex(self.keys().private()));
+        lines.text("authority", &plexus_wire::hex(&self.authority().to_bytes()));
         lines.finish()
     }
 
@@ -46,9 +46,9 @@ impl Authority {
         let mut lines = Lines::default();
         lines
             .heading("# The authority of a group. Keep this file secret, and away from the boxes.");
-        lines.text("group", &hex::encode(&self.group()));
-        lines.text("secret", &hex::encode(self.secret()));
-        lines.text("public", &hex::encode(&self.public().to_bytes()));
+        lines.text("group", &plexus_wire::hex(&self.group()));
+        lines.text("secret", &plexus_wire::hex(self.secret()));
+        lines.text("public", &plexus_wire::hex(&self.public().to_bytes()));
         lines.finish()
     }
 

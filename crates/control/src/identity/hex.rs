@@ -1,13 +1,6 @@
-//! Bytes as lower-case hexadecimal text.
+//! Bytes from hexadecimal text.
 
 use plexus_config::ValueError;
-
-/// Two digits per byte.
-pub(crate) fn encode(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |n: u8| char::from(DIGITS[usize::from(n)]);
-    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
-}
 
 /// Exactly `N` bytes. The text is not part of the error: it may be a secret.
 pub(crate) fn decode<const N: usize>(text: &str) -> Result<[u8; N], ValueError> {
@@ -38,7 +31,7 @@ mod tests {
     #[test]
     fn reads_what_it_wrote_and_nothing_else() {
         let all: [u8; 256] = std::array::from_fn(|i| i as u8);
-        assert_eq!(decode::<256>(&encode(&all)), Ok(all));
+        assert_eq!(decode::<256>(&plexus_wire::hex(&all)), Ok(all));
         assert_eq!(decode::<2>("AbcD"), Ok([0xAB, 0xCD]));
         for bad in ["", "abc", "abcde", "ab g", "+1+2", "éé", "abcdef"] {
             assert!(decode::<2>(bad).is_err(), "{bad}");

@@ -14,8 +14,8 @@ use super::{Refused, ReplayWindow};
 
 /// Longest plaintext of a Sealed message.
 pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - SEALED_HEADER_LEN - TAG_LEN;
-/// Counters from here on are never used: far more than any key's lifetime needs, and far below 2^64
-/// - 1, which Noise reserves.
+/// Counters from here on are never used: far more than any key's lifetime needs, and far below the
+/// greatest, which Noise reserves.
 pub(super) const COUNTER_END: u64 = 1 << 60;
 
 /// Keys derived by the handshake.

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plexus_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::link::{Kind, Received};
 use plexus_ndn_apps::digest::DigestSigner;
 use plexus_ndn_apps::endpoint::now;
+use plexus_ndn_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::{Headers, NackReason};

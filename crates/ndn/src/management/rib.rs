@@ -13,7 +13,8 @@
 //! Next hops set directly (`fib/add-nexthop`) are kept apart: they are not inherited, and win over
 //! a route to the same face.
 //!
-//! # What neighbours cannot take Neighbours share half of the routes, half of each prefix's routes,
+//! # What neighbours cannot take
+//! Neighbours share half of the routes, half of each prefix's routes,
 //! and half of the sets of next hops. A prefix for which neighbours' routes find no set uses the
 //! next hops of the other routes; if a prefix has more next hops than allowed, those of the other
 //! routes are kept.

@@ -5,7 +5,8 @@
 //! and clients wait for the end: only then is the number of the last segment known. NFD sends the
 //! first segments without it, but ndnd's client gives up unless the first segment has it.
 //!
-//! # What is in a dataset that has taken several turns Each prefix as it was when it was written. A
+//! # What is in a dataset that has taken several turns
+//! Each prefix as it was when it was written. A
 //! prefix that exists from beginning to end is in it once, in order; others may be. Clients that
 //! ask while it is being written get it, whatever has changed since it was begun; later clients get
 //! it only if nothing has changed.

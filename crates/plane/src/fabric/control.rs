@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
-use plexus_wire::Time;
+use plexus_wire::{EtherType, Protocol, Time, dhcpv4, ethernet, ipv4};
 
 use super::plan::ControlLimits;
 use crate::drops::DropReason;
@@ -17,6 +17,9 @@ const EXCERPT: usize = 128;
 /// What the control plane is shown of a packet that was dropped: an Ethernet header, and as much as
 /// the longest error may have in all (RFC 4443, 2.4 (c): 1280 bytes; RFC 1812, 4.3.2.3: 576).
 const DROPPED_EXCERPT: usize = 14 + 1280;
+
+/// Messages of DHCP clients that one port may send at once.
+const DHCP_BURST: u32 = 256;
 
 /// Why a packet goes to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +93,11 @@ pub enum How {
 pub(crate) struct ControlQueue {
     pub(crate) waiting: VecDeque<ToControl>,
     limits: ControlLimits,
-    /// By port: hosts' frames, bootstrap, errors, unknown neighbours, neighbours' news, and packets
-    /// that are too long. Of what a router depends on, none shares a limit with what strangers may
-    /// send: a flood of pings silences no gateway, and a scan does not hide a path's MTU.
-    ports: Vec<[Option<Limiter>; 6]>,
+    /// By port: hosts' frames, bootstrap, errors, unknown neighbours, neighbours' news, packets
+    /// that are too long, and DHCP. Of what a router depends on, none shares a limit with what
+    /// strangers may send: a flood of pings silences no gateway, and a scan does not hide a path's
+    /// MTU.
+    ports: Vec<[Option<Limiter>; 7]>,
 }
 
 impl ControlQueue {
@@ -106,10 +110,11 @@ impl ControlQueue {
         self.ports.resize_with(ports, Default::default);
     }
 
-    fn admits(&mut self, now: Time, punt: Punt, port: PortId) -> bool {
+    fn admits(&mut self, now: Time, punt: Punt, port: PortId, frame: &[u8]) -> bool {
         let l = &self.limits;
         let (which, rate) = match punt {
             Punt::Control => return true,
+            Punt::Host if is_dhcp(frame) => (6, l.dhcp_pps),
             Punt::Host | Punt::Local => (0, l.host_pps),
             Punt::Bootstrap => (1, l.bootstrap_pps),
             Punt::Error(_) => (2, l.error_pps),
@@ -118,7 +123,12 @@ impl ControlQueue {
             Punt::TooBig(_) => (5, l.error_pps),
         };
         let Some(limiters) = self.ports.get_mut(usize::from(port)) else { return true };
-        limiters[which].get_or_insert_with(|| Limiter::new(rate)).admits(now)
+        let new = || match which {
+            // All stations of a port may be switched on at once.
+            6 => Limiter::with_burst(rate, DHCP_BURST),
+            _ => Limiter::new(rate),
+        };
+        limiters[which].get_or_insert_with(new).admits(now)
     }
 
     /// What no host can fill is kept for control frames; and the control plane holds no more
@@ -142,7 +152,7 @@ pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packe
     if let Some(reason) = punt.dropped_for() {
         context.counters.drop(in_port, reason);
         let fits = context.control.has_room(context.pool, punt);
-        if fits && context.control.admits(context.now, punt, in_port) {
+        if fits && context.control.admits(context.now, punt, in_port, context.pool.data(&packet)) {
             // The frame is dropped and accounted for; the control plane's is another.
             context.counters.copied(in_port, 1);
             let len = packet.len().min(DROPPED_EXCERPT);
@@ -151,7 +161,7 @@ pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packe
         }
         return context.pool.free(packet);
     }
-    if !context.control.admits(context.now, punt, in_port) {
+    if !context.control.admits(context.now, punt, in_port, context.pool.data(&packet)) {
         return context.drop(packet, in_port, DropReason::ControlRate);
     }
     if !context.control.has_room(context.pool, punt) {
@@ -162,6 +172,17 @@ pub(crate) fn hand_over(context: &mut Context<'_>, punt: Punt, mut packet: Packe
         return context.drop(packet, in_port, DropReason::BadOffload);
     }
     consume(context, punt, packet);
+}
+
+/// Whether a host's frame is a DHCP client's message (RFC 2131, 4.1): UDP from port 68 to port 67.
+fn is_dhcp(frame: &[u8]) -> bool {
+    let Ok(frame) = ethernet::Frame::new_checked(frame) else { return false };
+    if frame.ethertype() != EtherType::IPV4 {
+        return false;
+    }
+    let Ok(ip) = ipv4::Packet::new_checked(frame.payload()) else { return false };
+    let ports = [dhcpv4::CLIENT_PORT, dhcpv4::SERVER_PORT].map(u16::to_be_bytes).concat();
+    ip.protocol() == Protocol::UDP && ip.fragment_offset() == 0 && ip.payload().starts_with(&ports)
 }
 
 fn consume(context: &mut Context<'_>, punt: Punt, packet: Packet) {

@@ -71,6 +71,9 @@ pub struct PortTables {
 pub struct ControlLimits {
     /// Hosts' frames: unknown stations and destinations, groups.
     pub host_pps: u32,
+    /// Messages of hosts' DHCP clients. They have a limit of their own: a host that floods other
+    /// frames keeps no neighbour behind the same port from its address.
+    pub dhcp_pps: u32,
     /// Bootstrap frames.
     pub bootstrap_pps: u32,
     /// Frames that could not go where their path led.
@@ -82,7 +85,13 @@ pub struct ControlLimits {
 
 impl Default for ControlLimits {
     fn default() -> ControlLimits {
-        ControlLimits { host_pps: 1000, bootstrap_pps: 100, error_pps: 100, waiting: 512 }
+        ControlLimits {
+            host_pps: 1000,
+            dhcp_pps: 200,
+            bootstrap_pps: 100,
+            error_pps: 100,
+            waiting: 512,
+        }
     }
 }
 

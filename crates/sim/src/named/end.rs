@@ -1,11 +1,11 @@
 //! A host that asks and answers by name: the consumers and producers of `plexus ndn`, behind one
 //! face to the group of its Ethernet.
 
-use plexus_faces::{ETHERNET_GROUP, read_frame};
 use plexus_ndn::face::FaceId;
 use plexus_ndn::link::{Came, Kind, Limits, Link, Memory, Options, Received};
 use plexus_ndn_apps::app::{Application, Output};
 use plexus_ndn_apps::produce::{self, Producer, Signing};
+use plexus_ndn_faces::{ETHERNET_GROUP, read_frame};
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::{Interest, NameBuf};
 use plexus_wire::{MacAddr, Time};

@@ -8,7 +8,7 @@
 //!
 //! A lookup reads one cell of the filter and searches at most 33 times, for lengths 0 to 32; for
 //! names without similar prefixes, mostly only for the lengths below [`FIRST`]. Alternatives and
-//! the reasons for this design are in ARCHITECTURE.md.
+//! the reasons for this design are in `docs/design/tables.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};

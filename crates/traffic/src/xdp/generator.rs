@@ -69,7 +69,8 @@ pub struct XdpGenerator {
 impl XdpGenerator {
     /// Prepares to send from a device of the calling thread's network namespace, for this long.
     ///
-    /// # Errors When the kernel cannot send this, the device is missing or does not carry such
+    /// # Errors
+    /// When the kernel cannot send this, the device is missing or does not carry such
     /// frames, or the process lacks the rights for BPF (CAP_BPF and CAP_NET_ADMIN, root).
     pub fn open(
         config: &GeneratorConfig,
@@ -107,7 +108,8 @@ impl XdpGenerator {
     /// Sends until the count or time is over or `enough` returns true; it is called every 5 ms with
     /// the packets sent so far.
     ///
-    /// # Errors Of BPF_PROG_RUN, which supports live frames since Linux 5.18.
+    /// # Errors
+    /// Of BPF_PROG_RUN, which supports live frames since Linux 5.18.
     pub fn run(&mut self, mut enough: impl FnMut(Sent) -> bool) -> Result<XdpSent, XdpPlanError> {
         let failed =
             |e| bpf::refused(self.target.name(), "running the XDP program (Linux 5.18)", e);

@@ -83,7 +83,8 @@ impl XdpMeter {
     /// Starts counting packets that arrive at a device of the calling thread's network namespace.
     /// It ignores `detailed_flows` of the configuration.
     ///
-    /// # Errors When the device is missing or has an XDP program, or the process lacks the rights
+    /// # Errors
+    /// When the device is missing or has an XDP program, or the process lacks the rights
     /// for BPF (CAP_BPF and CAP_NET_ADMIN, root).
     pub fn open(device: &str, config: &MeterConfig) -> Result<XdpMeter, OpenError> {
         let target = Target::find(device)?;
@@ -111,7 +112,8 @@ impl XdpMeter {
 
     /// Packets that the device received but dropped before the program, since it exists.
     ///
-    /// # Errors When the device is missing.
+    /// # Errors
+    /// When the device is missing.
     pub fn overflow(&self) -> std::io::Result<u64> {
         self.target.receive_dropped()
     }

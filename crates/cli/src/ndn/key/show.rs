@@ -5,7 +5,7 @@ use plexus_wire::ndn::signature::{KeyLocator, seconds};
 use plexus_wire::ndn::{Component, Data};
 use serde_json::json;
 
-use crate::hex::hex;
+use plexus_wire::hex;
 
 /// Prints it.
 ///

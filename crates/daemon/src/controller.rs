@@ -1,0 +1,488 @@
+//! The driver of the controller: one thread that owns the clock, the port, the store, the sessions
+//! ([`Hub`]) and the core ([`Controller`]).
+
+mod metrics;
+
+use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plexus_config::Backend;
+use plexus_config::{ControllerFile, ControllerSettings};
+use plexus_control::hub::{self, Hub};
+use plexus_control::identity::Role;
+use plexus_control::link::Pace;
+use plexus_controller::store::Store;
+use plexus_controller::{Controller, Event, Input, Output, Start};
+use plexus_io::clock::unix_ms;
+use plexus_io::process::go_before_others;
+use plexus_io::spec::{self, PortSpec};
+use plexus_io::wake::{LinkNews, Sleeper, Waker};
+use plexus_io::{Batch, Link, Pool, Port};
+use plexus_wire::Time;
+use plexus_wire::fabric::LINK_MTU_MIN;
+use plexus_wire::fabric::message::{Body, LinkFacts, Refusal};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::metrics::{Done, Facts};
+use crate::identity;
+use crate::quiet::Quiet;
+use crate::socket::{self, Asked};
+
+/// Frames in flight; control messages are few.
+const FRAMES: usize = 2048;
+/// How often the link is looked at.
+const MAINTENANCE: Duration = Duration::from_millis(100);
+/// How long the thread may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// A question for the thread.
+enum Ask {
+    Show(String, Sender<Result<Value, String>>),
+    Metrics(Sender<String>),
+    Configure(Box<ControllerSettings>),
+    Stop,
+}
+
+/// How the control socket reaches the thread.
+struct Answers {
+    ask: Mutex<Sender<Ask>>,
+    waker: Waker,
+}
+
+impl Answers {
+    fn send(&self, ask: Ask) {
+        // A thread that has ended needs no questions.
+        let _ = self.ask.lock().unwrap_or_else(PoisonError::into_inner).send(ask);
+        self.waker.wake();
+    }
+}
+
+impl Answers {
+    fn metrics(&self) -> Result<String, String> {
+        let (reply, answer) = mpsc::channel();
+        self.send(Ask::Metrics(reply));
+        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the controller does not answer".into())
+    }
+}
+
+impl Asked for Answers {
+    fn answer(&self, question: &Value) -> Result<Value, String> {
+        let what = question.get("show").and_then(Value::as_str);
+        let what = what.ok_or("ask {\"show\":\"topology\"} or stop")?;
+        let (reply, answer) = mpsc::channel();
+        self.send(Ask::Show(what.to_string(), reply));
+        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the controller does not answer")?
+    }
+
+    fn converse(
+        &self,
+        _: &Value,
+        _: &std::os::unix::net::UnixStream,
+    ) -> Option<std::io::Result<()>> {
+        None
+    }
+}
+
+/// Reads a controller's configuration and serves until told to stop.
+///
+/// # Errors
+/// In words for the person who started it.
+pub fn run(config: &Path) -> Result<(), String> {
+    let file = ControllerFile::read(config).map_err(|e| e.to_string())?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
+    let (listener, _socket) = socket::claim(&file.control)?;
+    let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
+    let (ask, asks) = mpsc::channel();
+    let daemon = Daemon::open(&file, sleeper, asks)?;
+    let answers = Arc::new(Answers { ask: Mutex::new(ask), waker });
+    let thread = spawn(daemon)?;
+    socket::serve(listener, answers.clone(), signals.handle())?;
+    if let Some(address) = file.metrics {
+        let answers = answers.clone();
+        crate::metrics::serve(address, move || answers.metrics())?;
+    }
+    tracing::info!(controller = file.name, device = file.device, "running");
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        match ControllerFile::read(config).map_err(|e| e.to_string()).and_then(|f| fit(&file, f)) {
+            Ok(settings) => {
+                answers.send(Ask::Configure(Box::new(settings)));
+                tracing::info!("configuration read again");
+            }
+            Err(why) => tracing::error!("configuration kept as it was: {why}"),
+        }
+    }
+    tracing::info!(controller = file.name, "stopping");
+    answers.send(Ask::Stop);
+    thread.join().map_err(|_| "the controller ended with a panic".to_string())
+}
+
+/// The settings of a changed file, if nothing else has changed.
+fn fit(old: &ControllerFile, new: ControllerFile) -> Result<ControllerSettings, String> {
+    let fixed = |f: &ControllerFile| ControllerFile {
+        settings: ControllerSettings { group_mac: f.settings.group_mac, ..Default::default() },
+        ..f.clone()
+    };
+    if fixed(old) != fixed(&new) {
+        return Err("paths, name, device, heartbeat, metrics and group_mac are fixed while the \
+                    controller runs: restart it"
+            .into());
+    }
+    Ok(new.settings)
+}
+
+fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
+    let thread = std::thread::Builder::new().name("controller".into());
+    thread
+        .spawn(move || {
+            go_before_others();
+            let run = std::panic::AssertUnwindSafe(|| daemon.run());
+            if std::panic::catch_unwind(run).is_err() {
+                tracing::error!("the controller ended with a panic");
+                std::process::exit(70);
+            }
+        })
+        .map_err(|e| format!("starting the controller: {e}"))
+}
+
+/// What the thread has.
+struct Daemon {
+    /// Its own number and name.
+    own: (u64, String),
+    device: String,
+    hub: Hub,
+    core: Controller,
+    store: Store,
+    port: Box<dyn Port>,
+    pool: Pool,
+    link: Link,
+    sleeper: Sleeper,
+    link_news: Option<LinkNews>,
+    asks: Receiver<Ask>,
+    started: Instant,
+    done: Done,
+    /// What hosts caused in the log, by event and reason.
+    quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
+}
+
+impl Daemon {
+    fn open(
+        file: &ControllerFile,
+        sleeper: Sleeper,
+        asks: Receiver<Ask>,
+    ) -> Result<Daemon, String> {
+        let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
+        let own = (identity.claims().node, identity.claims().name.clone());
+        let store = Store::open(&file.state).map_err(|e| e.to_string())?;
+        let epoch = store.next_epoch().map_err(|e| e.to_string())?;
+        let stored = store.load().map_err(|e| e.to_string())?;
+        let unix_s = unix_ms() / 1000;
+        let core = Controller::new(Start {
+            config: file.settings.clone(),
+            epoch,
+            now: Time::ZERO,
+            unix_s,
+            stored,
+            seed: identity::random()?,
+        });
+        let pace = Pace { heartbeat: file.heartbeat };
+        let hub = Hub::new(identity, epoch, pace, identity::random()?);
+        let spec = PortSpec {
+            name: file.device.clone(),
+            device: file.device.clone(),
+            backend: Backend::AfPacket,
+            ..PortSpec::default()
+        };
+        let mut pool = Pool::new(FRAMES, 4096).map_err(|e| e.to_string())?;
+        let opened = spec::open(&spec, &mut pool).map_err(|e| e.to_string())?;
+        let link_news = LinkNews::listen().ok();
+        tracing::info!(epoch, "{}", opened.how);
+        Ok(Daemon {
+            own,
+            device: file.device.clone(),
+            hub,
+            core,
+            store,
+            port: opened.port,
+            pool,
+            link: Link::Down,
+            sleeper,
+            link_news,
+            asks,
+            started: Instant::now(),
+            done: Done::default(),
+            quiet: Quiet::default(),
+        })
+    }
+
+    fn run(mut self) {
+        let mut maintenance = Time::ZERO;
+        let mut batch = Batch::new();
+        loop {
+            let now = self.now();
+            if now >= maintenance || self.link_news.as_ref().is_some_and(LinkNews::take) {
+                self.look_after_link(now);
+                for (more, last) in self.quiet.take(now) {
+                    tracing::info!(more, "more like it in the last 10 s, the last: {last}");
+                }
+                maintenance = now + MAINTENANCE;
+            }
+            while let Ok(ask) = self.asks.try_recv() {
+                match ask {
+                    Ask::Stop => return self.port.close(&mut self.pool),
+                    // Who asked may have gone.
+                    Ask::Show(what, reply) => drop(reply.send(self.show(&what))),
+                    Ask::Metrics(reply) => drop(reply.send(self.metrics())),
+                    Ask::Configure(settings) => {
+                        self.core.handle(now, Input::Configure(settings));
+                    }
+                }
+            }
+            let received = self.port.receive(now, &mut self.pool, &mut batch);
+            for packet in batch.drain(..) {
+                let bytes = self.pool.data(&packet).to_vec();
+                self.pool.free(packet);
+                self.hub.handle(now, hub::Input::Frame(bytes));
+            }
+            if self.hub.next_deadline() <= now {
+                self.hub.handle(now, hub::Input::Tick);
+            }
+            if self.core.next_deadline() <= now {
+                self.core.handle(now, Input::Tick);
+            }
+            self.carry_out(now);
+            if received == 0 {
+                let deadline = self.hub.next_deadline().min(self.core.next_deadline());
+                self.sleep(now, deadline.min(maintenance));
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&mut self, now: Time, until: Time) {
+        let fds = self.port.fd().into_iter().chain(self.link_news.as_ref().map(LinkNews::fd));
+        let fds: Vec<_> = fds.collect();
+        if let Err(error) = self.sleeper.sleep(fds, Some(until.since(now))) {
+            tracing::error!(%error, "the controller cannot sleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn look_after_link(&mut self, now: Time) {
+        let link = self.port.maintain(now, &mut self.pool);
+        if link == self.link {
+            return;
+        }
+        self.link = link;
+        let facts = match (link, plexus_io::device_facts(&self.device)) {
+            (Link::Up, Ok(device)) => Some(LinkFacts {
+                port: 0,
+                mac: device.mac,
+                mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
+                rate_mbit_per_s: 0,
+                native: false,
+            }),
+            _ => None,
+        };
+        tracing::info!(
+            device = self.device,
+            "link is {}",
+            if facts.is_some() { "up" } else { "down" }
+        );
+        self.hub.handle(now, hub::Input::Port(facts));
+    }
+
+    /// Carries out what hub and core want, until neither wants anything.
+    fn carry_out(&mut self, now: Time) {
+        let mut frames = Vec::new();
+        loop {
+            if let Some(output) = self.hub.poll_output() {
+                self.hub_output(now, output, &mut frames);
+            } else if let Some(output) = self.core.poll_output() {
+                self.core_output(now, output);
+            } else {
+                break;
+            }
+        }
+        for chunk in frames.chunks(plexus_io::BATCH) {
+            let mut batch: Batch = chunk.iter().filter_map(|f| self.pool.alloc_from(f)).collect();
+            self.port.transmit(now, &mut self.pool, &mut batch);
+            self.done.unsent += batch.len() as u64;
+            // What does not fit is sent again by whoever misses it.
+            batch.drain(..).for_each(|packet| self.pool.free(packet));
+        }
+    }
+
+    fn hub_output(&mut self, now: Time, output: hub::Output, frames: &mut Vec<Vec<u8>>) {
+        let input = match output {
+            hub::Output::Transmit(frame) => return frames.push(frame),
+            hub::Output::Refused(why) => {
+                self.done.refused += 1;
+                return tracing::debug!(why, "message refused");
+            }
+            hub::Output::Attached(neighbour) => {
+                match &neighbour {
+                    Some(n) => tracing::info!(node = n.name, port = n.facts.port, "attached"),
+                    None => tracing::warn!("attached to no node"),
+                }
+                Input::Attached { to: neighbour.map(|n| n.node) }
+            }
+            hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+            hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
+        };
+        self.core.handle(now, input);
+    }
+
+    fn core_output(&mut self, now: Time, output: Output) {
+        match output {
+            Output::Send { node, reliable, body, .. } => {
+                self.done.routes += routes_in(&body);
+                self.hub.say(now, node, body, reliable);
+            }
+            Output::Path { node, hops } => {
+                // From our own port on.
+                let whole = hops.map(|hops| [&[0], &hops[..]].concat());
+                self.hub.set_path(node, whole);
+            }
+            Output::Store { ticket, changes } => match self.store.apply(&changes) {
+                Ok(()) => {
+                    self.done.stored += changes.len() as u64;
+                    self.core.handle(now, Input::Stored { ticket });
+                }
+                // Nothing is promised that is not kept.
+                Err(error) => {
+                    self.done.not_stored += changes.len() as u64;
+                    tracing::error!(%error, "not stored");
+                }
+            },
+            Output::Log(event) => self.log(now, &event),
+        }
+    }
+
+    /// Writes an event into the log, unless hosts have caused many of its kind.
+    fn log(&mut self, now: Time, event: &Event) {
+        let why = match event {
+            Event::ClaimRefused { why, .. } | Event::PortClosed { why, .. } => Some(*why),
+            _ => None,
+        };
+        if self.quiet.admits(now, (discriminant(event), why), || event.to_string()) {
+            tracing::info!("{event}");
+        }
+    }
+
+    fn metrics(&self) -> String {
+        metrics::text(&Facts {
+            name: &self.own.1,
+            epoch: self.core.epoch(),
+            counts: self.core.counts(),
+            drops: self.drops(),
+            link: self.link,
+            port: self.port.stats(),
+            done: self.done,
+        })
+    }
+
+    /// What the core did not act on, by reason.
+    fn drops(&self) -> BTreeMap<String, u64> {
+        let name = |why| serde_json::to_value(why).unwrap_or_default();
+        let named = |why| name(why).as_str().unwrap_or("?").to_string();
+        self.core.drops().map(|(why, count)| (named(why), count)).collect()
+    }
+
+    fn show(&self, what: &str) -> Result<Value, String> {
+        let name = |id: u64| {
+            if id == self.own.0 {
+                return json!(self.own.1);
+            }
+            let found = self.core.nodes().find(|n| n.node == id);
+            found.map_or_else(|| json!(id), |n| json!(n.name))
+        };
+        match what {
+            "topology" | "links" => {
+                let nodes: Vec<Value> = self
+                    .core
+                    .nodes()
+                    .map(|n| {
+                        let ports: Vec<Value> = n
+                            .ports
+                            .iter()
+                            .map(|p| {
+                                let peer = if p.peer == 0 { Value::Null } else { name(p.peer) };
+                                json!({
+                                    "port": p.port, "role": p.role, "mtu": p.mtu, "peer": peer,
+                                    "peer_port": p.peer_port,
+                                    "rate_mbit_per_s": p.rate_mbit_per_s,
+                                })
+                            })
+                            .collect();
+                        json!({"name": n.name, "number": n.node, "up": n.up, "ports": ports})
+                    })
+                    .collect();
+                let ends = |e: [(u64, u8); 2]| e.map(|(node, port)| json!([name(node), port]));
+                let links: Vec<Value> =
+                    self.core.links().into_iter().map(|l| json!(ends(l.ends))).collect();
+                Ok(json!({
+                    "epoch": self.core.epoch(), "nodes": nodes, "links": links,
+                    "mtu_min": LINK_MTU_MIN,
+                }))
+            }
+            "hosts" => {
+                let hosts = self.core.hosts().map(|h| {
+                    json!({
+                        "mac": h.mac, "node": name(h.node), "port": h.port,
+                        "addresses": h.ips, "groups": h.groups,
+                    })
+                });
+                Ok(json!({"hosts": hosts.collect::<Vec<_>>()}))
+            }
+            "flows" => {
+                let flows = self.core.flows().map(|f| {
+                    json!({
+                        "node": name(f.node), "port": f.port, "from": f.source,
+                        "to": f.destination, "paths": f.routes, "version": f.version,
+                    })
+                });
+                Ok(json!({"flows": flows.collect::<Vec<_>>()}))
+            }
+            "groups" => {
+                let groups = self.core.group_trees().map(|g| {
+                    let nodes = g.nodes.iter();
+                    let nodes = nodes.map(|(n, p)| json!({"name": name(*n), "ports": p}));
+                    json!({
+                        "group": g.group, "addresses": g.ips, "of": g.of, "tree": g.tree,
+                        "senders": g.senders, "listeners": g.listeners,
+                        "nodes": nodes.collect::<Vec<_>>(),
+                    })
+                });
+                Ok(json!({"groups": groups.collect::<Vec<_>>()}))
+            }
+            "drops" => Ok(json!({"drops": self.drops()})),
+            other => Err(format!(
+                "'{other}' cannot be shown: a controller shows topology, hosts, groups, flows, \
+                 drops"
+            )),
+        }
+    }
+}
+
+/// Entries of route memories that a message carries.
+fn routes_in(body: &Body) -> u64 {
+    match body {
+        Body::ResolveForward(_) => 2,
+        Body::RouteUpdate(update) => update.routes.len() as u64,
+        _ => 0,
+    }
+}

@@ -1,0 +1,56 @@
+//! The daemon that makes a box a switch, a router or a node of a fabric.
+
+mod boxed;
+mod control;
+mod fabric;
+mod links;
+mod metrics;
+mod named;
+mod news;
+mod ports;
+mod reload;
+mod router;
+mod show;
+mod thread;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plexus_config::NodeFile;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::socket;
+
+/// Reads a node's configuration and runs the node until told to stop.
+///
+/// # Errors
+/// In words for the person who started it.
+pub fn run(config: &Path) -> Result<(), String> {
+    let file = NodeFile::read(config).map_err(|e| e.to_string())?;
+    // Before any thread starts, so that no signal ends the process half way.
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
+    // Before any port is opened, so that a second node of the name disturbs no frame.
+    let (listener, _socket) = socket::claim(&file.control)?;
+    let node = Arc::new(boxed::Node::start(file)?);
+    let answers = Arc::new(control::Answers { node: node.clone(), config: config.to_path_buf() });
+    socket::serve(listener, answers, signals.handle())?;
+    if let Some(address) = node.file().metrics {
+        let node = node.clone();
+        crate::metrics::serve(address, move || metrics::text(&node))?;
+    }
+    tracing::info!(node = node.file().name, ports = node.file().ports.len(), "running");
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        match node.reload(config) {
+            Ok(()) => tracing::info!("configuration read again"),
+            Err(why) => tracing::error!("configuration kept as it was: {why}"),
+        }
+    }
+    tracing::info!(node = node.file().name, "stopping");
+    node.stop();
+    Ok(())
+}

@@ -1,0 +1,511 @@
+//! The control plane's thread of a fabric node: the driver of [`plexus_control::node::Node`]. It
+//! reads the clock, keeps the data plane's tables, and speaks with the workers by their channels.
+//!
+//! What a batch of inputs changes is published once, and before any frame that follows from it is
+//! sent: a host never hears of a station to which the data plane does not lead.
+
+mod mtu;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plexus_config::{FabricFile, NodeFile, PortFile, PortUse};
+use plexus_control::identity::Role;
+use plexus_control::link::{Pace, Pin};
+
+use plexus_control::node::{Event, Input, Node, Output};
+use plexus_io::{Link, PortId};
+use plexus_plane::{FabricTables, LinkChange, PublishedFabric, Punt};
+use plexus_wire::fabric::LINK_MTU_MIN;
+use plexus_wire::fabric::message::{LinkFacts, PortRole, Refusal};
+use plexus_wire::{MacAddr, Time};
+use serde_json::{Value, json};
+
+use self::mtu::Mtus;
+use super::links::LinkCells;
+use super::news::{Inject, News, Topic};
+use super::thread::{start_control_plane, time_since};
+use crate::identity;
+use crate::quiet::Quiet;
+use crate::recording::Start;
+
+/// Inputs taken before the tables are published.
+const BATCH: usize = 64;
+/// Longest sleep: a clock that is set does not matter, a lost wake-up would.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A control plane, before it runs.
+pub(crate) struct Prepared {
+    node: Node,
+    number: u64,
+    native: bool,
+    tables: FabricTables,
+    /// Where the data plane finds its tables.
+    pub(crate) published: PublishedFabric,
+    ports: Vec<PortName>,
+    record: Option<BufWriter<File>>,
+    /// Frames that came when too many waited already.
+    pub(crate) missed: Arc<AtomicU64>,
+}
+
+/// Reads the node's identity and makes its control plane.
+///
+/// # Errors
+/// In words for the person who started it.
+pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, String> {
+    let identity = identity::read(&fabric.identity, Role::Node)?;
+    let mut tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
+        .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+    tables.set_lanes(fabric.lanes);
+    // It holds what makes the session keys: nobody else may read it.
+    let record = fabric.record.as_ref().map(|path| {
+        let mut new = File::options();
+        let new = new.write(true).create(true).truncate(true).mode(0o600);
+        new.open(path).map(BufWriter::new).map_err(|e| format!("{}: {e}", path.display()))
+    });
+    let mut record = record.transpose()?;
+    let pace = Pace { heartbeat: fabric.heartbeat };
+    let seed: [u8; 32] = identity::random()?;
+    if let Some(record) = &mut record {
+        let start = Start {
+            seed,
+            heartbeat_ns: pace.heartbeat.as_nanos() as u64,
+            identity: std::path::absolute(&fabric.identity).ok(),
+        };
+        let start = serde_json::to_string(&start).map_err(|e| e.to_string())?;
+        writeln!(record, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
+    }
+    let number = identity.claims().node;
+    let native = fabric.native;
+    let ports = file.ports.iter().enumerate().map(|(i, p)| PortName::new(p, i, number, native));
+    Ok(Prepared {
+        number,
+        native,
+        node: Node::new(Arc::new(identity), pace, seed),
+        published: tables.current().clone().publish(),
+        tables,
+        ports: ports.collect(),
+        record,
+        missed: Arc::default(),
+    })
+}
+
+impl Prepared {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub(crate) fn start(
+        self,
+        news: Receiver<News>,
+        links: Arc<LinkCells>,
+        inject: Inject,
+        started: Instant,
+    ) -> Result<JoinHandle<()>, String> {
+        let Prepared { node, number, native, tables, published, ports, record, missed } = self;
+        let unserved = BTreeMap::new();
+        let fabric = Fabric {
+            node,
+            number,
+            native,
+            tables,
+            published,
+            ports,
+            news,
+            links,
+            inject,
+            started,
+            record,
+            unserved,
+            missed,
+            mtus: Mtus::default(),
+            quiet: Quiet::default(),
+        };
+        start_control_plane(|| fabric.run())
+    }
+}
+
+/// What the thread has.
+struct Fabric {
+    node: Node,
+    /// The node's number, and whether it wants cables without encapsulation.
+    number: u64,
+    native: bool,
+    tables: FabricTables,
+    published: PublishedFabric,
+    ports: Vec<PortName>,
+    news: Receiver<News>,
+    links: Arc<LinkCells>,
+    inject: Inject,
+    started: Instant,
+    /// Where every input and output is written, for replay.
+    record: Option<BufWriter<File>>,
+    /// Hosts' frames not served and messages refused, by reason.
+    unserved: BTreeMap<String, u64>,
+    missed: Arc<AtomicU64>,
+    mtus: Mtus,
+    /// What stations caused in the log, by port and reason.
+    quiet: Quiet<(u8, Option<Refusal>)>,
+}
+
+/// A port as people and the kernel know it.
+struct PortName {
+    name: String,
+    device: String,
+    rate_mbit_per_s: u32,
+    native: bool,
+    pin: Option<Pin>,
+    tunnel: Option<TunnelFacts>,
+}
+
+impl PortName {
+    fn new(p: &PortFile, port: usize, node: u64, native: bool) -> PortName {
+        PortName {
+            name: p.name.clone(),
+            device: p.device.clone(),
+            rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
+            native,
+            pin: match (p.role, &p.tunnel) {
+                (_, Some(_)) => Some(Pin::Tunnel),
+                (PortUse::Host, None) => Some(Pin::Hosts),
+                (PortUse::Fabric, None) => Some(Pin::Fabric),
+                (PortUse::Auto, None) => None,
+            },
+            tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, port), mtu: 0 }),
+        }
+    }
+}
+
+/// What a neighbour hears of a port without a device.
+#[derive(Clone, Copy, Debug)]
+struct TunnelFacts {
+    mac: MacAddr,
+    /// What a datagram carries, in bytes.
+    mtu: u16,
+}
+
+/// The Ethernet address of a tunnel: nobody's, locally administered, and the same as long as the
+/// node's number and the port's are. The finalizer of MurmurHash3 spreads them.
+fn tunnel_mac(node: u64, port: usize) -> MacAddr {
+    let mut h = node ^ (port as u64) << 56;
+    for factor in [0xFF51_AFD7_ED55_8CCD_u64, 0xC4CE_B9FE_1A85_EC53] {
+        h = (h ^ h >> 33).wrapping_mul(factor);
+    }
+    let [.., a, b, c, d, e, f] = (h ^ h >> 33).to_be_bytes();
+    MacAddr([a & 0xFC | 2, b, c, d, e, f])
+}
+
+/// What a neighbour is to hear of a port; `None` where its device cannot be asked.
+fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
+    let known = ports.get(usize::from(port))?;
+    let number = u8::try_from(port).ok()?;
+    let rate_mbit_per_s = known.rate_mbit_per_s;
+    if let Some(TunnelFacts { mac, mtu }) = known.tunnel {
+        return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native: true });
+    }
+    match plexus_io::device_facts(&known.device) {
+        Ok(device) => Some(LinkFacts {
+            port: number,
+            mac: device.mac,
+            mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
+            rate_mbit_per_s,
+            native: known.native,
+        }),
+        Err(error) => {
+            tracing::warn!(port = known.name, %error, "reading address and MTU");
+            None
+        }
+    }
+}
+
+impl Fabric {
+    /// Serves until told to stop.
+    fn run(mut self) {
+        self.pin_from(0);
+        loop {
+            let wait = self.node.next_deadline().since(self.now()).min(SLEEP_MAX);
+            let mut next = match self.news.recv_timeout(wait) {
+                Ok(news) => Some(news),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut done = 0;
+            while let Some(news) = next {
+                self.hear_links();
+                match news {
+                    News::Stop => {
+                        self.input(Input::Stop);
+                        return self.carry_out();
+                    }
+                    News::Frame(punt, port, _, bytes) => self.frame(punt, port, bytes),
+                    News::Links | News::Routes(_) | News::Kernel(_) => {}
+                    News::Lanes(lanes) => {
+                        self.tables.set_lanes(lanes);
+                        self.published.store(self.tables.plan());
+                    }
+                    News::Ports(count, new) => self.add_ports(count, &new),
+                    // Who asked may have gone.
+                    News::Show(topic, reply) => drop(reply.send(self.show(topic))),
+                }
+                done += 1;
+                next = if done < BATCH { self.news.try_recv().ok() } else { None };
+            }
+            self.hear_links();
+            self.input(Input::Tick);
+            self.carry_out();
+            self.warn_of_small_ends();
+            for (more, last) in self.quiet.take(self.now()) {
+                tracing::warn!(more, "more like it in the last 10 s, the last: {last}");
+            }
+        }
+    }
+
+    /// Says which neighbours have not raised the MTU of their ends of fabric links.
+    fn warn_of_small_ends(&mut self) {
+        for port in self.mtus.overdue(self.now()) {
+            let name = self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
+            let neighbour = self.node.neighbour(port);
+            tracing::warn!(
+                port = name,
+                neighbour,
+                "a fabric link needs an MTU of {LINK_MTU_MIN} bytes and the neighbour's end has \
+                 less: nothing passes here until it is raised there (`ip link set dev DEVICE mtu \
+                 {LINK_MTU_MIN}`)"
+            );
+        }
+    }
+
+    /// Raises the MTU of a fabric link that is too small, where it can be.
+    fn follow_role(&mut self, port: u8, role: PortRole) {
+        let now = self.now();
+        let Some(known) = self.ports.get(usize::from(port)) else { return };
+        if role == PortRole::TooSmall {
+            let device = known.tunnel.is_none().then_some(known.device.as_str());
+            self.mtus.too_small(now, port, &known.name, device);
+        } else if matches!(role, PortRole::Fabric | PortRole::Down | PortRole::Host) {
+            self.mtus.settled(port);
+        }
+    }
+
+    /// Tells the node what its ports from this number on may lead to.
+    fn pin_from(&mut self, first: usize) {
+        for port in first..self.ports.len() {
+            if let (Ok(number), Some(pin)) = (u8::try_from(port), self.ports[port].pin) {
+                self.input(Input::Pinned { port: number, pin });
+            }
+        }
+    }
+
+    /// Takes in the ports that a reload has added.
+    fn add_ports(&mut self, count: usize, new: &[PortFile]) {
+        let first = count - new.len();
+        let seed = identity::random().map(u64::from_ne_bytes).unwrap_or_default();
+        if first != self.ports.len() || !self.tables.grow(count, seed) {
+            return tracing::error!(count, "new ports do not fit");
+        }
+        let (number, native) = (self.number, self.native);
+        let named = (first..).zip(new).map(|(i, p)| PortName::new(p, i, number, native));
+        self.ports.extend(named);
+        self.pin_from(first);
+        self.published.store(self.tables.plan());
+    }
+
+    fn now(&self) -> Time {
+        time_since(self.started)
+    }
+
+    fn input(&mut self, input: Input) {
+        let now = self.now();
+        // A tick before anything is due changes nothing.
+        if input == Input::Tick && self.node.next_deadline() > now {
+            return;
+        }
+        if self.record.is_some() {
+            self.write_down(&json!({"now": now, "input": input}));
+        }
+        self.node.handle(now, input);
+    }
+
+    fn write_down(&mut self, line: &Value) {
+        let Some(record) = &mut self.record else { return };
+        if let Err(error) = writeln!(record, "{line}").and_then(|()| record.flush()) {
+            tracing::error!(%error, "the recording ends");
+            self.record = None;
+        }
+    }
+
+    /// What has become of links. Before anything that came after it: a frame is of a port that is
+    /// known to be up.
+    fn hear_links(&mut self) {
+        for change in self.links.take() {
+            self.link(change);
+        }
+    }
+
+    fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
+        let Ok(number) = u8::try_from(port) else { return };
+        if let Some(tunnel) = self.ports.get_mut(usize::from(port)).and_then(|p| p.tunnel.as_mut())
+        {
+            tunnel.mtu = u16::try_from(max_frame).unwrap_or(u16::MAX);
+        }
+        let facts = (link == Link::Up).then(|| facts(&self.ports, port)).flatten();
+        self.input(Input::Port { port: number, facts });
+    }
+
+    fn frame(&mut self, punt: Punt, port: PortId, bytes: Vec<u8>) {
+        let Ok(port) = u8::try_from(port) else { return };
+        let kind = plexus_fabric::frame_kind(punt);
+        self.input(Input::Frame { port, kind, bytes });
+    }
+
+    fn carry_out(&mut self) {
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.node.poll_output()).collect();
+        if self.record.is_some() {
+            outputs.iter().for_each(|output| self.write_down(&json!({"output": output})));
+        }
+        let ports = &self.ports;
+        let own = |port: u8| facts(ports, port.into()).map(|f| f.mac);
+        let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
+        for event in &rest.events {
+            self.tell(event);
+            if let Event::Role(port, role) = event {
+                self.follow_role(*port, *role);
+            }
+        }
+        if rest.changed {
+            self.published.store(self.tables.plan());
+        }
+        if !rest.frames.is_empty() {
+            (self.inject)(rest.frames);
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let now = self.now();
+        let name = |port: &u8| self.ports.get(usize::from(*port)).map_or("?", |p| p.name.as_str());
+        match event {
+            Event::Dropped(port, why) => {
+                let why = serde_json::to_value(why).unwrap_or_default();
+                tracing::debug!(port = name(port), why = why.as_str(), "host's frame not served");
+                *self.unserved.entry(why.as_str().unwrap_or("?").into()).or_default() += 1;
+            }
+            Event::Role(port, role) => tracing::info!(port = name(port), ?role, "role"),
+            Event::Refused(port, why) => {
+                let port = port.as_ref().map_or("-", name);
+                tracing::debug!(port, why, "control message refused");
+                *self.unserved.entry("message_refused".into()).or_default() += 1;
+            }
+            Event::Uplink(Some(path)) => tracing::info!(?path, "way to the controller"),
+            Event::Uplink(None) => tracing::warn!("no way to the controller: flows go on"),
+            Event::Loop(port) => {
+                tracing::warn!(
+                    port = name(port),
+                    "leads back into the fabric, past an ordinary \
+                    switch: take one of its cables out"
+                );
+            }
+            Event::Astray(port) => tracing::debug!(port = name(port), "fabric frame astray"),
+            Event::Stale(port, mac) => {
+                tracing::debug!(port = name(port), %mac, "called back: station has left");
+            }
+            Event::Station(port, mac) => {
+                let line = || format!("station {mac} at {}", name(port));
+                if self.quiet.admits(now, (*port, None), line) {
+                    tracing::info!(port = name(port), %mac, "station");
+                }
+            }
+            Event::Gone(port, mac) => {
+                let line = || format!("station {mac} gone from {}", name(port));
+                if self.quiet.admits(now, (*port, None), line) {
+                    tracing::info!(port = name(port), %mac, "station gone");
+                }
+            }
+            Event::Denied(port, mac, ip, why) => {
+                let line = || format!("claim of {mac} at {} refused: {why:?}", name(port));
+                if self.quiet.admits(now, (*port, Some(*why)), line) {
+                    tracing::warn!(port = name(port), %mac, ?ip, ?why, "station's claim refused");
+                }
+            }
+        }
+    }
+
+    /// How fabric frames travel on a port, once it is proved; on a tunnel always by UDP.
+    fn encapsulation(&self, port: u8) -> Option<&'static str> {
+        let tunnel = self.ports.get(usize::from(port)).and_then(|p| p.tunnel);
+        if tunnel.is_some() {
+            return Some("udp");
+        }
+        self.node.neighbour(port)?;
+        Some(if self.node.is_native(port) { "native" } else { "ethertype" })
+    }
+
+    fn show(&self, topic: Topic) -> Value {
+        let name = |port: u8| self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
+        match topic {
+            Topic::Links => {
+                let (path, epoch) = self.node.controller();
+                let ports: Vec<Value> = self
+                    .node
+                    .ports()
+                    .into_iter()
+                    .map(|p| {
+                        json!({
+                            "port": name(p.port), "number": p.port, "role": p.role,
+                            "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
+                            "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
+                            "encapsulation": self.encapsulation(p.port),
+                        })
+                    })
+                    .collect();
+                let lanes = self.tables.current().lanes().name();
+                let controller = json!({"path": path, "epoch": epoch});
+                json!({
+                    "controller": controller, "lanes": lanes, "ports": ports,
+                    "mtu_min": LINK_MTU_MIN,
+                })
+            }
+            Topic::Unserved => {
+                let mut unserved = self.unserved.clone();
+                let missed = self.missed.load(Ordering::Relaxed);
+                unserved.extend((missed > 0).then(|| ("control_busy".to_string(), missed)));
+                json!(unserved)
+            }
+            Topic::Hosts => {
+                let hosts = self
+                    .node
+                    .stations()
+                    .into_iter()
+                    .map(|s| json!({"port": name(s.port), "mac": s.mac, "addresses": s.ips}));
+                json!({"hosts": hosts.collect::<Vec<_>>()})
+            }
+            Topic::Groups => {
+                let joined = self.node.group_members().into_iter();
+                let joined =
+                    joined.map(|(p, mac, ips)| json!({"port": name(p), "mac": mac, "groups": ips}));
+                let trees = self.node.trees().into_iter().map(|(tree, ports)| {
+                    let ports: Vec<&str> = ports.into_iter().map(name).collect();
+                    json!({"tree": tree, "ports": ports})
+                });
+                let (joined, trees): (Vec<_>, Vec<_>) = (joined.collect(), trees.collect());
+                json!({"joined": joined, "trees": trees})
+            }
+            Topic::Routes => {
+                let routes = self.node.routes().into_iter().map(|r| {
+                    json!({
+                        "port": name(r.port), "source": r.source, "destination": r.destination,
+                        "paths": r.routes, "version": r.version,
+                    })
+                });
+                json!({"routes": routes.collect::<Vec<_>>()})
+            }
+            Topic::Fib | Topic::Neighbours | Topic::Route(_) | Topic::RoutesFrom(_) => Value::Null,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Packets between faces and the forwarder of whichever worker they belong to, and to the
+//! management's face, which is no socket.
+
+use std::mem;
+
+use arrayvec::ArrayVec;
+use plexus_ndn::dispatch::Depths;
+use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
+use plexus_ndn::fib::{FibError, NextHop};
+use plexus_ndn::forwarder::{Arrived, Output, in_one};
+use plexus_ndn::link::{Kind, Received};
+use plexus_ndn::management::{CacheChange, Erased};
+use plexus_ndn::strategy::StrategyError;
+use plexus_ndn_faces::{BATCH, Down, Facts, Receiver, Table};
+use plexus_wire::Time;
+use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::{Name, NameBuf};
+
+use super::crew::Crew;
+use super::routing::Routing;
+use super::share::{Report, Share};
+
+/// Interests for the management that wait for its turn, at most: more are dropped, and asked again.
+const COMMANDS_MAX: usize = 1024;
+
+/// What the management is told once the faces are at rest, for it may make and end some.
+pub(super) enum Mail {
+    /// An Interest for it, and the face that it came from.
+    Interest(FaceId, Box<[u8]>),
+    /// A face has come.
+    Up(Box<Facts>),
+    /// A face has lost its connection, or has one again.
+    Link(FaceId, bool),
+    /// A face has gone, for this reason.
+    Down(FaceId, String),
+}
+
+/// The first worker's share of the forwarder, the other workers, and the way to the faces.
+pub(super) struct Plane {
+    share: Share,
+    crew: Crew,
+    /// What all of them go by.
+    pub(super) routing: Routing,
+    /// The management's face.
+    pub(super) management: FaceId,
+    mail: Vec<Mail>,
+    commands: usize,
+    /// Something was sent since the last turn, and leaves with the next.
+    owing: bool,
+    gathered: Vec<u8>,
+}
+
+impl Plane {
+    pub(super) fn new(share: Share, crew: Crew, routing: Routing, management: FaceId) -> Plane {
+        let mut plane = Plane {
+            share,
+            crew,
+            routing,
+            management,
+            mail: Vec::new(),
+            commands: 0,
+            owing: false,
+            gathered: Vec::new(),
+        };
+        let face = Face { local_fields: true, pit_tokens: false, ..Face::APPLICATION };
+        plane.add_face(management, face);
+        plane
+    }
+
+    /// What has come for the management since the last time.
+    pub(super) fn take_mail(&mut self) -> Vec<Mail> {
+        self.commands = 0;
+        mem::take(&mut self.mail)
+    }
+
+    /// Whether something has come for it.
+    pub(super) fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
+    }
+
+    /// Whether something was sent since it was asked last.
+    pub(super) fn take_owing(&mut self) -> bool {
+        mem::take(&mut self.owing)
+    }
+
+    /// A packet from the management. The content store has none of them: a command that is repeated
+    /// would be answered from there, as if it had been accepted again.
+    pub(super) fn answer(&mut self, now: Time, packet: &[u8], table: &mut Table) {
+        let headers = Headers { no_cache: true, ..Headers::default() };
+        self.forward(now, &[Arrived { face: self.management, headers, packet }], table);
+    }
+
+    /// A face's applications may say where their Interests go, and are told where Data comes from.
+    pub(super) fn set_local_fields(&mut self, facts: &Facts, local_fields: bool) {
+        self.add_face(facts.id, Face { local_fields, ..face(facts) });
+    }
+
+    fn add_face(&mut self, id: FaceId, face: Face) {
+        self.share.add_face(id, face);
+        self.crew.add_face(id, face);
+    }
+
+    /// Forwards a batch, or gives what is others' to them.
+    fn forward(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
+        if self.crew.is_empty() {
+            return self.forward_here(now, batch, table);
+        }
+        let mut own = ArrayVec::<Arrived<'_>, BATCH>::new();
+        for arrived in batch {
+            let Arrived { face, headers, packet } = arrived;
+            let link = self.share.forwarder.face(*face).map_or(LinkType::PointToPoint, |f| f.link);
+            // Who gets it first counts it; what the others get are copies.
+            let mut is_copy = false;
+            for worker in self.crew.workers(now, link, headers, packet) {
+                is_copy |= match worker {
+                    0 => {
+                        own.push(*arrived);
+                        self.share.count_copy(is_copy, arrived);
+                        true
+                    }
+                    other => self.crew.send(other, arrived, is_copy),
+                };
+            }
+        }
+        self.forward_here(now, &own, table);
+    }
+
+    fn forward_here(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
+        let (share, _, mut out) = self.split(now, table);
+        match batch {
+            // Nothing is to be had by looking ahead.
+            [Arrived { face, headers, packet }] => {
+                share.forwarder.receive(now, *face, headers, packet, &mut out);
+            }
+            batch => share.forwarder.receive_batch(now, batch, &mut out),
+        }
+    }
+
+    /// Sends on what other workers had to send, or keeps it for the management.
+    pub(super) fn deliver(&mut self, now: Time, table: &mut Table) {
+        let (_, crew, mut out) = self.split(now, table);
+        crew.deliver(&mut out);
+    }
+
+    /// What is due by itself, and the disks.
+    pub(super) fn turn(&mut self, now: Time, table: &mut Table) {
+        let (share, _, mut out) = self.split(now, table);
+        share.turn(now, &mut out);
+    }
+
+    /// Ends all workers, when what is left has been written to the disks.
+    pub(super) fn close(mut self, now: Time, table: &mut Table) {
+        self.crew.stop();
+        let (share, _, mut out) = self.split(now, table);
+        share.close(now, &mut out);
+    }
+
+    /// The first worker's share.
+    pub(super) fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// How many components of a name say whose it is.
+    pub(super) fn depths(&self) -> &Depths {
+        self.crew.depths()
+    }
+
+    /// The other workers.
+    pub(super) fn crew(&mut self) -> &mut Crew {
+        &mut self.crew
+    }
+
+    /// What each worker says of itself; of each face only if that is asked for.
+    pub(super) fn reports(&self, with_faces: bool) -> Vec<Report> {
+        let mut all = vec![self.share.report(with_faces)];
+        all.extend(self.crew.reports(with_faces));
+        all
+    }
+
+    /// Changes every worker's content store.
+    pub(super) fn set_cache(&mut self, change: CacheChange) {
+        self.share.set_cache(change);
+        self.crew.set_cache(change);
+    }
+
+    /// Erases up to `count` packets under a prefix from the content stores.
+    pub(super) fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased {
+        let here = self.share.erase(prefix, count);
+        let others = self.crew.erase(prefix, count - here.count.min(count));
+        Erased { count: here.count + others.count, more: here.more || others.more }
+    }
+
+    /// Gives a prefix other next hops; none: it leaves the FIB.
+    pub(super) fn set_next_hops(
+        &mut self,
+        prefix: Name<'_>,
+        hops: &[NextHop],
+    ) -> Result<(), FibError> {
+        self.routing.set_next_hops(prefix, hops)
+    }
+
+    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's.
+    pub(super) fn set_strategy(
+        &mut self,
+        prefix: Name<'_>,
+        strategy: Option<&NameBuf>,
+    ) -> Result<(), StrategyError> {
+        self.routing.set_strategy(prefix, strategy)?;
+        self.share.forwarder.refresh(self.routing.published());
+        Ok(())
+    }
+
+    /// Takes other regions.
+    pub(super) fn set_regions(&mut self, regions: &[NameBuf]) -> Result<(), StrategyError> {
+        self.routing.set_regions(regions)?;
+        self.share.forwarder.refresh(self.routing.published());
+        Ok(())
+    }
+
+    /// Who forwards, and where the packets go.
+    fn split<'a>(
+        &'a mut self,
+        now: Time,
+        table: &'a mut Table,
+    ) -> (&'a mut Share, &'a mut Crew, Out<'a>) {
+        let Plane { share, crew, management, mail, commands, owing, gathered, .. } = self;
+        let management = *management;
+        (share, crew, Out { now, table, management, mail, commands, owing, gathered })
+    }
+}
+
+/// What the forwarder has to know of a face. Applications do not get our PIT tokens: they are no
+/// faster for it, and some do not know them.
+fn face(facts: &Facts) -> Face {
+    Face {
+        scope: facts.scope,
+        link: facts.link_type,
+        local_fields: false,
+        pit_tokens: facts.scope == Scope::NonLocal,
+    }
+}
+
+impl Receiver for Plane {
+    fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
+        let arrived = batch.iter().map(|(face, Received { kind, headers, packet })| {
+            let nack = match kind {
+                Kind::Nack(reason) => Some(*reason),
+                Kind::Interest | Kind::Data => None,
+            };
+            Arrived { face: *face, headers: Headers { nack, ..*headers }, packet }
+        });
+        let arrived: ArrayVec<Arrived<'_>, BATCH> = arrived.collect();
+        self.forward(now, &arrived, out);
+    }
+
+    fn face_up(&mut self, _now: Time, facts: &Facts) {
+        self.add_face(facts.id, face(facts));
+        self.mail.push(Mail::Up(Box::new(facts.clone())));
+    }
+
+    fn face_down(&mut self, _now: Time, id: FaceId, why: &Down) {
+        self.share.remove_face(id);
+        self.crew.remove_face(id);
+        self.mail.push(Mail::Down(id, why.to_string()));
+    }
+
+    fn face_link(&mut self, _now: Time, id: FaceId, is_up: bool) {
+        self.mail.push(Mail::Link(id, is_up));
+    }
+
+    fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId> {
+        let mut answered = self.share.answered(faces);
+        answered.extend(self.crew.answered(faces));
+        answered
+    }
+}
+
+/// Where the forwarder's packets go.
+struct Out<'a> {
+    now: Time,
+    table: &'a mut Table,
+    management: FaceId,
+    mail: &'a mut Vec<Mail>,
+    commands: &'a mut usize,
+    owing: &'a mut bool,
+    gathered: &'a mut Vec<u8>,
+}
+
+impl Output for Out<'_> {
+    fn send<'p>(
+        &mut self,
+        face: FaceId,
+        headers: &Headers<'_>,
+        packet: impl Iterator<Item = &'p [u8]> + Clone,
+    ) {
+        let whole = in_one(packet, self.gathered);
+        if face != self.management {
+            *self.owing = true;
+            self.table.send(self.now, face, headers, whole);
+        } else if let Some(from) = headers.incoming_face.and_then(FaceId::from_number)
+            && headers.nack.is_none()
+            && *self.commands < COMMANDS_MAX
+        {
+            *self.commands += 1;
+            self.mail.push(Mail::Interest(from, whole.into()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

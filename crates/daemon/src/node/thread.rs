@@ -1,0 +1,219 @@
+//! A worker's thread: the only place of the data plane that reads a clock or sleeps.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plexus_config::{NodeFile, PortFile};
+use plexus_io::process::go_before_others;
+use plexus_io::wake::{LinkNews, Sleeper};
+use plexus_io::{Link, Port, PortId};
+use plexus_plane::{How, LinkChange, Onlooker, Punt, Report, Worker};
+use plexus_table::{MacKey, Station};
+use plexus_wire::Time;
+
+use super::ports;
+
+/// How often links are looked at and stations aged.
+const MAINTENANCE: Duration = Duration::from_millis(100);
+/// How often a busy worker looks whether a link has changed; one that sleeps is woken by that.
+const LINK_NEWS: Duration = Duration::from_millis(1);
+/// How long to wait before a device that was full is tried again.
+const RETRY: Duration = Duration::from_micros(100);
+
+/// Stations, and the nanoseconds since each was last heard.
+pub(crate) type Stations = Vec<(MacKey, Station, u64)>;
+
+/// What a worker can be asked between two batches.
+pub(crate) enum Ask {
+    /// Its counts. Every worker waits at the barrier before and after, so that no packet is
+    /// between two of them while they count.
+    Report(Arc<Barrier>, Sender<(usize, Report)>),
+    /// Every station it knows, with its age in nanoseconds.
+    Stations(Sender<(usize, Stations)>),
+    /// Show the frames of a port to the onlooker of this number.
+    Watch(PortId, u64, Onlooker),
+    /// Show that onlooker nothing more.
+    Unwatch(u64),
+    /// Another worker's port has gone up or down.
+    Link(PortId, Link),
+    /// Make a port deaf, or hear again.
+    Silence(PortId, bool),
+    /// Open one more port over this worker's pool, and keep it until it is added.
+    Open(Box<(NodeFile, PortFile)>, Sender<Result<ports::How, String>>),
+    /// Add the ports that were opened, under these numbers in their order; or none: close them.
+    Add(Vec<PortId>),
+    /// Give a port up.
+    Remove(PortId),
+    /// Send the control plane's frames.
+    Inject(Vec<(How, Vec<u8>)>),
+    /// End.
+    Stop,
+}
+
+/// What came of the questions.
+enum Answered {
+    /// Nothing to do about packets.
+    Nothing,
+    /// There are packets to send.
+    Injected,
+    /// The end.
+    Stop,
+}
+
+/// What runs in the thread.
+pub(crate) struct Thread {
+    pub(crate) index: usize,
+    pub(crate) worker: Worker,
+    pub(crate) asks: Receiver<Ask>,
+    pub(crate) sleeper: Sleeper,
+    pub(crate) started: Instant,
+    /// Called with every change of a link of this worker's ports, or of its longest frame.
+    pub(crate) on_link: Box<dyn Fn(LinkChange) + Send>,
+    /// Called with every frame for the control plane of a fabric node or a router.
+    pub(crate) on_control: Option<OnControl>,
+    /// Tells of links between two rounds of maintenance; without it they are seen then.
+    pub(crate) link_news: Option<LinkNews>,
+    /// Ports that are open, and not yet the worker's.
+    pub(crate) opened: Vec<Box<dyn Port>>,
+}
+
+/// Takes a frame for the control plane: why, the port and the VLAN that it came in by, its bytes.
+pub(crate) type OnControl = Box<dyn Fn(Punt, PortId, u16, Vec<u8>) + Send>;
+
+/// The time of a node that has been running since an instant.
+pub(crate) fn time_since(started: Instant) -> Time {
+    Time::from_nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Starts the thread of a control plane.
+///
+/// # Errors
+/// When it cannot be.
+pub(crate) fn start_control_plane(
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, String> {
+    let run = || {
+        go_before_others();
+        run();
+    };
+    let thread = std::thread::Builder::new().name("control-plane".into()).spawn(run);
+    thread.map_err(|e| format!("starting the control plane: {e}"))
+}
+
+impl Thread {
+    /// Moves packets until told to stop.
+    pub(crate) fn run(mut self) {
+        go_before_others();
+        let (mut maintenance, mut link_news) = (Time::ZERO, Time::ZERO);
+        loop {
+            let now = self.now();
+            // A system call: not with every batch.
+            let changed = now >= link_news && self.link_news.as_ref().is_some_and(LinkNews::take);
+            if now >= link_news {
+                link_news = now + LINK_NEWS;
+            }
+            if now >= maintenance || changed {
+                self.worker.maintain(now).into_iter().for_each(&self.on_link);
+                maintenance = now + MAINTENANCE;
+            }
+            let busy = self.worker.turn(now);
+            if let Some(on_control) = &self.on_control {
+                self.worker.take_control(|punt, port, vlan, bytes| {
+                    on_control(punt, port, vlan, bytes.into());
+                });
+            }
+            match self.answer(now) {
+                Answered::Stop => break,
+                // What was handed in leaves with the next turn.
+                Answered::Injected => {}
+                Answered::Nothing if busy => {}
+                Answered::Nothing => self.sleep(now, maintenance),
+            }
+        }
+        // What was handed in last has not left yet.
+        let now = self.now();
+        self.worker.turn(now);
+        self.worker.close(now);
+    }
+
+    fn now(&self) -> Time {
+        time_since(self.started)
+    }
+
+    fn sleep(&mut self, now: Time, maintenance: Time) {
+        let deadline = self.worker.next_deadline().min(maintenance);
+        if deadline <= now || !self.worker.may_sleep() {
+            return;
+        }
+        let mut limit = deadline.since(now);
+        let ports = self.worker.wait_for().map(|(fd, full)| {
+            if full {
+                limit = limit.min(RETRY);
+            }
+            fd
+        });
+        let news = self.link_news.as_ref().map(LinkNews::fd);
+        let ports: Vec<_> = ports.chain(news).collect();
+        if let Err(error) = self.sleeper.sleep(ports, Some(limit)) {
+            tracing::error!(%error, "a worker cannot sleep");
+            std::thread::sleep(RETRY);
+        }
+        self.worker.awake();
+    }
+
+    /// Answers what was asked.
+    fn answer(&mut self, now: Time) -> Answered {
+        let mut answered = Answered::Nothing;
+        loop {
+            match self.asks.try_recv() {
+                Err(TryRecvError::Empty) => return answered,
+                Ok(Ask::Report(barrier, reply)) => {
+                    barrier.wait();
+                    let report = self.worker.report();
+                    barrier.wait();
+                    // Who asked may have gone.
+                    let _ = reply.send((self.index, report));
+                }
+                Ok(Ask::Stations(reply)) => {
+                    let all = self.worker.pipeline().switch().stations(now).collect();
+                    let _ = reply.send((self.index, all));
+                }
+                Ok(Ask::Watch(port, number, see)) => self.worker.watch(port, number, see),
+                Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
+                Ok(Ask::Silence(port, on)) => self.worker.silence(port, on),
+                Ok(Ask::Open(what, reply)) => {
+                    let (file, port) = *what;
+                    let opened = ports::open_beside(&file, &port, self.worker.pool());
+                    let how = opened.map(|(port, how)| {
+                        self.opened.push(port);
+                        how
+                    });
+                    let _ = reply.send(how);
+                }
+                Ok(Ask::Add(ids)) => {
+                    let mut ids = ids.into_iter();
+                    for mut port in std::mem::take(&mut self.opened) {
+                        match ids.next() {
+                            Some(id) => self.worker.add_port(now, id, port),
+                            None => port.close(self.worker.pool()),
+                        }
+                    }
+                }
+                Ok(Ask::Remove(port)) => {
+                    self.worker.remove_port(now, port).into_iter().for_each(&self.on_link);
+                }
+                Ok(Ask::Inject(frames)) => {
+                    answered = Answered::Injected;
+                    for (how, bytes) in frames {
+                        // What was dropped is counted by its reason.
+                        let _ = self.worker.inject(now, &bytes, how);
+                    }
+                }
+                Ok(Ask::Link(port, link)) => self.worker.hear_link(now, port, link),
+                Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return Answered::Stop,
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A router between two sources and two sinks on veth cables, as in figure 1 of
+//! distributed-router.txt without its switch, and what it forwards of what is offered. Router and
+//! test machines share this machine's processors.
+
+pub(super) mod click;
+mod programs;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use plexus_benches::internet;
+use plexus_benches::ndr::trial::{finish, start, wait_until_it_hears};
+use plexus_io::namespace::Namespaces;
+use plexus_table::lpm::Prefix;
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_pcg::Pcg64;
+use serde_json::Value;
+
+use self::click::Click;
+use super::axon_vm::command;
+
+/// The seed of samples and destinations.
+pub(super) const SEED: u64 = 1;
+/// Destinations of "many flows".
+const MANY: usize = 4096;
+/// How often packets are tried until the first ones come through.
+const TRIES: usize = 5;
+/// How long a router may take until it knows its gateways, with the largest table.
+const READY: Duration = Duration::from_secs(120);
+
+/// What forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program<'a> {
+    Plexus,
+    Linux,
+    Click(&'a Click),
+}
+
+impl Program<'_> {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Program::Plexus => "Plexus",
+            Program::Linux => "Linux",
+            Program::Click(_) => "Click",
+        }
+    }
+}
+
+/// How many flows there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flows {
+    /// From the first source to the first sink.
+    One,
+    /// And from the second one to the second one.
+    Two,
+    /// From both sources to destinations all over the table.
+    Many,
+}
+
+impl Flows {
+    pub(super) const ALL: [Flows; 3] = [Flows::One, Flows::Two, Flows::Many];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Flows::One => "one flow",
+            Flows::Two => "two flows",
+            Flows::Many => "many flows",
+        }
+    }
+}
+
+/// What came of a trial, packets per second of each source and each sink.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) offered: [f64; 2],
+    pub(super) received: [f64; 2],
+}
+
+impl Outcome {
+    pub(super) fn offered(&self) -> f64 {
+        self.offered.iter().sum()
+    }
+
+    pub(super) fn received(&self) -> f64 {
+        self.received.iter().sum()
+    }
+}
+
+/// The router's address on a cable, to a source ("s") or to a sink ("d").
+fn mac(kind: &str, i: usize) -> String {
+    format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
+}
+
+/// The IPv4 prefixes of the Internet's table.
+pub(super) fn internet() -> Result<Vec<(Ipv4Addr, u8)>, String> {
+    let v4 = |prefix| match prefix {
+        Prefix::V4(address, len) => Some((Ipv4Addr::from(address), len)),
+        Prefix::V6(..) => None,
+    };
+    Ok(internet::prefixes()?.into_iter().filter_map(v4).collect())
+}
+
+/// The running arrangement; it ends with the value.
+pub(super) struct Bench {
+    around: Namespaces,
+    router: Namespaces,
+    dir: PathBuf,
+    daemon: Option<Child>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Bench {
+    /// A router with so many routes out of `table`, all of them to the two sinks in turn.
+    pub(super) fn new(
+        program: Program<'_>,
+        table: &[(Ipv4Addr, u8)],
+        routes: usize,
+    ) -> Result<Bench, String> {
+        let mut random = Pcg64::seed_from_u64(SEED);
+        let mut order: Vec<usize> = (0..table.len()).collect();
+        order.shuffle(&mut random);
+        // An even number in all, with the two below: the last but one leads to the first sink.
+        let sampled = (routes & !1).saturating_sub(2);
+        let mut chosen: Vec<(Ipv4Addr, u8)> =
+            order.into_iter().take(sampled).map(|i| table[i]).collect();
+        let destinations: String = (0..MANY)
+            .map(|_| {
+                let (address, len) = chosen[random.random_range(0..chosen.len())];
+                let host = random.random::<u32>().checked_shr(len.into()).unwrap_or(0);
+                format!("{}\n", Ipv4Addr::from(address.to_bits() | host))
+            })
+            .collect();
+        // Those of the single flows: by the first sink, by the second.
+        chosen.extend((0..2).map(|i| (Ipv4Addr::new(198, 18, i, 0), 24)));
+        let quiet = || -> std::io::Result<()> {
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
+            std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "0")?;
+            std::fs::write("/proc/sys/net/ipv4/conf/default/rp_filter", "0")
+        };
+        let place = || {
+            Namespaces::create(quiet)
+                .map_err(|e| format!("making a network namespace (root may): {e}"))
+        };
+        let dir = std::env::temp_dir().join(format!(
+            "plexus-router-{}-{}",
+            std::process::id(),
+            program.name().to_lowercase()
+        ));
+        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let mut bench = Bench { around: place()?, router: place()?, dir, daemon: None };
+        bench.write("destinations", &destinations)?;
+        bench.cables()?;
+        match program {
+            Program::Plexus => bench.plexus(&chosen)?,
+            Program::Linux => bench.linux(&chosen)?,
+            Program::Click(click) => bench.click(click, &chosen)?,
+        }
+        // The kernel may take a second to say that a cable is ready.
+        let first = Duration::from_millis(100);
+        for _ in 0..TRIES {
+            if bench.run(Flows::Two, 64, Some(1000), first)?.received.iter().all(|r| *r > 0.0) {
+                return Ok(bench);
+            }
+        }
+        Err("no packets come through the router".into())
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let path = self.dir.join(name);
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(path)
+    }
+
+    fn cables(&self) -> Result<(), String> {
+        // A process of the router's place, to name that by.
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60").stdin(Stdio::null());
+        self.router.apply(&mut sleep).map_err(|e| e.to_string())?;
+        let mut sleep = sleep.spawn().map_err(|e| format!("sleep: {e}"))?;
+        let pid = sleep.id();
+        let done = (0..2).try_for_each(|i: usize| {
+            for kind in ["s", "d"] {
+                let peer = format!("r{kind}{i} netns {pid}");
+                command(
+                    &self.around,
+                    &format!("ip link add {kind}{i} type veth peer name {peer}"),
+                )?;
+                let mac = mac(kind, i);
+                command(&self.router, &format!("ip link set r{kind}{i} address {mac} up"))?;
+                command(&self.around, &format!("ip link set {kind}{i} up"))?;
+            }
+            command(&self.around, &format!("ip address add 10.1.{i}.2/24 dev d{i}")).map(drop)
+        });
+        let _ = sleep.kill();
+        let _ = sleep.wait();
+        done
+    }
+
+    fn inside(&self, arguments: &[&str]) -> Result<Command, String> {
+        let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+        own.args(arguments);
+        self.around.apply(&mut own).map_err(|e| e.to_string())?;
+        Ok(own)
+    }
+
+    /// Offers packets for a time: `size` is the frame's on a cable, FCS included; `pps` in all, as
+    /// many as possible without it.
+    pub(super) fn run(
+        &self,
+        flows: Flows,
+        size: u32,
+        pps: Option<u64>,
+        time: Duration,
+    ) -> Result<Outcome, String> {
+        let limit = format!("{}ms", (time + Duration::from_secs(6)).as_millis());
+        let mut meters = Vec::new();
+        for sink in if flows == Flows::One { &["d0"][..] } else { &["d0", "d1"] } {
+            let arguments = [
+                "meter",
+                sink,
+                "--json",
+                "--backend",
+                "xdp",
+                "--interval",
+                "20ms",
+                "--idle",
+                "500ms",
+                "--duration",
+                &limit,
+            ];
+            let mut meter = start(self.inside(&arguments)?)?;
+            wait_until_it_hears(&mut meter)?;
+            meters.push(meter);
+        }
+        let sources = if flows == Flows::One { 1 } else { 2 };
+        let rate = match pps {
+            Some(pps) => format!("{}pps", pps / sources),
+            None => "max".into(),
+        };
+        let destinations = self.dir.join("destinations").display().to_string();
+        let mut generators = Vec::new();
+        for i in 0..sources as usize {
+            let (device, mac) = (format!("s{i}"), mac("s", i));
+            let (source, target) = (format!("10.0.{i}.2"), format!("198.18.{i}.1"));
+            let (size, time) = (size.to_string(), format!("{}ms", time.as_millis()));
+            let mut arguments = vec![
+                "gen",
+                &device,
+                "--json",
+                "--backend",
+                "af_xdp",
+                "--dst-mac",
+                &mac,
+                "--src-ip",
+                &source,
+                "--size",
+                &size,
+                "--rate",
+                &rate,
+                "--duration",
+                &time,
+            ];
+            match flows {
+                Flows::Many => arguments.extend(["--destinations", &destinations]),
+                _ => arguments.extend(["--dst-ip", &target]),
+            }
+            generators.push(start(self.inside(&arguments)?)?);
+        }
+        let mut outcome = Outcome::default();
+        let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
+        let seconds = time.as_secs_f64();
+        for (i, generator) in generators.into_iter().enumerate() {
+            let sent = finish(generator, "the generator")?;
+            let packets = number(&sent, "/packets").ok_or("the generator gave no count")?;
+            outcome.offered[i] = packets / seconds;
+        }
+        for (i, meter) in meters.into_iter().enumerate() {
+            let heard = finish(meter, "the meter")?;
+            let packets = number(&heard, "/total/received").ok_or("the meter gave no count")?;
+            outcome.received[i] = packets / seconds;
+        }
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_table_is_whole() {
+        let table = internet().unwrap();
+        assert_eq!(table.len(), 901_899);
+        assert!(table.iter().all(|(_, len)| (1..=32).contains(len)));
+    }
+}

@@ -1,0 +1,23 @@
+//! Figures and results as text.
+
+use serde::Serialize;
+
+use crate::Failure;
+
+/// A number with the prefix that suits it.
+pub fn si(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.3} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.3} M", v / 1e6),
+        v if v >= 1e3 => format!("{:.3} k", v / 1e3),
+        v => format!("{v:.0} "),
+    }
+}
+
+/// A value as indented JSON with a newline.
+///
+/// # Errors
+/// When it cannot be serialised.
+pub fn json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::unusable)
+}
