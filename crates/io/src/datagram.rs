@@ -47,8 +47,9 @@ impl Datagrams {
 
     /// Receives pending datagrams from a socket, without blocking; returns how many.
     ///
-    /// # Errors Those of recvmmsg(2): `WouldBlock` if nothing is pending, and errors that ICMP
-    /// reported for an earlier datagram; `InvalidInput` if the batch only sends.
+    /// # Errors
+    /// Those of recvmmsg(2): `WouldBlock` if nothing is pending, and errors that ICMP reported for
+    /// an earlier datagram; `InvalidInput` if the batch only sends.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received = 0;
         if self.len_max == 0 {

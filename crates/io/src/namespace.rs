@@ -75,7 +75,8 @@ fn exit_code(status: WaitStatus) -> i32 {
 
 /// Waits up to `limit_ms` for the process of a pidfd to end; returns whether it has.
 ///
-/// # Errors `EINVAL` or `EBADF` for other descriptors.
+/// # Errors
+/// `EINVAL` or `EBADF` for other descriptors.
 pub fn process_ended(pidfd: BorrowedFd<'_>, limit_ms: u32) -> io::Result<bool> {
     let limit = Timespec {
         tv_sec: i64::from(limit_ms / 1000),
@@ -93,8 +94,9 @@ pub fn process_ended(pidfd: BorrowedFd<'_>, limit_ms: u32) -> io::Result<bool> {
 /// new mount namespace, with `stdio` as its standard input, output and error. Its mounts no longer
 /// propagate to the machine's, nor vice versa; `/proc` is still the caller's.
 ///
-/// # Errors The kernel's error with the failed step: `EPERM` if the caller lacks the authority or
-/// user namespaces are forbidden, `ENOENT` if there is no such program.
+/// # Errors
+/// The kernel's error with the failed step: `EPERM` if the caller lacks the authority or user
+/// namespaces are forbidden, `ENOENT` if there is no such program.
 pub fn spawn_init(
     program: &Path,
     arguments: &[&OsStr],
@@ -239,7 +241,8 @@ impl ChildPlan<'_> {
 
     /// Reports the failed step and its error to the parent, and exits.
     ///
-    /// # Safety Only in the child of a fork.
+    /// # Safety
+    /// Only in the child of a fork.
     unsafe fn fail(&self, step: Step) -> ! {
         // SAFETY: async-signal-safe calls; the buffer outlives the write.
         unsafe {
@@ -288,7 +291,8 @@ impl Namespaces {
     /// Creates them and runs `setup` inside, in a separate thread. The network has a loopback that
     /// is down; the mounts are a copy of the caller's that no longer propagates.
     ///
-    /// # Errors `EPERM` without `CAP_SYS_ADMIN`, and the error of `setup`.
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`, and the error of `setup`.
     pub fn create(setup: impl FnOnce() -> io::Result<()> + Send) -> io::Result<Namespaces> {
         in_thread(|| {
             let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWUTS;
@@ -322,7 +326,8 @@ impl Namespaces {
     /// Runs `inside` there, in a separate thread. A socket created inside belongs to the network
     /// permanently, and may be used from anywhere.
     ///
-    /// # Errors `EPERM` without the authority to enter; a panic inside is an error too.
+    /// # Errors
+    /// `EPERM` without the authority to enter; a panic inside is an error too.
     pub fn run<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_thread(|| {
             // A mount namespace is only entered with a root and working directory of one's own.

@@ -85,7 +85,8 @@ pub fn open(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
 /// Opens one more port over the pool of a worker that has others; the pool's frame size limits what
 /// `Auto` can be.
 ///
-/// # Errors As [`open`], and when the pool has too few frames for another AF_XDP port.
+/// # Errors
+/// As [`open`], and when the pool has too few frames for another AF_XDP port.
 pub fn open_beside(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
     let mut spec = spec.clone();
     if spec.backend == Backend::Auto && pool.frame_size() >= SUPER_FRAME {
@@ -151,7 +152,8 @@ pub struct Share {
 /// back-ends that [`resolve`] selects. If an `Auto` port selected for AF_XDP cannot be opened (its
 /// memory cannot be locked), all `Auto` ports become packet sockets.
 ///
-/// # Errors With the number of the port that cannot be opened, if a port is the cause.
+/// # Errors
+/// With the number of the port that cannot be opened, if a port is the cause.
 pub fn open_all(
     specs: &[PortSpec],
     frames_min: usize,
@@ -296,7 +298,8 @@ fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
 /// socket or TAP for all protocols and no port is AF_XDP; otherwise what the largest MTU among them
 /// needs. A missing device counts as 1,500. `Auto` counts as AF_XDP: call [`resolve`] first.
 ///
-/// # Errors When a device's name is invalid.
+/// # Errors
+/// When a device's name is invalid.
 pub fn frame_size_for(specs: &[PortSpec]) -> Result<usize, OpenError> {
     for spec in specs.iter().filter(|s| has_device(s)) {
         Device::named(&spec.device)?;

@@ -37,8 +37,9 @@ impl TapPort {
     /// Attaches to the TAP device, or creates one that is removed with the port. The interface is
     /// set up either way.
     ///
-    /// # Errors When `/dev/net/tun` is missing, CAP_NET_ADMIN is, or the device is not a TAP device
-    /// or is in use.
+    /// # Errors
+    /// When `/dev/net/tun` is missing, CAP_NET_ADMIN is, or the device is not a TAP device or is in
+    /// use.
     pub fn open(name: &str, device: &str, pool: &Pool) -> Result<TapPort, OpenError> {
         let device = Device::named(device)?;
         let segmentation = pool.frame_size() >= SUPER_FRAME;

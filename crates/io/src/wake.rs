@@ -28,7 +28,8 @@ impl Sleeper {
     /// A sleeper for the calling thread, whose timers become precise (their slack, 50 µs by
     /// default, is set to one nanosecond), and its waker.
     ///
-    /// # Errors When there are no descriptors left.
+    /// # Errors
+    /// When there are no descriptors left.
     pub fn new() -> io::Result<(Sleeper, Waker)> {
         if let Err(error) = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)) {
             tracing::debug!(%error, "timers stay coarse");
@@ -43,7 +44,8 @@ impl Sleeper {
     /// A port's descriptor that reports an error counts as readable: `receive` and `maintain` find
     /// the cause.
     ///
-    /// # Errors When memory is short. A signal ends the sleep without an error.
+    /// # Errors
+    /// When memory is short. A signal ends the sleep without an error.
     pub fn sleep<'a>(
         &mut self,
         ports: impl IntoIterator<Item = BorrowedFd<'a>>,

@@ -151,7 +151,8 @@ pub enum Repr {
 impl Repr {
     /// The meaning of `packet`'s header; `checksum_ok` checks the checksum.
     ///
-    /// # Errors None today: unknown messages are `Other`.
+    /// # Errors
+    /// None today: unknown messages are `Other`.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Repr, Error> {
         let (kind, code, rest) = (packet.kind(), packet.code(), packet.rest());
         let (high, low) = (u16_at(&rest, 0), u16_at(&rest, 2));

@@ -52,8 +52,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks version, header length and total length of a packet of which the buffer may hold only
     /// the beginning, with a complete header; the payload is then the available part.
     ///
-    /// # Errors As [`new_checked`](Self::new_checked), except for a buffer that ends within the
-    /// payload.
+    /// # Errors
+    /// As [`new_checked`](Self::new_checked), except for a buffer that ends within the payload.
     #[inline]
     pub fn new_excerpt(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();

@@ -32,8 +32,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks version and payload length against the buffer. Bytes beyond it are padding.
     /// Jumbograms (RFC 2675) are not supported: a payload length of 0 means no payload.
     ///
-    /// # Errors Truncated: the buffer ends before the header or the payload length. Invalid:
-    /// version other than 6.
+    /// # Errors
+    /// Truncated: the buffer ends before the header or the payload length. Invalid: version other
+    /// than 6.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
         let packet = Packet::new_excerpt(bytes)?;
@@ -44,8 +45,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks the version of a packet of which the buffer may hold only the beginning, with a
     /// complete header; the payload is then the available part.
     ///
-    /// # Errors As [`new_checked`](Self::new_checked), except for a buffer that ends within the
-    /// payload.
+    /// # Errors
+    /// As [`new_checked`](Self::new_checked), except for a buffer that ends within the payload.
     #[inline]
     pub fn new_excerpt(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();

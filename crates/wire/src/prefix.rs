@@ -62,7 +62,8 @@ fn masked(addr: IpAddr, len: u8) -> IpAddr {
 impl Prefix {
     /// The prefix with this address and length.
     ///
-    /// # Errors The length exceeds the address, or host bits are set.
+    /// # Errors
+    /// The length exceeds the address, or host bits are set.
     pub fn new(addr: IpAddr, len: u8) -> Result<Prefix, PrefixError> {
         let prefix = Prefix::around(addr, len)?;
         if prefix.addr == addr { Ok(prefix) } else { Err(PrefixError::HostBits(prefix)) }

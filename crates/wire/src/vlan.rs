@@ -220,8 +220,8 @@ pub fn stack<T: AsRef<[u8]>>(frame: &ethernet::Frame<T>) -> Result<Stack, Error>
 /// Inserts a tag after the addresses. `buf` is a frame with [`TAG_LEN`] unused bytes before it;
 /// afterwards the tagged frame fills `buf`.
 ///
-/// # Errors Truncated: fewer than 18 bytes, including the four before the frame; `buf` is then
-/// unchanged.
+/// # Errors
+/// Truncated: fewer than 18 bytes, including the four before the frame; `buf` is then unchanged.
 #[inline]
 pub fn push(buf: &mut [u8], tpid: EtherType, tci: u16) -> Result<(), Error> {
     need(Format::Vlan, buf.len(), TAG_LEN + ethernet::HEADER_LEN)?;
@@ -234,8 +234,8 @@ pub fn push(buf: &mut [u8], tpid: EtherType, tci: u16) -> Result<(), Error> {
 /// Removes the outermost tag of `frame` and returns its TPID and TCI. Afterwards the frame starts
 /// [`TAG_LEN`] bytes later: the caller drops the first four.
 ///
-/// # Errors Truncated: the frame ends within the tag. Invalid: the frame has no tag. It is then
-/// unchanged.
+/// # Errors
+/// Truncated: the frame ends within the tag. Invalid: the frame has no tag. It is then unchanged.
 #[inline]
 pub fn pop(frame: &mut [u8]) -> Result<(EtherType, u16), Error> {
     need(Format::Vlan, frame.len(), TAG_LEN + ethernet::HEADER_LEN)?;

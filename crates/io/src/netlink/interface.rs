@@ -57,7 +57,8 @@ pub struct Interface {
 /// data plane's end has neither IPv6 nor ARP: the kernel sees its packets too, but must not handle
 /// them.
 ///
-/// # Errors Without CAP_NET_ADMIN; when something else has one of the names.
+/// # Errors
+/// Without CAP_NET_ADMIN; when something else has one of the names.
 pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError> {
     check_name(spec.name)?;
     check_name(spec.peer)?;
@@ -82,7 +83,8 @@ pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError
 
 /// Removes a veth pair, both ends, with all routes through it; returns whether it existed.
 ///
-/// # Errors Without CAP_NET_ADMIN; when the device is not a veth.
+/// # Errors
+/// Without CAP_NET_ADMIN; when the device is not a veth.
 pub fn remove_interface(name: &str) -> Result<bool, OpenError> {
     check_name(name)?;
     let mut socket = open(name)?;

@@ -99,7 +99,8 @@ impl Socket {
     /// Sends one request and waits for its acknowledgement; `answer` gets the kernel's other
     /// messages.
     ///
-    /// # Errors The kernel's answer.
+    /// # Errors
+    /// The kernel's answer.
     pub(super) fn request(
         &mut self,
         kind: u16,

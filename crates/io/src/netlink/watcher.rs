@@ -91,7 +91,8 @@ impl Watcher {
     /// As [`open`](Watcher::open), but with a backlog of at most this many bytes; an overflow leads
     /// to a new dump of everything.
     ///
-    /// # Errors When there are no descriptors left.
+    /// # Errors
+    /// When there are no descriptors left.
     pub fn with_buffer(bytes: i32) -> io::Result<Watcher> {
         let socket = Socket::open(GROUPS, bytes)?;
         let follower = Follower::default();
@@ -127,8 +128,9 @@ impl Watcher {
     /// Appends new events to `events`; never waits. Each call does a bounded amount of work, about
     /// a millisecond; `true` means that there may be more at once.
     ///
-    /// # Errors When the kernel refuses to answer or memory is short. Then the watcher is unusable:
-    /// open another.
+    /// # Errors
+    /// When the kernel refuses to answer or memory is short. Then the watcher is unusable: open
+    /// another.
     pub fn next_events(&mut self, events: &mut Vec<KernelEvent>) -> io::Result<bool> {
         let mut bytes = 0;
         for _ in 0..TURN_DATAGRAMS {

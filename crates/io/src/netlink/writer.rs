@@ -52,7 +52,8 @@ impl RouteWriter {
     /// Makes these changes in order; returns those that the kernel refused. A refusal does not stop
     /// the rest.
     ///
-    /// # Errors When the socket fails. Some changes have been made then.
+    /// # Errors
+    /// When the socket fails. Some changes have been made then.
     pub fn write<'a>(
         &mut self,
         changes: impl IntoIterator<Item = &'a RouteChange>,

@@ -67,9 +67,10 @@ pub struct PcapPort {
 impl PcapPort {
     /// Opens the files.
     ///
-    /// # Errors When a file cannot be opened, or the input is not a capture of Ethernet or USER0
-    /// frames or is corrupt at its first packet. A later error ends the file there: it is reported
-    /// with its position and counted in `rx_invalid`.
+    /// # Errors
+    /// When a file cannot be opened, or the input is not a capture of Ethernet or USER0 frames or
+    /// is corrupt at its first packet. A later error ends the file there: it is reported with its
+    /// position and counted in `rx_invalid`.
     pub fn open(name: &str, options: PcapOptions) -> Result<PcapPort, OpenError> {
         let mut bytes = Vec::new();
         let mut input = options.input.as_deref().map(open_input).transpose()?;

@@ -95,7 +95,8 @@ impl<W: Write> Writer<W> {
 
     /// Passes buffered data to the operating system.
     ///
-    /// # Errors Those of the file.
+    /// # Errors
+    /// Those of the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

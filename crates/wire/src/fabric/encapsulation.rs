@@ -109,7 +109,8 @@ impl Udp {
     /// [`buffer_len`](Self::buffer_len) and fills the rest. Checksums are complete, including
     /// UDP's: over IPv6 it is mandatory (RFC 8200, 8.1), and nothing else protects the paths.
     ///
-    /// # Errors Truncated: no room for the headers. Invalid: more than a datagram holds.
+    /// # Errors
+    /// Truncated: no room for the headers. Invalid: more than a datagram holds.
     pub fn emit(&self, frame: &mut [u8]) -> Result<(), Error> {
         let headers = self.buffer_len();
         need(Format::Udp, frame.len(), headers)?;

@@ -343,8 +343,9 @@ pub fn tree(bytes: &[u8], fields: Fields) -> Option<(u32, u8)> {
 /// Processes, in place, a frame that arrived on port `in_port` (0xFF: from the node's own control
 /// plane): returns its destination and rewrites its header.
 ///
-/// # Errors No forward hop, a frame that follows a tree, or a header that [`Fields::read`] refuses;
-/// the bytes are then unchanged.
+/// # Errors
+/// No forward hop, a frame that follows a tree, or a header that [`Fields::read`] refuses; the
+/// bytes are then unchanged.
 #[inline(always)]
 pub fn advance(bytes: &mut [u8], in_port: u8) -> Result<Hop, FabricError> {
     let fields = Fields::read(bytes)?;

@@ -240,8 +240,9 @@ macro_rules! bodies {
 
             /// Parses a body and its request number.
             ///
-            /// # Errors Truncated: the bytes end before the body. Invalid: an unknown kind or
-            /// value, or bytes after the body.
+            /// # Errors
+            /// Truncated: the bytes end before the body. Invalid: an unknown kind or value, or
+            /// bytes after the body.
             pub fn parse(bytes: &[u8]) -> Result<(u32, Body), Error> {
                 let mut from = Reader(bytes);
                 let kind = u8::take(&mut from)?;
@@ -721,7 +722,8 @@ impl LinkFacts {
 
     /// Parses the fields; bytes after them belong to a later version and are ignored.
     ///
-    /// # Errors Truncated or invalid, as a body.
+    /// # Errors
+    /// Truncated or invalid, as a body.
     pub fn parse(bytes: &[u8]) -> Result<LinkFacts, Error> {
         let mut from = Reader(bytes);
         Ok(LinkFacts {

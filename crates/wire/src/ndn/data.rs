@@ -94,9 +94,10 @@ impl<'a> Data<'a> {
     /// Checks the Data at the start of `bytes`; bytes after it (padding) are ignored. The
     /// signature's own information is not checked: [`Data::signature_info`] does that.
     ///
-    /// # Errors Truncated: it exceeds `bytes`. Invalid: not Data, no name, no signature, an
-    /// implicit digest in the name (it is computed, never sent), an element that is malformed, or
-    /// critical and unknown or out of order.
+    /// # Errors
+    /// Truncated: it exceeds `bytes`. Invalid: not Data, no name, no signature, an implicit digest
+    /// in the name (it is computed, never sent), an element that is malformed, or critical and
+    /// unknown or out of order.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Data<'a>, Error> {
         Data::new_checked_but_name(bytes, |_| None)
     }
@@ -219,7 +220,8 @@ impl<'a> Data<'a> {
 
     /// Its signature information.
     ///
-    /// # Errors As [`SignatureInfo::parse`].
+    /// # Errors
+    /// As [`SignatureInfo::parse`].
     pub fn signature_info(&self) -> Result<SignatureInfo<'a>, Error> {
         SignatureInfo::parse(self.signature_info)
     }
@@ -251,7 +253,8 @@ pub struct Repr<'a> {
 impl<'a> Repr<'a> {
     /// The meaning of `data`.
     ///
-    /// # Errors None today: whatever the view has checked is valid.
+    /// # Errors
+    /// None today: whatever the view has checked is valid.
     pub fn parse(data: &Data<'a>) -> Result<Repr<'a>, Error> {
         let meta = data.has_meta.then_some(data.meta);
         Ok(Repr { name: data.name, meta, content: data.content })

@@ -64,9 +64,10 @@ fn rank(kind: u32) -> u8 {
 impl<'a> Interest<'a> {
     /// Checks the Interest at the start of `bytes`; bytes after it (padding) are ignored.
     ///
-    /// # Errors Truncated: it exceeds `bytes`. Invalid: not an Interest, no name or an empty one,
-    /// an element that is malformed, or critical and unknown or out of order, parameters without
-    /// their digest in the name, or two such digests.
+    /// # Errors
+    /// Truncated: it exceeds `bytes`. Invalid: not an Interest, no name or an empty one, an element
+    /// that is malformed, or critical and unknown or out of order, parameters without their digest
+    /// in the name, or two such digests.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Interest<'a>, Error> {
         let whole = Reader::new(bytes, F).expect(types::INTEREST, "packet type")?;
@@ -283,8 +284,8 @@ impl<'a> Interest<'a> {
     /// Writes the Interest with a nonce added, which a forwarder has to do if it has none. A
     /// signature stays unchanged.
     ///
-    /// # Errors Truncated: `buf` is shorter than [`Interest::with_nonce_len`]. Invalid: it has a
-    /// nonce.
+    /// # Errors
+    /// Truncated: `buf` is shorter than [`Interest::with_nonce_len`]. Invalid: it has a nonce.
     pub fn with_nonce(&self, nonce: [u8; 4], buf: &mut [u8]) -> Result<usize, Error> {
         if self.nonce_at != 0 {
             return Err(Error::invalid(F, "count of nonces", 2));
@@ -324,7 +325,8 @@ pub struct Signature<'a> {
 impl<'a> Signature<'a> {
     /// Its signature information.
     ///
-    /// # Errors As [`SignatureInfo::parse`].
+    /// # Errors
+    /// As [`SignatureInfo::parse`].
     pub fn info(&self) -> Result<SignatureInfo<'a>, Error> {
         SignatureInfo::parse(self.info)
     }
@@ -369,7 +371,8 @@ impl<'a> Repr<'a> {
 
     /// The meaning of `interest`.
     ///
-    /// # Errors None today: whatever the view has checked is valid.
+    /// # Errors
+    /// None today: whatever the view has checked is valid.
     pub fn parse(interest: &Interest<'a>) -> Result<Repr<'a>, Error> {
         Ok(Repr {
             name: interest.name,

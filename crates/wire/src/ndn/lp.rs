@@ -101,9 +101,10 @@ impl<'a> Packet<'a> {
     /// Checks the link packet, Interest or Data at the start of `bytes`; bytes after it (padding)
     /// are ignored. Of a bare packet and a fragment only the length is checked.
     ///
-    /// # Errors Truncated: it exceeds `bytes`. Invalid: none of the three, a header that is
-    /// malformed, unknown and not ignorable, duplicate, or after the fragment; a fragment that is
-    /// empty or whose index is not below its count; an unknown cache policy.
+    /// # Errors
+    /// Truncated: it exceeds `bytes`. Invalid: none of the three, a header that is malformed,
+    /// unknown and not ignorable, duplicate, or after the fragment; a fragment that is empty or
+    /// whose index is not below its count; an unknown cache policy.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
         let whole = match Reader::new(bytes, F).next()? {
@@ -299,7 +300,8 @@ pub struct Repr<'a> {
 impl<'a> Repr<'a> {
     /// The meaning of `packet`; its acknowledgements are stored in `acks`.
     ///
-    /// # Errors None today: whatever the view has checked is valid.
+    /// # Errors
+    /// None today: whatever the view has checked is valid.
     pub fn parse(packet: &Packet<'a>, acks: &'a mut Vec<u64>) -> Result<Repr<'a>, Error> {
         acks.clear();
         acks.extend(packet.acks());
@@ -371,7 +373,8 @@ impl<'a> Repr<'a> {
     /// Writes everything before the fragment's bytes at the start of `buf`, for callers that
     /// already have these in place; returns its length.
     ///
-    /// # Errors Truncated: `buf` is shorter than `head_len`.
+    /// # Errors
+    /// Truncated: `buf` is shorter than `head_len`.
     pub fn emit_head(&self, buf: &mut [u8]) -> Result<usize, Error> {
         let mut writer = Writer::new(buf);
         self.write_head(&mut writer);

@@ -129,8 +129,9 @@ impl<'a> Name<'a> {
 
     /// Checks every component: its type, that it ends within `value`, the length of digests.
     ///
-    /// # Errors Truncated: a component exceeds `value`. Invalid: a type of 0 or above 65535, a
-    /// digest that does not have 32 bytes, a number that is not in its shortest form.
+    /// # Errors
+    /// Truncated: a component exceeds `value`. Invalid: a type of 0 or above 65535, a digest that
+    /// does not have 32 bytes, a number that is not in its shortest form.
     #[inline]
     pub fn new_checked(value: &'a [u8]) -> Result<Name<'a>, Error> {
         Name::check(value).map(|(name, _)| name)
@@ -345,8 +346,8 @@ impl<'a> Names<'a> {
 
     /// Checks every name. Non-critical elements may be between them.
     ///
-    /// # Errors As [`Name::new_checked`]. Invalid: a critical element that is not a name, or no
-    /// name at all.
+    /// # Errors
+    /// As [`Name::new_checked`]. Invalid: a critical element that is not a name, or no name at all.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Names<'a>, Error> {
         let mut reader = Reader::new(bytes, Format::NdnName);
         let mut found = false;
@@ -439,7 +440,8 @@ impl NameBuf {
     /// The name with one more component that holds a number (`types::SEGMENT`, `types::VERSION` …),
     /// in as few bytes as possible.
     ///
-    /// # Panics If `kind` is none of the five types of numbers.
+    /// # Panics
+    /// If `kind` is none of the five types of numbers.
     pub fn with_number(mut self, kind: u32, number: u64) -> NameBuf {
         assert!(uri::number_prefix(kind).is_some(), "type {kind} is not one of a number");
         let bytes = number.to_be_bytes();

@@ -545,8 +545,8 @@ impl ControlParameters {
     /// The arguments in a command's name: its component at `index`, by convention the one after
     /// `/localhost/nfd/MODULE/COMMAND`.
     ///
-    /// # Errors As [`Record::parse`]. Invalid: there is no such component, or it is of another
-    /// type.
+    /// # Errors
+    /// As [`Record::parse`]. Invalid: there is no such component, or it is of another type.
     pub fn of_command(name: &Name<'_>, index: usize) -> Result<ControlParameters, Error> {
         match name.get(index) {
             Some(c) if u32::from(c.kind) == types::GENERIC_COMPONENT => Self::parse(c.value),

@@ -133,8 +133,9 @@ impl<'a> Reader<'a> {
 
     /// The next element; `None` after the last.
     ///
-    /// # Errors Truncated: it exceeds the bytes. Invalid: type 0 or more than 32 bits, a number
-    /// that is not in its shortest form. After an error the reader is unusable.
+    /// # Errors
+    /// Truncated: it exceeds the bytes. Invalid: type 0 or more than 32 bits, a number that is not
+    /// in its shortest form. After an error the reader is unusable.
     #[inline(always)]
     #[allow(clippy::should_implement_trait)] // errors are not items: a reader ends with the first
     pub fn next(&mut self) -> Result<Option<Element<'a>>, Error> {
@@ -314,7 +315,8 @@ impl<'b> Writer<'b> {
 
     /// The number of bytes written.
     ///
-    /// # Errors Truncated: not all of them fitted; then the buffer's contents are undefined.
+    /// # Errors
+    /// Truncated: not all of them fitted; then the buffer's contents are undefined.
     pub fn finish(self, format: Format) -> Result<usize, Error> {
         need(format, self.buf.len(), self.at)?;
         Ok(self.at)
