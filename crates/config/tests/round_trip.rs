@@ -79,7 +79,7 @@ fn tunnel() -> impl Strategy<Value = [SocketAddr; 2]> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_equal(
+    fn a_written_file_reads_back_equal(
         ports in proptest::collection::vec((settings(), of(faults()), 0..4_usize), 0..5),
         control in of("/[a-z\"\\\\é\t ]{1,20}"), metrics in of(any::<u16>()),
         tunnel in of(tunnel()), (ageing_ms, table) in (1..1_000_000_000_u64, 1..=1_usize << 24))

@@ -127,7 +127,7 @@ impl Router {
         self.finish_work();
         // What was due before the input happens first.
         while self.neighbours.run_one(now) {
-            self.settle_effects(now);
+            self.apply_neighbour_effects(now);
         }
         if now >= self.feed_at {
             self.feed(now);
@@ -143,7 +143,7 @@ impl Router {
             Input::Used(ids) => ids.iter().for_each(|id| self.neighbours.use_one(now, *id)),
             Input::Tick => {}
         }
-        self.settle_effects(now);
+        self.apply_neighbour_effects(now);
     }
 
     /// True if outputs are ready. Computing the next one may scan the whole table, so a driver

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    GROUP, authority, channel, channel_as, connected, identity_by, node, say, settle, with_limits,
+    GROUP, authority, channel, channel_as, connected, exchange, identity_by, node, say, with_limits,
 };
 use plexus_control::identity::{Authority, Credential, KeyPair, Role};
 use plexus_control::session::frame::{MESSAGE_LEN_MAX, Message};
@@ -18,10 +18,10 @@ const NOW: Time = Time::from_secs(100);
 /// Both begin; returns each side's refusals.
 fn refusals(mut a: Channel, mut b: Channel) -> Vec<Refused> {
     let first = a.start(NOW);
-    let mut all = settle(NOW, &mut a, &mut b, first);
+    let mut all = exchange(NOW, &mut a, &mut b, first);
     a.stop();
     let first = b.start(NOW);
-    all.extend(settle(NOW, &mut b, &mut a, first));
+    all.extend(exchange(NOW, &mut b, &mut a, first));
     assert!(a.peer().is_none() || b.peer().is_none(), "one of them refused the other");
     all
 }
@@ -37,7 +37,7 @@ fn a_node_is_no_controller() {
     let mut a = channel_as(node(1), RoleWanted::Controller, 1);
     let mut b = channel_as(controller(), RoleWanted::Node, 1);
     let first = a.start(NOW);
-    assert_eq!(settle(NOW, &mut a, &mut b, first), []);
+    assert_eq!(exchange(NOW, &mut a, &mut b, first), []);
     assert_eq!(a.peer().unwrap().credential.claims().role, Role::Controller);
 }
 
@@ -77,9 +77,9 @@ fn a_second_identity_cannot_displace_a_live_peer() {
     let (mut a, mut b) = connected(1);
     let mut c = channel(3, 1);
     let first = c.start(NOW);
-    assert_eq!(settle(NOW, &mut c, &mut a, first), [Refused::OtherPeer]);
+    assert_eq!(exchange(NOW, &mut c, &mut a, first), [Refused::OtherPeer]);
     let first = a.start(NOW);
-    let replies = settle(NOW, &mut a, &mut c, first);
+    let replies = exchange(NOW, &mut a, &mut c, first);
     assert_eq!(replies, [Refused::OtherPeer]);
     assert_eq!(a.refusals().get(Refused::OtherPeer), 2);
     assert_eq!(a.peer().unwrap().credential.claims().node, 2);
@@ -87,7 +87,7 @@ fn a_second_identity_cannot_displace_a_live_peer() {
     // Once the caller gives up the old peer, the new one is accepted.
     (a, c) = (channel(1, 5), channel(3, 5));
     let first = c.start(NOW);
-    assert_eq!(settle(NOW, &mut c, &mut a, first), []);
+    assert_eq!(exchange(NOW, &mut c, &mut a, first), []);
 }
 
 /// An attacker that speaks Noise with a key of its own and presents arbitrary credentials.
@@ -239,7 +239,7 @@ fn a_hello_with_any_bit_flipped_makes_no_session_and_stops_none() {
         }
         let now = NOW + Duration::from_secs(1);
         let (from, to) = if step % 2 == 1 { (&mut a, &mut b) } else { (&mut b, &mut a) };
-        settle(now, from, to, good);
+        exchange(now, from, to, good);
         assert!(a.fingerprint().is_some() && a.fingerprint() == b.fingerprint(), "step {step}");
     }
 }
@@ -259,7 +259,7 @@ fn a_flood_of_first_hellos_costs_a_bounded_number_of_answers_and_no_session() {
     // When it ends, handshakes succeed again.
     let later = NOW + RESPONDER_TIME;
     let first = a.start(later);
-    assert_eq!(settle(later, &mut a, &mut b, first), []);
+    assert_eq!(exchange(later, &mut a, &mut b, first), []);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_forged_first_hello_does_not_stop_ours() {
         let forged = channel(9, seed).start(NOW);
         let _ = a.handle(NOW, &forged);
         let _ = b.handle(NOW, &forged);
-        assert_eq!(settle(NOW, &mut a, &mut b, hello), []);
+        assert_eq!(exchange(NOW, &mut a, &mut b, hello), []);
         assert!(a.fingerprint().is_some() && a.fingerprint() == b.fingerprint(), "seed {seed}");
     }
 }
@@ -285,7 +285,7 @@ fn a_forged_first_hello_in_the_middle_of_a_handshake_only_delays_it() {
         let now = a.next_deadline().unwrap();
         assert!(now < NOW + Duration::from_secs(5), "it goes on within seconds");
         let message = a.poll(now).unwrap();
-        settle(now, &mut a, &mut b, message);
+        exchange(now, &mut a, &mut b, message);
     }
     assert!(a.fingerprint().is_some() && a.fingerprint() == b.fingerprint());
 }
@@ -329,7 +329,7 @@ fn a_key_that_has_sealed_all_it_may_seals_no_more() {
     let limits = Limits { rekey_messages: 2, end_messages: 4, ..Limits::default() };
     let [mut a, mut b] = [1, 2].map(|n| with_limits(node(n), RoleWanted::Any, 1, limits));
     let first = a.start(NOW);
-    settle(NOW, &mut a, &mut b, first);
+    exchange(NOW, &mut a, &mut b, first);
     // The confirmation was the first sealed message.
     say(NOW, &mut a, &mut b, b"1").unwrap();
     assert_eq!(a.next_deadline(), Some(NOW));
@@ -337,7 +337,7 @@ fn a_key_that_has_sealed_all_it_may_seals_no_more() {
     say(NOW, &mut a, &mut b, b"3").unwrap();
     assert_eq!(a.seal(NOW, b"4"), Err(SealError::Exhausted));
     let first = a.poll(NOW).unwrap();
-    settle(NOW, &mut a, &mut b, first);
+    exchange(NOW, &mut a, &mut b, first);
     assert_eq!(say(NOW, &mut a, &mut b, b"4"), Some(b"4".to_vec()));
     assert_eq!(a.seal(NOW, b""), Err(SealError::Length));
 }

@@ -39,7 +39,7 @@ pub(crate) enum Timer {
     /// Exchanges expire.
     Exchanges,
     /// Routes reported by nodes are checked against the topology.
-    Settle,
+    Adopt,
     /// Flows without a path may have one again.
     Recover,
     /// Some flows may have better routes now.
@@ -178,7 +178,7 @@ impl Controller {
             Timer::Claim(exchange) => self.claim_unanswered(now, exchange),
             Timer::Search(ip) => self.search_failed(now, ip),
             Timer::Exchanges => self.forget_exchanges(now),
-            Timer::Settle => self.settle(now),
+            Timer::Adopt => self.adopt_reported(now),
             Timer::Recover => self.recover(),
             Timer::Improve => self.improve(now),
             Timer::Open(port) => self.open_port(now, port),

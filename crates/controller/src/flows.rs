@@ -253,7 +253,7 @@ impl Flows {
             if let Some(flow) = &mut self.slots[id as usize] {
                 (flow.routes, flow.version) = (routes, version);
             }
-            self.settle(topology, id, is_proved);
+            self.index_routes(topology, id, is_proved);
             return id;
         }
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
@@ -270,11 +270,11 @@ impl Flows {
         }
         at.per_port[port] += 1;
         self.at_node(to.node).towards.insert((key.destination.to_u64(), id));
-        self.settle(topology, id, is_proved);
+        self.index_routes(topology, id, is_proved);
         id
     }
 
-    fn settle(&mut self, topology: &Topology, id: u32, is_proved: bool) {
+    fn index_routes(&mut self, topology: &Topology, id: u32, is_proved: bool) {
         let Some(flow) = self.get(id) else { return };
         if flow.routes.is_empty() {
             self.stranded.insert(id);
@@ -361,7 +361,7 @@ impl Flows {
         }
         self.set_to(id, to);
         self.stranded.remove(&id);
-        self.settle(topology, id, true);
+        self.index_routes(topology, id, true);
         changed
     }
 

@@ -242,7 +242,7 @@ impl Controller {
             self.repeat_unconfirmed(index);
         }
         self.reported.until = now + settle;
-        self.rearm(Some(now), Timer::Settle);
+        self.rearm(Some(now), Timer::Adopt);
     }
 
     /// A node has reported all its flows: it is sent again those that it did not name.
@@ -258,7 +258,7 @@ impl Controller {
     }
 
     /// Adopts reported routes that the topology confirms; when time is up, replaces the rest.
-    pub(crate) fn settle(&mut self, now: Time) {
+    pub(crate) fn adopt_reported(&mut self, now: Time) {
         let time_is_up = now >= self.reported.until;
         for (node, entry) in std::mem::take(&mut self.reported.entries) {
             let at = Place { node, port: entry.port };
@@ -297,7 +297,7 @@ impl Controller {
             }
         }
         if !self.reported.entries.is_empty() {
-            self.arm(now + ms(SETTLE_EVERY_MS), Timer::Settle);
+            self.arm(now + ms(SETTLE_EVERY_MS), Timer::Adopt);
         }
     }
 

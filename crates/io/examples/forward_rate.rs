@@ -2,10 +2,10 @@
 //!
 //!     cargo run --release -p plexus-io --example forward_rate [af_xdp|af_packet] [BATCHES]
 //!
-//! One thread takes turns: it sends a batch by AF_XDP into one pair, then forwards what arrived
-//! to the other pair, whose far end is an ordinary kernel interface. The two halves' processor
-//! time is taken apart, so that the result holds on a busy machine too: it is what each half
-//! would do with a core of its own. All in a network namespace of its own.
+//! One thread alternates: it sends a batch by AF_XDP into one pair, then forwards the arrived
+//! frames to the other pair, whose far end is an ordinary kernel interface. The processor time of
+//! both halves is measured separately, so that the result also holds on a busy machine: it is what
+//! each half would do on a core of its own. Everything is in a separate network namespace.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How long the kernel's table takes to be written, and to be taken over from the kernel.
+//! How long it takes to write the kernel's table, and to read it back.
 //!
 //! `cargo run --release -p plexus-io --example kernel_table -- PREFIXES` (root): a prefix on each
 //! line, into a network namespace that ends with the run.

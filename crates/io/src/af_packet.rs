@@ -51,19 +51,19 @@ pub struct AfPacketPort {
     socket: Option<OwnedFd>,
     /// The interface the socket is bound to; 0 while the device is gone.
     index: u32,
-    /// What it receives, unless it is everything.
+    /// The received protocol; `None`: everything.
     only: Option<Only>,
     link: Link,
     capabilities: Capabilities,
     messages: Box<Messages>,
     stats: PortStats,
-    /// The kernel forgets its count of drops when it is read.
+    /// Reading the kernel's count of drops resets it.
     overflow: Cell<u64>,
 }
 
 impl AfPacketPort {
-    /// Opens the device on a port called `name`, for frames of `pool`. It receives what arrives
-    /// for any station, and not what this box itself sends.
+    /// Opens the device on a port called `name`, for frames of `pool`. It receives frames for any
+    /// station, except those that this machine sends itself.
     ///
     /// # Errors
     /// When there is no such device or CAP_NET_RAW is missing.
@@ -72,8 +72,8 @@ impl AfPacketPort {
     }
 
     /// The same, but `only` for the frames of one protocol: the kernel copies no others, and the
-    /// device need not receive what is for other stations. So it can be one on which the box talks
-    /// otherwise too.
+    /// device need not receive frames for other stations. So the machine can use the device for
+    /// other traffic too.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -114,7 +114,8 @@ impl AfPacketPort {
         self.link = link;
     }
 
-    /// Follows the device: it may have gone, come back under another index, or lost its carrier.
+    /// Follows the device: it may have disappeared, come back under another index, or lost its
+    /// carrier.
     fn follow(&mut self, state: Option<State>) {
         let Some(socket) = &self.socket else { return };
         let Some(state) = state else {
@@ -127,7 +128,7 @@ impl AfPacketPort {
         if state.index != self.index {
             let _ = sys::take_error(socket);
             if self.index != 0 {
-                // Replaced since the last look: whoever relies on the link has to hear of it.
+                // Replaced since the last call: users of the link have to be told.
                 self.index = 0;
                 self.set_link(Link::Down);
                 return;
@@ -151,7 +152,7 @@ impl AfPacketPort {
         self.set_link(state.link);
     }
 
-    /// Makes packets of the `n` frames that the kernel filled; returns how many were sound.
+    /// Makes packets of the `n` frames that the kernel filled; returns how many were valid.
     fn accept(&mut self, pool: &mut Pool, frames: &[u32], n: usize, into: &mut Batch) -> usize {
         let room = pool.max_len();
         let mut sound = 0;
@@ -202,7 +203,8 @@ impl Port for AfPacketPort {
     fn receive(&mut self, _now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
         let mut total = 0;
         let mut frames = arrayvec::ArrayVec::<u32, BATCH>::new();
-        // What arrived before the link went down is still delivered, so the link is not asked.
+        // Packets that arrived before the link went down are still delivered, so the link state is
+        // not checked.
         while let Some(socket) = &self.socket {
             let wanted = into.remaining_capacity();
             frames.clear();
@@ -225,7 +227,7 @@ impl Port for AfPacketPort {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
                     Some(libc::ENETDOWN | libc::ENXIO) => self.set_link(Link::Down),
-                    // A super-packet of a kind that the vnet header has no word for: it is gone.
+                    // A super-packet of a kind that the vnet header cannot express: it is lost.
                     Some(libc::EINVAL) => self.stats.rx_invalid += 1,
                     _ => break,
                 },
@@ -316,7 +318,7 @@ fn socket(device: &Device) -> Result<OwnedFd, OpenError> {
     Ok(socket)
 }
 
-/// Starts receiving everything that the device sees, or only some of it.
+/// Starts receiving every frame of the device, or only one protocol.
 fn bind(socket: &OwnedFd, index: u32, only: Option<Only>) -> io::Result<()> {
     // SAFETY: the structure is integers; zero is a value of each.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -332,7 +334,7 @@ fn bind(socket: &OwnedFd, index: u32, only: Option<Only>) -> io::Result<()> {
     }
 }
 
-/// A socket that receives nothing itself, but has the device receive frames for any station while
+/// A socket that receives nothing itself, but makes the device receive frames for any station while
 /// it is open.
 pub(crate) fn promiscuous_socket(index: u32) -> io::Result<OwnedFd> {
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
@@ -340,12 +342,12 @@ pub(crate) fn promiscuous_socket(index: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Has the device receive frames for any station while this socket is open.
+/// Makes the device receive frames for any station while this socket is open.
 fn promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
     join(socket, index, libc::PACKET_MR_PROMISC, &[])
 }
 
-/// Has the device receive frames for others than itself while this socket is open.
+/// Makes the device receive frames for further addresses while this socket is open.
 fn join(socket: &OwnedFd, index: u32, kind: libc::c_int, group: &[u8]) -> io::Result<()> {
     let mut membership = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
@@ -368,10 +370,10 @@ fn restore_tag(pool: &mut Pool, packet: &mut Packet, tpid: u16, tci: u16) {
     }
 }
 
-/// With the frame go a vnet header, and on receiving, the one control message that was asked for.
+/// Each frame has a vnet header, and on reception the requested control message.
 type Messages = messages::Messages<VNET_LEN, 0, { size_of::<Control>() }>;
 
-/// The header that says what a packet owes.
+/// The header that describes a packet's offload work.
 fn vnet_of(packet: &Packet) -> [u8; VNET_LEN] {
     VnetHeader::from_offload(&packet.offload).to_bytes()
 }

@@ -1,7 +1,7 @@
 //! Batches of datagrams on a socket with many peers: recvmmsg(2) and sendmmsg(2) with addresses.
 //!
-//! Unlike a port's messages these are not frames of a pool: what comes in lies in a buffer of the
-//! batch until the next call, what goes out wherever the caller has it.
+//! Unlike a port's messages these are not frames of a pool: received datagrams lie in a buffer of
+//! the batch until the next call; those to send stay in the caller's memory.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -45,11 +45,11 @@ impl Datagrams {
         })
     }
 
-    /// Takes what waits on a socket, without blocking; says how many came.
+    /// Receives pending datagrams from a socket, without blocking; returns how many.
     ///
     /// # Errors
-    /// Those of recvmmsg(2): `WouldBlock` if nothing waits, also what ICMP said of a datagram sent
-    /// before; `InvalidInput` if the batch only sends.
+    /// Those of recvmmsg(2): `WouldBlock` if nothing is pending, and errors that ICMP reported for
+    /// an earlier datagram; `InvalidInput` if the batch only sends.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received = 0;
         if self.len_max == 0 {
@@ -103,7 +103,7 @@ impl Datagrams {
             self.point(i, len);
             count = i + 1;
         }
-        // What was received is overwritten in part.
+        // This partly overwrites received datagrams.
         self.received = 0;
         // SAFETY: each message points at its own name and part, each part at bytes that the caller
         // lent for `'d`, which sending only reads; there are as many as were written above.
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(batch.get(0), Some((address(&hub), &[2; 20][..])));
             let error = batch.receive(two.as_fd()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-            // One that has no memory to receive into must not use what it sent from.
+            // A batch without receive memory must not use its send state.
             let mut sender = Datagrams::new(0);
             assert_eq!(sender.send(hub.as_fd(), [(address(&two), &[4; 4][..])]).unwrap(), 1);
             let error = sender.receive(two.as_fd()).unwrap_err();

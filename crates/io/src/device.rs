@@ -1,8 +1,8 @@
-//! A network device by name: is it there, is it up, how large are its frames.
+//! A network device by name: its presence, state and MTU.
 //!
-//! Questions go through a socket, which keeps the network namespace it was made in; sysfs would
-//! show that of whoever mounted it. The three requests used take no lock that a slow device
-//! could hold (they are answered under RCU), so a worker may ask between batches.
+//! Queries go through a socket, which keeps the network namespace in which it was created; sysfs
+//! would show that of its mounter. The three requests used take no lock that a slow device could
+//! hold (they are answered under RCU), so a worker may query between batches.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ pub(crate) struct Device {
     control: OwnedFd,
 }
 
-/// What the kernel says about a device.
+/// The kernel's state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     /// The interface number; a device that returns has a new one.
@@ -62,7 +62,7 @@ impl DriverFacts {
 /// `ETHTOOL_GDRVINFO` (linux/ethtool.h).
 const ETHTOOL_GDRVINFO: u32 = 3;
 
-/// What a neighbour wants to know of a device.
+/// Facts of a device for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Its Ethernet address.
@@ -100,8 +100,8 @@ pub fn set_mtu(name: &str, mtu: usize) -> Result<usize, OpenError> {
     Ok(before)
 }
 
-/// Asks for a device's address again and again: it may be given another, and a device that returns
-/// may have another.
+/// Queries a device's address repeatedly: it may change, and a device that returns may have another
+/// one.
 pub struct AddressOf(Device);
 
 impl AddressOf {
@@ -113,7 +113,7 @@ impl AddressOf {
         Device::named(name).map(AddressOf)
     }
 
-    /// The address of now; `None` if there is no such device, or it has none of an Ethernet.
+    /// The present address; `None` if there is no such device, or it has no Ethernet address.
     pub fn now(&self) -> Option<MacAddr> {
         self.0.mac().ok().flatten()
     }
@@ -151,11 +151,11 @@ impl Device {
             .ok_or_else(|| OpenError::NoDevice { device: self.name.clone() })
     }
 
-    /// Its driver as `ethtool -i` names it, if it is a device of the kernel's own with nothing
-    /// behind it: a virtual cable (veth), a TAP device, a bridge. `None` for hardware, and for what
-    /// a hypervisor offers as such.
+    /// Its driver as `ethtool -i` names it, if it is a purely virtual device: a virtual cable
+    /// (veth), a TAP device, a bridge. `None` for hardware, including that of a hypervisor.
     ///
-    /// What the far end of such a device leaves to "hardware" (checksums, segmentation) has no
+    /// Nothing completes the work (checksums, segmentation) that the far end of such a device
+    /// leaves to "hardware".
     /// hardware on the way that would do it.
     pub(crate) fn virtual_driver(&self) -> io::Result<Option<String>> {
         let mut facts = DriverFacts { command: ETHTOOL_GDRVINFO, ..DriverFacts::EMPTY };
@@ -163,7 +163,7 @@ impl Device {
         request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut facts).cast();
         match self.ioctl(libc::SIOCETHTOOL, &mut request) {
             Ok(()) => {}
-            // No driver that says so much is one of hardware.
+            // Every hardware driver supports this query.
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(Some("?".into())),
             Err(e) => return Err(e),
         }

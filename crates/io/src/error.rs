@@ -1,4 +1,4 @@
-//! Why a port could not be opened, in words for the person who asked for it.
+//! Why a port could not be opened, for the user.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ pub enum OpenError {
          (setcap {capability}=ep, or AmbientCapabilities= in the systemd unit), or {otherwise}"
     )]
     NoPrivilege {
-        /// What was being done.
+        /// The failed operation.
         doing: String,
         /// The capability, in lower case as `setcap` takes it.
         capability: &'static str,
-        /// Another way out.
+        /// An alternative.
         otherwise: &'static str,
     },
     /// Frames of the pool are too small, or too large, for this device.
@@ -34,25 +34,25 @@ pub enum OpenError {
     FrameSize {
         /// The device.
         device: String,
-        /// What does not fit.
+        /// The problem.
         problem: String,
-        /// The frame size that would do.
+        /// A suitable frame size.
         advice: String,
     },
-    /// Somebody else has the device.
+    /// Another user has the device.
     #[error("{device} is in use: {problem}")]
     Busy {
         /// The device.
         device: String,
-        /// By whom, and how to get it.
+        /// Its user, and how to get the device.
         problem: String,
     },
-    /// A setting that makes no sense.
+    /// An invalid setting.
     #[error("{device}: {problem}")]
     Invalid {
         /// The device or file.
         device: String,
-        /// What is wrong with it, and what to do.
+        /// The problem, with advice.
         problem: String,
     },
     /// A capture file that cannot be read.
@@ -62,7 +62,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Where in the file.
         offset: u64,
-        /// What is wrong there.
+        /// The problem there.
         problem: String,
     },
     /// The operating system refused.
@@ -70,7 +70,7 @@ pub enum OpenError {
     System {
         /// The device or file.
         device: String,
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
         /// What the operating system answered.
         #[source]
@@ -84,12 +84,12 @@ impl OpenError {
         OpenError::System { device: device.into(), doing, source }
     }
 
-    /// Whether somebody else has the device, perhaps only for a moment.
+    /// Whether another user has the device, perhaps only for a moment.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, OpenError::Busy { .. })
     }
 
-    /// As [`OpenError::system`], but a refusal for lack of rights names the capability.
+    /// As [`OpenError::system`], but if rights are lacking it names the capability.
     pub(crate) fn privileged(
         device: &str,
         doing: &'static str,
@@ -105,9 +105,9 @@ impl OpenError {
     }
 }
 
-/// Opens what someone may just have closed. The kernel lets go of an AF_XDP queue, and of the files
-/// of an `io_uring`, in the background, and a process that another thread has forked holds every
-/// descriptor until it executes its program: until then the answer is EBUSY.
+/// Opens something that may have just been closed, with retries. The kernel releases an AF_XDP
+/// queue, and the files of an `io_uring`, in the background; and a process forked by another thread
+/// holds every descriptor until it executes its program. Until then the error is EBUSY.
 pub(crate) fn patiently<T>(mut open: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
     const ATTEMPTS: u32 = 40;
     const PAUSE: Duration = Duration::from_millis(10);

@@ -5,15 +5,14 @@
 //! the pool and a device. Everything above this crate is safe code.
 //!
 //! A worker's loop, which its driver writes:
-//! 1. `receive` from each port, then process, then `transmit` what each port is to send. Both do
-//!    all there is to do with the device (returning sent frames, waking the kernel), so there is
-//!    no further call to make. `receive` also retries what a device had no room for.
-//! 2. Ten times a second, `maintain` each port; a link that went down or up is a fact for the
-//!    plane.
+//! 1. `receive` from each port, then process, then `transmit` each port's packets. Both calls do
+//!    all work with the device (reclaiming sent frames, waking the kernel), so no further call is
+//!    needed. `receive` also retries what a device had no room for.
+//! 2. Ten times a second, `maintain` each port; report changes of its link to the plane.
 //! 3. When nothing was received and nothing is left to transmit: [`wake::Sleeper::sleep`] on the
-//!    ports' descriptors until the earliest of `next_deadline`, the plane's own timers and the
-//!    next `maintain`. A packet that a port left with its caller has no event of its own: do not
-//!    sleep longer than some 50 µs then.
+//!    ports' descriptors until the earliest of `next_deadline`, the plane's own timers and the next
+//!    `maintain`. A packet that a port left with its caller causes no event: do not sleep longer
+//!    than some 50 µs then.
 //! 4. At the end, `close` each port: the pool then has all its frames.
 
 pub mod af_packet;

@@ -1,4 +1,4 @@
-//! A port with no device: a cable end in memory. Tests, benches and simulations hold the other
+//! A port without a device: a cable end in memory. Tests, benches and simulations hold the other
 //! end.
 //!
 //! Both ends use the frames of one pool, so a packet passes without being copied.
@@ -23,7 +23,7 @@ pub struct MemoryPort {
     stats: PortStats,
 }
 
-/// The far end: what the port will receive goes in, what it transmitted comes out.
+/// The far end: inserts packets for the port, and takes the packets that it sent.
 pub struct Cable {
     /// Packets on their way to the port.
     pub to_port: Producer<Packet>,
@@ -85,7 +85,7 @@ impl Port for MemoryPort {
         }
         let before = from.len();
         while !from.is_empty() {
-            // Asks the far end how far it is only if there may be no room for all.
+            // Reads the far end's index only if there may be too little room.
             let slots = match self.tx.cached_slots() {
                 cached if cached < from.len() => self.tx.slots().min(from.len()),
                 _ => from.len(),
@@ -136,8 +136,8 @@ impl Port for MemoryPort {
     }
 }
 
-/// Copies packets to as many slots as there are, up to the first that the port could never send;
-/// the caller must not use the packets again. How many, and their bytes.
+/// Copies packets to the free slots, up to the first that the port could never send; the caller
+/// must not use the packets again. Returns how many, and their bytes.
 #[inline(always)]
 fn put(
     pool: &Pool,
@@ -149,7 +149,7 @@ fn put(
     let all = packet::copy_and_survey(&packets[..n], &mut slots[..n]);
     match !all.owing && all.longest <= capabilities.max_frame {
         true => (n, all.bytes),
-        // What is not taken now stays in slots that the ring does not know to be used.
+        // Packets that are not accepted stay in slots that the ring considers free.
         false => put_each(pool, capabilities, packets, slots),
     }
 }
@@ -175,5 +175,5 @@ fn put_each(
     (count, bytes)
 }
 
-// Packets are moved by copying them out of a ring's slots, which are then dropped.
+// Packets are moved by copying them out of a ring's slots, which are not dropped.
 const _: () = assert!(!std::mem::needs_drop::<Packet>());

@@ -8,12 +8,12 @@ use crate::packet::{BATCH, Packet};
 use crate::pool::{HEADROOM, Pool};
 use crate::sys;
 
-/// The arrays that the system calls read and write, kept to spare their set-up. Every pointer in
-/// them is written anew before each call.
+/// The arrays for the system calls, kept to save their set-up. Every pointer in them is rewritten
+/// before each call.
 ///
-/// With each frame goes what its socket is asked to carry besides, as bytes in the kernel's
-/// layout: `LEAD` bytes in front of the frame's, both ways; and on receiving, the address of the
-/// sender in up to `NAME` bytes and control messages in up to `CONTROL`. 0: not asked for.
+/// Each frame may have additional bytes in the kernel's layout: `LEAD` bytes before the frame, in
+/// both directions; and on reception, the sender's address in up to `NAME` bytes and control
+/// messages in up to `CONTROL`. 0: not used.
 pub(crate) struct Messages<const LEAD: usize, const NAME: usize, const CONTROL: usize> {
     leads: [[u8; LEAD]; BATCH],
     names: [[u8; NAME]; BATCH],
@@ -30,7 +30,7 @@ unsafe impl<const LEAD: usize, const NAME: usize, const CONTROL: usize> Send
 
 /// A received message.
 pub(crate) struct Received<'a, const LEAD: usize> {
-    /// What came in front of the frame.
+    /// The bytes before the frame.
     pub(crate) lead: &'a [u8; LEAD],
     /// Bytes of the frame, more than were stored if it was cut short.
     pub(crate) len: usize,
@@ -86,7 +86,7 @@ impl<const LEAD: usize, const NAME: usize, const CONTROL: usize> Messages<LEAD, 
         Ok(n as usize)
     }
 
-    /// What came with the frame `i` of the last call of `receive`.
+    /// The additional data of frame `i` of the last `receive`.
     pub(crate) fn received(&self, i: usize) -> Received<'_, LEAD> {
         let message = &self.messages[i];
         let header = &message.msg_hdr;
@@ -99,8 +99,8 @@ impl<const LEAD: usize, const NAME: usize, const CONTROL: usize> Messages<LEAD, 
         }
     }
 
-    /// Hands the packets to the kernel, each behind the lead that is made for it; returns how many
-    /// it took, at least one.
+    /// Passes the packets to the kernel, each with its own lead; returns how many it accepted, at
+    /// least one.
     pub(crate) fn send(
         &mut self,
         socket: &OwnedFd,
@@ -170,7 +170,7 @@ mod tests {
         for (i, n) in [60, 100, 7].into_iter().enumerate() {
             let got = messages.received(i);
             assert_eq!((got.lead, got.len), (&[0xEE, n], usize::from(n)));
-            // Neither end has an address, and nothing was asked about.
+            // Neither end has an address, and no control message was requested.
             assert!(got.name.is_empty() && got.control.is_empty());
             let packet = pool.packet(frames[i], HEADROOM as u16, u32::from(n));
             assert!(pool.data(&packet).iter().all(|byte| *byte == n));

@@ -1,13 +1,13 @@
-//! Namespaces: worlds of their own for processes on this machine (namespaces(7)).
+//! Linux namespaces (namespaces(7)): isolated environments for processes on this machine.
 //!
-//! Two shapes are enough for a lab. [`spawn_init`] starts a program as process 1 of a new PID
-//! namespace, with its own network, mounts and, for an ordinary user, user namespace: when that
-//! process ends, however it ends, the kernel kills everything started below it and frees what it
-//! held (pid_namespaces(7)). A [`Namespaces`] is a network, mount and UTS namespace without any
-//! process in it, held by file descriptors: threads and commands step into it.
+//! A lab needs two kinds. [`spawn_init`] starts a program as process 1 of a new PID namespace, with
+//! its own network, mounts and, for an ordinary user, user namespace: when that process ends in any
+//! way, the kernel kills everything started below it and frees its resources (pid_namespaces(7)). A
+//! [`Namespaces`] is a network, mount and UTS namespace without a process, held by file
+//! descriptors: threads and commands enter it.
 //!
-//! What needs `unsafe` in here: `clone` and what its child does before it is a program,
-//! `unshare`, and the hook by which a command steps into a namespace between fork and exec.
+//! `unsafe` is needed for `clone` and its child before it executes a program, for `unshare`, and
+//! for the hook by which a command enters a namespace between fork and exec.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -23,13 +23,13 @@ use rustix::mount::MountPropagationFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-/// Whose authority the new world has.
+/// The authority over the new namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
     /// The caller's own: it has `CAP_SYS_ADMIN`.
     Caller,
-    /// That of a new user namespace in which the caller is root and nobody else exists
-    /// (user_namespaces(7)). Any user may ask for this, where the machine allows it.
+    /// A new user namespace in which the caller is root and the only user (user_namespaces(7)). Any
+    /// user may request this, if the machine allows it.
     NewUser,
 }
 
@@ -63,7 +63,7 @@ impl InitProcess {
         }
     }
 
-    /// Waits as long as `limit_ms`; whether it has ended. It is not reaped by this.
+    /// Waits up to `limit_ms`; returns whether it has ended. This does not reap it.
     pub fn has_ended(&self, limit_ms: u32) -> io::Result<bool> {
         process_ended(self.pidfd.as_fd(), limit_ms)
     }
@@ -73,10 +73,10 @@ fn exit_code(status: WaitStatus) -> i32 {
     status.exit_status().or(status.terminating_signal().map(|s| 128 + s)).unwrap_or(255)
 }
 
-/// Waits as long as `limit_ms` for the process of a pidfd to end; whether it has.
+/// Waits up to `limit_ms` for the process of a pidfd to end; returns whether it has.
 ///
 /// # Errors
-/// `EINVAL` or `EBADF` for what is not a pidfd.
+/// `EINVAL` or `EBADF` for other descriptors.
 pub fn process_ended(pidfd: BorrowedFd<'_>, limit_ms: u32) -> io::Result<bool> {
     let limit = Timespec {
         tv_sec: i64::from(limit_ms / 1000),
@@ -91,20 +91,20 @@ pub fn process_ended(pidfd: BorrowedFd<'_>, limit_ms: u32) -> io::Result<bool> {
 }
 
 /// Starts `program` with `arguments` as process 1 of a new PID namespace, in a new network and a
-/// new mount namespace, with `stdio` as its standard input, output and error. Its mounts no
-/// longer propagate to the machine's, nor the other way round; `/proc` is still the caller's.
+/// new mount namespace, with `stdio` as its standard input, output and error. Its mounts no longer
+/// propagate to the machine's, nor vice versa; `/proc` is still the caller's.
 ///
 /// # Errors
-/// What the kernel says, with the step at which it said it: `EPERM` where the caller lacks the
-/// authority or user namespaces are forbidden, `ENOENT` where there is no such program.
+/// The kernel's error with the failed step: `EPERM` if the caller lacks the authority or user
+/// namespaces are forbidden, `ENOENT` if there is no such program.
 pub fn spawn_init(
     program: &Path,
     arguments: &[&OsStr],
     stdio: [BorrowedFd<'_>; 3],
     authority: Authority,
 ) -> io::Result<InitProcess> {
-    // Everything that allocates happens before the clone: its child may only make system calls,
-    // since another thread of ours may have held the allocator's lock.
+    // Everything is allocated before the clone: the child may only make system calls, because
+    // another thread may have held the allocator's lock.
     let argv: Vec<CString> = std::iter::once(program.as_os_str())
         .chain(arguments.iter().copied())
         .map(|a| CString::new(a.as_bytes()))
@@ -191,7 +191,7 @@ fn explain(e: io::Error, step: Step) -> io::Error {
     io::Error::new(e.kind(), format!("{what}: {e}"))
 }
 
-/// What the child of the clone does, prepared so that it only has to make system calls.
+/// The plan of the cloned child, prepared so that it only has to make system calls.
 struct ChildPlan<'a> {
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
@@ -228,7 +228,8 @@ impl ChildPlan<'_> {
             if libc::mount(none, c"/".as_ptr(), none, private, none.cast()) < 0 {
                 self.fail(Step::Mounts);
             }
-            // What the Rust runtime and the caller changed for themselves is not for the program.
+            // The program must not inherit changes that the Rust runtime and the caller made for
+            // themselves.
             let mut all: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut all);
             libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
@@ -238,7 +239,7 @@ impl ChildPlan<'_> {
         }
     }
 
-    /// Tells the parent which step failed and why, and ends.
+    /// Reports the failed step and its error to the parent, and exits.
     ///
     /// # Safety
     /// Only in the child of a fork.
@@ -287,11 +288,11 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them and runs `setup` inside, in a thread of its own. The network has a loopback that
+    /// Creates them and runs `setup` inside, in a separate thread. The network has a loopback that
     /// is down; the mounts are a copy of the caller's that no longer propagates.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_ADMIN`, and what `setup` gives.
+    /// `EPERM` without `CAP_SYS_ADMIN`, and the error of `setup`.
     pub fn create(setup: impl FnOnce() -> io::Result<()> + Send) -> io::Result<Namespaces> {
         in_thread(|| {
             let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWUTS;
@@ -322,11 +323,11 @@ impl Namespaces {
         [self.net.as_fd(), self.mount.as_fd(), self.uts.as_fd()]
     }
 
-    /// Runs `inside` there, in a thread of its own. A socket made inside belongs to the network
-    /// for good, and may be used from anywhere.
+    /// Runs `inside` there, in a separate thread. A socket created inside belongs to the network
+    /// permanently, and may be used from anywhere.
     ///
     /// # Errors
-    /// `EPERM` without the authority to step in; a panic inside is an error too.
+    /// `EPERM` without the authority to enter; a panic inside is an error too.
     pub fn run<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_thread(|| {
             // A mount namespace is only entered with a root and working directory of one's own.

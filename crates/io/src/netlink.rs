@@ -1,10 +1,10 @@
-//! What a router needs of the Linux kernel beneath it (rtnetlink(7)): devices for the routing
-//! daemons to speak on, and the routes that they write into the kernel's table.
+//! A router's interface to the Linux kernel (rtnetlink(7)): devices on which the routing daemons
+//! communicate, and the routes that they write into the kernel's table.
 //!
-//! A Plexus router forwards packets itself. FRR or BIRD run unchanged on the box's kernel, where
-//! [`ensure_interface`] makes a veth pair for each router interface: one end is the daemons', the
-//! other a port of the data plane. A [`Watcher`] tells of every route, address and device; a
-//! [`RouteWriter`] writes routes in bulk, for tests, labs and experiments.
+//! A Plexus router forwards packets itself. FRR or BIRD run unchanged on the machine's kernel,
+//! where [`ensure_interface`] creates a veth pair for each router interface: one end is for the
+//! daemons, the other is a port of the data plane. A [`Watcher`] reports every route, address and
+//! device; a [`RouteWriter`] writes routes in bulk, for tests, labs and experiments.
 //!
 //! Everything here concerns the network namespace of the thread that opens it.
 

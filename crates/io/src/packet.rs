@@ -17,22 +17,22 @@ pub const BATCH: usize = 64;
 /// Packets that travel together, in order.
 pub type Batch = ArrayVec<Packet, BATCH>;
 
-/// Takes every packet out of a batch, in order; those that are not asked for leak. That is what
-/// `drain` does, but it passes on each packet as an `Option`, which the compiler takes apart and
-/// puts together again field by field.
+/// Takes every packet out of a batch, in order; packets that are not taken leak. `drain` does the
+/// same, but passes each packet as an `Option`, which the compiler disassembles and reassembles
+/// field by field.
 #[inline(always)]
 pub fn take_each(batch: &mut Batch) -> impl Iterator<Item = Taken<'_>> {
     let count = batch.len();
     // SAFETY: a shorter length than before.
     unsafe { batch.set_len(0) };
     // SAFETY: the first `count` packets were the batch's, which no longer has them; it is borrowed
-    // as long as they are, and nobody else refers to them.
+    // as long as they are, and nothing else refers to them.
     let packets = unsafe { std::slice::from_raw_parts_mut(batch.as_mut_ptr(), count) };
     packets.iter_mut().map(Taken)
 }
 
-/// A packet that was taken out of a batch and still lies in its place there, from where it can be
-/// copied at once to where it goes.
+/// A packet taken out of a batch that still lies in its place there, from where it can be copied
+/// directly to its destination.
 #[must_use = "a packet that is dropped leaks its frame"]
 pub struct Taken<'a>(&'a mut Packet);
 
@@ -86,8 +86,8 @@ pub(crate) unsafe fn append(batch: &mut Batch, packets: &[Packet]) -> Survey {
     }
 }
 
-/// A frame in a [`Pool`](crate::Pool), and what is known about it. Owning the descriptor is owning
-/// the frame: it is neither `Clone` nor `Copy`, and must end in `Pool::free` or in a port.
+/// A frame in a [`Pool`](crate::Pool), with its metadata. Owning the descriptor is owning the
+/// frame: it is neither `Clone` nor `Copy`, and must end in `Pool::free` or in a port.
 ///
 /// Aligned to its size, so that it lies in one cache line and is copied at once.
 #[derive(Debug)]
@@ -100,13 +100,13 @@ pub struct Packet {
     pub(crate) start: u16,
     /// The port it came in by.
     pub in_port: PortId,
-    /// What the lookup stage decided; its encoding belongs to the plane.
+    /// The lookup stage's verdict; its encoding belongs to the plane.
     pub verdict: u32,
     /// The VLAN it was classified into, 1 to 4094; 0 before classification.
     pub vlan: u16,
     /// Traffic class, 0 (best effort) to 7 (network control).
     pub priority: u8,
-    /// Free for the plane (what the frame carries as opposed to what it was classified as).
+    /// For the plane's own use (properties of the frame itself, not of its classification).
     pub flags: u8,
     /// Checksum and segmentation work that is still owed.
     pub offload: Offload,
@@ -130,8 +130,8 @@ impl Packet {
         }
     }
 
-    /// Makes it a packet that has just come in by a port: what the box knew that it came from does
-    /// not travel on a cable. For cables in memory, which hand frames on without a copy.
+    /// Resets it to a packet just received on a port: the sender's metadata does not travel on a
+    /// cable. For cables in memory, which pass frames without a copy.
     #[inline]
     pub fn arrive(&mut self, port: PortId) {
         *self = Packet { in_port: port, ..Packet::new(self.frame, self.start, self.len) };
@@ -151,7 +151,7 @@ impl Packet {
         Form(unsafe { std::ptr::from_ref(self).cast::<u64>().add(FORM_AT).read() } & FORM)
     }
 
-    /// Sets what it was classified as, all in one store.
+    /// Sets its classification in one store.
     #[inline(always)]
     pub fn set_class(&mut self, class: Class) {
         // SAFETY: four bytes of this packet, those of `vlan`, `priority` and `flags`, which `class`
@@ -175,7 +175,7 @@ impl Packet {
     }
 }
 
-/// What a packet was classified as: the fields of [`Packet`] of these names.
+/// A packet's classification: the fields of [`Packet`] with these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub struct Class {
@@ -206,8 +206,8 @@ pub struct Form(u64);
 
 /// The words before [`Packet::vlan`].
 const FORM_AT: usize = std::mem::offset_of!(Packet, vlan) / 8;
-/// Of VLAN, priority, flags, state of the checksum, segmentation and where the checksum begins:
-/// what a [`Form`] has. Of the checksum it is the bit that only `Partial` has.
+/// Mask of VLAN, priority, flags, checksum state, segmentation and checksum start: the parts of a
+/// [`Form`]. Of the checksum it includes the bit that only `Partial` has.
 const FORM: u64 = u64::from_ne_bytes([0xFF, 0xFF, 0, 0xFF, Checksum::Partial as u8, 0xFF, 0, 0]);
 
 const _: () = {
@@ -235,7 +235,7 @@ impl Form {
 
 /// What packets have in common.
 pub(crate) struct Survey {
-    /// Whether one of them owes work.
+    /// Whether one of them has unfinished offload work.
     pub(crate) owing: bool,
     /// Bytes of the longest.
     pub(crate) longest: usize,
@@ -246,14 +246,14 @@ pub(crate) struct Survey {
 /// A packet as numbers.
 type Words = [u32; size_of::<Packet>() / 4];
 
-/// Copies packets to as many slots, and looks at all of them on the way: every word of a packet is
-/// treated alike, whether that makes sense or not, so that they are a vector together. The caller
-/// must not use both the packets and their copies.
+/// Copies packets to as many slots and inspects all of them on the way: every word is treated
+/// alike, meaningful or not, so that the compiler vectorises the loop. The caller must not use both
+/// the packets and their copies.
 #[inline(always)]
 pub(crate) fn copy_and_survey(packets: &[Packet], slots: &mut [MaybeUninit<Packet>]) -> Survey {
     const LEN: usize = offset_of!(Packet, len) / 4;
     const OFFLOAD: usize = offset_of!(Packet, offload) / 4;
-    /// Of the word with the first fields of an [`Offload`] what is not zero if work is owed.
+    /// The bits of the first word of an [`Offload`] that are nonzero if work is unfinished.
     const OWING: u32 = u32::from_ne_bytes([Checksum::Partial as u8, 0xFF, 0, 0]);
     let (mut any, mut most, mut sum): (Words, Words, Words) = Default::default();
     for (packet, slot) in packets.iter().zip(slots) {
@@ -275,10 +275,10 @@ pub(crate) fn copy_and_survey(packets: &[Packet], slots: &mut [MaybeUninit<Packe
     Survey { owing: any[OFFLOAD] & OWING != 0, longest: most[LEN] as usize, bytes: sum[LEN].into() }
 }
 
-/// Work that the sender left to the "hardware", as in the virtio-net header (virtio 1.2,
-/// 5.1.6). A port whose [`Capabilities`](crate::Capabilities) lack it must never see it: the
-/// plane finishes checksums and segments in software first. Offsets count from the first byte
-/// of the frame, so whoever pushes or removes bytes in front moves them (`Pool::push_front`,
+/// Work that the sender left to the "hardware", as in the virtio-net header (virtio 1.2, 5.1.6). A
+/// port whose [`Capabilities`](crate::Capabilities) lack it must never get it: the plane finishes
+/// checksums and segments in software first. Offsets count from the first byte of the frame, so
+/// code that pushes or removes bytes in front has to move them (`Pool::push_front`,
 /// `Pool::pull_front` do).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -293,8 +293,8 @@ pub struct Offload {
     pub checksum_offset: u16,
     /// Payload bytes per segment (segmentation other than `None`).
     pub segment_size: u16,
-    /// Bytes of headers to repeat before each segment. The sender's hint: ports refuse one that is
-    /// longer than the frame; who cuts the frame finds the headers in it instead.
+    /// Bytes of headers to repeat before each segment. This is the sender's hint: ports refuse one
+    /// that is longer than the frame; segmentation code parses the frame's headers instead.
     pub header_len: u16,
 }
 

@@ -1,5 +1,5 @@
-//! One worker's frames: fixed-size, in one mapping, handed out last-in first-out so that the
-//! frames in use stay in the cache.
+//! A worker's frames: fixed-size, in one mapping, allocated last-in first-out so that the frames in
+//! use stay in the cache.
 
 use std::io;
 use std::marker::PhantomData;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::af_xdp::UmemGroup;
 use crate::packet::{Packet, Segmentation};
 
-/// Bytes kept free before a frame's first byte, for headers that are pushed on the way. It is
-/// also what the kernel leaves before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
+/// Bytes reserved before a frame's first byte, for headers pushed later. The kernel reserves as
+/// much before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
 
 /// Bytes of the smallest frame.
@@ -35,7 +35,7 @@ pub struct Pool {
     /// Numbers of the frames that no packet and no port holds.
     free: Vec<u32>,
     umem: UmemGroup,
-    /// For each frame whether it is free, to catch one that is given back twice.
+    /// For each frame whether it is free, to detect a double free.
     #[cfg(debug_assertions)]
     is_free: Vec<bool>,
 }
@@ -77,7 +77,7 @@ impl Pool {
         self.frames as usize
     }
 
-    /// How many frames nobody holds.
+    /// The number of free frames.
     pub fn available(&self) -> usize {
         self.free.len()
     }
@@ -110,7 +110,7 @@ impl Pool {
         Some(packet)
     }
 
-    /// Ends a packet; panics if it is another pool's.
+    /// Frees a packet; panics if it belongs to another pool.
     #[inline]
     pub fn free(&mut self, packet: Packet) {
         let frame = self.index(&packet);
@@ -231,7 +231,7 @@ impl Pool {
         true
     }
 
-    /// Asks for the packet's first cache line ahead of its use.
+    /// Prefetches the packet's first cache line.
     #[inline]
     pub fn prefetch(&self, packet: &Packet) {
         #[cfg(target_arch = "x86_64")]
@@ -246,7 +246,7 @@ impl Pool {
         let _ = packet;
     }
 
-    /// Takes a frame out of the pool for a port that gives it to the kernel.
+    /// Takes a frame out of the pool for a port that passes it to the kernel.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
@@ -257,7 +257,7 @@ impl Pool {
         Some(frame)
     }
 
-    /// The packet that owns a frame which `take` gave out; the only way to make one.
+    /// The packet that owns a frame from `take`; the only way to create one.
     #[inline]
     pub(crate) fn packet(&self, frame: u32, start: u16, len: u32) -> Packet {
         Packet::new(frame | self.tag, start, len)
@@ -269,7 +269,7 @@ impl Pool {
         self.heads().index(packet)
     }
 
-    /// Gives a frame back that `take` or a packet held.
+    /// Returns a frame that `take` or a packet held.
     #[inline]
     pub(crate) fn give(&mut self, frame: u32) {
         #[cfg(debug_assertions)]
@@ -280,8 +280,8 @@ impl Pool {
         self.free.push(frame);
     }
 
-    /// The first byte of a frame, for a port that has the kernel fill it. Valid for
-    /// `frame_size` bytes as long as the pool lives; panics if there is no such frame.
+    /// The first byte of a frame, for a port that makes the kernel fill it. Valid for `frame_size`
+    /// bytes as long as the pool lives; panics if there is no such frame.
     #[inline]
     pub(crate) fn slot(&mut self, frame: u32) -> NonNull<u8> {
         assert!(frame < self.frames);
@@ -307,8 +307,8 @@ impl Pool {
     }
 }
 
-/// The first bytes of a pool's packets. It has copies of what the pool knows of its frames, which
-/// a loop keeps in registers: it need not ask the pool anew for every packet.
+/// The first bytes of a pool's packets. It has copies of the pool's fields, which a loop keeps in
+/// registers instead of reading them for every packet.
 #[derive(Clone, Copy)]
 pub struct Heads<'a> {
     start: NonNull<u8>,
@@ -319,8 +319,8 @@ pub struct Heads<'a> {
 }
 
 impl<'a> Heads<'a> {
-    /// The packet's first `N` bytes, if it has so many, and where they are: with that they are
-    /// found again at less cost. Panics if the packet is another pool's.
+    /// The packet's first `N` bytes, if it has that many, and their position, which makes a second
+    /// access cheaper. Panics if the packet belongs to another pool.
     #[inline(always)]
     pub fn get<const N: usize>(&self, packet: &Packet) -> Option<(Head<N>, &'a [u8; N])> {
         let start = self.locate(packet);

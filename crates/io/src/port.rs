@@ -7,18 +7,19 @@ use plexus_wire::Time;
 use crate::packet::{Batch, Checksum, Packet, Segmentation};
 use crate::pool::Pool;
 
-/// A way in and out of the box. One worker owns it, with the pool whose frames it fills.
+/// A port: packets enter and leave the machine through it. One worker owns it, with the pool whose
+/// frames it fills.
 ///
-/// The contract, which the conformance suite holds every back-end to:
+/// The contract, which the conformance suite checks for every back-end:
 /// - Frames go from the pool to the port's queues and come back as packets, or return to the pool
 ///   when they have been sent; after [`close`](Port::close) the port holds none.
 /// - No call blocks. A port with nothing to do returns 0.
 /// - Order is kept, in each direction.
-/// - A device that is gone is a port whose link is down: it receives nothing, takes nothing, and
+/// - A port whose device is missing has its link down: it receives nothing, accepts nothing, and
 ///   comes back from [`maintain`](Port::maintain) when the device does. A tunnel's device is its
 ///   local address and a route to the peer.
 pub trait Port: Send {
-    /// The name people know it by, as in the configuration.
+    /// Its display name, as in the configuration.
     fn name(&self) -> &str;
 
     /// What this port can leave to the device. Only [`maintain`](Port::maintain) changes it, when
@@ -29,19 +30,18 @@ pub trait Port: Send {
     /// Returns how many. The packets' `offload` is set; `in_port` is the caller's to set.
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize;
 
-    /// Takes packets from the front of `from`, in order, as many as fit, and returns how many.
-    /// What does not fit stays in `from`. A packet that the device can never send (too long, or
-    /// work owed that it cannot do) is taken too, freed, and counted in
-    /// [`PortStats::tx_rejected`].
+    /// Takes packets from the front of `from`, in order, as many as fit, and returns how many. The
+    /// rest stays in `from`. A packet that the device can never send (too long, or with offload
+    /// work that it cannot do) is taken too, freed, and counted in [`PortStats::tx_rejected`].
     fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize;
 
     /// Called about ten times a second: observes carrier and MTU, reopens a device that returned.
-    /// A device that was replaced since the last call is a link that is down for one call (a tunnel
-    /// loses nothing by having its address back before anybody looks).
+    /// If a device was replaced since the last call, the link is down for one call (a tunnel loses
+    /// nothing if its address returns before the call).
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link;
 
-    /// What becomes readable when packets arrive; `None` if the port is polled by its owner, or
-    /// has no device at the moment (its link is down: `maintain` will tell).
+    /// A descriptor that becomes readable when packets arrive; `None` if the port's owner has to
+    /// poll it, or there is no device at the moment (its link is down: `maintain` will report it).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// When the port wants to be called again though nothing arrived (a packet it is delaying).
@@ -52,7 +52,7 @@ pub trait Port: Send {
     /// Counts since the port was opened.
     fn stats(&self) -> PortStats;
 
-    /// Stops, and gives every frame back to the pool. The link is down afterwards.
+    /// Stops, and returns every frame to the pool. The link is down afterwards.
     fn close(&mut self, pool: &mut Pool);
 }
 
@@ -103,7 +103,7 @@ pub enum Link {
     Down,
 }
 
-/// What a port can leave to its device.
+/// Work that a port can leave to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Completes partial checksums on transmit.

@@ -1,4 +1,5 @@
-//! What only the operating system can give: randomness, and new files, also for one user's eyes.
+//! Services of the operating system: randomness, and new files, optionally readable by one user
+//! only.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,10 +21,10 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A secret that others can read is none.
+/// Checks that only the owner can read or change the file: a secret others can read is none.
 ///
 /// # Errors
-/// In words, when they can, or there is no such file.
+/// A message, when others can, or the file does not exist.
 pub fn check_private(file: &Path) -> Result<(), String> {
     let mode = fs::metadata(file).map_err(|e| e.to_string())?.permissions().mode();
     if mode & 0o077 == 0 {
@@ -35,15 +36,15 @@ pub fn check_private(file: &Path) -> Result<(), String> {
     ))
 }
 
-/// Writes a new file that only its owner can read, and has it on the disk: all of it, or none.
+/// Writes and syncs a new file that only its owner can read: all of it, or nothing.
 ///
 /// # Errors
-/// When there is such a file, or it cannot be written.
+/// When the file exists, or cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, 0o600)
 }
 
-/// The same of a file for all whom the umask lets read it.
+/// The same for a file with the permissions of the umask.
 ///
 /// # Errors
 /// As [`write_secret`].

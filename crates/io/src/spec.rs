@@ -1,4 +1,4 @@
-//! What port to open, as a configuration says it, and opening it.
+//! Specifications of ports, as in a configuration, and opening them.
 
 use plexus_config::Backend;
 
@@ -15,14 +15,14 @@ use crate::udp::{UdpEnds, UdpPort};
 /// A port to be opened.
 #[derive(Clone, Debug, Default)]
 pub struct PortSpec {
-    /// The name people know it by.
+    /// Its display name.
     pub name: String,
     /// The network device; of no meaning for pcap and udp.
     pub device: String,
     /// How to reach it.
     pub backend: Backend,
-    /// Frames of this protocol alone are wanted. A packet socket receives no others, and leaves the
-    /// device to the kernel otherwise; the other back-ends receive all there is.
+    /// Only frames of this protocol are wanted. A packet socket receives no others, and leaves the
+    /// device to the kernel otherwise; the other back-ends receive everything.
     pub only: Option<Only>,
     /// For AF_XDP.
     pub xdp: XdpOptions,
@@ -32,7 +32,7 @@ pub struct PortSpec {
     pub udp: Option<UdpEnds>,
 }
 
-/// A port that is open, and what people are to be told about it.
+/// An open port, with notes for the user.
 pub struct Opened {
     /// The port.
     pub port: Box<dyn Port>,
@@ -82,8 +82,8 @@ pub fn open(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError> {
     }
 }
 
-/// Opens one more port over the pool of a worker that has others, whose frames decide what `Auto`
-/// can be.
+/// Opens one more port over the pool of a worker that has others; the pool's frame size limits what
+/// `Auto` can be.
 ///
 /// # Errors
 /// As [`open`], and when the pool has too few frames for another AF_XDP port.
@@ -149,11 +149,11 @@ pub struct Share {
 }
 
 /// Opens all ports of a worker, over one pool of at least `frames_min` frames, sized for the
-/// back-ends that [`resolve`] finds. Where a port that was to be AF_XDP by `Auto` turns out not to
-/// open (its memory cannot be locked), all ports by `Auto` become packet sockets.
+/// back-ends that [`resolve`] selects. If an `Auto` port selected for AF_XDP cannot be opened (its
+/// memory cannot be locked), all `Auto` ports become packet sockets.
 ///
 /// # Errors
-/// With the number of the port that does not open, if it is a port's doing.
+/// With the number of the port that cannot be opened, if a port is the cause.
 pub fn open_all(
     specs: &[PortSpec],
     frames_min: usize,
@@ -192,7 +192,7 @@ pub fn open_all(
         if !by_choice {
             return Err((Some(i), error));
         }
-        // Each time round one `Auto` less is AF_XDP, so this ends.
+        // Each iteration has one AF_XDP port less among the `Auto` ones, so this terminates.
         for (j, spec) in resolved.iter_mut().enumerate() {
             if specs[j].backend == Backend::Auto && spec.backend == Backend::AfXdp {
                 spec.backend = Backend::AfPacket;
@@ -202,21 +202,21 @@ pub fn open_all(
     }
 }
 
-/// Makes each `Auto` among the ports of one worker a definite back-end, before there is a pool,
-/// since the back-ends want different frames: AF_XDP those of a page or half a page, packet
-/// sockets such as hold a super-packet. A packet socket over small frames loses every
-/// super-packet, which is to say TCP. So all `Auto` ports of a worker become the same:
+/// Selects a back-end for each `Auto` port of one worker, before there is a pool, because the
+/// back-ends need different frames: AF_XDP those of a page or half a page, packet sockets those
+/// that hold a super-packet. A packet socket over small frames loses every super-packet, and with
+/// them TCP. So all `Auto` ports of a worker become the same:
 ///
-/// - AF_XDP, where a port is set to it: the frames are small anyway, and each does what it can;
-/// - packet sockets, where a port is set to that, or where one cannot be AF_XDP in its driver;
-/// - packet sockets, where none is hardware: the hosts behind virtual cables send super-packets as
+/// - AF_XDP, if a port is set to it: the frames are small anyway, and each port does what it can;
+/// - packet sockets, if a port is set to that, or one cannot be AF_XDP in its driver;
+/// - packet sockets, if none is hardware: the hosts behind virtual cables send super-packets as
 ///   long as no XDP program is attached, which carry TCP at several times the rate;
-/// - else AF_XDP: hardware hands on single frames, and many more of them without the kernel's
+/// - otherwise AF_XDP: hardware delivers single frames, and many more of them without the kernel's
 ///   stack.
 ///
-/// Devices are tried by attaching the XDP program for a moment.
+/// Devices are tested by attaching the XDP program briefly.
 ///
-/// Returns, for each port that was `Auto` and is not AF_XDP, why.
+/// Returns, for each `Auto` port that is not AF_XDP, the reason.
 pub fn resolve(specs: &mut [PortSpec]) -> Vec<Option<String>> {
     let small = small_frame_for(specs);
     let lacks = |s: &PortSpec| af_xdp::probe(&s.device, small).err().map(|e| e.to_string());
@@ -230,7 +230,7 @@ pub fn resolve(specs: &mut [PortSpec]) -> Vec<Option<String>> {
     reasons
 }
 
-/// Why `Auto` ports are not to be AF_XDP: by the virtual driver of a device, and by what AF_XDP
+/// Why `Auto` ports cannot be AF_XDP: because of the virtual driver of a device, or of what AF_XDP
 /// lacks there.
 fn reasons(
     specs: &[PortSpec],
@@ -295,11 +295,11 @@ fn warn_of_super_packets(specs: &[PortSpec], frame_size: usize) {
 }
 
 /// Bytes per frame for a pool that these ports share: room for super-packets if there is a packet
-/// socket or TAP for all protocols and no port is AF_XDP; else what the largest MTU among them
-/// needs. A device that is not there counts as 1,500. `Auto` counts as AF_XDP: [`resolve`] first.
+/// socket or TAP for all protocols and no port is AF_XDP; otherwise what the largest MTU among them
+/// needs. A missing device counts as 1,500. `Auto` counts as AF_XDP: call [`resolve`] first.
 ///
 /// # Errors
-/// When a device's name makes no sense.
+/// When a device's name is invalid.
 pub fn frame_size_for(specs: &[PortSpec]) -> Result<usize, OpenError> {
     for spec in specs.iter().filter(|s| has_device(s)) {
         Device::named(&spec.device)?;
@@ -318,7 +318,7 @@ fn has_device(spec: &PortSpec) -> bool {
     !matches!(spec.backend, Backend::Pcap | Backend::Udp)
 }
 
-/// Bytes per frame that the largest MTU needs, super-packets aside. What a tunnel carries (a host's
+/// Bytes per frame that the largest MTU needs, without super-packets. A tunnel's payload (a host's
 /// full-size frame behind its headers) fits the smallest.
 fn small_frame_for(specs: &[PortSpec]) -> usize {
     const TAG: usize = 4;
@@ -330,8 +330,8 @@ fn small_frame_for(specs: &[PortSpec]) -> usize {
     (mtu_max + ETHERNET + TAG + HEADROOM).next_power_of_two().max(2048)
 }
 
-/// Frames for a pool that `specs` share: what their rings hold when full, and as many batches
-/// under way. Memory is touched only as frames are first used, except under AF_XDP.
+/// Frames for a pool that `specs` share: the capacity of their rings plus batches in flight. Memory
+/// is used only when frames are first touched, except under AF_XDP.
 pub fn frames_for(specs: &[PortSpec], frame_size: usize) -> usize {
     let held: usize = specs
         .iter()

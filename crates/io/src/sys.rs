@@ -14,7 +14,7 @@ pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: u16) -> i
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
     let fd = check(unsafe { libc::socket(domain, kind, libc::c_int::from(protocol)) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -64,13 +64,13 @@ pub(crate) fn get_option<T: Plain>(
     Ok(unsafe { value.assume_init() })
 }
 
-/// Asks for socket buffers of `bytes`, beyond the system's limit where the process may.
+/// Requests socket buffers of `bytes`, beyond the system's limit if the process may.
 pub(crate) fn set_buffers(fd: &impl AsRawFd, bytes: libc::c_int) {
     set_receive_buffer(fd, bytes);
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes);
 }
 
-/// Asks for a receive buffer of `bytes`, beyond the system's limit where the process may.
+/// Requests a receive buffer of `bytes`, beyond the system's limit if the process may.
 pub(crate) fn set_receive_buffer(fd: &impl AsRawFd, bytes: libc::c_int) {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes);
 }

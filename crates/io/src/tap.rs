@@ -1,9 +1,9 @@
-//! A port on a TAP device: a virtual cable whose other end is a network interface of this box,
-//! or of the namespace it is moved to. It needs the rights over a namespace, not over the box.
-//! See Documentation/networking/tuntap.rst.
+//! A port on a TAP device: a virtual cable whose other end is a network interface of this machine,
+//! or of the namespace to which it is moved. It needs rights over a namespace, not over the
+//! machine. See Documentation/networking/tuntap.rst.
 //!
-//! The virtio-net header carries checksum and segmentation state, as with a packet socket; the
-//! kernel is told which of it we can take (TUNSETOFFLOAD).
+//! The virtio-net header carries checksum and segmentation state, as with a packet socket;
+//! TUNSETOFFLOAD tells the kernel which of it we accept.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -34,12 +34,12 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// Attaches to the TAP device, or makes it; then it goes when the port does. The interface is
+    /// Attaches to the TAP device, or creates one that is removed with the port. The interface is
     /// set up either way.
     ///
     /// # Errors
-    /// When `/dev/net/tun` is missing, CAP_NET_ADMIN is, or the device is not a TAP device or is
-    /// in use.
+    /// When `/dev/net/tun` is missing, CAP_NET_ADMIN is, or the device is not a TAP device or is in
+    /// use.
     pub fn open(name: &str, device: &str, pool: &Pool) -> Result<TapPort, OpenError> {
         let device = Device::named(device)?;
         let segmentation = pool.frame_size() >= SUPER_FRAME;
@@ -69,7 +69,7 @@ impl TapPort {
         self.link = link;
     }
 
-    /// Follows the interface: one that was deleted and made again by somebody is attached again.
+    /// Follows the interface: one that was deleted and created again is reattached.
     fn follow(&mut self, state: Option<State>) {
         if state.is_none_or(|s| s.index != self.index) {
             self.file = None;
@@ -136,7 +136,7 @@ impl Port for TapPort {
                 Ok(_) => self.stats.rx_invalid += 1,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // A super-packet of a kind that the vnet header has no word for: it is gone.
+                    // A super-packet of a kind that the vnet header cannot express: it is lost.
                     Some(libc::EINVAL) => self.stats.rx_invalid += 1,
                     Some(libc::EBADFD) => {
                         self.file = None;

@@ -1,15 +1,15 @@
-//! A port over UDP: a tunnel through an IP network to one other node, as `SPEC.md` of the fabric,
-//! section 4, defines it. A datagram carries one frame.
+//! A port over UDP: a tunnel through an IP network to one other node, as defined in `SPEC.md` of
+//! the fabric, section 4. A datagram carries one frame.
 //!
-//! The sockets are ordinary ones of the kernel, so routing, address resolution and the path MTU
-//! are its business (udp(7), ip(7)). One receives on the tunnel's own port number. Sixteen send,
-//! each from a source port of its own, so that the network may spread flows over equal paths (RFC
-//! 7510, section 3); a hash of the carried flow chooses among them, so that a flow keeps its
-//! order. Nothing is fragmented: what the path cannot carry whole is rejected.
+//! The sockets are ordinary kernel sockets, so the kernel handles routing, address resolution and
+//! the path MTU (udp(7), ip(7)). One socket receives on the tunnel's port number. Sixteen sockets
+//! send, each with its own source port, so that the network may distribute flows over equal paths
+//! (RFC 7510, section 3); a hash of the carried flow selects one of them, so that a flow keeps its
+//! order. Nothing is fragmented: frames that exceed the path MTU are rejected.
 //!
-//! The link is up while the local address is this box's and a route leads to the peer; whether
-//! the peer is there, who uses the port finds out. What the network answers by ICMP reaches a
-//! sender as an error of its next call: it is counted, and the call is made again.
+//! The link is up while the local address belongs to this machine and there is a route to the peer;
+//! the port's user has to detect whether the peer is alive. An ICMP error reaches a sender as an
+//! error of its next call: it is counted, and the call is repeated.
 
 use std::cell::Cell;
 use std::fmt;
@@ -47,14 +47,14 @@ const HOP_LIMIT: libc::c_int = 64;
 /// The two ends of a tunnel, of one address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpEnds {
-    /// Ours: an address of this box, and the port number that the peer sends to.
+    /// Ours: a local address, and the port number to which the peer sends.
     pub local: SocketAddr,
     /// The other node's: datagrams from other addresses are dropped.
     pub peer: SocketAddr,
 }
 
 impl UdpEnds {
-    /// Bytes of the headers before what is carried.
+    /// Bytes of the headers before the payload.
     const fn headers(&self) -> usize {
         UDP_HEADER + if self.peer.is_ipv4() { 20 } else { 40 }
     }
@@ -70,7 +70,7 @@ impl fmt::Display for UdpEnds {
 pub struct UdpPort {
     name: String,
     ends: UdpEnds,
-    /// `None` as long as the local address is not this box's, and once closed.
+    /// `None` while the local address does not belong to this machine, and once closed.
     sockets: Option<Sockets>,
     link: Link,
     closed: bool,
@@ -131,7 +131,7 @@ impl UdpPort {
         self.link = link;
     }
 
-    /// Finds out whether the address is there and a route leads to the peer, and what it carries.
+    /// Checks whether the address is local and there is a route to the peer, and the route's MTU.
     fn look(&mut self, pool: &Pool) {
         let route_mtu = match route_mtu(&self.ends) {
             Ok(mtu) => mtu,
@@ -219,7 +219,7 @@ impl Port for UdpPort {
         if frames.is_empty() {
             return 0;
         }
-        // Once: else a stranger who sends fast enough would keep the worker here for ever.
+        // Once only: otherwise a fast stranger could keep the worker here for ever.
         let n = self.messages.receive(&sockets.receiver, pool, &frames).unwrap_or(0);
         frames[n..].iter().rev().for_each(|&f| pool.give(f));
         let mut accepted = 0;
@@ -260,9 +260,9 @@ impl Port for UdpPort {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
-                    // What came back for an earlier datagram; this one was not tried.
+                    // The error belongs to an earlier datagram; this one was not sent.
                     _ if !has_failed => has_failed = true,
-                    // There is no way now: `maintain` will see when there is one again.
+                    // There is no route now: `maintain` will notice when there is one again.
                     Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN) => {
                         self.set_link(Link::Down);
                     }
@@ -301,13 +301,13 @@ impl Port for UdpPort {
     }
 }
 
-/// Whether the local address or the route is what is missing.
+/// Whether the error means a missing local address or route.
 fn is_no_way(error: Errno) -> bool {
     matches!(error, Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::INVAL)
 }
 
-/// What the route to the peer carries, in bytes with the IP header. A new socket each time: one
-/// that is bound already does not notice that its address has gone.
+/// The MTU of the route to the peer, in bytes with the IP header. It uses a new socket each time,
+/// because a bound socket does not notice that its address was removed.
 fn route_mtu(ends: &UdpEnds) -> io::Result<usize> {
     let socket = socket(ends.local.is_ipv4())?;
     rustix::net::bind(&socket, &SocketAddr::new(ends.local.ip(), 0))?;
@@ -350,7 +350,7 @@ impl Sockets {
         sys::set_option(&receiver, level, option, interface)
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         rustix::net::bind(&receiver, &ends.local)?;
-        // Each drawn apart: who knows one does not know the others.
+        // Each is drawn independently: knowing one does not reveal the others.
         let first = |i: u16| RandomState::new().hash_one((seed, i)) as u16 % RANGE;
         let senders = (0..SENDERS as u16).map(|i| {
             let sender = socket(ends.local.is_ipv4())?;
@@ -369,9 +369,9 @@ impl Sockets {
         Ok(Sockets { receiver, senders: senders.collect::<Result<_, Errno>>()? })
     }
 
-    /// The least of what the route carries and what the ways of the senders do, which may be others
-    /// where there are equal paths. A sender may remember less than is so by now, and would as long
-    /// as it sends nothing: connecting again makes it look.
+    /// The smallest of the route's MTU and the path MTUs of the senders, whose paths may differ
+    /// where there are equal ones. A sender may remember an outdated MTU as long as it sends
+    /// nothing: connecting again refreshes it.
     fn path_mtu(&self, ends: &UdpEnds, route_mtu: usize) -> usize {
         let of = |sender: &OwnedFd| mtu_of(sender, ends).unwrap_or(route_mtu);
         let fresh = |sender: &OwnedFd| match of(sender) {

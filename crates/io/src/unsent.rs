@@ -1,5 +1,5 @@
-//! What the kernel has taken of a socket's bytes and not sent: the queue that a writer does not
-//! see.
+//! The bytes of a socket that the kernel has accepted and not sent: a queue that the writer does
+//! not see.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_reads_waits_in_the_socket() {
+    fn unread_bytes_wait_in_the_socket() {
         let (mut from, mut to) = UnixStream::pair().unwrap();
         assert_eq!(of_other(from.as_fd()).unwrap(), 0);
         from.write_all(&[1; 10_000]).unwrap();
@@ -57,7 +57,7 @@ mod tests {
         let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         from.set_nonblocking(true).unwrap();
         assert_eq!(of_tcp(from.as_fd()).unwrap(), 0);
-        // Until its window and what is kept here are full.
+        // Until the peer's window and the local buffer are full.
         while from.write(&[1; 1 << 16]).is_ok() {}
         assert!(of_tcp(from.as_fd()).unwrap() > 0);
 

@@ -53,8 +53,8 @@ impl VnetHeader {
         b
     }
 
-    /// What is owed on a received frame of `len` bytes, or `None` if the header contradicts the
-    /// frame or asks for what [`Offload`] cannot say.
+    /// The offload work of a received frame of `len` bytes, or `None` if the header contradicts the
+    /// frame or requires something that [`Offload`] cannot express.
     pub(crate) fn to_offload(self, len: usize) -> Option<Offload> {
         let mut offload = Offload::NONE;
         if self.flags & NEEDS_CSUM != 0 {
@@ -102,7 +102,7 @@ impl VnetHeader {
     }
 }
 
-/// Whether the checksum lies in a frame of `len` bytes and a super-packet has segments.
+/// Whether the checksum lies in a frame of `len` bytes, and a super-packet has segments.
 pub(crate) fn is_consistent(offload: &Offload, len: usize) -> bool {
     let end = usize::from(offload.checksum_start) + usize::from(offload.checksum_offset) + 2;
     let checksum = offload.checksum != Checksum::Partial || end <= len;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_survives_the_way_through_the_header() {
+    fn offload_work_survives_the_header() {
         use Segmentation::*;
         for segmentation in [None, TcpV4, TcpV4Ecn, TcpV6, TcpV6Ecn, Udp] {
             let owed = Offload {

@@ -26,7 +26,7 @@ pub struct Waker {
 
 impl Sleeper {
     /// A sleeper for the calling thread, whose timers become precise (their slack, 50 µs by
-    /// default, one nanosecond), and what wakes it.
+    /// default, is set to one nanosecond), and its waker.
     ///
     /// # Errors
     /// When there are no descriptors left.
@@ -38,11 +38,11 @@ impl Sleeper {
         Ok((Sleeper { event: event.clone() }, Waker { event }))
     }
 
-    /// Sleeps until one of these is readable, or the waker is used (also if it was before), or
-    /// the timeout is over; `None` is for ever. Says whether the waker was used.
+    /// Sleeps until one of these is readable, or the waker is used (also if that was before), or
+    /// the timeout is over; `None` is without a timeout. Returns whether the waker was used.
     ///
-    /// A port's descriptor that reports an error counts as readable: `receive` and `maintain`
-    /// find out what it is.
+    /// A port's descriptor that reports an error counts as readable: `receive` and `maintain` find
+    /// the cause.
     ///
     /// # Errors
     /// When memory is short. A signal ends the sleep without an error.
@@ -79,8 +79,8 @@ impl Waker {
     }
 }
 
-/// Hears of every change of a network device in the namespace it was made in: a cable that is
-/// pulled out is noticed at once, not at the next round of [`maintain`](crate::Port::maintain).
+/// Reports every change of a network device in the namespace in which it was created: an unplugged
+/// cable is noticed at once, not at the next [`maintain`](crate::Port::maintain).
 pub struct LinkNews {
     socket: OwnedFd,
 }
@@ -98,7 +98,7 @@ impl LinkNews {
         Ok(LinkNews { socket })
     }
 
-    /// What becomes readable with a change.
+    /// A descriptor that becomes readable with a change.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

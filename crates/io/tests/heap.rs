@@ -1,4 +1,4 @@
-//! Freed memory goes back to the system. A process of its own, which allocates nothing meanwhile.
+//! Freed memory returns to the system. A separate process that allocates nothing meanwhile.
 #![cfg(target_env = "gnu")]
 
 use plexus_io::heap::give_back;
@@ -11,7 +11,7 @@ fn held() -> u64 {
 }
 
 #[test]
-fn what_was_freed_in_another_thread_goes_back() {
+fn memory_freed_in_another_thread_returns_to_the_system() {
     const PIECES: usize = 100_000;
     let kept = std::thread::spawn(|| {
         let mut pieces: Vec<Vec<u8>> = (0..PIECES).map(|_| vec![1; 1000]).collect();

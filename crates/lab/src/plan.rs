@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_simulator_does_is_refused_by_name() {
+    fn simulator_only_features_are_refused_by_name() {
         let refused = |more: &str| {
             let topology = Topology::parse("t.toml", &format!("{FILE}{more}")).unwrap();
             let plan = Plan::new(topology, NodeProgram::Plexus, false, Path::new("/run/t"));

@@ -188,7 +188,7 @@ fn build(
     rustix::stdio::dup2_stderr(&log_file).doing(|| "opening the log".into())?;
 
     let plan = Plan::new(topology, order.node_program, order.rootless, directory.path())?;
-    settle()?;
+    prepare_process()?;
     let (hosts, nodes) = (plan.topology.hosts.len(), plan.topology.nodes.len());
     let bridges = match plan.topology.bridges.len() {
         0 => String::new(),
@@ -242,7 +242,7 @@ fn build(
 }
 
 /// Makes the new world habitable: its own view of processes, its loopback, enough descriptors.
-fn settle() -> Result<(), Error> {
+fn prepare_process() -> Result<(), Error> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     // In a container the kernel may refuse (mount_too_revealing); the old view serves.
     let _ = rustix::mount::mount("proc", "/proc", "proc", flags, None);

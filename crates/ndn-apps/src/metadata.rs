@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_values_parse_back(
             numbers: [Option<u64>; 4],
             http_status: Option<u16>,
             http_headers in proptest::collection::vec("[a-z-]{1,9}: [ -~]{0,9}", 0..4),

@@ -147,7 +147,7 @@ impl Work {
         }
     }
 
-    fn settle(&mut self, now: Time) {
+    fn deliver_ready(&mut self, now: Time) {
         let mut at = 0;
         while let Some((ask, reply)) = self.asks.get_mut(at) {
             let answer = ask.take_answer();
@@ -236,14 +236,14 @@ impl Application for Work {
             }
         }
         if is_taken {
-            self.settle(now);
+            self.deliver_ready(now);
         }
     }
 
     fn poll(&mut self, now: Time, out: &mut dyn Output) {
         self.take_commands(now);
         self.asks.iter_mut().for_each(|(ask, _)| ask.poll(now, out));
-        self.settle(now);
+        self.deliver_ready(now);
         self.orders.iter_mut().for_each(|job| job.segments.poll(now, out));
     }
 

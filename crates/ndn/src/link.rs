@@ -370,7 +370,7 @@ impl Link {
             for ack in packet.acks() {
                 reliability.acknowledged(now, ack, &mut self.counters);
             }
-            reliability.settle(&mut self.counters);
+            reliability.find_lost(&mut self.counters);
             if let Some(tx_sequence) = headers.tx_sequence {
                 reliability.owe(now, tx_sequence);
             }

@@ -373,7 +373,7 @@ impl Pit {
                 return Err(Full::Room);
             }
             let kind = if entries_fit { PIECES } else { ENTRIES };
-            return Err(match self.oldest_to_go(owner, kind) {
+            return Err(match self.victim(owner, kind) {
                 NONE => Full::Room,
                 oldest => Full::Give(oldest),
             });
@@ -537,7 +537,7 @@ impl Pit {
 
     /// The entry to evict for a face at its limit: the oldest of the face that holds most, if that
     /// is more than twice as many; otherwise the face's own oldest.
-    fn oldest_to_go(&mut self, owner: usize, kind: usize) -> u32 {
+    fn victim(&mut self, owner: usize, kind: usize) -> u32 {
         let own = self.accounts[owner];
         let is_much = |other: &Account| other.used[kind] / 2 > own.used[kind];
         // The face that held most may hold less by now, and another may hold most without asking.

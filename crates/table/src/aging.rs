@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_came_since_the_last_turn_but_one_is_there(
+        fn hashes_since_the_last_but_one_turn_are_present(
             steps in prop::collection::vec(prop::option::of(any::<u64>()), 1..200),
             bits in 1usize..5000,
         ) {

@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out_and_the_sum_is_constant(
+        fn probes_parse_back_and_their_sum_is_constant(
             flow in 0..=Probe::FLOW_MAX,
             sequence in 0..=Probe::SEQUENCE_MAX,
             time_ns in 0..=Probe::TIME_MASK,

@@ -1,5 +1,5 @@
-//! What IP addresses are by the standards, whatever the network: one judgement for files, the
-//! control plane, and what people are told.
+//! Standard properties of IP addresses, independent of the network: one classification for files,
+//! the control plane, and messages to users.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_single_station_has_is_a_martian() {
+    fn addresses_of_no_single_station_are_martians() {
         let none = ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.5", "240.0.0.1", "255.255.255.255"];
         let none_v6 = ["::", "::1", "ff02::1", "::ffff:10.0.0.1"];
         for text in none.into_iter().chain(none_v6) {

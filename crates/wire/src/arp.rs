@@ -22,7 +22,7 @@ use crate::mac::MacAddr;
 /// Bytes in the packet.
 pub const PACKET_LEN: usize = 28;
 
-/// What is asked or answered (IANA "ARP Parameters").
+/// The operation (IANA "ARP Parameters").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation(pub u16);
 
@@ -94,8 +94,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Turns a request into the reply that says `mac` has the target address, in place
-    /// (RFC 826, "Packet Reception": swap the fields, put in ours, set the opcode).
+    /// Turns a request into the reply that `mac` has the target address, in place (RFC 826, "Packet
+    /// Reception": swap the fields, put in ours, set the opcode).
     pub fn answer(&mut self, mac: MacAddr) {
         let (asker_mac, asker_ip) = (self.sender_mac(), self.sender_ip());
         let ip = self.target_ip();

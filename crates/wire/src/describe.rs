@@ -1,4 +1,4 @@
-//! One line about a frame, for people. It never fails: what cannot be read is said.
+//! Describes a frame in one line, for display. It never fails: unreadable parts are reported.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Describe<'a>(&'a [u8]);
 
-/// One line about an Ethernet frame: addresses, tags, then the innermost protocol that can be
-/// read. A cut or malformed header is named, with what is wrong, and ends the line.
+/// One line about an Ethernet frame: addresses, tags, then the innermost readable protocol. A
+/// truncated or malformed header is named with its problem, and ends the line.
 pub fn describe(frame: &[u8]) -> Describe<'_> {
     Describe(frame)
 }
@@ -69,8 +69,8 @@ impl fmt::Display for Describe<'_> {
     }
 }
 
-/// What stands behind the fabric's EtherType. Anyone may experiment with that number, so bytes that
-/// are no fabric header are none of the fabric's.
+/// The payload of the fabric's EtherType. That number is for experiments of any kind, so bytes that
+/// are not a fabric header do not belong to the fabric.
 fn carried(f: Line<'_, '_>, ethertype: EtherType, bytes: &[u8]) -> fmt::Result {
     let Ok(frame) = fabric::Frame::new_checked(bytes) else { return write!(f, "{ethertype}") };
     match fabric::Repr::parse(&frame) {
@@ -85,7 +85,7 @@ fn carried(f: Line<'_, '_>, ethertype: EtherType, bytes: &[u8]) -> fmt::Result {
     }
 }
 
-/// A link packet of named data, and what it carries.
+/// A link packet of named data, and its payload.
 fn named_data(f: Line<'_, '_>, packet: &ndn::lp::Packet<'_>) -> fmt::Result {
     let mut acks = Vec::new();
     let (_, pieces) = packet.fragmentation();
@@ -166,7 +166,7 @@ fn ip6(f: Line<'_, '_>, bytes: &[u8]) -> fmt::Result {
     notes(f, p.hop_limit(), p.ecn())
 }
 
-/// What is worth saying only when it is unusual.
+/// Fields that are only shown when they are unusual.
 fn notes(f: Line<'_, '_>, ttl: u8, ecn: u8) -> fmt::Result {
     if ttl <= 1 {
         write!(f, " ttl {ttl}")?;
@@ -215,7 +215,7 @@ fn upper(
         _ => {}
     }
     write!(f, "{src} > {dst} ")?;
-    // Only what could not be read gets here of UDP and TCP.
+    // UDP and TCP get here only if they could not be parsed.
     let refused = match protocol {
         Protocol::UDP if first => return f.write_str("UDP"),
         Protocol::UDP => udp::Datagram::new_checked(bytes).err(),

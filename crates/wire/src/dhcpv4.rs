@@ -66,7 +66,7 @@ pub mod option {
     pub const END: u8 = 255;
 }
 
-/// What a message is (RFC 2132, 9.6).
+/// The type of a message (RFC 2132, 9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageType(pub u8);
 
@@ -83,7 +83,7 @@ impl MessageType {
     pub const ACK: MessageType = MessageType(5);
     /// It is not.
     pub const NAK: MessageType = MessageType(6);
-    /// A client gives its address back.
+    /// A client releases its address.
     pub const RELEASE: MessageType = MessageType(7);
     /// A client has an address and wants the rest.
     pub const INFORM: MessageType = MessageType(8);
@@ -164,7 +164,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         }
     }
 
-    /// The message with one more option of at most 255 bytes behind the others; `None` if its
+    /// The message with one more option of at most 255 bytes after the others; `None` if its
     /// options have no end mark, or the option is too long.
     pub fn with_option(&self, added: &DhcpOption) -> Option<Vec<u8>> {
         let bytes = self.0.as_ref();
@@ -183,8 +183,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// Each option, or piece of one, before the end mark, with the place of its bytes in the message.
-/// What ends behind the message is left out.
+/// Each option, or piece of one, before the end mark, with the position of its bytes in the
+/// message. A truncated one is left out.
 fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, std::ops::Range<usize>)> {
     let mut at = HEADER_LEN;
     std::iter::from_fn(move || {
@@ -206,7 +206,7 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u8, std::ops::Range<usize>)> {
 pub struct DhcpOption {
     /// Its number, 1 to 254.
     pub code: u8,
-    /// What it says.
+    /// Its value.
     pub data: Vec<u8>,
 }
 
@@ -251,13 +251,13 @@ pub struct Repr {
     pub giaddr: Ipv4Addr,
     /// The client.
     pub chaddr: MacAddr,
-    /// What it is.
+    /// The message type.
     pub message_type: MessageType,
     /// All other options, each number once, in the order of their first pieces.
     pub options: Vec<DhcpOption>,
 }
 
-/// Adds the options of one area. Bytes behind the end mark are padding; an area may end without.
+/// Adds the options of one area. Bytes after the end mark are padding; an area may lack the mark.
 fn collect(mut area: &[u8], into: &mut Vec<DhcpOption>) -> Result<(), Error> {
     while let [code, rest @ ..] = area {
         area = rest;

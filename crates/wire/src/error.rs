@@ -1,4 +1,4 @@
-//! Why bytes are not a packet.
+//! Errors of parsing: why bytes are not a valid packet.
 
 use std::fmt;
 
@@ -75,7 +75,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// What is wrong with it.
+/// The problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The bytes end before the format does, both in bytes from its first one. When writing: the
@@ -107,7 +107,7 @@ pub enum Reason {
 pub struct Error {
     /// Which format.
     pub format: Format,
-    /// What is wrong with it.
+    /// The problem.
     pub reason: Reason,
 }
 

@@ -25,7 +25,7 @@ pub const HEADER_LEN: usize = 14;
 /// Shortest frame on a cable, FCS not counted (IEEE 802.3, 4.2.3.3).
 pub const MIN_FRAME_LEN: usize = 60;
 
-/// The two bytes that say what the payload is (IANA "IEEE 802 Numbers").
+/// The type of the payload (IANA "IEEE 802 Numbers").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtherType(pub u16);
 
@@ -114,7 +114,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
 }
 
 impl<'a> Frame<&'a [u8]> {
-    /// What follows the EtherType, padding included.
+    /// The bytes after the EtherType, including padding.
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..]
@@ -140,7 +140,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
         put_u16(self.0.as_mut(), 12, ethertype.0);
     }
 
-    /// What follows the EtherType, for rewriting.
+    /// The bytes after the EtherType, for rewriting.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.0.as_mut()[HEADER_LEN..]
@@ -154,7 +154,7 @@ pub struct Repr {
     pub dst: MacAddr,
     /// Source.
     pub src: MacAddr,
-    /// What the payload is.
+    /// The type of the payload.
     pub ethertype: EtherType,
 }
 

@@ -1,5 +1,5 @@
-//! Which flow a frame belongs to, and a hash of it: packets of one flow must take one path, or
-//! they are reordered.
+//! The flow of a frame, and its hash: packets of one flow must take one path, otherwise they are
+//! reordered.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -65,7 +65,7 @@ impl FlowKey {
         Some(FlowKey { vlan: stack.vlan(), src, dst, protocol, ports })
     }
 
-    /// The key of the packets that go the other way.
+    /// The key of the opposite direction.
     pub fn reversed(self) -> FlowKey {
         let ports = self.ports.map(|(src, dst)| (dst, src));
         FlowKey { src: self.dst, dst: self.src, ports, ..self }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_has_no_key() {
+    fn frames_without_ip_have_no_key() {
         let mut f = v4_frame(0, false);
         f[13] = 6;
         assert_eq!(FlowKey::from_frame(&f), None);

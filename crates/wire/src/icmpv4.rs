@@ -94,9 +94,9 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 pub enum Repr {
     /// Echo request (type 8).
     EchoRequest {
-        /// Tells pings apart.
+        /// Distinguishes pings.
         identifier: u16,
-        /// Tells the requests of one ping apart.
+        /// Distinguishes the requests of one ping.
         sequence: u16,
     },
     /// Echo reply (type 0): identifier and sequence of the request.
@@ -137,10 +137,10 @@ pub enum Repr {
 }
 
 impl Repr {
-    /// The meaning of `packet`'s header; the checksum is for `checksum_ok`.
+    /// The meaning of `packet`'s header; `checksum_ok` checks the checksum.
     ///
     /// # Errors
-    /// None today: what is not known is `Other`.
+    /// None today: unknown messages are `Other`.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Repr, Error> {
         let (kind, code, rest) = (packet.kind(), packet.code(), packet.rest());
         let (high, low) = (u16_at(&rest, 0), u16_at(&rest, 2));

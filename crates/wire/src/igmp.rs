@@ -76,13 +76,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
 /// What only queries of version 3 have.
 pub type QueryV3 = membership::Query<Ipv4Addr>;
-/// What a host says of one group.
+/// A host's state for one group.
 pub type Record = membership::Record<Ipv4Addr>;
 
 /// The meaning of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Repr {
-    /// Who listens? Of version 1 if the response code is 0.
+    /// Asks for members. Version 1 if the response code is 0.
     Query {
         /// Time to answer in tenths of a second; from 128 on a code (RFC 3376, 4.1.1).
         response_code: u8,
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(repr in message()) {
+        fn written_values_parse_back(repr in message()) {
             let mut out = vec![0xEE; repr.buffer_len()];
             repr.emit(&mut out).unwrap();
             let packet = Packet::new_checked(&out[..]).unwrap();

@@ -27,7 +27,7 @@ impl Protocol {
     pub const FRAGMENT: Protocol = Protocol(44);
     /// Generic routing encapsulation (RFC 2784).
     pub const GRE: Protocol = Protocol(47);
-    /// Encapsulating security payload: nothing behind it can be read.
+    /// Encapsulating security payload: nothing after it is readable.
     pub const ESP: Protocol = Protocol(50);
     /// Authentication header.
     pub const AUTHENTICATION: Protocol = Protocol(51);

@@ -49,11 +49,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// Checks version, header length and total length of a packet of which the buffer may hold
-    /// the beginning only, its header whole; the payload is then what there is of it.
+    /// Checks version, header length and total length of a packet of which the buffer may hold only
+    /// the beginning, with a complete header; the payload is then the available part.
     ///
     /// # Errors
-    /// As [`new_checked`](Self::new_checked), but for a buffer that ends within the payload.
+    /// As [`new_checked`](Self::new_checked), except for a buffer that ends within the payload.
     #[inline]
     pub fn new_excerpt(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();
@@ -133,7 +133,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()[8]
     }
 
-    /// What the payload is.
+    /// The payload's protocol.
     #[inline(always)]
     pub fn protocol(&self) -> Protocol {
         Protocol(self.0.as_ref()[9])
@@ -182,7 +182,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What the total length leaves behind the header.
+    /// The payload: the total length without the header.
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..self.total_len().min(self.0.len())]
@@ -270,7 +270,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 pub struct Ipv4Option<'a> {
     /// The option type: copied flag, class and number.
     pub kind: u8,
-    /// What follows the length byte; empty for no-operation.
+    /// The bytes after the length byte; empty for no-operation.
     pub data: &'a [u8],
 }
 
@@ -325,7 +325,7 @@ pub struct Repr {
     pub fragment_offset: usize,
     /// Time to live, in hops.
     pub ttl: u8,
-    /// What the payload is.
+    /// The payload's protocol.
     pub protocol: Protocol,
     /// Source address.
     pub src: Ipv4Addr,
@@ -333,7 +333,7 @@ pub struct Repr {
     pub dst: Ipv4Addr,
     /// The options as bytes, a multiple of 4.
     pub options: ArrayVec<u8, OPTIONS_LEN_MAX>,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub payload_len: usize,
 }
 

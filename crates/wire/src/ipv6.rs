@@ -29,12 +29,12 @@ pub const HEADER_LEN: usize = 40;
 pub struct Packet<T>(T);
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Checks version and payload length against the buffer. Bytes behind it are padding.
-    /// Jumbograms (RFC 2675) are not spoken: a payload length of 0 is no payload.
+    /// Checks version and payload length against the buffer. Bytes beyond it are padding.
+    /// Jumbograms (RFC 2675) are not supported: a payload length of 0 means no payload.
     ///
     /// # Errors
-    /// Truncated: the buffer ends before the header or the payload length. Invalid: version
-    /// other than 6.
+    /// Truncated: the buffer ends before the header or the payload length. Invalid: version other
+    /// than 6.
     #[inline]
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
         let packet = Packet::new_excerpt(bytes)?;
@@ -42,11 +42,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// Checks the version of a packet of which the buffer may hold the beginning only, its header
-    /// whole; the payload is then what there is of it.
+    /// Checks the version of a packet of which the buffer may hold only the beginning, with a
+    /// complete header; the payload is then the available part.
     ///
     /// # Errors
-    /// As [`new_checked`](Self::new_checked), but for a buffer that ends within the payload.
+    /// As [`new_checked`](Self::new_checked), except for a buffer that ends within the payload.
     #[inline]
     pub fn new_excerpt(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();
@@ -81,13 +81,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u32_at(self.0.as_ref(), 0) & 0xF_FFFF
     }
 
-    /// Bytes behind the header, extension headers included.
+    /// Bytes after the header, including extension headers.
     #[inline(always)]
     pub fn payload_len(&self) -> usize {
         usize::from(u16_at(self.0.as_ref(), 4))
     }
 
-    /// What follows the header: an extension header or the payload.
+    /// The type of the next header: an extension header or the payload.
     #[inline(always)]
     pub fn next_header(&self) -> Protocol {
         Protocol(self.0.as_ref()[6])
@@ -113,7 +113,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What the payload length covers, extension headers included.
+    /// The bytes covered by the payload length, including extension headers.
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..(HEADER_LEN + self.payload_len()).min(self.0.len())]
@@ -186,9 +186,9 @@ pub struct Repr {
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Bytes behind the header, extension headers included.
+    /// Bytes after the header, including extension headers.
     pub payload_len: usize,
-    /// What follows the header.
+    /// The type of the next header.
     pub next_header: Protocol,
     /// Hop limit.
     pub hop_limit: u8,

@@ -22,8 +22,8 @@ use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::error::{Error, Format, need};
 use crate::ip::Protocol;
 
-/// Most extension headers in a packet. RFC 8200, 4.1 allows each once, destination options
-/// twice: six. A sender of more is out to waste our time.
+/// Most extension headers in a packet. RFC 8200, 4.1 allows each once, destination options twice:
+/// six. More of them only waste the receiver's time.
 pub const MAX_HEADERS: usize = 8;
 
 /// Bytes in a fragment header.
@@ -67,7 +67,7 @@ impl<'a> Header<'a> {
         Ok(Header { kind, bytes: &bytes[..len] })
     }
 
-    /// What follows.
+    /// The next header.
     #[inline(always)]
     pub fn next_header(&self) -> Protocol {
         Protocol(self.bytes[0])
@@ -117,7 +117,7 @@ impl<'a> Header<'a> {
 /// One option of a hop-by-hop or destination header (RFC 8200, 4.2). Padding is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Option<'a> {
-    /// Its type; the two highest bits say what a node that does not know it does.
+    /// Its type; the two highest bits tell a node that does not know it what to do.
     pub kind: u8,
     /// Its data.
     pub data: &'a [u8],
@@ -160,7 +160,7 @@ impl<'a> Iterator for Options<'a> {
 pub struct Fragment {
     /// The first header of the fragmentable part.
     pub next_header: Protocol,
-    /// Where what follows belongs, in bytes: a multiple of 8 up to 65,528.
+    /// The offset of this fragment's data in bytes: a multiple of 8 up to 65,528.
     pub offset: usize,
     /// More fragments follow.
     pub more: bool,
@@ -205,7 +205,7 @@ impl fmt::Display for Fragment {
     }
 }
 
-/// What the walk over the extension headers found.
+/// The result of the walk over the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upper {
     /// The upper-layer protocol; of a fragment that is not the first, the first header of the

@@ -1,15 +1,15 @@
-//! Packet formats: one file per protocol, one shape (view, repr, emit, tests).
+//! Packet formats: one file per protocol, one structure (view, repr, emit, tests).
 //!
 //! A *view* (`ethernet::Frame`, `ipv4::Packet`, …) wraps bytes that `new_checked` has found long
-//! enough for every field it offers; getters then take constant time and allocate nothing. Over
-//! `&mut [u8]` the same view has setters, for the fields that the packet path rewrites. A *repr*
-//! is the owned meaning of a header: `parse` makes it from a view, `emit` writes it into a buffer
-//! of at least `buffer_len` bytes. `Display` on a repr is the text that people read.
+//! enough for all its fields; then getters take constant time and allocate nothing. Over `&mut
+//! [u8]` the same view has setters, for the fields that the packet path rewrites. A *repr* is the
+//! owned meaning of a header: `parse` derives it from a view, `emit` writes it into a buffer of at
+//! least `buffer_len` bytes. `Display` on a repr gives human-readable text.
 //!
-//! `new_checked` judges structure (versions, lengths), never checksums: frames that still owe a
-//! checksum to the "hardware" are ordinary here. `checksum_ok` on the views judges those, and
-//! [`ipv4::Repr::parse`] does it for the IPv4 header, as RFC 1122, 3.2.1.2 asks of a receiver.
-//! Bytes behind the length that a header states (Ethernet padding) are never part of a payload.
+//! `new_checked` checks structure (versions, lengths), never checksums: frames with a checksum left
+//! to the "hardware" are common here. `checksum_ok` on the views checks those, and
+//! [`ipv4::Repr::parse`] does it for the IPv4 header, as RFC 1122, 3.2.1.2 requires of a receiver.
+//! Bytes beyond the length stated in a header (Ethernet padding) are never part of a payload.
 
 pub mod address;
 pub mod arp;

@@ -29,8 +29,8 @@ impl MacAddr {
         MacAddr([a, b, c, d, e, f])
     }
 
-    /// An address made of a name: locally administered, the same for the same name (FNV-1a of it);
-    /// `attempt` counts the addresses that were taken.
+    /// An address derived from a name: locally administered, the same for the same name (FNV-1a);
+    /// `attempt` counts the addresses already in use.
     pub fn derived(name: &str, attempt: u64) -> MacAddr {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for byte in name.bytes() {
@@ -41,7 +41,7 @@ impl MacAddr {
         MacAddr::from_u64(0x0200_0000_0000 | folded & 0x00FF_FFFF_FFFF)
     }
 
-    /// The IPv6 link-local address made of it (RFC 4291, appendix A).
+    /// The IPv6 link-local address derived from it (RFC 4291, appendix A).
     pub const fn link_local(self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.0;
         let id = u64::from_be_bytes([a ^ 2, b, c, 0xFF, 0xFE, d, e, f]);
@@ -67,7 +67,7 @@ impl MacAddr {
     }
 }
 
-/// As text, so that files and recordings can be read by people.
+/// As text, so that files and recordings are human-readable.
 impl serde::Serialize for MacAddr {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)

@@ -1,5 +1,5 @@
-//! What IGMP version 3 (RFC 3376) and MLD version 2 (RFC 3810) have in common: the end of a query
-//! and the records of a report, which differ in the width of an address only.
+//! The common parts of IGMP version 3 (RFC 3376) and MLD version 2 (RFC 3810): the end of a query
+//! and the records of a report, which differ only in the length of an address.
 //!
 //! ```text
 //! end of a query: 4 bytes and its sources
@@ -85,7 +85,7 @@ fn count<A: Address>(n: usize) -> Result<u16, Error> {
     u16::try_from(n).map_err(|_| Error::too_many(A::FORMAT, u16::MAX.into()))
 }
 
-/// What a record says about a group (RFC 3376, 4.2.12; RFC 3810, 5.2.12). Others are ignored.
+/// The kind of a group record (RFC 3376, 4.2.12; RFC 3810, 5.2.12). Others are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKind(pub u8);
 
@@ -118,10 +118,10 @@ impl fmt::Display for RecordKind {
     }
 }
 
-/// What a host says of one group.
+/// A host's state for one group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record<A> {
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
     /// The group.
     pub group: A,
@@ -207,7 +207,7 @@ pub struct Query<A> {
     pub robustness: u8,
     /// Time between general queries, as a code of seconds (RFC 3376, 4.1.7; RFC 3810, 5.1.9).
     pub interval_code: u8,
-    /// The sources asked for.
+    /// The requested sources.
     pub sources: Vec<A>,
 }
 
@@ -266,7 +266,7 @@ pub(crate) mod tests {
 
     /// More than a count holds, and a robustness of four bits, are refused and not cut.
     #[test]
-    fn what_its_fields_cannot_hold_is_not_written() {
+    fn values_beyond_the_fields_are_not_written() {
         let group = Ipv4Addr::new(239, 1, 2, 3);
         let sources = vec![group; 1 << 16];
         let mut buf = vec![0; 8 + 4 * sources.len()];

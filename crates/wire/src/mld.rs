@@ -78,13 +78,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
 /// What only queries of version 2 have.
 pub type QueryV2 = membership::Query<Ipv6Addr>;
-/// What a host says of one group.
+/// A host's state for one group.
 pub type Record = membership::Record<Ipv6Addr>;
 
 /// The meaning of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Repr {
-    /// Who listens?
+    /// Asks for members.
     Query {
         /// Time to answer in ms; from 32768 on a code (RFC 3810, 5.1.3).
         response_code: u16,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_type_is_refused() {
+    fn truncated_messages_and_other_types_are_refused() {
         let record = [&[5, 1, 0, 1][..], &GROUP, &[0xFE; 16], &[0xAA; 4]].concat();
         let bytes = [&[143, 0, 0, 0, 0, 0, 0, 2][..], &record, &record].concat();
         let repr = Repr::parse(&Packet::new_checked(&bytes[..]).unwrap()).unwrap();
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(repr in message()) {
+        fn written_values_parse_back(repr in message()) {
             let mut out = vec![0xEE; repr.buffer_len()];
             repr.emit(&mut out).unwrap();
             let packet = Packet::new_checked(&out[..]).unwrap();

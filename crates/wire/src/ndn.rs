@@ -1,13 +1,13 @@
-//! Named data: packet format 0.3, the link protocol NDNLPv2, and the words of NFD's management.
+//! Named data: packet format 0.3, the link protocol NDNLPv2, and the records of NFD's management.
 //!
-//! Numbers here are found by walking elements, so the views ([`Interest`], [`Data`],
-//! [`lp::Packet`]) are not a frame with fields at fixed places: `new_checked` walks once, keeps
-//! where things are, and the getters take constant time. A [`Name`] is a slice with a count. No
-//! view allocates, and nothing recurses: the formats nest four deep at most.
+//! NDN packets consist of nested elements without fixed offsets. So the views ([`Interest`],
+//! [`Data`], [`lp::Packet`]) walk the elements once, in `new_checked`, and store the offsets; then
+//! the getters take constant time. A [`Name`] is a slice with a count. No view allocates, and
+//! nothing recurses: the formats nest four deep at most.
 //!
-//! There is no cryptography here. Who signs or verifies gets the bytes that count
+//! There is no cryptography here. Code that signs or verifies gets the signed bytes
 //! ([`Data::signed_portion`], [`interest::Signature::signed`], [`Interest::parameters_portion`],
-//! the whole of [`Data::as_bytes`] for the implicit digest) and is a [`signature::Signer`].
+//! the whole of [`Data::as_bytes`] for the implicit digest) and implements [`signature::Signer`].
 //!
 //! Cited as "packet format": "NDN Packet Format Specification 0.3" (docs.named-data.net).
 

@@ -125,8 +125,8 @@ pub enum NdpOption {
     Prefix(Prefix),
     /// The link's MTU, in bytes (type 5).
     Mtu(u32),
-    /// Any other option, or one of the above in an unusual length: its type and what follows its
-    /// length byte, 6 bytes plus a multiple of 8.
+    /// Any other option, or one of the above with an unusual length: its type and the bytes after
+    /// its length byte, 6 bytes plus a multiple of 8.
     Other(u8, Vec<u8>),
 }
 
@@ -243,7 +243,7 @@ pub enum Message {
     },
     /// Neighbour solicitation (135).
     NeighborSolicitation {
-        /// Whose link-layer address is asked for.
+        /// The address whose link-layer address is requested.
         target: Ipv6Addr,
     },
     /// Neighbour advertisement (136).
@@ -252,9 +252,9 @@ pub enum Message {
         router: bool,
         /// It answers a solicitation.
         solicited: bool,
-        /// It replaces what the cache holds.
+        /// It replaces the cached address.
         override_cache: bool,
-        /// Whose link-layer address is told.
+        /// The address whose link-layer address is announced.
         target: Ipv6Addr,
     },
     /// Redirect (137).

@@ -1,12 +1,12 @@
 //! Transport checksums that a sender left to its device ("transmit checksum offload").
 //!
 //! The sender stores the sum of the pseudo-header in the checksum field (SCTP: zero), and its
-//! device is to add the rest. A virtual cable has no such device, and where its frames are taken
-//! raw nothing else tells that the rest is missing. [`find`] recognises these frames.
+//! device has to add the rest. A virtual cable has no such device, and if its frames are taken raw
+//! nothing else indicates that the rest is missing. [`find`] recognises these frames.
 //!
 //! A complete checksum looks like that once in 65,536 packets. Completing such a packet stores the
-//! value that is there already, provided that it was right: only a packet that was damaged on the
-//! way could pass as sound, and a virtual cable damages none.
+//! value that is there already, provided that it was right: only a packet damaged in transit could
+//! pass as valid, and a virtual cable damages none.
 
 use crate::bytes::u16_at;
 use crate::checksum::Sum;
@@ -100,8 +100,8 @@ fn in_packet(whole: &[u8], at: usize, ether_type: EtherType, depth: usize) -> Op
     }
 }
 
-/// In what a UDP datagram of a known tunnel carries. The checksum outside, if there is one, is
-/// complete: the sender computes it as if the one inside were, too.
+/// In the payload of a UDP datagram of a known tunnel. The outer checksum, if there is one, is
+/// complete: the sender computes it as if the inner one were complete too.
 fn in_datagram(whole: &[u8], at: usize, datagram: &[u8], depth: usize) -> Option<Partial> {
     const HEADER: usize = 8;
     const VXLAN: u16 = 4789;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An IP prefix without host bits, IPv4 before IPv6, then by address, the shorter first: a prefix
-/// stands before all that it covers.
+/// An IP prefix without host bits. Order: IPv4 before IPv6, then by address, the shorter first: a
+/// prefix comes before all that it covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     addr: IpAddr,
@@ -21,7 +21,7 @@ pub enum PrefixError {
     Form,
     /// Longer than the address: 32 or 128 bits at most.
     Length(u8),
-    /// Bits behind the length are set; this is the prefix without them.
+    /// Host bits are set; this is the prefix without them.
     HostBits(Prefix),
 }
 
@@ -60,10 +60,10 @@ fn masked(addr: IpAddr, len: u8) -> IpAddr {
 }
 
 impl Prefix {
-    /// The prefix of this address and length.
+    /// The prefix with this address and length.
     ///
     /// # Errors
-    /// The length is beyond the address, or bits behind it are set.
+    /// The length exceeds the address, or host bits are set.
     pub fn new(addr: IpAddr, len: u8) -> Result<Prefix, PrefixError> {
         let prefix = Prefix::around(addr, len)?;
         if prefix.addr == addr { Ok(prefix) } else { Err(PrefixError::HostBits(prefix)) }
@@ -156,7 +156,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// As text, so that files and recordings can be read by people.
+/// As text, so that files and recordings are human-readable.
 impl Serialize for Prefix {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_prefix_covers_is_between_its_first_and_last_address() {
+    fn covered_addresses_are_between_the_first_and_the_last() {
         let p = |text: &str| text.parse::<Prefix>().unwrap();
         assert!(p("10.0.0.0/8").covers(&p("10.2.0.0/16")));
         assert!(p("10.0.0.0/8").covers(&p("10.0.0.0/8")));

@@ -1,4 +1,4 @@
-//! The instant that drivers pass down as `now`. Nothing below a driver reads a clock.
+//! The instant that drivers pass as `now`. Code below a driver never reads a clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};

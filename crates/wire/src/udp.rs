@@ -122,7 +122,7 @@ pub struct Repr {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub payload_len: usize,
 }
 

@@ -10,7 +10,7 @@
 //! +-----+-+-----------------------+-------------------------------+
 //! ```
 //!
-//! A tag's view starts at the TCI: the TPID is the EtherType of what stands before it.
+//! A tag's view starts at the TCI: the TPID is the EtherType field before it.
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
         self.tci() & 0x0FFF
     }
 
-    /// What follows the tag.
+    /// The type of the bytes after the tag.
     #[inline(always)]
     pub fn ethertype(&self) -> EtherType {
         EtherType(u16_at(self.0.as_ref(), 2))
@@ -72,7 +72,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
 }
 
 impl<'a> Tag<&'a [u8]> {
-    /// The bytes behind the tag.
+    /// The bytes after the tag.
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[TAG_LEN..]
@@ -110,7 +110,7 @@ pub struct Repr {
     pub drop_eligible: bool,
     /// VLAN identifier, 0 to 4095.
     pub vid: u16,
-    /// What follows the tag.
+    /// The type of the bytes after the tag.
     pub ethertype: EtherType,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Repr {
     }
 }
 
-/// The tags of a frame and what stands behind them.
+/// The tags of a frame and the position of the bytes after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// How many tags there are.
@@ -175,7 +175,7 @@ pub struct Stack {
     pub outer: Option<Repr>,
     /// The innermost tag, if there is one; the outermost when there is only one.
     pub inner: Option<Repr>,
-    /// The EtherType behind the last tag.
+    /// The EtherType after the last tag.
     pub ethertype: EtherType,
     /// Where the payload starts, in bytes from the start of the frame.
     pub payload_offset: usize,
@@ -217,11 +217,11 @@ pub fn stack<T: AsRef<[u8]>>(frame: &ethernet::Frame<T>) -> Result<Stack, Error>
     Ok(s)
 }
 
-/// Inserts a tag behind the addresses. `buf` is a frame with [`TAG_LEN`] unused bytes in front of
-/// it; afterwards the tagged frame fills `buf`.
+/// Inserts a tag after the addresses. `buf` is a frame with [`TAG_LEN`] unused bytes before it;
+/// afterwards the tagged frame fills `buf`.
 ///
 /// # Errors
-/// Truncated: fewer than 18 bytes, the four in front included; `buf` is then unchanged.
+/// Truncated: fewer than 18 bytes, including the four before the frame; `buf` is then unchanged.
 #[inline]
 pub fn push(buf: &mut [u8], tpid: EtherType, tci: u16) -> Result<(), Error> {
     need(Format::Vlan, buf.len(), TAG_LEN + ethernet::HEADER_LEN)?;
@@ -231,7 +231,7 @@ pub fn push(buf: &mut [u8], tpid: EtherType, tci: u16) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes the outermost tag out of `frame` and gives its TPID and TCI. Afterwards the frame starts
+/// Removes the outermost tag of `frame` and returns its TPID and TCI. Afterwards the frame starts
 /// [`TAG_LEN`] bytes later: the caller drops the first four.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! Our decoders against etherparse's: the same packets accepted, the same fields read, the same
-//! cuts refused, wherever the rules are the same. Where ours are stricter, the test says how.
+//! truncations refused, wherever the rules are the same. Where ours are stricter, the test says
+//! how.
 
 use etherparse::{
     ArpPacketSlice, Ethernet2HeaderSlice, IpNumber, Ipv4HeaderSlice, Ipv6ExtensionsSlice,
@@ -112,7 +113,7 @@ fn read(frame: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Bytes that start like `start` says in one run of two, and are noise behind it.
+/// Bytes that start with `start` in one run of two, followed by noise.
 fn noise(start: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..100);
     (any::<bool>(), bytes).prop_map(move |(like, mut bytes)| {
@@ -194,7 +195,7 @@ proptest! {
 
     #[test]
     fn arp_is_read_alike(bytes in noise(&[0, 1, 8, 0, 6, 4, 0])) {
-        // Theirs takes any hardware and protocol; ours only IPv4 over Ethernet.
+        // Theirs accepts any hardware and protocol; ours only IPv4 over Ethernet.
         let theirs = ArpPacketSlice::from_slice(&bytes)
             .ok()
             .filter(|t| t.slice()[..6] == [0, 1, 8, 0, 6, 4]);
@@ -211,7 +212,7 @@ proptest! {
 
     #[test]
     fn ipv4_headers_are_read_alike(bytes in noise(&[0x46, 0, 0])) {
-        // Theirs judges the header; ours the total length too.
+        // Theirs checks the header; ours the total length too.
         let theirs = Ipv4HeaderSlice::from_slice(&bytes).ok().filter(|t| {
             (usize::from(t.ihl()) * 4..=bytes.len()).contains(&usize::from(t.total_len()))
         });
@@ -238,7 +239,7 @@ proptest! {
 
     #[test]
     fn ipv6_headers_are_read_alike(bytes in noise(&[0x60, 0, 0, 0, 0, 8])) {
-        // Theirs judges the header; ours the payload length too.
+        // Theirs checks the header; ours the payload length too.
         let theirs = Ipv6HeaderSlice::from_slice(&bytes)
             .ok()
             .filter(|t| 40 + usize::from(t.payload_length()) <= bytes.len());
@@ -272,7 +273,7 @@ proptest! {
                 prop_assert_eq!(o.protocol.0, number.0);
                 prop_assert_eq!(o.offset, chain.len() - rest.len());
             }
-            // Ours stops at a later fragment, whose bytes are no headers; theirs walks on.
+            // Ours stops at a later fragment, whose bytes are not headers; theirs walks on.
             (Ok(o), _) => prop_assert!(!o.has_header()),
             (Err(e), Ok(_)) => {
                 let too_many = plexus_wire::Reason::TooMany { limit: ipv6_ext::MAX_HEADERS };
@@ -303,7 +304,7 @@ proptest! {
 
     #[test]
     fn udp_is_read_alike(bytes in noise(&[0, 1, 0, 2, 0])) {
-        // Theirs takes a length of 0 to mean the whole buffer (jumbograms); ours refuses it.
+        // Theirs interprets a length of 0 as the whole buffer (jumbograms); ours refuses it.
         let theirs = UdpSlice::from_slice(&bytes).ok().filter(|t| t.length() != 0);
         let ours = udp::Datagram::new_checked(&bytes[..]);
         prop_assert_eq!(ours.is_ok(), theirs.is_some());

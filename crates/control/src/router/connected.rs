@@ -29,7 +29,7 @@ impl Router {
                 if self.groups.refresh(group, &self.interfaces) {
                     turned.push(group);
                 }
-                self.settle_group(now, group);
+                self.update_group(now, group);
             }
         }
         for prefix in &change.prefixes {
@@ -52,14 +52,14 @@ impl Router {
             if !is_gateway && !is_near {
                 self.neighbours.remove(neighbour);
             }
-            self.settle_host(now, address);
+            self.update_host_prefix(now, address);
         }
         self.defended.retain(|(id, address), _| {
             self.interfaces.get(*id).is_some_and(|facts| facts.is_own(*address))
         });
         self.announce(id, &change.new_addresses);
         if !turned.is_empty() {
-            self.settle_all(now, &turned);
+            self.update_prefixes_of(now, &turned);
         }
     }
 }

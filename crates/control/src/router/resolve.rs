@@ -43,7 +43,7 @@ fn destination_of_excerpt(packet: &[u8]) -> Option<IpAddr> {
 
 impl Router {
     /// Carries out the effects of neighbours' changes.
-    pub(super) fn settle_effects(&mut self, now: Time) {
+    pub(super) fn apply_neighbour_effects(&mut self, now: Time) {
         while let Some(effect) = self.neighbours.poll_effect() {
             match effect {
                 Effect::Ask { interface, address, to } => {
@@ -57,7 +57,7 @@ impl Router {
                 }
                 Effect::Changed(id) => self.changed(now, id),
                 Effect::Gone { id, address, had } => {
-                    self.settle_host(now, address);
+                    self.update_host_prefix(now, address);
                     if had {
                         self.outputs.push_back(Output::Adjacency { id, entry: None });
                     }
@@ -91,7 +91,7 @@ impl Router {
             self.outputs.push_back(Output::Adjacency { id, entry });
         }
         self.tell_groups(id, Turn::Any);
-        self.settle_host(now, address);
+        self.update_host_prefix(now, address);
         if is_gateway && (has_failed || matches!(news, Some(Some(_)))) {
             self.outputs.push_back(Output::Tell(Event::Gateway { interface, address, mac }));
         }

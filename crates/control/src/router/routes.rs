@@ -79,7 +79,7 @@ impl Router {
     ) {
         let old = self.rib.set(prefix, origin, metric, group);
         if old != Some(group) {
-            self.settle(now, prefix);
+            self.update_prefix(now, prefix);
         }
         self.release(old);
     }
@@ -91,7 +91,7 @@ impl Router {
             }
             return;
         };
-        self.settle(now, prefix);
+        self.update_prefix(now, prefix);
         self.release(Some(group));
     }
 
@@ -143,14 +143,14 @@ impl Router {
 
     /// A prefix's routes have changed: updates the forwarding table, and the host prefixes of
     /// neighbours in it.
-    pub(super) fn settle(&mut self, now: Time, prefix: &Prefix) {
-        let change = self.settle_one(now, prefix);
+    pub(super) fn update_prefix(&mut self, now: Time, prefix: &Prefix) {
+        let change = self.update_fib_entry(now, prefix);
         if self.neighbours.within(prefix).next().is_none() {
             return;
         }
         if prefix.is_host() {
             // Whether its neighbour may have a host prefix depends on routes behind the best.
-            return self.settle_host(now, prefix.addr());
+            return self.update_host_prefix(now, prefix.addr());
         }
         let Some((old, new)) = change else { return };
         let is_link = |group: Option<GroupId>| group.is_some_and(|g| self.groups.link(g).is_some());
@@ -160,13 +160,13 @@ impl Router {
         let within: Vec<_> = self.neighbours.within(prefix).collect();
         for id in within {
             if let Some(address) = self.neighbours.get(id).map(|n| n.address) {
-                self.settle_host(now, address);
+                self.update_host_prefix(now, address);
             }
         }
     }
 
     /// Updates the forwarding table for one prefix; returns the old and new group if it changed.
-    fn settle_one(
+    fn update_fib_entry(
         &mut self,
         now: Time,
         prefix: &Prefix,
@@ -179,7 +179,7 @@ impl Router {
         if let Some(group) = new
             && self.groups.count_use(group, true)
         {
-            self.settle_group(now, group);
+            self.update_group(now, group);
         }
         self.outputs.push_back(Output::Fib { prefix: *prefix, group: new });
         self.rib.tell(prefix, new);
@@ -191,13 +191,13 @@ impl Router {
         if let Some(group) = old
             && self.groups.count_use(group, false)
         {
-            self.settle_group(now, group);
+            self.update_group(now, group);
         }
         Some((old, new))
     }
 
     /// Updates the host prefix of one address.
-    pub(super) fn settle_host(&mut self, now: Time, address: IpAddr) {
+    pub(super) fn update_host_prefix(&mut self, now: Time, address: IpAddr) {
         if is_link_local(address) {
             return;
         }
@@ -222,12 +222,12 @@ impl Router {
                 self.rib.take(&prefix, Origin::Neighbour, 0);
             }
         }
-        self.settle_one(now, &prefix);
+        self.update_fib_entry(now, &prefix);
         self.release(old);
     }
 
     /// Updates a group: its gateways are neighbours while it is in use.
-    pub(super) fn settle_group(&mut self, now: Time, id: GroupId) {
+    pub(super) fn update_group(&mut self, now: Time, id: GroupId) {
         let is_used = self.groups.uses(id) > 0;
         let is_gateway = matches!(self.groups.way(id), Some(Way::Route(_)));
         let was_active = self.groups.is_active(id);
@@ -270,7 +270,7 @@ impl Router {
             leaving.into_iter().for_each(|neighbour| self.neighbours.unpin(neighbour));
         }
         if was_active && !self.groups.is_active(id) {
-            self.settle_all(now, &[id]);
+            self.update_prefixes_of(now, &[id]);
         }
     }
 
@@ -290,12 +290,12 @@ impl Router {
             if self.groups.refresh(id, &self.interfaces) {
                 turned.push(id);
             }
-            self.settle_group(now, id);
+            self.update_group(now, id);
         }
         let again = now + FEED_AGAIN;
         self.feed_at = if self.starved.is_empty() { Time::FOREVER } else { again };
         if !turned.is_empty() {
-            self.settle_all(now, &turned);
+            self.update_prefixes_of(now, &turned);
         }
     }
 

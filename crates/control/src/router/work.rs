@@ -18,18 +18,18 @@ const PIECE: usize = 4096;
 pub(super) enum Work {
     /// Every prefix from this one on, whose routes have one of these groups (a flag for each
     /// number), may have another best route.
-    Settle { now: Time, from: Option<Prefix>, turned: Vec<bool> },
+    Update { now: Time, from: Option<Prefix>, turned: Vec<bool> },
     /// Withdraw these routes of a source, which were not in its list.
     Withdraw { now: Time, origin: Origin, routes: vec::IntoIter<(Prefix, u32)> },
 }
 
 impl Router {
     /// Re-evaluates every prefix with one of these groups.
-    pub(super) fn settle_all(&mut self, now: Time, groups: &[GroupId]) {
+    pub(super) fn update_prefixes_of(&mut self, now: Time, groups: &[GroupId]) {
         let len = groups.iter().map(|group| usize::from(group.0) + 1).max().unwrap_or(0);
         let mut turned = vec![false; len];
         groups.iter().for_each(|group| turned[usize::from(group.0)] = true);
-        self.work.push_back(Work::Settle { now, from: None, turned });
+        self.work.push_back(Work::Update { now, from: None, turned });
     }
 
     /// Finishes all work.
@@ -41,7 +41,7 @@ impl Router {
     pub(super) fn work_on(&mut self) -> bool {
         let Some(work) = self.work.pop_front() else { return false };
         match work {
-            Work::Settle { now, from, turned } => {
+            Work::Update { now, from, turned } => {
                 let is_turned = |group: GroupId| turned.get(usize::from(group.0)) == Some(&true);
                 let (found, next) = self.rib.scan(from, PIECE, |prefix, entry| {
                     let mut first = ORIGINS.iter().filter_map(|origin| entry.group(*origin));
@@ -49,17 +49,17 @@ impl Router {
                         || self.rib.has_spares()
                             && self.rib.candidates_in(prefix, *entry).any(|(.., g)| is_turned(g))
                 });
-                found.iter().for_each(|prefix| self.settle(now, prefix));
-                self.settle_effects(now);
+                found.iter().for_each(|prefix| self.update_prefix(now, prefix));
+                self.apply_neighbour_effects(now);
                 if next.is_some() {
-                    self.work.push_front(Work::Settle { now, from: next, turned });
+                    self.work.push_front(Work::Update { now, from: next, turned });
                 }
             }
             Work::Withdraw { now, origin, mut routes } => {
                 for (prefix, metric) in routes.by_ref().take(PIECE) {
                     self.withdraw(now, &prefix, origin, metric);
                 }
-                self.settle_effects(now);
+                self.apply_neighbour_effects(now);
                 if routes.len() > 0 {
                     self.work.push_front(Work::Withdraw { now, origin, routes });
                 }

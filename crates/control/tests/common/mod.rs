@@ -52,7 +52,12 @@ pub(crate) fn channel(number: u8, seed: u64) -> Channel {
 
 /// Delivers messages at once, in order, until there are no more replies. Returns each side's
 /// refusals.
-pub(crate) fn settle(now: Time, a: &mut Channel, b: &mut Channel, first: Vec<u8>) -> Vec<Refused> {
+pub(crate) fn exchange(
+    now: Time,
+    a: &mut Channel,
+    b: &mut Channel,
+    first: Vec<u8>,
+) -> Vec<Refused> {
     let (mut refused, mut message, mut to_b) = (Vec::new(), Some(first), true);
     while let Some(bytes) = message.take() {
         let receiver = if to_b { &mut *b } else { &mut *a };
@@ -69,7 +74,7 @@ pub(crate) fn settle(now: Time, a: &mut Channel, b: &mut Channel, first: Vec<u8>
 pub(crate) fn connected(seed: u64) -> (Channel, Channel) {
     let (mut a, mut b) = (channel(1, seed), channel(2, seed));
     let first = a.start(Time::ZERO);
-    assert_eq!(settle(Time::ZERO, &mut a, &mut b, first), []);
+    assert_eq!(exchange(Time::ZERO, &mut a, &mut b, first), []);
     assert!(a.fingerprint().is_some() && a.fingerprint() == b.fingerprint());
     (a, b)
 }

@@ -1,20 +1,19 @@
 //! A port on AF_XDP sockets: frames bypass the kernel's stack. The worker's pool is registered as
-//! the sockets' memory (UMEM), and all AF_XDP ports of the worker share it, so a frame that came
-//! in by one port leaves by another without being copied by us. Read
-//! Documentation/networking/af_xdp.rst first.
+//! the sockets' memory (UMEM), and all AF_XDP ports of the worker share it, so a frame that arrived
+//! on one port leaves on another without a copy. Read Documentation/networking/af_xdp.rst first.
 //!
 //! Each port keeps a ledger of the frames that the kernel holds for it (to be filled, or being
-//! sent), so that a port that closes, or whose device vanishes, gives back exactly those.
+//! sent), so that a port that closes, or whose device vanishes, returns exactly those.
 //!
 //! AF_XDP carries no checksum state. On hardware none is needed. A station at the far end of a
-//! virtual cable leaves its checksums to the "hardware", so frames of a virtual device are looked
-//! at ([`plexus_wire::partial`]), and those that owe a checksum say so in their metadata.
-//! Super-packets do not occur: the kernel takes segmentation offload from the far end while a
-//! program is attached. Tags that the far end leaves to its device (`txvlan`) are lost: the kernel
-//! does not show them to the program.
+//! virtual cable leaves its checksums to the "hardware", so frames of a virtual device are
+//! inspected ([`plexus_wire::partial`]), and those with an unfinished checksum are marked in their
+//! metadata. Super-packets do not occur: the kernel disables the far end's segmentation offload
+//! while a program is attached. Tags that the far end leaves to its device (`txvlan`) are lost: the
+//! kernel does not show them to the program.
 //!
-//! A device with several receive queues spreads frames over them, and a port that listens to one
-//! would miss the rest: either `ethtool -L IF combined 1`, or as many `queues` as the device has.
+//! A device with several receive queues distributes frames over them, and a port on only one would
+//! miss the rest: use either `ethtool -L IF combined 1`, or as many `queues` as the device has.
 
 mod program;
 mod queue;
@@ -47,7 +46,7 @@ const RETRY: Duration = Duration::from_micros(20);
 pub struct XdpOptions {
     /// Native or generic.
     pub mode: XdpMode,
-    /// First queue of the device to serve; packets are sent by this one.
+    /// First queue of the device to serve; it also sends.
     pub queue: u32,
     /// How many queues to receive from.
     pub queues: u32,
@@ -78,13 +77,13 @@ pub struct AfXdpPort {
     link: Link,
     closed: bool,
     stats: PortStats,
-    /// When to look again at what could not be sent.
+    /// When to retry frames that could not be sent.
     retry: Option<Time>,
-    /// A device that is back but does not open has been reported.
+    /// That a returned device could not be opened has been reported.
     complained: bool,
 }
 
-/// What is open while there is a device. The program goes first, so that nothing more arrives.
+/// Resources of a present device. The program is dropped first, so that nothing more arrives.
 struct Attached {
     program: Program,
     queues: Vec<Queue>,
@@ -157,8 +156,8 @@ impl AfXdpPort {
         self.link = link;
     }
 
-    /// Makes up what this port's own fill rings lack. By its own deficit: if frames went where
-    /// there is room, they would gather at ports that only send, and reception would stop.
+    /// Refills this port's own fill rings. Each port refills by its own deficit: otherwise frames
+    /// would accumulate at ports that only send, and reception would stop.
     fn refill(&mut self, pool: &mut Pool) {
         let Some(attached) = &mut self.attached else { return };
         let target = self.options.fill.min((pool.frames() / 4).max(1) as u32);
@@ -181,7 +180,7 @@ impl AfXdpPort {
         }
     }
 
-    /// Takes back the frames that have been sent.
+    /// Reclaims the frames that have been sent.
     fn reap(&mut self, pool: &mut Pool) {
         let Some(attached) = &mut self.attached else { return };
         let shift = pool.frame_size().trailing_zeros();
@@ -190,7 +189,7 @@ impl AfXdpPort {
             for _ in 0..n {
                 let Some(address) = queue.completion.pop() else { break };
                 let frame = (address >> shift) as u32;
-                if self.ledger.settle(frame) {
+                if self.ledger.take_back(frame) {
                     pool.give(frame);
                 }
             }
@@ -200,7 +199,7 @@ impl AfXdpPort {
         }
     }
 
-    /// Has the kernel send; notes when to try again if it did not take all.
+    /// Makes the kernel send; schedules a retry if it did not accept all frames.
     fn kick(&mut self, now: Time) {
         let Some(attached) = &mut self.attached else { return };
         let Some(queue) = attached.queues.first_mut() else { return };
@@ -212,26 +211,27 @@ impl AfXdpPort {
         }
     }
 
-    /// Closes the sockets and gives back every frame that they held.
+    /// Closes the sockets and returns every frame that they held to the pool.
     fn detach(&mut self, pool: &mut Pool) {
         self.reap(pool);
         if let Some(mut attached) = self.attached.take() {
             for queue in &mut attached.queues {
-                // Received, but nobody will ask for them any more.
+                // Received, but never to be read.
                 self.stats.rx_overflow += u64::from(queue.rx.available()) + queue.drops();
             }
-            // The kernel lets go of all frames here, before the ledger gives them back.
+            // This releases all frames in the kernel, before the ledger returns them.
             drop(attached);
         }
-        self.ledger.settle_all(|frame| pool.give(frame));
+        self.ledger.take_back_all(|frame| pool.give(frame));
         self.retry = None;
     }
 
-    /// Follows the device: it may have gone, come back under another index, or lost its carrier.
+    /// Follows the device: it may have disappeared, come back under another index, or lost its
+    /// carrier.
     fn follow(&mut self, state: Option<State>, pool: &mut Pool) {
         let current = self.attached.as_ref().map(|a| a.index);
         if current.is_some() && state.map(|s| s.index) != current {
-            // Also if there is another already: whoever relies on the link has to hear of it.
+            // Also if a replacement exists already: users of the link have to be told.
             self.detach(pool);
             self.set_link(Link::Down);
             return;
@@ -297,7 +297,7 @@ impl Port for AfXdpPort {
                 let Some(slot) = queue.rx.pop() else { break };
                 queue.filled = queue.filled.saturating_sub(1);
                 let frame = (slot.addr >> shift) as u32;
-                if !self.ledger.settle(frame) {
+                if !self.ledger.take_back(frame) {
                     continue;
                 }
                 if (slot.len as usize) < ETHERNET {
@@ -412,17 +412,17 @@ fn is_virtual(device: &Device) -> Result<bool, OpenError> {
 }
 
 /// Whether a port would run in the driver of this device, over frames of `frame_size` bytes: the
-/// program is attached for a moment. What the sockets may meet later (the limit on locked memory)
-/// is not tried.
+/// program is attached briefly. Later failures of the sockets (the limit on locked memory) are not
+/// tested.
 ///
 /// # Errors
-/// As [`AfXdpPort::open`]: they say why not.
+/// As [`AfXdpPort::open`], with the reason.
 pub(crate) fn probe(device: &str, frame_size: usize) -> Result<(), OpenError> {
     let device = Device::named(device)?;
     let state = device.require()?;
     check_frame_size(&device, state.mtu, frame_size)?;
-    // Else a port just closed, or our own probe of a moment ago, could be taken for a stranger's
-    // and leave the device without AF_XDP for good.
+    // Otherwise a port just closed, or our own probe a moment ago, could be mistaken for another
+    // program, and the device would stay without AF_XDP.
     patiently(|| Program::attach(device.name(), state.index, 1, XdpMode::Native).map(drop))
 }
 
@@ -451,7 +451,7 @@ impl Attached {
                             format!("another AF_XDP socket is bound to its queue {queue}");
                         return OpenError::Busy { device: name.into(), problem };
                     }
-                    // What registering frames answers when they exceed RLIMIT_MEMLOCK.
+                    // The error of registering frames beyond RLIMIT_MEMLOCK.
                     let doing = if e.raw_os_error() == Some(libc::ENOBUFS) {
                         "locking the frames in memory (raise LimitMEMLOCK= in the systemd unit or \
                          `ulimit -l`, grant cap_ipc_lock, or use fewer frames)"
@@ -482,7 +482,7 @@ impl Attached {
     }
 }
 
-/// Which frames the kernel holds for a port: one bit each.
+/// The frames that the kernel holds for a port: one bit each.
 struct Ledger {
     lent: Vec<u64>,
 }
@@ -496,8 +496,8 @@ impl Ledger {
         self.lent[frame as usize / 64] |= 1 << (frame % 64);
     }
 
-    /// True if the frame was lent: it is not any more. False for one that the kernel cannot have.
-    fn settle(&mut self, frame: u32) -> bool {
+    /// Clears a lent frame and returns true; false for a frame that the kernel cannot have.
+    fn take_back(&mut self, frame: u32) -> bool {
         let Some(word) = self.lent.get_mut(frame as usize / 64) else { return false };
         let bit = 1 << (frame % 64);
         let was_lent = *word & bit != 0;
@@ -505,7 +505,7 @@ impl Ledger {
         was_lent
     }
 
-    fn settle_all(&mut self, mut give: impl FnMut(u32)) {
+    fn take_back_all(&mut self, mut give: impl FnMut(u32)) {
         for (i, word) in self.lent.iter_mut().enumerate() {
             while *word != 0 {
                 give(i as u32 * 64 + word.trailing_zeros());
@@ -528,7 +528,7 @@ fn check_options(device: &Device, options: &XdpOptions) -> Result<(), OpenError>
     Err(OpenError::Invalid { device: device.name().into(), problem })
 }
 
-/// AF_XDP wants a frame to be a page or half a page, and a packet to lie in one frame.
+/// AF_XDP requires a frame to be a page or half a page, and a packet to lie in one frame.
 fn check_frame_size(device: &Device, mtu: usize, size: usize) -> Result<(), OpenError> {
     const TAG: usize = 4;
     let fits = |size: usize| mtu + ETHERNET + TAG <= size - HEADROOM;
@@ -547,8 +547,8 @@ fn check_frame_size(device: &Device, mtu: usize, size: usize) -> Result<(), Open
     Err(OpenError::FrameSize { device: device.name().into(), problem, advice })
 }
 
-/// Registered memory counts as locked. Where the limit cannot be raised it may still do, so a
-/// refusal is not an error here.
+/// Registered memory counts as locked. If the limit cannot be raised it may still be sufficient, so
+/// a refusal is not an error here.
 fn raise_locked_memory_limit() {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel reads one live structure.
@@ -567,13 +567,13 @@ mod tests {
         for frame in [0, 63, 64, 129] {
             ledger.lend(frame);
         }
-        assert!(ledger.settle(63));
-        assert!(!ledger.settle(63), "settled twice");
-        assert!(!ledger.settle(5), "never lent");
-        assert!(!ledger.settle(100_000), "no such frame");
+        assert!(ledger.take_back(63));
+        assert!(!ledger.take_back(63), "returned twice");
+        assert!(!ledger.take_back(5), "never lent");
+        assert!(!ledger.take_back(100_000), "no such frame");
         let mut back = Vec::new();
-        ledger.settle_all(|frame| back.push(frame));
+        ledger.take_back_all(|frame| back.push(frame));
         assert_eq!(back, [0, 64, 129]);
-        ledger.settle_all(|frame| panic!("{frame} was given back already"));
+        ledger.take_back_all(|frame| panic!("{frame} was given back already"));
     }
 }

@@ -1,5 +1,5 @@
-//! The XDP program that hands a device's frames to our sockets, attached by a link, so that it
-//! goes when the process does, however that ends.
+//! The XDP program that passes a device's frames to our sockets, attached by a link, so that it is
+//! detached when the process ends in any way.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ impl Program {
         self.attached.is_native()
     }
 
-    /// Sends what arrives by a receive queue to a socket.
+    /// Passes frames of a receive queue to a socket.
     pub(super) fn serve(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         self.sockets.set_socket(queue, socket)
     }

@@ -32,8 +32,7 @@ pub(crate) struct UmemGroup {
 }
 
 impl UmemGroup {
-    /// A socket that is bound now. One that was closed takes no part any more: the kernel
-    /// accepts only a bound socket as the one to share with.
+    /// A socket that is still bound: the kernel accepts only a bound socket for sharing.
     fn member(&mut self) -> Option<Arc<OwnedFd>> {
         self.bound.retain(|socket| socket.strong_count() > 0);
         self.bound.iter().find_map(Weak::upgrade)
@@ -59,9 +58,9 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Opens a socket on a queue: sharing the pool's registered memory if some socket is bound
-    /// to it, registering it otherwise, or where sharing is refused (a device with zero copy
-    /// beside one without).
+    /// Opens a socket on a queue: sharing the pool's registered memory if some socket is bound to
+    /// it; otherwise, or if sharing is refused (a zero-copy device next to one without),
+    /// registering it.
     pub(super) fn open(
         pool: &mut Pool,
         index: u32,
@@ -74,7 +73,7 @@ impl Queue {
             attempts.push((libc::XDP_SHARED_UMEM, Some(member)));
         }
         if native {
-            // Zero copy if the driver can, else copying: the kernel chooses.
+            // Zero copy if the driver supports it, otherwise copying: the kernel chooses.
             attempts.push((libc::XDP_USE_NEED_WAKEUP, None));
         }
         attempts.push((libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY, None));
@@ -128,7 +127,7 @@ impl Queue {
         ] {
             set(ring, size as libc::c_int)?;
         }
-        // Older kernels do not know it: then a kick sends 32 and there are more kicks.
+        // Older kernels do not support it: then a kick sends 32, and there are more kicks.
         let _ = set(TX_BUDGET, size as libc::c_int);
         sys::set_buffers(&socket, SOCKET_BUFFER);
         let offsets: libc::xdp_mmap_offsets =
@@ -155,8 +154,8 @@ impl Queue {
         Ok(Queue { rx, tx, fill, completion, socket: Arc::new(socket), filled: 0, copies })
     }
 
-    /// Has the kernel send what is in the transmit ring. One call may send as few as 32 frames,
-    /// so it is repeated for as long as frames leave the ring.
+    /// Makes the kernel send the frames in the transmit ring. One call may send as few as 32, so it
+    /// is repeated as long as frames leave the ring.
     ///
     /// # Errors
     /// When the device is gone or down.
@@ -190,7 +189,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Wakes a driver that sleeps for want of frames to fill.
+    /// Wakes a driver that sleeps because it has no frames to fill.
     pub(super) fn wake_fill(&self) {
         if self.fill.needs_wakeup() {
             let fd = self.socket.as_raw_fd();
@@ -208,7 +207,7 @@ impl Queue {
         }
     }
 
-    /// What the kernel dropped for want of frames or of room in the receive ring.
+    /// Frames that the kernel dropped for lack of frames or of room in the receive ring.
     pub(super) fn drops(&self) -> u64 {
         sys::get_option::<libc::xdp_statistics>(&self.socket, libc::SOL_XDP, libc::XDP_STATISTICS)
             .map_or(0, |s| s.rx_dropped + s.rx_ring_full)

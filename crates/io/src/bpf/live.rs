@@ -1,13 +1,13 @@
-//! Running a program on frames of the kernel's own, which it may redirect to a device: the fastest
-//! way to send that needs no driver of ours (BPF_PROG_RUN with live frames, Linux 5.18;
+//! Runs a program on frames of the kernel's own, which it may redirect to a device: the fastest way
+//! to send without a driver of ours (BPF_PROG_RUN with live frames, Linux 5.18;
 //! Documentation/bpf/bpf_prog_run.rst).
 //!
-//! The kernel takes pages from a pool, fills each once with the frame given, and runs the program
-//! on one after the other. A page that comes back is handed out again with its original length but
-//! whatever bytes its last user left: a program has to write all that it sends.
+//! The kernel takes pages from a pool, fills each once with the given frame, and runs the program
+//! on one after the other. A returned page is reused with its original length but with the bytes of
+//! its last user: a program has to write everything that it sends.
 //!
 //! A call sets its pages up anew, which takes tens of milliseconds, so calls are long; only a
-//! signal ends one early. It goes to the one thread that makes the calls.
+//! signal, sent to the calling thread, ends one early.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,19 +23,19 @@ pub(super) const FRAME_MAX: usize = 3000;
 /// Frames that one call may run, far below where the kernel's 32-bit count would overflow.
 const REPEAT: u32 = 1 << 30;
 
-/// How often the caller is asked whether it is enough.
+/// How often `enough` is called.
 const WATCH: Duration = Duration::from_millis(5);
 
-/// Has no effect where nobody handles it, so a late one does no harm.
+/// Has no effect without a handler, so a late one does no harm.
 const INTERRUPT: libc::c_int = libc::SIGURG;
 
 impl Program {
     /// The longest frame for [`run_live`](Program::run_live), in bytes.
     pub const LIVE_FRAME_MAX: usize = FRAME_MAX;
 
-    /// Runs the program on copies of `frame`, `batch` (256 at most) between two looks at what else
-    /// the processor has to do, on a thread of its own in the caller's network namespace, until
-    /// `enough` says so, which is asked every 5 ms. It keeps a processor busy all the time.
+    /// Runs the program on copies of `frame`, in batches of `batch` (at most 256), on a separate
+    /// thread in the caller's network namespace, until `enough`, which is called every 5 ms,
+    /// returns true. It keeps a processor busy all the time.
     ///
     /// While it runs, the process has a handler for SIGURG.
     ///
@@ -69,7 +69,7 @@ impl Program {
             while !runner.is_finished() {
                 if stop.load(Ordering::Relaxed) || enough() {
                     stop.store(true, Ordering::Relaxed);
-                    // It may just be about to make the call: again until it has ended.
+                    // The thread may be just about to make the call: repeat until it has ended.
                     let id = thread.load(Ordering::Relaxed);
                     if id > 0 {
                         interrupt(id);
@@ -134,7 +134,7 @@ fn interrupt(thread: i32) {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, INTERRUPT) };
 }
 
-/// A handler that does nothing: that a signal is handled is what interrupts a call.
+/// A handler that does nothing: a handled signal interrupts a call.
 struct Handler {
     before: libc::sigaction,
 }

@@ -1,6 +1,6 @@
 //! BPF programs on network devices (XDP), through bpf(2): assembled here ([`Asm`]), loaded,
-//! attached, or run on pages of the kernel's own ([`Program::run_live`]), with [`Map`]s that the
-//! program and we both see. Neither a compiler for BPF nor a library is needed.
+//! attached, or run on pages of the kernel's own ([`Program::run_live`]), with [`Map`]s shared by
+//! the program and this process. Neither a compiler for BPF nor a library is needed.
 //!
 //! All of it is safe to use: the kernel's verifier refuses a program that could do harm, and a
 //! map's memory is only reached as atomic words.
@@ -36,7 +36,7 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// How a program may be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver; where it cannot, before the stack, with a warning.
+    /// In the driver; if that is not possible, before the stack, with a warning.
     #[default]
     Auto,
     /// In the driver or not at all.
@@ -203,7 +203,7 @@ impl Program {
         match load(name, &code, &mut []) {
             Ok(fd) => Ok(Program(fd)),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
-                // Again, to be told why.
+                // Once more, to get the verifier's log.
                 let mut log = vec![0; 1 << 16];
                 let error = match load(name, &code, &mut log) {
                     Ok(fd) => return Ok(Program(fd)),
@@ -221,7 +221,7 @@ impl Program {
         }
     }
 
-    /// Attaches it to a device that another part of the process names: errors speak of it.
+    /// Attaches it to a device that another part of the process has named; errors mention it.
     pub(crate) fn attach(
         &self,
         device: &str,
@@ -364,7 +364,7 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_in
 unsafe fn bpf_fd<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attributes) }?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

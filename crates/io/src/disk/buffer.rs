@@ -32,8 +32,8 @@ impl AlignedBuffer {
 
 impl AsRef<[u8]> for AlignedBuffer {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `bytes` are `layout.size()` initialised bytes that nobody changes while `self`
-        // is borrowed: who has a request write to them borrows or owns the buffer mutably.
+        // SAFETY: `bytes` are `layout.size()` initialised bytes that nothing changes while `self`
+        // is borrowed: code whose request writes to them borrows or owns the buffer mutably.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.layout.size()) }
     }
 }

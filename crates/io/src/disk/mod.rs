@@ -1,15 +1,15 @@
-//! Files and block devices that are read and written without waiting: requests go in, completions
-//! come out, and there is a descriptor to sleep on.
+//! Files and block devices with non-blocking reads and writes: requests go in, completions come
+//! out, and there is a descriptor to sleep on.
 //!
-//! A [`Disk`] uses `io_uring` on a file opened with `O_DIRECT`, so that every read is the
-//! device's and no page is held twice. Where the kernel or a container's filter refuses
-//! `io_uring`, a few threads with positional reads take its place ([`Disk::engine`] says which),
-//! and where the file system has no direct I/O, the page cache does ([`Disk::is_direct`]).
+//! A [`Disk`] uses `io_uring` on a file opened with `O_DIRECT`, so that every read goes to the
+//! device and no page is cached twice. If the kernel or a container's filter refuses `io_uring`, a
+//! few threads with positional reads replace it ([`Disk::engine`] tells which); if the file system
+//! has no direct I/O, the page cache is used ([`Disk::is_direct`]).
 //!
 //! ```text
-//! read, write    queue a request; false: as many are under way as the disk was opened for
-//! submit         gives what was queued to the kernel, in one system call
-//! complete       shows every request that is over, and frees its buffer
+//! read, write    enqueue a request; false: the limit of requests in flight is reached
+//! submit         passes enqueued requests to the kernel, in one system call
+//! complete       shows every completed request, and frees its buffer
 //! ```
 
 mod buffer;
@@ -36,31 +36,30 @@ use ring::Ring;
 pub use stats::{DeviceStats, place};
 use threads::Threads;
 
-/// The largest block that direct I/O is aligned to here, and what is assumed where the kernel
-/// does not say.
+/// The largest alignment of direct I/O here, which is assumed if the kernel does not report it.
 const BLOCK_MAX: usize = 4096;
 
-/// How long the end waits for requests under way. A device that hangs does not hold its process up;
-/// what memory it may still write to is never used again.
+/// How long closing waits for requests in flight. A hanging device does not block its process;
+/// memory that it may still write to is never reused.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How a disk is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSettings {
-    /// Bytes of the file, which is made and grown as needed. A device has its own; this is the
-    /// most that is used of it.
+    /// Bytes of the file, which is created and grown as needed. A device has its own size; this is
+    /// an upper bound on its use.
     pub bytes: u64,
-    /// Reads that can be under way at a time.
+    /// Most reads in flight.
     pub reads: usize,
-    /// Bytes of the longest of them.
+    /// Bytes of the longest read.
     pub read_bytes: usize,
-    /// Writes that can be under way at a time.
+    /// Most writes in flight.
     pub writes: usize,
     /// Which engine: `None` is the best there is.
     pub engine: Option<Engine>,
 }
 
-/// What carries requests out.
+/// The implementation of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// The kernel's rings.
@@ -84,20 +83,20 @@ enum Running {
     Threads(Threads),
 }
 
-/// A request that is over.
+/// A completed request.
 pub enum Completion<'a> {
     /// A read.
     Read {
-        /// The token it was asked for with.
+        /// The token of the request.
         token: u32,
-        /// What it brought: as many bytes as were asked for.
+        /// The result: as many bytes as requested.
         result: io::Result<&'a [u8]>,
     },
     /// A write, whose buffer was given up.
     Written {
-        /// The token it was asked for with.
+        /// The token of the request.
         token: u32,
-        /// How it went.
+        /// The result.
         result: io::Result<()>,
     },
 }
@@ -116,7 +115,8 @@ impl Disk {
     /// Opens a file, which is made if there is none, or a block device.
     ///
     /// # Errors
-    /// When it cannot be opened or made as large, or someone else has it open as a disk.
+    /// When it cannot be opened or made that large, or another disk of this or another process has
+    /// it open.
     pub fn open(path: &Path, settings: DiskSettings) -> Result<Disk, OpenError> {
         let name = path.display().to_string();
         let system = |doing| {
@@ -139,7 +139,7 @@ impl Disk {
             }
             opened => (opened.map_err(system("opening the file"))?, true),
         };
-        // A ring that was killed gives its file back in the background.
+        // The kernel releases the file of a killed ring in the background.
         patiently(|| match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
@@ -199,7 +199,7 @@ impl Disk {
         self.block_bytes
     }
 
-    /// Whether the page cache is passed by.
+    /// Whether the page cache is bypassed.
     pub fn is_direct(&self) -> bool {
         self.is_direct
     }
@@ -212,8 +212,8 @@ impl Disk {
         }
     }
 
-    /// Asks for `len` bytes from `offset` on. False if as many reads are under way as the disk
-    /// was opened for, or it is longer than they may be.
+    /// Requests `len` bytes starting at `offset`. False if the limit of reads in flight or their
+    /// longest length is exceeded.
     pub fn read(&mut self, token: u32, offset: u64, len: usize) -> bool {
         match &mut self.running {
             Running::Ring(ring) => ring.read(token, offset, len),
@@ -221,8 +221,8 @@ impl Disk {
         }
     }
 
-    /// Asks to write the first `len` bytes of a buffer. False if as many writes are under way as
-    /// the disk was opened for, or the buffer is shorter.
+    /// Requests writing the first `len` bytes of a buffer. False if the limit of writes in flight
+    /// is reached, or the buffer is shorter.
     pub fn write(
         &mut self,
         token: u32,
@@ -236,7 +236,8 @@ impl Disk {
         }
     }
 
-    /// Gives what was queued to the kernel. What it does not take now, the next call offers again.
+    /// Passes the enqueued requests to the kernel. Those that it does not accept now are passed
+    /// again by the next call.
     ///
     /// # Errors
     /// When the kernel refuses for good.
@@ -247,7 +248,7 @@ impl Disk {
         }
     }
 
-    /// Shows every request that is over; how many.
+    /// Shows every completed request; returns how many.
     pub fn complete(&mut self, over: impl FnMut(Completion<'_>)) -> usize {
         match &mut self.running {
             Running::Ring(ring) => ring.complete(over),
@@ -255,7 +256,7 @@ impl Disk {
         }
     }
 
-    /// Readable while a request is over that was not shown.
+    /// Readable while a completed request has not been shown.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.running {
             Running::Ring(ring) => ring.fd(),

@@ -30,14 +30,14 @@ struct Write {
 
 /// Invariant: the kernel may write to `reads[i].buffer` exactly while `i` is neither in
 /// `free_reads` nor shown by `complete`, and may read `writes[i].buffer` exactly while it is
-/// `Some`. No reference to a read's buffer is made in that time, and neither is freed or moved
-/// (the bytes of an `AlignedBuffer` stay where they are when it moves).
+/// `Some`. No reference to a read's buffer is created in that time, and neither buffer is freed or
+/// moved (the bytes of an `AlignedBuffer` stay where they are when it moves).
 pub(super) struct Ring {
     ring: IoUring,
     reads: Vec<Read>,
     free_reads: Vec<u32>,
     writes: Vec<Option<Write>>,
-    /// Requests that were queued and are not over.
+    /// Requests in flight.
     under_way: usize,
     has_registered_buffers: bool,
 }
@@ -99,7 +99,7 @@ impl Ring {
             opcode::Read::new(FILE, at, length).offset(offset).build()
         };
         (read.token, read.len) = (token, len);
-        // Gone from the list before the kernel can know of it.
+        // Removed from the list before the kernel can know of it.
         self.free_reads.pop();
         let pushed = self.push(&entry.user_data(number.into()));
         if !pushed {
@@ -135,7 +135,7 @@ impl Ring {
         }
         match self.ring.submit() {
             Ok(_) => Ok(()),
-            // The kernel is short of something, or was interrupted: what is left stays queued.
+            // The kernel is short of a resource, or was interrupted: the rest stays enqueued.
             Err(e)
                 if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) =>
             {
@@ -192,7 +192,7 @@ impl Drop for Ring {
                     } else {
                         tracing::warn!(under_way, %error, "waiting for the disk");
                     }
-                    // The kernel may still write to them: nobody else may have that memory.
+                    // The kernel may still write to them: this memory must never be reused.
                     std::mem::forget(std::mem::take(&mut self.reads));
                     std::mem::forget(std::mem::take(&mut self.writes));
                     return;

@@ -1,4 +1,4 @@
-//! What the kernel counts of a block device (Documentation/block/stat.rst).
+//! Statistics of a block device (Documentation/block/stat.rst).
 
 use std::fs;
 use std::io;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 /// Bytes of the sectors that the kernel counts in, whatever the device's are.
 const SECTOR: u64 = 512;
 
-/// What a device has done since it was there.
+/// What a device has done since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// Reads that it was asked for.
+    /// Read requests.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes that it was asked for.
+    /// Write requests.
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Time with a request under way, milliseconds.
+    /// Time with a request in flight, milliseconds.
     pub busy_ms: u64,
 }
 
@@ -52,7 +52,7 @@ impl DeviceStats {
         })
     }
 
-    /// What was done since `earlier`.
+    /// The difference to `earlier`.
     pub fn since(&self, earlier: &DeviceStats) -> DeviceStats {
         DeviceStats {
             reads: self.reads.wrapping_sub(earlier.reads),
@@ -73,8 +73,8 @@ fn folder(path: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
 }
 
-/// Where a file is: its file system and block device, as `ext4 on sda1`; a device by itself. What
-/// is not known is `?`: a tmpfs has no device.
+/// The location of a file: its file system and block device, as `ext4 on sda1`; or a device.
+/// Unknown parts are `?`: a tmpfs has no device.
 pub fn place(path: &Path) -> String {
     let device = folder(path).and_then(fs::canonicalize).ok();
     let device = device.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -87,8 +87,8 @@ pub fn place(path: &Path) -> String {
     format!("{} on {device}", file_system(&mounts, &absolute).unwrap_or("?"))
 }
 
-/// The file system that is mounted where a path leads (proc_pid_mountinfo(5)): of those with the
-/// longest mount point the last, which hides the others.
+/// The file system mounted at a path (proc_pid_mountinfo(5)): the last of those with the longest
+/// mount point, which hides the others.
 fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mount = |line: &'a str| {
         let (mount, source) = line.split_once(" - ")?;

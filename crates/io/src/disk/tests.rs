@@ -42,7 +42,7 @@ fn open(scratch: &Scratch, engine: Engine) -> Option<Disk> {
     }
 }
 
-/// Waits for a request on the disk's descriptor; what it was and brought.
+/// Waits for a request on the disk's descriptor; returns its token and result.
 fn next(disk: &mut Disk) -> (u32, io::Result<Vec<u8>>) {
     disk.submit().unwrap();
     let mut outcome = None;
@@ -64,7 +64,7 @@ fn each(test: impl Fn(Engine)) {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_bytes_are_read_back() {
     each(|engine| {
         let scratch = Scratch::new(&format!("rw-{}", engine.name()));
         let Some(mut disk) = open(&scratch, engine) else { return };
@@ -75,7 +75,7 @@ fn what_was_written_is_read() {
         let buffer = Arc::new(buffer);
         assert!(disk.write(7, 8192, 65536, buffer.clone()));
         assert!(next(&mut disk).1.is_ok());
-        // The disk has given its share up, so the owner may write to it again.
+        // The disk has dropped its reference, so the owner may write to it again.
         assert_eq!(Arc::strong_count(&buffer), 1);
         assert!(disk.read(9, 8192 + 4096, 8192));
         let (token, bytes) = next(&mut disk);
@@ -111,7 +111,7 @@ fn no_more_than_asked_for_is_under_way_and_dropping_waits() {
     });
 }
 
-/// A pipe that nobody writes to is a device that does not answer.
+/// A pipe without a writer acts as a device that does not answer.
 #[test]
 fn a_request_that_never_ends_does_not_hold_up_the_end_nor_give_its_buffer_back() {
     let (pipe, _writer) = io::pipe().unwrap();
@@ -144,7 +144,7 @@ fn a_file_is_one_disks_only() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn invalid_requests_are_reported() {
     let missing = PathBuf::from("/nonexistent/cache");
     let error = Disk::open(&missing, settings(Engine::Threads)).err().unwrap();
     assert!(error.to_string().contains("/nonexistent/cache"), "{error}");

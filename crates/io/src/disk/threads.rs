@@ -1,4 +1,4 @@
-//! Requests by threads with positional reads and writes, where there is no `io_uring`.
+//! Requests by threads with positional reads and writes, for kernels without `io_uring`.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::{AlignedBuffer, CLOSE_LIMIT, Completion, DiskSettings};
 
-/// Threads of a disk: as many requests a device sees at once.
+/// Threads of a disk: the most requests that a device sees at once.
 const THREADS: usize = 8;
 
 enum Job {
@@ -91,7 +91,7 @@ impl Threads {
     }
 
     pub(super) fn complete(&mut self, mut over: impl FnMut(Completion<'_>)) -> usize {
-        // Cleared before the queue is looked at: what comes later sets it again.
+        // Cleared before the queue is read: later completions set it again.
         let _ = rustix::io::read(&*self.event, &mut [0; 8]);
         let mut count = 0;
         for done in self.done.try_iter() {
@@ -125,11 +125,12 @@ impl Drop for Threads {
         }
         let (over, hung): (Vec<_>, Vec<_>) = self.threads.drain(..).partition(|t| t.is_finished());
         if !hung.is_empty() {
-            // They own their buffers and a share of the file, and go when the kernel lets them.
+            // They own their buffers and a reference to the file, and end when the kernel lets
+            // them.
             tracing::warn!(threads = hung.len(), "the disk does not answer");
         }
         for thread in over {
-            // It has nothing to say, and a panic of its own was printed.
+            // It returns nothing, and a panic of it has been printed.
             let _ = thread.join();
         }
     }
@@ -148,7 +149,7 @@ fn work(file: &File, queue: &Mutex<Receiver<Job>>, report: &Sender<Done>, event:
             }
             Job::Write { token, offset, len, buffer } => {
                 let result = file.write_all_at(&(*buffer).as_ref()[..len], offset);
-                // The share is given up before anybody hears of it.
+                // The reference is dropped before the completion is reported.
                 drop(buffer);
                 Done::Written { token, result }
             }

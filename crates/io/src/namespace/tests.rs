@@ -39,8 +39,8 @@ fn an_ended_init_takes_its_children_with_it() {
     if !root() {
         return;
     }
-    // The pipe's other end is held by the grandchild, which nobody waits for: reading reaches the
-    // end only because the kernel killed it.
+    // The grandchild holds the pipe's other end and is never waited for: the reader sees the end
+    // only because the kernel killed it.
     let (code, said) = shell("sleep 1000 & echo started", Authority::Caller);
     assert_eq!((code.unwrap(), said.as_str()), (0, "started\n"));
 }

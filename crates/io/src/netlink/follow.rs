@@ -1,4 +1,4 @@
-//! The kernel's state, followed message by message.
+//! Follows the kernel's state message by message.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -9,18 +9,18 @@ use super::next_hops::NextHops;
 use super::parse::{self, AddressFact, Detection, DeviceFact, RouteFact, kind};
 use super::routes::{Known, Routes};
 
-/// `RTPROT_KERNEL`: who wrote a route.
+/// `RTPROT_KERNEL`: the origin of a route.
 const BY_KERNEL: u8 = 2;
 
-/// What is known of the kernel's state; it turns messages into events.
+/// The known state of the kernel; it turns messages into events.
 #[derive(Default)]
 pub(super) struct Follower {
     routes: Routes,
     next_hops: NextHops,
     /// Devices by number, with the round that named each last.
     devices: HashMap<u32, (u64, DeviceFact)>,
-    /// Addresses that are told, by device, address and the kernel's prefix length: the round that
-    /// named each last, and the length that is told.
+    /// Reported addresses, by device, address and the kernel's prefix length: the round that named
+    /// each last, and the length reported.
     addresses: HashMap<(u32, IpAddr, u8), (u64, u8)>,
     /// What routes depend on, with the round that named such a route last. Some of these routes
     /// may have gone since.
@@ -30,7 +30,7 @@ pub(super) struct Follower {
     /// How often dumps have begun.
     round: u64,
     dumping: bool,
-    /// Something has happened of which the kernel tells too little.
+    /// A change happened that the kernel does not report fully.
     ask_again: bool,
 }
 
@@ -42,7 +42,7 @@ enum Needed {
     Source(IpAddr),
 }
 
-/// What a message can be about, besides a route.
+/// The subject of a message, other than a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Named {
     Device(u32),
@@ -86,7 +86,7 @@ impl Follower {
         self.ask_again
     }
 
-    /// A message of a dump that this side asked for.
+    /// Processes a message of a dump that this side requested.
     pub(super) fn dumped(&mut self, message: Message<'_>, events: &mut Vec<KernelEvent>) {
         let body = message.body;
         let known = match message.kind {
@@ -152,7 +152,7 @@ impl Follower {
             }
             kind::DEL_LINK => {
                 if let Some(fact) = parse::device(body) {
-                    // Its routes go with it, of which the kernel tells IPv6 ones only.
+                    // Its routes are removed with it; the kernel reports only IPv6 ones.
                     let known = self.devices.remove(&fact.index).is_some();
                     self.ask_again |= known && self.needs(Needed::Device(fact.index));
                     events.push(device_event(fact, false));
@@ -162,14 +162,14 @@ impl Follower {
         }
     }
 
-    /// Notes what a route depends on.
+    /// Records what a route depends on.
     fn note_needs(&mut self, fact: &RouteFact) {
         if let Some(KernelRoute::Via(hops)) = &fact.route {
             for hop in hops {
                 self.needed.insert(Needed::Device(hop.device), self.round);
             }
         }
-        // The kernel's own routes of an address are told when they go with it.
+        // The kernel reports the removal of its own routes of an address.
         if let Some(source) = fact.source
             && (fact.protocol, fact.key.metric) != (BY_KERNEL, 0)
         {
@@ -190,11 +190,11 @@ impl Follower {
         let new = match detection {
             _ if !present => None,
             Detection::Over => Some(subnet_len),
-            // It is what it was while the detection is done once more.
+            // The address keeps its state while the detection is repeated.
             Detection::Running => old,
             Detection::Failed => None,
         };
-        // Two addresses of the kernel's that differ in what is not told are one.
+        // Two addresses of the kernel that differ only in unreported properties are one.
         let is_other = |(d, a, _): &(u32, IpAddr, u8)| (*d, *a) == (device, address);
         let others = self.addresses.iter().filter(|(other, _)| is_other(other));
         let stays = others.map(|(_, (_, len))| Some(*len)).any(|len| len == old);
@@ -220,11 +220,11 @@ impl Follower {
     fn device(&mut self, fact: DeviceFact, events: &mut Vec<KernelEvent>) {
         let old = self.devices.insert(fact.index, (self.round, fact.clone()));
         if let Some((named, old)) = old {
-            // What a device that is set down or up does to routes, the kernel does not tell:
-            // IPv4 routes by it alone go, hops of others die and come to life again. Without its
-            // carrier it loses its next-hop objects, in two steps: only when it no longer runs.
-            // That the kernel has done all this before it answers is due to rtnl, its lock, which
-            // a dump of devices takes; they are dumped first.
+            // The kernel does not report what happens to routes when a device is set down or up:
+            // IPv4 routes through it alone are removed; hops of others die and revive. Without a
+            // carrier it loses its next-hop objects, in two steps: only when it no longer runs. The
+            // kernel has done all this before it answers, because a dump of devices takes its lock,
+            // rtnl; they are dumped first.
             let turned = old.admin_up() != fact.admin_up();
             self.ask_again |= turned && self.needs(Needed::Device(fact.index));
             let lost = old.state & !fact.state != 0;
@@ -237,7 +237,7 @@ impl Follower {
     }
 }
 
-/// What a message is about, if it can be read and is not about a route.
+/// The subject of a message, if it can be parsed and is not a route.
 fn named(message: Message<'_>) -> Option<Named> {
     let body = message.body;
     match message.kind {

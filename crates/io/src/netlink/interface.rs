@@ -1,7 +1,7 @@
-//! A router's interface as the routing daemons see it: one end of a veth pair (veth(4)).
+//! A router's interface for the routing daemons: one end of a veth pair (veth(4)).
 //!
-//! The pair belongs to the kernel and outlives the process that made it, and with it the routes
-//! and the daemons' adjacencies.
+//! The pair belongs to the kernel and outlives its creator, and so do the routes and the daemons'
+//! adjacencies.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,11 +13,11 @@ use super::parse::{self, AddressFact, DeviceFact, INET, INET6, kind};
 use super::socket::Socket;
 use crate::OpenError;
 
-/// The mark (`IFA_PROTO`, Linux 5.18) on addresses that [`ensure_interface`] has set, by which
-/// it finds those that are no longer wanted. Older kernels do not keep it.
+/// The mark (`IFA_PROTO`, Linux 5.18) on addresses set by [`ensure_interface`], by which it finds
+/// those no longer wanted. Older kernels do not store it.
 pub const ADDRESS_MARK: u8 = 0x50;
 
-/// What a router's interface should be.
+/// The wanted state of a router's interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceSpec<'a> {
     /// The device of the kernel and the routing daemons, at most 15 bytes.
@@ -32,7 +32,7 @@ pub struct InterfaceSpec<'a> {
     pub addresses: &'a [(IpAddr, u8)],
 }
 
-/// What there is now.
+/// The present state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// The kernel's number of the daemons' end.
@@ -43,18 +43,19 @@ pub struct Interface {
     pub created: bool,
 }
 
-/// Makes a veth pair be there, with this Ethernet address, MTU and these addresses, both ends up.
-/// What is as it should be is left alone, so that routes by it stay.
+/// Creates or adapts a veth pair: this Ethernet address, this MTU and these addresses, both ends
+/// up. Properties that are right are not touched, so that routes through it stay.
 ///
-/// Addresses that others have set, such as a routing daemon, stay; those set here before and no
-/// longer named are removed ([`ADDRESS_MARK`]). IPv6 addresses count at once, without duplicate
-/// address detection (`IFA_F_NODAD`): the wire goes by the data plane, which may not run yet, so
-/// that it would find nobody, and until it is over daemons cannot use the address.
+/// Addresses set by others, such as a routing daemon, stay; those set here before and no longer
+/// wanted are removed ([`ADDRESS_MARK`]). IPv6 addresses are usable at once, without duplicate
+/// address detection (`IFA_F_NODAD`): the detection would have to pass through the data plane,
+/// which may not run yet, so it would find nothing, and until it is over daemons could not use the
+/// address.
 ///
-/// The daemons' end does not listen to router advertisements (RFC 4861, 6.2.1: the kernel would
-/// write a neighbour's default route into the table that we follow, as it does not know that it
-/// is a router). The data plane's end speaks neither IPv6 nor ARP: the kernel sees its packets
-/// too, but they are not the kernel's.
+/// The daemons' end ignores router advertisements (RFC 4861, 6.2.1: the kernel, which does not know
+/// that it is a router, would write a neighbour's default route into the table that we follow). The
+/// data plane's end has neither IPv6 nor ARP: the kernel sees its packets too, but must not handle
+/// them.
 ///
 /// # Errors
 /// Without CAP_NET_ADMIN; when something else has one of the names.
@@ -80,10 +81,10 @@ pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError
     Ok(Interface { index: device.index, peer_index: peer.index, created })
 }
 
-/// Removes a veth pair, both ends, with all routes by it; whether it was there.
+/// Removes a veth pair, both ends, with all routes through it; returns whether it existed.
 ///
 /// # Errors
-/// Without CAP_NET_ADMIN; when the device is no veth.
+/// Without CAP_NET_ADMIN; when the device is not a veth.
 pub fn remove_interface(name: &str) -> Result<bool, OpenError> {
     check_name(name)?;
     let mut socket = open(name)?;
@@ -129,7 +130,7 @@ fn refused(name: &str, doing: &'static str, e: io::Error) -> OpenError {
     OpenError::privileged(name, doing, "cap_net_admin", "make the veth pair beforehand", e)
 }
 
-/// Both ends, if they are there and one pair.
+/// Both ends, if they exist and form a pair.
 fn find_pair(
     socket: &mut Socket,
     spec: &InterfaceSpec<'_>,
@@ -214,7 +215,7 @@ fn make_pair(socket: &mut Socket, spec: &InterfaceSpec<'_>) -> Result<(), OpenEr
         .map_err(|e| refused(spec.name, "making a veth pair", e))
 }
 
-/// Sets what is not as it should be, and the device up.
+/// Sets properties that differ, and the device up.
 fn set_device(
     socket: &mut Socket,
     device: &DeviceFact,

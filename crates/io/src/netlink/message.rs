@@ -1,5 +1,5 @@
-//! Netlink's envelope (RFC 3549, 2.3.2): messages with a header of 16 bytes, attributes with one
-//! of 4, both padded to 4 bytes, integers in the machine's order.
+//! The netlink envelope (RFC 3549, 2.3.2): messages with a header of 16 bytes, attributes with one
+//! of 4, both padded to 4 bytes, integers in the machine's byte order.
 
 /// `NLMSG_ERROR`: an error, or with code 0 an acknowledgement.
 pub(super) const ERROR: u16 = 2;
@@ -10,7 +10,7 @@ pub(super) const DONE: u16 = 3;
 pub(super) mod flag {
     pub(crate) const REQUEST: u16 = 0x1;
     pub(crate) const ACK: u16 = 0x4;
-    /// In an answer: what was dumped changed meanwhile.
+    /// In an answer: the dumped state changed meanwhile.
     pub(crate) const DUMP_INTERRUPTED: u16 = 0x10;
     pub(crate) const DUMP: u16 = 0x300;
     pub(crate) const REPLACE: u16 = 0x100;
@@ -42,7 +42,7 @@ impl Message<'_> {
     }
 }
 
-/// The messages of one datagram. What is cut off or nonsense ends them.
+/// The messages of one datagram. A truncated or malformed one ends them.
 pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let len = u32_at(bytes, 0)? as usize;
@@ -59,7 +59,7 @@ pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// The attributes behind a message's fixed part. What is cut off or nonsense ends them.
+/// The attributes after a message's fixed part. A truncated or malformed one ends them.
 pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
@@ -78,7 +78,7 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Messages in the making, one behind the other.
+/// Messages under construction, one after the other.
 #[derive(Default)]
 pub(super) struct Builder {
     bytes: Vec<u8>,
@@ -122,8 +122,8 @@ impl Builder {
         self.close(self.start);
     }
 
-    /// Adds a structure that begins with its own length (`rtnexthop`): `fixed` is what follows
-    /// the two bytes of that, `content` its attributes.
+    /// Adds a structure that begins with its own length (`rtnexthop`): `fixed` is the part after
+    /// the two bytes of the length, `content` its attributes.
     pub(super) fn record(&mut self, fixed: &[u8], content: impl FnOnce(&mut Self)) {
         let at = self.bytes.len();
         self.bytes.extend([0; 2]);

@@ -1,4 +1,4 @@
-//! Next-hop objects: what many routes have in common, kept and changed in one place.
+//! Next-hop objects, which many routes share and which change in one place.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ pub(super) struct NextHops {
 }
 
 impl NextHops {
-    /// Whether one of them leads out by this device.
+    /// Whether one of them uses this device.
     pub(super) fn name(&self, device: u32) -> bool {
         self.objects.values().any(|(_, object)| match object {
             Object::Single(KernelRoute::Via(hops)) => hops.iter().any(|h| h.device == device),
@@ -20,7 +20,7 @@ impl NextHops {
         })
     }
 
-    /// What becomes of packets on a route by this object; `None` if it is not known.
+    /// What happens to packets on a route with this object; `None` if it is unknown.
     pub(super) fn resolve(&self, id: u32) -> Option<KernelRoute> {
         match &self.objects.get(&id)?.1 {
             Object::Single(route) => Some(route.clone()),
@@ -42,10 +42,10 @@ impl NextHops {
         }
     }
 
-    /// An object is this now; tells what that changes for routes that go by it.
+    /// Sets an object, and reports what that changes for routes that use it.
     pub(super) fn set(&mut self, round: u64, id: u32, to: Object, events: &mut Vec<KernelEvent>) {
         let old = self.objects.insert(id, (round, to));
-        // Nobody has heard of a route by an object that is new.
+        // No route with a new object has been reported yet.
         if old.is_some_and(|(_, old)| old != self.objects[&id].1) {
             let mut changed = self.groups_with(id);
             changed.insert(id);
@@ -53,8 +53,8 @@ impl NextHops {
         }
     }
 
-    /// An object is gone, and from its groups too; an empty group goes as well. Of that the
-    /// kernel tells a part, and nothing if it is because of a device.
+    /// Removes an object, also from its groups; an empty group is removed as well. The kernel
+    /// reports only a part of that, and nothing if a device is the cause.
     pub(super) fn remove(&mut self, id: u32, events: &mut Vec<KernelEvent>) {
         if self.objects.remove(&id).is_none() {
             return;
@@ -72,7 +72,7 @@ impl NextHops {
         self.tell(changed, events);
     }
 
-    /// Removes what the dumps of this round have not named.
+    /// Removes objects that the dumps of this round have not named.
     pub(super) fn forget_unnamed(&mut self, round: u64, events: &mut Vec<KernelEvent>) {
         let old = self.objects.iter().filter(|(_, (named, _))| *named < round);
         let old: BTreeSet<u32> = old.map(|(id, _)| *id).collect();
@@ -89,7 +89,7 @@ impl NextHops {
     fn tell(&self, ids: BTreeSet<u32>, events: &mut Vec<KernelEvent>) {
         for id in ids {
             let route = self.resolve(id);
-            // A group whose members are still to be named is no news.
+            // A group whose members are not known yet is not reported.
             if route.is_some() || !self.objects.contains_key(&id) {
                 events.push(KernelEvent::NextHop { id, route });
             }

@@ -1,5 +1,5 @@
-//! What messages of rtnetlink mean (linux/rtnetlink.h, if_link.h, if_addr.h, nexthop.h). `None`
-//! is for what is cut off, makes no sense, or is not for us; attributes not needed are skipped.
+//! Parses rtnetlink messages (linux/rtnetlink.h, if_link.h, if_addr.h, nexthop.h). Truncated,
+//! malformed or irrelevant ones give `None`; unneeded attributes are skipped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -57,7 +57,7 @@ pub(super) const ON_LINK: u8 = 4;
 /// `RTM_F_CLONED`: an entry of a cache.
 const CLONED: u32 = 0x200;
 
-/// A route as one message tells it.
+/// A route in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RouteFact {
     pub(super) key: RouteKey,
@@ -105,13 +105,13 @@ impl DeviceFact {
 pub(super) struct AddressFact {
     pub(super) device: u32,
     pub(super) address: IpAddr,
-    /// By which the kernel knows the address, among others of the device.
+    /// The kernel's prefix length, by which it distinguishes the device's addresses.
     pub(super) prefix_len: u8,
-    /// How many leading bits are a subnet's that follows from the address: all of them where none
-    /// does, because it is the far end's, or is left to routes (`IFA_F_NOPREFIXROUTE`).
+    /// How many leading bits are the implied subnet's: all, if there is none, because it is the far
+    /// end's, or left to routes (`IFA_F_NOPREFIXROUTE`).
     pub(super) subnet_len: u8,
     pub(super) detection: Detection,
-    /// Who set it (`IFA_PROTO`), 0 if that is not known.
+    /// Its origin (`IFA_PROTO`), 0 if unknown.
     pub(super) protocol: u8,
 }
 
@@ -129,7 +129,7 @@ pub(super) enum Detection {
 /// A next-hop object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// One way, or none (blackhole).
+    /// One hop, or none (blackhole).
     Single(KernelRoute),
     /// Others by number, with their weights.
     Group(Vec<(u32, u16)>),
@@ -191,7 +191,7 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
         None if dst_len == 0 => any,
         None => return None,
     };
-    // Each device has its own fe80::/64, so such a route cannot be told apart by its prefix.
+    // Each device has its own fe80::/64, so such a route is not identified by its prefix.
     let link_local = matches!(prefix, IpAddr::V6(a) if a.segments()[0] & 0xFFC0 == 0xFE80);
     if !matches!(table, TABLE_MAIN | TABLE_LOCAL) || (link_local && dst_len >= 10) {
         return None;
@@ -215,7 +215,7 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
     Some(RouteFact { key, protocol, next_hop, source, route })
 }
 
-/// `RTA_MULTIPATH`: a row of `struct rtnexthop`. The inner `None` if one of them encapsulates.
+/// `RTA_MULTIPATH`: an array of `struct rtnexthop`. The inner `None` if one of them encapsulates.
 fn hops(family: u8, mut bytes: &[u8]) -> Option<Option<Vec<Hop>>> {
     let mut hops = Vec::new();
     let mut wrapped = false;
@@ -243,7 +243,7 @@ fn hops(family: u8, mut bytes: &[u8]) -> Option<Option<Vec<Hop>>> {
     Some((!wrapped).then_some(hops))
 }
 
-/// `RTM_NEWLINK`, `RTM_DELLINK`. A bridge tells of its ports by messages of its own family: those
+/// `RTM_NEWLINK`, `RTM_DELLINK`. A bridge reports its ports in messages of its own family: those
 /// are not about devices.
 pub(super) fn device(body: &[u8]) -> Option<DeviceFact> {
     const ADDRESS: u16 = 1;
@@ -301,7 +301,7 @@ pub(super) fn address(body: &[u8]) -> Option<AddressFact> {
     let device = u32_at(fixed, 4)?;
     let (_, width) = bits(family)?;
     let (mut flags, mut protocol) = (u32::from(flags), 0);
-    // On a link between two the far end's address is ADDRESS, our own LOCAL.
+    // On a point-to-point link the far end's address is ADDRESS, our own LOCAL.
     let (mut address, mut local) = (None, None);
     for (attribute, value) in attributes(rest) {
         match attribute {

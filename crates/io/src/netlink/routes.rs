@@ -1,9 +1,9 @@
-//! From the kernel's messages about routes to the state of each route.
+//! Derives the state of each route from the kernel's messages.
 //!
-//! Three things stand between the two. An IPv6 route by several hops is several entries to the
-//! kernel: additions name all hops, deletions may name one. Two entries may share a key (the same
-//! subnet on two devices, `ip route append`): then one message does not tell what is in force.
-//! And while a dump runs, what it says of a route may be older than a message that came before.
+//! Three difficulties: An IPv6 route with several hops is several entries to the kernel: additions
+//! name all hops, deletions may name one. Two entries may share a key (the same subnet on two
+//! devices, `ip route append`): then one message does not tell which is in force. And during a
+//! dump, its content may be older than a message received before.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use super::message::flag;
 use super::next_hops::NextHops;
 use super::parse::RouteFact;
 
-/// What is remembered of the routes: little, as most routes are one entry with one key.
+/// The stored state of routes: compact, because most routes are one entry with one key.
 #[derive(Default)]
 pub(super) struct Routes {
     /// The hops of IPv6 routes by several, with the round of dumps that named them last.
@@ -22,7 +22,7 @@ pub(super) struct Routes {
     shared: HashSet<RouteKey>,
     /// While dumps run: what messages have said meanwhile.
     heard: HashMap<RouteKey, Heard>,
-    /// What the dump named last, and whether an entry of its key was told.
+    /// The last route of the dump, and whether an entry with its key was reported.
     last: Option<(RouteFact, bool)>,
     /// Routes went while the dump ran, so that it may have left out others.
     disturbed: bool,
@@ -32,7 +32,7 @@ pub(super) struct Routes {
 enum Heard {
     /// All there is to know: the dump has nothing to add.
     All,
-    /// That these entries went; what else the dump has of the key stands.
+    /// These entries were removed; the dump's other entries of the key are valid.
     Gone(Vec<RouteFact>),
 }
 
@@ -42,7 +42,7 @@ enum Heard {
 pub(super) enum Known {
     /// Yes.
     Yes,
-    /// Only a dump can tell what is in force now.
+    /// Only a dump can show what is in force now.
     AskAgain,
 }
 
@@ -195,7 +195,7 @@ impl Routes {
     }
 }
 
-/// The hops of an IPv6 route whose hops are entries of their own.
+/// The hops of an IPv6 route whose hops are separate entries.
 fn several(fact: &RouteFact) -> Option<&[Hop]> {
     match &fact.route {
         Some(KernelRoute::Via(hops))
@@ -211,7 +211,7 @@ fn same_way(gone: &[Hop], hop: &Hop) -> bool {
     gone.iter().any(|g| g.device == hop.device && g.gateway == hop.gateway)
 }
 
-/// Takes what is gone out of what a dump said; whether anything is left.
+/// Removes deleted entries from a dump's route; returns whether any are left.
 fn without(fact: &mut RouteFact, gone: &[RouteFact]) -> bool {
     if gone.contains(fact) {
         return false;

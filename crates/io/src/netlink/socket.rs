@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use super::message::{self, Builder, Message, flag, messages};
 use crate::sys;
 
-/// Larger than any datagram: dumps come in pieces of at most 32 kB, and a change is one message
-/// whose largest attribute has less than 64 kB.
+/// Larger than any datagram: dumps arrive in pieces of at most 32 kB, and a change is one message
+/// whose largest attribute is below 64 kB.
 const DATAGRAM: usize = 128 * 1024;
 
 /// The kernel's side.
@@ -35,14 +35,14 @@ pub(super) enum Received<'a> {
 }
 
 impl Socket {
-    /// Opens one that hears the multicast groups of this mask (linux/rtnetlink.h), with a buffer
-    /// of so many bytes for what has not been read.
+    /// Opens one for the multicast groups of this mask (linux/rtnetlink.h), with a receive buffer
+    /// of this many bytes.
     pub(super) fn open(groups: u32, receive_bytes: i32) -> io::Result<Socket> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         // No protocol is number 0, which is NETLINK_ROUTE.
         let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         sys::set_buffers(&fd, receive_bytes);
-        // Both since Linux 4.20 or earlier; without them dumps name more than was asked for, and
+        // Both since Linux 4.20 or earlier; without them dumps contain more than requested, and
         // errors repeat the request, which does no harm.
         let on: libc::c_int = 1;
         let _ = sys::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, on);
@@ -96,11 +96,11 @@ impl Socket {
         }
     }
 
-    /// Sends one request and waits for its acknowledgement; `answer` gets what else the kernel
-    /// says to it.
+    /// Sends one request and waits for its acknowledgement; `answer` gets the kernel's other
+    /// messages.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's answer.
     pub(super) fn request(
         &mut self,
         kind: u16,

@@ -1,4 +1,4 @@
-//! Follows the kernel: listens to every change, then asks for everything there is.
+//! Follows the kernel: subscribes to every change, then dumps everything there is.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use super::socket::{Received, Socket};
 /// next-hop object.
 const GROUPS: u32 = 1 | 0x10 | 0x40 | 0x100 | 0x400 | 1 << 31;
 
-/// What may wait to be read: the changes of some seconds, at 10,000 routes a second.
+/// Backlog of unread changes: some seconds' worth, at 10,000 routes per second.
 const RECEIVE_BYTES: i32 = 64 << 20;
 
 /// Bytes after which a call returns, and messages' datagrams.
@@ -25,12 +25,12 @@ const TURN_DATAGRAMS: usize = 1024;
 const LOCAL: u8 = TABLE_LOCAL as u8;
 const MAIN: u8 = TABLE_MAIN as u8;
 
-/// How often a dump is repeated that may have left out routes, as others went meanwhile. What one
-/// repetition leaves out, the next names but for a rare chance; without an end, a daemon that
-/// never rests would keep [`KernelEvent::ResyncEnd`] from coming.
+/// How often an interrupted dump is repeated, because it may lack routes. A repetition rarely lacks
+/// the same ones; without a limit, a daemon that changes routes continuously would keep
+/// [`KernelEvent::ResyncEnd`] from coming.
 const REPEATS: u32 = 10;
 
-/// What is asked for, in this order: a route is told after what it needs.
+/// The order of the dumps: a route is reported after its dependencies.
 const STEPS: [Step; 7] = [
     Step { kind: kind::GET_LINK, family: 0, table: 0 },
     Step { kind: kind::GET_ADDRESS, family: 0, table: 0 },
@@ -54,25 +54,24 @@ struct Running {
     port: u32,
     sequence: u32,
     interrupted: bool,
-    /// How often it has been asked for before.
+    /// How often it was repeated.
     repeats: u32,
 }
 
-/// Tells of every route, address and device of a network namespace, and of every change.
+/// Reports every route, address and device of a network namespace, and every change.
 ///
 /// It begins with everything there is, between [`KernelEvent::ResyncBegin`] and
-/// [`KernelEvent::ResyncEnd`], and does so again when changes were lost (the socket overflowed)
-/// or the kernel does not tell what a change has done: a device that routes go by set down or up
-/// or taken away, an IPv4 address removed with routes that need it, two routes with one key of
-/// which one went. A consumer that sweeps what was not named in between has exactly the kernel's
-/// routes.
+/// [`KernelEvent::ResyncEnd`], and repeats that when changes were lost (the socket overflowed) or
+/// the kernel does not report the effects of a change: a device with routes set down or up or
+/// removed, an IPv4 address removed with dependent routes, one of two routes with one key removed.
+/// A consumer that removes everything not named in between has exactly the kernel's routes.
 pub struct Watcher {
     socket: Socket,
     follower: Follower,
     running: Option<Running>,
-    /// Dumps have begun, which is still to be told.
+    /// Dumps have begun, which has not been reported yet.
     begun: bool,
-    /// Changes were lost: all that waits is thrown away, then everything is asked for.
+    /// Changes were lost: the backlog is discarded, then everything is dumped.
     lost: bool,
     rest: Duration,
     /// When everything had been named.
@@ -89,8 +88,8 @@ impl Watcher {
         Watcher::with_buffer(RECEIVE_BYTES)
     }
 
-    /// As [`open`](Watcher::open), but at most so many bytes of changes wait to be read; what is
-    /// more leads to everything being named again.
+    /// As [`open`](Watcher::open), but with a backlog of at most this many bytes; an overflow leads
+    /// to a new dump of everything.
     ///
     /// # Errors
     /// When there are no descriptors left.
@@ -105,9 +104,8 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Lets so much time pass between the end of naming everything and the beginning of the next,
-    /// so that devices that come and go do not have a full table named without a pause. What was
-    /// lost is asked for at once all the same.
+    /// Sets a pause between the end of a dump and the beginning of the next, so that flapping
+    /// devices do not cause continuous dumps of a full table. After lost changes there is no pause.
     #[must_use]
     pub fn with_rest(self, rest: Duration) -> Watcher {
         Watcher { rest, ..self }
@@ -122,16 +120,16 @@ impl Watcher {
         self.named.map_or(Duration::ZERO, |named| self.rest.saturating_sub(named.elapsed()))
     }
 
-    /// What is readable while there is something to do, but for [`wakes_in`](Self::wakes_in).
+    /// Readable while there is something to do, except for [`wakes_in`](Self::wakes_in).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }
 
-    /// Appends what is new to `events`; never waits. Each call does a bounded amount of work,
-    /// about a millisecond's; `true` says that there may be more at once.
+    /// Appends new events to `events`; never waits. Each call does a bounded amount of work, about
+    /// a millisecond; `true` means that there may be more at once.
     ///
     /// # Errors
-    /// When the kernel refuses to answer or memory is short. The watcher is of no use then: open
+    /// When the kernel refuses to answer or memory is short. Then the watcher is unusable: open
     /// another.
     pub fn next_events(&mut self, events: &mut Vec<KernelEvent>) -> io::Result<bool> {
         let mut bytes = 0;
@@ -169,8 +167,8 @@ impl Watcher {
             if let Some(code) = ended {
                 self.dump_ended(code, events)?;
             }
-            // A socket that overflowed hears of changes again once it is empty, not before
-            // (netlink_rcv_wake): a dump that begins earlier would miss some.
+            // An overflowed socket receives changes again only once it is empty (netlink_rcv_wake):
+            // a dump that begins earlier would miss some.
             let rested = || self.follower.asks_again() && self.rest_left().is_zero();
             let again = if self.lost { empty } else { rested() };
             if again && self.running.is_none() {
@@ -183,7 +181,7 @@ impl Watcher {
         Ok(true)
     }
 
-    /// Asks for everything there is.
+    /// Begins a dump of everything.
     fn begin(&mut self) -> io::Result<()> {
         self.follower.begin();
         self.begun = true;

@@ -1,4 +1,4 @@
-//! Routes into the kernel in bulk, as a routing daemon would write them.
+//! Writes routes into the kernel in bulk, as a routing daemon does.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,10 +19,10 @@ const SOCKET_BYTES: i32 = 8 << 20;
 pub struct RouteChange {
     /// Which one. An IPv6 route of metric 0 gets the kernel's default, 1024.
     pub key: RouteKey,
-    /// In whose name (/etc/iproute2/rt_protos); 4 is `static`. What is removed has to be of this
-    /// name, or of any if it is 0.
+    /// The origin of the routes (/etc/iproute2/rt_protos); 4 is `static`. A removal affects only
+    /// routes of this origin, or of any if it is 0.
     pub protocol: u8,
-    /// What becomes of packets, in place of what became of them; `None` removes the route.
+    /// The new state, replacing the old one; `None` removes the route.
     pub route: Option<KernelRoute>,
 }
 
@@ -49,8 +49,8 @@ impl RouteWriter {
         Ok(RouteWriter { socket: Socket::open(0, SOCKET_BYTES)? })
     }
 
-    /// Makes these changes one after the other; gives those that the kernel refused. A refusal
-    /// does not stop the rest.
+    /// Makes these changes in order; returns those that the kernel refused. A refusal does not stop
+    /// the rest.
     ///
     /// # Errors
     /// When the socket fails. Some changes have been made then.
@@ -82,7 +82,7 @@ impl RouteWriter {
         Ok(failures)
     }
 
-    /// Sends a batch whose `last` message is acknowledged, and reads what the kernel says.
+    /// Sends a batch whose `last` message is acknowledged, and reads the kernel's answers.
     fn send(
         &mut self,
         batch: &mut Builder,

@@ -1,5 +1,5 @@
-//! A port on capture files: it receives what one holds (pcap or pcapng) and writes what it sends
-//! to another (pcapng).
+//! A port on capture files: it receives packets from one file (pcap or pcapng) and writes sent
+//! packets to another (pcapng).
 
 mod reader;
 #[cfg(test)]
@@ -23,25 +23,25 @@ use crate::port::{Capabilities, Link, Port, PortStats};
 /// When the packets of a file arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// As fast as they are asked for.
+    /// As fast as they are requested.
     #[default]
     Fast,
     /// As they were recorded, the first one at the first call.
     Recorded,
 }
 
-/// What a port on capture files reads and writes.
+/// Settings of a port on capture files.
 #[derive(Clone, Debug, Default)]
 pub struct PcapOptions {
     /// The file to receive from; without it nothing arrives.
     pub input: Option<PathBuf>,
-    /// The file to send to, replaced if there is one; without it what is sent is counted only.
+    /// The output file, replaced if it exists; without one, sent packets are only counted.
     pub output: Option<PathBuf>,
     /// When packets arrive.
     pub pace: Pace,
     /// Begin again at the end of the file, for ever.
     pub repeat: bool,
-    /// What is written: frames of a host port or of a fabric port.
+    /// The link type written: frames of a host port or of a fabric port.
     pub link_type: LinkType,
     /// Nanoseconds from 1970 to the driver's time zero, for the time stamps written.
     pub origin_ns: u64,
@@ -68,9 +68,9 @@ impl PcapPort {
     /// Opens the files.
     ///
     /// # Errors
-    /// When a file cannot be opened, or the input is no capture of Ethernet or USER0 frames or is
-    /// corrupt at its first packet. What is wrong further on ends the file there: it is reported
-    /// with its position and counted in `rx_invalid`.
+    /// When a file cannot be opened, or the input is not a capture of Ethernet or USER0 frames or
+    /// is corrupt at its first packet. A later error ends the file there: it is reported with its
+    /// position and counted in `rx_invalid`.
     pub fn open(name: &str, options: PcapOptions) -> Result<PcapPort, OpenError> {
         let mut bytes = Vec::new();
         let mut input = options.input.as_deref().map(open_input).transpose()?;
@@ -118,7 +118,7 @@ impl PcapPort {
         Some(start + std::time::Duration::from_nanos(after))
     }
 
-    /// Reads the packet after this one, from the beginning again if so asked.
+    /// Reads the next packet, starting over at the end if so configured.
     fn advance(&mut self) {
         self.next = None;
         let Some(reader) = &mut self.input else { return };

@@ -1,8 +1,8 @@
-//! Reads pcap and pcapng, whatever the byte order and resolution. Read
-//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng first.
+//! Reads pcap and pcapng, in any byte order and time resolution. Read draft-ietf-opsawg-pcap and
+//! draft-ietf-opsawg-pcapng first.
 //!
-//! Why not the crate `pcap-file`: its errors do not say where in the file, and it takes the time
-//! stamps of pcapng for nanoseconds whatever `if_tsresol` says.
+//! Why not the crate `pcap-file`: its errors give no position in the file, and it treats the time
+//! stamps of pcapng as nanoseconds regardless of `if_tsresol`.
 
 use std::io::{self, Read};
 
@@ -18,13 +18,13 @@ pub struct Record {
     pub original_len: usize,
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its position.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem} (at byte {offset})")]
 pub struct ReadError {
     /// First byte of the record or block.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -152,7 +152,7 @@ impl<R: Read> Reader<R> {
         if self.block.len() < 24 {
             return Err(self.bad("the file header is cut short"));
         }
-        // The upper half tells of an FCS, which no capture of ours has.
+        // The upper half describes an FCS, which our captures do not have.
         self.check_link_type(self.u32(20) & 0xFFFF)?;
         self.format = Format::Pcap { unit_ns };
         Ok(())
@@ -223,7 +223,7 @@ impl<R: Read> Reader<R> {
             let problem = format!("a block of {len} bytes that ends as one of {trailer}");
             return Err(self.bad(problem));
         }
-        // What follows sees only the body's end, not the trailer.
+        // The following code must see the body's end, not the trailer.
         self.block.truncate(len - 4);
         Ok(())
     }

@@ -29,7 +29,7 @@ fn read_all(file: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<ReadError>) {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(packets in prop::collection::vec(
+    fn written_values_parse_back(packets in prop::collection::vec(
         (any::<u64>(), prop::collection::vec(any::<u8>(), 0..200)), 0..20)) {
         let (read, error) = read_all(&written(&packets));
         prop_assert!(error.is_none());

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-/// What the packets of a file are.
+/// The link type of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkType {
     /// LINKTYPE_ETHERNET: frames as on a host port.
@@ -23,7 +23,7 @@ impl LinkType {
     }
 }
 
-/// Which way a packet went (`epb_flags`, bits 0 and 1).
+/// The direction of a packet (`epb_flags`, bits 0 and 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received by the port.
@@ -93,7 +93,7 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Hands what is buffered below to the operating system.
+    /// Passes buffered data to the operating system.
     ///
     /// # Errors
     /// Those of the file.

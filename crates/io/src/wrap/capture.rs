@@ -11,7 +11,7 @@ use crate::{Batch, Link, Pool, Port, PortStats};
 /// A port whose packets are written to a capture, each with its direction.
 pub struct Capture<P, W: Write> {
     inner: P,
-    /// `None` once it failed (it is told once), or the port was closed.
+    /// `None` once it failed (which is reported once), or the port was closed.
     writer: Option<Writer<W>>,
     origin_ns: u64,
     /// Bytes and lengths of the packets offered for transmission, of which some may be left.
@@ -35,7 +35,7 @@ impl<P: Port, W: Write + Send> Capture<P, W> {
         (self.inner, self.writer.map(Writer::into_inner))
     }
 
-    /// Writes; a capture that fails ends, and the packets pass all the same.
+    /// Writes; a failed capture ends, but the packets still pass.
     fn write(&mut self, work: impl FnOnce(&mut Writer<W>) -> io::Result<()>) {
         if let Some(Err(error)) = self.writer.as_mut().map(work) {
             tracing::warn!(port = self.inner.name(), %error, "the capture ends here");

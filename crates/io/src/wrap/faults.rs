@@ -1,6 +1,6 @@
-//! Makes a good cable bad: packets that a port receives are dropped, repeated, overtaken,
-//! damaged, delayed, or slowed to a rate. What happens depends on the seed, the packets and the
-//! times passed in alone, so a run can be repeated exactly.
+//! Fault injection: packets that a port receives are dropped, duplicated, reordered, damaged,
+//! delayed, or slowed to a rate. The faults depend only on the seed, the packets and the times
+//! passed in, so a run can be repeated exactly.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use rand_pcg::rand_core::Rng;
 use super::leave_to_inner;
 use crate::{Batch, Link, Packet, Pool, Port, PortStats};
 
-/// What is wrong with the cable. Probabilities are per packet, from 0 to 1.
+/// The injected faults. Probabilities are per packet, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultSettings {
     /// Probability that a packet is lost.
@@ -28,17 +28,17 @@ pub struct FaultSettings {
     pub reorder_by: Duration,
     /// Probability that one bit of a packet is wrong.
     pub corrupt: f64,
-    /// How long each packet is under way.
+    /// The delay of each packet.
     pub delay: Duration,
     /// At most how much longer; evenly spread. It changes no order.
     pub jitter: Duration,
     /// Speed of the cable in bits/s, with preamble, FCS and gap counted as on Ethernet.
     pub rate_bits_per_s: Option<u64>,
-    /// Packets under way at most; what comes on top is lost ([`FaultCounts::overflowed`]). 16,384
-    /// of them fill 10 ms at 1.6 million packets/s. They occupy the worker's frames: whatever
-    /// this says, a quarter of its pool is left free.
+    /// Most packets in flight; further ones are lost ([`FaultCounts::overflowed`]). 16,384 of them
+    /// fill 10 ms at 1.6 million packets/s. They occupy the worker's frames: in any case a quarter
+    /// of its pool is left free.
     pub queue: usize,
-    /// What the dice start from.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
@@ -59,7 +59,7 @@ impl Default for FaultSettings {
     }
 }
 
-/// As files say it; what they cannot say is as usual.
+/// From a file's settings, with defaults for the rest.
 impl From<&plexus_config::FaultSettings> for FaultSettings {
     fn from(written: &plexus_config::FaultSettings) -> FaultSettings {
         let plexus_config::FaultSettings {
@@ -86,8 +86,8 @@ impl From<&plexus_config::FaultSettings> for FaultSettings {
     }
 }
 
-/// How often each fault has struck. Packets that came from the port within, and those duplicated,
-/// are the ones delivered, dropped, overflowed, discarded and under way.
+/// How often each fault occurred. Packets from the inner port, plus duplicates, are the sum of
+/// those delivered, dropped, overflowed, discarded and in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Packets lost.
@@ -98,9 +98,9 @@ pub struct FaultCounts {
     pub reordered: u64,
     /// Packets with a wrong bit.
     pub corrupted: u64,
-    /// Packets lost because too many were under way.
+    /// Packets lost because too many were in flight.
     pub overflowed: u64,
-    /// Packets under way when the port was closed.
+    /// Packets in flight when the port was closed.
     pub discarded: u64,
 }
 
@@ -140,9 +140,10 @@ pub struct Faults<P> {
     pub(super) inner: P,
     settings: FaultSettings,
     dice: Pcg32,
-    /// Packets under way, the next to arrive on top.
+    /// Packets in flight, the next to arrive on top.
     pub(super) held: BinaryHeap<Reverse<Held>>,
-    /// Packets that have entered the cable: what is due at the same time keeps its order.
+    /// Number of packets that have entered the cable: packets due at the same time keep their
+    /// order.
     entered: u64,
     /// When the cable's sender is done with the last packet.
     sender_free: Time,
@@ -182,7 +183,8 @@ impl Ord for Held {
 impl<P: Port> Faults<P> {
     /// Puts a bad cable on `inner`.
     pub fn new(inner: P, settings: FaultSettings) -> Faults<P> {
-        /// Any number: it tells these dice from others with the same seed.
+        /// An arbitrary number that distinguishes this random stream from others with the same
+        /// seed.
         const STREAM: u64 = 0x706C_6578_7573;
         let dice = Pcg32::new(settings.seed, STREAM);
         Faults {
@@ -218,8 +220,8 @@ impl<P: Port> Faults<P> {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A packet enters the cable. The dice are rolled the same number of times for each, so that
-    /// one fault's probability does not change what the others strike.
+    /// A packet enters the cable. The number of random draws per packet is constant, so that one
+    /// fault's probability does not change which packets the others hit.
     fn enter(&mut self, now: Time, pool: &mut Pool, mut packet: Packet) {
         let rolls: [f64; 5] = std::array::from_fn(|_| self.roll());
         let [drop, duplicate, reorder, corrupt, jitter] = rolls;
@@ -235,7 +237,7 @@ impl<P: Port> Faults<P> {
             let bit = bit % (packet.len() * 8);
             pool.data_mut(&mut packet)[bit / 8] ^= 1 << (bit % 8);
         }
-        // What is due at once only passes through; the rest has to be held.
+        // A packet due at once passes through; others have to be held.
         let is_full =
             self.held.len() >= self.settings.queue || pool.available() < pool.frames().div_ceil(4);
         let at_once = self.settings.rate_bits_per_s.is_none()
@@ -285,9 +287,9 @@ impl<P: Port> Port for Faults<P> {
     leave_to_inner!();
 
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
-        // Packets that find the cable full are taken and lost: left in the port within, they
-        // would keep it readable and the worker awake for as long as the cable is full. A bound
-        // on them keeps a flood from holding the worker here.
+        // Packets that find the cable full are taken and lost: left in the inner port, they would
+        // keep it readable and the worker awake for as long as the cable is full. A bound keeps a
+        // flood from holding the worker here.
         const ROUNDS_MAX: usize = 64;
         let mut arrived = Batch::new();
         let before = into.len();
@@ -321,8 +323,8 @@ impl<P: Port> Port for Faults<P> {
         [first, self.inner.next_deadline()].into_iter().flatten().min()
     }
 
-    /// What was dropped on purpose, or found the cable full, counts as overflow here;
-    /// [`FaultHandle`] tells them apart.
+    /// Packets dropped on purpose, or because the cable was full, count as overflow here;
+    /// [`FaultHandle`] distinguishes them.
     fn stats(&self) -> PortStats {
         let inner = self.inner.stats();
         let counts = self.handle.counts();

@@ -1,4 +1,4 @@
-//! Ports around ports: what they add works with any back-end, and with each other.
+//! Ports that wrap other ports: their functions work with any back-end, and with each other.
 
 mod capture;
 mod faults;

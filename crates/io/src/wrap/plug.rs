@@ -1,4 +1,4 @@
-//! A cable that can be pulled out and put back.
+//! A cable that can be unplugged and plugged in again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Tells of every packet that passes a port, in one line each.
+//! Prints a line for every packet that passes a port.
 
 use std::fmt::Write;
 
@@ -63,7 +63,8 @@ impl<P: Port, S: FnMut(&str) + Send> Port for Tracer<P, S> {
     }
 }
 
-/// `1.000000000s eth0 in 60 02:00:00:00:00:01 > 02:00:00:00:00:02 0x88b5`, and what is owed.
+/// `1.000000000s eth0 in 60 02:00:00:00:00:01 > 02:00:00:00:00:02 0x88b5`, and unfinished offload
+/// work.
 fn line(now: Time, name: &str, way: &str, pool: &Pool, packet: &Packet) -> String {
     let data = pool.data(packet);
     let mut text = format!("{now} {name} {way} {}", data.len());

@@ -39,7 +39,8 @@ pub(crate) trait Bench {
     /// Brings the device back.
     fn restore_device(&mut self) {}
 
-    /// Whether a device that has gone and come back between two looks was another one.
+    /// Whether it notices that a device that disappeared and returned between two calls was
+    /// replaced.
     fn notices_replacement(&self) -> bool {
         true
     }
@@ -275,8 +276,8 @@ impl Tunnel {
     fn address(&self, what: &str, end: std::net::SocketAddr) {
         let nodad = if end.is_ipv6() { " nodad" } else { "" };
         net::ip(&format!("address {what} {} dev lo{nodad}", end.ip()));
-        // The kernel makes an IPv6 address local a little later; until then what comes for it is
-        // dropped as being for somebody else.
+        // The kernel makes an IPv6 address local a little later; until then it drops packets to it
+        // as not for this machine.
         let is_local = || {
             let mut ip = std::process::Command::new("ip");
             let output = ip.args(["route", "get", &end.ip().to_string()]).output().unwrap();
@@ -422,7 +423,7 @@ impl Bench for Pcap {
         let mut reader = Reader::new(&file[..]).unwrap();
         let mut frames = Vec::new();
         let mut bytes = Vec::new();
-        // What is not yet flushed ends in the middle of a record.
+        // Unflushed data ends in the middle of a record.
         while let Ok(Some(_)) = reader.next(&mut bytes) {
             frames.push(bytes.clone());
         }

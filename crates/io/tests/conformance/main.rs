@@ -1,8 +1,8 @@
-//! One suite that every back-end and every wrapper has to pass. A back-end comes with a
-//! [`Bench`]: a way to open a port on it and to hold the other end of its cable.
+//! One suite that every back-end and every wrapper has to pass. A back-end comes with a [`Bench`]:
+//! it opens a port and holds the other end of its cable.
 //!
-//! Back-ends of the kernel run on veth pairs in a network namespace that dies with the test's
-//! thread; without the rights to make one they are skipped, aloud.
+//! Kernel back-ends run on veth pairs in a network namespace that ends with the test's thread;
+//! without the rights to create one they are skipped, with a message.
 
 mod benches;
 mod net;

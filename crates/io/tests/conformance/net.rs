@@ -7,8 +7,8 @@ use std::time::Duration;
 /// How long a test may take before it counts as hung.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a test on a thread in a fresh network namespace, which ends with the thread. Says so and
-/// returns where the process may not make one.
+/// Runs a test on a thread in a fresh network namespace, which ends with the thread. Prints a
+/// message and returns if the process may not create one.
 pub(crate) fn in_namespace(name: &str, test: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let thread = std::thread::Builder::new()

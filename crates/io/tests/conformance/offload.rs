@@ -15,7 +15,7 @@ use crate::suite::wait;
 
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP segment over IPv4 whose checksum is owed, so many bytes of payload.
+/// A TCP segment over IPv4 with an unfinished checksum and this many bytes of payload.
 fn segment(pool: &mut Pool, payload: usize, segment_size: u16) -> Packet {
     let ip_len = (20 + 20 + payload).min(65_535) as u16;
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
@@ -64,7 +64,7 @@ fn pass(
     result
 }
 
-/// Between a back-end and a packet socket, both ways.
+/// Between a back-end and a packet socket, in both directions.
 fn round_trip(a: (&str, Backend), b: (&str, Backend)) {
     let mut pool_a = Pool::new(64, SUPER_FRAME).unwrap();
     let mut pool_b = Pool::new(64, SUPER_FRAME).unwrap();
@@ -151,7 +151,7 @@ fn a_worker_sleeps_until_a_packet_or_its_time_comes() {
             let mut batch = Batch::new();
             batch.push(outside.alloc_from(&[i as u8; 60]).unwrap());
             station.transmit(Time::ZERO, &mut outside, &mut batch);
-            // For ever, if the packet did not wake it: the test's limit ends that.
+            // Without a timeout: if the packet does not wake it, the test's limit ends it.
             sleeper.sleep(ports.iter().filter_map(|p| p.fd()), None).unwrap();
             wait(|| ports[i].receive(Time::ZERO, &mut pool, &mut batch) == 1, "the packet");
             batch.drain(..).for_each(|p| pool.free(p));
@@ -206,7 +206,7 @@ fn auto_takes_what_the_device_can_do_and_says_so() {
     });
 }
 
-/// Specs of ports on these devices, by these back-ends.
+/// Specifications of ports on these devices, with these back-ends.
 fn specs(ports: &[(&str, Backend)]) -> Vec<PortSpec> {
     let spec = |&(device, backend): &(&str, Backend)| PortSpec {
         name: device.into(),
@@ -323,7 +323,7 @@ fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel
         };
         let mut opened = spec::open_all(&[spec(Backend::AfPacket)], 0).unwrap();
         let (pool, port) = (&mut opened.pool, &mut opened.ports[0].port);
-        // There are no super-packets of it.
+        // It has no super-packets.
         assert_eq!(pool.frame_size(), 2048);
         let shown = std::process::Command::new("ip").args(["-d", "link", "show", "a0"]).output();
         let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
@@ -352,8 +352,8 @@ fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel
     });
 }
 
-/// What the kernel's own sockets send over a device with default offloads: the port says that the
-/// checksum is owed and where, or the checksum is complete.
+/// Packets of the kernel's own sockets over a device with default offloads: either the port reports
+/// the unfinished checksum and its position, or the checksum is complete.
 #[test]
 fn checksums_that_the_kernel_left_to_its_device_are_owed_or_right() {
     net::in_namespace("default_offloads", || {

@@ -14,8 +14,8 @@ fn open(device: &str, pool: &mut Pool) -> AfXdpPort {
     port
 }
 
-/// Sends frames from one station to the other by way of two ports; returns the numbers of the
-/// frames they came in, which are those they left in: packets own their frames.
+/// Sends frames from one station to the other through two ports; returns the numbers of the frames
+/// in which they arrived, which are those in which they left: packets own their frames.
 fn forward(
     pool: &mut Pool,
     (from, input): (&mut Station, &mut AfXdpPort),
@@ -52,7 +52,7 @@ fn two_ports_of_a_worker_share_its_frames() {
         let mut pool = Pool::new(512, 2048).unwrap();
         let mut a = open("a0", &mut pool);
         let mut b = open("b0", &mut pool);
-        // Far more than there are frames, so that each goes round many times, both ways.
+        // Far more than there are frames, so that each is reused many times, in both directions.
         for _ in 0..20 {
             let there = (&mut left, &mut a);
             let numbers = forward(&mut pool, there, (&mut right, &mut b), 100);
@@ -68,7 +68,7 @@ fn two_ports_of_a_worker_share_its_frames() {
         a.close(&mut pool);
         b.close(&mut pool);
         assert_eq!(pool.available(), pool.frames());
-        // Nobody is bound any more: the memory is registered anew.
+        // No socket is bound any more: the memory is registered anew.
         let mut a = open("a0", &mut pool);
         let mut b = open("b0", &mut pool);
         forward(&mut pool, (&mut left, &mut a), (&mut right, &mut b), 50);

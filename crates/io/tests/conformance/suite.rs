@@ -1,4 +1,4 @@
-//! What every port has to do.
+//! Requirements on every port.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The part of the suite that needs nothing to arrive.
 pub(crate) fn run_sending(bench: &mut dyn Bench) {
     frames_of_every_length_are_sent_in_order(bench);
-    what_is_too_long_is_rejected_and_counted(bench);
+    oversized_frames_are_rejected_and_counted(bench);
 }
 
 /// All of the suite.
@@ -21,7 +21,7 @@ pub(crate) fn run(bench: &mut dyn Bench) {
     frames_of_every_length_arrive_in_order(bench);
     frames_of_every_length_are_sent_in_order(bench);
     tags_are_kept(bench);
-    what_is_too_long_is_rejected_and_counted(bench);
+    oversized_frames_are_rejected_and_counted(bench);
     an_exhausted_pool_loses_no_count(bench);
     a_batch_that_is_full_takes_no_more(bench);
     closing_twice_is_closing_once(bench);
@@ -90,7 +90,7 @@ fn take(port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
     got
 }
 
-/// Sends all of these, taking care of what the port left.
+/// Sends all of these, retrying what the port left.
 fn send(port: &mut dyn Port, pool: &mut Pool, frames: &[Vec<u8>]) {
     let mut batch = Batch::new();
     for chunk in frames.chunks(plexus_io::BATCH) {
@@ -105,12 +105,12 @@ fn send(port: &mut dyn Port, pool: &mut Pool, frames: &[Vec<u8>]) {
     }
 }
 
-/// What the port sent, once there are `n`.
+/// The packets that the port sent, once there are `n`.
 fn sent(bench: &mut dyn Bench, port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     wait(
         || {
-            // A port that has to be called again for what it holds is called again.
+            // A port that has to be called again for held packets is called again.
             port.transmit(Time::ZERO, pool, &mut Batch::new());
             port.maintain(Time::ZERO, pool);
             got.extend(bench.sent(pool));
@@ -177,7 +177,7 @@ fn tags_are_kept(bench: &mut dyn Bench) {
     close(pool, port);
 }
 
-fn what_is_too_long_is_rejected_and_counted(bench: &mut dyn Bench) {
+fn oversized_frames_are_rejected_and_counted(bench: &mut dyn Bench) {
     let (mut pool, mut port) = open(bench, 256);
     let max = port.capabilities().max_frame;
     let lengths = [60, max + 1, 61, max + 5, max, 62];

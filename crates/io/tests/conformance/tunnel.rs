@@ -1,4 +1,4 @@
-//! What a tunnel does beyond being a port: strangers, source ports, and what the network answers.
+//! Tests of tunnels beyond the port contract: strangers, source ports, and ICMP errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
@@ -52,7 +52,7 @@ fn of_flow(port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_the_peers_or_no_frame_is_dropped_and_counted() {
+fn foreign_and_invalid_datagrams_are_dropped_and_counted() {
     net::in_namespace("strangers", || {
         lay_out();
         let (mut pool, mut port) = open(ends());
@@ -62,7 +62,7 @@ fn what_is_not_the_peers_or_no_frame_is_dropped_and_counted() {
             stranger.send_to(&frame(60, 1), address(1)).unwrap();
         }
         // Nothing, less than an Ethernet header, more than a frame of the pool (which the kernel
-        // cuts short), and so much that it comes in pieces.
+        // truncates), and so much that it arrives in fragments.
         for len in [0, 13, pool.max_len() + 1, 5000] {
             peer.send_to(&vec![2; len], address(1)).unwrap();
         }
@@ -87,7 +87,7 @@ fn flows_have_source_ports_and_keep_them() {
     net::in_namespace("entropy", || {
         lay_out();
         let (mut pool, mut port) = open(ends());
-        // A program that has source ports of ours is in nobody's way.
+        // A program that uses some of our source ports is no obstacle.
         let (mut other_pool, mut other) =
             open(UdpEnds { local: (address(1).ip(), 18_774).into(), peer: address(3) });
         let peer = roomy_socket(address(2));
@@ -178,7 +178,7 @@ fn without_a_route_or_an_address_the_link_is_down() {
         net::ip("route add 198.51.100.0/24 via 192.0.2.2");
         assert_eq!(port.maintain(Time::ZERO, &mut pool), Link::Up);
         send(&mut port, &mut pool, &[frame(60, 1)]);
-        // Gone before anybody looks: what is sent stays with the caller.
+        // Removed before the next call: sent packets stay with the caller.
         net::ip("route del 198.51.100.0/24");
         let mut batch = Batch::new();
         batch.push(pool.alloc_from(&frame(60, 2)).unwrap());

@@ -39,7 +39,7 @@ fn the_pair_is_made_once_and_then_left_alone() {
         assert!(peer.contains("mtu 1400") && peer.contains("LOWER_UP"), "{peer}");
         assert!(!peer.contains("inet"), "the data plane's end has no address: {peer}");
 
-        // A daemon's address and route, and a watcher that would hear of any change.
+        // A daemon's address and route, and a watcher that would report any change.
         ip("addr add 192.0.2.77/24 dev lan");
         ip("route add 198.51.100.0/24 via 192.0.2.9");
         let mut watcher = Watcher::open().unwrap();
@@ -51,7 +51,7 @@ fn the_pair_is_made_once_and_then_left_alone() {
         watcher.next_events(&mut events).unwrap();
         assert_eq!(events, []);
 
-        // One address of ours is no longer wanted, the MTU is another; the rest stays.
+        // One of our addresses is no longer wanted, and the MTU differs; the rest stays.
         let fewer = InterfaceSpec { mtu: 1500, ..spec(&addresses[..1]) };
         ensure_interface(&fewer).unwrap();
         let told = ip("addr show dev lan");

@@ -1,6 +1,6 @@
-//! The kernel's routes, addresses and devices, as `ip` writes them and as a watcher tells them.
-//! Each test has a network namespace of its own; without the rights to make one it is skipped,
-//! aloud.
+//! The kernel's routes, addresses and devices, as `ip` writes them and as a watcher reports them.
+//! Each test has its own network namespace; without the rights to create one it is skipped, with a
+//! message.
 
 mod interface;
 mod many;

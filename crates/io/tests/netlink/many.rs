@@ -1,4 +1,4 @@
-//! More routes than fit into a message, a buffer or a moment.
+//! More routes than fit into a message, a buffer or one step.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ fn changes_lost_while_nobody_read_are_made_good() {
         let ours: std::collections::BTreeMap<_, _> =
             ours.map(|(key, (route, _))| (*key, route.clone())).collect();
         assert!(ours == wanted, "{} routes, not {}", ours.len(), wanted.len());
-        // From here on it hears of changes again.
+        // From here on it receives changes again.
         crate::net::ip("route add 10.9.0.0/16 via 10.0.1.2");
         table.update(&mut watcher);
         assert_eq!(table.route("10.9.0.0/16"), crate::net::via(&[hop(vb, "10.0.1.2")]).as_ref());
@@ -105,9 +105,9 @@ fn changes_lost_while_nobody_read_are_made_good() {
     });
 }
 
-/// Dumps and changes cross: what a dump says of a route may be older than what came before it.
+/// Dumps and changes cross: a dump's content may be older than an earlier message.
 #[test]
-fn what_changes_during_the_dumps_ends_as_it_is() {
+fn changes_during_dumps_end_in_the_right_state() {
     in_namespace("churn", || {
         let [va, _] = two_devices();
         let keys: Vec<_> = (0..3_000).flat_map(|n| [key(false, n), key(true, n)]).collect();
@@ -124,7 +124,7 @@ fn what_changes_during_the_dumps_ends_as_it_is() {
                         let route = (host != 4).then(|| by_gateway(key, va, host));
                         change(key, route)
                     });
-                    // Removing what is not there is refused, rightly.
+                    // Removing missing routes is refused, as it should be.
                     let _ = writer.write(&some.collect::<Vec<_>>()).unwrap();
                 }
             });

@@ -1,4 +1,4 @@
-//! Network namespaces, `ip`, and a consumer that keeps what a watcher tells.
+//! Network namespaces, `ip`, and a consumer of a watcher's events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ pub(crate) fn index(name: &str) -> u32 {
     told.split(':').next().unwrap().trim().parse().unwrap()
 }
 
-/// Keeps what a watcher tells, as a router would.
+/// Stores a watcher's events, as a router would.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) routes: BTreeMap<RouteKey, (KernelRoute, u32)>,
@@ -76,7 +76,7 @@ pub(crate) struct Table {
     named: Option<Named>,
 }
 
-/// What has been named since a resync began.
+/// Objects named since a resync began.
 #[derive(Default)]
 struct Named {
     routes: BTreeSet<RouteKey>,
@@ -85,7 +85,7 @@ struct Named {
 }
 
 impl Table {
-    /// Takes in all that there is to read now.
+    /// Processes all pending events.
     pub(crate) fn update(&mut self, watcher: &mut Watcher) {
         let mut events = Vec::new();
         while watcher.next_events(&mut events).unwrap() {
@@ -95,7 +95,8 @@ impl Table {
         assert!(self.named.is_none(), "a resync has ended when there is nothing to read");
     }
 
-    /// Takes in what there is until this holds. A carrier, for one, is told a moment later.
+    /// Processes events until the condition holds. A carrier, for example, is reported a moment
+    /// later.
     pub(crate) fn until(&mut self, watcher: &mut Watcher, holds: impl Fn(&Table) -> bool) {
         self.update(watcher);
         while !holds(self) {
@@ -166,14 +167,14 @@ impl Table {
         found.next().map(|(_, (route, _))| route)
     }
 
-    /// What a watcher opened now finds.
+    /// The state that a new watcher finds.
     pub(crate) fn fresh() -> Table {
         let mut table = Table::default();
         table.update(&mut Watcher::open().unwrap());
         table
     }
 
-    /// Asserts that it is what a watcher opened now finds.
+    /// Asserts that it equals the state that a new watcher finds.
     pub(crate) fn assert_is_the_kernels(&self) {
         let fresh = Table::fresh();
         assert_eq!(self.routes, fresh.routes);
@@ -182,7 +183,7 @@ impl Table {
     }
 }
 
-/// A watcher that has told what there was, and what it told.
+/// A watcher that has reported the initial state, and that state.
 pub(crate) fn watching() -> (Watcher, Table) {
     let mut watcher = Watcher::open().unwrap();
     let mut table = Table::default();

@@ -1,4 +1,4 @@
-//! Changes of which the kernel tells a part, or nothing.
+//! Changes that the kernel reports partly, or not at all.
 
 use plexus_io::netlink::{KernelRoute, RouteKey, TABLE_MAIN};
 
@@ -74,7 +74,7 @@ fn an_ipv4_address_removed_takes_along_what_preferred_it() {
 }
 
 #[test]
-fn what_no_route_goes_by_comes_and_goes_without_a_word_about_routes() {
+fn unused_objects_change_without_route_events() {
     in_namespace("others", || {
         let [va, _] = two_devices();
         let (mut watcher, mut table) = watching();
@@ -111,7 +111,7 @@ fn addresses_of_links_between_two_and_without_a_subnet_leave_it_to_routes() {
         ip("addr add 10.8.0.1/24 dev va noprefixroute");
         ip("-6 addr add 2001:db8:8::1/64 dev va nodad noprefixroute");
         ip("-6 addr add 2001:db8:9::1 peer 2001:db8:9::2 dev va nodad");
-        // The kernel tells of addresses of IPv6 a moment later, from another thread.
+        // The kernel reports IPv6 addresses a moment later, from another thread.
         table.until(&mut watcher, |table| {
             ["10.9.0.1/32", "10.8.0.1/32", "2001:db8:8::1/128", "2001:db8:9::1/128"]
                 .iter()
@@ -132,7 +132,7 @@ fn addresses_of_links_between_two_and_without_a_subnet_leave_it_to_routes() {
 }
 
 #[test]
-fn of_several_entries_with_one_key_the_first_counts() {
+fn the_first_of_several_entries_with_one_key_wins() {
     in_namespace("shared", || {
         let [va, vb] = two_devices();
         let (mut watcher, mut table) = watching();
@@ -176,7 +176,7 @@ fn of_several_entries_with_one_key_the_first_counts() {
 
 #[test]
 fn routes_by_next_hop_objects_follow_the_objects() {
-    // With 0 the kernel names the object only, and tells no route when the object changes.
+    // With 0 the kernel names only the object, and reports no route when the object changes.
     for compatible in ["1", "0"] {
         let name = if compatible == "1" { "written out" } else { "named only" };
         in_namespace(name, move || {
@@ -224,7 +224,7 @@ fn routes_by_next_hop_objects_follow_the_objects() {
             table.assert_is_the_kernels();
             assert_eq!(table.resyncs, 1, "no need to ask again");
 
-            // Objects go with their device's carrier, which the kernel does not tell.
+            // Objects are removed with their device's carrier, which the kernel does not report.
             ip("link set vb.px down");
             table.until(&mut watcher, |table| table.route("10.1.0.0/16").is_none());
             table.assert_is_the_kernels();

@@ -88,7 +88,7 @@ pub(super) struct Reliability {
     /// In order of transmission; `None`: acknowledged or lost.
     open: VecDeque<Option<Open>>,
     lost: VecDeque<Open>,
-    /// The last index in `open` that was acknowledged since `settle`.
+    /// The last index in `open` that was acknowledged since `find_lost`.
     acknowledged: usize,
     /// Of both: how many, and how many bytes.
     count: usize,
@@ -201,7 +201,7 @@ impl Reliability {
     /// Finds lost packets, after all acknowledgements of a link packet were processed: these are in
     /// order of arrival, and a packet that arrived late may be acknowledged in the same link
     /// packet.
-    pub(super) fn settle(&mut self, counters: &mut LinkCounters) {
+    pub(super) fn find_lost(&mut self, counters: &mut LinkCounters) {
         for at in 0..std::mem::take(&mut self.acknowledged) {
             if self.open.get(at).is_some_and(|o| o.as_ref().is_some_and(Open::is_overtaken)) {
                 self.lose(at, counters);
@@ -342,10 +342,10 @@ mod tests {
         r.acknowledged(Time::ZERO, 77, &mut c);
         r.acknowledged(Time::ZERO, u64::MAX, &mut c);
         r.acknowledged(Time::ZERO, 2, &mut c);
-        r.settle(&mut c);
+        r.find_lost(&mut c);
         assert!(r.take_lost().is_none());
         r.acknowledged(Time::ZERO, 3, &mut c);
-        r.settle(&mut c);
+        r.find_lost(&mut c);
         let lost = r.take_lost().unwrap();
         assert_eq!(lost.packet, 0);
         assert_eq!(r.next_tx_sequence(), 5);
@@ -358,7 +358,7 @@ mod tests {
         let (mut r, mut c) = (Reliability::new(0), LinkCounters::default());
         open_numbers(&mut r, 5);
         (0..5).rev().for_each(|tx| r.acknowledged(Time::ZERO, tx, &mut c));
-        r.settle(&mut c);
+        r.find_lost(&mut c);
         assert!(r.take_lost().is_none());
         assert_eq!((r.first, r.count, c.acknowledged), (5, 0, 5));
     }
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(r.keep(Time::ZERO, Headers::default(), &[6, 0], 9), None);
         let mut c = LinkCounters::default();
         r.acknowledged(Time::ZERO, 500, &mut c);
-        r.settle(&mut c);
+        r.find_lost(&mut c);
         assert!(r.keep(Time::ZERO, Headers::default(), &[6, 0], 9).is_some());
         let mut r = Reliability::new(0);
         let long = vec![0; 60_000];

@@ -44,7 +44,7 @@ pub(super) struct FaceInfo {
 
 impl FaceInfo {
     /// Records a timeout that has passed. It suffices to do that when the measurement is next read.
-    fn settle(&mut self, now: Time, max_timeouts: u32) {
+    fn note_timeout(&mut self, now: Time, max_timeouts: u32) {
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timeout_at = None;
             self.missed(max_timeouts);
@@ -88,7 +88,7 @@ impl Measurements {
         let Some(mut info) = self.faces.peek(of(key, face), now).copied() else {
             return Health::Unknown;
         };
-        info.settle(now, max_timeouts);
+        info.note_timeout(now, max_timeouts);
         match (info.fails, info.rtt.smoothed()) {
             (true, _) => Health::Fails,
             (_, Some(srtt)) => Health::Works(srtt),
@@ -107,7 +107,7 @@ impl Measurements {
     ) {
         let make = FaceInfo::default;
         let info = self.faces.get_or_insert(of(key, face), now, now + lifetime, make);
-        info.settle(now, max_timeouts);
+        info.note_timeout(now, max_timeouts);
         info.timeout_at = info.timeout_at.or(Some(now + info.rtt.timeout()));
     }
 

@@ -263,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(message in messages()) {
+        fn written_values_parse_back(message in messages()) {
             let frame = message.to_frame(MacAddr([2; 6]), MANAGER);
             prop_assert!(frame.len() >= 60);
             prop_assert_eq!(Message::parse(&frame[14..]), Some(message));

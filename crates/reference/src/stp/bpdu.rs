@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_what_is_cut_is_refused(
+        fn bpdus_parse_back_and_truncated_ones_are_refused(
             ids in any::<[u64; 2]>(), cost: u32, port: u16, units in any::<[u16; 4]>(),
             topology_change: bool, topology_change_ack: bool, cut in 0..52_usize)
         {

@@ -136,7 +136,7 @@ fn destinations_are_taken_in_turn() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused() {
+fn impossible_flows_are_refused() {
     let none = FlowSpec { count: 0, ..FlowSpec::default() };
     assert_eq!(build(&none).unwrap_err(), FlowError::Count(0));
     let mixed = FlowSpec { source_ip: Some("::1".parse().unwrap()), ..FlowSpec::default() };

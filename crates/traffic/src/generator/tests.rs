@@ -126,7 +126,7 @@ fn a_seed_repeats_its_frames() {
 }
 
 #[test]
-fn what_a_full_port_refuses_is_kept_in_order_and_stamped_anew() {
+fn packets_refused_by_a_full_port_keep_their_order_and_get_new_stamps() {
     let mut bench = Bench::new(10);
     let config = GeneratorConfig { count: Some(30), ..GeneratorConfig::default() };
     let mut generator = Generator::new(&config, Time::ZERO).unwrap();

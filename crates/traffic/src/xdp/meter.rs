@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_in_buckets_has_the_same_percentiles() {
+    fn bucket_counts_give_the_same_percentiles() {
         let values = (0..10_000_u64).map(|n| n * n % 777_777);
         let mut buckets = vec![0; BUCKETS];
         let mut exact = Histogram::<u64>::new(3).unwrap();

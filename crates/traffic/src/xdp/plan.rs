@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_do_it_says() {
+    fn unsupported_requests_are_refused() {
         let refused = |config: GeneratorConfig| match Plan::new(&config) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("it was taken"),

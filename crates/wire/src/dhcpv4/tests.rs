@@ -83,7 +83,7 @@ fn malformed_messages_are_refused() {
         b[at] = value;
         assert_eq!(read(&b).unwrap_err().to_string(), told);
     }
-    // An option that ends behind the message.
+    // An option that is truncated by the end of the message.
     let mut b = good[..HEADER_LEN].to_vec();
     b.extend([53, 1, 1, 12, 5, b'a']);
     assert!(read(&b).unwrap_err().is_truncated());

@@ -31,8 +31,9 @@ pub const fn entropy_port(flow_hash: u64) -> u16 {
     0xC000 | (flow_hash & 0x3FFF) as u16
 }
 
-/// A hash of the flow that a frame of a UDP link belongs to: of the host's packet behind the fabric
-/// header, or of the Ethernet addresses of what is no IP packet. All other frames have the same.
+/// A hash of the flow that a frame of a UDP link belongs to: of the host's packet after the fabric
+/// header, or of the Ethernet addresses if it is not an IP packet. All other frames have the same
+/// hash.
 pub fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     let fields = Fields::read(frame).ok().filter(|f| f.kind() == Kind::Ethernet);
     let Some(carried) = fields.and_then(|f| frame.get(f.header_len()..)) else { return 0 };
@@ -104,9 +105,9 @@ impl Udp {
         ethernet::HEADER_LEN + self.addresses.ip_header_len() + udp::HEADER_LEN
     }
 
-    /// Writes the headers before a fabric frame, which stands in `frame` from
-    /// [`buffer_len`](Self::buffer_len) on and fills it. Checksums are complete, UDP's included:
-    /// over IPv6 it is not optional (RFC 8200, 8.1), and nothing else protects the paths.
+    /// Writes the headers before a fabric frame, which starts in `frame` at
+    /// [`buffer_len`](Self::buffer_len) and fills the rest. Checksums are complete, including
+    /// UDP's: over IPv6 it is mandatory (RFC 8200, 8.1), and nothing else protects the paths.
     ///
     /// # Errors
     /// Truncated: no room for the headers. Invalid: more than a datagram holds.
@@ -166,7 +167,7 @@ impl Udp {
             return Err(Error::invalid(Format::Udp, "port", datagram.dst_port().into()));
         }
         let missing = datagram.checksum() == 0 && matches!(addresses, Addresses::V6(..));
-        // The length field is what the view has checked, so it fits.
+        // The view has checked the length field, so it fits.
         let sum = addresses.pseudo_header(datagram.datagram_len() as u16);
         if missing || !datagram.checksum_ok(sum) {
             return Err(Error::checksum(Format::Udp));
@@ -209,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_values_parse_back(
             addresses in addresses(), macs in any::<[[u8; 6]; 2]>(), hash: u64,
             carried in prop::collection::vec(any::<u8>(), 0..200), at: prop::sample::Index,
         ) {
@@ -219,7 +220,7 @@ mod tests {
             frame.extend(&carried);
             udp.emit(&mut frame).unwrap();
             prop_assert_eq!(Udp::parse(&frame), Ok((udp, &carried[..])));
-            // Padding is not part of it, and no bit that is may be wrong.
+            // Padding is not part of it, and flipping any bit that is part of it is detected.
             frame.extend([0; 7]);
             prop_assert_eq!(Udp::parse(&frame), Ok((udp, &carried[..])));
             frame.truncate(frame.len() - 7);
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_flow_keeps_its_hash_and_others_have_others() {
-        // A host's UDP datagram from this port, behind a fabric header with so many hops.
+        // A host's UDP datagram from this port, after a fabric header with this many hops.
         let carried = |from: u16, hops: &[u8]| {
             let header = fabric::Repr::new(Kind::Ethernet, hops).unwrap().to_bytes().unwrap();
             let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];

@@ -1,5 +1,5 @@
-//! The groups by which the fabric itself works: their frames are for the control plane, whatever a
-//! policy says (SPEC.md, 14).
+//! Groups reserved for the fabric itself: their frames go to the control plane, regardless of any
+//! policy (SPEC.md, 14).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_neighbour_discovery_and_group_management_need_is_reserved() {
+    fn groups_of_neighbour_discovery_and_group_management_are_reserved() {
         for (ip, reserved) in [
             ("224.0.0.1", true),
             ("224.0.0.22", true),

@@ -32,12 +32,12 @@ pub const FIXED_LEN: usize = 6;
 pub const HOPS_MAX: usize = 100;
 /// Bytes of the longest header.
 pub const HEADER_LEN_MAX: usize = FIXED_LEN + HOPS_MAX;
-/// The least MTU of a fabric link, in bytes: what an Ethernet frame carries of a host's full-size
-/// frame with one tag, behind the longest header (SPEC.md, "MTU").
+/// Smallest MTU of a fabric link in bytes: it fits a host's full-size frame with one tag after the
+/// longest header (SPEC.md, "MTU").
 pub const LINK_MTU_MIN: u16 = 1500 + 14 + 4 + HEADER_LEN_MAX as u16;
 /// The hop that names a node's control plane.
 pub const CONTROL_HOP: u8 = 0xFF;
-/// Stands in a tree frame's forward path for one more node that may pass it on.
+/// In a tree frame's forward path, it allows one more node to forward the frame.
 pub const CREDIT_HOP: u8 = 0xFE;
 /// Bytes of a tree's number, at the end of a tree frame's forward path.
 pub const TREE_LEN: usize = 4;
@@ -47,7 +47,7 @@ pub const CREDITS_MAX: u8 = (HOPS_MAX - TREE_LEN - 1) as u8;
 /// The hops of a path, or of a part of one.
 pub type Path = ArrayVec<u8, HOPS_MAX>;
 
-/// What a fabric frame carries.
+/// The payload of a fabric frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -95,7 +95,7 @@ impl Hop {
 pub enum FabricError {
     /// No forward hop is left.
     NoHop,
-    /// It goes along a tree, and names no hop.
+    /// It follows a tree, and has no hops.
     Tree,
     /// The header is not one.
     Header(Error),
@@ -164,7 +164,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// What is wrong with a header that [`read`](Self::read) refuses.
+    /// The problem of a header that [`read`](Self::read) refuses.
     #[cold]
     fn fault(bytes: &[u8]) -> Error {
         let b: [u8; FIXED_LEN] = array_at(bytes, 0);
@@ -185,7 +185,7 @@ impl Fields {
         Error { format: Format::Fabric, reason: Reason::Truncated { need, have } }
     }
 
-    /// What is carried.
+    /// The kind of payload.
     #[inline(always)]
     pub const fn kind(self) -> Kind {
         match self.0 >> 60 {
@@ -224,15 +224,15 @@ impl Fields {
     }
 }
 
-/// A host's frame on its way in the form that nearly all have, so that passing it on takes few
-/// instructions: at least 14 bytes, and one to eight hops to go. What [`Fields::read`] refuses has
-/// none.
+/// A host's frame in flight in the most common form, which takes few instructions to forward: at
+/// least 14 bytes, and one to eight hops left. A frame that [`Fields::read`] refuses has no such
+/// form.
 #[derive(Debug)]
 pub struct Passing<'a> {
     start: &'a mut [u8; 14],
     /// The first eight bytes.
     fixed: u64,
-    /// The eight bytes behind the fixed part.
+    /// The eight bytes after the fixed part.
     hops: u64,
 }
 
@@ -280,7 +280,7 @@ impl<'a> Passing<'a> {
     }
 }
 
-/// Of eight hops in a register, the first taken out and `in_port` put in behind the others of the
+/// Of eight hops in a register, removes the first and inserts `in_port` after the others of the
 /// first `forward`, one to eight.
 #[inline(always)]
 const fn rotated(hops: u64, forward: u32, in_port: u8) -> u64 {
@@ -331,20 +331,20 @@ pub fn rotate_back(bytes: &mut [u8], fields: Fields, hop: u8) {
     bytes[FIXED_LEN] = hop;
 }
 
-/// Number of the tree that a frame goes along, and how many nodes behind this one may pass it on.
-/// `fields` must be what [`Fields::read`] found in these bytes. None if it is no tree frame, or has
-/// no number.
+/// The number of the tree that a frame follows, and how many further nodes may forward it. `fields`
+/// must come from [`Fields::read`] of these bytes. None if it is not a tree frame, or has no
+/// number.
 pub fn tree(bytes: &[u8], fields: Fields) -> Option<(u32, u8)> {
     let credits = usize::from(fields.forward()).checked_sub(TREE_LEN)?;
     let number = bytes.get(FIXED_LEN + credits..)?.first_chunk::<TREE_LEN>()?;
     (fields.kind() == Kind::Tree).then_some((u32::from_be_bytes(*number), credits as u8))
 }
 
-/// A node's processing of a frame that came in by port `in_port` (0xFF: from its own control
-/// plane), in place: says where it goes and rewrites its header for there.
+/// Processes, in place, a frame that arrived on port `in_port` (0xFF: from the node's own control
+/// plane): returns its destination and rewrites its header.
 ///
 /// # Errors
-/// No forward hop, a frame that goes along a tree, or a header that [`Fields::read`] refuses; the
+/// No forward hop, a frame that follows a tree, or a header that [`Fields::read`] refuses; the
 /// bytes are then unchanged.
 #[inline(always)]
 pub fn advance(bytes: &mut [u8], in_port: u8) -> Result<Hop, FabricError> {
@@ -372,7 +372,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(Frame(bytes))
     }
 
-    /// What is carried.
+    /// The kind of payload.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.0.as_ref()[0] >> 4 {
@@ -411,7 +411,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
 }
 
 impl<'a> Frame<&'a [u8]> {
-    /// What follows the header, padding included.
+    /// The bytes after the header, including padding.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..]
@@ -426,7 +426,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
         *first = (kind as u8) << 4 | *first & 0x0F;
     }
 
-    /// What follows the header, for rewriting.
+    /// The bytes after the header, for rewriting.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let from = self.header_len();
         &mut self.0.as_mut()[from..]
@@ -436,7 +436,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
 /// The meaning of a fabric header.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Repr {
-    /// What is carried.
+    /// The kind of payload.
     pub kind: Kind,
     /// The hops to go, the next one first.
     pub forward: Path,
@@ -452,8 +452,8 @@ impl Repr {
         Some(Repr { kind, forward: Path::try_from(path).ok()?, reverse: Path::new() })
     }
 
-    /// A header as a source of tree frames writes it, behind itself: `credits` nodes may pass the
-    /// frame on. None if there are more than [`CREDITS_MAX`].
+    /// The header of a source of tree frames: `credits` nodes may forward the frame. None if there
+    /// are more than [`CREDITS_MAX`].
     pub fn tree(tree: u32, credits: u8, in_port: u8) -> Option<Repr> {
         if credits > CREDITS_MAX {
             return None;
@@ -475,8 +475,8 @@ impl Repr {
         })
     }
 
-    /// The header of an answer to a frame that has come to a control plane with this header: the
-    /// way back is the reverse path as it stands, for at each node the latest hop was put first.
+    /// The header of an answer to a frame that arrived at a control plane with this header: the way
+    /// back is the reverse path unchanged, because each node has put its hop first.
     pub fn answer(&self, kind: Kind) -> Repr {
         Repr { kind, forward: self.reverse.clone(), reverse: Path::new() }
     }

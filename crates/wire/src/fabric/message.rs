@@ -1,19 +1,19 @@
-//! Bodies of the fabric's control messages: what is inside a sealed message (SPEC.md, "Bodies").
+//! Bodies of the fabric's control messages: the contents of a sealed message (SPEC.md, "Bodies").
 //!
-//! Every body is its fields one after another, big-endian, without padding. A list is a count
-//! (u16) and its items, an optional value a byte (0 or 1) and the value, an IP address a byte (4 or
-//! 6) and its octets. In front of the body stands its kind (u8) and a
-//! request number (u32): not zero if the sender wants an answer that repeats it.
+//! A body is its fields one after another, big-endian, without padding. A list is a count (u16) and
+//! its items, an optional value a byte (0 or 1) and the value, an IP address a byte (4 or 6) and
+//! its octets. Before the body are its kind (u8) and a request number (u32), which is nonzero if
+//! the sender wants an answer that repeats it.
 //!
-//! Everything is bounded by the message that it came in: a count that the remaining bytes cannot
-//! hold is refused before anything is allocated for it.
+//! Everything is bounded by the size of the message: a count that the remaining bytes cannot hold
+//! is refused before any allocation.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::{Error, Format, need};
 use crate::mac::MacAddr;
 
-/// Ports, one per hop: what a frame's forward path holds.
+/// Ports, one per hop: the contents of a frame's forward path.
 pub type Hops = Vec<u8>;
 
 /// Longest body in bytes: it must fit the smallest fabric link behind the longest header.
@@ -27,7 +27,7 @@ trait Field: Sized {
     fn take(from: &mut Reader<'_>) -> Result<Self, Error>;
 }
 
-/// What has not been read yet.
+/// The bytes not parsed yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -156,7 +156,7 @@ fn count(len: usize) -> u16 {
     len.min(usize::from(u16::MAX)) as u16
 }
 
-/// Numbers that stand for named values.
+/// Codes of named values.
 macro_rules! codes {
     ($(#[$meta:meta])* $name:ident, $field:literal {
         $($(#[$doc:meta])* $variant:ident = $code:literal,)*
@@ -220,12 +220,12 @@ macro_rules! bodies {
         })*
 
         impl Body {
-            /// The number that stands for the body's meaning.
+            /// The code of the body's kind.
             pub fn kind(&self) -> u8 {
                 match self { $(Body::$name(_) => $kind,)* }
             }
 
-            /// The body's name, as people read it.
+            /// The body's name, for display.
             pub fn name(&self) -> &'static str {
                 match self { $(Body::$name(_) => stringify!($name),)* }
             }
@@ -238,11 +238,11 @@ macro_rules! bodies {
                 out
             }
 
-            /// Reads a body and its request number.
+            /// Parses a body and its request number.
             ///
             /// # Errors
             /// Truncated: the bytes end before the body. Invalid: an unknown kind or value, or
-            /// bytes behind the body.
+            /// bytes after the body.
             pub fn parse(bytes: &[u8]) -> Result<(u32, Body), Error> {
                 let mut from = Reader(bytes);
                 let kind = u8::take(&mut from)?;
@@ -291,7 +291,7 @@ bodies! {
 }
 
 codes! {
-    /// What is at the other end of a port.
+    /// The kind of neighbour at a port.
     PortRole, "port role" {
         /// No carrier.
         Down = 0,
@@ -371,7 +371,7 @@ structures! {
     PortState {
         /// The port's number: a hop.
         port: u8,
-        /// What is there.
+        /// The kind of neighbour.
         role: PortRole,
         /// Its Ethernet address.
         mac: MacAddr,
@@ -421,7 +421,7 @@ structures! {
     HostState {
         /// Where it is.
         port: u8,
-        /// Who it is.
+        /// The station.
         mac: MacAddr,
         /// Its addresses, as far as known.
         ips: Vec<IpAddr>,
@@ -448,7 +448,7 @@ structures! {
         source_mac: MacAddr,
         /// Its address.
         source_ip: IpAddr,
-        /// The address asked for.
+        /// The requested address.
         target_ip: IpAddr,
     }
 
@@ -520,11 +520,11 @@ structures! {
         routes: Vec<Hops>,
     }
 
-    /// From a node: a station or an address of it has been heard. The answer is a [`HostVerdict`].
+    /// From a node: a station or one of its addresses was heard. The answer is a [`HostVerdict`].
     HostSeen {
         /// Where.
         port: u8,
-        /// Who.
+        /// The station.
         mac: MacAddr,
         /// The address that it claims, if any.
         ip: Option<IpAddr>,
@@ -532,11 +532,11 @@ structures! {
 
     /// The controller's answer to a [`HostSeen`], or a later change of mind.
     HostVerdict {
-        /// As asked.
+        /// As in the request.
         port: u8,
-        /// As asked.
+        /// As in the request.
         mac: MacAddr,
-        /// As asked.
+        /// As in the request.
         ip: Option<IpAddr>,
         /// Absent: admitted.
         refused: Option<Refusal>,
@@ -546,7 +546,7 @@ structures! {
     HostGone {
         /// Where it was.
         port: u8,
-        /// Who it was.
+        /// The station.
         mac: MacAddr,
     }
 
@@ -556,13 +556,13 @@ structures! {
         exchange: u64,
         /// Where.
         port: u8,
-        /// Whom.
+        /// The station.
         mac: MacAddr,
         /// The address.
         ip: IpAddr,
     }
 
-    /// From a node: what came of a [`HostProbe`].
+    /// From a node: the result of a [`HostProbe`].
     HostProbeReply {
         /// Names the probe.
         exchange: u64,
@@ -608,7 +608,7 @@ structures! {
     TreeUpdate {
         /// Trees of earlier incarnations are taken out, and routes that lead to them.
         earlier: bool,
-        /// Trees that are put in.
+        /// Trees to install.
         add: Vec<TreeEntry>,
         /// Trees that are taken out.
         remove: Vec<u32>,
@@ -618,7 +618,7 @@ structures! {
     TreeEntry {
         /// Its number.
         tree: u32,
-        /// The ports that get a copy: behind each there is a member of the group.
+        /// The ports that get a copy: each leads to a member of the group.
         ports: Vec<u8>,
     }
 
@@ -634,7 +634,7 @@ structures! {
         routes: Vec<GroupRoute>,
     }
 
-    /// One host's way to one group.
+    /// A host's route to a group.
     GroupRoute {
         /// The host's port.
         port: u8,
@@ -646,17 +646,17 @@ structures! {
         version: u64,
         /// The tree; absent: there is none.
         tree: Option<u32>,
-        /// How many nodes behind this one may pass the host's frames on.
+        /// How many further nodes may forward the host's frames.
         credits: u8,
     }
 
-    /// From a node: the groups that a host listens to, all of them.
+    /// From a node: all groups that a host has joined.
     GroupMembership {
         /// The host's port.
         port: u8,
         /// The host.
         mac: MacAddr,
-        /// Orders what is said of a host: the higher counts.
+        /// Orders the reports about a host: the higher wins.
         version: u64,
         /// The groups.
         groups: Vec<IpAddr>,
@@ -684,16 +684,16 @@ structures! {
 
     /// Groups that are served alike.
     GroupPrefix {
-        /// The first of them.
+        /// The first of the addresses.
         ip: IpAddr,
         /// Leading bits that count.
         prefix_len: u8,
-        /// Who listens has said so (IGMP, MLD); otherwise every host does.
+        /// Members have joined (IGMP, MLD); otherwise every host is a member.
         joined: bool,
     }
 }
 
-/// What a port tells its neighbour during the handshake, beside the credential.
+/// A port's facts for its neighbour, sent in the handshake with the credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LinkFacts {
     /// The sender's port number: the neighbour's frames for it take this hop back.
@@ -720,7 +720,7 @@ impl LinkFacts {
         out
     }
 
-    /// Reads the fields; bytes behind them are of a later version, and left alone.
+    /// Parses the fields; bytes after them belong to a later version and are ignored.
     ///
     /// # Errors
     /// Truncated or invalid, as a body.

@@ -16,12 +16,12 @@ use crate::error::{Error, Format, need};
 
 const F: Format = Format::NdnData;
 
-/// What the content is (packet format, "ContentType").
+/// The type of the content (packet format, "ContentType").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContentType(pub u64);
 
 impl ContentType {
-    /// What the name says; the one that is meant if none is said.
+    /// The payload of the name; the default.
     pub const BLOB: ContentType = ContentType(0);
     /// Names of where to ask.
     pub const LINK: ContentType = ContentType(1);
@@ -34,10 +34,9 @@ impl ContentType {
 /// The meaning of MetaInfo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaInfo<'a> {
-    /// What the content is; [`ContentType::BLOB`] if it does not say.
+    /// The type of the content; [`ContentType::BLOB`] if absent.
     pub content_type: Option<ContentType>,
-    /// For how long after it has come a node holds it for fresh, in milliseconds; not at all if it
-    /// does not say.
+    /// How long after its arrival a node treats it as fresh, in milliseconds; absent: never.
     pub freshness_ms: Option<u64>,
     /// The last component of the name of the last Data of a sequence.
     pub final_block: Option<Component<'a>>,
@@ -66,7 +65,7 @@ impl<'a> MetaInfo<'a> {
         Ok(meta)
     }
 
-    /// Writes what stands in the element.
+    /// Writes the element's value.
     pub fn write(&self, w: &mut Writer<'_>) {
         w.optional_number(types::CONTENT_TYPE, self.content_type.map(|t| t.0));
         w.optional_number(types::FRESHNESS_PERIOD, self.freshness_ms);
@@ -92,12 +91,12 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Checks the Data that `bytes` begin with; what follows it (padding) is left alone. What the
-    /// signature says of itself is not looked at: [`Data::signature_info`] does.
+    /// Checks the Data at the start of `bytes`; bytes after it (padding) are ignored. The
+    /// signature's own information is not checked: [`Data::signature_info`] does that.
     ///
     /// # Errors
-    /// Truncated: it ends behind `bytes`. Invalid: not Data, no name, no signature, an implicit
-    /// digest in the name (it is computed, never sent), an element that is broken, or critical and
+    /// Truncated: it exceeds `bytes`. Invalid: not Data, no name, no signature, an implicit digest
+    /// in the name (it is computed, never sent), an element that is malformed, or critical and
     /// unknown or out of order.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Data<'a>, Error> {
         Data::new_checked_but_name(bytes, |_| None)
@@ -183,7 +182,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The Data, from its type to its end: what the implicit digest is over.
+    /// The Data, from its type to its end: the input of the implicit digest.
     #[inline(always)]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -195,19 +194,19 @@ impl<'a> Data<'a> {
         self.name
     }
 
-    /// What it says of its content.
+    /// Its meta information.
     #[inline(always)]
     pub const fn meta(&self) -> &MetaInfo<'a> {
         &self.meta
     }
 
-    /// What the content is.
+    /// The type of the content.
     #[inline(always)]
     pub fn content_type(&self) -> ContentType {
         self.meta.content_type.unwrap_or_default()
     }
 
-    /// For how long after it has come it is fresh; zero: not at all.
+    /// How long after its arrival it is fresh; zero: never.
     #[inline(always)]
     pub fn freshness(&self) -> Duration {
         Duration::from_millis(self.meta.freshness_ms.unwrap_or(0))
@@ -219,7 +218,7 @@ impl<'a> Data<'a> {
         self.content.unwrap_or_default()
     }
 
-    /// What it says of its signature.
+    /// Its signature information.
     ///
     /// # Errors
     /// As [`SignatureInfo::parse`].
@@ -240,12 +239,12 @@ impl<'a> Data<'a> {
     }
 }
 
-/// The meaning of a Data packet, but for its signature.
+/// The meaning of a Data packet, without its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr<'a> {
     /// The name.
     pub name: Name<'a>,
-    /// What it says of its content.
+    /// Its meta information.
     pub meta: Option<MetaInfo<'a>>,
     /// The content.
     pub content: Option<&'a [u8]>,
@@ -255,7 +254,7 @@ impl<'a> Repr<'a> {
     /// The meaning of `data`.
     ///
     /// # Errors
-    /// None today: what the view has checked has a meaning.
+    /// None today: whatever the view has checked is valid.
     pub fn parse(data: &Data<'a>) -> Result<Repr<'a>, Error> {
         let meta = data.has_meta.then_some(data.meta);
         Ok(Repr { name: data.name, meta, content: data.content })
@@ -292,7 +291,7 @@ impl<'a> Repr<'a> {
         let head_max = tlv::element_len(types::DATA, value_len_max) - value_len_max;
         need(F, buf.len(), head_max + value_len_max)?;
 
-        // As if the signature were as long as can be; then what is shorter moves up.
+        // First assuming the longest signature; then the head moves up if it is shorter.
         let (head, rest) = buf.split_at_mut(head_max);
         let (signed, rest) = rest.split_at_mut(signed_len);
         let (value_head, value) = rest.split_at_mut(value_head_max);

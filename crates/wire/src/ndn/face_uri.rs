@@ -1,4 +1,4 @@
-//! Face URIs: how the ends of faces are written (NFD wiki, "FaceMgmt", "FaceUri").
+//! Face URIs: the notation of faces' ends (NFD wiki, "FaceMgmt", "FaceUri").
 //!
 //! ```text
 //! udp4://192.0.2.1:6363   udp6://[2001:db8::1]:6363   udp://HOST[:PORT]   likewise tcp, ws
@@ -6,9 +6,8 @@
 //! ether://[01:00:5e:00:17:aa]   dev://eth0
 //! ```
 //!
-//! Written is always the canonical form: numbers for addresses, the IP version in the scheme (but
-//! for `ws`), the port there. Read are also the forms without version and port. Names of hosts are
-//! not looked up.
+//! Output is always canonical: numeric addresses, the IP version in the scheme (except for `ws`),
+//! and the port. Input may omit version and port. Host names are not resolved.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -41,7 +40,7 @@ pub enum FaceUri {
     Ether(MacAddr),
     /// A network device.
     Dev(String),
-    /// A UDP endpoint behind one device: of multicast faces.
+    /// A UDP endpoint on one device: for multicast faces.
     UdpDev(String, SocketAddr),
     /// Within the forwarder.
     Internal,
@@ -121,7 +120,7 @@ impl FromStr for FaceUri {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(error(format!("'{text}' has no scheme, such as udp4://")));
         };
-        // What follows an address says nothing.
+        // A slash after the address has no meaning.
         let host = || rest.strip_suffix('/').unwrap_or(rest);
         let ip = |port| parse_address(scheme, host(), port);
         match scheme {
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_face_uri_is_explained() {
+    fn invalid_face_uris_are_explained() {
         for (text, why) in [
             ("192.0.2.1", "no scheme"),
             ("http://192.0.2.1", "scheme is not known"),

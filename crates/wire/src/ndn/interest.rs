@@ -5,8 +5,8 @@
 //!            [HopLimit] [ApplicationParameters [InterestSignatureInfo InterestSignatureValue]]
 //! ```
 //!
-//! Elements that are unknown or not in their place are left alone if they are not critical, and
-//! refuse the packet if they are.
+//! Elements that are unknown or out of order are ignored if they are not critical; otherwise the
+//! packet is refused.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Interest<'a> {
     forwarding_hint: Names<'a>,
     signature: Option<(&'a [u8], &'a [u8])>,
     lifetime_ms: Option<u64>,
-    // Offsets in `bytes`; what is not there has offset 0.
+    // Offsets in `bytes`; an absent element has offset 0.
     value_at: u32,
     nonce_slot: u32,
     nonce_at: u32,
@@ -62,12 +62,12 @@ fn rank(kind: u32) -> u8 {
 }
 
 impl<'a> Interest<'a> {
-    /// Checks the Interest that `bytes` begin with; what follows it (padding) is left alone.
+    /// Checks the Interest at the start of `bytes`; bytes after it (padding) are ignored.
     ///
     /// # Errors
-    /// Truncated: it ends behind `bytes`. Invalid: not an Interest, no name or an empty one, an
-    /// element that is broken, or critical and unknown or out of order, parameters without their
-    /// digest in the name, or two such digests.
+    /// Truncated: it exceeds `bytes`. Invalid: not an Interest, no name or an empty one, an element
+    /// that is malformed, or critical and unknown or out of order, parameters without their digest
+    /// in the name, or two such digests.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Interest<'a>, Error> {
         let whole = Reader::new(bytes, F).expect(types::INTEREST, "packet type")?;
@@ -107,7 +107,7 @@ impl<'a> Interest<'a> {
                 element.ignore()?;
                 continue;
             }
-            // A signature belongs to parameters, and its value to what it says of itself.
+            // A signature needs parameters, and its value needs its information.
             match element.kind {
                 types::INTEREST_SIGNATURE_INFO if last < 7 => continue,
                 types::INTEREST_SIGNATURE_VALUE if last < 8 => continue,
@@ -148,8 +148,8 @@ impl<'a> Interest<'a> {
                 interest.nonce_slot = (base + element.end()) as u32;
             }
         }
-        // Parameters go with exactly one digest of them. A digest without parameters is ordinary:
-        // the names of answers to a command continue the command's.
+        // Parameters require exactly one digest of them. A digest without parameters is valid: the
+        // names of answers to a command extend the command's.
         match digests.parameters {
             1 => Ok(interest),
             0 if interest.parameters_at == 0 => Ok(interest),
@@ -157,8 +157,8 @@ impl<'a> Interest<'a> {
         }
     }
 
-    /// Reads what nearly every Interest has behind its name, as far as that is there and in order;
-    /// returns the rank of the last that was.
+    /// Parses the elements that almost every Interest has after its name, as far as they are
+    /// present and in order; returns the rank of the last one.
     #[inline(always)]
     fn read_usual(&mut self, reader: &mut Reader<'a>) -> u8 {
         let base = self.value_at;
@@ -220,7 +220,7 @@ impl<'a> Interest<'a> {
         self.forwarding_hint
     }
 
-    /// What tells it from another Interest of the same name.
+    /// Distinguishes it from other Interests with the same name.
     #[inline(always)]
     pub fn nonce(&self) -> Option<[u8; 4]> {
         self.nonce_at()?;
@@ -246,14 +246,14 @@ impl<'a> Interest<'a> {
         self.hop_limit_at().map(|at| self.bytes[at])
     }
 
-    /// Offset of the hop limit's byte in the packet: who forwards it lowers that byte in place.
-    /// Neither digest nor signature is over it.
+    /// Offset of the hop limit's byte in the packet: a forwarder decrements it in place. Neither
+    /// digest nor signature covers it.
     #[inline(always)]
     pub const fn hop_limit_at(&self) -> Option<usize> {
         offset(self.hop_limit_at)
     }
 
-    /// What the application has to say: the value of ApplicationParameters.
+    /// The application's parameters: the value of ApplicationParameters.
     pub fn parameters(&self) -> Option<&'a [u8]> {
         let element = &self.bytes[offset(self.parameters_at)?..self.parameters_end as usize];
         Reader::new(element, F).next().ok().flatten().map(|e| e.value)
@@ -281,8 +281,8 @@ impl<'a> Interest<'a> {
         super::tlv::element_len(types::INTEREST, value_len)
     }
 
-    /// Writes the Interest with a nonce added: a forwarder has to, if there is none. The
-    /// signature, if any, stays what it was.
+    /// Writes the Interest with a nonce added, which a forwarder has to do if it has none. A
+    /// signature stays unchanged.
     ///
     /// # Errors
     /// Truncated: `buf` is shorter than [`Interest::with_nonce_len`]. Invalid: it has a nonce.
@@ -318,12 +318,12 @@ pub struct Signature<'a> {
     /// The bytes that it is over: first the name's components up to the parameters' digest, then
     /// from ApplicationParameters to before the signature.
     pub signed: [&'a [u8]; 2],
-    /// The name ends with the parameters' digest. If not, the signature is not valid.
+    /// The name ends with the parameters' digest. Otherwise the signature is invalid.
     pub digest_is_last: bool,
 }
 
 impl<'a> Signature<'a> {
-    /// What it says of itself.
+    /// Its signature information.
     ///
     /// # Errors
     /// As [`SignatureInfo::parse`].
@@ -343,7 +343,7 @@ pub struct Repr<'a> {
     pub must_be_fresh: bool,
     /// Names towards which it may be sent instead.
     pub forwarding_hint: Names<'a>,
-    /// What tells it from another Interest of the same name.
+    /// Distinguishes it from other Interests with the same name.
     pub nonce: Option<[u8; 4]>,
     /// How long to wait for an answer, in milliseconds; [`LIFETIME_DEFAULT`] if it does not say.
     pub lifetime_ms: Option<u64>,
@@ -355,7 +355,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// An Interest that has nothing but a name.
+    /// An Interest with only a name.
     pub const fn new(name: Name<'a>) -> Repr<'a> {
         Repr {
             name,
@@ -372,7 +372,7 @@ impl<'a> Repr<'a> {
     /// The meaning of `interest`.
     ///
     /// # Errors
-    /// None today: what the view has checked has a meaning.
+    /// None today: whatever the view has checked is valid.
     pub fn parse(interest: &Interest<'a>) -> Result<Repr<'a>, Error> {
         Ok(Repr {
             name: interest.name,

@@ -30,15 +30,15 @@ pub struct NackReason(pub u64);
 impl NackReason {
     /// It does not say.
     pub const NONE: NackReason = NackReason(0);
-    /// The way is congested.
+    /// The path is congested.
     pub const CONGESTION: NackReason = NackReason(50);
     /// The node has seen the nonce before.
     pub const DUPLICATE: NackReason = NackReason(100);
-    /// There is no way.
+    /// There is no route.
     pub const NO_ROUTE: NackReason = NackReason(150);
 
-    /// How bad it is, for a node that has to pass on one of several: the least counts. What is not
-    /// said or not known is the worst.
+    /// Severity, for a node that has to forward one of several Nacks: the lowest wins. Unknown
+    /// reasons are the most severe.
     pub const fn severity(self) -> u64 {
         match self {
             NackReason::CONGESTION | NackReason::DUPLICATE | NackReason::NO_ROUTE => self.0,
@@ -59,7 +59,7 @@ impl fmt::Display for NackReason {
     }
 }
 
-/// The headers of a link packet, but for acknowledgements.
+/// The headers of a link packet, except acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
     /// Number of the fragment; the fragments of a packet have consecutive ones.
@@ -78,11 +78,11 @@ pub struct Headers<'a> {
     pub next_hop_face: Option<u64>,
     /// The Data is not to be cached. (NoCache is the only policy there is.)
     pub no_cache: bool,
-    /// Congestion on the way: 0 is none.
+    /// Congestion on the path: 0 is none.
     pub congestion_mark: Option<u64>,
-    /// Number by which the receiver acknowledges this link packet.
+    /// Number with which the receiver acknowledges this link packet.
     pub tx_sequence: Option<u64>,
-    /// From a self-learning node: the Interest does not look for a way.
+    /// From a self-learning node: the Interest does not discover routes.
     pub non_discovery: bool,
     /// A Data packet that announces a prefix; not checked.
     pub prefix_announcement: Option<&'a [u8]>,
@@ -98,13 +98,13 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks the link packet, Interest or Data that `bytes` begin with; what follows it (padding)
-    /// is left alone. A bare packet and a fragment are only measured, not looked into.
+    /// Checks the link packet, Interest or Data at the start of `bytes`; bytes after it (padding)
+    /// are ignored. Of a bare packet and a fragment only the length is checked.
     ///
     /// # Errors
-    /// Truncated: it ends behind `bytes`. Invalid: neither of the three, a header that is broken,
-    /// unknown and not to be ignored, there twice, or behind the fragment; a fragment that is empty
-    /// or whose index is not below its count; a cache policy that is unknown.
+    /// Truncated: it exceeds `bytes`. Invalid: none of the three, a header that is malformed,
+    /// unknown and not ignorable, duplicate, or after the fragment; a fragment that is empty or
+    /// whose index is not below its count; an unknown cache policy.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
         let whole = match Reader::new(bytes, F).next()? {
@@ -277,7 +277,7 @@ impl Iterator for Acks<'_> {
 
     fn next(&mut self) -> Option<u64> {
         loop {
-            // The elements have been checked: no error ends this early.
+            // The elements have been checked, so no error ends this early.
             let element = self.0.next().ok()??;
             if element.kind == types::LP_ACK {
                 return sequence(&element).ok();
@@ -286,7 +286,7 @@ impl Iterator for Acks<'_> {
     }
 }
 
-/// What is to be written into a link packet.
+/// The contents of a link packet to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repr<'a> {
     /// The headers.
@@ -298,10 +298,10 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// The meaning of `packet`; its acknowledgements are put into `acks`.
+    /// The meaning of `packet`; its acknowledgements are stored in `acks`.
     ///
     /// # Errors
-    /// None today: what the view has checked has a meaning.
+    /// None today: whatever the view has checked is valid.
     pub fn parse(packet: &Packet<'a>, acks: &'a mut Vec<u64>) -> Result<Repr<'a>, Error> {
         acks.clear();
         acks.extend(packet.acks());
@@ -350,7 +350,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Writes all that stands before the fragment's bytes.
+    /// Writes everything before the fragment's bytes.
     fn write_head(&self, w: &mut Writer<'_>) {
         if self.is_bare() {
             return;
@@ -370,8 +370,8 @@ impl<'a> Repr<'a> {
         Writer::count(|w| self.write_head(w))
     }
 
-    /// Writes what stands before the fragment's bytes at the start of `buf`, for who has these in
-    /// place; returns its length.
+    /// Writes everything before the fragment's bytes at the start of `buf`, for callers that
+    /// already have these in place; returns its length.
     ///
     /// # Errors
     /// Truncated: `buf` is shorter than `head_len`.
@@ -398,7 +398,7 @@ impl<'a> Repr<'a> {
     }
 }
 
-/// The headers; not what the fragment is.
+/// The headers; not the contents of the fragment.
 impl fmt::Display for Repr<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let h = &self.headers;

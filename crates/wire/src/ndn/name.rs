@@ -1,9 +1,9 @@
 //! Names (packet format, "Name"; component types: "NDN naming conventions" revision 3, NDN-0022).
 //!
-//! The value of a Name element is components one behind the other, each an element of type 1 to
-//! 65535. That makes names simple to compare: one is a prefix of another if its bytes are, and the
-//! canonical order is that of the bytes. What a table of names needs is [`Name::ends`]: the offset
-//! at which each prefix ends, in one pass.
+//! The value of a Name element is a sequence of components, each an element of type 1 to 65535.
+//! That makes names simple to compare: one is a prefix of another if its bytes are, and the
+//! canonical order is that of the bytes. A table of names needs [`Name::ends`]: the offset at which
+//! each prefix ends, in one pass.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -47,13 +47,13 @@ impl<'a> Component<'a> {
         }
     }
 
-    /// Bytes of it in a name.
+    /// Its encoded length in bytes.
     pub const fn encoded_len(&self) -> usize {
         tlv::element_len(self.kind as u32, self.value.len())
     }
 
-    /// The number that a component of the type holds (segment, version and so on: `types::SEGMENT`
-    /// …); `None` for one of another type, or one that holds no number.
+    /// The number in a component of this type (segment, version and so on: `types::SEGMENT` …);
+    /// `None` for another type, or if it holds no number.
     pub fn number(&self, kind: u32) -> Option<u64> {
         match u32::from(self.kind) == kind {
             true => tlv::parse_number(self.value),
@@ -130,8 +130,8 @@ impl<'a> Name<'a> {
     /// Checks every component: its type, that it ends within `value`, the length of digests.
     ///
     /// # Errors
-    /// Truncated: a component ends behind `value`. Invalid: a type of 0 or above 65535, a digest
-    /// that does not have 32 bytes, a number that is not in its shortest form.
+    /// Truncated: a component exceeds `value`. Invalid: a type of 0 or above 65535, a digest that
+    /// does not have 32 bytes, a number that is not in its shortest form.
     #[inline]
     pub fn new_checked(value: &'a [u8]) -> Result<Name<'a>, Error> {
         Name::check(value).map(|(name, _)| name)
@@ -152,7 +152,7 @@ impl<'a> Name<'a> {
         Ok((Name { value, len }, digests))
     }
 
-    /// A name of so many components that was checked before.
+    /// A previously checked name with this many components.
     #[inline(always)]
     pub(super) const fn known(value: &'a [u8], len: u32) -> Name<'a> {
         Name { value, len }
@@ -344,10 +344,10 @@ impl<'a> Names<'a> {
     /// No names.
     pub const EMPTY: Names<'static> = Names(&[]);
 
-    /// Checks every name. Elements that are not critical may stand between them.
+    /// Checks every name. Non-critical elements may be between them.
     ///
     /// # Errors
-    /// As [`Name::new_checked`]. Invalid: a critical element that is no name, or no name at all.
+    /// As [`Name::new_checked`]. Invalid: a critical element that is not a name, or no name at all.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Names<'a>, Error> {
         let mut reader = Reader::new(bytes, Format::NdnName);
         let mut found = false;
@@ -437,8 +437,8 @@ impl NameBuf {
         self
     }
 
-    /// The name with one more component that holds a number (`types::SEGMENT`, `types::VERSION`
-    /// …), in as few bytes as it takes.
+    /// The name with one more component that holds a number (`types::SEGMENT`, `types::VERSION` …),
+    /// in as few bytes as possible.
     ///
     /// # Panics
     /// If `kind` is none of the five types of numbers.
@@ -491,8 +491,8 @@ impl Hash for NameBuf {
     }
 }
 
-/// By its bytes: a map of names can be asked with [`Name::value`], or a part that ends where
-/// [`Name::ends`] says.
+/// By its bytes: a map of names can be searched with [`Name::value`], or a part that ends at one of
+/// [`Name::ends`].
 impl std::borrow::Borrow<[u8]> for NameBuf {
     fn borrow(&self) -> &[u8] {
         &self.value

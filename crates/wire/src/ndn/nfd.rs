@@ -1,12 +1,12 @@
-//! The words of NFD's management (NFD wiki: "Management", "ControlCommand", "FaceMgmt", "FibMgmt",
-//! "RibMgmt", "StrategyChoice", "CsMgmt", "ForwarderStatus"), which every client speaks.
+//! The protocol elements of NFD's management (NFD wiki: "Management", "ControlCommand", "FaceMgmt",
+//! "FibMgmt", "RibMgmt", "StrategyChoice", "CsMgmt", "ForwarderStatus"), which every client uses.
 //!
-//! A *record* is an element of elements. They are read in any order, and written in python-ndn's:
-//! it reads no other, and NFD any. What a record does not know is left alone,
-//! critical or not: forwarders add counters of their own, and NFD leaves those of others alone.
-//! What may stand there once and stands there twice is refused.
+//! A *record* is an element of elements. They are read in any order, and written in python-ndn's,
+//! because it reads no other, and NFD any. Unknown elements of a record are ignored, critical or
+//! not: forwarders add counters of their own, and NFD ignores those of others. A duplicate of an
+//! element that may occur once is refused.
 //!
-//! A *dataset* is records one behind the other, over the contents of as many Data as it takes.
+//! A *dataset* is a sequence of records, spread over the contents of as many Data as needed.
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ pub trait Record: Fields {
     }
 }
 
-/// What an element of a record may hold.
+/// A value of an element of a record.
 trait Value: Sized {
     fn take(element: &Element<'_>) -> Result<Self, Error>;
     fn put(&self, kind: u32, w: &mut Writer<'_>);
@@ -124,7 +124,7 @@ impl<R: Record> Value for R {
     }
 }
 
-/// How often a value may stand in a record: once as it is, at most once as an option, and any
+/// How often a value may occur in a record: once if plain, at most once as an option, and any
 /// number of times as a vector.
 trait Slot: Sized {
     fn fill(slot: &mut Option<Self>, element: &Element<'_>) -> Result<(), Error>;
@@ -228,7 +228,7 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Arguments of a command, in the command's name; what they came to, in the answer.
+    /// Arguments of a command in the command's name; the resulting values in the answer.
     ControlParameters = 104 {
         /// A prefix.
         7 name: Option<NameBuf>,
@@ -238,7 +238,7 @@ fields! {
         114 uri: Option<String>,
         /// A face's local address.
         129 local_uri: Option<String>,
-        /// Who made the route: [`origin`].
+        /// The route's origin: [`origin`].
         111 origin: Option<u64>,
         /// A route's cost.
         106 cost: Option<u64>,
@@ -258,7 +258,7 @@ fields! {
         112 mask: Option<u64>,
         /// A strategy.
         107 strategy: Option<Strategy>,
-        /// When a route ends, in milliseconds from now.
+        /// When a route expires, in milliseconds from now.
         109 expiration_ms: Option<u64>,
         /// [`persistency`].
         133 persistency: Option<u64>,
@@ -274,13 +274,13 @@ fields! {
     ControlResponse = 101 {
         /// [`status`].
         102 code: u64,
-        /// The same for people.
+        /// A human-readable message.
         103 text: String,
-        /// What the arguments came to.
+        /// The resulting values.
         104 parameters: Option<ControlParameters>,
     }
 
-    /// `/localhost/nfd/status/general`. It stands in the Data without an element around it.
+    /// `/localhost/nfd/status/general`. It is in the Data without an enclosing element.
     GeneralStatus {
         /// The forwarder's version.
         128 version: String,
@@ -312,7 +312,7 @@ fields! {
         152 out_nacks: u64,
         /// Interests answered.
         153 satisfied_interests: u64,
-        /// Interests that nobody answered in time.
+        /// Interests that timed out.
         154 unsatisfied_interests: u64,
     }
 
@@ -358,8 +358,7 @@ fields! {
         108 flags: u64,
     }
 
-    /// Which faces a query, `/localhost/nfd/faces/query`, asks for: those that fit all that is
-    /// said.
+    /// The filter of a query, `/localhost/nfd/faces/query`: faces that match all given values.
     FaceQueryFilter = 150 {
         /// The number.
         105 face_id: Option<u64>,
@@ -415,7 +414,7 @@ fields! {
     NextHopRecord = 129 {
         /// The face.
         105 face_id: u64,
-        /// What it costs.
+        /// Its cost.
         106 cost: u64,
     }
 
@@ -431,13 +430,13 @@ fields! {
     Route = 129 {
         /// The face.
         105 face_id: u64,
-        /// Who made it: [`origin`].
+        /// Its origin: [`origin`].
         111 origin: u64,
-        /// What it costs.
+        /// Its cost.
         106 cost: u64,
         /// [`route_flags`].
         108 flags: u64,
-        /// When it ends, in milliseconds from now.
+        /// When it expires, in milliseconds from now.
         109 expiration_ms: Option<u64>,
     }
 
@@ -476,7 +475,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What came of a command.
+    /// Result of a command.
     status {
         OK = 200,
         BAD_PARAMETERS = 400,
@@ -514,7 +513,7 @@ codes! {
         UP = 3,
         DOWN = 4,
     }
-    /// What a face does, bit by bit.
+    /// Flags of a face.
     face_flags {
         LOCAL_FIELDS = 1,
         LP_RELIABILITY = 2,
@@ -525,12 +524,12 @@ codes! {
         CHILD_INHERIT = 1,
         CAPTURE = 2,
     }
-    /// What the content store does, bit by bit.
+    /// Flags of the content store.
     cs_flags {
         ADMIT = 1,
         SERVE = 2,
     }
-    /// Who made a route.
+    /// Origins of routes.
     origin {
         APP = 0,
         AUTOREG = 64,
@@ -543,8 +542,8 @@ codes! {
 }
 
 impl ControlParameters {
-    /// The arguments that a command's name holds: its component at `index`, by convention the one
-    /// behind `/localhost/nfd/MODULE/COMMAND`.
+    /// The arguments in a command's name: its component at `index`, by convention the one after
+    /// `/localhost/nfd/MODULE/COMMAND`.
     ///
     /// # Errors
     /// As [`Record::parse`]. Invalid: there is no such component, or it is of another type.

@@ -1,4 +1,4 @@
-//! What a packet says of its signature, and who makes one (packet format, "Signature").
+//! Signature information, and the interface of signers (packet format, "Signature").
 
 mod validity;
 
@@ -15,7 +15,7 @@ pub use validity::{Validity, seconds};
 pub struct SignatureType(pub u64);
 
 impl SignatureType {
-    /// A SHA-256 digest: shows damage, not who made it.
+    /// A SHA-256 digest: it reveals damage, but authenticates no signer.
     pub const DIGEST_SHA256: SignatureType = SignatureType(0);
     /// RSA (RSASSA-PKCS1-v1_5) over SHA-256.
     pub const SHA256_WITH_RSA: SignatureType = SignatureType(1);
@@ -72,7 +72,7 @@ pub struct SignatureInfo<'a> {
 const F: Format = Format::NdnSignature;
 
 impl<'a> SignatureInfo<'a> {
-    /// What a signature says that names no key and has nothing to tell it from others.
+    /// Signature information without a key and without replay protection.
     pub const fn new(kind: SignatureType) -> SignatureInfo<'a> {
         let (key_locator, nonce, time_ms, seq_num, validity) = (None, None, None, None, None);
         SignatureInfo { kind, key_locator, nonce, time_ms, seq_num, validity }
@@ -115,8 +115,7 @@ impl<'a> SignatureInfo<'a> {
         Ok(info)
     }
 
-    /// Writes what stands in the element: [`types::SIGNATURE_INFO`] or
-    /// [`types::INTEREST_SIGNATURE_INFO`].
+    /// Writes the element's value: [`types::SIGNATURE_INFO`] or [`types::INTEREST_SIGNATURE_INFO`].
     pub fn write(&self, element: u32, w: &mut Writer<'_>) {
         w.nested(element, |w| {
             w.number(types::SIGNATURE_TYPE, self.kind.0);
@@ -159,23 +158,23 @@ fn validity(element: &Element<'_>) -> Result<Validity, Error> {
     Ok(Validity { not_before, not_after })
 }
 
-/// Who signs what is written.
+/// Signs packets that are being written.
 pub trait Signer {
-    /// What the packet says of the signature.
+    /// The packet's signature information.
     fn info(&self) -> SignatureInfo<'_>;
 
-    /// Most bytes that a signature of it takes.
+    /// Most bytes of its signatures.
     fn signature_len_max(&self) -> usize;
 
-    /// Signs `parts`, as if they stood one behind the other, into `out`, which has
-    /// [`Signer::signature_len_max`] bytes; returns how many of them the signature takes.
+    /// Signs the concatenation of `parts` into `out`, which has [`Signer::signature_len_max`]
+    /// bytes; returns the length of the signature.
     fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize;
 }
 
 /// A signature that was made before: for packets that are written again as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signed<'a> {
-    /// What the packet says of it.
+    /// The packet's signature information.
     pub info: SignatureInfo<'a>,
     /// The signature.
     pub value: &'a [u8],

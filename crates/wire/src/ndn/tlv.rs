@@ -6,7 +6,8 @@
 //! number  = 00..FC | FD, 2 bytes | FE, 4 bytes | FF, 8 bytes; the shortest that holds it
 //! ```
 //!
-//! A non-negative integer as a value is another thing: 1, 2, 4 or 8 bytes, and any of them will do.
+//! A non-negative integer as a value is different: 1, 2, 4 or 8 bytes, not necessarily the
+//! shortest.
 
 use crate::error::{Error, Format, Reason, need};
 
@@ -25,7 +26,7 @@ pub struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// Offset of the byte behind it.
+    /// Offset of the byte after it.
     pub const fn end(&self) -> usize {
         self.value_at + self.value.len()
     }
@@ -117,8 +118,8 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// Reads the next element if it has this type and so many bytes, both less than 253; returns
-    /// where its value is. Who expects an element asks so before he looks at whatever comes.
+    /// Reads the next element if it has this type and length, both less than 253; returns the
+    /// position of its value. A caller that expects an element tries this before the general case.
     #[inline(always)]
     pub(super) fn take_short(&mut self, kind: u32, len: usize) -> Option<usize> {
         let value_at = self.at + 2;
@@ -130,11 +131,11 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next element; `None` behind the last.
+    /// The next element; `None` after the last.
     ///
     /// # Errors
-    /// Truncated: it ends behind the bytes. Invalid: type 0 or more than 32 bits, a number that is
-    /// not in its shortest form. After an error the reader is of no use.
+    /// Truncated: it exceeds the bytes. Invalid: type 0 or more than 32 bits, a number that is not
+    /// in its shortest form. After an error the reader is unusable.
     #[inline(always)]
     #[allow(clippy::should_implement_trait)] // errors are not items: a reader ends with the first
     pub fn next(&mut self) -> Result<Option<Element<'a>>, Error> {
@@ -185,7 +186,7 @@ fn truncated(format: Format, value_at: usize, value_len: u64, have: usize) -> Er
     Error { format, reason: Reason::Truncated { need, have } }
 }
 
-/// Type and length of an element, of which the value may still be on its way.
+/// Type and length of an element whose value may not have arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The element's type.
@@ -230,8 +231,8 @@ impl Head {
     }
 }
 
-/// Type and end of the element at `bytes[at..]`, if it lies there with a head of two bytes, as
-/// nearly every one does. Who walks many elements asks this first.
+/// Type and end of the element at `bytes[at..]`, if it is there with a head of two bytes, as almost
+/// every one. Code that walks many elements tries this first.
 #[inline(always)]
 pub(super) fn short_element(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     let &[kind, len] = bytes.get(at..at + 2)? else { return None };
@@ -281,8 +282,8 @@ pub const fn element_len(kind: u32, value_len: usize) -> usize {
     var_len(kind as u64) + var_len(value_len as u64) + value_len
 }
 
-/// Writes elements into a buffer. What does not fit is counted and not written, so that a writer
-/// over no buffer tells how long things will be, and who writes asks once, at the end.
+/// Writes elements into a buffer. Bytes that do not fit are counted and not written, so that a
+/// writer without a buffer computes lengths, and errors need one check, at the end.
 #[derive(Debug)]
 pub struct Writer<'b> {
     buf: &'b mut [u8],
@@ -315,7 +316,7 @@ impl<'b> Writer<'b> {
     /// The number of bytes written.
     ///
     /// # Errors
-    /// Truncated: not all of them fitted; the buffer's contents are then without meaning.
+    /// Truncated: not all of them fitted; then the buffer's contents are undefined.
     pub fn finish(self, format: Format) -> Result<usize, Error> {
         need(format, self.buf.len(), self.at)?;
         Ok(self.at)

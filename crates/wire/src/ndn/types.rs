@@ -1,6 +1,6 @@
-//! Numbers of element types (packet format, "TLV Type Registry"; NDNLPv2, "TLV-TYPE Number
-//! Assignments"). Those of management are in the `nfd` module, where some mean different things in
-//! different places.
+//! Element type numbers (packet format, "TLV Type Registry"; NDNLPv2, "TLV-TYPE Number
+//! Assignments"). Those of management are in the `nfd` module, where some have different meanings
+//! in different places.
 #![allow(missing_docs)] // the names say it all
 
 pub const INTEREST: u32 = 5;

@@ -1,4 +1,4 @@
-//! Packets that other implementations wrote, as hexadecimal text.
+//! Packets written by other implementations, as hexadecimal text.
 
 /// Bytes of hexadecimal text; spaces between them do not count.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
@@ -69,7 +69,7 @@ pub(crate) const NDNTS_DATA_ED25519: &str = "067b070c080141080142360107320103\
 pub(crate) const LP_NACK: &str =
     "641ffd032005fd032101965014051207060801610801620a04000000050c020fa0";
 
-/// python-ndn 0.5.2, `LpPacket`: every header that it has; TxSequence stands before Ack.
+/// python-ndn 0.5.2, `LpPacket`: every header that it has; TxSequence comes before Ack.
 pub(crate) const LP_ALL: &str = "644362080001020304050607fd032c020102fd03300107fd033405fd03350101\
     fd03400101fd034808000000000000002afd0344080000000000000029fd034c0050020a0b";
 

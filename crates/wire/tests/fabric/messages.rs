@@ -1,5 +1,5 @@
-//! The vectors of messages and link messages against sections 4 and 5 of the document. What is
-//! inside a message is sealed: whoever holds the keys tests that.
+//! The vectors of messages and link messages against sections 4 and 5 of the document. The contents
+//! of a message are sealed: tests with the keys cover them.
 
 use plexus_wire::fabric::{self, Kind};
 use plexus_wire::{ethernet, fabric::encapsulation};

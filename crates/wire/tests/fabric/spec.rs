@@ -1,5 +1,5 @@
-//! `fabric/SPEC.md` and `fabric/message.rs` say the same: kinds, names, fields in order with their
-//! types, codes. Whichever of the two is changed alone fails here.
+//! `fabric/SPEC.md` and `fabric/message.rs` agree: kinds, names, fields in order with their types,
+//! codes. Changing only one of them fails here.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `fabric/SPEC.md`, read by machine: its tables of bodies, structures and codes, and an encoder
-//! and a decoder that know nothing but these tables.
+//! Parses `fabric/SPEC.md`: its tables of bodies, structures and codes; with an encoder and a
+//! decoder based only on these tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ pub(crate) const TEXT: &str = include_str!("../../src/fabric/SPEC.md");
 /// Name and type of each field, in order.
 pub(crate) type Fields = Vec<(String, String)>;
 
-/// What the tables say.
+/// The contents of the tables.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     /// By kind: the name.
@@ -106,7 +106,7 @@ impl Tables {
         }
     }
 
-    /// Request and body; or the name of what is wrong.
+    /// Request and body; or the name of the error.
     pub(crate) fn decode_body(&self, bytes: &[u8]) -> Result<(u32, Value), String> {
         let mut rest = bytes;
         let kind = self.decode("u8", &mut rest)?.as_u64().unwrap() as u8;

@@ -1,5 +1,5 @@
-//! `fabric/vectors.json` against our code, and against models that were written from
-//! `fabric/SPEC.md` alone, so that the vectors are not an echo of our code.
+//! `fabric/vectors.json` against our code, and against models written from `fabric/SPEC.md` alone,
+//! so that the vectors do not just echo our code.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn name_of(error: Error) -> &'static str {
     }
 }
 
-/// What comes of a frame: its bytes and where they go, or why not.
+/// The result for a frame: its bytes and destination, or the error.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     frame: Option<Vec<u8>>,
@@ -157,7 +157,7 @@ fn hops() {
     }
 }
 
-/// What comes of a frame on a tree by our code: the copies by port.
+/// Our code's result for a frame on a tree: the copies by port.
 fn copies(vector: &Value) -> Result<Value, &'static str> {
     let (frame, in_port) = (bytes(vector, "frame_in"), port(&vector["port_in"]).unwrap());
     let fields = Fields::read(&frame).map_err(name_of)?;

@@ -96,16 +96,16 @@ impl Boxed {
         let mut batch = Batch::new();
         batch.push(packet);
         self.pipeline.run(now, &mut self.pool, &mut batch);
-        self.settle(now)
+        self.run_until_idle(now)
     }
 
     pub(crate) fn input(&mut self, now: Time, input: Input) -> Sent {
         self.hand_in(now, input);
-        self.settle(now)
+        self.run_until_idle(now)
     }
 
     /// Runs until nothing more happens by itself.
-    fn settle(&mut self, now: Time) -> Sent {
+    fn run_until_idle(&mut self, now: Time) -> Sent {
         let mut left = Vec::new();
         loop {
             self.pipeline.run(now, &mut self.pool, &mut Batch::new());

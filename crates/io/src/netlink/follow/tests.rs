@@ -1,4 +1,4 @@
-//! Messages as bytes, true and hostile.
+//! Messages as bytes, valid and hostile.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -70,13 +70,13 @@ fn a_dump_that_is_older_than_a_message_before_it_does_not_count() {
 }
 
 #[test]
-fn what_is_known_of_several_hops_outlasts_what_others_are_dumped() {
+fn known_multipath_routes_survive_dumps_of_others() {
     let mut follower = Follower::default();
     follower.begin();
     feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[1, 2, 3]), true);
     follower.end(&mut Vec::new());
     assert_eq!(feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[2]), false), [told(&[1, 3])]);
-    // Not named by the next round of dumps: it is gone, and one hop of it is news to nobody.
+    // Not named by the next round of dumps: it is removed, and the loss of one hop is not reported.
     follower.begin();
     follower.end(&mut Vec::new());
     assert_eq!(feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[1]), false), [told(&[])]);
@@ -109,7 +109,7 @@ fn an_address_has_a_subnet_only_where_the_kernel_makes_one_of_it() {
     // The subnet is taken away, and later the address.
     assert_eq!(told(kind::NEW_ADDRESS, 24, no_route, own), [gone(24), there(32)]);
     assert_eq!(told(kind::DEL_ADDRESS, 24, no_route, own), [gone(32)]);
-    // The prefix is the far end's, which our own address need not be in.
+    // The prefix is the far end's, which need not contain our own address.
     assert_eq!(told(kind::NEW_ADDRESS, 30, 0, far), [there(32)]);
     assert_eq!(told(kind::NEW_ADDRESS, 32, 0, own), [there(32)]);
     assert_eq!(told(kind::DEL_ADDRESS, 32, 0, own), [], "the other one is there");

@@ -35,7 +35,7 @@ fn each_hop_moves_from_the_forward_to_the_reverse_path() {
 }
 
 #[test]
-fn what_lies_is_refused() {
+fn inconsistent_headers_are_refused() {
     let with = |at: usize, value: u8| {
         let mut b = BYTES;
         b[at] = value;
@@ -162,7 +162,7 @@ proptest! {
         }
     }
 
-    /// The form that is passed on quickly is what it says it is, and is processed as any other.
+    /// The fast form is recognised correctly, and processed like any other.
     #[test]
     fn passing_frames_are_processed_like_others(
         model in model(), port: u8, change in prop::option::of((0usize..14, any::<u8>())),
@@ -205,8 +205,8 @@ proptest! {
         prop_assert!(Frame::new_checked(&bytes[..cut]).unwrap_err().is_truncated());
     }
 
-    /// A frame goes through a chain of nodes, node i by ports `ports[i]` (in, out); its answer
-    /// passes the same ports the other way.
+    /// A frame passes through a chain of nodes, node i on ports `ports[i]` (in, out); its answer
+    /// passes the same ports in reverse.
     #[test]
     fn an_answer_finds_its_way_back(ports in prop::collection::vec((0u8..0xFF, 0u8..0xFF), 0..30)) {
         // From the control plane of the first node, out by each node's second port, to the

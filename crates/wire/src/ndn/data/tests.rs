@@ -114,7 +114,7 @@ fn broken_packets_are_refused() {
             assert!(Data::new_checked(&bytes[..len]).is_err(), "{len} bytes");
         }
     }
-    // What the signature says of itself is judged by who asks.
+    // The signature's information is checked only on request.
     let bytes = hex("0608 0700 1602 2600 1700");
     assert!(Data::new_checked(&bytes).unwrap().signature_info().is_err());
 }
@@ -183,7 +183,7 @@ proptest! {
         prop_assert_eq!(data.as_bytes().len(), len);
         prop_assert_eq!(Repr::parse(&data), Ok(repr));
         prop_assert_eq!(data.signature_info(), Ok(info));
-        // With a name that is known the rest is read all the same, and with one that is not.
+        // With and without a known name the rest is parsed alike.
         for known in [Some(name.as_name().len() as u32), None] {
             let mut shown = None;
             let is_known = |bytes| {

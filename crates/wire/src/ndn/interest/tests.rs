@@ -23,7 +23,7 @@ fn emitted(repr: &Repr<'_>) -> Vec<u8> {
     out
 }
 
-/// An Interest for /a with these elements behind the name.
+/// An Interest for /a with these elements after the name.
 fn with(elements: &[u8]) -> Vec<u8> {
     [&[5, 5 + elements.len() as u8, 7, 3, 8, 1, b'a'], elements].concat()
 }
@@ -59,7 +59,7 @@ fn every_element_is_read_and_written_back() {
 }
 
 #[test]
-fn what_is_not_said_has_defaults_and_padding_does_not_count() {
+fn absent_elements_have_defaults_and_padding_is_ignored() {
     let mut bytes = with(&[]);
     let len = bytes.len();
     bytes.resize(46, 0);
@@ -83,7 +83,7 @@ fn the_hop_limit_is_lowered_in_place() {
 
 #[test]
 fn a_nonce_is_put_in_its_place() {
-    // Behind the name, the hint, and what is unknown before them; the head grows with it.
+    // After the name, the hint, and unknown elements before them; the head grows with them.
     let elements = [
         &[0x21, 0, 0x12, 0, 0x1E, 5, 7, 3, 8, 1, b'h'][..],
         &[0x0C, 1, 9, 0x22, 1, 7, 0x80, 0xEB],
@@ -114,7 +114,7 @@ fn unknown_and_misplaced_elements_are_ignored_unless_critical() {
     for (elements, hop_limit) in [
         (&[0x22, 1, 7, 0x80, 0][..], Some(7)),
         (&[0x80, 1, 1, 0x22, 1, 7], Some(7)),
-        // A second hop limit, and one behind the parameters.
+        // A second hop limit, and one after the parameters.
         (&[0x22, 1, 7, 0x22, 1, 9], Some(7)),
         // Signatures that belong to nothing.
         (&[0x2C, 0, 0x2E, 0, 0x22, 1, 7], Some(7)),
@@ -167,7 +167,7 @@ fn broken_elements_are_refused() {
 
 #[test]
 fn a_digest_without_parameters_is_part_of_the_name() {
-    // What the answers to a command are called, segment by segment.
+    // The names of a command's answers, segment by segment.
     let name = name(&format!("/cmd/params-sha256={}/v=1/seg=1", "07".repeat(32)));
     let bytes = emitted(&Repr::new(name.as_name()));
     let interest = Interest::new_checked(&bytes).unwrap();
@@ -229,7 +229,7 @@ fn a_digest_that_is_not_last_is_told() {
 }
 
 #[test]
-fn what_a_signature_says_is_read_in_any_order_but_once() {
+fn signature_elements_are_read_in_any_order_but_once() {
     let value = hex("1b0105 1c04 1d02 abcd 2a0109 2808000001a206866676 260107 8000 fd00fd00");
     assert!(SignatureInfo::parse(&value).is_err(), "an empty validity");
     let info = SignatureInfo::parse(&value[..value.len() - 4]).unwrap();

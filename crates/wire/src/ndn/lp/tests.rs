@@ -49,7 +49,7 @@ fn packets_of_others_are_read() {
          non-discovery"
     );
     assert_eq!(packet.fragment(), Some(&[10, 11][..]));
-    // Written again, the headers stand in the order of their numbers: Ack before TxSequence.
+    // Written again, the headers are in the order of their numbers: Ack before TxSequence.
     let out = emitted(&repr);
     assert_eq!(out.len(), bytes.len());
     let again = Packet::new_checked(&out).unwrap();

@@ -57,7 +57,7 @@ fn uris_have_other_forms_too() {
 }
 
 #[test]
-fn what_is_no_name_is_explained() {
+fn invalid_names_are_explained() {
     for (uri, told) in [
         ("", "\"\" in a name: it has to begin with \"/\""),
         ("a/b", "\"a/b\" in a name: it has to begin with \"/\""),

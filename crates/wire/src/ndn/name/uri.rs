@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{Component, DIGEST_LEN, Name, NameBuf};
 use crate::ndn::{tlv, types};
 
-/// Types whose components hold numbers, and how text begins that says one.
+/// Types of components with numbers, and the prefixes of their text.
 const NUMBERS: [(u32, &str); 5] = [
     (types::SEGMENT, "seg"),
     (types::BYTE_OFFSET, "off"),
@@ -15,7 +15,7 @@ const NUMBERS: [(u32, &str); 5] = [
     (types::SEQUENCE_NUM, "seq"),
 ];
 
-/// Types whose components hold digests, likewise.
+/// Types of components with digests, likewise.
 const DIGESTS: [(u32, &str); 2] = [
     (types::IMPLICIT_SHA256_DIGEST, "sha256digest"),
     (types::PARAMETERS_SHA256_DIGEST, "params-sha256"),
@@ -71,7 +71,7 @@ impl fmt::Display for Name<'_> {
 pub struct UriError {
     /// The component that cannot be read, or all of the text.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: &'static str,
 }
 
@@ -83,8 +83,8 @@ impl fmt::Display for UriError {
 
 impl std::error::Error for UriError {}
 
-/// Reads `/a/b`, `ndn:/a/b`, and `ndn://authority/a/b`, whose authority means nothing. One slash
-/// at the end means nothing either.
+/// Parses `/a/b`, `ndn:/a/b`, and `ndn://authority/a/b`, whose authority is ignored. One slash at
+/// the end is ignored too.
 impl FromStr for NameBuf {
     type Err = UriError;
 

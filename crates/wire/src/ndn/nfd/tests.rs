@@ -9,7 +9,7 @@ fn name(uri: &str) -> NameBuf {
     uri.parse().unwrap()
 }
 
-/// Reads what python-ndn wrote; what we write reads the same.
+/// Parses python-ndn's output; our own output parses the same.
 #[track_caller]
 fn check<R: Record + PartialEq + fmt::Debug>(text: &str, expected: &R) {
     let bytes = hex(text);
@@ -135,12 +135,12 @@ fn the_general_status_may_hold_counters_that_we_do_not_know() {
     let status = GeneralStatus::parse_fields(&bytes).unwrap();
     assert_eq!((&status.version[..], status.start_ms), ("24.07", 1_700_000_000_000));
     assert_eq!((status.name_tree_entries, status.unsatisfied_interests), (1, 13));
-    // NFragmentationErrors and NOutOverMtu stand behind ours.
+    // NFragmentationErrors and NOutOverMtu come after ours.
     assert_eq!(status.fields_to_bytes(), bytes[..bytes.len() - 6]);
 }
 
 #[test]
-fn what_is_missing_or_there_twice_is_refused() {
+fn missing_and_duplicate_elements_are_refused() {
     let refusal = |text| NextHopRecord::parse(&hex(text)).unwrap_err().to_string();
     assert_eq!(refusal("8103 690101"), "NDN management: bad absence of element 106");
     assert_eq!(refusal("8109 690101 6a0101 690101"), "NDN management: bad repeated element 105");

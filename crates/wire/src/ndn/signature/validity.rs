@@ -1,6 +1,6 @@
-//! When a certificate counts (packet format, "Certificate", "ValidityPeriod").
+//! The validity period of a certificate (packet format, "Certificate", "ValidityPeriod").
 
-/// When a certificate counts, as `YYYYMMDDThhmmss` in UTC, both ends included.
+/// The validity period of a certificate, as `YYYYMMDDThhmmss` in UTC, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// From then on.
@@ -14,8 +14,8 @@ const DAY_S: u64 = 86_400;
 const END_S: u64 = 253_402_300_799;
 
 impl Validity {
-    /// From the one time to the other, in seconds since 1970. What is later than the year 9999 is
-    /// its end.
+    /// From the one time to the other, in seconds since 1970. Times after the year 9999 become its
+    /// end.
     pub fn between(first_s: u64, last_s: u64) -> Validity {
         Validity { not_before: stamp(first_s), not_after: stamp(last_s) }
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_has_no_seconds() {
+    fn invalid_times_have_no_seconds() {
         for text in [
             "19691231T235959",
             "00000101T000000",
