@@ -286,7 +286,7 @@ fn an_address_that_is_in_use_is_not_leased() {
 
 #[test]
 fn one_port_cannot_empty_the_pool() {
-    let limits = ControllerLimits { leases_per_port: 2, ..Default::default() };
+    let limits = ControllerLimits { leases_per_port: 2, dhcp_per_s: 10, ..Default::default() };
     let mut net = net(Config { limits, ..config() });
     for host in 10..30 {
         send(&mut net, 1, &message(MessageType::DISCOVER, host));
