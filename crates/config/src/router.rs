@@ -266,7 +266,8 @@ impl RouterSettings {
         }
     }
 
-    /// Holds the interfaces of a fabric's node against its ports, of which the fabric has its share.
+    /// Checks the interfaces of a node of a fabric against its ports, some of which are the
+    /// fabric's.
     pub fn check_beside_fabric(
         &self,
         spans: &[Span],

@@ -1,5 +1,5 @@
-//! Packets on their way to the node's control planes and to its forwarder of names, how many of them
-//! a port may send, and the ways by which packets of these enter the data plane.
+//! Packets on their way to the node's control planes and to its forwarder of names, the limits on
+//! what a port may send there, and the ways by which the node's own packets enter the data plane.
 
 use std::collections::VecDeque;
 

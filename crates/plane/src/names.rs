@@ -1,8 +1,8 @@
 //! Named data by frames (EtherType 0x8624): what reaches the node's forwarder of names.
 //!
 //! - In: packets as they came in, by ports of which the plan says that they take named data.
-//! - Out: a frame to the port's own address leaves the batch for the forwarder of names; of a frame
-//!   to the group (01-00-5E-00-17-AA) the forwarder gets a copy, and the frame goes on as others do.
+//! - Out: a frame to the port's own address leaves the batch for the forwarder of names. Of a frame
+//!   to the group (01-00-5E-00-17-AA) the forwarder gets a copy, and the frame goes on like others.
 //! - Parameters: [`PortPlan::named`](crate::snapshot::PortPlan::named), by port.
 //! - Drops: `control_full`, `no_frame`, `bad_offload`.
 //!

@@ -180,8 +180,8 @@ impl Pipeline {
         &mut self.control.waiting
     }
 
-    /// Sends a packet of the node itself: in the highest class, but for hosts' frames and named data.
-    /// It is queued at once, and leaves with the next run.
+    /// Sends a packet of the node itself, in the highest class but for hosts' frames and named
+    /// data. It is queued at once, and leaves with the next run.
     ///
     /// # Errors
     /// Why it was dropped, if it was at once; that is counted on the port named by `how`, or on

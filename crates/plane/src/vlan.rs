@@ -44,8 +44,8 @@ impl Addresses {
 /// Packets of a batch by their places, with their addresses.
 pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
 
-/// Finds VLAN, class and addresses of a packet by the rules of the port that it came in by. A packet
-/// that is dropped for them has no addresses.
+/// Finds VLAN, class and addresses of a packet by the rules of the port that it came in by. If they
+/// drop the packet, it has no addresses.
 #[inline(always)]
 pub(crate) fn classify(context: &mut Context<'_>, packet: &mut Packet) -> Addresses {
     let port = &context.plan.ports[usize::from(packet.in_port)];

@@ -1,5 +1,5 @@
-//! One box that is everything at once: it switches, routes, carries the fabric and takes named data.
-//! For every packet it must do what a box would that is only this one thing.
+//! One box that is everything at once: it switches, routes, carries the fabric and takes named
+//! data. For every packet it must do what a box of that packet's kind does.
 
 mod common;
 #[path = "fabric/net.rs"]

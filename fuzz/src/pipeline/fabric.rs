@@ -131,7 +131,11 @@ impl Fabric {
                             assert_eq!(frame.kind(), Kind::Error, "{reason:?}");
                         }
                     }
-                    Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) => {
+                    Punt::Neighbour
+                    | Punt::Local
+                    | Punt::Unresolved(_)
+                    | Punt::TooBig(_)
+                    | Punt::Named => {
                         panic!("{punt:?} on a node of a fabric")
                     }
                 }

@@ -493,7 +493,8 @@ impl Node {
             // Not between the halves of a question: a worker would wait at the barrier for one
             // that has ended.
             let _one = lock(&self.asking);
-            // The control planes were started last and end first: workers send what they say at last.
+            // The control planes were started last and end first, so that workers send their last
+            // frames.
             for control in self.control.iter() {
                 let _ = control.news.send(News::Stop);
             }

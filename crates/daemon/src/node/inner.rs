@@ -200,7 +200,7 @@ impl Half {
     }
 }
 
-/// Queues for the ports of a file: the faces' ends, and by worker its own. `wakers` are the workers'.
+/// Queues for the ports of a file: the faces' ends, and each worker's. `wakers` are the workers'.
 ///
 /// # Errors
 /// When a device cannot be read.

@@ -64,8 +64,8 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// Whether the router's control plane answers; else the fabric's does. What was not served, both
-    /// know.
+    /// Whether the router's control plane answers; else the fabric's does. Both know what was not
+    /// served.
     pub(crate) fn is_of_router(self) -> Option<bool> {
         match self {
             Topic::Unserved => None,
