@@ -300,6 +300,11 @@ impl Node {
         self.links.get(port)?.neighbour().map(|n| n.name.as_str())
     }
 
+    /// The neighbour's port, once proved.
+    pub fn peer(&self, port: u8) -> Option<&LinkFacts> {
+        self.links.get(port)?.neighbour().map(|n| &n.facts)
+    }
+
     /// Whether frames travel without an Ethernet header of the link on a port, once proved.
     pub fn is_native(&self, port: u8) -> bool {
         self.links.get(port).is_some_and(Link::is_native)
