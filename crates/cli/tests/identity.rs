@@ -1,4 +1,5 @@
 //! `plexus identity`: numbers are given once, and identities can be read by the daemon they are for.
+//! And what daemons say of a second box with a number, and of one of another group.
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::Said;
+use common::{Daemons, Said, cable, until};
 
 /// A directory with a group in it.
 struct Group(PathBuf);
@@ -169,4 +170,87 @@ fn an_identity_that_root_issues_comes_with_the_chown_for_the_daemons_user() {
     let said = show(&["identity", "show", name]).expect(2);
     let directory = group.0.display();
     assert!(said.err.contains(&format!("chmod +x {directory}")), "{said:?}");
+}
+
+#[test]
+fn of_two_daemons_with_one_number_the_first_keeps_it_and_both_sides_warn() {
+    let Some([place]) = common::namespaces("the fabric", || Ok(())) else { return };
+    let mut daemons = Daemons::new("identity", 2);
+    for (a, b) in [("n1a", "n2a"), ("n1b", "n3a"), ("n1c", "ctl0")] {
+        cable((&place, a), (&place, b), 2000);
+    }
+    let (group, out) = (daemons.dir.join("group.key"), daemons.dir.join("n3.key"));
+    let issue =
+        ["identity", "issue", "--role", "node", "--number", "2", "--name", "n3", "--replace"];
+    let files = ["--group", group.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    plexus(&daemons.dir, &[&issue[..], &files].concat()).expect(0);
+    let file = |daemons: &Daemons, name: &str, ports: &[&str]| {
+        let text = daemons.node_file(name);
+        ports.iter().fold(text, |text, port| format!("{text}[[port]]\nname = \"{port}\"\n"))
+    };
+    for (name, ports) in [("n1", &["n1a", "n1b", "n1c"][..]), ("n2", &["n2a"])] {
+        let text = file(&daemons, name, ports);
+        daemons.start(&place, "node", name, &text);
+    }
+    let text = daemons.controller_file();
+    daemons.start(&place, "controller", "c1", &text);
+    let has_controller = |daemons: &Daemons, name: &str| {
+        daemons.show(name, "links").is_some_and(|links| links["controller"]["path"].is_array())
+    };
+    assert!(until(|| has_controller(&daemons, "n2")), "{}", daemons.log("c1", &[]));
+
+    let text = file(&daemons, "n3", &["n3a"]);
+    daemons.start(&place, "node", "n3", &text);
+    let told = |daemons: &Daemons, name: &str, all: &[&str]| {
+        let log = daemons.log(name, &[]);
+        log.lines().any(|line| line.contains("WARN") && all.iter().all(|what| line.contains(what)))
+    };
+    let keys = ["n2", "n3"].map(|name| {
+        let file = daemons.dir.join(format!("{name}.key"));
+        let shown = plexus(&daemons.dir, &["identity", "show", file.to_str().unwrap(), "--json"]);
+        shown.json()["key"].as_str().unwrap()[..16].to_string()
+    });
+    let keeps = format!("n2 (key {}, at port 0 of n1) keeps it", keys[0]);
+    let refused = format!("n3 (key {}, at port 1 of n1) is refused", keys[1]);
+    let is_told =
+        |d: &Daemons| told(d, "c1", &["two live nodes have this number", &keeps, &refused]);
+    assert!(until(|| is_told(&daemons)), "{}", daemons.log("c1", &["topology"]));
+    let other = format!("another live node has this node's number, with the key {}", keys[0]);
+    assert!(until(|| told(&daemons, "n3", &[&other])), "{}", daemons.log("n3", &[]));
+    let ups = |daemons: &Daemons| daemons.log("c1", &[]).matches("(2) is up").count();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(ups(&daemons), 1, "{}", daemons.log("c1", &[]));
+    assert!(has_controller(&daemons, "n2") && !has_controller(&daemons, "n3"));
+
+    // The first one dies: the other has its number soon.
+    daemons.running[1].kill().unwrap();
+    assert!(until(|| has_controller(&daemons, "n3")), "{}", daemons.log("c1", &[]));
+    assert!(daemons.log("c1", &[]).contains("node n3 (2) is up"));
+}
+
+#[test]
+fn daemons_of_two_groups_say_why_their_cable_is_none_of_the_fabric() {
+    let Some([place]) = common::namespaces("the fabric", || Ok(())) else { return };
+    let mut groups = [(); 2].map(|()| Daemons::new("identity", 1));
+    cable((&place, "x0"), (&place, "x1"), 2000);
+    for (i, daemons) in groups.iter_mut().enumerate() {
+        let text = format!("{}[[port]]\nname = \"x{i}\"\n", daemons.node_file("n1"));
+        daemons.start(&place, "node", "n1", &text);
+    }
+    for (i, daemons) in groups.iter().enumerate() {
+        let port = format!("port=\"x{i}\"");
+        let is_told = |line: &str| {
+            let said = ["WARN", "of another group", "plexus identity show", "role = "];
+            line.contains(&port) && said.iter().all(|what| line.contains(what))
+        };
+        let told = || daemons.log("n1", &[]).lines().filter(|line| is_told(line)).count();
+        assert!(until(|| told() > 0), "{}", daemons.log("n1", &["links"]));
+        let links = daemons.show("n1", "links").unwrap();
+        assert_eq!(links["ports"][0]["role"], "host");
+        let socket = daemons.dir.join("n1.sock");
+        let shown = plexus(&daemons.dir, &["show", "links", "--control", socket.to_str().unwrap()])
+            .expect(0);
+        assert!(shown.out.contains(&format!("x{i}: host, for the node there")), "{shown:?}");
+        assert!(told() <= 2, "{}", daemons.log("n1", &[]));
+    }
 }

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
-use plexus_control::identity::Role;
+use plexus_control::identity::{Role, short_key};
 use plexus_control::link::{Pace, Pin};
 
 use plexus_control::node::{Event, Input, Node, Output};
@@ -443,6 +443,24 @@ impl Fabric {
                     switch: take one of its cables out"
                 );
             }
+            Event::Stranger(port, stranger) => tracing::warn!(
+                port = name(port),
+                "{stranger}, so that nothing passes to or from it as a node: {}",
+                stranger.advice()
+            ),
+            Event::NumberTaken { key, same: false } => tracing::warn!(
+                number = self.number,
+                "another live node has this node's number, with the key {}: the controller refuses \
+                 this one until that one is gone. Switch one of them off, or issue one another \
+                 number (`plexus identity issue`)",
+                short_key(key)
+            ),
+            Event::NumberTaken { same: true, .. } => tracing::warn!(
+                number = self.number,
+                "another live node uses this node's very identity, number and key: the controller \
+                 refuses this one until that one is gone. Each box needs an identity of its own \
+                 (`plexus identity issue`)"
+            ),
             Event::Astray(port) => tracing::debug!(port = name(port), "fabric frame astray"),
             Event::Stale(port, mac) => {
                 tracing::debug!(port = name(port), %mac, "called back: station has left");
@@ -486,7 +504,7 @@ impl Fabric {
                             "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
                             "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
                             "encapsulation": self.encapsulation(p.port),
-                            "device": self.device(p.port),
+                            "device": self.device(p.port), "reason": self.node.reason(p.port),
                             "peer_mtu": self.node.peer(p.port).map(|at| at.mtu),
                         })
                     })

@@ -4,6 +4,8 @@ use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
 use serde::{Deserialize, Serialize};
 
+use crate::link::Stranger;
+
 /// One thing to do, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -45,6 +47,15 @@ pub enum Event {
     Uplink(Option<Hops>),
     /// The group's own address was a sender's: the port leads back into the fabric.
     Loop(u8),
+    /// Whoever is at a port says what nodes say, and is not proved.
+    Stranger(u8, Stranger),
+    /// The controller has refused this node: another that is alive has its number.
+    NumberTaken {
+        /// The public key of that node.
+        key: [u8; 32],
+        /// It is this node's own: two boxes use one identity.
+        same: bool,
+    },
     /// A fabric frame that could not go on came in here.
     Astray(u8),
     /// A frame came for a station that is not behind its route's port.
