@@ -254,3 +254,91 @@ fn daemons_of_two_groups_say_why_their_cable_is_none_of_the_fabric() {
         assert!(told() <= 2, "{}", daemons.log("n1", &[]));
     }
 }
+
+/// Words of a text that end so, without what quotes them.
+fn words<'a>(text: &'a str, end: &'a str) -> impl Iterator<Item = &'a str> {
+    let apart = |c: char| c.is_whitespace() || "\"`'(),:;".contains(c);
+    text.split(apart).map(|word| word.trim_end_matches('.')).filter(move |word| word.ends_with(end))
+}
+
+/// A node is `n1`, a controller `c1`, each with an identity of its name; `group.key` signs them.
+#[test]
+fn examples_units_and_help_agree_on_names() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts: Vec<(String, String)> = fs::read_dir(root.join("examples"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|p| (p.file_name().unwrap().to_str().unwrap().into(), fs::read_to_string(p).unwrap()))
+        .collect();
+    let help: [&[&str]; 5] = [
+        &["identity", "--help"],
+        &["identity", "issue", "--help"],
+        &["sim", "replay", "--help"],
+        &["node", "run", "--help"],
+        &["controller", "run", "--help"],
+    ];
+    texts.extend(help.map(|arguments| {
+        (format!("plexus {}", arguments.join(" ")), plexus(&root, arguments).expect(0).out)
+    }));
+    // What is advised where a file lacks its identity.
+    let dir = Group::new();
+    fs::write(dir.path("n.toml"), "name = \"n1\"\n[fabric]\n").unwrap();
+    texts.push((
+        "config check".into(),
+        plexus(&dir.0, &["config", "check", "n.toml"]).expect(2).err,
+    ));
+
+    let is_name = |name: &str| {
+        let (kind, number) = name.split_at(1);
+        "nc".contains(kind) && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+    };
+    let mut identities = 0;
+    for (file, text) in &texts {
+        for word in words(text, ".identity") {
+            let path = Path::new(word);
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert!(is_name(name), "{file}: {word}");
+            let directory = path.parent().unwrap();
+            assert!(directory == Path::new("") || directory == Path::new("/etc/plexus"), "{word}");
+            identities += 1;
+        }
+        // Other keys are those of named data, which have certificates.
+        let keys: Vec<&str> = words(text, ".key").filter(|word| *word != "group.key").collect();
+        assert!(keys.is_empty() || text.contains("ndncert"), "{file}: {keys:?}");
+        // A box's file names its own identity.
+        let line = |key: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \""));
+            found.and_then(|rest| rest.strip_suffix('"'))
+        };
+        if let (true, Some(identity)) = (file.ends_with(".toml"), line("identity")) {
+            let name = line("name").unwrap();
+            assert_eq!(identity, format!("/etc/plexus/{name}.identity"), "{file}");
+            assert_eq!(name.starts_with('c'), file == "controller.toml", "{file}");
+        }
+        if let Some(ports) = text.lines().find(|line| line.starts_with("ports = [")) {
+            let nodes = ports.split('"').skip(1).step_by(2).map(|port| port.split(':').next());
+            assert!(nodes.flatten().all(|node| is_name(node) && node.starts_with('n')), "{ports}");
+        }
+        // A unit's instances are boxes of the examples.
+        for word in text.split_whitespace() {
+            let Some((unit, name)) = word.split_once('@') else { continue };
+            let kind = unit.rsplit("plexus-").next().filter(|kind| *kind != unit);
+            if let (Some(kind), false) = (kind, name.is_empty() || name.starts_with(".service")) {
+                let its = ["sw1", "n1"];
+                let is_known = if kind == "node" { its.contains(&name) } else { name == "c1" };
+                assert!(is_known, "{file}: {word}");
+            }
+        }
+    }
+    assert!(identities > 10, "{identities} mentions");
+    // The user for whom files are to be changed is the one that the units run as.
+    for unit in ["plexus-node@.service", "plexus-controller@.service"] {
+        let text = fs::read_to_string(root.join("examples").join(unit)).unwrap();
+        assert!(text.contains("\nUser=plexus\n"), "{unit}");
+        let chown = if unit.contains("node") { "n1" } else { "c1" };
+        let chown = format!("chown plexus: /etc/plexus/{chown}.identity");
+        assert!(text.contains(&chown), "{unit}");
+        // Each example runs under its unit's name.
+        assert!(text.contains("--config /etc/plexus/%i.toml"), "{unit}");
+    }
+}
