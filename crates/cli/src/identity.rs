@@ -1,26 +1,36 @@
 //! `plexus identity`: the group's authority, and the identities that it issues to boxes.
 
-use std::path::PathBuf;
+mod ledger;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use plexus_config::document::read_text;
-use plexus_control::identity::{Authority, Identity, Role};
-use plexus_daemon::identity::{load, random};
-use plexus_io::secret::check_private;
+use plexus_control::identity::{Authority, Identity, Role, short_key};
+use plexus_daemon::identity::{check_permissions, load, random};
+use plexus_wire::hex;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
-use crate::files::write_private;
+use crate::files::{IN_THE_WAY, write_private};
+use ledger::{Entry, Ledger};
+
+/// The user that runs the daemons in `examples/*.service`.
+const UNIT_USER: &str = "plexus";
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example: a group, a controller and a node
   plexus identity group --out group.key
-  plexus identity issue --group group.key --role controller --number 1 --name c1 --out c1.key
-  plexus identity issue --group group.key --role node --number 2 --name n1 --out n1.key
+  plexus identity issue --group group.key --role controller --number 1 --name c1 --out c1.identity
+  plexus identity issue --group group.key --role node --number 2 --name n1 --out n1.identity
 
-The group's file signs identities; keep it away from the boxes. An identity's file is its box's
-alone: who has it is the box.")]
+The group's file signs identities; keep it away from the boxes. group.key.ledger beside it lists
+what was issued: it is no secret, and belongs into the same backup. An identity's file is its box's
+alone: who has it is the box. The daemon must be able to read it, and nobody else: where it runs as
+user plexus, as the units in examples/ do, `chown plexus: n1.identity`.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -51,6 +61,20 @@ enum Command {
         /// The file to write; it must not exist.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+        /// Issue a number again whose box or key is lost. The earlier identity stays valid: its
+        /// box has to be off.
+        #[arg(long)]
+        replace: bool,
+    },
+    /// List the identities that were issued.
+    #[command(after_help = "Example: plexus identity list --group group.key")]
+    List {
+        /// The authority's file, beside which the ledger is.
+        #[arg(long, value_name = "FILE")]
+        group: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Say whose identity a file is.
     Show {
@@ -74,35 +98,112 @@ enum RoleArg {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::Group { out } => {
-            let authority = new_group().map_err(Failure::unusable)?;
-            write_private(out, &authority.to_toml()).map_err(Failure::unusable)
-        }
-        Command::Issue { group, role, number, name, out } => {
+        Command::Group { out } => make_group(out).map_err(Failure::unusable),
+        Command::Issue { group, role, number, name, out, replace } => {
             let role = match role {
                 RoleArg::Node => Role::Node,
                 RoleArg::Controller => Role::Controller,
             };
-            check_private(group)
-                .map_err(|why| Failure::unusable(format!("{}: {why}", group.display())))?;
-            let text = read_text(group).map_err(Failure::unusable)?;
-            let authority = Authority::from_toml(&group.display().to_string(), &text)
-                .map_err(Failure::unusable)?;
+            let authority = load_authority(group).map_err(Failure::unusable)?;
             let identity = issue(&authority, *number, name, role).map_err(Failure::unusable)?;
-            write_private(out, &identity.to_toml()).map_err(Failure::unusable)
+            hand_out((group, &authority), &identity, out, *replace)
         }
+        Command::List { group, json } => list(group, *json),
         Command::Show { file, json } => {
             let identity = load(file).map_err(Failure::unusable)?;
             let claims = identity.claims();
             if *json {
-                let (name, number) = (&claims.name, claims.node);
-                println!("{}", json!({"name": name, "number": number, "role": claims.role}));
+                let mut facts = json!(Entry::of(&identity));
+                facts["group"] = hex(&claims.group).into();
+                println!("{facts}");
             } else {
-                println!("{}", identity.credential());
+                println!("{}, key {}", identity.credential(), short_key(&claims.static_public));
             }
             Ok(())
         }
     }
+}
+
+/// A new group: its authority's file and the ledger.
+fn make_group(out: &Path) -> Result<(), String> {
+    let ledger = ledger::path_of(out);
+    if ledger.exists() {
+        return Err(format!("{} is there already{IN_THE_WAY}", ledger.display()));
+    }
+    let authority = new_group()?;
+    drop(Ledger::open(out, &authority)?);
+    write_private(out, &authority.to_toml()).inspect_err(|_| ledger::remove(out))
+}
+
+/// Enters an identity in the ledger and writes its file, unless its number is taken.
+fn hand_out(
+    (group, authority): (&Path, &Authority),
+    identity: &Identity,
+    out: &Path,
+    replace: bool,
+) -> Outcome {
+    // Known before the number is entered as given.
+    if out.symlink_metadata().is_ok() {
+        return Err(Failure::Unusable(format!("{} is there already{IN_THE_WAY}", out.display())));
+    }
+    let mut ledger = Ledger::open(group, authority).map_err(Failure::unusable)?;
+    if ledger.is_new {
+        eprintln!(
+            "{} is new: identities that this authority has issued before are not in it. Their \
+             numbers are not known to be taken.",
+            ledger::path_of(group).display()
+        );
+    }
+    let number = identity.claims().node;
+    match ledger.holder(number) {
+        Some(held) if !replace => {
+            return Err(Failure::No(format!(
+                "number {number} is that of {held}: choose another --number (`plexus identity list \
+                 --group {}` shows all). If the box or the key of {} is lost, add --replace",
+                group.display(),
+                held.name
+            )));
+        }
+        Some(held) => eprintln!(
+            "number {number} was that of {held}. That identity stays valid: its box must be off, \
+             for the controller refuses the second one of two live boxes with a number."
+        ),
+        None => {}
+    }
+    ledger.enter(Entry::of(identity)).map_err(Failure::unusable)?;
+    write_private(out, &identity.to_toml()).map_err(|why| {
+        let again = "the number is entered as given: issue it again with --replace";
+        Failure::Unusable(format!("{why}; {again}"))
+    })?;
+    if fs::metadata(out).is_ok_and(|file| file.uid() == 0) {
+        eprintln!(
+            "{0} is readable by root alone. For a daemon that runs as user {UNIT_USER} (as the \
+             units in examples/ do): chown {UNIT_USER}: {0}",
+            out.display()
+        );
+    }
+    Ok(())
+}
+
+/// Prints the ledger.
+fn list(group: &Path, json: bool) -> Outcome {
+    let authority = load_authority(group).map_err(Failure::unusable)?;
+    let path = ledger::path_of(group);
+    if !path.exists() {
+        let path = path.display();
+        return Err(Failure::No(format!("there is no {path}: `plexus identity issue` makes it")));
+    }
+    let ledger = Ledger::open(group, &authority).map_err(Failure::unusable)?;
+    if json {
+        let group = hex(&authority.group());
+        println!("{}", json!({"group": group, "identities": ledger.entries()}));
+        return Ok(());
+    }
+    println!("{:>8}  {:<10}  {:<32}  KEY", "NUMBER", "ROLE", "NAME");
+    for Entry { number, role, name, key } in ledger.entries() {
+        println!("{number:>8}  {:<10}  {name:<32}  {key}", role.to_string());
+    }
+    Ok(())
 }
 
 /// The authority of a new group.
@@ -119,4 +220,10 @@ fn new_group() -> Result<Authority, String> {
 /// When the name is none, or there is no randomness.
 fn issue(authority: &Authority, number: u64, name: &str, role: Role) -> Result<Identity, String> {
     authority.issue_identity(number, name, role, &random()?).map_err(|e| e.to_string())
+}
+
+fn load_authority(path: &Path) -> Result<Authority, String> {
+    check_permissions(path)?;
+    let text = read_text(path).map_err(|e| e.to_string())?;
+    Authority::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())
 }

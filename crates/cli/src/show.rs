@@ -246,22 +246,48 @@ fn links(answer: &Value) -> String {
             text(&p["rate_mbit_per_s"]),
         ]);
     }
-    let mut small = String::new();
-    for p in list(answer, "ports").filter(|p| p["role"] == "too_small") {
-        small.push_str(&too_small(&text(&p["port"]), p, answer));
+    let mut notes = String::new();
+    for p in list(answer, "ports") {
+        if p["role"] == "too_small" {
+            notes.push_str(&too_small(&text(&p["port"]), p, answer));
+        }
+        if let Some(reason) = p["reason"].as_str() {
+            let (port, role) = (text(&p["port"]), text(&p["role"]));
+            notes.push_str(&format!("{port}: {role}, for {reason}\n"));
+        }
     }
     let controller = &answer["controller"];
     let way = match controller["path"].as_array() {
         Some(path) => format!("controller by {} (epoch {})\n", hops(path), controller["epoch"]),
         None => "no way to a controller: flows go on, nothing new is learned\n".into(),
     };
-    format!("{}{small}{way}", table.finish())
+    format!("{}{notes}{way}", table.finish())
 }
 
-/// Why nothing passes at a port whose role is `too_small`.
+/// Why nothing passes at a port whose role is `too_small`, and what to do.
 fn too_small(at: &str, port: &Value, answer: &Value) -> String {
     let (needed, own) = (&answer["mtu_min"], &port["mtu"]);
-    format!("{at}: a fabric link needs an MTU of {needed} bytes at both ends; here it is {own}\n")
+    let needs =
+        format!("{at}: a fabric link needs an MTU of {needed} bytes at both ends; here it is");
+    let is_small = |mtu: &Value| mtu.as_u64() < needed.as_u64();
+    let there = match &port["peer_mtu"] {
+        Value::Null => String::new(),
+        mtu => format!(", at {} {mtu}", text(&port["neighbour"])),
+    };
+    let command = match port["device"].as_str() {
+        Some(device) if is_small(own) => format!(" (`ip link set dev {device} mtu {needed}`)"),
+        _ => String::new(),
+    };
+    format!("{needs} {own}{there}{command}\n")
+}
+
+/// A node's name; the number of one that the controller has not heard, which has no name there yet.
+fn node(name: &Value) -> String {
+    match name {
+        Value::Null => "-".into(),
+        Value::Number(number) => format!("node {number}, not heard"),
+        name => text(name),
+    }
 }
 
 /// A path as people read it: hops with points between, `ctl` for a control plane.
@@ -274,8 +300,7 @@ fn hosts(answer: &Value) -> String {
     let mut table = Table::new(&["MAC", "NODE", "PORT", "ADDRESSES"]);
     for h in list(answer, "hosts") {
         let addresses: Vec<String> = list(h, "addresses").map(text).collect();
-        let node = if h["node"].is_null() { "-".into() } else { text(&h["node"]) };
-        table.row([text(&h["mac"]), node, text(&h["port"]), addresses.join(" ")]);
+        table.row([text(&h["mac"]), node(&h["node"]), text(&h["port"]), addresses.join(" ")]);
     }
     table.finish()
 }
@@ -287,7 +312,7 @@ fn groups(answer: &Value) -> String {
         for g in list(answer, "groups") {
             let node = |n: &Value| {
                 let ports: Vec<String> = list(n, "ports").map(text).collect();
-                format!("{}:{}", text(&n["name"]), ports.join(","))
+                format!("{}:{}", self::node(&n["name"]), ports.join(","))
             };
             let nodes: Vec<String> = list(g, "nodes").map(node).collect();
             let or = |words: String| if words.is_empty() { "-".to_string() } else { words };
@@ -328,20 +353,15 @@ fn source_routes(answer: &Value) -> String {
 fn topology(answer: &Value) -> String {
     let mut table = Table::new(&["NODE", "PORT", "ROLE", "TO", "ITS PORT", "MBIT/S"]);
     let mut small = String::new();
-    for node in list(answer, "nodes") {
-        for p in list(node, "ports") {
-            // A node that the controller has not heard has no name here yet.
-            let to = match &p["peer"] {
-                Value::Null => "-".into(),
-                Value::Number(number) => format!("node {number}, not heard"),
-                name => text(name),
-            };
+    for its in list(answer, "nodes") {
+        for p in list(its, "ports") {
+            let to = node(&p["peer"]);
             if p["role"] == "too_small" {
-                let at = format!("{} port {}", text(&node["name"]), p["port"]);
+                let at = format!("{} port {}", text(&its["name"]), p["port"]);
                 small.push_str(&too_small(&at, p, answer));
             }
             let port = if p["peer"].is_null() { "-".into() } else { text(&p["peer_port"]) };
-            let name = text(&node["name"]);
+            let name = text(&its["name"]);
             let rate = text(&p["rate_mbit_per_s"]);
             table.row([name, text(&p["port"]), text(&p["role"]), to, port, rate]);
         }
@@ -354,7 +374,7 @@ fn flows(answer: &Value) -> String {
     for f in list(answer, "flows") {
         let paths = list(f, "paths").filter_map(Value::as_array).map(|p| hops(p));
         let paths = paths.collect::<Vec<_>>().join(" ");
-        table.row([text(&f["from"]), text(&f["to"]), text(&f["node"]), paths]);
+        table.row([text(&f["from"]), text(&f["to"]), node(&f["node"]), paths]);
     }
     table.finish()
 }
@@ -407,5 +427,74 @@ impl Table {
             out.push('\n');
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topology_of(port: &Value) -> String {
+        let nodes = json!([{"name": "n1", "number": 1, "up": true, "ports": [port]}]);
+        topology(&json!({"epoch": 1, "nodes": nodes, "links": [], "mtu_min": 1624}))
+    }
+
+    #[test]
+    fn a_neighbour_without_a_name_is_no_bare_number() {
+        let port = |peer: Value| {
+            json!({"port": 4, "role": "fabric", "mtu": 1624, "peer": peer, "peer_port": 2,
+                   "rate_mbit_per_s": 0})
+        };
+        let cells = |text: &str| {
+            text.lines()
+                .nth(1)
+                .unwrap()
+                .split("  ")
+                .map(str::trim)
+                .map(String::from)
+                .filter(|cell| !cell.is_empty())
+                .collect::<Vec<_>>()
+        };
+        let known = cells(&topology_of(&port("n2".into())));
+        assert_eq!(known, ["n1", "4", "fabric", "n2", "2", "0"]);
+        let unknown = cells(&topology_of(&port(7.into())));
+        assert_eq!(unknown, ["n1", "4", "fabric", "node 7, not heard", "2", "0"]);
+        let nobody = cells(&topology_of(&port(Value::Null)));
+        assert_eq!(nobody, ["n1", "4", "fabric", "-", "-", "0"]);
+        let hosts = hosts(&json!({"hosts": [
+            {"mac": "m", "node": 7, "port": 1, "addresses": []}]}));
+        assert!(hosts.contains("node 7, not heard"), "{hosts}");
+        let flows = flows(&json!({"flows": [{"from": "a", "to": "b", "node": 7, "paths": []}]}));
+        assert!(flows.contains("node 7, not heard"), "{flows}");
+    }
+
+    #[test]
+    fn a_link_that_is_too_small_says_what_it_has_and_what_to_do() {
+        let port = |mtu: u16, peer_mtu: u16| {
+            json!({"port": "p1", "number": 0, "role": "too_small", "neighbour": "n2", "mtu": mtu,
+                   "peer_mtu": peer_mtu, "peer_port": 1, "rate_mbit_per_s": 0, "device": "eth1"})
+        };
+        let line = |port: Value| {
+            let controller = json!({"path": null, "epoch": 0});
+            let shown = links(&json!({"controller": controller, "ports": [port], "mtu_min": 1624}));
+            shown.lines().nth(2).unwrap().to_string()
+        };
+        let needs = "p1: a fabric link needs an MTU of 1624 bytes at both ends; here it is";
+        let command = "(`ip link set dev eth1 mtu 1624`)";
+        assert_eq!(line(port(1500, 1600)), format!("{needs} 1500, at n2 1600 {command}"));
+        assert_eq!(line(port(1624, 1500)), format!("{needs} 1624, at n2 1500"));
+        let end = json!({"port": 4, "role": "too_small", "mtu": 1500, "peer": "n2", "peer_port": 2,
+                         "rate_mbit_per_s": 0});
+        let shown = topology_of(&end);
+        assert!(shown.contains("n1 port 4: a fabric link needs an MTU of 1624"), "{shown}");
+    }
+
+    #[test]
+    fn links_say_why_a_port_is_what_it_is() {
+        let port = json!({"port": "p1", "number": 0, "role": "host", "neighbour": null, "mtu": 1500,
+                          "peer_port": 0, "rate_mbit_per_s": 0, "reason": "the node there is bad"});
+        let controller = json!({"path": null, "epoch": 0});
+        let shown = links(&json!({"controller": controller, "ports": [port], "mtu_min": 1624}));
+        assert!(shown.contains("\np1: host, for the node there is bad\n"), "{shown}");
     }
 }

@@ -59,7 +59,7 @@ Examples:
     ///
     /// A fabric node whose file has `record = "FILE"` writes down every input of its control plane
     /// and every output. Exit code 1: an output is another one now, and the answer says where.
-    #[command(after_help = "Example: plexus sim replay n1.record --identity n1.key")]
+    #[command(after_help = "Example: plexus sim replay n1.record --identity n1.identity")]
     Replay(replay::ReplayArgs),
 }
 

@@ -166,6 +166,57 @@ fn nodes_raise_the_mtu_of_the_links_between_them_and_lower_it_again() {
 }
 
 #[test]
+fn what_a_killed_node_has_raised_the_next_one_lowers() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.start("af_packet");
+    let is_up = |f: &Fabric| f.role("n1", "x1") == "fabric" && f.role("n2", "x2") == "fabric";
+    assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
+    let mut second = fabric.daemons.running.remove(1);
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let [_, n2, ..] = &fabric.places;
+    assert_eq!(mtu(n2, "x2"), 1624);
+    fabric.daemons.start_again(n2, "node", "n2");
+    assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
+    let second = fabric.daemons.running.last_mut().unwrap();
+    let pid = second.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    assert!(second.wait().unwrap().success());
+    assert_eq!(mtu(n2, "x2"), 1500);
+
+    // One that has no use for the device gives it back as it starts.
+    let file = fabric.daemons.dir.join("n2.mtu");
+    assert!(!file.exists());
+    ip(n2, "link set dev x2 mtu 1624");
+    fs::write(&file, "{\"x2\": 1400, \"h2\": 1400, \"gone\": 1400}").unwrap();
+    let only_host = fabric.node_file("n2", "af_packet", &["h2"]);
+    fabric.daemons.start(n2, "node", "n2", &only_host);
+    assert!(until(|| fabric.role("n2", "h2") == "host"), "{}", fabric.logs());
+    // What was set to something else is left alone.
+    assert_eq!((mtu(n2, "x2"), mtu(n2, "h2")), (1400, 1500));
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_port_that_a_reload_removes_has_its_mtu_lowered_at_once() {
+    let Some(mut fabric) = Fabric::new() else { return };
+    fabric.start("af_packet");
+    let is_up = |f: &Fabric| f.role("n1", "x1") == "fabric" && f.role("n2", "x2") == "fabric";
+    assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
+    let [_, n2, ..] = &fabric.places;
+    assert_eq!(mtu(n2, "x2"), 1624);
+    let part = fabric.node_file("n2", "af_packet", &["h2"]);
+    fs::write(fabric.daemons.dir.join("n2.toml"), part).unwrap();
+    let pid = fabric.daemons.running[1].id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    assert!(until(|| mtu(n2, "x2") == 1500), "{}", fabric.logs());
+    // And it stays so.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(mtu(n2, "x2"), 1500);
+    assert!(!fabric.daemons.dir.join("n2.mtu").exists());
+}
+
+#[test]
 fn a_fabric_node_takes_in_a_cable_by_reload() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.start("auto");
@@ -212,8 +263,8 @@ fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour()
     fabric.daemons.running.push(command.spawn().unwrap());
 
     let warned = || {
-        let told = "ip link set dev x2 mtu 1624";
-        let awaits = "the neighbour's end has less";
+        let told = "x2 has 1500: nothing passes here until you run `ip link set dev x2 mtu 1624`";
+        let awaits = "the end at n2 has 1500: nothing passes here until it is raised there";
         fabric.daemons.log("n2", &[]).contains(told)
             && fabric.daemons.log("n1", &[]).contains(awaits)
     };
@@ -223,7 +274,8 @@ fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour()
     let mut show = Command::new(env!("CARGO_BIN_EXE_plexus"));
     show.args(["show", "links", "--control"]).arg(&socket);
     let shown = String::from_utf8(show.output().unwrap().stdout).unwrap();
-    let line = "x2: a fabric link needs an MTU of 1624 bytes at both ends; here it is 1500";
+    let line = "x2: a fabric link needs an MTU of 1624 bytes at both ends; here it is 1500, at n1 \
+                1624 (`ip link set dev x2 mtu 1624`)";
     assert!(shown.contains(line), "{shown}");
     // The advice helps.
     run(n2, "ip link set dev x2 mtu 1624");

@@ -595,6 +595,30 @@ fn what_cannot_run_says_why_and_exits_with_2() {
     net.node("e", "", &ports(2)).assert_ends_well();
 }
 
+/// The kernel takes its time to end a process with much memory, and closes its socket last.
+#[test]
+fn a_killed_node_is_followed_by_the_next_without_a_pause() {
+    let Some(net) = Net::new(2) else { return };
+    for name in ["auto", "af_xdp"] {
+        let rest = format!("{}\nworkers = 4", backend(name));
+        let mut node = net.node("a", &rest, &ports(2));
+        let mut waited = 0;
+        for _ in 0..5 {
+            node.signal("-KILL");
+            let next = net.start("a", &rest, &ports(2), &[], "info");
+            let is_up = until(|| next.has_ended() || next.links_are("up"));
+            assert!(is_up && !next.has_ended(), "{name}: {}", next.log());
+            waited += usize::from(next.log().contains("waiting for the daemon"));
+            node = next;
+        }
+        eprintln!("{name}: {waited} of 5 had to wait");
+        let said = net.run_node(&net.path("a.toml")).expect(2);
+        assert!(said.err.contains("another daemon answers at"), "{said:?}");
+        assert!(!said.err.contains("waiting"), "an answer ends it at once: {said:?}");
+        node.assert_ends_well();
+    }
+}
+
 fn a_device_returns(backend_name: &str) {
     let Some(net) = Net::new(2) else { return };
     let node = net.node("a", &backend(backend_name), &ports(2));

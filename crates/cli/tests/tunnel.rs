@@ -151,6 +151,16 @@ fn two_sites_are_one_switch_as_long_as_the_path_is_wide_enough() {
     assert_eq!(sites.port("n1", "links", "wan")["mtu"], 1472);
     assert!(!sites.ping(0, &["-W", "1"]) && !sites.ping(1, &["-W", "1"]), "{}", sites.logs());
     assert_eq!(sites.port("n1", "links", "wan")["role"], "too_small");
+    let told = |node: &str, what: &str| sites.daemons.log(node, &[]).contains(what);
+    let needs = "datagrams to 198.51.100.7 carry 1472";
+    assert!(told("n1", needs) && told("n1", "packets of 1652 bytes instead of 1500"));
+    assert!(told("n1", "wan0 here has 2000, so it is a router"), "{}", sites.logs());
+    // Where it is the node's own device, that is named.
+    ip(&sites.sites[0], "link set dev wan0 mtu 1400");
+    let own = "carry 1372: nothing passes here until every cable on the way carries packets of \
+               1652 bytes instead of 1400. `ip link set dev wan0 mtu 1652`";
+    assert!(until(|| told("n1", own)), "{}", sites.logs());
+    ip(&sites.sites[0], "link set dev wan0 mtu 2000");
 
     // And back: the kernel would remember the old width for ten minutes.
     ip(&sites.router, "link set dev r1 mtu 2000");

@@ -78,7 +78,7 @@ impl FabricFile {
 
     fn read(root: &Section<'_>) -> Option<FabricFile> {
         let section = root.section("fabric", "the fabric")?;
-        let identity = section.required_text("identity", "\"/etc/plexus/n1.key\"");
+        let identity = section.required_text("identity", "\"/etc/plexus/n1.identity\"");
         let usual = FabricFile::new(identity.map_or(PathBuf::new(), |i| i.value.into()));
         let file = FabricFile {
             heartbeat: section
@@ -408,7 +408,7 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
 fn read_tunnel(root: &Section<'_>, section: &Section<'_>, ports: &[PortFile]) -> Option<Tunnel> {
     if !root.has("fabric") {
         let message = "a tunnel leads to a node of the same fabric, and this node is in none";
-        let help = "add [fabric] with identity = \"/etc/plexus/n1.key\" above the ports";
+        let help = "add [fabric] with identity = \"/etc/plexus/n1.identity\" above the ports";
         let span = section.span_of("backend").unwrap_or(section.span());
         section.problems().add(span, message, help);
     }

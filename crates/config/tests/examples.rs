@@ -174,3 +174,39 @@ fn the_controller_example_is_read() {
     assert!(settings.subnets[2].advertise && !settings.strangers_may_talk);
     assert_eq!(settings.allow[0].from, None);
 }
+
+#[test]
+fn the_service_of_the_controller_lets_the_example_write_where_it_does() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let unit = |name: &str| std::fs::read_to_string(examples.join(name)).unwrap();
+    let said = |unit: &str, key: &str| {
+        let mut lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.next().map(str::to_string)
+    };
+    let controller = unit("plexus-controller@.service");
+    let file = ControllerFile::read(&examples.join("controller.toml")).unwrap();
+    for (key, root, path) in
+        [("RuntimeDirectory", "/run", &file.control), ("StateDirectory", "/var/lib", &file.state)]
+    {
+        let folder = Path::new(root).join(said(&controller, key).unwrap());
+        assert_eq!(path.parent(), Some(&*folder), "{key}");
+    }
+    // Hardened as the node's is; what it lacks is a right that only nodes need.
+    let node = unit("plexus-node@.service");
+    let keys = node.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key);
+    let only_nodes = [
+        "CacheDirectory",
+        "CacheDirectoryMode",
+        "DevicePolicy",
+        "DeviceAllow",
+        "LimitMEMLOCK",
+        "LimitNOFILE",
+    ];
+    for key in keys.filter(|key| !key.starts_with('#') && !only_nodes.contains(key)) {
+        assert!(said(&controller, key).is_some(), "{key}");
+    }
+    for key in ["NoNewPrivileges", "ProtectSystem", "ProtectHome", "User", "UMask"] {
+        assert_eq!(said(&controller, key), said(&node, key), "{key}");
+    }
+    assert_eq!(said(&controller, "PrivateDevices").as_deref(), Some("yes"));
+}

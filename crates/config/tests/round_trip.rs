@@ -107,7 +107,7 @@ proptest! {
             node.ports.push(PortFile { device: format!("eth{i}"), ..port });
         }
         if let Some([local, peer]) = tunnel {
-            node.fabric = Some(FabricFile::new("/etc/plexus/n1.key".into()));
+            node.fabric = Some(FabricFile::new("/etc/plexus/n1.identity".into()));
             let (backend, tunnel) = (Some(Backend::Udp), Some(Tunnel { local, peer }));
             for ((_, role), port) in PortUse::NAMES.into_iter().zip(&mut node.ports) {
                 port.role = role;

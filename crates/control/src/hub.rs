@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{Body, Heartbeat, Hops, LinkFacts, PortRole};
+use plexus_wire::fabric::message::{Body, Heartbeat, Hops, LinkFacts, NumberTaken, PortRole};
 use plexus_wire::fabric::{self, CONTROL_HOP, Hop, Kind, encapsulation};
 use plexus_wire::{Time, ethernet};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
 use crate::identity::Identity;
-use crate::link::{Link, Neighbour, Outcome, Pace, Pin};
+use crate::link::{Link, Neighbour, Outcome, Pace, Pin, Stranger};
 use crate::node::control_frame;
 use crate::requests::Requests;
 use crate::session::frame::Message;
@@ -32,6 +32,13 @@ const OPENING_BURST: u32 = 1 << 14;
 const OPENING_REFILL: Duration = Duration::from_millis(2);
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
+/// A node keeps its number until nothing was heard of it for this long, if the driver says nothing
+/// else.
+const NODE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Incarnations that are remembered of a node that has started again and again.
+const EARLIER_MAX: usize = 8;
+/// The same dispute about a number is told again after this time.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Input from the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +76,28 @@ pub enum Output {
     },
     /// A message was refused, with the reason.
     Refused(String),
+    /// Two live nodes have one number: the second one was refused.
+    NumberTaken {
+        /// The number.
+        node: u64,
+        /// Who keeps it.
+        holder: Claimant,
+        /// Who was refused.
+        refused: Claimant,
+    },
+    /// Whoever is at the other end of the port does not prove to be a node of this group.
+    Stranger(Stranger),
+}
+
+/// One of two nodes with the same number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// Its name.
+    pub name: String,
+    /// Its public key.
+    pub key: [u8; 32],
+    /// The way to its control plane, from the controller's port on.
+    pub path: Hops,
 }
 
 /// Sessions with nodes over one port.
@@ -87,6 +116,7 @@ pub struct Hub {
     opened: u64,
     openings: Budget,
     book: Book,
+    node_timeout: Duration,
     outputs: VecDeque<Output>,
 }
 
@@ -97,10 +127,27 @@ struct Peer {
     /// The path that the controller has computed; without one, the path of its last message.
     path: Option<Hops>,
     back: Hops,
+    name: String,
+    /// Its public key.
+    key: [u8; 32],
     /// What it last reported: its incarnation.
     facts: Facts,
+    /// Incarnations that it has replaced, the latest last.
+    earlier: VecDeque<Facts>,
+    /// When something authentic came from it.
+    heard: Time,
     /// A message to it was lost: it must report anew.
     missed: bool,
+    /// Whose claim to the number people were last told of, and when.
+    told: Option<([u8; 32], Time)>,
+}
+
+impl Peer {
+    /// Whether another box proves itself here, and not the same one after a restart.
+    fn is_other(&self, established: &Established) -> bool {
+        let peer = &established.peer;
+        self.key != peer.credential.claims().static_public || self.earlier.contains(&peer.facts)
+    }
 }
 
 /// A handshake whose other side has not authenticated yet.
@@ -128,8 +175,14 @@ impl Hub {
             opened: 0,
             openings: Budget::new(OPENING_BURST, OPENING_REFILL),
             book: Book::default(),
+            node_timeout: NODE_TIMEOUT,
             outputs: VecDeque::new(),
         }
+    }
+
+    /// Sets after how long a silence of its node a number can be another's.
+    pub fn set_node_timeout(&mut self, timeout: Duration) {
+        self.node_timeout = timeout;
     }
 
     /// Processes an input and does everything that is due.
@@ -268,26 +321,72 @@ impl Hub {
         }
         let Some(established) = handled.established else { return };
         let Some(channel) = self.end_opening(number) else { return };
-        let node = established.peer.credential.claims().node;
+        let claims = established.peer.credential.claims();
+        let (node, key, name) = (claims.node, claims.static_public, claims.name.clone());
         match self.peers.get_mut(&node) {
+            Some(peer)
+                if now.since(peer.heard) < self.node_timeout && peer.is_other(&established) =>
+            {
+                self.turn_away(now, &established, channel, back);
+            }
             // The node's backlog is kept.
             Some(peer) => {
                 peer.channel = channel;
                 peer.back = back.to_vec();
+                (peer.name, peer.key, peer.heard) = (name, key, now);
                 peer.requests.hurry(now);
                 self.enter(node);
                 self.renewed(&established);
             }
             None => {
                 let first = u32::from_be_bytes(self.random.bytes());
-                let (requests, path) = (Requests::new(first), None);
-                let (back, facts) = (back.to_vec(), established.peer.facts.clone());
-                let peer = Peer { channel, requests, path, back, facts, missed: false };
+                let peer = Peer {
+                    channel,
+                    requests: Requests::new(first),
+                    path: None,
+                    back: back.to_vec(),
+                    name,
+                    key,
+                    facts: established.peer.facts.clone(),
+                    earlier: VecDeque::new(),
+                    heard: now,
+                    missed: false,
+                    told: None,
+                };
                 self.peers.insert(node, peer);
                 self.enter(node);
                 self.announce(&established);
             }
         }
+    }
+
+    /// A second box with the number of a live node: it hears so, and nothing else.
+    fn turn_away(
+        &mut self,
+        now: Time,
+        established: &Established,
+        mut channel: Channel,
+        back: &[u8],
+    ) {
+        let claims = established.peer.credential.claims();
+        let Some(peer) = self.peers.get_mut(&claims.node) else { return };
+        let body = Body::from(NumberTaken { key: peer.key }).to_bytes(0);
+        let is_news = peer
+            .told
+            .is_none_or(|(key, at)| key != claims.static_public || now.since(at) >= TELL_AGAIN);
+        if is_news {
+            peer.told = Some((claims.static_public, now));
+            let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
+            let holder = Claimant { name: peer.name.clone(), key: peer.key, path };
+            let (name, key) = (claims.name.clone(), claims.static_public);
+            let refused = Claimant { name, key, path: back.to_vec() };
+            let node = claims.node;
+            self.outputs.push_back(Output::NumberTaken { node, holder, refused });
+        }
+        if let Ok(message) = channel.seal(now, &body) {
+            self.send(back, &message);
+        }
+        self.refuse("a node with the number of another that is alive");
     }
 
     /// A known node has new keys: it is announced if it has restarted, or has missed a message.
@@ -300,7 +399,14 @@ impl Hub {
             return;
         }
         peer.missed = false;
-        peer.facts = facts.clone();
+        if !is_same {
+            // None that is valid again stays among those that are not.
+            peer.earlier.retain(|earlier| earlier != facts);
+            peer.earlier.push_back(std::mem::replace(&mut peer.facts, facts.clone()));
+            if peer.earlier.len() > EARLIER_MAX {
+                peer.earlier.pop_front();
+            }
+        }
         self.announce(established);
     }
 
@@ -375,13 +481,18 @@ impl Hub {
         if handled.body.is_some()
             && let Some(peer) = self.peers.get_mut(&node)
         {
-            peer.back = back.to_vec();
+            (peer.back, peer.heard) = (back.to_vec(), now);
+        }
+        if let Some(established) = &handled.established {
+            if self.peers.get(&node).is_some_and(|peer| peer.is_other(established)) {
+                // Another box has answered on the way to the node. Both begin anew.
+                self.forget(node);
+                return true;
+            }
+            self.renewed(established);
         }
         if let Some(reply) = &handled.reply {
             self.send(back, reply);
-        }
-        if let Some(established) = &handled.established {
-            self.renewed(established);
         }
         if let Some(body) = handled.body {
             self.said(now, node, &body);
@@ -410,6 +521,7 @@ impl Hub {
         if let Some(refused) = outcome.refused {
             self.refuse(&refused.to_string());
         }
+        self.outputs.extend(outcome.stranger.map(Output::Stranger));
         // A port whose MTU is too small for hosts still carries control messages.
         let is_node = matches!(self.link.role(), PortRole::Fabric | PortRole::TooSmall);
         let attached = self.link.neighbour().filter(|_| is_node).cloned();

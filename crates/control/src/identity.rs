@@ -15,3 +15,8 @@ mod hex;
 
 pub use authority::{Authority, AuthorityPublic, Identity, KeyPair};
 pub use credential::{CREDENTIAL_LEN, Claims, Credential, CredentialError, GroupId, Role};
+
+/// The first eight bytes of a box's public key, as logs name it: enough to tell two boxes apart.
+pub fn short_key(public: &[u8; 32]) -> String {
+    plexus_wire::hex(&public[..8])
+}

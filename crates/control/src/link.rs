@@ -19,6 +19,8 @@
 //! be a node: the port stays Unknown until a proof arrives, and has no other roles than Fabric and
 //! TooSmall. A port pinned to hosts is Host at once; it sends and accepts no Hellos.
 
+mod stranger;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +30,9 @@ use plexus_wire::{Time, ethernet};
 
 use crate::identity::{Identity, Role};
 use crate::session::{Channel, Facts, Limits, Random, Refused, RoleWanted};
+use stranger::Strangers;
+
+pub use stranger::Stranger;
 
 /// A port without a proof after this time is a host port.
 pub const HOST_AFTER: Duration = Duration::from_millis(250);
@@ -93,6 +98,8 @@ pub struct Outcome {
     pub heartbeat: Option<Heartbeat>,
     /// A message was refused.
     pub refused: Option<Refused>,
+    /// Whoever is there is not proved: people should hear of it.
+    pub stranger: Option<Stranger>,
 }
 
 /// The neighbour of one port.
@@ -113,6 +120,8 @@ pub struct Link {
     beat_at: Time,
     /// From when on the next one probes a tunnel's path MTU.
     probe_at: Time,
+    /// Who is there and not proved.
+    strangers: Strangers,
 }
 
 #[derive(Debug)]
@@ -151,6 +160,7 @@ impl Link {
             node_until: Time::ZERO,
             beat_at: Time::FOREVER,
             probe_at: Time::ZERO,
+            strangers: Strangers::default(),
         }
     }
 
@@ -185,6 +195,14 @@ impl Link {
             State::Proved { neighbour, .. } => Some(neighbour),
             _ => None,
         }
+    }
+
+    /// Why the port is what it is, where the cable alone does not explain it.
+    pub fn reason(&self) -> Option<String> {
+        if self.wary_until.is_none() && self.looped_until.is_some() {
+            return Some("it leads back into the fabric, past an ordinary switch".into());
+        }
+        self.strangers.is_there().map(|stranger| stranger.to_string())
     }
 
     /// The port itself; `None` without carrier.
@@ -236,6 +254,7 @@ impl Link {
         self.channel.reset();
         self.state = State::Down;
         (self.wary_until, self.looped_until) = (None, None);
+        self.strangers.down();
         self.node_until = Time::ZERO;
         self.beat_at = Time::FOREVER;
         Outcome { changed, ..Outcome::default() }
@@ -259,7 +278,9 @@ impl Link {
     /// A complete frame to the bootstrap address was received.
     pub fn frame(&mut self, now: Time, frame: &[u8]) -> Outcome {
         if self.pin == Some(Pin::Hosts) {
-            return Outcome { refused: Some(Refused::Pinned), ..Outcome::default() };
+            let refused = Some(Refused::Pinned);
+            let stranger = self.strangers.refused(now, Refused::Pinned);
+            return Outcome { refused, stranger, ..Outcome::default() };
         }
         let Some(message) = message_of(frame) else {
             return Outcome { refused: Some(Refused::Malformed), ..Outcome::default() };
@@ -267,6 +288,20 @@ impl Link {
         if matches!(self.state, State::Down | State::Conflict { .. }) {
             return Outcome::default();
         }
+        let mut outcome = self.message(now, message);
+        if !matches!(self.state, State::Proved { .. }) {
+            outcome.stranger = match outcome.refused {
+                Some(refused) if stranger::is_hello(message) => {
+                    self.strangers.refused(now, refused)
+                }
+                None if stranger::is_hello(message) => self.strangers.unproved(now),
+                _ => None,
+            };
+        }
+        outcome
+    }
+
+    fn message(&mut self, now: Time, message: &[u8]) -> Outcome {
         match self.channel.handle(now, message) {
             Err(refused @ (Refused::OwnIdentity | Refused::OtherPeer)) => {
                 self.channel.reset();
@@ -313,6 +348,9 @@ impl Link {
             Neighbour { node: claims.node, name: claims.name.clone(), role: claims.role, facts };
         outcome.changed |= self.neighbour() != Some(&neighbour);
         self.looped_until = None;
+        if self.wary_until.is_none() {
+            self.strangers.proved();
+        }
         let silent_at = now + self.pace.heartbeat * 2;
         self.state = State::Proved { neighbour, silent_at, excused: false };
         (self.beat_at, self.probe_at) = (now, now);
@@ -379,6 +417,9 @@ impl Link {
             State::Proved { silent_at, .. } if silent_at <= now => self.lost(now),
             _ => Outcome::default(),
         };
+        if self.wary_until.is_some_and(|until| until <= now) && self.neighbour().is_some() {
+            self.strangers.proved();
+        }
         for end in [&mut self.wary_until, &mut self.looped_until] {
             if end.take_if(|until| *until <= now).is_some() {
                 outcome.changed = true;

@@ -13,6 +13,7 @@ mod uplink;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plexus_wire::fabric::message::{
     Body, GroupRoute, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState,
@@ -40,6 +41,10 @@ pub use effect::{Event, Unserved};
 
 /// Longest host frame that is passed to the controller for an answer.
 const HOST_FRAME_MAX: usize = 1300;
+/// A node whose number another one has asks for it again after this time.
+const NUMBER_AGAIN: Duration = Duration::from_secs(1);
+/// It tells people again after this time.
+const NUMBER_TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Input from the driver. Recorded inputs can be replayed: the outputs are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +171,10 @@ pub struct Node {
     channel: Channel,
     /// The controller of this session has shown that no later one has replaced it.
     greeted: bool,
+    /// When to ask again for the node's number, which another node has.
+    number_at: Time,
+    /// Whose key people were last told to have it, and when.
+    number_told: Option<([u8; 32], Time)>,
     requests: Requests,
     group: Option<Group>,
     stations: Stations,
@@ -202,6 +211,8 @@ impl Node {
             uplink: Uplink::new(),
             channel,
             greeted: false,
+            number_at: Time::FOREVER,
+            number_told: None,
             requests,
             group: None,
             stations: Stations::default(),
@@ -261,6 +272,7 @@ impl Node {
                 .uplink
                 .next_deadline()
                 .min(self.channel.next_deadline().unwrap_or(Time::FOREVER))
+                .min(self.number_at)
                 .min(self.requests.next_deadline()),
             None => Time::FOREVER,
         };
@@ -298,6 +310,19 @@ impl Node {
     /// The name of a port's neighbour, once authenticated.
     pub fn neighbour(&self, port: u8) -> Option<&str> {
         self.links.get(port)?.neighbour().map(|n| n.name.as_str())
+    }
+
+    /// The neighbour's port, once proved.
+    pub fn peer(&self, port: u8) -> Option<&LinkFacts> {
+        self.links.get(port)?.neighbour().map(|n| &n.facts)
+    }
+
+    /// Why a port's role is what it is, where the cable alone does not explain it.
+    pub fn reason(&self, port: u8) -> Option<String> {
+        match (self.role(port), self.blocked.get(&port)) {
+            (PortRole::Blocked, Some(why)) => Some(format!("closed by the controller: {why:?}")),
+            _ => self.links.get(port)?.reason(),
+        }
     }
 
     /// Whether frames on a port travel without an Ethernet header of the link, once authenticated.
@@ -352,6 +377,9 @@ impl Node {
         }
         if let Some(refused) = outcome.refused {
             self.tell(Event::Refused(Some(port), refused.to_string()));
+        }
+        if let Some(stranger) = outcome.stranger {
+            self.tell(Event::Stranger(port, stranger));
         }
         if outcome.changed {
             self.role_changed(now, port);
@@ -463,6 +491,13 @@ impl Node {
         if self.uplink.hello_path().is_none() {
             return;
         }
+        if self.number_at <= now {
+            self.number_at = Time::FOREVER;
+            if self.channel.peer().is_none() && !self.channel.is_opening() {
+                let hello = self.channel.start(now);
+                self.send_hello(&hello);
+            }
+        }
         while let Some(message) = self.channel.poll(now) {
             self.send_hello(&message);
         }
@@ -547,7 +582,8 @@ impl Node {
             Err(e) => return self.tell(Event::Refused(None, e.to_string())),
         };
         // Not acknowledged either: an active controller retransmits it after its Welcome.
-        if !self.greeted && !matches!(body, Body::Welcome(_) | Body::Ack(_)) {
+        if !self.greeted && !matches!(body, Body::Welcome(_) | Body::Ack(_) | Body::NumberTaken(_))
+        {
             return self.tell(Event::Refused(None, "no Welcome came before it".into()));
         }
         let (body, ack) = self.requests.take(request, body);
@@ -558,6 +594,7 @@ impl Node {
         let group = self.group.as_ref();
         match body {
             Some(Body::Welcome(welcome)) => return self.welcomed(now, welcome),
+            Some(Body::NumberTaken(taken)) => return self.number_taken(now, taken.key),
             Some(Body::ResolveForward(forward)) => {
                 // If the station has just left, the question goes unanswered.
                 let asker = group.map(|g| g.asker(forward.target_ip));
@@ -602,6 +639,20 @@ impl Node {
         self.carry_out(now, out);
     }
 
+    /// Another node has our number: this one can only wait until it is gone.
+    fn number_taken(&mut self, now: Time, key: [u8; 32]) {
+        self.channel.reset();
+        self.number_at = now + NUMBER_AGAIN;
+        let is_news = self
+            .number_told
+            .is_none_or(|(told, at)| told != key || now.since(at) >= NUMBER_TELL_AGAIN);
+        if is_news {
+            self.number_told = Some((key, now));
+            let same = key == self.identity.claims().static_public;
+            self.tell(Event::NumberTaken { key, same });
+        }
+    }
+
     fn welcomed(&mut self, now: Time, welcome: Welcome) {
         match self.uplink.welcomed(now, &welcome) {
             Greeting::Stale => {
@@ -619,6 +670,7 @@ impl Node {
             Greeting::Known => {}
         }
         self.greeted = true;
+        self.number_told = None;
         let group = Some(Group { mac: welcome.group_mac, gateways: welcome.gateways });
         if self.group != group {
             self.group = group;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use plexus_config::Backend;
 use plexus_config::{ControllerFile, ControllerSettings};
-use plexus_control::hub::{self, Hub};
-use plexus_control::identity::Role;
+use plexus_control::hub::{self, Claimant, Hub};
+use plexus_control::identity::{Role, short_key};
 use plexus_control::link::Pace;
 use plexus_controller::store::Store;
 use plexus_controller::{Controller, Event, Input, Output, Start};
@@ -166,6 +166,8 @@ struct Daemon {
     port: Box<dyn Port>,
     pool: Pool,
     link: Link,
+    /// The number of the node that the device is cabled to.
+    attached: Option<u64>,
     sleeper: Sleeper,
     link_news: Option<LinkNews>,
     asks: Receiver<Ask>,
@@ -196,7 +198,8 @@ impl Daemon {
             seed: identity::random()?,
         });
         let pace = Pace { heartbeat: file.heartbeat };
-        let hub = Hub::new(identity, epoch, pace, identity::random()?);
+        let mut hub = Hub::new(identity, epoch, pace, identity::random()?);
+        hub.set_node_timeout(node_timeout(&file.settings));
         let spec = PortSpec {
             name: file.device.clone(),
             device: file.device.clone(),
@@ -216,6 +219,7 @@ impl Daemon {
             port: opened.port,
             pool,
             link: Link::Down,
+            attached: None,
             sleeper,
             link_news,
             asks,
@@ -244,6 +248,7 @@ impl Daemon {
                     Ask::Show(what, reply) => drop(reply.send(self.show(&what))),
                     Ask::Metrics(reply) => drop(reply.send(self.metrics())),
                     Ask::Configure(settings) => {
+                        self.hub.set_node_timeout(node_timeout(&settings));
                         self.core.handle(now, Input::Configure(settings));
                     }
                 }
@@ -333,17 +338,56 @@ impl Daemon {
                 self.done.refused += 1;
                 return tracing::debug!(why, "message refused");
             }
+            hub::Output::NumberTaken { node, holder, refused } => {
+                return self.tell_of_dispute(node, &holder, &refused);
+            }
+            hub::Output::Stranger(stranger) => {
+                let advice = stranger.advice();
+                return tracing::warn!(device = self.device, "{stranger}: {advice}");
+            }
             hub::Output::Attached(neighbour) => {
                 match &neighbour {
                     Some(n) => tracing::info!(node = n.name, port = n.facts.port, "attached"),
                     None => tracing::warn!("attached to no node"),
                 }
-                Input::Attached { to: neighbour.map(|n| n.node) }
+                self.attached = neighbour.map(|n| n.node);
+                Input::Attached { to: self.attached }
             }
             hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
             hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
         };
         self.core.handle(now, input);
+    }
+
+    /// Two live nodes have one number.
+    fn tell_of_dispute(&self, number: u64, holder: &Claimant, refused: &Claimant) {
+        let [keeps, not] = [holder, refused]
+            .map(|c| format!("{} (key {}, at {})", c.name, short_key(&c.key), self.place(&c.path)));
+        let what = match holder.key == refused.key {
+            true => "give each box an identity of its own",
+            false => "switch one of them off, or issue one another number",
+        };
+        tracing::warn!(
+            number,
+            "two live nodes have this number: {keeps} keeps it, {not} is refused until the first \
+             one is silent. {what} (`plexus identity issue`)"
+        );
+    }
+
+    /// Where a way from the controller's own port on ends: the last port before the node.
+    fn place(&self, path: &[u8]) -> String {
+        // The first hop is the controller's port, the last one the node's control plane.
+        let hops = path.get(1..path.len().saturating_sub(1)).unwrap_or_default();
+        let Some((port, way)) = hops.split_last() else {
+            return format!("the controller's device {}", self.device);
+        };
+        let mut at = self.attached;
+        for hop in way {
+            let node = self.core.nodes().find(|n| Some(n.node) == at);
+            at = node.and_then(|n| n.ports.iter().find(|p| p.port == *hop).map(|p| p.peer));
+        }
+        let name = self.core.nodes().find(|n| Some(n.node) == at).map(|n| n.name);
+        format!("port {port} of {}", name.unwrap_or_else(|| "a node not heard yet".into()))
     }
 
     fn core_output(&mut self, now: Time, output: Output) {
@@ -476,6 +520,10 @@ impl Daemon {
             )),
         }
     }
+}
+
+fn node_timeout(settings: &ControllerSettings) -> Duration {
+    Duration::from_millis(settings.limits.node_timeout_ms.into())
 }
 
 /// Entries of route memories that a message carries.

@@ -1,5 +1,7 @@
 //! The identity of a box: its file, read.
 
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use plexus_config::document::read_text;
@@ -30,9 +32,43 @@ pub fn read(path: &Path, role: Role) -> Result<Identity, String> {
 /// Reads an identity of any role.
 ///
 /// # Errors
-/// When the file is none, or others can read it.
+/// When the file is none, or others can read it, or this process may not.
 pub fn load(path: &Path) -> Result<Identity, String> {
-    check_private(path).map_err(|why| format!("{}: {why}", path.display()))?;
+    if File::open(path).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied) {
+        return Err(unreadable(path));
+    }
+    check_permissions(path)?;
     let text = read_text(path).map_err(|e| e.to_string())?;
     Identity::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())
+}
+
+/// Checks that only its owner can read a secret.
+///
+/// # Errors
+/// With the file's name, when others can.
+pub fn check_permissions(path: &Path) -> Result<(), String> {
+    check_private(path).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// What to do about an identity that this process may not read.
+fn unreadable(path: &Path) -> String {
+    let own = rustix::process::geteuid().as_raw();
+    let user = user_name(own).unwrap_or_else(|| own.to_string());
+    let file = path.display();
+    if fs::metadata(path).is_err() {
+        let directory = path.parent().unwrap_or(path).display();
+        return format!("{file}: user {user} may not look into {directory}: chmod +x {directory}");
+    }
+    format!("{file}: this runs as user {user}, who may not read it: as root, chown {user}: {file}")
+}
+
+/// A user's name, if this machine's own list has it.
+fn user_name(id: u32) -> Option<String> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let mut names = users.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(id)).then(|| name.to_string())
+    });
+    names.next()
 }

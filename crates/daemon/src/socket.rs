@@ -16,13 +16,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use signal_hook::iterator::Handle;
 
 /// A client that says nothing for so long is hung up on; so is one that does not read.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A daemon that was killed keeps its socket until the kernel has taken back its memory. The next
+/// one waits for that, at most this long.
+const DYING_MAX: Duration = Duration::from_secs(3);
+/// How often it looks.
+const DYING_LOOK: Duration = Duration::from_millis(50);
+/// A daemon that lives answers within this time.
+const ALIVE_WITHIN: Duration = Duration::from_millis(500);
 /// Longest question, in bytes.
 const LINE_MAX: u64 = 64 << 10;
 /// Clients at a time.
@@ -69,12 +76,7 @@ pub(crate) fn claim(path: &Path) -> Result<(UnixListener, Socket), String> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(|e| problem("making the directory of", e))?;
     }
-    if UnixStream::connect(path).is_ok() {
-        return Err(format!(
-            "another daemon answers at {}: stop it, or choose another `name` or `control`",
-            path.display()
-        ));
-    }
+    wait_for_dying(path)?;
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(format!(
@@ -90,6 +92,43 @@ pub(crate) fn claim(path: &Path) -> Result<(UnixListener, Socket), String> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))
         .map_err(|e| problem("restricting", e))?;
     Ok((listener, socket))
+}
+
+/// Waits until nobody has the socket.
+///
+/// # Errors
+/// When a daemon answers there, or one stays that does not.
+fn wait_for_dying(path: &Path) -> Result<(), String> {
+    let end = Instant::now() + DYING_MAX;
+    let mut is_first = true;
+    while let Ok(stream) = UnixStream::connect(path) {
+        let (what, help) = match is_alive(&stream) {
+            true => ("answers at", "stop it"),
+            false => ("holds, and does not answer at,", "end it if it hangs (`ss -xlp` names it)"),
+        };
+        if what == "answers at" || Instant::now() >= end {
+            return Err(format!(
+                "another daemon {what} {}: {help}, or choose another `name` or `control`",
+                path.display()
+            ));
+        }
+        if std::mem::take(&mut is_first) {
+            let socket = path.display();
+            tracing::info!(%socket, "waiting for the daemon that has the socket to end");
+        }
+        std::thread::sleep(DYING_LOOK);
+    }
+    Ok(())
+}
+
+/// Whether somebody answers what any daemon answers at once.
+fn is_alive(stream: &UnixStream) -> bool {
+    let asked = stream
+        .set_read_timeout(Some(ALIVE_WITHIN))
+        .and_then(|()| stream.set_write_timeout(Some(ALIVE_WITHIN)))
+        .and_then(|()| say(stream, &json!({})));
+    let mut stream = stream;
+    asked.is_ok() && stream.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
 }
 
 /// Answers clients, in a thread of its own.
@@ -216,4 +255,47 @@ pub(crate) fn say(mut stream: &UnixStream, answer: &Value) -> io::Result<()> {
     let mut line = answer.to_string();
     line.push('\n');
     stream.write_all(line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(test: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("plexus-socket-{test}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn who_has_the_socket_and_says_nothing_is_waited_for() {
+        let path = path("silent");
+        let dying = UnixListener::bind(&path).unwrap();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(dying);
+        });
+        let (_listener, socket) = claim(&path).unwrap();
+        ends.join().unwrap();
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn who_answers_is_not_waited_for_and_who_never_does_not_for_ever() {
+        let path = path("alive");
+        let alive = UnixListener::bind(&path).unwrap();
+        let answers = std::thread::spawn(move || {
+            let (stream, _) = alive.accept().unwrap();
+            say(&stream, &json!({"error": "no"})).unwrap();
+            alive
+        });
+        let started = Instant::now();
+        let told = claim(&path).err().unwrap();
+        assert!(told.contains("another daemon answers at"), "{told}");
+        assert!(started.elapsed() < DYING_MAX);
+        let _hangs = answers.join().unwrap();
+        let told = claim(&path).err().unwrap();
+        assert!(told.contains("does not answer"), "{told}");
+        assert!(started.elapsed() >= DYING_MAX);
+        fs::remove_file(&path).unwrap();
+    }
 }

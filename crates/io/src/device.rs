@@ -4,7 +4,9 @@
 //! would show that of its mounter. The three requests used take no lock that a slow device could
 //! hold (they are answered under RCU), so a worker may query between batches.
 
+use std::ffi::CStr;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use plexus_wire::MacAddr;
@@ -98,6 +100,45 @@ pub fn set_mtu(name: &str, mtu: usize) -> Result<usize, OpenError> {
         OpenError::privileged(name, "setting the MTU", "cap_net_admin", otherwise, e)
     })?;
     Ok(before)
+}
+
+/// The device of the calling thread's network namespace that has this IP address.
+pub fn device_of(address: IpAddr) -> Option<String> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: the list is written to a pointer of ours, and is ours until it is freed below.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return None;
+    }
+    let (mut found, mut at) = (None, list);
+    // SAFETY: each entry of the list is the next one's only owner and is valid until the list is
+    // freed; the last one has no next.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        at = entry.ifa_next;
+        // SAFETY: the address of an entry is absent, or as long as its family says.
+        let family = unsafe { entry.ifa_addr.as_ref() }.map(|a| libc::c_int::from(a.sa_family));
+        let own: Option<IpAddr> = match family {
+            Some(libc::AF_INET) => {
+                // SAFETY: the family says that it is one of these.
+                let ip = unsafe { &*entry.ifa_addr.cast::<libc::sockaddr_in>() };
+                Some(Ipv4Addr::from(u32::from_be(ip.sin_addr.s_addr)).into())
+            }
+            Some(libc::AF_INET6) => {
+                // SAFETY: as above.
+                let ip = unsafe { &*entry.ifa_addr.cast::<libc::sockaddr_in6>() };
+                Some(Ipv6Addr::from(ip.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        };
+        if own == Some(address) {
+            // SAFETY: the name is a string that ends with a zero byte.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            found = name.to_str().ok().map(str::to_string);
+            break;
+        }
+    }
+    // SAFETY: it came from getifaddrs, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(list) };
+    found
 }
 
 /// Queries a device's address repeatedly: it may change, and a device that returns may have another

@@ -193,7 +193,9 @@ impl SimController {
                         }
                         continue;
                     }
-                    hub::Output::Refused(_) => continue,
+                    hub::Output::Refused(_)
+                    | hub::Output::NumberTaken { .. }
+                    | hub::Output::Stranger(_) => continue,
                     hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },
                     hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
                     hub::Output::Said { node, body } => Input::Message { node, request: 0, body },

@@ -5,6 +5,8 @@ use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
 use serde::{Deserialize, Serialize};
 
+use crate::link::Stranger;
+
 /// One action, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -46,6 +48,15 @@ pub enum Event {
     Uplink(Option<Hops>),
     /// A frame's source was the group's own address: the port leads back into the fabric.
     Loop(u8),
+    /// A port's neighbour speaks as nodes do, and has failed to authenticate.
+    Stranger(u8, Stranger),
+    /// The controller has refused this node: another that is alive has its number.
+    NumberTaken {
+        /// The public key of that node.
+        key: [u8; 32],
+        /// It is this node's own: two boxes use one identity.
+        same: bool,
+    },
     /// A fabric frame arrived here that could not be forwarded.
     Astray(u8),
     /// A frame arrived for a station that is not behind its route's port.

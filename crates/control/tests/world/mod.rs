@@ -1,5 +1,6 @@
 //! A whole fabric in one process: nodes, a hub, hosts and cables, driven by a seed. Frames take a
 //! millisecond per cable, and may be lost, duplicated or delayed.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -75,11 +76,28 @@ fn authority() -> Authority {
 }
 
 pub(crate) fn identity(number: u64, role: Role) -> Arc<Identity> {
-    let authority = authority();
+    identity_by(&authority(), number, role, 0)
+}
+
+/// The identity of a node whose number was issued `again` times since the first.
+pub(crate) fn issued_again(number: u64, again: u8) -> Arc<Identity> {
+    identity_by(&authority(), number, Role::Node, again)
+}
+
+pub(crate) fn identity_by(
+    authority: &Authority,
+    number: u64,
+    role: Role,
+    again: u8,
+) -> Arc<Identity> {
     let mut secret = [role as u8 + 1; 32];
     secret[..8].copy_from_slice(&number.to_be_bytes());
+    secret[8] = again;
     let keys = KeyPair::generate(&secret);
-    let name = format!("{role}{number}");
+    let name = match again {
+        0 => format!("{role}{number}"),
+        again => format!("{role}{number}-{again}"),
+    };
     let credential = authority.issue(number, &name, role, &keys.public).unwrap();
     Arc::new(Identity::new(credential, keys, authority.public()).unwrap())
 }
@@ -130,7 +148,11 @@ impl World {
 
     /// Restarts a node's daemon without state.
     pub(crate) fn restart_node(&mut self, n: usize) {
-        let identity = identity(n as u64 + 1, Role::Node);
+        self.restart_node_as(n, identity(n as u64 + 1, Role::Node));
+    }
+
+    /// The same with another identity.
+    pub(crate) fn restart_node_as(&mut self, n: usize, identity: Arc<Identity>) {
         self.nodes[n].node = Node::new(identity, Pace::default(), self.random.random());
         self.nodes[n].roles.clear();
         self.nodes[n].stations.clear();

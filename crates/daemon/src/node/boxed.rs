@@ -308,6 +308,9 @@ impl Node {
         if let (Some(control), false) = (&self.control.fabric, new.is_empty()) {
             let _ = control.news.send(News::Ports(file.ports.len(), new));
         }
+        if let (Some(control), false) = (&self.control.fabric, placed.removed.is_empty()) {
+            let _ = control.news.send(News::Removed(placed.removed.clone()));
+        }
         for port in placed.removed {
             let owner = now.ports[usize::from(port)].worker.and_then(|w| self.workers.get(w));
             owner.into_iter().for_each(|worker| worker.tell(Ask::Remove(port)));

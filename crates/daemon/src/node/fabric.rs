@@ -16,8 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{FabricFile, NodeFile, PortFile, PortUse};
-use plexus_control::identity::Role;
+use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
+use plexus_control::identity::{Role, short_key};
 use plexus_control::link::{Pace, Pin};
 
 use plexus_control::node::{Event, Input, Node, Output};
@@ -28,7 +28,7 @@ use plexus_wire::fabric::message::{LinkFacts, PortRole, Refusal};
 use plexus_wire::{MacAddr, Time};
 use serde_json::{Value, json};
 
-use self::mtu::Mtus;
+use self::mtu::{End, Mtus};
 use super::links::LinkCells;
 use super::news::{Inject, News, Topic};
 use super::thread::{start_control_plane, time_since};
@@ -51,6 +51,7 @@ pub(crate) struct Prepared {
     pub(crate) published: PublishedFabric,
     ports: Vec<PortName>,
     record: Option<BufWriter<File>>,
+    mtus: Mtus,
     /// Frames that came when too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
 }
@@ -85,7 +86,9 @@ pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, 
     let number = identity.claims().node;
     let native = fabric.native;
     let ports = file.ports.iter().enumerate().map(|(i, p)| PortName::new(p, i, number, native));
+    let devices: Vec<&str> = file.ports.iter().map(|p| p.device.as_str()).collect();
     Ok(Prepared {
+        mtus: Mtus::new(&file.control, &devices),
         number,
         native,
         node: Node::new(Arc::new(identity), pace, seed),
@@ -109,7 +112,8 @@ impl Prepared {
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        let Prepared { node, number, native, tables, published, ports, record, missed } = self;
+        let Prepared { node, number, native, tables, published, ports, record, mtus, missed } =
+            self;
         let unserved = BTreeMap::new();
         let fabric = Fabric {
             node,
@@ -125,7 +129,7 @@ impl Prepared {
             record,
             unserved,
             missed,
-            mtus: Mtus::default(),
+            mtus,
             quiet: Quiet::default(),
         };
         start_control_plane(|| fabric.run())
@@ -165,6 +169,8 @@ struct PortName {
     in_fabric: bool,
     pin: Option<Pin>,
     tunnel: Option<TunnelFacts>,
+    /// A reload has removed it.
+    is_removed: bool,
 }
 
 impl PortName {
@@ -181,7 +187,11 @@ impl PortName {
                 (PortUse::Fabric, None) => Some(Pin::Fabric),
                 (PortUse::Auto | PortUse::Switch, None) => None,
             },
-            tunnel: p.tunnel.map(|_| TunnelFacts { mac: tunnel_mac(node, port), mtu: 0 }),
+            tunnel: p.tunnel.map(|ends| {
+                let mac = tunnel_mac(node, port);
+                TunnelFacts { mac, mtu: 0, ends }
+            }),
+            is_removed: false,
         }
     }
 }
@@ -192,6 +202,7 @@ struct TunnelFacts {
     mac: MacAddr,
     /// What a datagram carries, in bytes.
     mtu: u16,
+    ends: Tunnel,
 }
 
 /// The Ethernet address of a tunnel: nobody's, locally administered, and the same as long as the
@@ -210,7 +221,7 @@ fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
     let known = ports.get(usize::from(port))?;
     let number = u8::try_from(port).ok()?;
     let rate_mbit_per_s = known.rate_mbit_per_s;
-    if let Some(TunnelFacts { mac, mtu }) = known.tunnel {
+    if let Some(TunnelFacts { mac, mtu, .. }) = known.tunnel {
         return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native: true });
     }
     match plexus_io::device_facts(&known.device) {
@@ -254,6 +265,7 @@ impl Fabric {
                         self.published.store(self.tables.plan());
                     }
                     News::Ports(count, new) => self.add_ports(count, &new),
+                    News::Removed(ports) => self.remove_ports(&ports),
                     // Who asked may have gone.
                     News::Show(topic, reply) => drop(reply.send(self.show(topic))),
                 }
@@ -273,14 +285,26 @@ impl Fabric {
     /// Says which neighbours have not raised the MTU of their ends of fabric links.
     fn warn_of_small_ends(&mut self) {
         for port in self.mtus.overdue(self.now()) {
-            let name = self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
-            let neighbour = self.node.neighbour(port);
+            let Some(known) = self.ports.get(usize::from(port)) else { continue };
+            let (Some(there), Some(at)) = (self.node.neighbour(port), self.node.peer(port)) else {
+                continue;
+            };
+            let device = match known.tunnel {
+                Some(_) => "the one that its tunnel goes by".to_string(),
+                None => format!("the one with the address {}", at.mac),
+            };
+            let needed = match known.tunnel.map(|t| t.ends.peer.is_ipv4()) {
+                Some(true) => LINK_MTU_MIN + 28,
+                Some(false) => LINK_MTU_MIN + 48,
+                None => LINK_MTU_MIN,
+            };
             tracing::warn!(
-                port = name,
-                neighbour,
-                "a fabric link needs an MTU of {LINK_MTU_MIN} bytes and the neighbour's end has \
-                 less: nothing passes here until it is raised there (`ip link set dev DEVICE mtu \
-                 {LINK_MTU_MIN}`)"
+                port = known.name,
+                neighbour = there,
+                "a fabric link needs an MTU of {LINK_MTU_MIN} bytes and the end at {there} has \
+                 {}: nothing passes here until it is raised there. {there} logs the command for \
+                 its device ({device}): `ip link set dev DEVICE mtu {needed}`",
+                at.mtu
             );
         }
     }
@@ -288,10 +312,15 @@ impl Fabric {
     /// Raises the MTU of a fabric link that is too small, where it can be.
     fn follow_role(&mut self, port: u8, role: PortRole) {
         let now = self.now();
-        let Some(known) = self.ports.get(usize::from(port)) else { return };
+        let Some(known) = self.ports.get(usize::from(port)).filter(|p| !p.is_removed) else {
+            return;
+        };
         if role == PortRole::TooSmall {
-            let device = known.tunnel.is_none().then_some(known.device.as_str());
-            self.mtus.too_small(now, port, &known.name, device);
+            let end = match known.tunnel {
+                Some(tunnel) => End::Tunnel(tunnel.ends, tunnel.mtu),
+                None => End::Device(&known.device),
+            };
+            self.mtus.too_small(now, port, &known.name, &end);
         } else if matches!(role, PortRole::Fabric | PortRole::Down | PortRole::Host) {
             self.mtus.settled(port);
         }
@@ -318,6 +347,17 @@ impl Fabric {
         self.ports.extend(named);
         self.pin_from(first);
         self.published.store(self.tables.plan());
+    }
+
+    /// A reload has removed these ports: their devices are given back.
+    fn remove_ports(&mut self, ports: &[PortId]) {
+        for port in ports {
+            let Some(known) = self.ports.get_mut(usize::from(*port)) else { continue };
+            known.is_removed = true;
+            if let (Ok(port), None) = (u8::try_from(*port), known.tunnel) {
+                self.mtus.removed(port, &known.device);
+            }
+        }
     }
 
     fn now(&self) -> Time {
@@ -417,6 +457,24 @@ impl Fabric {
                     switch: take one of its cables out"
                 );
             }
+            Event::Stranger(port, stranger) => tracing::warn!(
+                port = name(port),
+                "{stranger}, so that nothing passes to or from it as a node: {}",
+                stranger.advice()
+            ),
+            Event::NumberTaken { key, same: false } => tracing::warn!(
+                number = self.number,
+                "another live node has this node's number, with the key {}: the controller refuses \
+                 this one until that one is gone. Switch one of them off, or issue one another \
+                 number (`plexus identity issue`)",
+                short_key(key)
+            ),
+            Event::NumberTaken { same: true, .. } => tracing::warn!(
+                number = self.number,
+                "another live node uses this node's very identity, number and key: the controller \
+                 refuses this one until that one is gone. Each box needs an identity of its own \
+                 (`plexus identity issue`)"
+            ),
             Event::Astray(port) => tracing::debug!(port = name(port), "fabric frame astray"),
             Event::Stale(port, mac) => {
                 tracing::debug!(port = name(port), %mac, "called back: station has left");
@@ -452,6 +510,12 @@ impl Fabric {
         Some(if self.node.is_native(port) { "native" } else { "ethertype" })
     }
 
+    /// The device of a port that is no tunnel.
+    fn device(&self, port: u8) -> Option<&str> {
+        let known = self.ports.get(usize::from(port))?;
+        known.tunnel.is_none().then_some(known.device.as_str())
+    }
+
     fn show(&self, topic: Topic) -> Value {
         let name = |port: u8| self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
         match topic {
@@ -467,6 +531,8 @@ impl Fabric {
                             "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
                             "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
                             "encapsulation": self.encapsulation(p.port),
+                            "device": self.device(p.port), "reason": self.node.reason(p.port),
+                            "peer_mtu": self.node.peer(p.port).map(|at| at.mtu),
                         })
                     })
                     .collect();

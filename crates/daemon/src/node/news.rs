@@ -30,6 +30,8 @@ pub(crate) enum News {
     Lanes(LaneChoice),
     /// A fabric node has this many ports from now on; the last ones are new.
     Ports(usize, Vec<PortFile>),
+    /// A fabric node has these ports no more.
+    Removed(Vec<PortId>),
     /// These are the file's static routes from now on.
     Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.

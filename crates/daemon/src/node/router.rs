@@ -274,7 +274,7 @@ impl Driver {
                     }
                     News::Routes(routes) => self.replace_routes(routes),
                     News::Kernel(events) => self.hear_kernel(events),
-                    News::Links | News::Lanes(_) | News::Ports(..) => {}
+                    News::Links | News::Lanes(_) | News::Ports(..) | News::Removed(_) => {}
                     News::Show(topic, reply) => {
                         // What is asked is what has been decided. Who asked may have gone.
                         self.carry_out();

@@ -288,6 +288,7 @@ bodies! {
     37 GroupMembership,
     38 GroupSender,
     39 GroupPolicy,
+    40 NumberTaken,
 }
 
 codes! {
@@ -680,6 +681,12 @@ structures! {
         version: u64,
         /// Prefixes of groups; the first that fits counts.
         prefixes: Vec<GroupPrefix>,
+    }
+
+    /// From the controller: another node that is alive has the number.
+    NumberTaken {
+        /// The public key of that node.
+        key: [u8; 32],
     }
 
     /// Groups that are served alike.

@@ -1,58 +1,94 @@
 //! The MTU of fabric links. A device as the kernel makes it carries 1,500 bytes, which is less than
 //! a host's full frame behind its route ([`LINK_MTU_MIN`]). The node raises the MTU once the
-//! neighbour has proved that it is a node, and lowers it again when the node ends. Without the
-//! privilege to do so, the node logs the command to run.
+//! neighbour has proved that it is a node, and lowers it again when the port is removed or the node
+//! ends. The former value is kept in a file beside the control socket: if the node is killed, the
+//! next one lowers the MTU. Without the privilege to raise it, the node logs the command to run.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use plexus_config::Tunnel;
 use plexus_wire::Time;
 use plexus_wire::fabric::LINK_MTU_MIN;
 
 /// How long a neighbour may take to raise the MTU of its end before that is worth a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+const NEEDED: usize = LINK_MTU_MIN as usize;
+
+/// This node's end of a link.
+pub(super) enum End<'a> {
+    /// A cable to this device.
+    Device(&'a str),
+    /// A tunnel whose datagrams carry frames of so many bytes.
+    Tunnel(Tunnel, u16),
+}
+
 /// Which links are too small, and what was done about it.
-#[derive(Default)]
 pub(super) struct Mtus {
     /// Devices whose MTU is raised: what it was before.
     raised: BTreeMap<String, usize>,
+    /// Where `raised` is kept.
+    file: PathBuf,
     /// Ports that wait for the neighbour to raise its own: from when on that is worth a warning.
     waiting: BTreeMap<u8, Time>,
 }
 
 impl Mtus {
-    /// A port leads to a node, by a link that is too small. `device` is `None` for a tunnel.
-    pub(super) fn too_small(&mut self, now: Time, port: u8, name: &str, device: Option<&str>) {
-        let needed = usize::from(LINK_MTU_MIN);
-        let Some(device) = device else {
-            tracing::warn!(port = name, needed, "the path of the tunnel carries too small an MTU");
-            return;
-        };
-        match plexus_io::device_facts(device) {
-            Ok(facts) if facts.mtu < needed => self.raise(name, device, facts.mtu),
-            Ok(_) => drop(self.waiting.entry(port).or_insert(now + PATIENCE)),
-            Err(error) => tracing::warn!(port = name, %error, "reading the MTU"),
+    /// Those of a node whose control socket this is, with `ours` the devices of its ports. Takes
+    /// over what an earlier one has left that was killed.
+    pub(super) fn new(control: &Path, ours: &[&str]) -> Mtus {
+        let file = control.with_extension("mtu");
+        let left = fs::read(&file).ok().and_then(|left| serde_json::from_slice(&left).ok());
+        let mut raised: BTreeMap<String, usize> = left.unwrap_or_default();
+        // The machine may have been started again, or somebody has set another.
+        raised.retain(|device, _| is_raised(device));
+        let mut mtus = Mtus { raised, file, waiting: BTreeMap::new() };
+        let not_ours = |device: &&String| !ours.contains(&device.as_str());
+        let others: Vec<String> = mtus.raised.keys().filter(not_ours).cloned().collect();
+        others.iter().for_each(|device| mtus.lower(device));
+        mtus.keep();
+        mtus
+    }
+
+    /// A port leads to a node, by a link that is too small.
+    pub(super) fn too_small(&mut self, now: Time, port: u8, name: &str, end: &End<'_>) {
+        match end {
+            End::Tunnel(tunnel, mtu) if usize::from(*mtu) < NEEDED => warn_of(name, tunnel, *mtu),
+            End::Tunnel(..) => drop(self.waiting.entry(port).or_insert(now + PATIENCE)),
+            End::Device(device) => match plexus_io::device_facts(device) {
+                Ok(facts) if facts.mtu < NEEDED => self.raise(name, device, facts.mtu),
+                Ok(_) => drop(self.waiting.entry(port).or_insert(now + PATIENCE)),
+                Err(error) => tracing::warn!(port = name, %error, "reading the MTU"),
+            },
         }
     }
 
     fn raise(&mut self, name: &str, device: &str, mtu: usize) {
-        let needed = usize::from(LINK_MTU_MIN);
-        match plexus_io::set_mtu(device, needed) {
-            Ok(before) => {
-                tracing::info!(
-                    port = name,
-                    device,
-                    "MTU raised from {before} to {needed} bytes, which a fabric link needs"
-                );
-                self.raised.entry(device.into()).or_insert(before);
-            }
-            Err(error) => tracing::warn!(
+        // Before it is raised, so that no moment is left in which a killed node leaves no trace.
+        let is_new = !self.raised.contains_key(device);
+        self.raised.entry(device.into()).or_insert(mtu);
+        self.keep();
+        match plexus_io::set_mtu(device, NEEDED) {
+            Ok(before) => tracing::info!(
                 port = name,
-                %error,
-                "a fabric link needs an MTU of {needed} bytes and {device} has {mtu}: nothing \
-                 passes here until you run `ip link set dev {device} mtu {needed}`"
+                device,
+                "MTU raised from {before} to {NEEDED} bytes, which a fabric link needs"
             ),
+            Err(error) => {
+                if is_new {
+                    self.raised.remove(device);
+                    self.keep();
+                }
+                tracing::warn!(
+                    port = name,
+                    %error,
+                    "a fabric link needs an MTU of {NEEDED} bytes and {device} has {mtu}: nothing \
+                     passes here until you run `ip link set dev {device} mtu {NEEDED}`"
+                );
+            }
         }
     }
 
@@ -61,22 +97,80 @@ impl Mtus {
         self.waiting.remove(&port);
     }
 
+    /// The port is the node's no more: its device is given back.
+    pub(super) fn removed(&mut self, port: u8, device: &str) {
+        self.settled(port);
+        self.lower(device);
+        self.keep();
+    }
+
     /// The ports whose neighbours should have raised their MTU by now, each once.
     pub(super) fn overdue(&mut self, now: Time) -> Vec<u8> {
         let due = self.waiting.iter_mut().filter(|(_, at)| **at <= now);
         due.map(|(port, at)| (*port, *at = Time::FOREVER).0).collect()
     }
+
+    /// Gives a device back as it was, unless it was set to something else since.
+    fn lower(&mut self, device: &str) {
+        let Some(before) = self.raised.remove(device) else { return };
+        if !is_raised(device) {
+            return;
+        }
+        match plexus_io::set_mtu(device, before) {
+            Ok(_) => tracing::info!(device, "MTU lowered to {before} bytes, as it was"),
+            Err(error) => tracing::warn!(device, %error, "the MTU stays raised"),
+        }
+    }
+
+    /// Writes down what is raised, for the next node.
+    fn keep(&self) {
+        let kept = if self.raised.is_empty() {
+            match fs::remove_file(&self.file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        } else {
+            // All of it or what was there before.
+            let new = self.file.with_extension("mtu.new");
+            let text = serde_json::to_vec(&self.raised).unwrap_or_default();
+            fs::write(&new, text).and_then(|()| fs::rename(&new, &self.file))
+        };
+        if let Err(error) = kept {
+            let file = self.file.display();
+            tracing::warn!(%error, %file, "if this node is killed, MTUs stay raised");
+        }
+    }
 }
 
 impl Drop for Mtus {
-    /// Gives the devices back as they were, but for those that were set to something else since.
     fn drop(&mut self) {
-        for (device, before) in &self.raised {
-            let is_ours = plexus_io::device_facts(device)
-                .is_ok_and(|facts| facts.mtu == usize::from(LINK_MTU_MIN));
-            if is_ours && let Err(error) = plexus_io::set_mtu(device, *before) {
-                tracing::warn!(device, %error, "the MTU stays raised");
-            }
-        }
+        let raised: Vec<String> = self.raised.keys().cloned().collect();
+        raised.iter().for_each(|device| self.lower(device));
+        self.keep();
     }
+}
+
+fn is_raised(device: &str) -> bool {
+    plexus_io::device_facts(device).is_ok_and(|facts| facts.mtu == NEEDED)
+}
+
+/// Says what to do about a tunnel whose path carries too little.
+fn warn_of(port: &str, tunnel: &Tunnel, mtu: u16) {
+    let headers = if tunnel.peer.is_ipv4() { 28 } else { 48 };
+    let (path, has) = (NEEDED + headers, usize::from(mtu) + headers);
+    let (local, peer) = (tunnel.local.ip(), tunnel.peer.ip());
+    let device = plexus_io::device_of(local).unwrap_or_else(|| format!("(the one with {local})"));
+    let help = match plexus_io::device_facts(&device) {
+        Ok(facts) if facts.mtu >= path => format!(
+            "{device} here has {}, so it is a router on the way: `tracepath {peer}` shows which",
+            facts.mtu
+        ),
+        _ => format!("`ip link set dev {device} mtu {path}`, and likewise where else it is less"),
+    };
+    tracing::warn!(
+        port,
+        "a fabric link needs an MTU of {NEEDED} bytes and datagrams to {peer} carry {mtu}: nothing \
+         passes here until every cable on the way carries packets of {path} bytes instead of \
+         {has}. {help}"
+    );
 }

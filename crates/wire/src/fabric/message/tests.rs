@@ -105,6 +105,7 @@ fn samples() -> Vec<Body> {
             prefixes: vec![GroupPrefix { ip: ip4(0), prefix_len: 24, joined: true }],
         }
         .into(),
+        NumberTaken { key: [9; 32] }.into(),
     ]
 }
 

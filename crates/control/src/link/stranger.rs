@@ -1,0 +1,197 @@
+//! Who is at a port and says what nodes say without being proved: a node of another group, a second
+//! node, a cable that leads back. The port is a host's or in conflict then, and people should hear
+//! why: once, and again when the reason changes. A host can forge all of it, so not too often.
+
+use std::fmt;
+use std::time::Duration;
+
+use plexus_wire::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::session::Refused;
+use crate::session::frame::Message;
+
+/// Hellos without a proof for this long are worth a word.
+const UNPROVED_AFTER: Duration = Duration::from_secs(5);
+/// Another reason, or the same after the carrier was lost, is told this long after the last one at
+/// the earliest.
+const OTHER_AFTER: Duration = Duration::from_secs(10);
+/// The same reason is told again after this time at the earliest.
+const SAME_AFTER: Duration = Duration::from_secs(3600);
+
+/// Why whoever is there is not proved. Serialised in recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stranger {
+    /// What was said was refused.
+    Refused(Refused),
+    /// It begins handshakes and does not go on when it is answered.
+    Unproved,
+}
+
+impl Stranger {
+    /// What people can do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Stranger::Refused(Refused::OwnIdentity) => {
+                "take the cable out if it leads back to this node; otherwise issue one of the two \
+                 boxes another number (`plexus identity issue --number`)"
+            }
+            Stranger::Refused(Refused::OtherPeer) => {
+                "a fabric link joins two boxes: take the others, or the hub between them, out"
+            }
+            Stranger::Refused(Refused::Pinned) => {
+                "if a node is to be there, take `role = \"host\"` out of the port's settings"
+            }
+            Stranger::Refused(Refused::Role) => {
+                "cable the controller to a port with a device: a tunnel joins two nodes"
+            }
+            Stranger::Refused(Refused::Version) => "run the same version of Plexus at both ends",
+            _ => {
+                "compare the groups of both (`plexus identity show FILE`) and issue one of them an \
+                 identity of the other's group, or pin the port with `role = \"host\"`"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Both sides hash the group first, so a node of another one cannot be read at all.
+            Stranger::Refused(Refused::Authentication | Refused::Group) => {
+                f.write_str("the node there is of another group")
+            }
+            Stranger::Refused(Refused::Pinned) => {
+                f.write_str("a node is there, and the port is pinned to hosts")
+            }
+            Stranger::Refused(refused) => write!(f, "the node there is refused: {refused}"),
+            Stranger::Unproved => f.write_str(
+                "the node there does not complete its proof: it is of another group, or does not \
+                 hear this one",
+            ),
+        }
+    }
+}
+
+/// What is known of whoever is at one port.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    is_there: Option<Stranger>,
+    /// When the first Hello came that no proof has followed.
+    since: Option<Time>,
+    told: Option<(Stranger, Time)>,
+    /// The carrier was lost after that.
+    is_moved: bool,
+}
+
+impl Strangers {
+    pub(super) fn is_there(&self) -> Option<Stranger> {
+        self.is_there
+    }
+
+    /// A message of whoever is there was refused. Gives what people should hear.
+    pub(super) fn refused(&mut self, now: Time, why: Refused) -> Option<Stranger> {
+        let shows_one = match why {
+            Refused::Authentication
+            | Refused::Credential
+            | Refused::Facts
+            | Refused::Group
+            | Refused::KeyMismatch
+            | Refused::OtherPeer
+            | Refused::OwnIdentity
+            | Refused::Pinned
+            | Refused::Role
+            | Refused::Signature
+            | Refused::Version => true,
+            // These happen between nodes that do prove themselves, or cost anybody nothing.
+            _ => false,
+        };
+        if shows_one { self.note(now, Stranger::Refused(why)) } else { None }
+    }
+
+    /// A Hello came that was answered, and the port is not proved. Gives what people should hear.
+    pub(super) fn unproved(&mut self, now: Time) -> Option<Stranger> {
+        let since = *self.since.get_or_insert(now);
+        let is_known = matches!(self.is_there, Some(Stranger::Refused(_)));
+        if is_known || now.since(since) < UNPROVED_AFTER {
+            return None;
+        }
+        self.note(now, Stranger::Unproved)
+    }
+
+    /// A node has proved itself.
+    pub(super) fn proved(&mut self) {
+        (self.is_there, self.since) = (None, None);
+    }
+
+    /// The carrier is gone.
+    pub(super) fn down(&mut self) {
+        self.proved();
+        self.is_moved = true;
+    }
+
+    fn note(&mut self, now: Time, stranger: Stranger) -> Option<Stranger> {
+        self.is_there = Some(stranger);
+        let is_same = |told| told == stranger && !self.is_moved;
+        let is_news = self.told.is_none_or(|(told, at)| {
+            now.since(at) >= if is_same(told) { SAME_AFTER } else { OTHER_AFTER }
+        });
+        if !is_news {
+            return None;
+        }
+        (self.told, self.is_moved) = (Some((stranger, now)), false);
+        Some(stranger)
+    }
+}
+
+/// Whether it is a step of a handshake, or of a version that nobody here knows.
+pub(super) fn is_hello(message: &[u8]) -> bool {
+    matches!(Message::decode(message), Ok(Message::Hello(_)) | Err(Refused::Version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_once_another_one_soon_and_none_too_often() {
+        let mut strangers = Strangers::default();
+        let (group, key) = (Refused::Authentication, Refused::Signature);
+        let at = Time::from_secs;
+        assert_eq!(strangers.refused(at(1), group), Some(Stranger::Refused(group)));
+        for s in 2..12 {
+            assert_eq!(strangers.refused(at(s), group), None);
+        }
+        assert_eq!(strangers.refused(at(12), key), Some(Stranger::Refused(key)));
+        assert_eq!(strangers.refused(at(13), group), None);
+        assert_eq!(strangers.is_there(), Some(Stranger::Refused(group)));
+        assert_eq!(strangers.refused(at(22), group), Some(Stranger::Refused(group)));
+        // What may happen between friends is none.
+        assert_eq!(strangers.refused(at(60), Refused::Duplicate), None);
+        strangers.proved();
+        assert_eq!(strangers.is_there(), None);
+        assert_eq!(strangers.refused(at(61), group), None);
+        // Another cable may lead to another node.
+        strangers.down();
+        assert_eq!(strangers.refused(at(62), group), Some(Stranger::Refused(group)));
+        strangers.down();
+        assert_eq!(strangers.refused(at(63), group), None);
+    }
+
+    #[test]
+    fn hellos_that_lead_nowhere_show_a_stranger() {
+        let mut strangers = Strangers::default();
+        assert_eq!(strangers.unproved(Time::from_secs(1)), None);
+        assert_eq!(strangers.unproved(Time::from_secs(2)), None);
+        strangers.proved();
+        assert_eq!(strangers.unproved(Time::from_secs(5)), None);
+        assert_eq!(strangers.unproved(Time::from_secs(9)), None);
+        assert_eq!(strangers.unproved(Time::from_secs(10)), Some(Stranger::Unproved));
+        // What is known better stays.
+        let (now, why) = (Time::from_secs(11), Refused::Authentication);
+        assert_eq!(strangers.refused(now, why), None);
+        assert_eq!(strangers.unproved(now), None);
+        assert_eq!(strangers.is_there(), Some(Stranger::Refused(why)));
+    }
+}
