@@ -1,4 +1,4 @@
-//! `plexus identity`: numbers are given once, and identities can be read by the daemon they are for.
+//! `plexus identity`: each number is issued once, and a daemon can read its identity.
 //! And what daemons say of a second box with a number, and of one of another group.
 
 mod common;
