@@ -125,7 +125,7 @@ impl SimNode {
                 let ports: Vec<_> = specs.iter().map(|s| (s.name.clone(), s.mtu)).collect();
                 let (seeds, _) = seed[8..].as_chunks();
                 let seeds = [0, 1, 2].map(|i| u64::from_le_bytes(seeds[i]));
-                Some(Box::new(SimNamed::new((device, first), settings, &ports, seeds)?))
+                Some(Box::new(SimNamed::new(device, settings, &ports, seeds)?))
             }
         };
         let facts = specs.iter().enumerate().map(|(port, spec)| LinkFacts {
@@ -156,6 +156,9 @@ impl SimNode {
                 Some(Fabric { control, tables, published, facts, expected })
             }
         };
+        for (port, own) in named.iter().flat_map(|named: &Box<SimNamed>| named.ports()) {
+            snapshot = snapshot.with_named(port, own);
+        }
         let mut pipeline = Pipeline::new(Arc::new(snapshot), 0, hash_seed, false);
         for (port, mtu) in (0..).zip(mtus) {
             let max_frame = usize::from(mtu) + 14;
@@ -195,10 +198,6 @@ impl SimNode {
         if self.tree.is_some() {
             return self.carrier_of_tree(core, port, up);
         }
-        // To the data plane the forwarder's ports have no cable: nothing is switched there.
-        if self.named.as_ref().is_some_and(|named| named.has(port)) {
-            return;
-        }
         let link = if up { Link::Up } else { Link::Down };
         self.pipeline.set_link(core.now.floor(), &mut core.pool, port, link);
         if !up {
@@ -215,9 +214,6 @@ impl SimNode {
     /// A frame has come in.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
-        if let Some(named) = self.named.as_mut().filter(|named| named.has(port)) {
-            return named.receive(core, port, packet);
-        }
         if self.early.is_some() && core.takes_up_early(self.first + PortIndex::from(port)) {
             return self.receive_early(core, port, packet);
         }
@@ -308,7 +304,7 @@ impl SimNode {
             self.hear(core, waiting);
         }
         if let Some(named) = &mut self.named {
-            named.wake(core);
+            named.wake(core, &mut self.pipeline);
         }
         self.wake_tree(core);
         self.settle(core);
@@ -320,11 +316,16 @@ impl SimNode {
         loop {
             self.run(core);
             self.send(core);
-            if self.pipeline.to_control().is_empty() {
+            if self.pipeline.to_control().is_empty() && self.pipeline.to_named().is_empty() {
                 break;
             }
             while let Some(waiting) = self.pipeline.to_control().pop_front() {
                 self.hear(core, waiting);
+            }
+            if let Some(named) = &mut self.named {
+                while let Some(frame) = self.pipeline.to_named().pop_front() {
+                    named.receive(core, &mut self.pipeline, frame);
+                }
             }
         }
         let paced = self.pipeline.next_deadline();
@@ -448,16 +449,12 @@ impl SimNode {
         let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
         let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
         let damaged = (BAD_FCS.to_string(), self.bad_fcs);
-        let counts = Counts { account, drops: drops.chain([damaged]).collect() };
-        match &self.named {
-            None => counts,
-            Some(named) => named.add_frames_to(counts),
-        }
+        Counts { account, drops: drops.chain([damaged]).collect() }
     }
 
     /// Packets in its queues.
     pub(crate) fn held(&self) -> usize {
-        self.pipeline.held() + self.named.as_ref().map_or(0, |named| named.held())
+        self.pipeline.held()
     }
 
     /// Interests for which it waits.
@@ -468,9 +465,6 @@ impl SimNode {
     /// Adds the held packets to the pool again, at the end.
     pub(crate) fn clear(&mut self, core: &mut Core) {
         self.pipeline.clear(&mut core.pool);
-        if let Some(named) = &mut self.named {
-            named.clear(core);
-        }
         if let Some(early) = &mut self.early {
             early.clear(core);
         }
