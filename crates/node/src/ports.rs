@@ -118,8 +118,8 @@ pub struct Tables {
     pub router: Option<RouterSource>,
 }
 
-/// The data plane of a file that has been [expanded](expand). `owners`: each port's worker; `named`:
-/// the ports that take named data, and the node's address at each.
+/// The data plane of a file that has been [expanded](expand). `owners`: each port's worker.
+/// `named`: the ports that take named data, and the node's address at each.
 ///
 /// # Errors
 /// In words, when its settings contradict themselves.

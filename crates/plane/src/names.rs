@@ -6,8 +6,8 @@
 //! - Parameters: [`PortPlan::named`](crate::snapshot::PortPlan::named), by port.
 //! - Drops: `control_full`, `bad_offload`.
 //!
-//! A frame to the group ends here as a packet ends at a router: the forwarder decides by which ports
-//! the Interest goes on, and the switch does not flood it.
+//! A frame to the group ends here as a packet ends at a router: the forwarder decides which ports
+//! the Interest leaves by, and the switch does not flood it.
 //!
 //! Example: an application at port p1 sends an Interest to the node's address. It waits in
 //! [`Pipeline::to_named`](crate::Pipeline::to_named); the Data that answers it comes back by

@@ -1,8 +1,8 @@
 //! A box that forwards named data: the daemon's forwarder and link protocol, with faces by Ethernet
 //! on ports of the box, joined as the daemon joins them.
 //!
-//! At a port that `[[node.named.ethernet]]` names, the data plane hands over frames of named data for
-//! this box, and takes the forwarder's into the port's queues. There is one worker and no disk, and
+//! At a port that `[[node.named.ethernet]]` names, the data plane hands over frames of named data
+//! for this box, and takes the forwarder's into the port's queues. There is one worker and no disk, and
 //! prefixes lead where the file says.
 
 pub(crate) mod check;

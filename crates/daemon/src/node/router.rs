@@ -1,5 +1,5 @@
-//! The control plane's thread of a router: the driver of [`plexus_node::router::Router`]. It reads the
-//! clock, says which interfaces are up, and speaks with the workers by their channels.
+//! The thread of a router's control plane: the driver of [`plexus_node::router::Router`]. It reads
+//! the clock, says which interfaces are up, and speaks with the workers by their channels.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
