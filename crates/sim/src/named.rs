@@ -2,8 +2,8 @@
 //! on ports of the box, joined as the daemon joins them.
 //!
 //! At a port that `[[node.named.ethernet]]` names, the data plane hands over frames of named data
-//! for this box, and takes the forwarder's into the port's queues. There is one worker and no disk, and
-//! prefixes lead where the file says.
+//! for this box, and takes the forwarder's into the port's queues. There is one worker and no disk,
+//! and prefixes lead where the file says.
 
 pub(crate) mod check;
 mod counts;
