@@ -8,6 +8,7 @@ mod links;
 mod metrics;
 mod named;
 mod news;
+mod planes;
 mod ports;
 mod reload;
 mod router;

@@ -443,7 +443,9 @@ impl Router {
         let tell = |reason| Verdict::Control(Punt::Error(reason));
         match group.kind {
             GroupKind::Local => self.keep(context, interface, packet),
-            GroupKind::Glean if ttl(context.pool.data(packet)) <= 1 => tell(DropReason::TtlExpired),
+            GroupKind::Glean if !may_go_on(ttl(context.pool.data(packet))) => {
+                tell(DropReason::TtlExpired)
+            }
             GroupKind::Glean => Verdict::Control(Punt::Unresolved(None)),
             GroupKind::Broadcast => Verdict::Drop(DropReason::DirectedBroadcast),
             GroupKind::Blackhole => Verdict::Drop(DropReason::Blackhole),
@@ -523,6 +525,13 @@ fn hand_over_copy(context: &mut Context<'_>, packet: &Packet) {
         }
         None => context.counters.drop(in_port, DropReason::NoFrame),
     }
+}
+
+/// Whether a packet with this time to live, or hop limit, may take one more hop (RFC 1812, 5.3.1;
+/// RFC 8200, 3).
+#[inline(always)]
+fn may_go_on(ttl: u8) -> bool {
+    ttl > 1
 }
 
 /// Time to live or hop limit.

@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 
 use super::links::LinkCells;
 use super::named::{self, Named};
-use super::news::{ControlPlane, ControlPlanes, Inject, NEWS_MAX, News, Topic};
+use super::news::{Inject, NEWS_MAX, News, Topic};
+use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
 use super::thread::{Ask, Stations, Thread};
 use super::{fabric, inner, reload, router};

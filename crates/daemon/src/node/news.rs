@@ -1,20 +1,15 @@
 //! What reaches the thread of a node's control plane, and what it can be asked.
 
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, SyncSender};
+use std::sync::mpsc::Sender;
 
 use plexus_config::{LaneChoice, PortFile};
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
-use plexus_plane::{Injection, LinkChange, Punt, Side};
+use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
 use serde_json::Value;
-
-use super::links::LinkCells;
-use super::thread::OnControl;
 
 /// News that wait for the thread, at most.
 pub(crate) const NEWS_MAX: usize = 4096;
@@ -79,52 +74,3 @@ impl Topic {
 
 /// Hands frames to the workers.
 pub(crate) type Inject = Box<dyn Fn(Vec<(Injection, Vec<u8>)>) + Send>;
-
-/// How to reach the thread of a control plane.
-#[derive(Clone)]
-pub(crate) struct ControlPlane {
-    pub(crate) news: SyncSender<News>,
-    /// What it is to hear of links.
-    pub(crate) links: Arc<LinkCells>,
-    /// Frames dropped because too many waited already.
-    pub(crate) missed: Arc<AtomicU64>,
-}
-
-/// The control planes of a node: a fabric's, a router's, or both.
-#[derive(Clone, Default)]
-pub(crate) struct ControlPlanes {
-    pub(crate) fabric: Option<ControlPlane>,
-    pub(crate) router: Option<ControlPlane>,
-}
-
-impl ControlPlanes {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ControlPlane> {
-        self.fabric.iter().chain(&self.router)
-    }
-
-    /// What a worker does with a frame for a control plane: it never waits. None without any.
-    pub(crate) fn on_control(&self) -> Option<OnControl> {
-        self.iter().next()?;
-        let all = self.clone();
-        Some(Box::new(move |punt, port, vlan, bytes| {
-            let control = match punt.side() {
-                Side::Router => &all.router,
-                Side::Fabric | Side::Names => &all.fabric,
-            };
-            let Some(control) = control else { return };
-            // A control plane that does not keep up loses frames; all that matters is sent again.
-            if control.news.try_send(News::Frame(punt, port, vlan, bytes)).is_err() {
-                control.missed.fetch_add(1, Ordering::Relaxed);
-            }
-        }))
-    }
-
-    /// Tells all of a link; true if it has come up or gone down by that.
-    pub(crate) fn tell_link(&self, change: LinkChange) -> bool {
-        let mut is_news = false;
-        for control in self.iter() {
-            is_news |= control.links.tell(change, Some(&control.news));
-        }
-        is_news
-    }
-}

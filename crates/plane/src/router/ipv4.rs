@@ -6,7 +6,7 @@ use plexus_wire::ipv4;
 
 use super::fib::FibBatch;
 use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
-use super::{ETHERNET, flow_hash, longest, may_come_from};
+use super::{ETHERNET, flow_hash, longest, may_come_from, may_go_on};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::verdict::Punt;
@@ -188,7 +188,7 @@ fn with_options(bytes: &[u8]) -> Result<(), Verdict> {
 /// something about it that [`forward`] must see: then it is as it was.
 #[inline(always)]
 pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
-    if head[TTL] <= 1 {
+    if !may_go_on(head[TTL]) {
         return false;
     }
     rewrite(head, adjacency);
@@ -219,7 +219,7 @@ pub(super) fn forward(
         return Verdict::Drop(DropReason::BadIpHeader);
     };
     let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
-    if head[TTL] <= 1 {
+    if !may_go_on(head[TTL]) {
         return Verdict::Control(Punt::Error(DropReason::TtlExpired));
     }
     if !adjacency.resolved {

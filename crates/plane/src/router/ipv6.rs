@@ -6,7 +6,7 @@ use plexus_wire::ipv6;
 
 use super::fib::FibBatch;
 use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
-use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from};
+use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from, may_go_on};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::verdict::Punt;
@@ -117,7 +117,7 @@ pub(super) fn is_discovery(frame: &[u8]) -> bool {
 /// something about it that [`forward`] must see: then it is as it was.
 #[inline(always)]
 pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
-    if head[HOP_LIMIT] <= 1 {
+    if !may_go_on(head[HOP_LIMIT]) {
         return false;
     }
     rewrite(head, adjacency);
@@ -151,7 +151,7 @@ pub(super) fn forward(
     let Some(head) = frame.first_chunk::<HEADERS>() else {
         return Verdict::Drop(DropReason::BadIpHeader);
     };
-    if head[HOP_LIMIT] <= 1 {
+    if !may_go_on(head[HOP_LIMIT]) {
         return Verdict::Control(Punt::Error(DropReason::TtlExpired));
     }
     if !adjacency.resolved {
