@@ -444,15 +444,20 @@ fn an_interest_for_a_region_goes_there_and_on_by_its_own_name() {
 }
 
 /// Two nodes, each in a network of its own, which one Ethernet of 1,500 bytes joins. The first goes
-/// by `backend`; its file names a station or the group for the prefix.
-fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
+/// by `backend`, or without one by a port of its data plane; its file names a station or the group
+/// for the prefix.
+fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: Option<&str>) {
     let [near, far] = places;
     let ethernet = "[[named.ethernet]]\nname = \"lan\"\ndevice = \"e0\"\n";
+    let carrier = match backend {
+        Some(backend) => format!("backend = \"{backend}\"\n"),
+        None => "[[port]]\nname = \"e0\"\n".to_string(),
+    };
     let near_node = desk.node_in(
         near,
         "near",
         &format!(
-            "{ethernet}backend = \"{backend}\"\n[[named.face]]\nname = \"far\"\n\
+            "{ethernet}{carrier}[[named.face]]\nname = \"far\"\n\
              remote = \"ether://[02:00:00:00:00:02]\"\nlocal = \"dev://e0\"\n\
              [[named.route]]\nprefix = \"/alone\"\nface = \"far\"\n\
              [[named.route]]\nprefix = \"/all\"\nface = \"lan\"\n"
@@ -473,6 +478,13 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: &str) {
         assert_eq!(face["mtu"], 1500, "{face}");
         assert!(face["received"]["data"].as_u64().unwrap() >= 50, "{face}");
         assert!(face["received_bytes"].as_u64().unwrap() > 400_000, "{face}");
+    }
+    if backend.is_none() {
+        // Every frame went through the data plane, and stands in its account.
+        let account = near_node.show("drops").unwrap()["account"].take();
+        assert!(account["consumed"].as_u64().unwrap() > 500, "{account}");
+        assert!(account["injected"].as_u64().unwrap() > 100, "{account}");
+        assert_eq!(account["balances"], true, "{account}");
     }
     faces_are_created(&desk.path("near.nfd"));
     // The device's frames become shorter, and with them link packets.
@@ -525,7 +537,7 @@ fn neighbours_on_an_ethernet_fetch_of_a_station_and_of_the_group() {
     for (i, place) in places.iter().enumerate() {
         common::ip(place, &format!("link set dev e0 address 02:00:00:00:00:0{}", i + 1));
     }
-    for backend in ["af_packet", "af_xdp"] {
+    for backend in [Some("af_packet"), Some("af_xdp"), None] {
         on_an_ethernet(&Desk(common::directory("named-ethernet")), &places, backend);
     }
 }

@@ -245,10 +245,12 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_a_remedy() {
             "write gateways",
         ),
         (
-            "[fabric]\nidentity = \"/r1.key\"\n".into(),
-            "18",
-            "a node of a fabric does not route",
-            "take [fabric] out",
+            "[fabric]\nidentity = \"/r1.key\"\n[[interface]]\nname = \"x\"\nvlan = 7\n\
+             address = \"10.7.0.1/24\"\n"
+                .into(),
+            "22",
+            "no port outside of the fabric carries VLAN 7",
+            "give the VLAN's ports role = \"switch\"",
         ),
     ];
     for (rest, line, message, remedy) in cases {

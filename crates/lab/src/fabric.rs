@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use plexus_config::PortUse;
 use plexus_control::identity::{Authority, Role};
 use plexus_io::secret::{random, write_secret};
-use plexus_topo::{CONTROLLER_PORT, Device};
+use plexus_topo::{CONTROLLER_PORT, Device, End};
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
@@ -83,7 +84,7 @@ fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
     let mut roles = BTreeMap::new();
     for (_, _, [a, b]) in topology.cables() {
         for (near, far) in [(a, b), (b, a)] {
-            if near.device() == Device::Node(node) {
+            if near.device() == Device::Node(node) && is_in_fabric(plan, node, near) {
                 let role = match far.device() {
                     Device::Node(_) => Some("fabric"),
                     Device::Host(_) => Some("host"),
@@ -97,6 +98,12 @@ fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
         roles.insert(CONTROLLER_PORT, Some("controller"));
     }
     roles
+}
+
+/// Whether a port of a node is the fabric's: neither an IP interface nor one of its own switch.
+fn is_in_fabric(plan: &Plan, node: usize, end: End) -> bool {
+    let (of_node, End::Port { port, .. }) = (&plan.topology.nodes[node], end) else { return false };
+    of_node.ports[port].role != PortUse::Switch && !of_node.routes_at(port)
 }
 
 /// What a node still lacks according to `{"controller": {"path"}, "ports": [{"port", "role"}]}`.

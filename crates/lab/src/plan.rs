@@ -79,17 +79,6 @@ impl Plan {
                 format!("node {} forwards named data, which the Linux bridge does not", node.name);
             return Err(Error::Unsupported(text));
         }
-        for node in &topology.nodes {
-            let ethernets = node.named.iter().flat_map(|named| &named.ethernets);
-            let own = |device: &String| node.ports.iter().any(|p| p.name == *device);
-            if let Some(ethernet) = ethernets.into_iter().find(|e| own(&e.device)) {
-                return Err(Error::Unsupported(format!(
-                    "node {}: Ethernet {} is on a port, which in a lab is the data plane's: name \
-                     an interface's device in the kernel, or use plexus sim run",
-                    node.name, ethernet.name
-                )));
-            }
-        }
         if let (true, Some(node)) = (rootless, topology.nodes.iter().find(|n| n.needs_root())) {
             let text = format!("node {} makes devices in its kernel: run as root", node.name);
             return Err(Error::Unsupported(text));
@@ -355,24 +344,6 @@ mod tests {
         assert_eq!((p1.backend, x.backend), (None, Some(Backend::AfPacket)));
         let text = node.to_toml();
         assert_eq!(NodeFile::parse("s1.toml", &text).unwrap(), *node);
-    }
-
-    #[test]
-    fn a_port_of_the_data_plane_is_no_ethernet_of_named_data() {
-        let named = |device: &str| {
-            let ethernet =
-                format!("[[node.named.ethernet]]\nname = \"e\"\ndevice = \"{device}\"\n");
-            let rest = FILE.replacen(
-                "[[node]]\nname = \"s2\"\n",
-                &format!("{ethernet}[[node]]\nname = \"s2\"\n"),
-                1,
-            );
-            let topology = Topology::parse("t.toml", &rest).unwrap();
-            Plan::new(topology, NodeProgram::Plexus, false, Path::new("/run/t"))
-        };
-        let refused = named("p1").err().unwrap().to_string();
-        assert!(refused.contains("node control: Ethernet e") && refused.contains("plexus sim run"));
-        assert!(named("eth7").is_ok());
     }
 
     #[test]

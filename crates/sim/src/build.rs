@@ -116,9 +116,14 @@ impl Numbers {
 /// # Errors
 /// In words that name the thing.
 fn check(topology: &Topology) -> Result<(), String> {
-    if let Some(node) = topology.nodes.iter().find(|n| n.router.is_some()) {
+    for (node, router) in topology.nodes.iter().filter_map(|n| Some((n, n.router.as_ref()?))) {
+        let lacks = match (router.kernel, &router.routes_file) {
+            (true, _) => "no kernel beside it: take kernel out",
+            (false, Some(_)) => "no file of routes: write them into this one",
+            (false, None) => continue,
+        };
         return Err(format!(
-            "node {}: simulated nodes do not route between IP networks: use plexus lab",
+            "node {}: a simulated router has {lacks}, or use plexus lab",
             node.name
         ));
     }
@@ -418,7 +423,7 @@ impl Builder<'_> {
             PortUse::Fabric => Some(Pin::Fabric),
         };
         let (name, mtu) = (name.into(), port.mtu);
-        PortSpec { name, settings, rate_bits_per_s, pin, mtu, expected: None }
+        PortSpec { name, settings, rate_bits_per_s, pin, role, mtu, expected: None }
     }
 
     /// What a node is to find at a port: beyond those of the file there is the controller.

@@ -30,6 +30,7 @@ mod outside;
 mod portland;
 mod queue;
 pub mod real_time;
+mod routing;
 mod sim;
 pub mod tcp;
 mod time;

@@ -1,9 +1,9 @@
 //! A box that forwards named data: the daemon's forwarder and link protocol, with faces by Ethernet
-//! on ports of its own, joined as the daemon joins them.
+//! on ports of the box, joined as the daemon joins them.
 //!
-//! A port that `[[node.named.ethernet]]` names is the forwarder's alone, as a packet socket for one
-//! EtherType is: nothing is switched there, and other frames are left to a kernel that is not
-//! simulated. There is one worker and no disk, and prefixes lead where the file says.
+//! At a port that `[[node.named.ethernet]]` names, the data plane hands over frames of named data
+//! for this box, and takes the forwarder's into the port's queues. There is one worker and no disk,
+//! and prefixes lead where the file says.
 
 pub(crate) mod check;
 mod counts;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::NamedSettings;
-use plexus_io::Packet;
+use plexus_io::Pool;
 use plexus_ndn::face::{Face, FaceId, FaceIds, LinkType};
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::forwarder::{Config, Forwarder, Output, Store, in_one};
@@ -25,6 +25,7 @@ use plexus_ndn::plan::Plan;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_ndn_faces::{ETHERNET_GROUP, read_frame};
+use plexus_plane::{Injection, Pipeline, ToControl};
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
@@ -33,9 +34,7 @@ use plexus_wire::{EtherType, MacAddr, Time, ethernet};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::cable::PortIndex;
 use crate::core::{Core, DeviceIndex};
-use crate::nic::Nic;
 use crate::node::port_mac;
 use crate::time::SimTime;
 pub(crate) use end::NamedEnd;
@@ -65,7 +64,6 @@ pub(crate) struct SimNamed {
     /// Faces whose links acknowledge.
     reliable: Vec<usize>,
     random: Pcg64Mcg,
-    frames: Frames,
     /// Memory to be used again.
     bytes: Vec<u8>,
     frame: Vec<u8>,
@@ -78,7 +76,6 @@ struct Ether {
     port: u16,
     own: MacAddr,
     mtu: usize,
-    nic: Nic,
     group: FaceId,
     stations: BTreeMap<MacAddr, FaceId>,
 }
@@ -90,28 +87,13 @@ struct SimFace {
     link: Link,
 }
 
-/// Frames that were counted.
-#[derive(Clone, Copy, Default)]
-struct Frames {
-    received: u64,
-    /// Handed to a queue, which may have been full.
-    made: u64,
-}
-
 fn number_of(station: MacAddr) -> u64 {
     let [a, b, c, d, e, f] = station.0;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Puts a link packet into a frame and sends it; false if there is no memory for the frame. One
-/// that finds the queue full is the queue's to count.
-fn send_frame(
-    core: &mut Core,
-    nic: &mut Nic,
-    frame: &mut Vec<u8>,
-    [to, own]: [MacAddr; 2],
-    [head, piece]: [&[u8]; 2],
-) -> bool {
+/// Writes the frame of a link packet.
+fn write_frame(frame: &mut Vec<u8>, [to, own]: [MacAddr; 2], [head, piece]: [&[u8]; 2]) {
     frame.clear();
     frame.resize(ethernet::HEADER_LEN, 0);
     let header = ethernet::Repr { dst: to, src: own, ethertype: EtherType::NDN };
@@ -120,9 +102,23 @@ fn send_frame(
     frame.extend_from_slice(head);
     frame.extend_from_slice(piece);
     frame.resize(frame.len().max(ethernet::MIN_FRAME_LEN), 0);
-    let Some(packet) = core.frame(frame) else { return false };
-    nic.send(core, packet);
-    true
+}
+
+/// Where frames go: into the queues of the node's ports.
+struct Ports<'a> {
+    now: Time,
+    pool: &'a mut Pool,
+    pipeline: &'a mut Pipeline,
+    frame: &'a mut Vec<u8>,
+}
+
+impl Ports<'_> {
+    /// Queues the frame of a link packet at a port. The data plane counts what it drops.
+    fn send(&mut self, port: u16, ends: [MacAddr; 2], parts: [&[u8]; 2]) {
+        write_frame(self.frame, ends, parts);
+        let how = Injection::Named(port);
+        let _ = self.pipeline.inject(self.now, self.pool, self.frame, how);
+    }
 }
 
 /// When fragments that wait are to be looked through next, if any do.
@@ -140,7 +136,7 @@ impl SimNamed {
     /// # Errors
     /// In words, when there is no such port, or a prefix or strategy cannot be.
     pub(crate) fn new(
-        (device, first): (DeviceIndex, PortIndex),
+        device: DeviceIndex,
         settings: &NamedSettings,
         ports: &[(String, u16)],
         seeds: [u64; 3],
@@ -173,7 +169,6 @@ impl SimNamed {
             expire_at: SimTime::FOREVER,
             reliable: vec![],
             random: Pcg64Mcg::seed_from_u64(seed ^ 1),
-            frames: Frames::default(),
             bytes: vec![],
             frame: vec![],
             gathered: vec![],
@@ -185,10 +180,10 @@ impl SimNamed {
                 port_of(&ethernet.device).ok_or_else(|| format!("no port {}", ethernet.device))?;
             let mtu = usize::from(ethernet.mtu.unwrap_or(u16::MAX).min(*mtu));
             let at = named.ethers.len();
-            let (own, nic) = (port_mac(device, port), Nic::new(first + PortIndex::from(port)));
+            let own = port_mac(device, port);
             let group = named.add_face(at, ETHERNET_GROUP, mtu, false)?;
             let stations = BTreeMap::new();
-            named.ethers.push(Ether { port, own, mtu, nic, group, stations });
+            named.ethers.push(Ether { port, own, mtu, group, stations });
             by_name.insert(&ethernet.name, group);
         }
         for face in &settings.faces {
@@ -247,28 +242,25 @@ impl SimNamed {
         Ok(id)
     }
 
-    /// Whether a port of the node is the forwarder's.
-    pub(crate) fn has(&self, port: u16) -> bool {
-        self.ethers.iter().any(|ether| ether.port == port)
+    /// The ports of the node at which there are faces, and the address of each.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (u16, MacAddr)> {
+        self.ethers.iter().map(|ether| (ether.port, ether.own))
     }
 
-    /// A frame has come in by one of its ports.
-    pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
-        self.frames.received += 1;
-        let Some(at) = self.ethers.iter().position(|ether| ether.port == port) else {
-            return core.free(packet);
-        };
-        let Some(packet) = self.ethers[at].nic.check(core, packet) else { return };
+    /// A frame that the data plane has handed over.
+    pub(crate) fn receive(&mut self, core: &mut Core, pipeline: &mut Pipeline, frame: ToControl) {
+        let ToControl { in_port, packet, .. } = frame;
         // Copied, since what answers it goes into frames of the same pool.
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         bytes.extend_from_slice(core.pool.data(&packet));
         core.free(packet);
-        if let Some((to, from, link_packet)) = read_frame(&bytes)
+        if let Some(at) = self.ethers.iter().position(|ether| ether.port == in_port)
+            && let Some((to, from, link_packet)) = read_frame(&bytes)
             && from.0[0] & 1 == 0
             && let Some(place) = self.face_of(at, to, from)
         {
-            self.take(core, place, number_of(from), link_packet);
+            self.take(core, pipeline, place, number_of(from), link_packet);
         }
         self.bytes = bytes;
         self.rest(core);
@@ -296,7 +288,14 @@ impl SimNamed {
     }
 
     /// Gives the forwarder what a link packet completes.
-    fn take(&mut self, core: &mut Core, place: usize, sender: u64, link_packet: &[u8]) {
+    fn take(
+        &mut self,
+        core: &mut Core,
+        pipeline: &mut Pipeline,
+        place: usize,
+        sender: u64,
+        link_packet: &[u8],
+    ) {
         let now = core.now.floor();
         let Some(face) = self.faces.get_mut(place) else { return };
         let id = face.id;
@@ -307,33 +306,29 @@ impl SimNamed {
             Kind::Interest | Kind::Data => None,
         };
         let headers = Headers { nack, ..received.headers };
+        let pool = &mut core.pool;
         let mut out = Out {
-            now,
-            core,
+            ports: Ports { now, pool, pipeline, frame: &mut self.frame },
             faces: &mut self.faces,
-            ethers: &mut self.ethers,
-            frames: &mut self.frames,
-            frame: &mut self.frame,
+            ethers: &self.ethers,
             gathered: &mut self.gathered,
         };
         self.forwarder.receive(now, id, &headers, received.packet, &mut out);
     }
 
     /// Does what is due.
-    pub(crate) fn wake(&mut self, core: &mut Core) {
+    pub(crate) fn wake(&mut self, core: &mut Core, pipeline: &mut Pipeline) {
         let now = core.now.floor();
-        self.ethers.iter_mut().for_each(|ether| ether.nic.run(core));
         self.forwarder.tick(now);
+        let pool = &mut core.pool;
+        let mut ports = Ports { now, pool, pipeline, frame: &mut self.frame };
         for &place in &self.reliable {
             let SimFace { ether, to, link, .. } = &mut self.faces[place];
             if link.next_deadline().is_none_or(|at| at > now) {
                 continue;
             }
-            let Ether { nic, own, .. } = &mut self.ethers[*ether];
-            link.poll(now, &mut |head, piece| {
-                let sent = send_frame(core, nic, &mut self.frame, [*to, *own], [head, piece]);
-                self.frames.made += u64::from(sent);
-            });
+            let Ether { port, own, .. } = self.ethers[*ether];
+            link.poll(now, &mut |head, piece| ports.send(port, [*to, own], [head, piece]));
         }
         if self.expire_at <= core.now {
             self.expire_at = SimTime::FOREVER;
@@ -345,28 +340,17 @@ impl SimNamed {
     /// Says when there is something to do.
     fn rest(&mut self, core: &mut Core) {
         self.expire_at = next_expiry(&self.memory, self.expire_at, core.now);
-        let nics = self.ethers.iter().map(|ether| ether.nic.next_deadline());
         let links = self.reliable.iter().filter_map(|at| self.faces[*at].link.next_deadline());
         let times = links.chain(self.forwarder.next_deadline()).map(SimTime::from);
-        let at = nics.chain(times).fold(self.expire_at, SimTime::min);
+        let at = times.fold(self.expire_at, SimTime::min);
         if at != SimTime::FOREVER {
             core.wake(self.device, at);
         }
     }
 
-    /// Frames in its queues.
-    pub(crate) fn held(&self) -> usize {
-        self.ethers.iter().map(|ether| ether.nic.waiting()).sum()
-    }
-
     /// Interests in its table.
     pub(crate) fn pending(&self) -> usize {
         self.forwarder.pending()
-    }
-
-    /// Gives the frames that wait back to the pool.
-    pub(crate) fn clear(&mut self, core: &mut Core) {
-        self.ethers.iter_mut().for_each(|ether| ether.nic.clear(core));
     }
 }
 
@@ -383,12 +367,9 @@ fn plan(settings: &NamedSettings, hasher: &NameHasher) -> Result<Plan, String> {
 
 /// Where the forwarder's packets go.
 struct Out<'a> {
-    now: Time,
-    core: &'a mut Core,
+    ports: Ports<'a>,
     faces: &'a mut [SimFace],
-    ethers: &'a mut [Ether],
-    frames: &'a mut Frames,
-    frame: &'a mut Vec<u8>,
+    ethers: &'a [Ether],
     gathered: &'a mut Vec<u8>,
 }
 
@@ -402,13 +383,11 @@ impl Output for Out<'_> {
         let whole = in_one(packet, self.gathered);
         let face = face.place().and_then(|place| self.faces.get_mut(place));
         let Some(SimFace { ether, to, link, .. }) = face else { return };
-        let Ether { nic, own, .. } = &mut self.ethers[*ether];
-        let mut out = |head: &[u8], piece: &[u8]| {
-            let sent = send_frame(self.core, nic, self.frame, [*to, *own], [head, piece]);
-            self.frames.made += u64::from(sent);
-        };
+        let Ether { port, own, .. } = self.ethers[*ether];
+        let (now, ports) = (self.ports.now, &mut self.ports);
+        let mut out = |head: &[u8], piece: &[u8]| ports.send(port, [*to, own], [head, piece]);
         // As in the daemon, an Ethernet's queue is not the link's to see: it marks nothing there.
         // What cannot be sent, the link counts.
-        let _ = link.send(self.now, headers, whole, 0, &mut out);
+        let _ = link.send(now, headers, whole, 0, &mut out);
     }
 }

@@ -70,11 +70,6 @@ impl Nic {
         core.transmit(self.port, packet);
     }
 
-    /// Frames that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Whether a socket that holds back may send one more.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() < FEW

@@ -1,16 +1,17 @@
 //! A box: the data plane of the daemon, and on a fabric node its control plane, joined as the
 //! daemon joins them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_config::{FabricFile, NodeFile, PortFile, PortUse};
 use plexus_control::identity::Identity;
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Input, Node};
 use plexus_io::{Batch, Capabilities, Link, Packet, Port, take_each};
-use plexus_plane::{
-    Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot, ToControl,
-};
+use plexus_node::ports::{self, Tables};
+use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, ToControl};
 use plexus_reference::stp::Settings;
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
@@ -22,6 +23,7 @@ use crate::core::{Core, DeviceIndex};
 use crate::early::Early;
 use crate::faulty::{self, FaultyPorts};
 use crate::named::SimNamed;
+use crate::routing::SimRouter;
 use crate::time::SimTime;
 use crate::tree::Tree;
 
@@ -42,10 +44,20 @@ pub(crate) struct PortSpec {
     /// What the fabric is told of its link, in bits/s.
     pub(crate) rate_bits_per_s: Option<u64>,
     pub(crate) pin: Option<Pin>,
+    /// What it may lead to, in a fabric; or that it is not the fabric's.
+    pub(crate) role: PortUse,
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
     /// What a fabric node is to find there; behind an ordinary switch that is for it to say.
     pub(crate) expected: Option<PortRole>,
+}
+
+impl PortSpec {
+    /// The port as a node's file has it.
+    fn into_file(self) -> PortFile {
+        let PortSpec { name, settings, role, .. } = self;
+        PortFile { settings, role, ..PortFile::new(&name) }
+    }
 }
 
 /// What a box is made from, and made anew from after a crash.
@@ -72,6 +84,8 @@ pub(crate) struct SimNode {
     pub(crate) tree: Option<Box<Tree>>,
     /// One that cuts through.
     pub(crate) early: Option<Box<Early>>,
+    /// One that routes.
+    router: Option<Box<SimRouter>>,
     /// One that forwards named data.
     pub(crate) named: Option<Box<SimNamed>>,
     /// Its ports with faults of their own, if any.
@@ -116,7 +130,7 @@ impl SimNode {
     pub(crate) fn new(blueprint: Blueprint, seed: [u8; 32]) -> Result<SimNode, String> {
         let Blueprint { device, first, specs, node, fabric, tree } = blueprint;
         let tree = tree.map(|settings| Box::new(Tree::new(settings, &specs, node.switch.clone())));
-        let ports = specs.len() as u16;
+        let count = specs.len() as u16;
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
         let named = match &node.named {
@@ -125,7 +139,7 @@ impl SimNode {
                 let ports: Vec<_> = specs.iter().map(|s| (s.name.clone(), s.mtu)).collect();
                 let (seeds, _) = seed[8..].as_chunks();
                 let seeds = [0, 1, 2].map(|i| u64::from_le_bytes(seeds[i]));
-                Some(Box::new(SimNamed::new((device, first), settings, &ports, seeds)?))
+                Some(Box::new(SimNamed::new(device, settings, &ports, seeds)?))
             }
         };
         let facts = specs.iter().enumerate().map(|(port, spec)| LinkFacts {
@@ -139,16 +153,18 @@ impl SimNode {
         let expected = specs.iter().map(|s| s.expected).collect();
         let pins: Vec<(u16, Pin)> =
             (0..).zip(&specs).filter_map(|(port, s)| Some((port, s.pin?))).collect();
-        let plan = specs.into_iter().map(|s| (s.name, 0, s.settings)).collect();
-        let mut snapshot = Snapshot::new(plan, &node.switch).map_err(|e| e.to_string())?;
+        let mut file = NodeFile::new(&node.name);
+        file.ports = specs.into_iter().map(PortSpec::into_file).collect();
+        (file.switch, file.router) = (node.switch.clone(), node.router.clone());
+        file.fabric = fabric.is_some().then(|| FabricFile::new(PathBuf::new()));
+        let file = ports::expand(file)?;
         let fabric = match fabric {
             None => None,
             Some((identity, lanes)) => {
-                let mut tables = FabricTables::new(usize::from(ports), hash_seed)
+                let mut tables = FabricTables::new(usize::from(count), hash_seed)
                     .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
                 tables.set_lanes(lanes);
                 let published = tables.current().clone().publish();
-                snapshot = snapshot.with_fabric(published.clone(), |_| true);
                 let mut control = Node::new(identity, Pace::default(), seed);
                 for (port, pin) in pins {
                     control.handle(Time::ZERO, Input::Pinned { port: port as u8, pin });
@@ -156,9 +172,18 @@ impl SimNode {
                 Some(Fabric { control, tables, published, facts, expected })
             }
         };
+        let max_frames: Vec<usize> = mtus.iter().map(|mtu| usize::from(*mtu) + 14).collect();
+        let router = SimRouter::new(device, &file, &max_frames, seed)?.map(Box::new);
+        let tables = Tables {
+            fabric: fabric.as_ref().map(|f| f.published.clone()),
+            router: router.as_ref().map(|r| r.source()),
+        };
+        let of_names: Vec<_> =
+            named.iter().flat_map(|named: &Box<SimNamed>| named.ports()).collect();
+        let owners = vec![0; file.ports.len()];
+        let snapshot = ports::snapshot(&file, &owners, &tables, &of_names)?;
         let mut pipeline = Pipeline::new(Arc::new(snapshot), 0, hash_seed, false);
-        for (port, mtu) in (0..).zip(mtus) {
-            let max_frame = usize::from(mtu) + 14;
+        for (port, max_frame) in (0..).zip(max_frames) {
             let capabilities = Capabilities { checksum: false, segmentation: false, max_frame };
             pipeline.set_capabilities(port, capabilities);
         }
@@ -173,6 +198,7 @@ impl SimNode {
             fabric,
             tree,
             early,
+            router,
             named,
             faulty,
             clock: Clock::TRUE,
@@ -195,19 +221,19 @@ impl SimNode {
         if self.tree.is_some() {
             return self.carrier_of_tree(core, port, up);
         }
-        // To the data plane the forwarder's ports have no cable: nothing is switched there.
-        if self.named.as_ref().is_some_and(|named| named.has(port)) {
-            return;
-        }
         let link = if up { Link::Up } else { Link::Down };
         self.pipeline.set_link(core.now.floor(), &mut core.pool, port, link);
         if !up {
             let of_link = self.first + PortIndex::from(port);
             core.forget_marks(of_link..of_link + 1);
         }
-        if let Some(fabric) = &self.fabric {
+        if let Some(fabric) = self.fabric.as_ref().filter(|_| self.is_in_fabric(port)) {
             let facts = up.then(|| fabric.facts[usize::from(port)]);
             self.input(core, Input::Port { port: port as u8, facts });
+        }
+        if let Some(router) = &mut self.router {
+            router.carrier(core.now.floor(), port, link);
+            self.run_router(core);
         }
         self.settle(core);
     }
@@ -215,9 +241,6 @@ impl SimNode {
     /// A frame has come in.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, port: u16, packet: Packet) {
-        if let Some(named) = self.named.as_mut().filter(|named| named.has(port)) {
-            return named.receive(core, port, packet);
-        }
         if self.early.is_some() && core.takes_up_early(self.first + PortIndex::from(port)) {
             return self.receive_early(core, port, packet);
         }
@@ -308,8 +331,9 @@ impl SimNode {
             self.hear(core, waiting);
         }
         if let Some(named) = &mut self.named {
-            named.wake(core);
+            named.wake(core, &mut self.pipeline);
         }
+        self.run_router(core);
         self.wake_tree(core);
         self.settle(core);
     }
@@ -320,11 +344,17 @@ impl SimNode {
         loop {
             self.run(core);
             self.send(core);
-            if self.pipeline.to_control().is_empty() {
+            if self.pipeline.to_control().is_empty() && self.pipeline.to_named().is_empty() {
                 break;
             }
             while let Some(waiting) = self.pipeline.to_control().pop_front() {
                 self.hear(core, waiting);
+            }
+            self.run_router(core);
+            if let Some(named) = &mut self.named {
+                while let Some(frame) = self.pipeline.to_named().pop_front() {
+                    named.receive(core, &mut self.pipeline, frame);
+                }
             }
         }
         let paced = self.pipeline.next_deadline();
@@ -332,7 +362,9 @@ impl SimNode {
         let at = SimTime::from(paced).min(control).min(self.tick_at);
         let early = self.early.as_ref().map_or(SimTime::FOREVER, |early| early.next_deadline());
         let held = self.faulty.as_deref().map_or(Time::FOREVER, faulty::next_deadline);
-        core.wake(self.device, at.min(early).min(held.into()).min(self.tree_deadline()));
+        let router = self.router.as_ref().map_or(Time::FOREVER, |router| router.next_deadline());
+        let at = at.min(early).min(held.into()).min(router.into());
+        core.wake(self.device, at.min(self.tree_deadline()));
     }
 
     /// Sends what may leave by now.
@@ -352,10 +384,30 @@ impl SimNode {
 
     /// Hands the control plane what is for it.
     fn hear(&mut self, core: &mut Core, waiting: ToControl) {
+        let now = core.now.floor();
+        let router = self.router.as_mut();
+        if router.is_some_and(|r| r.hear(now, &waiting, core.pool.data(&waiting.packet))) {
+            return core.pool.free(waiting.packet);
+        }
         let bytes = core.pool.data(&waiting.packet).to_vec();
         core.pool.free(waiting.packet);
-        let kind = plexus_fabric::frame_kind(waiting.punt);
+        let kind = plexus_node::fabric::frame_kind(waiting.punt);
         self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
+    }
+
+    /// Lets the router do what is due, and sends what follows from it.
+    fn run_router(&mut self, core: &mut Core) {
+        let Some(router) = &mut self.router else { return };
+        let now = core.now.floor();
+        for (how, frame) in router.run(now).frames {
+            // What was dropped at once is counted.
+            let _ = self.pipeline.inject(now, &mut core.pool, &frame, how);
+        }
+    }
+
+    /// Whether a port is the fabric's.
+    fn is_in_fabric(&self, port: u16) -> bool {
+        self.pipeline.plan().ports.get(usize::from(port)).is_some_and(|p| p.in_fabric)
     }
 
     fn input(&mut self, core: &mut Core, input: Input) {
@@ -365,7 +417,7 @@ impl SimNode {
         let outputs = std::iter::from_fn(|| fabric.control.poll_output());
         let own = |port: u8| fabric.facts.get(usize::from(port)).map(|f| f.mac);
         // Tables first, then the frames that follow from them. Events are for people.
-        let rest = plexus_fabric::carry_out(outputs, &mut fabric.tables, own);
+        let rest = plexus_node::fabric::carry_out(outputs, &mut fabric.tables, own);
         if rest.changed {
             fabric.published.store(fabric.tables.plan());
         }
@@ -384,9 +436,11 @@ impl SimNode {
                 && self.fabric.as_ref().is_none_or(|f| {
                     let is_found = |(port, expected): (u8, &Option<PortRole>)| {
                         let role = f.control.role(port);
-                        expected.map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| {
-                            e == role
-                        })
+                        !self.is_in_fabric(port.into())
+                            || expected
+                                .map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| {
+                                    e == role
+                                })
                     };
                     f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
                 })
@@ -448,16 +502,12 @@ impl SimNode {
         let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
         let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
         let damaged = (BAD_FCS.to_string(), self.bad_fcs);
-        let counts = Counts { account, drops: drops.chain([damaged]).collect() };
-        match &self.named {
-            None => counts,
-            Some(named) => named.add_frames_to(counts),
-        }
+        Counts { account, drops: drops.chain([damaged]).collect() }
     }
 
     /// Packets in its queues.
     pub(crate) fn held(&self) -> usize {
-        self.pipeline.held() + self.named.as_ref().map_or(0, |named| named.held())
+        self.pipeline.held()
     }
 
     /// Interests for which it waits.
@@ -468,9 +518,6 @@ impl SimNode {
     /// Adds the held packets to the pool again, at the end.
     pub(crate) fn clear(&mut self, core: &mut Core) {
         self.pipeline.clear(&mut core.pool);
-        if let Some(named) = &mut self.named {
-            named.clear(core);
-        }
         if let Some(early) = &mut self.early {
             early.clear(core);
         }

@@ -36,6 +36,7 @@ fn what_labs_assert_holds_in_the_simulator() {
         "switch-between.toml",
         "native.toml",
         "demo-fabric.toml",
+        "all-in-one.toml",
     ];
     for name in names {
         let topology = lab(name);
@@ -88,4 +89,30 @@ fn evenness(order: QueueOrder) -> f64 {
 fn flows_through_a_line_of_nodes_starve_only_where_queues_are_fifo() {
     assert!(evenness(QueueOrder::Fair) > 0.9);
     assert!(evenness(QueueOrder::Fifo) < 0.75);
+}
+
+/// The lab of one node that does everything, and beside its flows one of named data, in both
+/// directions through the node's forwarder: what was fetched once comes from its cache.
+#[test]
+fn one_node_switches_routes_carries_the_fabric_and_forwards_names_at_once() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/all-in-one.toml");
+    let mut text = std::fs::read_to_string(path).unwrap();
+    for (name, after) in [("names", "far"), ("names-again", "names")] {
+        text += &format!(
+            "[[traffic]]\nname = \"{name}\"\nfrom = \"v1\"\nto = \"v2\"\nproto = \"named\"\n\
+             prefix = \"/video\"\nitems = 1\nchunks = 200\ncount = 200\nwindow = 8\n\
+             after = \"{after}\"\n"
+        );
+    }
+    let topology = Topology::parse("all-in-one.toml", &text).unwrap_or_else(|e| panic!("{e}"));
+    for seed in 1..=5 {
+        let (report, _) = run(&topology, seed);
+        assert!(report.facts.passed, "seed {seed}: {report}");
+        let named = report.facts.flows.iter().filter(|f| f.name.starts_with("names"));
+        assert!(named.clone().all(|f| f.loss == 0.0) && named.count() == 2, "{report}");
+        let forwarder = &report.named["n1"];
+        assert!(forwarder.cache_hits >= 200, "seed {seed}: {forwarder:?}");
+        let node = &report.accounts["n1"];
+        assert!(node.consumed > 600 && node.injected > 600, "through the data plane: {node:?}");
+    }
 }

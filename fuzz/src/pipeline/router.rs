@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_config::ReversePath;
 use plexus_control::router::{Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source};
+use plexus_node::router::{Place, Router as Joined};
 use plexus_plane::{Injection, RouterSource};
-use plexus_router::{Place, Router as Joined};
 use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::rig::Rig;

@@ -10,12 +10,13 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{NodeFile, PortUse};
+use plexus_config::NodeFile;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
+use plexus_node::ports::{Tables, expand};
 use plexus_plane::{
-    Account, Counters, Crossing, Injection, LinkChange, Onlooker, PortReport, Published,
-    PublishedFabric, RouterSource, Snapshot, Worker, mesh,
+    Account, Counters, Crossing, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot,
+    Worker, mesh,
 };
 
 use serde_json::{Value, json};
@@ -104,7 +105,7 @@ impl Node {
     /// # Errors
     /// In words for the person who started it.
     pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
-        let file = router::expand(file)?;
+        let file = expand(file)?;
         let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
         let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
         let tables = Tables {
@@ -292,7 +293,7 @@ impl Node {
     /// changed.
     pub(crate) fn reload(&self, config: &Path) -> Result<(), String> {
         let _one = lock(&self.reloading);
-        let file = router::expand(NodeFile::read(config).map_err(|e| e.to_string())?)?;
+        let file = expand(NodeFile::read(config).map_err(|e| e.to_string())?)?;
         let now = self.file();
         let placed = reload::place(&now, file);
         reload::check(&now, &placed.file)?;
@@ -534,30 +535,8 @@ impl Node {
     }
 }
 
-/// Where the data plane finds what control planes publish, as long as the node runs.
-struct Tables {
-    fabric: Option<PublishedFabric>,
-    router: Option<RouterSource>,
-}
-
-/// The data plane of a file that has been [expanded](router::expand): which of its ports are the
-/// fabric's, which take named data, and where its tables are.
 fn snapshot(file: &NodeFile, tables: &Tables) -> Result<Snapshot, String> {
-    let owners = ports::owners(file);
-    let ports = file.ports.iter().zip(owners);
-    let ports = ports.map(|(p, owner)| (p.name.clone(), owner, p.settings.clone())).collect();
-    let mut snapshot = Snapshot::new(ports, &file.switch).map_err(|e| e.to_string())?;
-    if let Some(fabric) = &tables.fabric {
-        let is_in_fabric = |port: PortId| file.ports[usize::from(port)].role != PortUse::Switch;
-        snapshot = snapshot.with_fabric(fabric.clone(), is_in_fabric);
-    }
-    if let Some(router) = &tables.router {
-        snapshot = snapshot.with_router(router.clone());
-    }
-    for (port, own) in inner::named(file)? {
-        snapshot = snapshot.with_named(port, own);
-    }
-    Ok(snapshot)
+    plexus_node::ports::snapshot(file, &ports::owners(file), tables, &inner::named(file)?)
 }
 
 /// A panic elsewhere does not make the data wrong.

@@ -407,7 +407,7 @@ impl Fabric {
 
     fn frame(&mut self, punt: Punt, port: PortId, bytes: Vec<u8>) {
         let Ok(port) = u8::try_from(port) else { return };
-        let kind = plexus_fabric::frame_kind(punt);
+        let kind = plexus_node::fabric::frame_kind(punt);
         self.input(Input::Frame { port, kind, bytes });
     }
 
@@ -418,7 +418,7 @@ impl Fabric {
         }
         let ports = &self.ports;
         let own = |port: u8| facts(ports, port.into()).map(|f| f.mac);
-        let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
+        let rest = plexus_node::fabric::carry_out(outputs, &mut self.tables, own);
         for event in &rest.events {
             self.tell(event);
             if let Event::Role(port, role) = event {

@@ -90,7 +90,9 @@ impl WorkerEnd {
 pub(crate) struct FaceEnd {
     port: PortId,
     device: String,
+    /// Longest frame at present, and the longest that its pool holds.
     max_frame: usize,
+    frame_limit: usize,
     arrived: Receiver<Vec<u8>>,
     missed: Arc<AtomicU64>,
     to_worker: SyncSender<(PortId, Vec<u8>)>,
@@ -166,7 +168,7 @@ impl Port for FaceEnd {
     fn maintain(&mut self, _: Time, _: &mut Pool) -> Link {
         match facts(&self.device) {
             Ok(facts) => {
-                self.max_frame = self.max_frame.min(facts.mtu + ethernet::HEADER_LEN);
+                self.max_frame = self.frame_limit.min(facts.mtu + ethernet::HEADER_LEN);
                 Link::Up
             }
             Err(_) => Link::Down,
@@ -219,11 +221,13 @@ pub(crate) fn queues(
         let owner = owners.get(usize::from(port)).copied().unwrap_or(0);
         let (to_face, arrived) = mpsc::sync_channel(DEPTH);
         let missed = Arc::new(AtomicU64::new(0));
+        let max_frame = facts(device)?.mtu + ethernet::HEADER_LEN;
         workers[owner].to_faces.push((port, to_face, missed.clone()));
         faces.push(FaceEnd {
             port,
             device: device.to_string(),
-            max_frame: facts(device)?.mtu + ethernet::HEADER_LEN,
+            max_frame,
+            frame_limit: max_frame,
             arrived,
             missed,
             to_worker: senders[owner].clone(),

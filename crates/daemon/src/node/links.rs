@@ -95,7 +95,7 @@ mod tests {
         let text = "name = \"r\"\n[[port]]\nname = \"p1\"\ndevice = \"e1\"\n\
                     [[port]]\nname = \"p2\"\ndevice = \"e2\"\nvlan = 10\n\
                     [[interface]]\nname = \"lan\"\nvlan = 10\naddress = \"10.0.0.1/24\"\n";
-        let file = router::expand(NodeFile::parse("r", text).unwrap()).unwrap();
+        let file = plexus_node::ports::expand(NodeFile::parse("r", text).unwrap()).unwrap();
         let control = router::prepare(&file, file.router.as_ref().unwrap()).unwrap();
         let (news, inbox) = mpsc::sync_channel(NEWS_MAX);
         for _ in 1..NEWS_MAX {

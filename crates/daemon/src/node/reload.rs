@@ -3,8 +3,6 @@
 use plexus_config::{LaneChoice, NamedSettings, NodeFile, PortFile};
 use plexus_io::PortId;
 
-use super::router;
-
 /// A changed file whose ports are where the running node has them.
 pub(super) struct Placed {
     /// Its ports keep their numbers: those that it lacks have left a vacant place, and new ones
@@ -40,7 +38,7 @@ pub(super) fn place(now: &NodeFile, mut new: NodeFile) -> Placed {
 }
 
 /// Compares a changed file, [placed](place), with the one in force. Both are
-/// [expanded](router::expand).
+/// [expanded](plexus_node::ports::expand).
 ///
 /// # Errors
 /// When it changes what only a restart can.
@@ -63,7 +61,9 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
         return Err(format!("{what} changes only with a restart"));
     }
     let (Some(was), Some(router)) = (&now.router, &new.router) else { return Ok(()) };
-    let carried = router::carried(now, was)?.into_iter().zip(router::carried(new, router)?);
+    let carried = plexus_node::ports::carried(now, was)?
+        .into_iter()
+        .zip(plexus_node::ports::carried(new, router)?);
     for ((was, is), interface) in carried.zip(&router.interfaces) {
         let name = &interface.name;
         if was.vlan != is.vlan {
@@ -186,7 +186,7 @@ mod tests {
                  [[interface]]\nname = \"lan\"\nvlan = 10\naddress = \"10.0.0.1/24\"\n\
                  [[interface]]\nname = \"wan\"\nport = \"p3\"\naddress = \"10.1.0.1/24\"\n"
             );
-            router::expand(NodeFile::parse("r", &text).unwrap()).unwrap()
+            plexus_node::ports::expand(NodeFile::parse("r", &text).unwrap()).unwrap()
         };
         let now = file("trunk = [10, 20]", "vlan = 20");
         assert_eq!(check(&now, &file("trunk = [10, \"20-30\"]", "vlan = 30")), Ok(()));

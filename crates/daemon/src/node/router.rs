@@ -1,5 +1,5 @@
-//! The control plane's thread of a router: the driver of [`plexus_router::Router`]. It reads the
-//! clock, says which interfaces are up, and speaks with the workers by their channels.
+//! The thread of a router's control plane: the driver of [`plexus_node::router::Router`]. It reads
+//! the clock, says which interfaces are up, and speaks with the workers by their channels.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,15 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plexus_config::{
-    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, PortUse,
-    RouterSettings, VlanMode, routed_port,
-};
+use plexus_config::{NodeFile, RouterSettings};
 use plexus_control::router::{Event, Input, InterfaceFacts, InterfaceId, Limits, Route, Source};
 use plexus_io::netlink::KernelEvent;
 use plexus_io::{Link, PortId};
+use plexus_node::interface::{self, Interface};
+use plexus_node::router::Router;
 use plexus_plane::{LinkChange, RouterSource};
-use plexus_router::{Place, Router};
 use plexus_wire::{MacAddr, Prefix, Time};
 use serde_json::{Value, json};
 
@@ -39,12 +37,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How often the control plane hears which neighbours are used: a stale one is to be verified five
 /// seconds after its first use (RFC 4861, 7.3.3), and a few more do no harm.
 const USED: Duration = Duration::from_secs(2);
-/// The longest IP packets of an interface that several ports share, unless its settings say more or
-/// its ports take less.
-const MTU_USUAL: u16 = 1500;
-/// An Ethernet header.
-const ETHERNET: usize = 14;
-
 /// A router before it runs.
 pub(crate) struct Prepared {
     router: Router,
@@ -57,150 +49,12 @@ pub(crate) struct Prepared {
     pub(crate) missed: Arc<AtomicU64>,
 }
 
-/// An interface as the driver knows it.
-struct Interface {
-    settings: InterfaceSettings,
-    vlan: u16,
-    /// The ports that packets come and go by, the kernel's apart.
-    ports: Vec<PortId>,
-    /// The devices of `ports`, in their order.
-    devices: Vec<String>,
-    /// Its address if neither settings nor a device give one.
-    derived: MacAddr,
-    /// The longest frame of each of `ports`, once that is known.
-    max_frames: BTreeMap<PortId, usize>,
-}
-
-impl Interface {
-    /// The longest IP packet that all its ports take, as far as they are known: a longer one would
-    /// be dropped there without a word to its sender.
-    fn of_ports(&self) -> Option<u16> {
-        let max_frame = self.max_frames.values().min()?;
-        Some(u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX))
-    }
-
-    /// Its longest IP packet, by its settings and by what its ports take, if that is known.
-    fn mtu(&self, of_ports: Option<u16>) -> u16 {
-        let usual = match self.settings.place {
-            InterfacePlace::Port(_) => of_ports.unwrap_or(MTU_USUAL),
-            InterfacePlace::Vlan(_) => MTU_USUAL,
-        };
-        let wanted = self.settings.mtu.unwrap_or(usual);
-        of_ports.map_or(wanted, |of_ports| wanted.min(of_ports))
-    }
-
-    /// The router's Ethernet address there.
-    fn mac(&self) -> MacAddr {
-        let of_device = || {
-            // Several ports have several addresses: none of them is the interface's.
-            let (InterfacePlace::Port(_), Some(device)) =
-                (&self.settings.place, self.devices.first())
-            else {
-                return None;
-            };
-            let facts = plexus_io::device_facts(device)
-                .inspect_err(|error| tracing::warn!(device, %error, "reading its address"));
-            facts.ok().map(|f| f.mac)
-        };
-        self.settings.mac.or_else(of_device).unwrap_or(self.derived)
-    }
-}
-
-/// The file as the data plane is to see it: routed ports have a VLAN of their own, and kernel
-/// devices are ports.
-///
-/// # Errors
-/// When there are no VLANs left for them, or a name is too long.
-pub(crate) fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
-    let Some(router) = file.router.clone() else { return Ok(file) };
-    let ports: Vec<_> = file.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
-    let vlans = router.vlans(&ports).ok_or(
-        "there is no VLAN left for each routed port: let trunks carry fewer than all 4094",
-    )?;
-    for (interface, vlan) in router.interfaces.iter().zip(vlans) {
-        let mut settings = PortSettings { vlan: VlanMode::Access(vlan), ..PortSettings::default() };
-        if let InterfacePlace::Port(name) = &interface.place {
-            for port in file.ports.iter_mut().filter(|p| p.name == *name) {
-                port.settings = routed_port(&port.settings, vlan);
-                port.role = PortUse::Switch;
-            }
-            settings = routed_port(&settings, vlan);
-        }
-        if router.kernel {
-            let device = kernel::port_device(&interface.name)?;
-            // Only this back-end hears what the kernel leaves to hardware (checksums).
-            let backend = Some(Backend::AfPacket);
-            let role = PortUse::Switch;
-            file.ports.push(PortFile { settings, backend, role, ..PortFile::new(&device) });
-        }
-    }
-    Ok(file)
-}
-
-/// By what an interface's packets come and go.
-#[derive(PartialEq, Eq)]
-pub(crate) struct Carried {
-    /// The VLAN that it is.
-    pub(crate) vlan: u16,
-    /// Its only port, if it is a routed port.
-    port: Option<PortId>,
-    /// The port of the kernel's device.
-    kernel: Option<PortId>,
-    /// All ports that carry the VLAN, the kernel's apart.
-    ports: Vec<PortId>,
-}
-
-/// By what each interface's packets come and go, in a file that has been [expanded](expand).
-///
-/// # Errors
-/// When an interface is of a port that is not there.
-pub(crate) fn carried(file: &NodeFile, settings: &RouterSettings) -> Result<Vec<Carried>, String> {
-    let of = |own: &InterfaceSettings| -> Result<Carried, String> {
-        let (vlan, port) = match &own.place {
-            InterfacePlace::Vlan(vlan) => (*vlan, None),
-            InterfacePlace::Port(name) => {
-                let port = file.ports.iter().position(|p| p.name == *name);
-                let vlan = port.and_then(|port| match file.ports[port].settings.vlan {
-                    VlanMode::Access(vlan) => Some(vlan),
-                    VlanMode::Trunk { .. } => None,
-                });
-                (vlan.ok_or_else(|| format!("there is no routed port {name}"))?, port)
-            }
-        };
-        let kernel = kernel::port_device(&own.name).ok().filter(|_| settings.kernel);
-        let kernel = kernel.and_then(|d| file.ports.iter().position(|p| p.name == d));
-        let carry = file.ports.iter().enumerate();
-        let carry = carry.filter(|(i, p)| p.settings.carries(vlan) && Some(*i) != kernel);
-        Ok(Carried {
-            vlan,
-            port: port.map(|p| p as PortId),
-            kernel: kernel.map(|p| p as PortId),
-            ports: carry.map(|(i, _)| i as PortId).collect(),
-        })
-    };
-    settings.interfaces.iter().map(of).collect()
-}
-
-/// Makes the router of a file that has been [expanded](expand).
+/// Makes the router of a file that has been [expanded](plexus_node::ports::expand).
 ///
 /// # Errors
 /// In words for the person who started it.
 pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prepared, String> {
-    let mut interfaces = Vec::new();
-    let mut places = Vec::new();
-    for (own, carried) in settings.interfaces.iter().zip(carried(file, settings)?) {
-        let Carried { vlan, port, kernel, ports } = carried;
-        places.push(Place { vlan, port, kernel, reverse_path: own.reverse_path });
-        let devices = ports.iter().map(|p| file.ports[usize::from(*p)].device.clone()).collect();
-        interfaces.push(Interface {
-            vlan,
-            ports,
-            devices,
-            derived: MacAddr::derived(&format!("{}.{}", file.name, own.name), 0),
-            max_frames: BTreeMap::new(),
-            settings: own.clone(),
-        });
-    }
+    let (interfaces, places) = interface::interfaces(file, settings)?;
     let kernel = settings.kernel.then(|| kernel::Kernel::prepare(&interfaces)).transpose()?;
     let limits = Limits { routes: settings.routes_max, ..Limits::default() };
     let router = Router::new(limits, places, identity::random()?).map_err(|e| e.to_string())?;
@@ -237,6 +91,14 @@ impl Prepared {
         let driver = Driver { own: self, news, links, inject, started, conflicts: BTreeMap::new() };
         start_control_plane(|| driver.run())
     }
+}
+
+/// The Ethernet address of an interface's device.
+fn device_mac(interface: &Interface) -> Option<MacAddr> {
+    let device = interface.device()?;
+    let facts = plexus_io::device_facts(device)
+        .inspect_err(|error| tracing::warn!(device, %error, "reading its address"));
+    facts.ok().map(|f| f.mac)
 }
 
 /// What the thread has.
@@ -376,22 +238,11 @@ impl Driver {
         if !interface.ports.iter().any(is_up) {
             return None;
         }
-        let settings = &interface.settings;
-        let mac = interface.mac();
-        let mtu = interface.mtu(interface.of_ports());
-        let name = settings.name.clone();
-        if let Some(kernel) = &self.own.kernel {
-            let addresses = kernel.addresses(index)?;
-            return Some(InterfaceFacts { name, mac, mtu, addresses, kernel: true });
-        }
-        let mut addresses: Vec<(IpAddr, u8)> =
-            settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
-        let has_v6 = addresses.iter().any(|(a, _)| a.is_ipv6());
-        let link_local = |a: &IpAddr| matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
-        if has_v6 && !addresses.iter().any(|(a, _)| link_local(a)) {
-            addresses.push((IpAddr::V6(mac.link_local()), 64));
-        }
-        Some(InterfaceFacts { name, mac, mtu, addresses, kernel: false })
+        let kernel = match &self.own.kernel {
+            Some(kernel) => Some(kernel.addresses(index)?),
+            None => None,
+        };
+        Some(interface.facts(device_mac(interface), kernel))
     }
 
     fn carry_out(&mut self) {

@@ -19,13 +19,6 @@ pub(crate) fn check(topology: &Topology) -> Result<(), String> {
         let Some(named) = &node.named else { continue };
         let refused = |why: String| format!("node {}: {why}", node.name);
         check_node(node, named).map_err(refused)?;
-        if let Some(controller) = topology.controllers.first() {
-            return Err(refused(format!(
-                "simulated nodes of a fabric forward no named data: take the controller {} out, \
-                 or [node.named]",
-                controller.name
-            )));
-        }
         let own = Party::Device(Device::Node(n));
         let of_it = |f: &Fault| matches!(f, Fault::Crash { party, .. } if *party == own);
         if topology.events.iter().any(|e| of_it(&e.fault)) {

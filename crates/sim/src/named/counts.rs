@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use plexus_ndn::face::{Fate, Packets};
-use plexus_plane::DropReason;
-use plexus_report::{Account, Counts, NamedAccount, NamedLinks, NamedPackets, PendingInterests};
+use plexus_report::{NamedAccount, NamedLinks, NamedPackets, PendingInterests};
 
 use super::SimNamed;
-use crate::node::BAD_FCS;
 
 fn packets(of: &Packets) -> NamedPackets {
     let Packets { interests, data, nacks, other } = *of;
@@ -15,35 +13,6 @@ fn packets(of: &Packets) -> NamedPackets {
 }
 
 impl SimNamed {
-    /// Where the frames of its ports went. What came whole was for this box: its own, or its
-    /// kernel's.
-    pub(super) fn frames(&self) -> Counts {
-        let nics = || self.ethers.iter().map(|ether| &ether.nic);
-        let bad_fcs: u64 = nics().map(|nic| nic.bad_fcs).sum();
-        let full: u64 = nics().map(|nic| nic.dropped).sum();
-        let held = self.held() as u64;
-        let account = Account {
-            received: self.frames.received,
-            injected: self.frames.made,
-            sent: self.frames.made - full - held,
-            consumed: self.frames.received - bad_fcs,
-            dropped: bad_fcs + full,
-            held,
-            ..Account::default()
-        };
-        let drops = [(BAD_FCS, bad_fcs), (DropReason::QueuePackets.name(), full)];
-        let drops = drops.map(|(name, count)| (name.to_string(), count));
-        Counts { account, drops: BTreeMap::from(drops) }
-    }
-
-    /// Adds its frames to what the node's data plane has counted.
-    pub(crate) fn add_frames_to(&self, counts: Counts) -> Counts {
-        let held = counts.account.held;
-        let mut sum = self.frames();
-        sum.account.held += held;
-        sum.and(&counts)
-    }
-
     /// Where its packets went.
     pub(crate) fn account(&self) -> NamedAccount {
         let (mut received, mut sent) = (Packets::default(), Packets::default());

@@ -10,7 +10,7 @@ use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::{Interest, NameBuf};
 use plexus_wire::{MacAddr, Time};
 
-use super::{next_expiry, number_of, send_frame};
+use super::{next_expiry, number_of, write_frame};
 use crate::core::Core;
 use crate::nic::Nic;
 use crate::time::SimTime;
@@ -140,7 +140,10 @@ impl Output for Out<'_> {
         let ends = [ETHERNET_GROUP, self.mac];
         let mut out = |head: &[u8], piece: &[u8]| {
             // What finds no memory the simulation counts.
-            send_frame(self.core, self.nic, self.frame, ends, [head, piece]);
+            write_frame(self.frame, ends, [head, piece]);
+            if let Some(packet) = self.core.frame(self.frame) {
+                self.nic.send(self.core, packet);
+            }
         };
         // Producers and consumers make nothing that is too long.
         let _ = self.link.send(self.now, headers, packet, 0, &mut out);

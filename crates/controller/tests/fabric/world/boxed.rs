@@ -131,7 +131,7 @@ impl Boxed {
                 return left;
             }
             for (punt, port, bytes) in punted {
-                let kind = plexus_fabric::frame_kind(punt);
+                let kind = plexus_node::fabric::frame_kind(punt);
                 self.hand_in(now, Input::Frame { port, kind, bytes });
             }
         }
@@ -151,7 +151,7 @@ impl Boxed {
     /// Tables first, then the frames that depend on them.
     fn carry_out(&mut self, now: Time, outputs: Vec<Output>) {
         let own = |port| Some(port_mac(self.number, port));
-        let rest = plexus_fabric::carry_out(outputs, &mut self.tables, own);
+        let rest = plexus_node::fabric::carry_out(outputs, &mut self.tables, own);
         self.events.extend(rest.events);
         if rest.changed {
             self.published.store(self.tables.plan());

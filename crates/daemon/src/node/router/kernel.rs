@@ -10,34 +10,17 @@ use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Route, 
 use plexus_io::netlink::{
     Hop, InterfaceSpec, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher, ensure_interface,
 };
+use plexus_node::ports::kernel_port;
 use plexus_wire::Prefix;
 use plexus_wire::address::is_routable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Interface;
+use super::{Interface, device_mac};
 use crate::node::news::News;
-
-/// What the data plane's end of a pair is called after its interface.
-const PEER: &str = ".px";
-/// Longest name of a device, less what is added.
-const NAME_MAX: usize = 15 - PEER.len();
 
 /// Least time between two times that the kernel names everything, for changes of which it tells
 /// too little: a full table takes it and us about as long.
 const REST: Duration = Duration::from_secs(1);
-
-/// The device that is the data plane's end of an interface's pair.
-///
-/// # Errors
-/// When the interface's name leaves no room.
-pub(super) fn port_device(interface: &str) -> Result<String, String> {
-    if interface.len() > NAME_MAX {
-        return Err(format!(
-            "interface {interface}: beside the kernel a name has at most {NAME_MAX} bytes"
-        ));
-    }
-    Ok(format!("{interface}{PEER}"))
-}
 
 /// What the kernel has said.
 #[derive(Default)]
@@ -79,7 +62,7 @@ impl Kernel {
         let mut kernel = Kernel::default();
         for (index, interface) in interfaces.iter().enumerate() {
             let settings = &interface.settings;
-            let peer = port_device(&settings.name)?;
+            let peer = kernel_port(&settings.name)?;
             let facts = interface.devices.iter().filter_map(|d| plexus_io::device_facts(d).ok());
             let of_ports = facts.filter_map(|f| u16::try_from(f.mtu).ok()).min();
             let mtu = interface.mtu(of_ports).into();
@@ -88,7 +71,7 @@ impl Kernel {
             let spec = InterfaceSpec {
                 name: &settings.name,
                 peer: &peer,
-                mac: interface.mac(),
+                mac: interface.facts(device_mac(interface), None).mac,
                 mtu,
                 addresses: &addresses,
             };

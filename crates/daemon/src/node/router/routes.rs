@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use plexus_config::{Gateway, RouterSettings, StaticRoute, ValueError, Via, parse_route_prefix};
-use plexus_control::router::{InterfaceId, NextHop, Route};
+use plexus_config::{RouterSettings, Via, parse_route_prefix};
+use plexus_control::router::Route;
+use plexus_node::routes::{of_settings, route};
 use plexus_wire::Prefix;
 
 /// Longest line of a file of routes.
@@ -16,30 +17,11 @@ const LINE_MAX: usize = 4096;
 /// # Errors
 /// With file and line, when the file of routes cannot be read.
 pub(crate) fn static_routes(settings: &RouterSettings) -> Result<Vec<(Prefix, Route)>, String> {
-    let mut routes = Vec::new();
-    for StaticRoute { prefix, via } in &settings.routes {
-        let route = translated(settings, via);
-        routes.push((*prefix, route.map_err(|e| format!("{prefix}: {}; {}", e.message, e.help))?));
-    }
+    let mut routes = of_settings(settings)?;
     if let Some(path) = &settings.routes_file {
         read(path, settings, &mut routes)?;
     }
     Ok(routes)
-}
-
-fn translated(settings: &RouterSettings, via: &Via) -> Result<Route, ValueError> {
-    let Via::Gateways(gateways) = via else {
-        return Ok(match via {
-            Via::Unreachable => Route::Unreachable,
-            Via::Prohibited => Route::Prohibited,
-            _ => Route::Blackhole,
-        });
-    };
-    let hop = |gateway: &Gateway| {
-        let interface = InterfaceId(settings.interface_to(gateway)? as u16);
-        Ok(NextHop { interface, gateway: Some(gateway.address), on_link: false, weight: 1 })
-    };
-    gateways.iter().map(hop).collect::<Result<_, ValueError>>().map(Route::Via)
 }
 
 /// Reads lines of `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`);
@@ -77,7 +59,7 @@ fn read(
         if routes.len() >= routes_max {
             return Err(wrong(format!("there are more than {routes_max} routes: see routes_max")));
         }
-        let route = translated(settings, &via)
+        let route = route(settings, &via)
             .map_err(|e| format!("{name}:{number}: {}; {}", e.message, e.help))?;
         routes.push((prefix, route));
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use plexus_config::ReversePath;
 use plexus_control::router::{Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source};
+use plexus_node::router::{Place, Router};
 use plexus_plane::Injection;
-use plexus_router::{Place, Router};
 use plexus_wire::{Prefix, Time};
 
 use crate::common::{Plan, Rig, access, mac};
