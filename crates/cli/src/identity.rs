@@ -61,8 +61,8 @@ enum Command {
         /// The file to write; it must not exist.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Issue a number again whose box or key is lost. The earlier identity stays valid: its
-        /// box has to be off.
+        /// Issue a number again whose box or key is lost. The earlier identity stays valid, so its
+        /// box must be off.
         #[arg(long)]
         replace: bool,
     },
@@ -135,22 +135,22 @@ fn make_group(out: &Path) -> Result<(), String> {
     write_private(out, &authority.to_toml()).inspect_err(|_| ledger::remove(out))
 }
 
-/// Enters an identity in the ledger and writes its file, unless its number is taken.
+/// Enters an identity in the ledger and writes its file, unless the number is taken.
 fn hand_out(
     (group, authority): (&Path, &Authority),
     identity: &Identity,
     out: &Path,
     replace: bool,
 ) -> Outcome {
-    // Known before the number is entered as given.
+    // Before the number is entered in the ledger.
     if out.symlink_metadata().is_ok() {
         return Err(Failure::Unusable(format!("{} is there already{IN_THE_WAY}", out.display())));
     }
     let mut ledger = Ledger::open(group, authority).map_err(Failure::unusable)?;
     if ledger.is_new {
         eprintln!(
-            "{} is new: identities that this authority has issued before are not in it. Their \
-             numbers are not known to be taken.",
+            "{} is new: identities that this authority issued before are not in it, so their \
+             numbers can be issued again by mistake.",
             ledger::path_of(group).display()
         );
     }
@@ -158,27 +158,27 @@ fn hand_out(
     match ledger.holder(number) {
         Some(held) if !replace => {
             return Err(Failure::No(format!(
-                "number {number} is that of {held}: choose another --number (`plexus identity list \
+                "number {number} belongs to {held}: choose another --number (`plexus identity list \
                  --group {}` shows all). If the box or the key of {} is lost, add --replace",
                 group.display(),
                 held.name
             )));
         }
         Some(held) => eprintln!(
-            "number {number} was that of {held}. That identity stays valid: its box must be off, \
-             for the controller refuses the second one of two live boxes with a number."
+            "number {number} belonged to {held}. The identity stays valid, so its box must be off. \
+             Of two live boxes with one number, the controller refuses the second."
         ),
         None => {}
     }
     ledger.enter(Entry::of(identity)).map_err(Failure::unusable)?;
     write_private(out, &identity.to_toml()).map_err(|why| {
-        let again = "the number is entered as given: issue it again with --replace";
+        let again = "the ledger has the number already: issue it again with --replace";
         Failure::Unusable(format!("{why}; {again}"))
     })?;
     if fs::metadata(out).is_ok_and(|file| file.uid() == 0) {
         eprintln!(
-            "{0} is readable by root alone. For a daemon that runs as user {UNIT_USER} (as the \
-             units in examples/ do): chown {UNIT_USER}: {0}",
+            "only root can read {0}. If the daemon runs as user {UNIT_USER}, as the units in \
+             examples/ do: chown {UNIT_USER}: {0}",
             out.display()
         );
     }

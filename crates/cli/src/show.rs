@@ -253,7 +253,7 @@ fn links(answer: &Value) -> String {
         }
         if let Some(reason) = p["reason"].as_str() {
             let (port, role) = (text(&p["port"]), text(&p["role"]));
-            notes.push_str(&format!("{port}: {role}, for {reason}\n"));
+            notes.push_str(&format!("{port} is {role}: {reason}\n"));
         }
     }
     let controller = &answer["controller"];
@@ -281,7 +281,7 @@ fn too_small(at: &str, port: &Value, answer: &Value) -> String {
     format!("{needs} {own}{there}{command}\n")
 }
 
-/// A node's name; the number of one that the controller has not heard, which has no name there yet.
+/// A node's name; the number of a node that the controller does not know, which has no name yet.
 fn node(name: &Value) -> String {
     match name {
         Value::Null => "-".into(),
@@ -492,9 +492,9 @@ mod tests {
     #[test]
     fn links_say_why_a_port_is_what_it_is() {
         let port = json!({"port": "p1", "number": 0, "role": "host", "neighbour": null, "mtu": 1500,
-                          "peer_port": 0, "rate_mbit_per_s": 0, "reason": "the node there is bad"});
+                          "peer_port": 0, "rate_mbit_per_s": 0, "reason": "the neighbour is bad"});
         let controller = json!({"path": null, "epoch": 0});
         let shown = links(&json!({"controller": controller, "ports": [port], "mtu_min": 1624}));
-        assert!(shown.contains("\np1: host, for the node there is bad\n"), "{shown}");
+        assert!(shown.contains("\np1 is host: the neighbour is bad\n"), "{shown}");
     }
 }

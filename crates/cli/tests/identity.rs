@@ -1,5 +1,5 @@
-//! `plexus identity`: each number is issued once, and a daemon can read its identity.
-//! And what daemons say of a second box with a number, and of one of another group.
+//! `plexus identity`: a number is issued once, and a daemon can read the identity that is for it.
+//! What daemons report of a second box with a number, and of a box of another group.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn a_number_is_issued_once_and_again_only_when_told() {
     let key = held["key"].as_str().unwrap();
 
     let said = group.issue(2, "n2", "").expect(1);
-    for told in ["number 2 is that of node n1", &key[..16], "identity list", "--replace"] {
+    for told in ["number 2 belongs to node n1", &key[..16], "identity list", "--replace"] {
         assert!(said.err.contains(told), "{said:?}");
     }
     assert!(!group.path("n2.identity").exists());
@@ -71,7 +71,7 @@ fn a_number_is_issued_once_and_again_only_when_told() {
 
     let said = group.issue(2, "n2", " --replace").expect(0);
     assert!(
-        said.err.contains("was that of node n1") && said.err.contains("stays valid"),
+        said.err.contains("belonged to node n1") && said.err.contains("stays valid"),
         "{said:?}"
     );
     let listed = group.plexus("list --group group.key --json").json();
@@ -251,7 +251,7 @@ fn daemons_of_two_groups_say_why_their_cable_is_none_of_the_fabric() {
         let socket = daemons.dir.join("n1.sock");
         let shown = plexus(&daemons.dir, &["show", "links", "--control", socket.to_str().unwrap()])
             .expect(0);
-        assert!(shown.out.contains(&format!("x{i}: host, for the node there")), "{shown:?}");
+        assert!(shown.out.contains(&format!("x{i} is host: the neighbour is a node")), "{shown:?}");
         assert!(told() <= 2, "{}", daemons.log("n1", &[]));
     }
 }

@@ -154,10 +154,10 @@ fn two_sites_are_one_switch_as_long_as_the_path_is_wide_enough() {
     let told = |node: &str, what: &str| sites.daemons.log(node, &[]).contains(what);
     let needs = "datagrams to 198.51.100.7 carry 1472";
     assert!(told("n1", needs) && told("n1", "packets of 1652 bytes instead of 1500"));
-    assert!(told("n1", "wan0 here has 2000, so it is a router"), "{}", sites.logs());
+    assert!(told("n1", "wan0 here has 2000, so a router"), "{}", sites.logs());
     // Where it is the node's own device, that is named.
     ip(&sites.sites[0], "link set dev wan0 mtu 1400");
-    let own = "carry 1372: nothing passes here until every cable on the way carries packets of \
+    let own = "carry 1372: nothing passes here until every link on the path carries packets of \
                1652 bytes instead of 1400. `ip link set dev wan0 mtu 1652`";
     assert!(until(|| told("n1", own)), "{}", sites.logs());
     ip(&sites.sites[0], "link set dev wan0 mtu 2000");

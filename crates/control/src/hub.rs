@@ -32,12 +32,12 @@ const OPENING_BURST: u32 = 1 << 14;
 const OPENING_REFILL: Duration = Duration::from_millis(2);
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
-/// A node keeps its number until nothing was heard of it for this long, if the driver says nothing
-/// else.
+/// A node that is silent for this long loses its number to another node that asks for it, unless
+/// the driver sets another time.
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Incarnations that are remembered of a node that has started again and again.
+/// Most earlier incarnations of a node that are remembered.
 const EARLIER_MAX: usize = 8;
-/// The same dispute about a number is told again after this time.
+/// Least time between two reports that the same node was refused its number.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Input from the driver.
@@ -76,16 +76,16 @@ pub enum Output {
     },
     /// A message was refused, with the reason.
     Refused(String),
-    /// Two live nodes have one number: the second one was refused.
+    /// Two live nodes have the same number: the second one was refused.
     NumberTaken {
         /// The number.
         node: u64,
-        /// Who keeps it.
+        /// The node that keeps it.
         holder: Claimant,
-        /// Who was refused.
+        /// The node that was refused.
         refused: Claimant,
     },
-    /// Whoever is at the other end of the port does not prove to be a node of this group.
+    /// The neighbour did not authenticate as a node of this group.
     Stranger(Stranger),
 }
 
@@ -96,7 +96,7 @@ pub struct Claimant {
     pub name: String,
     /// Its public key.
     pub key: [u8; 32],
-    /// The way to its control plane, from the controller's port on.
+    /// The path to its control plane, from the controller's port on.
     pub path: Hops,
 }
 
@@ -138,12 +138,12 @@ struct Peer {
     heard: Time,
     /// A message to it was lost: it must report anew.
     missed: bool,
-    /// Whose claim to the number people were last told of, and when.
+    /// The key of the node whose refusal was last reported, and when.
     told: Option<([u8; 32], Time)>,
 }
 
 impl Peer {
-    /// Whether another box proves itself here, and not the same one after a restart.
+    /// Whether another box has authenticated with this number: not the same one after a restart.
     fn is_other(&self, established: &Established) -> bool {
         let peer = &established.peer;
         self.key != peer.credential.claims().static_public || self.earlier.contains(&peer.facts)
@@ -360,7 +360,7 @@ impl Hub {
         }
     }
 
-    /// A second box with the number of a live node: it hears so, and nothing else.
+    /// Refuses a second box with the number of a live node.
     fn turn_away(
         &mut self,
         now: Time,
@@ -400,7 +400,7 @@ impl Hub {
         }
         peer.missed = false;
         if !is_same {
-            // None that is valid again stays among those that are not.
+            // An earlier incarnation can come back after the later one has ended.
             peer.earlier.retain(|earlier| earlier != facts);
             peer.earlier.push_back(std::mem::replace(&mut peer.facts, facts.clone()));
             if peer.earlier.len() > EARLIER_MAX {
@@ -485,7 +485,7 @@ impl Hub {
         }
         if let Some(established) = &handled.established {
             if self.peers.get(&node).is_some_and(|peer| peer.is_other(established)) {
-                // Another box has answered on the way to the node. Both begin anew.
+                // Another box has answered on the path to the node. The session ends.
                 self.forget(node);
                 return true;
             }

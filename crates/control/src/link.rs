@@ -98,7 +98,7 @@ pub struct Outcome {
     pub heartbeat: Option<Heartbeat>,
     /// A message was refused.
     pub refused: Option<Refused>,
-    /// Whoever is there is not proved: people should hear of it.
+    /// The neighbour did not authenticate: to be reported.
     pub stranger: Option<Stranger>,
 }
 
@@ -120,7 +120,7 @@ pub struct Link {
     beat_at: Time,
     /// From when on the next one probes a tunnel's path MTU.
     probe_at: Time,
-    /// Who is there and not proved.
+    /// A neighbour that did not authenticate.
     strangers: Strangers,
 }
 
@@ -197,10 +197,10 @@ impl Link {
         }
     }
 
-    /// Why the port is what it is, where the cable alone does not explain it.
+    /// The reason for the port's role, where there is one besides the cable.
     pub fn reason(&self) -> Option<String> {
         if self.wary_until.is_none() && self.looped_until.is_some() {
-            return Some("it leads back into the fabric, past an ordinary switch".into());
+            return Some("it leads back into the fabric through an ordinary switch".into());
         }
         self.strangers.is_there().map(|stranger| stranger.to_string())
     }

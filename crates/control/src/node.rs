@@ -41,9 +41,9 @@ pub use effect::{Event, Unserved};
 
 /// Longest host frame that is passed to the controller for an answer.
 const HOST_FRAME_MAX: usize = 1300;
-/// A node whose number another one has asks for it again after this time.
+/// A node whose number belongs to another node asks for it again after this time.
 const NUMBER_AGAIN: Duration = Duration::from_secs(1);
-/// It tells people again after this time.
+/// Least time between two reports of that.
 const NUMBER_TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Input from the driver. Recorded inputs can be replayed: the outputs are the same.
@@ -171,9 +171,9 @@ pub struct Node {
     channel: Channel,
     /// The controller of this session has shown that no later one has replaced it.
     greeted: bool,
-    /// When to ask again for the node's number, which another node has.
+    /// When to ask again for the node's number, which belongs to another node.
     number_at: Time,
-    /// Whose key people were last told to have it, and when.
+    /// The key of that node as last reported, and when.
     number_told: Option<([u8; 32], Time)>,
     requests: Requests,
     group: Option<Group>,
@@ -639,7 +639,7 @@ impl Node {
         self.carry_out(now, out);
     }
 
-    /// Another node has our number: this one can only wait until it is gone.
+    /// The number belongs to another node: this node asks again later.
     fn number_taken(&mut self, now: Time, key: [u8; 32]) {
         self.channel.reset();
         self.number_at = now + NUMBER_AGAIN;

@@ -1,4 +1,4 @@
-//! Two boxes with one number, and boxes of other groups: what each side makes of it, and says.
+//! Two boxes with one number, and boxes of other groups: which role each side finds, and reports.
 
 mod world;
 

@@ -359,22 +359,22 @@ impl Daemon {
         self.core.handle(now, input);
     }
 
-    /// Two live nodes have one number.
+    /// Reports that two live nodes have the same number.
     fn tell_of_dispute(&self, number: u64, holder: &Claimant, refused: &Claimant) {
         let [keeps, not] = [holder, refused]
             .map(|c| format!("{} (key {}, at {})", c.name, short_key(&c.key), self.place(&c.path)));
         let what = match holder.key == refused.key {
-            true => "give each box an identity of its own",
-            false => "switch one of them off, or issue one another number",
+            true => "Both use one identity: issue another one to one of the two boxes",
+            false => "Switch one of them off, or issue another number to it",
         };
         tracing::warn!(
             number,
-            "two live nodes have this number: {keeps} keeps it, {not} is refused until the first \
-             one is silent. {what} (`plexus identity issue`)"
+            "two live nodes have this number: {keeps} keeps it, and {not} is refused until the \
+             first one is silent. {what} (`plexus identity issue`)"
         );
     }
 
-    /// Where a way from the controller's own port on ends: the last port before the node.
+    /// Where a node is: the last port on the path to it, which begins with the controller's port.
     fn place(&self, path: &[u8]) -> String {
         // The first hop is the controller's port, the last one the node's control plane.
         let hops = path.get(1..path.len().saturating_sub(1)).unwrap_or_default();
@@ -387,7 +387,7 @@ impl Daemon {
             at = node.and_then(|n| n.ports.iter().find(|p| p.port == *hop).map(|p| p.peer));
         }
         let name = self.core.nodes().find(|n| Some(n.node) == at).map(|n| n.name);
-        format!("port {port} of {}", name.unwrap_or_else(|| "a node not heard yet".into()))
+        format!("port {port} of {}", name.unwrap_or_else(|| "an unknown node".into()))
     }
 
     fn core_output(&mut self, now: Time, output: Output) {

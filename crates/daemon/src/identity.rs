@@ -57,12 +57,14 @@ fn unreadable(path: &Path) -> String {
     let file = path.display();
     if fs::metadata(path).is_err() {
         let directory = path.parent().unwrap_or(path).display();
-        return format!("{file}: user {user} may not look into {directory}: chmod +x {directory}");
+        return format!(
+            "{file}: user {user} may not search {directory}: as root, chmod +x {directory}"
+        );
     }
-    format!("{file}: this runs as user {user}, who may not read it: as root, chown {user}: {file}")
+    format!("{file}: user {user} runs this and may not read it: as root, chown {user}: {file}")
 }
 
-/// A user's name, if this machine's own list has it.
+/// A user's name, if the password file has it.
 fn user_name(id: u32) -> Option<String> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     let mut names = users.lines().filter_map(|line| {

@@ -23,12 +23,12 @@ use signal_hook::iterator::Handle;
 
 /// A client that says nothing for so long is hung up on; so is one that does not read.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A daemon that was killed keeps its socket until the kernel has taken back its memory. The next
-/// one waits for that, at most this long.
+/// A killed daemon keeps its socket until the kernel has freed its memory. The next daemon waits
+/// for that at most this long.
 const DYING_MAX: Duration = Duration::from_secs(3);
-/// How often it looks.
+/// Time between two attempts.
 const DYING_LOOK: Duration = Duration::from_millis(50);
-/// A daemon that lives answers within this time.
+/// A live daemon answers within this time.
 const ALIVE_WITHIN: Duration = Duration::from_millis(500);
 /// Longest question, in bytes.
 const LINE_MAX: u64 = 64 << 10;
@@ -94,17 +94,17 @@ pub(crate) fn claim(path: &Path) -> Result<(UnixListener, Socket), String> {
     Ok((listener, socket))
 }
 
-/// Waits until nobody has the socket.
+/// Waits until no process has the socket.
 ///
 /// # Errors
-/// When a daemon answers there, or one stays that does not.
+/// When a live daemon has it, or a process keeps it.
 fn wait_for_dying(path: &Path) -> Result<(), String> {
     let end = Instant::now() + DYING_MAX;
     let mut is_first = true;
     while let Ok(stream) = UnixStream::connect(path) {
         let (what, help) = match is_alive(&stream) {
             true => ("answers at", "stop it"),
-            false => ("holds, and does not answer at,", "end it if it hangs (`ss -xlp` names it)"),
+            false => ("is silent at", "end it if it hangs (`ss -xlp` shows it)"),
         };
         if what == "answers at" || Instant::now() >= end {
             return Err(format!(
@@ -121,7 +121,7 @@ fn wait_for_dying(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether somebody answers what any daemon answers at once.
+/// Whether a daemon answers.
 fn is_alive(stream: &UnixStream) -> bool {
     let asked = stream
         .set_read_timeout(Some(ALIVE_WITHIN))
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_socket_and_says_nothing_is_waited_for() {
+    fn a_silent_owner_of_the_socket_is_waited_for() {
         let path = path("silent");
         let dying = UnixListener::bind(&path).unwrap();
         let ends = std::thread::spawn(move || {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_is_not_waited_for_and_who_never_does_not_for_ever() {
+    fn an_owner_that_answers_is_refused_at_once_and_a_silent_one_after_the_limit() {
         let path = path("alive");
         let alive = UnixListener::bind(&path).unwrap();
         let answers = std::thread::spawn(move || {
@@ -294,7 +294,7 @@ mod tests {
         assert!(started.elapsed() < DYING_MAX);
         let _hangs = answers.join().unwrap();
         let told = claim(&path).err().unwrap();
-        assert!(told.contains("does not answer"), "{told}");
+        assert!(told.contains("another daemon is silent at"), "{told}");
         assert!(started.elapsed() >= DYING_MAX);
         fs::remove_file(&path).unwrap();
     }

@@ -1,9 +1,9 @@
-//! The ledger of a group: every identity that its authority has issued, so that no number is given
-//! to two boxes. It is a file beside the authority's, and `plexus identity` alone reads and writes
-//! it. One JSON object per line: the group first, then one line for each identity. A number that
+//! The ledger of a group: every identity that its authority has issued, so that no number is issued
+//! to two boxes. It is a file beside the authority's. Only `plexus identity` reads and writes it.
+//! It has one JSON object per line: the group first, then one line for each identity. A number that
 //! was issued again has several lines, of which the last is valid.
 //!
-//! An identity is entered, and on the disk, before its file is written.
+//! The entry of an identity is on the disk before the identity's file is written.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -47,12 +47,12 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The ledger, read and locked: nobody else issues an identity meanwhile.
+/// The ledger, read and locked against other processes.
 pub(super) struct Ledger {
     path: PathBuf,
     file: File,
     entries: Vec<Entry>,
-    /// There was none: identities issued before are not in it.
+    /// The file did not exist: identities issued before are not in it.
     pub(super) is_new: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn path_of(authority: &Path) -> PathBuf {
 }
 
 impl Ledger {
-    /// The ledger beside the file of this authority, which is made if it is not there.
+    /// Opens the ledger beside the file of this authority. Makes it if there is none.
     ///
     /// # Errors
     /// In words, when it cannot be read or made, or is another group's.
@@ -78,7 +78,8 @@ impl Ledger {
         file.lock().map_err(|e| problem("locking the ledger", e))?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|e| problem("reading the ledger", e))?;
-        // A line that was cut short by a power failure: its identity was never written.
+        // Without its end, the last line was cut short by a power failure. Its identity was never
+        // written.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut ledger = Ledger { path, file, entries: Vec::new(), is_new: whole == 0 };
         ledger.entries = ledger.parse(&text[..whole], &group)?;
@@ -148,7 +149,7 @@ impl Ledger {
         written.map_err(|e| format!("writing {}: {e}", self.path.display()))
     }
 
-    /// A new file survives a power failure only when its directory is on the disk too.
+    /// A new file survives a power failure only if its directory is on the disk too.
     fn sync_directory(&self) -> Result<(), String> {
         let directory = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,6 +1,7 @@
-//! Who is at a port and says what nodes say without being proved: a node of another group, a second
-//! node, a cable that leads back. The port is a host's or in conflict then, and people should hear
-//! why: once, and again when the reason changes. A host can forge all of it, so not too often.
+//! A neighbour that sends link messages and does not authenticate: a node of another group, a
+//! second node at the same port, or a cable that leads back. Its port is a host port or in
+//! conflict. The operator is told why: once, and again when the reason changes. A host can forge
+//! all of these messages, so the rate is limited.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,45 +12,44 @@ use serde::{Deserialize, Serialize};
 use crate::session::Refused;
 use crate::session::frame::Message;
 
-/// Hellos without a proof for this long are worth a word.
+/// After this time, Hellos that no authentication has followed are reported.
 const UNPROVED_AFTER: Duration = Duration::from_secs(5);
-/// Another reason, or the same after the carrier was lost, is told this long after the last one at
-/// the earliest.
+/// Least time from one report to the next one, if the reason is another, or the carrier was lost.
 const OTHER_AFTER: Duration = Duration::from_secs(10);
-/// The same reason is told again after this time at the earliest.
+/// Least time from one report to the next one with the same reason.
 const SAME_AFTER: Duration = Duration::from_secs(3600);
 
-/// Why whoever is there is not proved. Serialised in recordings.
+/// Why a neighbour is not authenticated. Serialised in recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stranger {
-    /// What was said was refused.
+    /// A message was refused.
     Refused(Refused),
-    /// It begins handshakes and does not go on when it is answered.
+    /// The neighbour begins handshakes and does not complete them.
     Unproved,
 }
 
 impl Stranger {
-    /// What people can do about it.
+    /// What the operator can do.
     pub const fn advice(self) -> &'static str {
         match self {
             Stranger::Refused(Refused::OwnIdentity) => {
-                "take the cable out if it leads back to this node; otherwise issue one of the two \
-                 boxes another number (`plexus identity issue --number`)"
+                "remove the cable if it leads back to this node; otherwise issue another number to \
+                 one of the two boxes (`plexus identity issue --number`)"
             }
             Stranger::Refused(Refused::OtherPeer) => {
-                "a fabric link joins two boxes: take the others, or the hub between them, out"
+                "a fabric link joins two nodes: remove the other nodes, or the hub between them"
             }
             Stranger::Refused(Refused::Pinned) => {
-                "if a node is to be there, take `role = \"host\"` out of the port's settings"
+                "remove `role = \"host\"` from the port if a node belongs there"
             }
             Stranger::Refused(Refused::Role) => {
-                "cable the controller to a port with a device: a tunnel joins two nodes"
+                "connect the controller to a port with a device: a tunnel joins two nodes"
             }
             Stranger::Refused(Refused::Version) => "run the same version of Plexus at both ends",
             _ => {
-                "compare the groups of both (`plexus identity show FILE`) and issue one of them an \
-                 identity of the other's group, or pin the port with `role = \"host\"`"
+                "compare the groups of both nodes (`plexus identity show FILE`) and issue one of \
+                 them an identity of the other's group, or pin the port with `role = \"host\"`"
             }
         }
     }
@@ -58,30 +58,32 @@ impl Stranger {
 impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Both sides hash the group first, so a node of another one cannot be read at all.
+            // Both sides hash the group first, so nothing from another group can be decrypted.
             Stranger::Refused(Refused::Authentication | Refused::Group) => {
-                f.write_str("the node there is of another group")
+                f.write_str("the neighbour is a node of another group")
             }
             Stranger::Refused(Refused::Pinned) => {
-                f.write_str("a node is there, and the port is pinned to hosts")
+                f.write_str("the neighbour is a node, and the port is pinned to hosts")
             }
-            Stranger::Refused(refused) => write!(f, "the node there is refused: {refused}"),
+            Stranger::Refused(refused) => {
+                write!(f, "the neighbour is a node that did not authenticate: {refused}")
+            }
             Stranger::Unproved => f.write_str(
-                "the node there does not complete its proof: it is of another group, or does not \
-                 hear this one",
+                "the neighbour is a node that does not complete the handshake: it is of another \
+                 group, or does not receive this node's messages",
             ),
         }
     }
 }
 
-/// What is known of whoever is at one port.
+/// The unauthenticated neighbour of one port.
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     is_there: Option<Stranger>,
-    /// When the first Hello came that no proof has followed.
+    /// When the first Hello arrived that no authentication has followed.
     since: Option<Time>,
     told: Option<(Stranger, Time)>,
-    /// The carrier was lost after that.
+    /// The carrier was lost after the last report.
     is_moved: bool,
 }
 
@@ -90,7 +92,7 @@ impl Strangers {
         self.is_there
     }
 
-    /// A message of whoever is there was refused. Gives what people should hear.
+    /// A message was refused. Returns what to report.
     pub(super) fn refused(&mut self, now: Time, why: Refused) -> Option<Stranger> {
         let shows_one = match why {
             Refused::Authentication
@@ -104,13 +106,13 @@ impl Strangers {
             | Refused::Role
             | Refused::Signature
             | Refused::Version => true,
-            // These happen between nodes that do prove themselves, or cost anybody nothing.
+            // These happen between nodes that authenticate, too.
             _ => false,
         };
         if shows_one { self.note(now, Stranger::Refused(why)) } else { None }
     }
 
-    /// A Hello came that was answered, and the port is not proved. Gives what people should hear.
+    /// A Hello was answered, and the neighbour is not authenticated. Returns what to report.
     pub(super) fn unproved(&mut self, now: Time) -> Option<Stranger> {
         let since = *self.since.get_or_insert(now);
         let is_known = matches!(self.is_there, Some(Stranger::Refused(_)));
@@ -120,12 +122,12 @@ impl Strangers {
         self.note(now, Stranger::Unproved)
     }
 
-    /// A node has proved itself.
+    /// The neighbour has authenticated.
     pub(super) fn proved(&mut self) {
         (self.is_there, self.since) = (None, None);
     }
 
-    /// The carrier is gone.
+    /// The carrier was lost.
     pub(super) fn down(&mut self) {
         self.proved();
         self.is_moved = true;
@@ -145,7 +147,7 @@ impl Strangers {
     }
 }
 
-/// Whether it is a step of a handshake, or of a version that nobody here knows.
+/// Whether it is a step of a handshake, or of an unknown version.
 pub(super) fn is_hello(message: &[u8]) -> bool {
     matches!(Message::decode(message), Ok(Message::Hello(_)) | Err(Refused::Version))
 }
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(strangers.refused(at(13), group), None);
         assert_eq!(strangers.is_there(), Some(Stranger::Refused(group)));
         assert_eq!(strangers.refused(at(22), group), Some(Stranger::Refused(group)));
-        // What may happen between friends is none.
+        // Not a reason: it happens between nodes that authenticate.
         assert_eq!(strangers.refused(at(60), Refused::Duplicate), None);
         strangers.proved();
         assert_eq!(strangers.is_there(), None);
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(strangers.unproved(Time::from_secs(5)), None);
         assert_eq!(strangers.unproved(Time::from_secs(9)), None);
         assert_eq!(strangers.unproved(Time::from_secs(10)), Some(Stranger::Unproved));
-        // What is known better stays.
+        // A refusal says more.
         let (now, why) = (Time::from_secs(11), Refused::Authentication);
         assert_eq!(strangers.refused(now, why), None);
         assert_eq!(strangers.unproved(now), None);

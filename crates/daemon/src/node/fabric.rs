@@ -290,7 +290,7 @@ impl Fabric {
                 continue;
             };
             let device = match known.tunnel {
-                Some(_) => "the one that its tunnel goes by".to_string(),
+                Some(_) => "the one that its tunnel leaves by".to_string(),
                 None => format!("the one with the address {}", at.mac),
             };
             let needed = match known.tunnel.map(|t| t.ends.peer.is_ipv4()) {
@@ -349,7 +349,7 @@ impl Fabric {
         self.published.store(self.tables.plan());
     }
 
-    /// A reload has removed these ports: their devices are given back.
+    /// A reload has removed these ports: their devices get their former MTU.
     fn remove_ports(&mut self, ports: &[PortId]) {
         for port in ports {
             let Some(known) = self.ports.get_mut(usize::from(*port)) else { continue };
@@ -459,21 +459,21 @@ impl Fabric {
             }
             Event::Stranger(port, stranger) => tracing::warn!(
                 port = name(port),
-                "{stranger}, so that nothing passes to or from it as a node: {}",
+                "{stranger}. This port is no fabric port: {}",
                 stranger.advice()
             ),
             Event::NumberTaken { key, same: false } => tracing::warn!(
                 number = self.number,
                 "another live node has this node's number, with the key {}: the controller refuses \
-                 this one until that one is gone. Switch one of them off, or issue one another \
-                 number (`plexus identity issue`)",
+                 this node until the other one is gone. Switch one of them off, or issue another \
+                 number to it (`plexus identity issue`)",
                 short_key(key)
             ),
             Event::NumberTaken { same: true, .. } => tracing::warn!(
                 number = self.number,
-                "another live node uses this node's very identity, number and key: the controller \
-                 refuses this one until that one is gone. Each box needs an identity of its own \
-                 (`plexus identity issue`)"
+                "another live node uses this node's identity: the controller refuses this node \
+                 until the other one is gone. Each box needs its own identity (`plexus identity \
+                 issue`)"
             ),
             Event::Astray(port) => tracing::debug!(port = name(port), "fabric frame astray"),
             Event::Stale(port, mac) => {
@@ -510,7 +510,7 @@ impl Fabric {
         Some(if self.node.is_native(port) { "native" } else { "ethertype" })
     }
 
-    /// The device of a port that is no tunnel.
+    /// The port's device; absent for a tunnel.
     fn device(&self, port: u8) -> Option<&str> {
         let known = self.ports.get(usize::from(port))?;
         known.tunnel.is_none().then_some(known.device.as_str())

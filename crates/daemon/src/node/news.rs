@@ -25,7 +25,7 @@ pub(crate) enum News {
     Lanes(LaneChoice),
     /// A fabric node has this many ports from now on; the last ones are new.
     Ports(usize, Vec<PortFile>),
-    /// A fabric node has these ports no more.
+    /// A reload has removed these ports of a fabric node.
     Removed(Vec<PortId>),
     /// These are the file's static routes from now on.
     Routes(Vec<(Prefix, Route)>),

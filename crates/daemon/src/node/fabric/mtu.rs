@@ -1,8 +1,8 @@
 //! The MTU of fabric links. A device as the kernel makes it carries 1,500 bytes, which is less than
 //! a host's full frame behind its route ([`LINK_MTU_MIN`]). The node raises the MTU once the
-//! neighbour has proved that it is a node, and lowers it again when the port is removed or the node
+//! neighbour has authenticated as a node, and restores it when the port is removed or the node
 //! ends. The former value is kept in a file beside the control socket: if the node is killed, the
-//! next one lowers the MTU. Without the privilege to raise it, the node logs the command to run.
+//! next one restores the MTU. Without the privilege to raise it, the node logs the command to run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,13 +37,13 @@ pub(super) struct Mtus {
 }
 
 impl Mtus {
-    /// Those of a node whose control socket this is, with `ours` the devices of its ports. Takes
-    /// over what an earlier one has left that was killed.
+    /// For the node with this control socket; `ours` are the devices of its ports. Reads the former
+    /// values that a killed node has left.
     pub(super) fn new(control: &Path, ours: &[&str]) -> Mtus {
         let file = control.with_extension("mtu");
         let left = fs::read(&file).ok().and_then(|left| serde_json::from_slice(&left).ok());
         let mut raised: BTreeMap<String, usize> = left.unwrap_or_default();
-        // The machine may have been started again, or somebody has set another.
+        // The machine may have been rebooted, or somebody has set another MTU.
         raised.retain(|device, _| is_raised(device));
         let mut mtus = Mtus { raised, file, waiting: BTreeMap::new() };
         let not_ours = |device: &&String| !ours.contains(&device.as_str());
@@ -53,7 +53,7 @@ impl Mtus {
         mtus
     }
 
-    /// A port leads to a node, by a link that is too small.
+    /// A port leads to a node, and the MTU of its link is too small.
     pub(super) fn too_small(&mut self, now: Time, port: u8, name: &str, end: &End<'_>) {
         match end {
             End::Tunnel(tunnel, mtu) if usize::from(*mtu) < NEEDED => warn_of(name, tunnel, *mtu),
@@ -67,7 +67,7 @@ impl Mtus {
     }
 
     fn raise(&mut self, name: &str, device: &str, mtu: usize) {
-        // Before it is raised, so that no moment is left in which a killed node leaves no trace.
+        // The value is written first, so that it is there whenever the node is killed.
         let is_new = !self.raised.contains_key(device);
         self.raised.entry(device.into()).or_insert(mtu);
         self.keep();
@@ -97,7 +97,7 @@ impl Mtus {
         self.waiting.remove(&port);
     }
 
-    /// The port is the node's no more: its device is given back.
+    /// The port was removed: its device gets its former MTU.
     pub(super) fn removed(&mut self, port: u8, device: &str) {
         self.settled(port);
         self.lower(device);
@@ -110,19 +110,19 @@ impl Mtus {
         due.map(|(port, at)| (*port, *at = Time::FOREVER).0).collect()
     }
 
-    /// Gives a device back as it was, unless it was set to something else since.
+    /// Restores the MTU of a device, unless somebody has set another one.
     fn lower(&mut self, device: &str) {
         let Some(before) = self.raised.remove(device) else { return };
         if !is_raised(device) {
             return;
         }
         match plexus_io::set_mtu(device, before) {
-            Ok(_) => tracing::info!(device, "MTU lowered to {before} bytes, as it was"),
+            Ok(_) => tracing::info!(device, "MTU restored to {before} bytes"),
             Err(error) => tracing::warn!(device, %error, "the MTU stays raised"),
         }
     }
 
-    /// Writes down what is raised, for the next node.
+    /// Writes the former values for the next node.
     fn keep(&self) {
         let kept = if self.raised.is_empty() {
             match fs::remove_file(&self.file) {
@@ -130,7 +130,7 @@ impl Mtus {
                 _ => Ok(()),
             }
         } else {
-            // All of it or what was there before.
+            // By a rename, so that the file is always complete.
             let new = self.file.with_extension("mtu.new");
             let text = serde_json::to_vec(&self.raised).unwrap_or_default();
             fs::write(&new, text).and_then(|()| fs::rename(&new, &self.file))
@@ -154,7 +154,7 @@ fn is_raised(device: &str) -> bool {
     plexus_io::device_facts(device).is_ok_and(|facts| facts.mtu == NEEDED)
 }
 
-/// Says what to do about a tunnel whose path carries too little.
+/// Says what to do about a tunnel whose path has too small an MTU.
 fn warn_of(port: &str, tunnel: &Tunnel, mtu: u16) {
     let headers = if tunnel.peer.is_ipv4() { 28 } else { 48 };
     let (path, has) = (NEEDED + headers, usize::from(mtu) + headers);
@@ -162,15 +162,17 @@ fn warn_of(port: &str, tunnel: &Tunnel, mtu: u16) {
     let device = plexus_io::device_of(local).unwrap_or_else(|| format!("(the one with {local})"));
     let help = match plexus_io::device_facts(&device) {
         Ok(facts) if facts.mtu >= path => format!(
-            "{device} here has {}, so it is a router on the way: `tracepath {peer}` shows which",
+            "{device} here has {}, so a router on the path has less: `tracepath {peer}` shows it",
             facts.mtu
         ),
-        _ => format!("`ip link set dev {device} mtu {path}`, and likewise where else it is less"),
+        _ => format!(
+            "`ip link set dev {device} mtu {path}`, and the same wherever the path has less"
+        ),
     };
     tracing::warn!(
         port,
         "a fabric link needs an MTU of {NEEDED} bytes and datagrams to {peer} carry {mtu}: nothing \
-         passes here until every cable on the way carries packets of {path} bytes instead of \
+         passes here until every link on the path carries packets of {path} bytes instead of \
          {has}. {help}"
     );
 }
