@@ -23,7 +23,8 @@ fn recorded_inputs_replay_to_the_same_outputs() {
     for n in 0..4 {
         let seed = world.node(n).seed;
         let steps = world.node(n).recording.take().unwrap();
-        assert!(steps.len() > 200, "node {n}: {}", steps.len());
+        // All of the above takes each node some 200 inputs; faults are drawn anew by every change.
+        assert!(steps.len() > 150, "node {n}: {}", steps.len());
         let mut again = control_plane(n, seed);
         for (i, step) in steps.iter().enumerate() {
             again.handle(step.now, serde_json::from_str(&step.input).unwrap());
