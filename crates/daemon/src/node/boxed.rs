@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use plexus_config::NodeFile;
+use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_plane::{
@@ -96,11 +97,12 @@ pub(crate) struct Totals {
 }
 
 impl Node {
-    /// Opens the ports and starts the workers.
+    /// Opens the ports and starts the workers. The caller keeps the reserved disk space when the
+    /// whole node has started.
     ///
     /// # Errors
     /// In words for the person who started it.
-    pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
+    pub(crate) fn start(file: NodeFile) -> Result<(Node, Reserved), String> {
         let file = router::expand(file)?;
         let control = Prepared::of(&file)?;
         let published = match &control {
@@ -115,7 +117,10 @@ impl Node {
         let file = ports::pinned(file);
         let started = Instant::now();
         let named = file.named.as_ref().map(|named| Named::start(named, started)).transpose()?;
-        let (named, threads) = named.map_or((None, vec![]), |(n, t)| (Some(n), vec![t]));
+        let (named, threads, reserved) = match named {
+            Some((named, thread, reserved)) => (Some(named), vec![thread], reserved),
+            None => (None, vec![], Reserved::default()),
+        };
         let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
         let crossings = mesh(&len_max, CROSSING);
         let links = Arc::new(LinkCells::new(file.ports.len()));
@@ -199,7 +204,7 @@ impl Node {
             let handle = control.start((inbox, news), links, Box::new(inject), started)?;
             lock(&node.threads).push(handle);
         }
-        Ok(node)
+        Ok((node, reserved))
     }
 
     fn worker(&self, index: usize, share: Share, mut crossing: Crossing) -> Worker {
