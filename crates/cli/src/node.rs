@@ -24,8 +24,8 @@ Example:
   sudo plexus show ports
 
 SIGHUP reads the file again and applies what can change while frames flow (VLANs, rates, limits,
-static stations, the choice of lanes, routes, who may command the forwarder of named data); ports
-and workers need a restart. SIGINT and SIGTERM stop it.")]
+static stations, the choice of lanes, routes, who may command the forwarder of named data, its
+prefetch); ports and workers need a restart. SIGINT and SIGTERM stop it.")]
     Run {
         /// The node's configuration.
         #[arg(long, value_name = "FILE")]

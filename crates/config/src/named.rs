@@ -27,6 +27,8 @@ const PREFIXES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000;
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=16;
 const CPUS: std::ops::RangeInclusive<u64> = 0..=1023;
 const FACES: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+const PREFETCH: std::ops::RangeInclusive<u64> = 0..=32;
+const FREE_PERCENT: std::ops::RangeInclusive<u64> = 0..=90;
 /// Smallest cache: the size of the longest packet, rounded up.
 const CACHE_MIN: u64 = 1 << 20;
 
@@ -74,6 +76,11 @@ pub struct NamedSettings {
     pub cache: u64,
     /// Files for cached Data beyond that.
     pub disks: Vec<NamedDisk>,
+    /// Percent of each file system that stay free when these files are created or extended.
+    pub disk_free_percent: u8,
+    /// Chunks of an object that one request reads from disk together, a power of two; 0 or 1: each
+    /// chunk is read alone.
+    pub prefetch: u64,
     /// Names of the regions that contain this node: an Interest whose forwarding hint names one of
     /// them is forwarded by its own name.
     pub regions: Vec<NameBuf>,
@@ -183,6 +190,8 @@ impl Default for NamedSettings {
             signed: false,
             cache: 64 << 20,
             disks: Vec::new(),
+            disk_free_percent: 10,
+            prefetch: 0,
             regions: Vec::new(),
             ethernets: Vec::new(),
             faces: Vec::new(),
@@ -225,6 +234,10 @@ impl NamedSettings {
             cache: section
                 .quantity("cache", |text| parse_cache(text, workers))
                 .map_or(usual.cache, |c| c.value),
+            disk_free_percent: section
+                .integer("disk_free_percent", FREE_PERCENT)
+                .map_or(usual.disk_free_percent, |p| p.value as u8),
+            prefetch: read_prefetch(&section),
             regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
         };
@@ -345,6 +358,12 @@ impl NamedSettings {
         if self.cache != usual.cache {
             lines.text("cache", &format_size(self.cache));
         }
+        if self.disk_free_percent != usual.disk_free_percent {
+            lines.entry("disk_free_percent", self.disk_free_percent);
+        }
+        if self.prefetch != usual.prefetch {
+            lines.entry("prefetch", self.prefetch);
+        }
         if !self.regions.is_empty() {
             let regions: Vec<String> =
                 self.regions.iter().map(|r| quoted(&r.to_string())).collect();
@@ -453,6 +472,19 @@ fn parse_cache(text: &str, workers: usize) -> Result<u64, ValueError> {
             Err(ValueError::new(format!("{} is too small for a cache", quote(text)), help))
         }
     }
+}
+
+/// Batches of chunks must not begin at one worker and end at another: these have runs of 64.
+fn read_prefetch(section: &Section<'_>) -> u64 {
+    let Some(At { value, span }) = section.integer("prefetch", PREFETCH) else { return 0 };
+    if value > 0 && !value.is_power_of_two() {
+        let message = format!("prefetch = {value} is no power of two");
+        let help = "write 2, 4, 8, 16 or 32: such batches lie with one worker; 0 reads no chunk \
+                    ahead";
+        section.problems().add(span, message, help);
+        return 0;
+    }
+    value
 }
 
 /// A processor for each worker, or none at all.

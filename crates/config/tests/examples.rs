@@ -86,8 +86,10 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     assert_eq!(named.faces_max, usual.faces_max);
     assert_eq!(
         (named.mtu, named.cache, named.disks[0].size),
-        (Some(1452), 1 << 30, 100_000_000_000)
+        (Some(1452), 256 << 20, 1_000_000_000)
     );
+    assert_eq!((named.prefetch, usual.prefetch), (16, 0));
+    assert_eq!((named.disk_free_percent, usual.disk_free_percent), (10, 10));
     assert!(named.faces[0].permanent && named.faces[0].reliability && !named.faces[1].permanent);
     assert_eq!((named.routes[0].cost, named.routes[1].face.as_str()), (10, "mirror"));
     assert_eq!(named.strategies[0].strategy, StrategyName::Asf);
@@ -106,6 +108,18 @@ fn the_example_of_named_data_is_read_and_says_what_is_usual() {
     assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
     let file = NodeFile::parse("short", "name = \"n\"\n[named]\n").unwrap();
     assert_eq!(file.named, Some(usual));
+}
+
+#[test]
+fn how_disks_are_read_and_filled_is_written_as_it_was_read() {
+    for (prefetch, free) in [(0, 10), (1, 0), (2, 1), (32, 90)] {
+        let text =
+            format!("name = \"n\"\n[named]\nprefetch = {prefetch}\ndisk_free_percent = {free}\n");
+        let node = NodeFile::parse("n.toml", &text).unwrap();
+        let named = node.named.as_ref().unwrap();
+        assert_eq!((named.prefetch, named.disk_free_percent), (prefetch, free));
+        assert_eq!(NodeFile::parse("written", &node.to_toml()), Ok(node));
+    }
 }
 
 #[test]

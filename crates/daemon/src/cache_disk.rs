@@ -22,6 +22,8 @@ pub fn open(
 ) -> Result<(Disk, SegmentLog<AlignedBuffer>), String> {
     let settings = DiskSettings {
         bytes: limits.bytes,
+        // A node has reserved its files before.
+        free_percent: 0,
         reads: limits.reads,
         read_bytes: limits.read_bytes_max(),
         writes: BUFFERS,

@@ -4,7 +4,9 @@
 mod metrics;
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
 use std::mem::{Discriminant, discriminant};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -177,6 +179,18 @@ struct Daemon {
     quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
 }
 
+/// Creates the folder of the store, for this user alone, if there is none.
+///
+/// # Errors
+/// In words, when it cannot be created.
+fn make_folder(state: &Path) -> Result<(), String> {
+    let Some(folder) = state.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|e| format!("creating the folder of {}: {e}", state.display()))
+}
+
 impl Daemon {
     fn open(
         file: &ControllerFile,
@@ -185,6 +199,7 @@ impl Daemon {
     ) -> Result<Daemon, String> {
         let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
         let own = (identity.claims().node, identity.claims().name.clone());
+        make_folder(&file.state)?;
         let store = Store::open(&file.state).map_err(|e| e.to_string())?;
         let epoch = store.next_epoch().map_err(|e| e.to_string())?;
         let stored = store.load().map_err(|e| e.to_string())?;

@@ -35,13 +35,15 @@ pub fn run(config: &Path) -> Result<(), String> {
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     // Before any port is opened, so that a second node of the name disturbs no frame.
     let (listener, _socket) = socket::claim(&file.control)?;
-    let node = Arc::new(boxed::Node::start(file)?);
+    let (node, reserved) = boxed::Node::start(file)?;
+    let node = Arc::new(node);
     let answers = Arc::new(control::Answers { node: node.clone(), config: config.to_path_buf() });
     socket::serve(listener, answers, signals.handle())?;
     if let Some(address) = node.file().metrics {
         let node = node.clone();
         crate::metrics::serve(address, move || metrics::text(&node))?;
     }
+    reserved.keep();
     tracing::info!(node = node.file().name, ports = node.file().ports.len(), "running");
     for signal in signals.forever() {
         if signal != SIGHUP {

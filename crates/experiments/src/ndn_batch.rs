@@ -50,7 +50,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs =
         "prefetch,batch,data_per_s,memory_hits,disk_hits,misses,joined,reads,reads_ahead,\
-                     latency_us_p50,latency_us_p99,latency_us_mean,device_reads,\
+                     reads_ahead_used,latency_us_p50,latency_us_p99,latency_us_mean,device_reads,\
                      device_read_bytes,device_busy_ms\n"
             .into();
     let mut lines: [Vec<Line>; 2] = Default::default();
@@ -64,15 +64,15 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let outcome = rig.run(batch, prefetch, effort.time, SEED).map_err(Failure::unusable)?;
             let after = device(&file);
             let done = before.zip(after).map(|(b, a)| a.since(&b)).unwrap_or_default();
-            let Outcome { data, counted, reads, ahead, latency_us, .. } = &outcome;
+            let Outcome { data, counted, reads, ahead, used, latency_us, .. } = &outcome;
             let [p50, p99, mean] = *latency_us;
             let per_s = *data as f64 / outcome.seconds;
             // Flows that asked for what another one had asked for already.
             let joined = data.saturating_sub(counted.sum());
             let _ = writeln!(
                 findings.runs,
-                "{prefetch},{batch},{per_s:.0},{},{},{},{joined},{reads},{ahead},{p50:.1},{p99:.1},\
-                 {mean:.1},{},{},{}",
+                "{prefetch},{batch},{per_s:.0},{},{},{},{joined},{reads},{ahead},{used},{p50:.1},\
+                 {p99:.1},{mean:.1},{},{},{}",
                 counted.memory_hits,
                 counted.disk_hits,
                 counted.misses,
@@ -87,7 +87,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 Row::new(format!("{title}: content"), "Mbit/s", per_s * CONTENT as f64 * 8.0 / 1e6)
                     .note(format!(
                         "{chosen}DRAM {:.1} %, SSD {:.1} %, with another flow {:.1} %; {reads} \
-                         reads, {ahead} of them ahead; {}",
+                         reads, {ahead} of them ahead, {used} of these used; {}",
                         part(counted.memory_hits),
                         part(counted.disk_hits),
                         part(joined),
@@ -133,6 +133,11 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
          is full, so that latency begins when its flow could ask",
         effort.items
     ));
+    findings.remarks.push(
+        "with prefetch, the store reads as that of a node does by [named] prefetch: both set it by \
+         one call, and Interests ask it by one path"
+            .into(),
+    );
     findings.remarks.push(format!(
         "{}; up to {READS} reads under way, half of them at most ahead",
         rig.engine()

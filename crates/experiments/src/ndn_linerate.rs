@@ -491,7 +491,14 @@ fn read_file(
     time: Duration,
     seed: u64,
 ) -> Result<(f64, bool), String> {
-    let settings = DiskSettings { bytes, reads: depth, read_bytes: READ, writes: 1, engine: None };
+    let settings = DiskSettings {
+        bytes,
+        free_percent: 0,
+        reads: depth,
+        read_bytes: READ,
+        writes: 1,
+        engine: None,
+    };
     let mut disk = Disk::open(path, settings).map_err(|e| e.to_string())?;
     let mut random = Pcg64::seed_from_u64(seed);
     let (mut under_way, mut token, mut read, mut error) = (0, 0_u32, 0_u64, None);

@@ -183,7 +183,7 @@ impl Node {
         let (control, unix) = (scratch.join("node.sock"), scratch.join("ndn.sock"));
         let mut text = format!(
             "name = \"n\"\ncontrol = \"{}\"\n[named]\nunix = [\"{}\"]\ntcp = []\nudp = []\n\
-             websocket = []\ncache = \"{cache}B\"\n",
+             websocket = []\ncache = \"{cache}B\"\ndisk_free_percent = 1\n",
             control.display(),
             unix.display()
         );

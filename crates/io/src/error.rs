@@ -55,6 +55,23 @@ pub enum OpenError {
         /// The problem, with advice.
         problem: String,
     },
+    /// Files would leave less free space on a file system than has to stay free.
+    #[error(
+        "the file system of {} has too little space: the files need {needed}, and {free} are \
+         free, of which {stays} ({free_percent} %) have to stay free", place.display()
+    )]
+    NoRoom {
+        /// A file or folder on it.
+        place: PathBuf,
+        /// What the files still need.
+        needed: String,
+        /// The free space.
+        free: String,
+        /// How much of it has to stay free.
+        stays: String,
+        /// The same, in percent of the file system.
+        free_percent: u8,
+    },
     /// A capture file that cannot be read.
     #[error("{}: {problem} (at byte {offset})", path.display())]
     BadFile {

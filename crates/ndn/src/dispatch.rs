@@ -16,6 +16,9 @@
 //! the copy that it gets. So the Interest is answered like any other, and its Data is cached where
 //! the next such Interest arrives.
 //!
+//! If the last hashed component is a segment number, [`RUN`] consecutive segments have one worker.
+//! So the chunks of a batch that is read ahead are all on the disks of that worker.
+//!
 //! The hash has no key, because a worker must find its data on disk again after a restart. A key
 //! would not help against overload: an attacker can load one worker with a single prefix.
 
@@ -28,7 +31,7 @@ use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::tlv::Reader;
 use plexus_wire::ndn::{Interest, Name, types};
 use plexus_wire::{Format, Time};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::face::LinkType;
 use depths::Depth;
@@ -39,6 +42,10 @@ pub use depths::{BadDepth, Depths};
 pub const COMPONENTS_DEFAULT: usize = 2;
 /// Most components that may be hashed, and that a prefix in the table may have.
 pub const COMPONENTS_LIMIT: usize = 8;
+
+/// Consecutive segments of an object that have one worker, whatever the table says. A batch of 2,
+/// 4, 8, 16 or 32 segments lies within a run.
+const RUN: u64 = 64;
 
 /// How much later than it was sent an Interest may reach its worker, and so expire.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
@@ -82,7 +89,12 @@ impl Dispatch {
         if name.last().is_some_and(|last| is_digest(last.kind)) {
             name = name.prefix(name.len() - 1);
         }
-        let hash = xxh3_64(name.value());
+        let run = name.last().and_then(|last| last.number(types::SEGMENT)).map(|n| n / RUN);
+        let hash = match run {
+            // No seed is that of names without one.
+            Some(run) => xxh3_64_with_seed(name.prefix(name.len() - 1).value(), run + 1),
+            None => xxh3_64_with_seed(name.value(), 0),
+        };
         ((u128::from(hash) * self.above_until.len() as u128) >> 64) as u8
     }
 
@@ -271,12 +283,16 @@ mod tests {
         #[test]
         fn every_packet_of_an_exchange_meets_by_any_table(
             entries in vec((0..6usize, any::<bool>(), 1..=COMPONENTS_LIMIT), 0..6),
-            of_data in vec(0..2u8, 1..12),
+            of_data in vec(0..3u8, 1..12),
             asked in 1..12usize,
-            others in vec(vec(0..2u8, 1..4), 0..4),
+            others in vec(vec(0..3u8, 1..4), 0..4),
         ) {
             let path = |parts: &[u8]| -> String {
-                parts.iter().map(|part| format!("/{part}")).collect()
+                let part = |part: &u8| match part {
+                    2 => "/seg=70".to_string(),
+                    _ => format!("/{part}"),
+                };
+                parts.iter().map(part).collect()
             };
             let mut depths = Depths::default();
             for (len, is_beside, components) in &entries {
@@ -347,6 +363,31 @@ mod tests {
         // Without such Interests nothing is copied.
         let page = data("/web/example.org/page/1");
         assert_eq!(dispatch.workers(NOW, ALONE, &plain, &page).len(), 1);
+    }
+
+    #[test]
+    fn a_batch_of_segments_has_one_worker_wherever_the_table_cuts_names() {
+        let digest = format!("sha256digest={}", "5a".repeat(32));
+        for components in 1..=4 {
+            let mut depths = Depths::default();
+            depths.set(Name::ROOT, components).unwrap();
+            let dispatch = Dispatch::new(16, depths);
+            let worker = |text: &str| dispatch.worker_of(name(text).as_name());
+            let mut workers = std::collections::BTreeSet::new();
+            for object in ["", "/a", "/a/b"] {
+                for batch in [2, 4, 8, 16, 32] {
+                    for chunk in 0..2 * RUN {
+                        let of = |chunk: u64| format!("{object}/seg={chunk}");
+                        let first = worker(&of(chunk / batch * batch));
+                        assert_eq!(worker(&of(chunk)), first, "{components}, {}", of(chunk));
+                        assert_eq!(worker(&format!("{}/{digest}", of(chunk))), first);
+                        workers.insert(first);
+                    }
+                }
+            }
+            // An object whose segments are hashed has several workers all the same.
+            assert!(workers.len() > 1);
+        }
     }
 
     #[test]

@@ -45,6 +45,10 @@ use disk::Parked;
 /// Packets of a batch whose lookups run side by side.
 const LANES: usize = 16;
 
+/// Most in-records of removed faces that one [`Forwarder::tick`] withdraws: some tens of
+/// microseconds.
+const LEFT_MAX: usize = 256;
+
 /// A received packet, for [`Forwarder::receive_batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
@@ -262,13 +266,21 @@ impl<B: Buffer> Forwarder<B> {
 
     /// Adds a face, or changes its properties.
     pub fn add_face(&mut self, id: FaceId, face: Face) {
+        // A number comes again after thousands of faces. Data that the former face asked for must
+        // not go to the new one.
+        while self.core.pit.is_leaving(id) {
+            self.core.withdraw_left();
+        }
         self.core.faces.add(id, face);
     }
 
-    /// Removes a face and returns its counters. Its pending Interests expire by themselves; nothing
-    /// is sent to it any more.
+    /// Removes a face and returns its counters. Nothing is sent to it any more. The next calls of
+    /// [`Forwarder::tick`] withdraw its pending Interests, a bounded number with each call. An
+    /// entry in which another face waits becomes that face's.
     pub fn remove_face(&mut self, id: FaceId) -> Option<FaceCounters> {
-        self.core.faces.remove(id)
+        let counters = self.core.faces.remove(id)?;
+        self.core.pit.leave(id);
+        Some(counters)
     }
 
     /// The properties of a face.
@@ -327,14 +339,20 @@ impl<B: Buffer> Forwarder<B> {
         published.refresh(&mut self.plan);
     }
 
-    /// Expires everything that is due by `now`. If time goes back, the clock stands still.
+    /// Expires everything that is due by `now`, and withdraws some of the Interests of removed
+    /// faces. If time goes back, the clock stands still. Drivers call it between batches; received
+    /// packets expire entries too, but withdraw nothing.
     pub fn tick(&mut self, now: Time) {
         self.core.tick(now);
+        if self.core.pit.has_left() {
+            self.core.withdraw_left();
+            self.core.pit.give_back();
+        }
     }
 
     /// When [`Forwarder::tick`] will have something to do, at the earliest.
     pub fn next_deadline(&self) -> Option<Time> {
-        match self.core.store.memory().is_over() {
+        match self.core.store.memory().is_over() || self.core.pit.has_left() {
             true => Some(self.core.now),
             false => self.core.pit.next_deadline(),
         }
@@ -454,6 +472,18 @@ impl<B: Buffer> Core<B> {
     fn withdraw(&mut self, id: u32, face: FaceId) {
         self.counters.asked.withdrawn += u64::from(self.pit.take_in(id, face).is_some());
         self.drop_if_idle(id);
+    }
+
+    /// Withdraws some of the pending Interests of removed faces.
+    fn withdraw_left(&mut self) {
+        for _ in 0..LEFT_MAX {
+            let Some((id, face)) = self.pit.next_left() else { return };
+            self.counters.asked.withdrawn += u64::from(self.pit.take_in(id, face).is_some());
+            match self.pit.ins(id).map(|record| record.expiry).max() {
+                Some(expiry) => self.pit.set_expiry(id, expiry),
+                None => self.finalize(id, End::Expired),
+            }
+        }
     }
 
     fn drop_if_idle(&mut self, id: u32) {

@@ -16,9 +16,11 @@
 
 mod chains;
 mod entry;
+mod left;
 mod wheel;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use arrayvec::ArrayVec;
 use plexus_table::names::NameMap;
@@ -30,6 +32,7 @@ use crate::face::FaceId;
 use crate::names::{COMPONENTS_MAX, HashedName};
 use chains::{Chains, NONE};
 use entry::INLINE;
+use entry::Waiting;
 pub(crate) use entry::{Asker, Entry, InRecord, OutRecord, Selectors, Token};
 use wheel::{Timer, Wheel};
 
@@ -101,16 +104,20 @@ fn pieces_of(name_len: usize, hint_len: usize) -> usize {
     (name_len + hint_len).saturating_sub(INLINE).div_ceil(PIECE)
 }
 
-/// What a face holds, of each kind.
+/// What a face holds, of each kind; the ends of the list of its entries, and of the list of its
+/// in-records in entries of other faces.
 #[derive(Clone, Copy)]
 struct Account {
     used: [u32; 4],
     oldest: u32,
     newest: u32,
+    oldest_in: u32,
+    newest_in: u32,
 }
 
 impl Account {
-    const EMPTY: Account = Account { used: [0; 4], oldest: NONE, newest: NONE };
+    const EMPTY: Account =
+        Account { used: [0; 4], oldest: NONE, newest: NONE, oldest_in: NONE, newest_in: NONE };
 }
 
 const ENTRIES: usize = 0;
@@ -125,7 +132,8 @@ pub(crate) struct Pit {
     capacity: usize,
     wheel: Wheel,
     pieces: Chains<[u8; PIECE]>,
-    ins: Chains<InRecord>,
+    /// In-records beside the first of an entry. The first one, in the entry, is the owner's.
+    ins: Chains<Waiting>,
     outs: Chains<OutRecord>,
     accounts: Vec<Account>,
     /// The faces that held most entries and most pieces at the last scan.
@@ -137,6 +145,12 @@ pub(crate) struct Pit {
     prefixes: [u32; COMPONENTS_MAX + 1],
     prefix_lengths: u64,
     worker: u8,
+    /// Removed faces that may still have entries or in-records.
+    leaving: BTreeSet<FaceId>,
+    /// Whether to return memory once the table is empty.
+    gives: bool,
+    /// Generation of new entries.
+    first_generation: u32,
 }
 
 impl Pit {
@@ -158,6 +172,9 @@ impl Pit {
             prefixes: [0; COMPONENTS_MAX + 1],
             prefix_lengths: 0,
             worker,
+            leaving: BTreeSet::new(),
+            gives: false,
+            first_generation: 0,
         }
     }
 
@@ -382,7 +399,7 @@ impl Pit {
             return Err(Full::Surplus(variant));
         }
         let id = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::EMPTY);
+            self.entries.push(Entry::unused(self.first_generation));
             self.entries.len() as u32 - 1
         });
         let Ok(spot) = self.index.insert(base, id) else {
@@ -508,10 +525,33 @@ impl Pit {
     /// other face waits: then nothing was changed.
     pub(crate) fn hand_over(&mut self, id: u32) -> Option<Option<InRecord>> {
         let owner = self.get(id).owner as usize;
-        let next = self.ins(id).find_map(|r| r.face.place().filter(|place| *place != owner))?;
-        let of_owner = self.ins(id).find(|r| r.face.place() == Some(owner)).map(|r| r.face);
-        let taken = of_owner.and_then(|face| self.take_in(id, face));
+        let next = self.ins(id).find(|r| r.face.place() != Some(owner))?.face;
+        let taken = self.get_mut(id).first_in.take();
+        let next = self.take_waiting(id, |r| r.face == next)?;
+        self.give_to(id, next);
+        Some(taken)
+    }
+
+    /// Makes the face of a record that has left the chain the owner. If the face has been removed,
+    /// the entry becomes its oldest: the entries of the face that now has its place follow.
+    fn give_to(&mut self, id: u32, record: InRecord) {
+        if let Some(next) = record.face.place() {
+            let is_leaving = self.leaving.contains(&record.face);
+            self.change_owner(id, next, is_leaving);
+        }
+        self.get_mut(id).first_in = Some(record);
+    }
+
+    /// Makes the face the owner of an entry in which no face waits.
+    pub(crate) fn take_over(&mut self, id: u32, face: FaceId) {
+        if let Some(place) = face.place() {
+            self.change_owner(id, place, false);
+        }
+    }
+
+    fn change_owner(&mut self, id: u32, next: usize, is_oldest: bool) {
         let entry = self.get(id);
+        let owner = entry.owner as usize;
         let pieces = pieces_of(entry.name_len.into(), entry.hint_len.into()) as u32;
         let outs = self.outs.iter(entry.more_outs).count() as u32;
         self.unlink(id);
@@ -520,9 +560,23 @@ impl Pit {
             self.accounts[owner].used[kind] -= count;
             self.accounts[next].used[kind] += count;
         }
-        self.link(id, next);
+        match is_oldest {
+            true => self.link_oldest(id, next),
+            false => self.link(id, next),
+        }
         self.note_fullest(next);
-        Some(taken)
+    }
+
+    /// Adds an entry to its owner's list as the oldest.
+    fn link_oldest(&mut self, id: u32, owner: usize) {
+        let account = &mut self.accounts[owner];
+        let newer = std::mem::replace(&mut account.oldest, id);
+        match newer {
+            NONE => account.newest = id,
+            newer => self.entries[newer as usize].older = id,
+        }
+        let entry = &mut self.entries[id as usize];
+        (entry.owner, entry.older, entry.newer) = (owner as u32, NONE, newer);
     }
 
     /// The face holds more than before.
@@ -604,7 +658,8 @@ impl Pit {
     #[inline(always)]
     pub(crate) fn ins(&self, id: u32) -> impl Iterator<Item = &InRecord> {
         let entry = self.get(id);
-        entry.first_in.iter().chain(self.ins.iter(entry.more_ins))
+        let more = self.ins.iter(entry.more_ins).map(|waiting| &waiting.record);
+        entry.first_in.iter().chain(more)
     }
 
     #[inline(always)]
@@ -624,13 +679,14 @@ impl Pit {
     pub(crate) fn put_in(&mut self, id: u32, asker: &Asker<'_>) -> Result<Before, Full> {
         let entry = &mut self.entries[id as usize];
         let (mut count, mut longest) = (1, None);
-        let is = |r: &InRecord| {
+        let is = |w: &Waiting| {
             count += 1;
-            longest = Some(r.face);
-            r.face == asker.face
+            longest = Some(w.record.face);
+            w.record.face == asker.face
         };
         let place = entry.first_in.as_mut().filter(|r| r.face == asker.face);
-        if let Some(old) = place.or_else(|| self.ins.find_mut(entry.more_ins, is)) {
+        let more = || Some(&mut self.ins.find_mut(entry.more_ins, is)?.record);
+        if let Some(old) = place.or_else(more) {
             old.set(asker);
             return Ok(Before::Own);
         }
@@ -644,26 +700,56 @@ impl Pit {
         }
         // The chain grows at its front.
         let gone = longest.filter(|_| count >= INS_MAX).and_then(|face| self.take_in(id, face));
-        self.account(place).used[INS] += 1;
-        self.ins.push(&mut self.entries[id as usize].more_ins, InRecord::new(asker));
+        self.put_waiting(id, place, asker);
         Ok(if gone.is_some() { Before::Longest } else { Before::Nothing })
     }
 
-    /// Removes the in-record of a face.
+    /// Adds an in-record to the chain of an entry. Out of line, as most entries have one in-record.
+    #[inline(never)]
+    fn put_waiting(&mut self, id: u32, place: usize, asker: &Asker<'_>) {
+        let older = self.accounts[place].newest_in;
+        let waiting = Waiting { record: InRecord::new(asker), entry: id, older, newer: NONE };
+        let head = &mut self.entries[id as usize].more_ins;
+        self.ins.push(head, waiting);
+        let account = &mut self.accounts[place];
+        account.used[INS] += 1;
+        account.newest_in = *head;
+        match self.ins.get_mut(older) {
+            Some(waiting) => waiting.newer = *head,
+            None => account.oldest_in = *head,
+        }
+    }
+
+    /// Removes the in-record of a face. If the face owned the entry, the next face that waits owns
+    /// it afterwards.
     pub(crate) fn take_in(&mut self, id: u32, face: FaceId) -> Option<InRecord> {
         let entry = &mut self.entries[id as usize];
-        if entry.first_in.as_ref().is_some_and(|r| r.face == face) {
-            return entry.first_in.take();
+        if entry.first_in.as_ref().is_none_or(|r| r.face != face) {
+            return self.take_waiting(id, |r| r.face == face);
         }
-        let taken = self.ins.take(&mut entry.more_ins, |r| r.face == face)?;
+        let taken = entry.first_in.take();
+        if let Some(next) = self.take_waiting(id, |_| true) {
+            self.give_to(id, next);
+        }
+        taken
+    }
+
+    /// Removes the first in-record of the chain for which `is` holds.
+    fn take_waiting(&mut self, id: u32, is: impl Fn(&InRecord) -> bool) -> Option<InRecord> {
+        let head = &mut self.entries[id as usize].more_ins;
+        let taken = self.ins.take(head, |waiting| is(&waiting.record))?;
         self.pay_in(&taken);
-        Some(taken)
+        Some(taken.record)
     }
 
     /// An in-record, if there is one: the one that [`Pit::drop_in`] removes.
     #[inline(always)]
     pub(crate) fn next_in(&self, id: u32) -> Option<&InRecord> {
-        self.ins(id).next()
+        let entry = self.get(id);
+        match &entry.first_in {
+            Some(first) => Some(first),
+            None => self.ins.get(entry.more_ins).map(|waiting| &waiting.record),
+        }
     }
 
     /// Removes it. A caller that needs the record reads it first: this does not copy it.
@@ -672,17 +758,29 @@ impl Pit {
         let entry = &mut self.entries[id as usize];
         match entry.first_in {
             Some(_) => entry.first_in = None,
-            None => {
-                if let Some(taken) = self.ins.pop(&mut entry.more_ins) {
-                    self.pay_in(&taken);
-                }
-            }
+            None => self.drop_waiting(id),
         }
     }
 
-    fn pay_in(&mut self, record: &InRecord) {
-        if let Some(place) = record.face.place() {
-            self.account(place).used[INS] -= 1;
+    #[inline(never)]
+    fn drop_waiting(&mut self, id: u32) {
+        if let Some(taken) = self.ins.pop(&mut self.entries[id as usize].more_ins) {
+            self.pay_in(&taken);
+        }
+    }
+
+    /// Unlinks an in-record that has left its chain from the list of its face.
+    fn pay_in(&mut self, waiting: &Waiting) {
+        let Some(place) = waiting.record.face.place() else { return };
+        let account = &mut self.accounts[place];
+        account.used[INS] -= 1;
+        match self.ins.get_mut(waiting.older) {
+            Some(older) => older.newer = waiting.newer,
+            None => account.oldest_in = waiting.newer,
+        }
+        match self.ins.get_mut(waiting.newer) {
+            Some(newer) => newer.older = waiting.older,
+            None => account.newest_in = waiting.older,
         }
     }
 

@@ -37,6 +37,7 @@ impl Cache {
         };
         let settings = DiskSettings {
             bytes: limits.bytes,
+            free_percent: 0,
             reads: limits.reads,
             read_bytes: limits.read_bytes_max(),
             writes: 3,

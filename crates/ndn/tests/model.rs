@@ -1,13 +1,13 @@
 //! The forwarder against a naive one that stores everything in plain lists: random Interests, Data,
-//! Nacks and time steps over few names and faces. Both have to send exactly the same packets. Best
-//! route; times are chosen so that nothing expires within the tick in which it is examined, and no
-//! dead nonce expires.
+//! Nacks and time steps over few names and faces, which leave and are replaced. Both have to send
+//! exactly the same packets. Best route; times are chosen so that nothing expires within the tick
+//! in which it is examined, and no dead nonce expires.
 
 mod rig;
 
 use std::collections::{HashMap, HashSet};
 
-use plexus_ndn::face::Face;
+use plexus_ndn::face::{Face, FaceId};
 use plexus_wire::ndn::Data;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use proptest::prelude::*;
@@ -16,6 +16,20 @@ use rig::*;
 const FACES: u32 = 4;
 /// The one application among the faces.
 const APP: u32 = 0;
+
+/// Faces are numbered by place; each that comes in the place of another, by `FACES` more.
+fn id(face: u32) -> FaceId {
+    FaceId::new(face % FACES, face / FACES).unwrap()
+}
+
+fn number(id: FaceId) -> u32 {
+    let place = id.place().unwrap() as u32;
+    (place..).step_by(FACES as usize).find(|number| self::id(*number) == id).unwrap()
+}
+
+fn is_app(face: u32) -> bool {
+    face % FACES == APP
+}
 const NAMES: [&str; 6] = ["/a", "/a/b", "/a/b/c", "/b", "/b/c", "/localhost/x"];
 const ROUTES: [Route<'_>; 6] =
     [("/a", 2, 1), ("/a", 3, 2), ("/a", 1, 3), ("/a/b", 1, 1), ("/b", 3, 1), ("/localhost", 0, 1)];
@@ -26,6 +40,7 @@ enum Step {
     Data { from: u32, name: usize, freshness_ms: u64, with_token: bool },
     Nack { from: u32, pick: usize },
     Wait { ms: u64 },
+    Leave { at: u32 },
 }
 
 /// Name, CanBePrefix, MustBeFresh.
@@ -44,6 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         2 => (0..FACES, any::<usize>()).prop_map(|(from, pick)| Step::Nack { from, pick }),
         2 => (0u64..9).prop_map(|tens| Step::Wait { ms: tens * 10 }),
+        1 => (0..FACES).prop_map(|at| Step::Leave { at }),
     ]
 }
 
@@ -74,11 +90,36 @@ struct Entry {
     key: Key,
     until: u64,
     interval: u64,
+    owner: u32,
+    /// The owner's first, if there are any.
     ins: Vec<In>,
     outs: Vec<Out>,
 }
 
 impl Entry {
+    fn put(&mut self, asks: In) {
+        match self.ins.iter_mut().find(|i| i.face == asks.face) {
+            Some(own) => *own = asks,
+            None => {
+                self.owner = if self.ins.is_empty() { asks.face } else { self.owner };
+                self.ins.push(asks);
+            }
+        }
+    }
+
+    /// Takes a face's record out. Who asked last owns the entry when its owner waits no longer.
+    fn take(&mut self, face: u32) -> Option<In> {
+        let at = self.ins.iter().position(|i| i.face == face)?;
+        let taken = self.ins.remove(at);
+        if at == 0
+            && let Some(next) = self.ins.pop()
+        {
+            self.owner = next.face;
+            self.ins.insert(0, next);
+        }
+        Some(taken)
+    }
+
     fn is_pending(&self, now: u64) -> bool {
         self.outs.iter().any(|o| o.until >= now && !o.nacked)
     }
@@ -93,6 +134,8 @@ struct Model {
     dead: Vec<(usize, u32)>,
     /// Name, packet, fresh until; in order of arrival.
     cache: Vec<(usize, Vec<u8>, u64)>,
+    /// Faces that have left.
+    gone: Vec<u32>,
     /// Prefixes that an Interest asked the cache for, and names that arrived since.
     since: HashMap<usize, HashSet<usize>>,
 }
@@ -135,6 +178,23 @@ impl Model {
         }
     }
 
+    /// Withdraws the pending Interests of a face. Entries in which another face waits remain.
+    fn leave(&mut self, face: u32) {
+        self.gone.push(face);
+        let mut at = 0;
+        while let Some(entry) = self.entries.get_mut(at) {
+            let is_own = entry.ins.is_empty() && entry.owner == face;
+            match entry.take(face).is_some() || is_own {
+                true if entry.ins.is_empty() => self.bury(at),
+                is_changed => {
+                    let until = entry.ins.iter().map(|i| i.until).max();
+                    entry.until = until.filter(|_| is_changed).unwrap_or(entry.until);
+                    at += 1;
+                }
+            }
+        }
+    }
+
     /// By prefix, only packets that arrived after an Interest asked for the prefix.
     fn cached(&mut self, (asked, prefix, fresh): Key) -> Option<Vec<u8>> {
         if prefix {
@@ -151,7 +211,7 @@ impl Model {
     }
 
     fn interest(&mut self, from: u32, key: Key, nonce: u32, lifetime: u64) -> Vec<(u32, What)> {
-        if is_local(key.0) && from != APP {
+        if is_local(key.0) && !is_app(from) {
             return vec![];
         }
         let loops = vec![(from, What::Nack(NackReason::DUPLICATE.0, nonce))];
@@ -174,20 +234,20 @@ impl Model {
         }
         let at = known.unwrap_or_else(|| {
             self.made += 1;
-            let (ins, outs) = (vec![], vec![]);
-            self.entries.push(Entry { serial: self.made, key, until: 0, interval: 10, ins, outs });
+            let (serial, owner, ins, outs) = (self.made, from, vec![], vec![]);
+            self.entries.push(Entry { serial, key, until: 0, interval: 10, owner, ins, outs });
             self.entries.len() - 1
         });
         let now = self.now;
         let entry = &mut self.entries[at];
-        entry.ins.retain(|i| i.face != from);
-        entry.ins.push(In { face: from, nonce, until: now + lifetime });
+        entry.put(In { face: from, nonce, until: now + lifetime });
         entry.until = entry.ins.iter().map(|i| i.until).max().unwrap();
-        let may = |hop: &u32| *hop != from && (!is_local(key.0) || *hop == APP);
+        let is_there = |hop: &u32| !self.gone.contains(hop);
+        let may = |hop: &u32| *hop != from && (!is_local(key.0) || is_app(*hop)) && is_there(hop);
         let hops: Vec<u32> = hops(key.0).into_iter().filter(may).collect();
         let hop = if !entry.is_pending(now) {
             let Some(hop) = hops.first() else {
-                entry.ins.retain(|i| i.face != from);
+                entry.take(from);
                 if entry.ins.is_empty() {
                     self.bury(at);
                 }
@@ -225,10 +285,10 @@ impl Model {
     ) -> Vec<(u32, What)> {
         let data = Data::new_checked(packet).unwrap();
         let n = NAMES.iter().position(|n| name(n).as_name() == data.name()).unwrap();
-        if is_local(n) && from != APP {
+        if is_local(n) && !is_app(from) {
             return vec![];
         }
-        let was_asked = |e: &Entry| from == APP || e.outs.iter().any(|o| o.face == from);
+        let was_asked = |e: &Entry| is_app(from) || e.outs.iter().any(|o| o.face == from);
         let fits = |e: &Entry| answers(e.key, n) && was_asked(e);
         let one = token.filter(|t| self.entries.iter().any(|e| e.serial == *t && fits(e)));
         let is_hit = |e: &Entry| one.is_none_or(|t| e.serial == t) && fits(e);
@@ -244,7 +304,7 @@ impl Model {
         let hits: Vec<Entry> = hits;
         for entry in hits {
             let may =
-                |i: &&In| i.until > self.now && i.face != from && (!is_local(n) || i.face == APP);
+                |i: &&In| i.until > self.now && i.face != from && (!is_local(n) || is_app(i.face));
             for one in entry.ins.iter().filter(may) {
                 if !sent.iter().any(|(to, _)| *to == one.face) {
                     sent.push((one.face, What::Data(packet.to_vec())));
@@ -259,7 +319,7 @@ impl Model {
     }
 
     fn nack(&mut self, from: u32, key: Key, nonce: u32, reason: u64) -> Vec<(u32, What)> {
-        if is_local(key.0) && from != APP {
+        if is_local(key.0) && !is_app(from) {
             return vec![];
         }
         let Some(at) = self.entries.iter().position(|e| e.key == key) else { return vec![] };
@@ -270,17 +330,14 @@ impl Model {
         };
         out.nacked = true;
         let left: Vec<u32> = entry.outs.iter().filter(|o| !o.nacked).map(|o| o.face).collect();
-        let back = |i: &In| match left[..] {
-            [] => true,
-            [one] => i.face == one,
-            _ => false,
+        let told = match left[..] {
+            [] => std::mem::take(&mut entry.ins),
+            [one] => entry.take(one).into_iter().collect(),
+            _ => vec![],
         };
-        let (told, wait) = std::mem::take(&mut entry.ins).into_iter().partition(back);
-        entry.ins = wait;
         if !entry.is_pending(now) {
             self.bury(at);
         }
-        let told: Vec<In> = told;
         told.into_iter().map(|i| (i.face, What::Nack(reason, i.nonce))).collect()
     }
 }
@@ -296,7 +353,7 @@ fn what(sent: &[Sent]) -> Vec<(u32, What)> {
                 None if s.is_data() => What::Data(s.packet.clone()),
                 None => What::Interest,
             };
-            (s.to.place().unwrap() as u32, what)
+            (number(s.to), what)
         })
         .collect();
     all.sort();
@@ -320,6 +377,7 @@ proptest! {
         let mut rig = Rig::new(&[Face::APPLICATION, near, near, near], &ROUTES);
         let mut model = Model { now: 1_000, ..Model::default() };
         let mut asked: Vec<Asked> = Vec::new();
+        let mut now_at = [0, 1, 2, 3];
         for step in steps {
             let (sent, mut expected) = match step.clone() {
                 Step::Wait { ms } => {
@@ -327,12 +385,23 @@ proptest! {
                     model.wait(ms);
                     (vec![], vec![])
                 }
+                Step::Leave { at } => {
+                    let at = &mut now_at[at as usize];
+                    let face = rig.forwarder.face(id(*at)).unwrap();
+                    prop_assert!(rig.forwarder.remove_face(id(*at)).is_some());
+                    model.leave(*at);
+                    *at += FACES;
+                    rig.forwarder.add_face(id(*at), face);
+                    rig.wait_ms(0);
+                    (vec![], vec![])
+                }
                 Step::Interest { from, key, nonce, lifetime_ms } => {
+                    let from = now_at[from as usize];
                     let packet = interest_with(NAMES[key.0], nonce, |i| {
                         (i.can_be_prefix, i.must_be_fresh) = (key.1, key.2);
                         i.lifetime_ms = Some(lifetime_ms);
                     });
-                    let sent = rig.receive(from, &packet);
+                    let sent = rig.receive_by(id(from), &Headers::default(), &packet);
                     let expected = model.interest(from, key, nonce, lifetime_ms);
                     let entry = model.entries.iter().find(|e| e.key == key);
                     let serial = entry.map_or(0, |e| e.serial);
@@ -341,23 +410,25 @@ proptest! {
                     (sent, expected)
                 }
                 Step::Data { from, name, freshness_ms, with_token } => {
+                    let from = now_at[from as usize];
                     let packet = data_fresh(NAMES[name], &[from as u8], freshness_ms);
-                    let mut mine = asked.iter().rev().filter(|a| a.sent.to == face(from));
+                    let mut mine = asked.iter().rev().filter(|a| a.sent.to == id(from));
                     let mine = mine.next().filter(|_| with_token);
                     let headers = mine.map_or(Headers::default(), |a| a.sent.headers());
-                    let sent = rig.receive_with(from, &headers, &packet);
+                    let sent = rig.receive_by(id(from), &headers, &packet);
                     let until = model.now + freshness_ms;
                     (sent, model.data(from, &packet, until, mine.map(|a| a.serial)))
                 }
                 Step::Nack { from, pick } => {
-                    let mine: Vec<_> = asked.iter().filter(|a| a.sent.to == face(from)).collect();
+                    let from = now_at[from as usize];
+                    let mine: Vec<_> = asked.iter().filter(|a| a.sent.to == id(from)).collect();
                     if mine.is_empty() {
                         continue;
                     }
                     let mine = mine[pick % mine.len()];
                     let reason = NackReason::CONGESTION;
                     let headers = Headers { nack: Some(reason), ..Headers::default() };
-                    let sent = rig.receive_with(from, &headers, &mine.sent.packet);
+                    let sent = rig.receive_by(id(from), &headers, &mine.sent.packet);
                     (sent, model.nack(from, mine.key, mine.nonce, reason.0))
                 }
             };

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use plexus_ndn::face::{Face, Fate, LinkType, Unsent};
+use plexus_ndn::face::{Face, FaceId, Fate, LinkType, Unsent};
 use plexus_ndn::forwarder::{Arrived, Unsolicited};
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -484,6 +484,72 @@ fn a_removed_face_and_its_successor_get_nothing() {
     rig.forwarder.receive(rig.now, face(0), &Headers::default(), &interest("/b", 1), &mut log);
     assert_eq!((log.0.len(), rig.forwarder.counters().unknown_face), (0, 1));
     assert_eq!(rig.forwarder.counters().asked.withdrawn, 1);
+}
+
+#[test]
+fn what_a_gone_face_asked_for_ends_soon_and_others_still_get_it() {
+    let hour = |i: u32, nonce| {
+        interest_with(&format!("/a/{i}"), nonce, |r| r.lifetime_ms = Some(3_600_000))
+    };
+    let mut rig = Rig::with(&[NEAR; 3], plan(&[("/", 2, 0)], &[], &[]), |c| c.pit_capacity = 4096);
+    // The first is alone in most, then waits with the second, which asks before it or after.
+    for i in 0..1000 {
+        let order = if i % 20 == 0 { [1, 0] } else { [0, 1] };
+        let both = if i % 10 == 0 { 2 } else { 1 };
+        order[..both].iter().for_each(|by| _ = rig.receive(*by, &hour(i, 2 * i + by)));
+    }
+    assert_eq!((rig.forwarder.pending(), rig.forwarder.counters().asked.held()), (1000, 1100));
+    assert_ne!(rig.forwarder.next_deadline(), Some(rig.now));
+    rig.forwarder.remove_face(face(0)).unwrap();
+    // A few at a time, by ticks alone: packets do not wait for it.
+    let successor = FaceId::new(0, 1).unwrap();
+    rig.forwarder.add_face(successor, NEAR);
+    rig.receive(1, &hour(0, 5000));
+    assert_eq!((rig.forwarder.pending(), rig.forwarder.next_deadline()), (1000, Some(rig.now)));
+    let mut ticks = 0;
+    let mut before = 1000;
+    while rig.forwarder.next_deadline() == Some(rig.now) {
+        rig.wait_ms(0);
+        assert!(before - rig.forwarder.pending() <= 256, "{before}");
+        (before, ticks) = (rig.forwarder.pending(), ticks + 1);
+    }
+    assert_eq!((before, ticks), (100, 4));
+    let counters = *rig.forwarder.counters();
+    assert_eq!((counters.asked.held(), counters.asked.withdrawn), (100, 1000));
+    assert_eq!((counters.asked.replaced, counters.unsatisfied), (1, 900));
+    // Who waits too gets it, and nobody else.
+    for i in (0..1000).step_by(10) {
+        assert_eq!(to(&rig.receive(2, &data(&format!("/a/{i}")))), [1], "{i}");
+    }
+    assert!(rig.receive(2, &data("/a/1")).is_empty());
+    assert_eq!(rig.forwarder.counters().satisfied, 100);
+    assert_eq!((rig.forwarder.pending(), rig.forwarder.next_deadline()), (0, None));
+    rig.finish();
+}
+
+#[test]
+fn an_entry_waits_no_longer_than_the_face_that_is_left_in_it() {
+    let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    rig.receive(0, &interest_with("/x", 1, |i| i.lifetime_ms = Some(3_600_000)));
+    rig.receive(1, &interest_with("/x", 2, |i| i.lifetime_ms = Some(100)));
+    rig.forwarder.remove_face(face(0)).unwrap();
+    rig.wait_ms(0);
+    assert_eq!(rig.forwarder.pending(), 1);
+    rig.wait_ms(103);
+    let asked = rig.forwarder.counters().asked;
+    assert_eq!((rig.forwarder.pending(), asked.withdrawn, asked.expired), (0, 1, 1));
+    rig.finish();
+}
+
+#[test]
+fn a_number_that_comes_again_at_once_is_not_answered_what_it_asked_before() {
+    let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    rig.receive(0, &interest("/a", 1));
+    rig.forwarder.remove_face(face(0)).unwrap();
+    rig.forwarder.add_face(face(0), NEAR);
+    assert!(rig.receive(2, &data("/a")).is_empty());
+    assert_eq!(rig.forwarder.counters().asked.withdrawn, 1);
+    rig.finish();
 }
 
 #[test]

@@ -238,6 +238,11 @@ fn a_chunks_batch_is_read_with_it_if_that_is_asked_for() {
         assert_eq!(log.reads, if is_read { 8 } else { 6 });
         assert_eq!(hits.disk_hits, if is_read { 2 } else { 6 });
         assert_eq!((log.busy, log.mismatches), (0, 0));
+        // Of 0, 2, 3, 5, 6 and 7 four were asked for; each counts once, however often it is hit.
+        let ahead = |two: &Two| two.rig.forwarder.store().ahead();
+        assert_eq!(ahead(&two), if is_read { (6, 4) } else { (0, 0) });
+        two.rig.receive(0, &interest("/a/seg=0", 200));
+        assert_eq!(ahead(&two), if is_read { (6, 4) } else { (0, 0) });
         two.rig.finish();
     }
 }
@@ -254,6 +259,10 @@ fn interests_join_a_read_ahead() {
     assert_eq!(sent, ["/a/seg=2", "/a/seg=5"]);
     let log = two.rig.forwarder.store().disks()[0].stats();
     assert_eq!((log.reads, log.ahead, log.coalesced), (8, 7, 1));
+    // A read that was joined counts as used, and its packet does not count again.
+    assert_eq!(two.rig.forwarder.store().ahead(), (7, 1));
+    assert_eq!(to(&two.rig.receive(0, &interest("/a/seg=5", 50))), [0]);
+    assert_eq!(two.rig.forwarder.store().ahead(), (7, 1));
     // Names without a number cause no read-ahead, nor does the largest number.
     for text in ["/b", &format!("/a/seg={}", u64::MAX)] {
         two.rig.receive(0, &interest(text, 9));

@@ -178,8 +178,7 @@ impl SimNode {
             fabric: fabric.as_ref().map(|f| f.published.clone()),
             router: router.as_ref().map(|r| r.source()),
         };
-        let of_names: Vec<_> =
-            named.iter().flat_map(|named: &Box<SimNamed>| named.ports()).collect();
+        let of_names: Vec<_> = named.iter().flat_map(|named| named.ports()).collect();
         let owners = vec![0; file.ports.len()];
         let snapshot = ports::snapshot(&file, &owners, &tables, &of_names)?;
         let mut pipeline = Pipeline::new(Arc::new(snapshot), 0, hash_seed, false);

@@ -213,7 +213,7 @@ fn complete(
             let Some(bytes) = found.packet.pieces().next() else { return };
             let hash = hash(&bytes[at.clone()]);
             if let Some(data) = Data::new(bytes, at, hash, &[]) {
-                store.promote(&data, found.stale_at_ms, NOW_MS);
+                store.promote(&data, found.stale_at_ms, found.is_ahead, NOW_MS);
             }
         }
     })

@@ -174,14 +174,24 @@ pub(super) fn cache(answer: &Value) -> String {
             },
         ]);
     }
-    format!("{}{} misses\n", table.finish(), answer["misses"])
+    format!("{}{} misses\n{}", table.finish(), answer["misses"], prefetch(&answer["prefetch"]))
+}
+
+/// What was read from disks ahead; nothing if that is off and has always been.
+fn prefetch(answer: &Value) -> String {
+    let number = |key: &str| answer[key].as_u64().unwrap_or(0);
+    let [chunks, read, used] = ["chunks", "read_ahead", "used"].map(number);
+    match chunks > 1 || read > 0 {
+        true => format!("batches of {chunks} chunks: {read} read ahead, {used} of them used\n"),
+        false => String::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{faces, names, workers};
+    use super::{cache, faces, names, workers};
 
     #[test]
     fn routes_that_are_left_out_are_counted() {
@@ -228,6 +238,17 @@ mod tests {
         assert!(!said(1).contains("FIB"));
         let line = "2 FIBs, one for each node of memory, of 6.0 MiB together\n";
         assert!(said(2).ends_with(line), "{}", said(2));
+    }
+
+    #[test]
+    fn what_was_read_ahead_is_shown_where_it_is_on() {
+        let said = |chunks: u64, read: u64| {
+            let prefetch = json!({"chunks": chunks, "read_ahead": read, "used": 7});
+            cache(&json!({"memory": {}, "misses": 3, "prefetch": prefetch}))
+        };
+        assert!(said(1, 0).ends_with("\n3 misses\n"), "{}", said(1, 0));
+        let line = "\nbatches of 16 chunks: 9 read ahead, 7 of them used\n";
+        assert!(said(16, 9).ends_with(line), "{}", said(16, 9));
     }
 
     #[test]

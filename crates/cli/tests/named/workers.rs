@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::io::Write;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use plexus_wire::ndn::{NameBuf, interest};
 use serde_json::{Value, json};
 
 use super::commands::{Client, of};
@@ -160,6 +163,57 @@ fn workers_without_work_sleep() {
     // To be asked is to be woken: a turn for that, and one to see that there is nothing more.
     let turns: Vec<u64> = before.iter().zip(&after).map(turned).collect();
     assert!(turns.iter().all(|n| *n <= 4), "{turns:?}");
+}
+
+#[test]
+fn what_a_client_asked_for_is_given_back_once_it_has_gone() {
+    let desk = Desk(directory("named-gone"));
+    // Where the route leads, nobody answers.
+    let sink = UdpSocket::bind((own_address(3), 0)).unwrap();
+    let more = format!(
+        "workers = 2\nudp = [\"{}:7004\"]\n\
+         [[named.face]]\nname = \"sink\"\nremote = \"udp4://{}\"\n\
+         [[named.route]]\nprefix = \"/\"\nface = \"sink\"\n",
+        own_address(3),
+        sink.local_addr().unwrap()
+    );
+    let node = desk.node("n", &more);
+    let asked = |number: u32, nonce: u32| {
+        let name: NameBuf = format!("/asked/{number}").parse().unwrap();
+        let mut repr = interest::Repr::new(name.as_name());
+        (repr.nonce, repr.lifetime_ms) = (Some(nonce.to_be_bytes()), Some(3_600_000));
+        let mut packet = vec![0; repr.buffer_len()];
+        repr.emit(&mut packet).unwrap();
+        packet
+    };
+    let client = || UnixStream::connect(desk.path("n.nfd")).unwrap();
+    let (mut goes, mut stays) = (client(), client());
+    let many = 20_000;
+    let all: Vec<u8> = (0..many).flat_map(|i| asked(i, i)).collect();
+    goes.write_all(&all).unwrap();
+    let names = || node.show("names").unwrap();
+    // What the ring to the second worker has no room for is dropped.
+    let taken = || {
+        let number = |worker: &Value, key: &str| worker[key].as_u64().unwrap();
+        let workers = names()["workers"].as_array().unwrap().clone();
+        let dropped: u64 = workers.iter().map(|w| number(w, "given_dropped")).sum();
+        let written = names()["asked"]["written"].as_u64().unwrap();
+        (written + dropped == u64::from(many)).then_some(written)
+    };
+    assert!(until(|| taken().is_some()), "{}", names());
+    let written = taken().unwrap();
+    assert!(names()["pending"] == written && written > 5000, "{}", names());
+    // Another client waits for some of it, too.
+    let few: Vec<u8> = (0..100).flat_map(|i| asked(i * 7, many + i)).collect();
+    stays.write_all(&few).unwrap();
+    assert!(until(|| names()["asked"]["written"] == written + 100), "{}", names());
+    drop(goes);
+    assert!(until(|| names()["pending"] == 100), "{}", names());
+    let now = names();
+    assert_eq!((&now["asked"]["held"], &now["asked"]["withdrawn"]), (&json!(100), &json!(written)));
+    drop(stays);
+    assert!(until(|| names()["pending"] == 0), "{}", names());
+    assert_eq!(names()["asked"]["held"], 0);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::NodeFile;
+use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_node::ports::{Tables, expand};
@@ -101,11 +102,12 @@ pub(crate) struct Totals {
 }
 
 impl Node {
-    /// Opens the ports and starts the workers.
+    /// Opens the ports and starts the workers. The caller keeps the reserved disk space when the
+    /// whole node has started.
     ///
     /// # Errors
     /// In words for the person who started it.
-    pub(crate) fn start(file: NodeFile) -> Result<Node, String> {
+    pub(crate) fn start(file: NodeFile) -> Result<(Node, Reserved), String> {
         let file = expand(file)?;
         let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
         let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
@@ -139,8 +141,10 @@ impl Node {
         let wakers: Vec<Waker> = handles.iter().map(|h: &Handle| h.waker.clone()).collect();
         let (face_ends, worker_ends) = inner::queues(&file, &wakers)?;
         let named = file.named.as_ref().map(|named| Named::start(named, face_ends, started));
-        let (named, threads) =
-            named.transpose()?.map_or((None, vec![]), |(n, t)| (Some(n), vec![t]));
+        let (named, threads, reserved) = match named.transpose()? {
+            Some((named, thread, reserved)) => (Some(named), vec![thread], reserved),
+            None => (None, vec![], Reserved::default()),
+        };
         let faces = named.as_ref().map(Named::waker);
         let node = Node {
             control: control.clone(),
@@ -204,7 +208,7 @@ impl Node {
             let handle = router.start(news, control.links.clone(), node.inject(), started)?;
             lock(&node.threads).push(handle);
         }
-        Ok(node)
+        Ok((node, reserved))
     }
 
     /// Hands frames of a control plane to the workers.

@@ -39,6 +39,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::NamedSettings;
+use plexus_io::disk::Reserved;
 use plexus_io::wake::Waker;
 use plexus_ndn::management::Trust;
 use serde_json::Value;
@@ -89,8 +90,9 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Starts the thread, which listens, opens the disks and starts the other workers. It is for
-    /// the caller to wait for at the end. `inner` are Ethernets that the node's ports carry.
+    /// Starts the thread, which listens, opens the disks and starts the other workers. The caller
+    /// waits for it at the end, and keeps the reserved disk space when the whole node has started.
+    /// `inner` are Ethernets that the node's ports carry.
     ///
     /// # Errors
     /// In words for the person who started it.
@@ -98,7 +100,8 @@ impl Named {
         settings: &NamedSettings,
         inner: Vec<FaceEnd>,
         started: Instant,
-    ) -> Result<(Named, JoinHandle<()>), String> {
+    ) -> Result<(Named, JoinHandle<()>, Reserved), String> {
+        let reserved = disks::reserve(settings)?;
         let (asks, inbox) = mpsc::channel();
         let (told, ready) = mpsc::channel();
         let settings = settings.clone();
@@ -119,7 +122,7 @@ impl Named {
         let handle = std::thread::Builder::new().name("named-data".into()).spawn(run);
         let handle = handle.map_err(|e| format!("starting the forwarder of named data: {e}"))?;
         let waker = ready.recv().map_err(|_| "the forwarder of named data has ended")??;
-        Ok((Named { asks, waker }, handle))
+        Ok((Named { asks, waker }, handle, reserved))
     }
 
     /// Wakes the thread.

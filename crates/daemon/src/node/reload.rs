@@ -102,6 +102,7 @@ fn fixed(file: &NodeFile) -> NodeFile {
         anchors: Vec::new(),
         certificates: Vec::new(),
         secrets: Vec::new(),
+        prefetch: 0,
         ..named
     });
     fixed
@@ -228,7 +229,7 @@ mod tests {
             assert_eq!(check(now, new), Err(told.into()), "{now}\n{new}");
         }
         let strategy = "[[named.strategy]]\nprefix = \"/a\"\nstrategy = \"asf\"\n";
-        let changed = format!("{named}regions = [\"/r\"]\n{strategy}");
+        let changed = format!("{named}prefetch = 16\nregions = [\"/r\"]\n{strategy}");
         assert_eq!(check(&named, &changed), Ok(()));
         for new in [&format!("{port}vlan = 7\n"), &port.replace("p1", "p2"), node] {
             assert_eq!(check(&port, new), Ok(()), "{new}");

@@ -50,9 +50,11 @@ pub(super) struct Outcome {
     /// Data that flows got.
     pub(super) data: u64,
     pub(super) counted: Counted,
-    /// Reads that the disk was asked for, and those that nobody had asked for.
+    /// Reads that the disk was asked for, those that nobody had asked for, and how many of these
+    /// somebody asked for later.
     pub(super) reads: u64,
     pub(super) ahead: u64,
+    pub(super) used: u64,
     /// Median, 99th percentile and mean.
     pub(super) latency_us: [f64; 3],
 }
@@ -264,6 +266,7 @@ impl Rig {
         let chunks = if prefetch { batch as u64 } else { 1 };
         self.forwarder.store_mut().set_batch(chunks);
         let before = (self.counted(), self.forwarder.store().disks()[0].stats());
+        let ahead_before = self.forwarder.store().ahead();
         // Each begins anywhere in an item, as if it had been at it for a while.
         self.sink.wanted =
             (0..FLOWS).map(|_| (self.draw(), self.random.random_range(0..CHUNKS))).collect();
@@ -306,13 +309,15 @@ impl Rig {
         let seconds = start.elapsed().as_secs_f64();
         self.settle()?;
         let log = self.forwarder.store().disks()[0].stats();
+        let (ahead, used) = self.forwarder.store().ahead();
         let quantile = |q| latency.value_at_quantile(q) as f64 / 1e3;
         Ok(Outcome {
             seconds,
             data,
             counted: self.counted().since(&before.0),
             reads: log.reads - before.1.reads,
-            ahead: log.ahead - before.1.ahead,
+            ahead: ahead - ahead_before.0,
+            used: used - ahead_before.1,
             latency_us: [quantile(0.5), quantile(0.99), latency.mean() / 1e3],
         })
     }

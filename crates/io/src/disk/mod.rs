@@ -14,12 +14,13 @@
 
 mod buffer;
 mod ring;
+mod room;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod threads;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -27,12 +28,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, statx};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use crate::OpenError;
-use crate::error::patiently;
 pub use buffer::AlignedBuffer;
 use ring::Ring;
+pub use room::Reserved;
 pub use stats::{DeviceStats, place};
 use threads::Threads;
 
@@ -49,6 +50,8 @@ pub struct DiskSettings {
     /// Bytes of the file, which is created and grown as needed. A device has its own size; this is
     /// an upper bound on its use.
     pub bytes: u64,
+    /// Percent of the file system that stay free if the file is created or extended.
+    pub free_percent: u8,
     /// Most reads in flight.
     pub reads: usize,
     /// Bytes of the longest read.
@@ -112,7 +115,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens a file, which is made if there is none, or a block device.
+    /// Opens a file, which is created if there is none, or a block device. A caller with several
+    /// files reserves all of them first ([`Reserved`]).
     ///
     /// # Errors
     /// When it cannot be opened or made that large, or another disk of this or another process has
@@ -123,11 +127,9 @@ impl Disk {
             let name = name.clone();
             move |error: io::Error| OpenError::system(&name, doing, error)
         };
-        let open = |flags| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).mode(0o600);
-            options.custom_flags(flags).open(path)
-        };
+        let wanted = [(path.to_path_buf(), settings.bytes)];
+        let reserved = Reserved::make(&wanted, settings.free_percent, |_| Ok(()))?;
+        let open = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
         let (file, is_direct) = match open(libc::O_DIRECT) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                 tracing::warn!(
@@ -139,24 +141,8 @@ impl Disk {
             }
             opened => (opened.map_err(system("opening the file"))?, true),
         };
-        // The kernel releases the file of a killed ring in the background.
-        patiently(|| match file.try_lock() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => {
-                let problem = "another process, or another worker, uses it: give each its own";
-                Err(OpenError::Busy { device: name.clone(), problem: problem.into() })
-            }
-            Err(TryLockError::Error(e)) => Err(system("locking the file")(e)),
-        })?;
-        let bytes = size(&file, settings.bytes).map_err(|error| {
-            let full = error.raw_os_error() == Some(libc::ENOSPC);
-            let doing = if full {
-                "reserving its space (make room, or ask for less)"
-            } else {
-                "finding or setting its size"
-            };
-            OpenError::system(&name, doing, error)
-        })?;
+        room::lock(&file, path)?;
+        let bytes = size(&file, settings.bytes).map_err(system("finding its size"))?;
         let block_bytes = block_bytes(&file);
         let file = Arc::new(file);
         let ring = match settings.engine {
@@ -186,6 +172,7 @@ impl Disk {
                 Running::Threads(threads.map_err(system("starting threads"))?)
             }
         };
+        reserved.keep();
         Ok(Disk { running, _file: file, bytes, block_bytes, is_direct })
     }
 
@@ -265,18 +252,10 @@ impl Disk {
     }
 }
 
-/// Bytes that can be used of a file, which is made that long, or of a device.
+/// Bytes that can be used of a file, which is that long, or of a device.
 fn size(file: &File, wanted: u64) -> io::Result<u64> {
-    let metadata = file.metadata()?;
-    if metadata.file_type().is_block_device() {
+    if file.metadata()?.file_type().is_block_device() {
         return Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?.min(wanted));
-    }
-    if metadata.len() < wanted {
-        match fallocate(file, FallocateFlags::empty(), 0, wanted) {
-            // Such a file can fill the file system later; then writes fail, and are counted.
-            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(wanted)?,
-            result => result?,
-        }
     }
     Ok(wanted)
 }

@@ -1,11 +1,13 @@
 //! Both engines on a real file.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
+use crate::namespace::Namespaces;
 
 const BYTES: u64 = 4 << 20;
 
@@ -27,7 +29,14 @@ impl Drop for Scratch {
 }
 
 fn settings(engine: Engine) -> DiskSettings {
-    DiskSettings { bytes: BYTES, reads: 4, read_bytes: 8192, writes: 2, engine: Some(engine) }
+    DiskSettings {
+        bytes: BYTES,
+        free_percent: 0,
+        reads: 4,
+        read_bytes: 8192,
+        writes: 2,
+        engine: Some(engine),
+    }
 }
 
 /// Opens it, or says why this machine has no such engine.
@@ -151,7 +160,8 @@ fn invalid_requests_are_reported() {
     let scratch = Scratch::new("huge");
     let huge = DiskSettings { bytes: 1 << 45, ..settings(Engine::Threads) };
     let error = Disk::open(&scratch.0, huge).err().unwrap();
-    assert!(error.to_string().contains("failed"), "{error}");
+    assert!(matches!(error, OpenError::NoRoom { .. }), "{error}");
+    assert!(!scratch.0.exists());
 }
 
 #[test]
@@ -176,4 +186,103 @@ fn the_device_counts_what_is_read_directly() {
     }
     let done = DeviceStats::of(&scratch.0).unwrap().since(&before);
     assert!(done.read_bytes >= 64 * 8192 && done.written_bytes >= 1 << 20, "{done:?}");
+}
+
+/// Runs a test with a tmpfs of these options at `/mnt`.
+fn in_memory(options: &'static std::ffi::CStr, test: fn(&Path)) {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0);
+    if !is_root {
+        eprintln!("SKIPPED: this test of full disks needs root");
+        return;
+    }
+    let made = Namespaces::create(|| Ok(()));
+    let run = made.and_then(|made| {
+        made.run(move || {
+            let none = rustix::mount::MountFlags::empty();
+            rustix::mount::mount("none", "/mnt", "tmpfs", none, Some(options))?;
+            test(Path::new("/mnt"));
+            io::Result::Ok(())
+        })
+    });
+    run.unwrap().unwrap();
+}
+
+/// Bytes that files occupy there.
+fn taken(place: &Path) -> u64 {
+    let about = rustix::fs::statvfs(place).unwrap();
+    (about.f_blocks - about.f_bfree) * about.f_frsize
+}
+
+#[test]
+fn files_that_would_leave_too_little_free_are_not_made() {
+    in_memory(c"size=100M", |place| {
+        const MB: u64 = 1 << 20;
+        let files = |each: u64| [0, 1].map(|i| (place.join(format!("deep/cache.{i}")), each));
+        let error = Reserved::new(&files(46 * MB), 10).unwrap_err().to_string();
+        for part in ["/mnt", "96.5 MB", "104.9 MB are free", "10.5 MB (10 %)"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(!place.join("deep").exists());
+        // Each of them alone would fit. With a smaller margin both do.
+        Reserved::new(&files(46 * MB), 5).unwrap().keep();
+        assert_eq!(taken(place), 92 * MB);
+        // Files that have their size need nothing, however little is free.
+        Reserved::new(&files(46 * MB), 50).unwrap().keep();
+        let error = Reserved::new(&files(47 * MB), 10).unwrap_err().to_string();
+        assert!(error.contains("the files need 2.1 MB"), "{error}");
+        // A single disk checks as well.
+        let (bytes, free_percent) = (8 * MB, 1);
+        let wanted = DiskSettings { bytes, free_percent, ..settings(Engine::Threads) };
+        let error = Disk::open(&place.join("one"), wanted).err().unwrap();
+        assert!(matches!(error, OpenError::NoRoom { .. }), "{error}");
+        assert!(!place.join("one").exists());
+    });
+}
+
+#[test]
+fn what_was_reserved_is_given_back_when_there_is_no_more() {
+    // Inodes for the root and two files.
+    in_memory(c"size=100M,nr_inodes=3", |place| {
+        const MB: u64 = 1 << 20;
+        std::fs::write(place.join("b"), [7; 5]).unwrap();
+        let files = ["a", "b", "c"].map(|name| (place.join(name), 8 * MB));
+        let error = Reserved::new(&files, 10).unwrap_err().to_string();
+        assert!(error.contains("No space left on device"), "{error}");
+        assert_eq!(std::fs::read(place.join("b")).unwrap(), [7; 5]);
+        assert!(!place.join("a").exists() && taken(place) <= 4096);
+    });
+    // The kernel refuses in the middle of a file, as if the check had been too optimistic.
+    in_memory(c"size=10M", |place| {
+        std::fs::write(place.join("old"), [7; 5]).unwrap();
+        for name in ["old", "new"] {
+            let mut reserved = Reserved::default();
+            let error = reserved.grow(&place.join(name), 12 << 20).unwrap_err().to_string();
+            assert!(error.contains("make room, or ask for less"), "{error}");
+        }
+        assert_eq!(std::fs::read(place.join("old")).unwrap(), [7; 5]);
+        assert!(!place.join("new").exists() && taken(place) <= 4096);
+    });
+}
+
+#[test]
+fn what_was_reserved_is_given_back_unless_all_has_started() {
+    let scratch = Scratch::new("undo");
+    let wanted = [(scratch.0.clone(), 1 << 20)];
+    drop(Reserved::new(&wanted, 0).unwrap());
+    assert!(!scratch.0.exists());
+    Reserved::new(&wanted, 0).unwrap().keep();
+    let bytes = |scratch: &Scratch| std::fs::metadata(&scratch.0).unwrap().len();
+    drop(Reserved::new(&[(scratch.0.clone(), 2 << 20)], 0).unwrap());
+    assert_eq!(bytes(&scratch), 1 << 20);
+    // The file of another process is not extended.
+    let file = File::open(&scratch.0).unwrap();
+    file.lock().unwrap();
+    let error = Reserved::new(&[(scratch.0.clone(), 2 << 20)], 0).unwrap_err();
+    assert!(error.is_busy() && bytes(&scratch) == 1 << 20, "{error}");
+    // A disk that cannot be opened gives its space back as well.
+    drop(file);
+    let reads =
+        DiskSettings { bytes: 3 << 20, reads: usize::MAX >> 20, ..settings(Engine::IoUring) };
+    assert!(Disk::open(&scratch.0, reads).is_err());
+    assert_eq!(bytes(&scratch), 1 << 20);
 }

@@ -88,12 +88,13 @@ impl<B: Buffer> Core<B> {
         let found = self.store.on_read(disk, token, result, self.unix_ms, hear);
         let packet = found.as_ref().and_then(|found| {
             let data = Data::new_checked(found.packet.pieces().next()?).ok()?;
-            Some((data, self.config.hasher.hash(data.name(), hashes)?, found.stale_at_ms))
+            let stays = (found.stale_at_ms, found.is_ahead);
+            Some((data, self.config.hasher.hash(data.name(), hashes)?, stays))
         });
-        if let Some((data, name, stale_at_ms)) = &packet
+        if let Some((data, name, (stale_at_ms, is_ahead))) = &packet
             && let Some(data) = store::Data::of(data, name.hash(), name.proper())
         {
-            self.store.promote(&data, *stale_at_ms, self.unix_ms);
+            self.store.promote(&data, *stale_at_ms, *is_ahead, self.unix_ms);
         }
         for (waiter, has) in waiters.drain(..) {
             let answer = packet.as_ref().filter(|_| has).map(|(data, name, _)| (data, name));

@@ -206,7 +206,12 @@ impl<B: Buffer> Core<B> {
         asker: &Asker<'_>,
     ) -> Result<u32, Fate> {
         let id = match existing {
-            Some(id) => id,
+            Some(id) => {
+                if !self.pit.has_ins(id) {
+                    self.pit.take_over(id, asker.face);
+                }
+                id
+            }
             None => self.make_entry(key, asker.face)?,
         };
         match self.pit.put_in(id, asker) {

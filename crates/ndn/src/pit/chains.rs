@@ -1,5 +1,7 @@
 //! Singly linked lists in one memory block of fixed size: for data that few entries need.
 
+use super::left::shrink;
+
 /// The end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -84,6 +86,32 @@ impl<T: Copy> Chains<T> {
             at = node.next;
             Some(&node.value)
         })
+    }
+
+    /// Removes all values.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        (self.unused, self.len) = (NONE, 0);
+    }
+
+    /// Returns some memory of an empty block to the system; false if it has none.
+    pub(crate) fn shrink(&mut self) -> bool {
+        shrink(&mut self.nodes)
+    }
+
+    /// Reserves the address space for all values again.
+    pub(crate) fn reserve(&mut self) {
+        self.nodes.reserve_exact(self.capacity);
+    }
+
+    /// The value at a place: a list's head at the time when the value was pushed.
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
+        self.nodes.get(at as usize).map(|node| &node.value)
+    }
+
+    /// The same, for changing it.
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.nodes.get_mut(at as usize).map(|node| &mut node.value)
     }
 
     /// The first value for which `is` holds, for changing it.

@@ -87,6 +87,15 @@ impl InRecord {
     }
 }
 
+/// An in-record in an entry of another face, and its neighbours among the in-records of its face.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(super) record: InRecord,
+    pub(super) entry: u32,
+    pub(super) older: u32,
+    pub(super) newer: u32,
+}
+
 /// An out-record: a face to which the Interest was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutRecord {
@@ -191,6 +200,11 @@ impl Entry {
 }
 
 impl Entry {
+    /// A new entry with this generation.
+    pub(super) fn unused(generation: u32) -> Entry {
+        Entry { generation, ..Entry::EMPTY }
+    }
+
     /// Stores the hashes of the name's proper prefixes.
     #[inline(always)]
     pub(super) fn set_proper(&mut self, hashes: &[u64]) {

@@ -217,7 +217,8 @@ fn an_evicted_owners_entry_passes_to_the_next_waiting_face() {
     let taken = pit.hand_over(id).unwrap().map(|record| record.face);
     assert_eq!(taken, Some(face(1)));
     assert_eq!(pit.accounts[1].used, [1, 0, 0, 0]);
-    assert_eq!(pit.accounts[2].used, [1, 4, 1, 1]);
+    // Its in-record stands in the entry now, which the entry pays for.
+    assert_eq!(pit.accounts[2].used, [1, 4, 0, 1]);
     assert_eq!((pit.accounts[1].oldest, pit.accounts[2].oldest), (younger, id));
     assert_eq!(pit.ins(id).map(|r| r.face).collect::<Vec<_>>(), [face(2)]);
     while pit.has_ins(id) {
@@ -226,6 +227,108 @@ fn an_evicted_owners_entry_passes_to_the_next_waiting_face() {
     pit.remove(id);
     pit.remove(younger);
     assert!(pit.accounts.iter().all(|account| account.used == [0; 4] && account.oldest == NONE));
+}
+
+/// Takes out what faces have left that have gone, as the forwarder does; how many steps it took.
+fn take_left(pit: &mut Pit) -> usize {
+    let mut steps = 0;
+    while let Some((id, face)) = pit.next_left() {
+        pit.take_in(id, face);
+        if !pit.has_ins(id) {
+            pit.remove(id);
+        }
+        steps += 1;
+    }
+    steps
+}
+
+#[test]
+fn what_a_face_leaves_is_taken_out_and_what_its_successor_has_stays() {
+    let mut pit = Pit::new(64, 0);
+    let [old, other, new] = [(0, 0), (1, 0), (0, 1)].map(|(p, uses)| FaceId::new(p, uses).unwrap());
+    let entry = |pit: &mut Pit, name: &str, faces: &[FaceId]| {
+        let id = insert(pit, &NameBuf::new().with(name), faces[0]).unwrap();
+        faces.iter().for_each(|face| _ = pit.put_in(id, &asker(*face)).unwrap());
+        id
+    };
+    let alone = entry(&mut pit, "a", &[old]);
+    let theirs = entry(&mut pit, "b", &[other, old]);
+    let first = entry(&mut pit, "c", &[old, other]);
+    assert!(!pit.has_left() && pit.next_left().is_none());
+    pit.leave(old);
+    // Before anything is taken out, a face comes in its place, and another one goes.
+    let next = entry(&mut pit, "d", &[new]);
+    pit.put_in(theirs, &asker(new)).unwrap();
+    pit.put_in(first, &asker(new)).unwrap();
+    pit.leave(other);
+    let late = entry(&mut pit, "e", &[new, other]);
+    assert!(pit.has_left() && pit.is_leaving(old) && !pit.is_leaving(new));
+    // Six records of the two; none is looked at twice.
+    assert_eq!(take_left(&mut pit), 6);
+    assert!(!pit.has_left() && !pit.get(alone).live);
+    for id in [theirs, first, next, late] {
+        assert_eq!(pit.ins(id).map(|r| r.face).collect::<Vec<_>>(), [new], "{id}");
+        assert_eq!(pit.get(id).owner, 0);
+    }
+    assert_eq!((pit.accounts[0].used, pit.accounts[1].used), ([4, 0, 0, 0], [0; 4]));
+    pit.leave(new);
+    assert_eq!((take_left(&mut pit), pit.len()), (4, 0));
+    assert!(pit.accounts.iter().all(|a| a.used == [0; 4] && a.oldest == NONE));
+    assert!(pit.accounts.iter().all(|a| [a.newest, a.oldest_in, a.newest_in] == [NONE; 3]));
+    // A face that has nothing here leaves nothing.
+    pit.leave(other);
+    pit.leave(face(9));
+    assert!(pit.leaving.is_empty());
+}
+
+#[test]
+fn an_entry_that_is_given_up_to_a_face_that_is_leaving_ends_with_it() {
+    let mut pit = Pit::new(64, 0);
+    let [old, new] = [0, 1].map(|uses| FaceId::new(0, uses).unwrap());
+    let id = insert(&mut pit, &NameBuf::new().with("a"), face(1)).unwrap();
+    pit.put_in(id, &asker(face(1))).unwrap();
+    pit.put_in(id, &asker(old)).unwrap();
+    pit.leave(old);
+    let own = insert(&mut pit, &NameBuf::new().with("b"), new).unwrap();
+    pit.put_in(own, &asker(new)).unwrap();
+    assert!(pit.hand_over(id).is_some());
+    assert_eq!((take_left(&mut pit), pit.len()), (1, 1));
+    assert!(pit.get(own).live && !pit.get(id).live);
+}
+
+#[test]
+fn an_empty_table_gives_its_memory_back_in_steps_and_can_be_used_again() {
+    let many = 60_000;
+    let mut pit = Pit::new(1 << 17, 0);
+    let ask = |pit: &mut Pit, i: u32| {
+        let name = NameBuf::new().with(i.to_be_bytes());
+        let id = insert(pit, &name, face(1)).unwrap();
+        pit.put_in(id, &asker(face(1))).unwrap();
+        id
+    };
+    (0..many).for_each(|i| _ = ask(&mut pit, i));
+    let token = pit.token(7);
+    pit.leave(face(1));
+    assert_eq!(take_left(&mut pit), many as usize);
+    let mut steps = 0;
+    while pit.has_left() {
+        pit.give_back();
+        steps += 1;
+        // An Interest in between only puts it off.
+        if steps == 5 {
+            let id = ask(&mut pit, 0);
+            assert!(!pit.has_left());
+            pit.give_back();
+            pit.drop_in(id);
+            pit.remove(id);
+        }
+    }
+    let bytes = pit.capacity * size_of::<Entry>();
+    assert!(steps >= bytes / (4 << 20), "{steps} steps for {bytes} bytes");
+    assert_eq!((pit.len(), pit.entries.capacity()), (0, pit.capacity));
+    assert!(pit.entries.is_empty() && pit.free.is_empty());
+    (0..many).for_each(|i| _ = ask(&mut pit, i));
+    assert_eq!((pit.len(), pit.by_token(&token)), (many as usize, None));
 }
 
 #[test]

@@ -113,6 +113,15 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         &self.disks
     }
 
+    /// Packets that were read from the disks ahead ([`ContentStore::set_batch`]), and how many of
+    /// them an Interest asked for later.
+    pub fn ahead(&self) -> (u64, u64) {
+        let disks = self.disks.iter().map(SegmentLog::stats);
+        let (read, joined) = disks
+            .fold((0, 0), |(read, joined), disk| (read + disk.ahead, joined + disk.ahead_joined));
+        (read, joined + self.memory.stats().ahead_hits)
+    }
+
     /// Statistics so far.
     pub fn stats(&self) -> ContentStats {
         self.stats
@@ -133,10 +142,15 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         (self.admits, self.serves) = (admits, serves);
     }
 
-    /// Sets how many chunks form a batch that is read together ([`ContentStore::read_batch`]); 1,
-    /// the default: each alone.
+    /// Sets how many chunks form a batch that is read together ([`ContentStore::read_batch`]); 0 or
+    /// 1, the default: each alone.
     pub fn set_batch(&mut self, chunks: u64) {
         self.batch = chunks.max(1);
+    }
+
+    /// How many chunks form a batch; 1: each is read alone.
+    pub fn batch(&self) -> u64 {
+        self.batch
     }
 
     /// Sets how many packets memory may hold ([`MemoryStore::set_capacity`]); returns the new
@@ -241,11 +255,15 @@ impl<P: Policy, B: Buffer> ContentStore<P, B> {
         }
     }
 
-    /// Inserts into memory a packet that [`ContentStore::on_read`] returned.
-    pub fn promote(&mut self, data: &Data<'_>, stale_at_ms: u64, now_ms: u64) {
+    /// Inserts into memory a packet that [`ContentStore::on_read`] returned, with
+    /// [`Found::is_ahead`].
+    pub fn promote(&mut self, data: &Data<'_>, stale_at_ms: u64, is_ahead: bool, now_ms: u64) {
         // The network may have delivered a newer version meanwhile.
         if !self.memory.contains(data.hash, data.name()) {
             self.put(data, stale_at_ms, true, now_ms);
+            if is_ahead {
+                self.memory.note_ahead(data.hash, data.name());
+            }
         }
     }
 

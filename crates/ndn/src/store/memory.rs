@@ -59,6 +59,8 @@ const TRIM_MAX: usize = 64;
 const WORTHY: u8 = 1;
 /// It was on the disk when it was inserted.
 const ON_DISK: u8 = 2;
+/// It was read from the disk ahead, and no Interest has asked for it yet.
+const AHEAD: u8 = 4;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -79,6 +81,8 @@ pub struct MemoryStats {
     pub hits: u64,
     /// Queries that found none.
     pub misses: u64,
+    /// Packets that were read ahead and asked for later.
+    pub ahead_hits: u64,
     /// Packets inserted, new ones and new versions.
     pub inserted: u64,
     /// Packets evicted to make room.
@@ -298,9 +302,27 @@ impl<P: Policy> MemoryStore<P> {
             return None;
         };
         self.stats.hits += 1;
-        self.entries[slot as usize].flags |= WORTHY;
+        let flags = &mut self.entries[slot as usize].flags;
+        *flags |= WORTHY;
+        if *flags & AHEAD != 0 {
+            self.use_ahead(slot);
+        }
         self.policy.on_hit(slot);
         Some(self.packet(slot))
+    }
+
+    /// The first query for a packet that was read ahead.
+    #[cold]
+    fn use_ahead(&mut self, slot: u32) {
+        self.entries[slot as usize].flags &= !AHEAD;
+        self.stats.ahead_hits += 1;
+    }
+
+    /// Marks the packet with exactly this name as read ahead.
+    pub fn note_ahead(&mut self, hash: u64, name: &[u8]) {
+        if let Some(slot) = self.exact(hash, name) {
+            self.entries[slot as usize].flags |= AHEAD;
+        }
     }
 
     /// Whether a packet with exactly this name is there, whatever its age. Not counted as a hit.

@@ -183,8 +183,13 @@ impl Rig {
 
     /// Receives a packet with headers; returns what was sent for it.
     pub fn receive_with(&mut self, from: u32, headers: &Headers<'_>, packet: &[u8]) -> Vec<Sent> {
+        self.receive_by(face(from), headers, packet)
+    }
+
+    /// The same, from a face that may be another one's successor.
+    pub fn receive_by(&mut self, from: FaceId, headers: &Headers<'_>, packet: &[u8]) -> Vec<Sent> {
         let mut log = Log::default();
-        self.forwarder.receive(self.now, face(from), headers, packet, &mut log);
+        self.forwarder.receive(self.now, from, headers, packet, &mut log);
         self.check();
         log.0
     }

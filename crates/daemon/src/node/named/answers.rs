@@ -263,6 +263,11 @@ pub(super) fn cache(all: &Report) -> Value {
             "refused": all.memory.refused,
         },
         "disk_hits": all.store.disk_hits,
+        "prefetch": {
+            "chunks": all.prefetch,
+            "read_ahead": all.ahead.0,
+            "used": all.ahead.1,
+        },
         "misses": all.store.misses,
         "disks": all.disks,
     })

@@ -34,6 +34,8 @@ pub(super) enum Order {
     Gone(FaceId),
     /// The content store; its capacity is all workers'.
     Cache(CacheChange),
+    /// Read this many chunks from disks together.
+    Prefetch(u64),
     /// Erase so many packets under the prefix.
     Erase(NameBuf, u64, Sender<Erased>),
     /// Say which of these faces have answered what they were asked.
@@ -170,6 +172,10 @@ impl Crew {
 
     pub(super) fn set_cache(&self, change: CacheChange) {
         self.others.iter().for_each(|other| other.tell(Order::Cache(change)));
+    }
+
+    pub(super) fn set_prefetch(&self, chunks: u64) {
+        self.others.iter().for_each(|other| other.tell(Order::Prefetch(chunks)));
     }
 
     /// Erases up to `count` packets under a prefix, of one worker's after the other's.

@@ -6,8 +6,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use plexus_config::NamedDisk;
-use plexus_io::disk::{AlignedBuffer, Completion, Disk};
+use plexus_config::{NamedDisk, NamedSettings};
+use plexus_io::OpenError;
+use plexus_io::disk::{AlignedBuffer, Completion, Disk, Reserved};
 use plexus_ndn::forwarder::{Forwarder, Output};
 use plexus_ndn::store::log::{Displaced, Health, LogLimits, Part, SegmentLog};
 use plexus_wire::Time;
@@ -123,8 +124,29 @@ fn disks_of(disks: &[NamedDisk], index: usize, workers: usize) -> Result<Vec<Nam
     disks.iter().map(part).collect()
 }
 
+/// Creates or extends the files of all workers, before any worker opens one.
+///
+/// # Errors
+/// In words, when there is too little space or a file cannot have its size. Then all files are as
+/// before.
+pub(super) fn reserve(settings: &NamedSettings) -> Result<Reserved, String> {
+    let mut files = Vec::new();
+    for index in 0..settings.workers {
+        let mine = disks_of(&settings.disks, index, settings.workers)?;
+        files.extend(mine.into_iter().map(|NamedDisk { file, size }| (file, size)));
+    }
+    Reserved::new(&files, settings.disk_free_percent).map_err(|error| match error {
+        OpenError::NoRoom { .. } => format!(
+            "{error}: reduce the size of [[named.disk]], make room, or let less stay free \
+             (disk_free_percent of [named])"
+        ),
+        error => error.to_string(),
+    })
+}
+
 impl Disks {
-    /// Opens the files or devices of one of so many workers.
+    /// Opens the files or devices of one of so many workers, which have been
+    /// [reserved](reserve).
     ///
     /// # Errors
     /// In words, when one cannot be opened.
@@ -154,10 +176,6 @@ impl Disks {
                 waiters: WAITERS,
                 block_bytes: 4096,
             };
-            if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder)
-                    .map_err(|e| format!("{}: {e}", folder.display()))?;
-            }
             let (disk, log) = cache_disk::open(&file, limits, part, random()?)?;
             logs.push(log);
             opened.push(Opened { file, disk, is_refused: false, health: Health::Opening });

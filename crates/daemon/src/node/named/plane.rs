@@ -183,6 +183,12 @@ impl Plane {
         self.crew.set_cache(change);
     }
 
+    /// Sets how many chunks every worker reads from disks together.
+    pub(super) fn set_prefetch(&mut self, chunks: u64) {
+        self.share.set_prefetch(chunks);
+        self.crew.set_prefetch(chunks);
+    }
+
     /// Erases up to `count` packets under a prefix from the content stores.
     pub(super) fn erase(&mut self, prefix: Name<'_>, count: u64) -> Erased {
         let here = self.share.erase(prefix, count);

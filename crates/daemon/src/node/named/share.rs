@@ -86,6 +86,9 @@ pub(super) struct Report {
     pub(super) memory: MemoryStats,
     pub(super) memory_bytes: u64,
     pub(super) memory_capacity_bytes: u64,
+    /// Chunks that are read from disks together; chunks read ahead, and how many were used.
+    pub(super) prefetch: u64,
+    pub(super) ahead: (u64, u64),
     /// Its disks, as they are shown.
     pub(super) disks: Vec<Value>,
     /// Packets from the first worker that it was sent, and that found no room for their face.
@@ -129,7 +132,9 @@ impl Share {
             measurements: mine(whole.measurements),
             ..whole
         };
-        let forwarder = Forwarder::new(config, fib, published.load(), Store::new(memory, logs));
+        let mut store = Store::new(memory, logs);
+        store.set_batch(settings.prefetch);
+        let forwarder = Forwarder::new(config, fib, published.load(), store);
         Ok(Share {
             index,
             workers,
@@ -190,6 +195,11 @@ impl Share {
         if let Some(capacity) = change.capacity.map(|all| part(all, index, workers)) {
             store.set_capacity(usize::try_from(capacity).unwrap_or(usize::MAX));
         }
+    }
+
+    /// Sets how many chunks are read from disks together.
+    pub(super) fn set_prefetch(&mut self, chunks: u64) {
+        self.forwarder.store_mut().set_batch(chunks);
     }
 
     /// Erases up to `count` packets under a prefix from the content store.
@@ -264,6 +274,8 @@ impl Share {
             memory: memory.stats(),
             memory_bytes: memory.used_bytes(),
             memory_capacity_bytes: memory.capacity_bytes(),
+            prefetch: store.batch(),
+            ahead: store.ahead(),
             disks: answers::disks(&self.disks, store),
             ..Report::default()
         }
@@ -343,6 +355,8 @@ impl Report {
         self.memory.refused += other.memory.refused;
         self.memory_bytes += other.memory_bytes;
         self.memory_capacity_bytes += other.memory_capacity_bytes;
+        self.ahead.0 += other.ahead.0;
+        self.ahead.1 += other.ahead.1;
         self.disks.extend(other.disks.iter().cloned());
     }
 }

@@ -143,6 +143,7 @@ impl Thread {
 
     fn reload(&mut self, Changed { settings, trust }: Changed) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
+        plane.set_prefetch(settings.prefetch);
         let mut node = Node { faces, plane, channels };
         let withdrawn = management.set_trust(trust, &mut node);
         if withdrawn > 0 {

@@ -146,6 +146,7 @@ impl Worker {
                 Ok(Order::Face(id, face)) => self.share.add_face(id, face),
                 Ok(Order::Gone(id)) => self.share.remove_face(id),
                 Ok(Order::Cache(change)) => self.share.set_cache(change),
+                Ok(Order::Prefetch(chunks)) => self.share.set_prefetch(chunks),
                 Ok(Order::Erase(prefix, count, reply)) => {
                     let _ = reply.send(self.share.erase(prefix.as_name(), count));
                 }

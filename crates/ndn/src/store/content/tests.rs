@@ -57,7 +57,7 @@ fn run(store: &mut Store, images: &mut [Vec<u8>]) -> Vec<(u64, Option<Vec<u8>>)>
                     let (packet, at) = (found.packet.to_vec(), found.packet.name_at());
                     let hash = xxh3_64(&packet[at.clone()]);
                     let data = Data::new(&packet, at, hash, &[]).unwrap();
-                    store.promote(&data, found.stale_at_ms, NOW);
+                    store.promote(&data, found.stale_at_ms, found.is_ahead, NOW);
                 }
             }
             Request::Write { token, offset, len, buffer } => {

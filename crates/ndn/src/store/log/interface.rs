@@ -40,6 +40,8 @@ pub struct Found<'a> {
     pub packet: Packet<'a>,
     /// Unix time from which it is stale, milliseconds.
     pub stale_at_ms: u64,
+    /// It was read ahead, and no query has asked for it yet.
+    pub is_ahead: bool,
 }
 
 /// Result of a lookup.
@@ -98,6 +100,8 @@ pub struct LogStats {
     pub reads: u64,
     /// Of these, reads ahead of any query.
     pub ahead: u64,
+    /// Reads ahead that a query joined before they ended.
+    pub ahead_joined: u64,
     /// Queries that joined a read in flight.
     pub coalesced: u64,
     /// Reads that failed.

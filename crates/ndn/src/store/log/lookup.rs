@@ -53,9 +53,13 @@ impl<B: Buffer> SegmentLog<B> {
             return Lookup::Miss;
         }
         if let Some(joined) = self.reads.join(place.unit, name, waiter, must_be_fresh) {
-            let counter = if joined { &mut self.stats.coalesced } else { &mut self.stats.busy };
-            *counter += 1;
-            return if joined { Lookup::Reading } else { Lookup::Miss };
+            let Some(first) = joined else {
+                self.stats.busy += 1;
+                return Lookup::Miss;
+            };
+            self.stats.coalesced += 1;
+            self.stats.ahead_joined += u64::from(first);
+            return Lookup::Reading;
         }
         let (purpose, offset, len) = self.read_of(place);
         let token = match self.reads.begin(purpose, self.now_ms) {
@@ -87,7 +91,7 @@ impl<B: Buffer> SegmentLog<B> {
         }
         let (purpose, offset, len) = self.read_of(place);
         let Some(token) = self.reads.begin(purpose, self.now_ms) else { return };
-        self.reads.set_name(token, name);
+        self.reads.set_ahead(token, name);
         self.stats.reads += 1;
         self.stats.ahead += 1;
         self.requests.push_back(Request::Read { token, offset, len });
@@ -137,6 +141,8 @@ impl<B: Buffer> SegmentLog<B> {
                 let is_other = found.is_none() && result.is_ok();
                 self.stats.mismatches += u64::from(is_other);
                 found = found.filter(|_| !self.erased.has(name, seq));
+                let is_ahead = self.reads.is_ahead(token);
+                found.iter_mut().for_each(|found| found.is_ahead = is_ahead);
                 if found.is_none() {
                     let hash = xxh3_64_with_seed(name, self.identity);
                     let segment = self.ring.segment_of(&place);
@@ -209,5 +215,6 @@ fn found_in<'a>(
         packet: Packet::new(Bytes::Whole(packet), name_at),
         // If the index has an earlier time, that one is right.
         stale_at_ms: header.stale_at_ms.min(stale_before(place)),
+        is_ahead: false,
     })
 }

@@ -37,6 +37,8 @@ struct Slot {
     /// When it becomes late, Unix time, milliseconds.
     late_at_ms: u64,
     is_late: bool,
+    /// A read ahead that no query has joined yet.
+    is_ahead: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -67,6 +69,7 @@ impl Reads {
             waiter: NONE,
             late_at_ms: 0,
             is_late: false,
+            is_ahead: false,
         };
         let chained = |i: usize| Waiter {
             id: 0,
@@ -113,7 +116,7 @@ impl Reads {
         slot.purpose = Some(purpose);
         slot.name.clear();
         slot.waiter = NONE;
-        slot.is_late = false;
+        (slot.is_late, slot.is_ahead) = (false, false);
         slot.late_at_ms = match purpose {
             Purpose::Record { .. } | Purpose::Probe => now_ms.saturating_add(READ_MS_MAX),
             Purpose::Superblock | Purpose::Head(_) => u64::MAX,
@@ -130,11 +133,17 @@ impl Reads {
         &self.slots[token as usize].name
     }
 
-    /// Sets the name of a read that has no waiter yet.
-    pub(super) fn set_name(&mut self, token: u32, name: &[u8]) {
+    /// Sets the name of a read ahead, which has no waiter yet.
+    pub(super) fn set_ahead(&mut self, token: u32, name: &[u8]) {
         let slot = &mut self.slots[token as usize];
         slot.name.clear();
         slot.name.extend_from_slice(name);
+        slot.is_ahead = true;
+    }
+
+    /// Whether it is a read ahead that no query has joined yet.
+    pub(super) fn is_ahead(&self, token: u32) -> bool {
+        self.slots[token as usize].is_ahead
     }
 
     /// Whether this location is being read.
@@ -158,17 +167,20 @@ impl Reads {
         true
     }
 
-    /// Joins a read of this location: whether that succeeded, or `None` if there is no such read. A
-    /// read for another name with the same hash cannot be joined.
+    /// Joins a read of this location: whether this was the first query to join a read ahead. The
+    /// inner `None`: joining failed; the outer: there is no such read. A read for another name with
+    /// the same hash cannot be joined.
     pub(super) fn join(
         &mut self,
         unit: u32,
         name: &[u8],
         id: u64,
         must_be_fresh: bool,
-    ) -> Option<bool> {
+    ) -> Option<Option<bool>> {
         let token = self.units.iter().position(|u| *u == unit)? as u32;
-        Some(self.name(token) == name && self.wait(token, name, id, must_be_fresh))
+        let joins = self.name(token) == name && self.wait(token, name, id, must_be_fresh);
+        let is_ahead = &mut self.slots[token as usize].is_ahead;
+        Some(joins.then(|| std::mem::take(is_ahead)))
     }
 
     /// Marks reads as late and tells their waiters. Returns how many became late.
