@@ -592,12 +592,7 @@ fn a_node_that_ends_is_seen() {
     let Some(desk) = Desk::root() else { return };
     let file = desk.file("ends", &two_hosts("ends", "", PING));
     desk.plexus(&["lab", "up", &file]).expect(0);
-    let is_daemon = |pid: &&i32| {
-        fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|c| c.windows(8).any(|w| w == b"--config"))
-    };
-    let processes = desk.processes();
-    let daemon = *processes.iter().find(is_daemon).unwrap();
+    let daemon = daemon(&desk, "s1");
     kill("-KILL", daemon);
     // The supervisor buries what nobody waits for, and must not lose how this one ended.
     assert!(until(|| !Path::new(&format!("/proc/{daemon}")).exists()), "it stays a zombie");
@@ -605,6 +600,46 @@ fn a_node_that_ends_is_seen() {
     assert!(until(ended));
     assert!(desk.plexus(&["lab", "run", &file]).expect(2).err.contains("node s1: ended"));
     desk.plexus(&["lab", "down", "ends"]).expect(0);
+    desk.assert_nothing_left();
+}
+
+/// The daemon of a node or controller: by the name of its file.
+fn daemon(desk: &Desk, name: &str) -> i32 {
+    let file = format!("/{name}.toml\0");
+    let is_it = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("--config\0")
+            && String::from_utf8_lossy(&line).ends_with(&file)
+    };
+    desk.processes().into_iter().find(is_it).unwrap_or_else(|| panic!("{name} does not run"))
+}
+
+#[test]
+fn a_controller_that_is_killed_ended_by_that_signal() {
+    let Some(desk) = Desk::root() else { return };
+    let text = "name = \"beheaded\"\n[[node]]\nname = \"n1\"\n\
+        [[controller]]\nname = \"c1\"\non = \"n1\"\n\
+        [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n";
+    desk.plexus(&["lab", "up", &desk.file("beheaded", text)]).expect(0);
+    let state = || {
+        let status = desk.json(&["lab", "status", "beheaded"], 0);
+        assert_eq!((&status["controllers"][0]["name"]), "c1", "{status:#}");
+        status["controllers"][0]["state"].as_str().unwrap().to_string()
+    };
+    assert_eq!(state(), "running");
+    let controller = daemon(&desk, "c1");
+    kill("-KILL", controller);
+    // Nobody asks until the supervisor has buried it, and how it ended is known all the same.
+    assert!(until(|| !Path::new(&format!("/proc/{controller}")).exists()), "it stays a zombie");
+    for _ in 0..2 {
+        assert_eq!(state(), "ended (signal: 9 (SIGKILL))");
+    }
+    let said = desk.plexus(&["lab", "status", "beheaded"]).expect(0);
+    let line = said.out.lines().find(|l| l.trim_start().starts_with("controller")).unwrap();
+    assert!(line.contains("c1") && line.contains("signal: 9"), "{said:?}");
+    let node = said.out.lines().find(|l| l.trim_start().starts_with("node")).unwrap();
+    assert!(node.contains("running"), "{said:?}");
+    desk.plexus(&["lab", "down", "beheaded"]).expect(0);
     desk.assert_nothing_left();
 }
 
