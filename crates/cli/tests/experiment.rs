@@ -309,6 +309,53 @@ fn assert_batch(csv: &str) {
     }
 }
 
+/// Latency is measured by window, and apart from that in the router. Which of them is the greater
+/// is not judged: probes find the router asleep, and a busy machine wakes it late.
+#[test]
+fn the_latency_of_named_data_is_told_by_window_and_in_the_router() {
+    if Desk::root().is_none() {
+        return;
+    }
+    let row = quick("ndn-linerate");
+    for (window, paper) in [(1, None), (16, Some(96.0))] {
+        let ends = row(&format!("window {window}: end to end, mean"));
+        let router = row(&format!("window {window}: a packet in the router, mean"));
+        for (unit, beside, ours) in [&ends, &router] {
+            assert_eq!((unit.as_str(), *beside), ("us", paper), "window {window}");
+            assert!(ours.is_finite() && *ours > 0.0, "window {window}: {ours}");
+        }
+        // The one is not taken from the other.
+        assert!((ends.2 / router.2 - 1.0).abs() > 1e-4, "window {window}: {}", ends.2);
+    }
+}
+
+/// The hop is half of what three boxes take more than one. On a busy machine the one may be the
+/// slower, so its sign is not judged; that something was measured is.
+#[test]
+fn our_own_hop_is_measured_and_computed_for_both_ways_of_forwarding() {
+    if Desk::root().is_none() {
+        return;
+    }
+    let row = quick("axon-latency");
+    for what in ["our fabric node", "our switch"] {
+        // A frame's time on a cable of 1 Gbit/s, preamble included, and what the paper's switch
+        // takes.
+        for (size, frame_us, paper) in [(64, 0.576, 7.0), (1518, 12.208, 28.0)] {
+            let (unit, beside, hop) = row(&format!("{what}, a hop, {size}-byte frames"));
+            assert_eq!((unit.as_str(), beside), ("us", None));
+            assert!(hop.is_finite() && hop != 0.0, "{what}, {size}: {hop}");
+            let on_cables = |how| row(&format!("{what} on 1 Gbit/s, {how}, {size}-byte frames"));
+            let (_, beside, early) = on_cables("early forwarding");
+            assert_eq!((beside, early), (None, hop), "{what}, {size}");
+            let (_, beside, whole) = on_cables("store and forward");
+            assert_eq!(beside, Some(paper));
+            // Rows are rounded to six digits.
+            assert!((whole - hop - frame_us).abs() < 0.002, "{what}, {size}: {whole} {hop}");
+        }
+    }
+    assert_eq!(row("Axon, from fabric to fabric, 64-byte frames").1, Some(520.0));
+}
+
 #[test]
 fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
     let desk = Desk::new();

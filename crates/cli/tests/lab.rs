@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{Said, until};
+use plexus_report::Counts;
 
 const NOBODY: u32 = 65_534;
 
@@ -592,12 +593,7 @@ fn a_node_that_ends_is_seen() {
     let Some(desk) = Desk::root() else { return };
     let file = desk.file("ends", &two_hosts("ends", "", PING));
     desk.plexus(&["lab", "up", &file]).expect(0);
-    let is_daemon = |pid: &&i32| {
-        fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|c| c.windows(8).any(|w| w == b"--config"))
-    };
-    let processes = desk.processes();
-    let daemon = *processes.iter().find(is_daemon).unwrap();
+    let daemon = daemon(&desk, "s1");
     kill("-KILL", daemon);
     // The supervisor buries what nobody waits for, and must not lose how this one ended.
     assert!(until(|| !Path::new(&format!("/proc/{daemon}")).exists()), "it stays a zombie");
@@ -606,6 +602,109 @@ fn a_node_that_ends_is_seen() {
     assert!(desk.plexus(&["lab", "run", &file]).expect(2).err.contains("node s1: ended"));
     desk.plexus(&["lab", "down", "ends"]).expect(0);
     desk.assert_nothing_left();
+}
+
+/// The daemon of a node or controller: by the name of its file.
+fn daemon(desk: &Desk, name: &str) -> i32 {
+    let file = format!("/{name}.toml\0");
+    let is_it = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("--config\0")
+            && String::from_utf8_lossy(&line).ends_with(&file)
+    };
+    desk.processes().into_iter().find(is_it).unwrap_or_else(|| panic!("{name} does not run"))
+}
+
+#[test]
+fn a_controller_that_is_killed_ended_by_that_signal() {
+    let Some(desk) = Desk::root() else { return };
+    let text = "name = \"beheaded\"\n[[node]]\nname = \"n1\"\n\
+        [[controller]]\nname = \"c1\"\non = \"n1\"\n\
+        [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n";
+    desk.plexus(&["lab", "up", &desk.file("beheaded", text)]).expect(0);
+    let state = || {
+        let status = desk.json(&["lab", "status", "beheaded"], 0);
+        assert_eq!((&status["controllers"][0]["name"]), "c1", "{status:#}");
+        status["controllers"][0]["state"].as_str().unwrap().to_string()
+    };
+    assert_eq!(state(), "running");
+    let controller = daemon(&desk, "c1");
+    kill("-KILL", controller);
+    // Nobody asks until the supervisor has buried it, and how it ended is known all the same.
+    assert!(until(|| !Path::new(&format!("/proc/{controller}")).exists()), "it stays a zombie");
+    for _ in 0..2 {
+        assert_eq!(state(), "ended (signal: 9 (SIGKILL))");
+    }
+    let said = desk.plexus(&["lab", "status", "beheaded"]).expect(0);
+    let line = said.out.lines().find(|l| l.trim_start().starts_with("controller")).unwrap();
+    assert!(line.contains("c1") && line.contains("signal: 9"), "{said:?}");
+    let node = said.out.lines().find(|l| l.trim_start().starts_with("node")).unwrap();
+    assert!(node.contains("running"), "{said:?}");
+    desk.plexus(&["lab", "down", "beheaded"]).expect(0);
+    desk.assert_nothing_left();
+}
+
+/// A stopped node reads nothing, so its ports lose packets before it has seen them. `lab run`
+/// reports as many as `show drops`, as JSON and as text.
+#[test]
+fn packets_lost_at_reception_are_the_same_in_both_accounts() {
+    for (backend, is_json) in [("af_packet", true), ("af_xdp", false)] {
+        let Some(desk) = Desk::root() else { return };
+        let flood = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
+                     rate = \"200Mbit\"\nsize = 1400\nduration = \"1h\"\n";
+        let text = two_hosts("deaf", "\"conserved == true\"", flood)
+            .replace("rate = \"50Mbit\"\n", "")
+            .replace("name = \"s1\"\n", &format!("name = \"s1\"\nbackend = \"{backend}\"\n"));
+        let file = desk.file("deaf", &text);
+        desk.plexus(&["lab", "up", &file]).expect(0);
+        let node = daemon(&desk, "s1");
+        let show = || desk.json(&["show", "drops", "--node", "deaf/s1"], 0);
+        let before = show();
+
+        let output: &[&str] = if is_json { &["--json"] } else { &[] };
+        let mut run = desk.command(&[&["lab", "run", &file], output].concat()).spawn().unwrap();
+        let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().starts_with("u ")), "no progress was told");
+        kill("-STOP", node);
+        let sent = || -> u64 {
+            let counter = "/sys/class/net/eth0/statistics/tx_packets";
+            let said = desk.plexus(&["lab", "exec", "deaf", "h1", "--", "cat", counter]).expect(0);
+            said.out.trim().parse().unwrap()
+        };
+        // More than the rings and the socket buffer of a port hold.
+        let enough = sent() + 20_000;
+        let is_enough = until(|| sent() >= enough);
+        kill("-CONT", node);
+        assert!(is_enough, "h1 sends nothing");
+        kill("-INT", run.id() as i32);
+        let said = Said::by(run).expect(1);
+
+        let after = show();
+        let lost = |port: &str| after["losses"][port]["rx_overflow"].as_u64().unwrap_or(0);
+        let overflow = lost("p1") + lost("up");
+        assert!(overflow > 0 && before["account"]["lost"] == 0, "{before:#} {after:#}");
+        assert_eq!(after["account"]["lost"], overflow, "{after:#}");
+        // As the lab reads it.
+        let counts = Counts::read(&after).since(&Counts::read(&before));
+        assert_eq!((counts.account.lost, counts.drops["rx_overflow"]), (overflow, overflow));
+        if is_json {
+            let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+            assert_eq!(facts["drops"], serde_json::json!(counts.drops), "{facts:#}");
+            assert!(facts["flows"][0]["loss"].as_f64().unwrap() > 0.0, "{facts:#}");
+            let assertions = facts["assertions"].as_array().unwrap();
+            let conserved = assertions.iter().find(|a| a["text"] == "conserved == true").unwrap();
+            assert_eq!(conserved["passed"], true, "{facts:#}");
+        } else {
+            let account = said.out.lines().find(|l| l.starts_with("s1: ")).unwrap();
+            assert!(account.contains(&format!(" + {overflow} lost")), "{said:#?}");
+            assert!(said.out.contains(&format!("rx_overflow {overflow}\n")), "{said:#?}");
+            for nothing in [" 0 dropped", " 0.00 %"] {
+                assert!(!said.out.contains(nothing), "{nothing}: {said:#?}");
+            }
+        }
+        desk.plexus(&["lab", "down", "deaf"]).expect(0);
+        desk.assert_nothing_left();
+    }
 }
 
 /// What a process is that nobody but the test may end.

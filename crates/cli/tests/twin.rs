@@ -80,27 +80,33 @@ impl Desk {
         path.display().to_string()
     }
 
-    /// What the simulated twin of a lab says against what the lab said. `None`, said aloud, where
-    /// this machine cannot run the lab.
-    fn twin(&self, file: &str) -> Option<Value> {
+    /// What the simulated twin of a lab says against what the lab said, or what the lab did not hold
+    /// of its own file. `None`, said aloud, where this machine cannot run the lab.
+    fn twin(&self, file: &str) -> Option<Result<Value, String>> {
         let lab = self.plexus(&["lab", "run", file, "--json"]);
         if lab.err.contains("`dhclient` is missing") {
             eprintln!("SKIPPED: this test of labs needs isc-dhcp-client");
             return None;
+        }
+        if lab.code == Some(1) {
+            return Some(Err(format!("the lab fails: {}", lab.err)));
         }
         let report = format!("{file}.json");
         fs::write(&report, &lab.expect(0).out).unwrap();
         let said = self.plexus(&["sim", "run", file, "--against", &report]).expect(0);
         println!("{file}\n{}", said.out.split("\nreceived ").nth(1).unwrap());
         let said = self.plexus(&["sim", "run", file, "--against", &report, "--json"]);
-        Some(said.json()["against"].take())
+        Some(Ok(said.json()["against"].take()))
     }
 
     /// Runs a lab and its twin until they agree.
     fn agree(&self, file: &str, differences: impl Fn(&Value) -> Vec<String>) {
         for attempt in 1..=ATTEMPTS {
-            let Some(against) = self.twin(file) else { return };
-            let found = differences(&against);
+            let found = match self.twin(file) {
+                None => return,
+                Some(Ok(against)) => differences(&against),
+                Some(Err(why)) => vec![why],
+            };
             if found.is_empty() {
                 return;
             }

@@ -65,6 +65,9 @@ pub(super) const REFERENCE: Assumption = assumption(
     Config { memory: Memory::REFERENCE_DESIGN, ..Config::STATED },
 );
 
+/// What charts call it.
+pub(super) const REFERENCE_SERIES: &str = "reference design's memory";
+
 /// One by one; none of them is fitted.
 pub(super) const ASSUMPTIONS: [Assumption; 15] = [
     link(
@@ -110,6 +113,11 @@ impl Effort {
     const FULL: Effort =
         Effort { before: 65_000_000, clocks: 25_000_000, queue_words_max: u32::MAX };
     const QUICK: Effort = Effort { before: 1_500_000, clocks: 1_000_000, queue_words_max: 2_048 };
+
+    /// Enough for unit tests to see what is lost and where.
+    #[cfg(test)]
+    pub(super) const TINY: Effort =
+        Effort { before: 200_000, clocks: 300_000, queue_words_max: 338 };
 
     pub(super) fn new(quick: bool) -> Effort {
         if quick { Effort::QUICK } else { Effort::FULL }

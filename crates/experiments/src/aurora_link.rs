@@ -45,6 +45,10 @@ fn lost(size: u64, clocks: f64) -> f64 {
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = Effort::new(setting.quick);
+    find(setting, effort)
+}
+
+fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> {
     let frames = if setting.quick { 20_000 } else { 2_000_000 };
     let mut findings = Findings { seed: SEED, ..Findings::default() };
     findings.runs.push_str(
@@ -147,7 +151,26 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use plexus_report::Progress;
+
     use super::*;
+
+    #[test]
+    fn without_delimiters_the_link_loses_0_12_per_cent_and_padding_has_a_row_too() {
+        let mut progress = Progress::new();
+        let mut setting = Setting { quick: true, input: None, progress: &mut progress };
+        let findings = find(&mut setting, Effort::TINY).unwrap();
+        for (what, lost) in [("without frame delimiters", 0.12), ("padded to 64 bits", 0.56)] {
+            let quantity = format!("full gigabit cables on a link, 1346-byte frames, {what}");
+            let row = findings.rows.iter().find(|row| row.quantity == quantity);
+            let row = row.unwrap_or_else(|| panic!("{quantity} is not there"));
+            assert!(row.note.ends_with(&format!("loses {lost:.2} %")), "{}", row.note);
+            let found = (1.0 - row.ours / 2.0) * 100.0;
+            assert!((found - lost).abs() < 0.005, "{what}: {found}");
+        }
+        // What the text states is counted with the delimiters, and the page says so.
+        assert!(findings.remarks.iter().any(|r| r.contains("the delimiters of Aurora's framing")));
+    }
 
     #[test]
     fn a_lane_carries_what_the_formula_says_and_never_two_full_cables() {

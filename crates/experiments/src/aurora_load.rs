@@ -7,8 +7,8 @@ use crate::board::Config;
 
 use super::Setting;
 use super::aurora::{
-    Effort, HEAD, PAYLOAD, Pattern, REFERENCE, SET2_C, SET3_C, STATED, line, percent,
-    run as simulate, streams,
+    Effort, HEAD, PAYLOAD, Pattern, REFERENCE, REFERENCE_SERIES, SET2_C, SET3_C, STATED, line,
+    percent, run as simulate, streams,
 };
 use super::plot::{Chart, Line, Lines};
 use super::report::{Findings, Row};
@@ -49,6 +49,10 @@ fn bisect<E>(
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = Effort::new(setting.quick);
+    find(setting, effort)
+}
+
+fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> {
     let (loads, step) = if setting.quick { (&QUICK[..], 20) } else { (&LOADS[..], 1) };
     let mut findings = Findings { seed: SEED, runs: HEAD.into(), ..Findings::default() };
     let mut series = Vec::new();
@@ -97,8 +101,11 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 let paper = vec![(0.0, 0.0), (whole, 0.0), (1000.0, pattern.paper_loss)];
                 series.push(Line { name: pattern.name.into(), points: paper, paper: true });
             }
-            let suffix = if name == STATED { "" } else { ", reference design's memory" };
-            series.push(Line { name: pattern.name.to_string() + suffix, points, paper: false });
+            let name = match name {
+                STATED => pattern.name.to_string(),
+                _ => format!("{}, {REFERENCE_SERIES}", pattern.name),
+            };
+            series.push(Line { name, points, paper: false });
         }
     }
     findings.remarks = vec![
@@ -123,7 +130,32 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use plexus_report::Progress;
+
     use super::*;
+
+    #[test]
+    fn the_reference_design_has_a_line_beside_each_of_the_papers() {
+        let mut progress = Progress::new();
+        let mut setting = Setting { quick: true, input: None, progress: &mut progress };
+        let findings = find(&mut setting, Effort::TINY).unwrap();
+        let table = findings.charts[0].table();
+        let lost = |series: &str, whose: &str| -> Vec<f64> {
+            let points = table.iter().filter(|row| row[0] == series && row[1] == whose);
+            points.map(|row| row[3].parse().unwrap()).collect()
+        };
+        for (pattern, _) in CASES {
+            let name = pattern.name;
+            assert_eq!(lost(name, "paper").last(), Some(&pattern.paper_loss));
+            let built = lost(&format!("{name}, {REFERENCE_SERIES}"), "ours");
+            let quantity = format!("loss at 1000 Mbit/s, {name}, if {}", REFERENCE.name);
+            let row = findings.rows.iter().find(|row| row.quantity == quantity).unwrap();
+            // Rows are rounded.
+            let at_full = built.last().unwrap();
+            assert!((at_full - row.ours).abs() < 1e-4, "{name}: {built:?} {row:?}");
+            assert!(built.len() >= QUICK.len() && lost(name, "ours").len() >= QUICK.len());
+        }
+    }
 
     #[test]
     fn bisection_ends_at_the_two_loads_between_which_loss_begins() {

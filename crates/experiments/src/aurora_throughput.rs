@@ -10,8 +10,8 @@ use crate::board::{Config, Lanes, ideal};
 
 use super::Setting;
 use super::aurora::{
-    ASSUMPTIONS, Effort, GIGABIT, HEAD, PATTERNS, PAYLOAD, Pattern, REFERENCE, SET2_C, SET3_C,
-    STATED, line, percent, run as simulate, streams,
+    ASSUMPTIONS, Effort, GIGABIT, HEAD, PATTERNS, PAYLOAD, Pattern, REFERENCE, REFERENCE_SERIES,
+    SET2_C, SET3_C, STATED, line, percent, run as simulate, streams,
 };
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
@@ -20,6 +20,10 @@ const SEED: u64 = 1;
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = Effort::new(setting.quick);
+    find(setting, effort)
+}
+
+fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> {
     let mut findings = Findings { seed: SEED, runs: HEAD.into(), ..Findings::default() };
     let mut loss_bars = Vec::new();
     let mut throughput_bars = Vec::new();
@@ -57,17 +61,13 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     findings.charts.push(Chart::Bars(Bars {
         title: "Frames lost, by traffic pattern (table 3)".into(),
         axis: "lost (%)".into(),
-        series: vec![
-            Series::paper(""),
-            Series::ours(STATED),
-            Series::ours("reference design's memory"),
-        ],
+        series: vec![Series::paper(""), Series::ours(STATED), Series::ours(REFERENCE_SERIES)],
         groups: loss_bars,
     }));
     findings.charts.push(Chart::Bars(Bars {
         title: "Throughput of a stream, by traffic pattern (figures 10 and 11)".into(),
         axis: "UDP payload (Mbit/s)".into(),
-        series: [STATED, "reference design's memory", "ideal switch"].map(Series::ours).into(),
+        series: [STATED, REFERENCE_SERIES, "ideal switch"].map(Series::ours).into(),
         groups: throughput_bars,
     }));
     Ok(findings)
@@ -143,4 +143,42 @@ fn remark(effort: Effort, findings: &mut Findings) {
          lost: boards that write and read 8 Gbit/s between them cannot carry 8 in and 8 out"
             .into(),
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_report::Progress;
+
+    use super::*;
+
+    #[test]
+    fn delimiters_and_padding_have_rows_and_the_reference_design_is_in_both_charts() {
+        let mut progress = Progress::new();
+        let mut setting = Setting { quick: true, input: None, progress: &mut progress };
+        let findings = find(&mut setting, Effort::TINY).unwrap();
+        let row = |quantity: String| {
+            let row = findings.rows.iter().find(|row| row.quantity == quantity);
+            row.unwrap_or_else(|| panic!("{quantity} is not there")).ours
+        };
+        for pattern in [&SET2_C, &SET3_C] {
+            let name = pattern.name;
+            let stated = row(format!("loss, {name}"));
+            let delimited = "no frame delimiters, which the text does not name";
+            let padded = "frames padded to the data path's 64 bits";
+            let [bare, padded] = [delimited, padded].map(|a| row(format!("loss, {name}, if {a}")));
+            assert!(bare < stated && stated < padded, "{name}: {bare} {stated} {padded}");
+        }
+        assert!(STATED.contains("delimiters"));
+        let [lost, throughput] = [0, 1].map(|chart| findings.charts[chart].table());
+        for table in [&lost, &throughput] {
+            let built = table.iter().filter(|row| row[1] == REFERENCE_SERIES && row[2] == "ours");
+            assert_eq!(built.count(), PATTERNS.len());
+        }
+        // It is the reference design that is drawn: its memory is what set 3 C's loss comes from.
+        let drawn = lost.iter().find(|row| row[0] == "set 3 C" && row[1] == REFERENCE_SERIES);
+        let drawn: f64 = drawn.unwrap()[3].parse().unwrap();
+        let shown = row(format!("loss, set 3 C, if {}", REFERENCE.name));
+        assert!((drawn - shown).abs() < 1e-4, "{drawn} {shown}");
+        assert!(drawn > 2.0 * row("loss, set 3 C".into()), "{drawn}");
+    }
 }

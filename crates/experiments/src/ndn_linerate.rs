@@ -2,12 +2,13 @@
 //! and the number of disks of the second (seed augustus, "Glimpse on performance"). The slides'
 //! catalogue and caches are divided by one factor; items, chunks and the disk are what they are.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plexus_io::disk::{Completion, DeviceStats, Disk, DiskSettings};
+use plexus_io::disk::{Completion, DeviceStats, Disk, DiskSettings, disks};
 use plexus_report::{Failure, Progress};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -111,9 +112,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         .into();
     let temporary = std::env::temp_dir();
     let second = setting.input.unwrap_or(&temporary);
-    let is_two = is_another_device(&temporary, second);
+    let [one, other] = [&temporary, second].map(|path| disks(path).unwrap_or_default());
+    let media = Media::of(&one, &other);
     for disks in [1, 2] {
-        let place = Place { disks, second, is_two };
+        let place = Place { disks, second, media };
         setting.progress.say(&format!("L2 on {}", place.text()));
         with_disks(&place, &effort, &mut findings, setting.progress).map_err(Failure::unusable)?;
     }
@@ -127,12 +129,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             L1[3] / factor / 1_000_000,
             L2 / factor / 1_000_000
         ),
-        match is_two {
-            true => "the two files of L2 are on two block devices".into(),
-            false => "the two files of L2 are on one and the same block device: they are not two \
-                      disks. --input takes a directory on a second one"
-                .into(),
-        },
+        media.remark(),
         format!(
             "with a window of Interests always on their way, the mean latency from end to end is \
              the window divided by the throughput; so it is told for windows of 1 to 64. A \
@@ -152,22 +149,57 @@ struct Place<'a> {
     disks: u64,
     /// Directory of the second file.
     second: &'a Path,
-    /// Whether it is on another device than temporary files.
-    is_two: bool,
+    media: Media,
 }
 
 impl Place<'_> {
     /// For a person.
     fn text(&self) -> String {
-        match (self.disks, self.is_two) {
+        match (self.disks, self.media) {
             (1, _) => "1 file".into(),
-            (disks, true) => format!("{disks} files on {disks} disks"),
-            (disks, false) => format!("{disks} files on one disk"),
+            (disks, Media::Two) => format!("{disks} files on {disks} disks"),
+            (disks, Media::One) => format!("{disks} files on one disk"),
+            (disks, Media::Unknown) => format!("{disks} files, not on two known disks"),
         }
     }
 }
 
-/// Whether two directories are on different devices.
+/// What the two files of the second cache are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Media {
+    /// Two disks, neither of which holds a part of both files.
+    Two,
+    /// One disk, or one that both share: two partitions of it are not two disks.
+    One,
+    /// At least one file is on a file system without a block device, such as tmpfs.
+    Unknown,
+}
+
+impl Media {
+    /// By the names of the disks under each file.
+    fn of(one: &BTreeSet<String>, other: &BTreeSet<String>) -> Media {
+        match (one.is_empty() || other.is_empty(), one.is_disjoint(other)) {
+            (true, _) => Media::Unknown,
+            (false, true) => Media::Two,
+            (false, false) => Media::One,
+        }
+    }
+
+    /// For a person.
+    fn remark(self) -> String {
+        let what = match self {
+            Media::Two => return "the two files of L2 are on two disks".into(),
+            Media::One => "the two files of L2 are on one and the same disk",
+            Media::Unknown => {
+                "a file of L2 is on a file system without a block device, which is no disk"
+            }
+        };
+        format!("{what}. --input takes a directory on a second disk, TMPDIR one on the first")
+    }
+}
+
+/// Whether two files are on different devices, each with counters of its own. Partitions of one
+/// disk are different devices.
 fn is_another_device(one: &Path, other: &Path) -> bool {
     let device = |path: &Path| std::fs::metadata(path).map(|m| m.dev()).ok();
     device(one) != device(other)
@@ -528,4 +560,31 @@ fn read_file(
         }
     }
     Ok((read as f64 / start.elapsed().as_secs_f64(), disk.is_direct()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_files_are_on_two_disks_only_if_they_share_none() {
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        for (one, other, media) in [
+            (&["sda"][..], &["sdb"][..], Media::Two),
+            // Two partitions, and a stripe over a disk that the other file is on.
+            (&["sda"], &["sda"], Media::One),
+            (&["sda", "sdb"], &["sdb"], Media::One),
+            // A tmpfs, on one side or on both.
+            (&["sda"], &[], Media::Unknown),
+            (&[], &["sda"], Media::Unknown),
+            (&[], &[], Media::Unknown),
+        ] {
+            assert_eq!(Media::of(&set(one), &set(other)), media, "{one:?} {other:?}");
+            let place = Place { disks: 2, second: Path::new("/"), media };
+            let is_two = media == Media::Two;
+            assert_eq!(place.text() == "2 files on 2 disks", is_two, "{}", place.text());
+            assert_eq!(media.remark().contains("--input"), !is_two);
+        }
+        assert!(Media::Unknown.remark().contains("no disk"));
+    }
 }

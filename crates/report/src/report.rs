@@ -139,11 +139,11 @@ impl fmt::Display for Account {
         if injected > 0 {
             write!(f, " + {injected} injected")?;
         }
-        write!(
-            f,
-            " {sign} {sent} sent + {consumed} consumed + \
-             {dropped} dropped"
-        )?;
+        write!(f, " {sign} {sent} sent + {consumed} consumed")?;
+        // "0 dropped" tells a reader that nothing was lost either.
+        if dropped > 0 || lost == 0 {
+            write!(f, " + {dropped} dropped")?;
+        }
         for (count, name) in [(lost, "lost"), (rejected, "rejected"), (held, "held")] {
             if count > 0 {
                 write!(f, " + {count} {name}")?;
@@ -293,6 +293,16 @@ mod tests {
         );
         assert_eq!(json["drops"]["runt"], 1);
         assert!(json["assertions"][0]["value"].is_null());
+    }
+
+    #[test]
+    fn nothing_dropped_is_said_only_where_nothing_was_lost() {
+        let whole = Account { received: 4, sent: 4, ..Account::default() };
+        assert!(whole.to_string().ends_with("0 consumed + 0 dropped"), "{whole}");
+        let overflow = Account { received: 4, sent: 1, lost: 3, ..Account::default() };
+        assert!(overflow.to_string().ends_with("0 consumed + 3 lost"), "{overflow}");
+        let both = Account { received: 4, sent: 1, dropped: 1, lost: 2, ..Account::default() };
+        assert!(both.to_string().ends_with("0 consumed + 1 dropped + 2 lost"), "{both}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::OpenError;
 pub use buffer::AlignedBuffer;
 use ring::Ring;
 pub use room::Reserved;
-pub use stats::{DeviceStats, place};
+pub use stats::{DeviceStats, disks, place};
 use threads::Threads;
 
 /// The largest alignment of direct I/O here, which is assumed if the kernel does not report it.

@@ -1,5 +1,6 @@
 //! Statistics of a block device (Documentation/block/stat.rst).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -73,6 +74,29 @@ fn folder(path: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
 }
 
+/// The names of the whole disks that hold a file, or a block device: a partition counts as its
+/// disk, a mapped or striped device as the disks below it. Empty for a file system that has no
+/// block device of its own, such as tmpfs or an overlay.
+///
+/// # Errors
+/// When the file is not there.
+pub fn disks(path: &Path) -> io::Result<BTreeSet<String>> {
+    folder(path).map(|device| disks_below(&device))
+}
+
+/// The same of a device's directory in /sys (Documentation/ABI/testing/sysfs-block).
+fn disks_below(device: &Path) -> BTreeSet<String> {
+    let Ok(device) = fs::canonicalize(device) else { return BTreeSet::new() };
+    let is_partition = device.join("partition").exists();
+    let whole = if is_partition { device.parent().unwrap_or(&device) } else { &device };
+    let below = fs::read_dir(whole.join("slaves")).into_iter().flatten().flatten();
+    let below: BTreeSet<String> = below.flat_map(|entry| disks_below(&entry.path())).collect();
+    if !below.is_empty() {
+        return below;
+    }
+    whole.file_name().map(|name| name.to_string_lossy().into_owned()).into_iter().collect()
+}
+
 /// The location of a file: its file system and block device, as `ext4 on sda1`; or a device.
 /// Unknown parts are `?`: a tmpfs has no device.
 pub fn place(path: &Path) -> String {
@@ -100,6 +124,8 @@ fn file_system<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -117,6 +143,46 @@ mod tests {
         assert_eq!(stats.since(&stats), DeviceStats::default());
         assert_eq!(DeviceStats::parse("1 2 x"), None);
     }
+
+    #[test]
+    fn a_partition_and_what_is_mapped_onto_it_are_on_its_whole_disk() {
+        let sys = std::env::temp_dir().join(format!("plexus-sys-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&sys);
+        let numbers = sys.join("dev/block");
+        fs::create_dir_all(&numbers).unwrap();
+        let device = |number: &str, path: &str, is_partition: bool, below: &[&str]| {
+            let folder = sys.join("devices").join(path);
+            fs::create_dir_all(folder.join("slaves")).unwrap();
+            if is_partition {
+                fs::write(folder.join("partition"), "1\n").unwrap();
+            }
+            for path in below {
+                let (target, name) = (sys.join("devices").join(path), path.replace('/', "-"));
+                symlink(target, folder.join("slaves").join(name)).unwrap();
+            }
+            symlink(&folder, numbers.join(number)).unwrap();
+        };
+        device("8:0", "pci/sda", false, &[]);
+        device("8:1", "pci/sda/sda1", true, &[]);
+        device("8:2", "pci/sda/sda2", true, &[]);
+        device("259:0", "pci/nvme0n1", false, &[]);
+        device("259:1", "pci/nvme0n1/nvme0n1p1", true, &[]);
+        // A logical volume on a partition, and a stripe over two disks with a partition of its own.
+        device("253:0", "virtual/dm-0", false, &["pci/sda/sda2"]);
+        device("9:0", "virtual/md0", false, &["virtual/dm-0", "pci/nvme0n1/nvme0n1p1"]);
+        device("259:2", "virtual/md0/md0p1", true, &[]);
+        let of = |number: &str| Vec::from_iter(disks_below(&numbers.join(number)));
+        for number in ["8:0", "8:1", "8:2", "253:0"] {
+            assert_eq!(of(number), ["sda"], "{number}");
+        }
+        assert_eq!((of("259:0"), of("259:1")), (vec!["nvme0n1".into()], vec!["nvme0n1".into()]));
+        assert_eq!((of("9:0"), of("259:2")), (of("259:2"), vec!["nvme0n1".into(), "sda".into()]));
+        // The kernel numbers a tmpfs, but gives it no device.
+        assert_eq!(of("0:42"), [""; 0]);
+        assert!(disks(Path::new("/proc/self/stat")).unwrap().is_empty());
+        fs::remove_dir_all(&sys).unwrap();
+    }
+
     #[test]
     fn the_file_system_is_that_of_the_longest_mount_point() {
         let mounts = "1 0 254:0 / / rw - ext4 /dev/root rw\n\
