@@ -80,8 +80,8 @@ impl Desk {
         path.display().to_string()
     }
 
-    /// What the simulated twin of a lab says against what the lab said, or what the lab did not hold
-    /// of its own file. `None`, said aloud, where this machine cannot run the lab.
+    /// What the simulated twin of a lab says against what the lab said; or that the lab itself did
+    /// not pass. `None`, said aloud, where this machine cannot run the lab.
     fn twin(&self, file: &str) -> Option<Result<Value, String>> {
         let lab = self.plexus(&["lab", "run", file, "--json"]);
         if lab.err.contains("`dhclient` is missing") {
