@@ -479,7 +479,8 @@ impl<B: Buffer> Core<B> {
         for _ in 0..LEFT_MAX {
             let Some((id, face)) = self.pit.next_left() else { return };
             self.counters.asked.withdrawn += u64::from(self.pit.take_in(id, face).is_some());
-            match self.pit.ins(id).map(|record| record.expiry).max() {
+            let longest = self.pit.ins(id).map(|record| record.expiry).max();
+            match longest.filter(|expiry| *expiry > self.now) {
                 Some(expiry) => self.pit.set_expiry(id, expiry),
                 None => self.finalize(id, End::Expired),
             }

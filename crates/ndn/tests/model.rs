@@ -184,13 +184,14 @@ impl Model {
         let mut at = 0;
         while let Some(entry) = self.entries.get_mut(at) {
             let is_own = entry.ins.is_empty() && entry.owner == face;
-            match entry.take(face).is_some() || is_own {
-                true if entry.ins.is_empty() => self.bury(at),
-                is_changed => {
-                    let until = entry.ins.iter().map(|i| i.until).max();
-                    entry.until = until.filter(|_| is_changed).unwrap_or(entry.until);
-                    at += 1;
-                }
+            if entry.take(face).is_none() && !is_own {
+                at += 1;
+                continue;
+            }
+            entry.until = entry.ins.iter().map(|i| i.until).max().unwrap_or(0);
+            match entry.until < self.now {
+                true => self.bury(at),
+                false => at += 1,
             }
         }
     }

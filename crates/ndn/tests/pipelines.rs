@@ -542,6 +542,19 @@ fn an_entry_waits_no_longer_than_the_face_that_is_left_in_it() {
 }
 
 #[test]
+fn an_entry_whose_last_face_waits_no_longer_ends_at_once() {
+    let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
+    rig.receive(0, &interest_with("/x", 1, |i| i.lifetime_ms = Some(3_600_000)));
+    rig.receive(1, &interest_with("/x", 2, |i| i.lifetime_ms = Some(100)));
+    rig.wait_ms(200);
+    rig.forwarder.remove_face(face(0)).unwrap();
+    rig.wait_ms(0);
+    let asked = rig.forwarder.counters().asked;
+    assert_eq!((rig.forwarder.pending(), asked.withdrawn, asked.expired), (0, 1, 1));
+    rig.finish();
+}
+
+#[test]
 fn a_number_that_comes_again_at_once_is_not_answered_what_it_asked_before() {
     let mut rig = Rig::new(&[NEAR; 3], &[("/", 2, 0)]);
     rig.receive(0, &interest("/a", 1));
