@@ -355,7 +355,7 @@ fn a_site_that_moves_to_https_is_followed_and_others_are_not() {
     let (relay, tls) = (Relay::new("https-moved-not"), Authority::new());
     let tls = tls.trusted(&relay);
     let moved = Rig::with(relay, tls, false, both, Duration::from_secs(20));
-    assert!(moved.refused("/page").contains("believed"));
+    assert!(moved.refused("/page").contains("not from an authority trusted here"));
     drop((rig.threads, rig.relay));
 }
 

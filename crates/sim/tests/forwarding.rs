@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use plexus_config::QueueOrder;
 use plexus_sim::{Sim, SimTime};
 use plexus_topo::{Device, End, Forwarding, ForwardingMode, Topology};
 use plexus_traffic::Probe;
@@ -79,6 +80,8 @@ impl Chain {
         let mut topology = Topology::parse("chain.toml", &text).unwrap();
         for (node, forwarding) in topology.nodes.iter_mut().zip(&self.nodes) {
             node.forwarding = *forwarding;
+            // The formula's order.
+            node.ports.iter_mut().for_each(|p| p.settings.queue.order = QueueOrder::Fifo);
         }
         topology
     }

@@ -324,11 +324,6 @@ fn what_is_not_simulated_is_refused_by_name() {
         (text.replacen(cache, &format!("{cache}{faults}"), 1), ["port p1", "[[event]]"]),
         (line(&(flow("a", "h1", FETCH) + crash)), ["node edge", "do not crash"]),
         (line(&(flow("a", "h1", FETCH) + &other)), ["flow b", "1024 bytes already"]),
-        (
-            text.replace("\"core.down\"]\n", "\"core.down\"]\nmtu = 2000\n")
-                + "[[controller]]\nname = \"c1\"\non = \"core\"\n",
-            ["node edge", "take the controller c1 out"],
-        ),
     ] {
         let refused = Sim::new(&parse(&text), 1).err().unwrap_or_else(|| panic!("{text}"));
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");

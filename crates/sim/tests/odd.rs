@@ -89,7 +89,8 @@ fn what_cannot_be_simulated_is_refused_by_name() {
     let second = "[[host]]\nname = \"two\"\naddress = [\"10.0.0.8/24\", \"10.0.0.9/24\"]\n\
                   [[link]]\nends = [\"two\", \"s1.p9\"]\n";
     assert!(refused(&switched(2, |_| true, second)).starts_with("host two: "));
-    let router = "[[node]]\nname = \"r\"\n[[node.interface]]\nname = \"i\"\nport = \"p\"\n\
+    let router = "[[node]]\nname = \"r\"\nrouter = { kernel = true }\n\
+                  [[node.interface]]\nname = \"i\"\nport = \"p\"\n\
                   [[link]]\nends = [\"r.p\", \"s1.p9\"]\n";
     assert!(refused(&switched(2, |_| true, router)).contains("use plexus lab"));
     let reno = "[[traffic]]\nname = \"v\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"tcp\"\n\
