@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::report::{Facts, FlowReport, columns, latency, rate};
+use crate::report::{Facts, FlowReport, latency, rate};
+use crate::table::columns;
 
 /// Far above what any cable carries, and far below where sums overflow.
 const RATE_MAX_BITS_PER_S: f64 = 1e18;

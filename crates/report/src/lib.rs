@@ -12,6 +12,7 @@ mod named;
 mod outcome;
 mod progress;
 mod report;
+mod table;
 mod text;
 
 pub use compare::{Comparison, Difference};
@@ -22,5 +23,6 @@ pub use judge::{Counted, Cut, judge};
 pub use named::{NamedAccount, NamedLinks, NamedPackets, PendingInterests};
 pub use outcome::{Outcome, bits_per_s, sending_time};
 pub use progress::Progress;
-pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport, columns};
+pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
+pub use table::{aligned, columns, table};
 pub use text::{json, si};

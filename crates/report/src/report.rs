@@ -1,12 +1,13 @@
 //! The report of a run: the JSON of DESIGN, and the table for display.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use plexus_config::units::format_rate;
 use serde::{Deserialize, Serialize};
 
 use crate::named::NamedAccount;
+use crate::table::columns;
 
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -234,22 +235,6 @@ impl fmt::Display for RunReport {
         let verdict = if facts.passed { "passed" } else { "FAILED" };
         write!(f, "{}: {verdict}", facts.lab)
     }
-}
-
-/// Rows as aligned columns, two spaces between them.
-pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

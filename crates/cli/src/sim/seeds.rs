@@ -3,7 +3,6 @@
 //! Runs share nothing, so each is what it would be alone, and the answer does not depend on how
 //! many processors there are.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -251,17 +250,7 @@ fn table(quantities: &[Quantity], flows: usize) -> String {
         let [mean, deviation, least, greatest] = values;
         rows.push([q.name.clone(), mean, deviation, least, greatest]);
     }
-    let widths: [usize; 5] =
-        std::array::from_fn(|i| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0));
-    let mut text = String::new();
-    for row in rows {
-        let _ = write!(text, "{:<1$}", row[0], widths[0]);
-        for (cell, width) in row.iter().zip(widths).skip(1) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        text.push('\n');
-    }
-    text
+    plexus_report::aligned(&rows, |column| column > 0)
 }
 
 fn answer(first: &Topology, passed: bool, runs: &[Run], quantities: &[Quantity]) -> Value {

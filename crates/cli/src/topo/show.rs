@@ -207,27 +207,14 @@ fn short(number: f64) -> String {
     }
 }
 
-/// Columns as wide as what they hold, after an empty line; long tables are cut, and say so.
+/// A table after an empty line; long ones are cut, and say so.
 pub(super) fn table(heads: &[&str], rows: Vec<Vec<String>>) -> String {
-    let more = rows.len().saturating_sub(ROWS_SHOWN);
-    let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
-    let shown: Vec<&Vec<String>> =
-        std::iter::once(&heads).chain(rows.iter().take(ROWS_SHOWN)).collect();
-    let width = |column: usize| {
-        shown.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    let shown = &rows[..rows.len().min(ROWS_SHOWN)];
+    let more = match rows.len() - shown.len() {
+        0 => String::new(),
+        more => format!("… and {more} more (--json shows all)\n"),
     };
-    let widths: Vec<usize> = (0..heads.len()).map(|c| width(c).unwrap_or(0)).collect();
-    let mut out = String::from("\n");
-    for row in shown {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        out.push_str(cells.join("  ").trim_end());
-        out.push('\n');
-    }
-    if more > 0 {
-        out.push_str(&format!("… and {more} more (--json shows all)\n"));
-    }
-    out
+    format!("\n{}{more}", plexus_report::table(heads, shown))
 }
 
 #[cfg(test)]
