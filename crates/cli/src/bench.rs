@@ -26,7 +26,7 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Which benches; all if left out. `--list` names them.
+    /// The benches to run; all if left out. `--list` names them.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Shorter and fewer runs: a look, not a measurement.
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Name the benches and what they measure.
+    /// List the benches and what they measure.
     #[arg(long)]
     list: bool,
     /// Where the peers are; by default bench/peers/build of the repository.
@@ -65,7 +65,7 @@ Examples:
 struct ReadmeArgs {
     /// The directory with README.md and results.json.
     directory: PathBuf,
-    /// Take over these rows: each replaces the one with its name and peer.
+    /// Add the rows of this file: each replaces the row with its name and peer.
     #[arg(long, value_name = "FILE")]
     add: Option<PathBuf>,
     /// Write nothing; the exit code is 1 if README.md differs from results.json.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 pub(crate) use plexus_report::Failure;
 
-/// What a subcommand ends with.
+/// The result of a subcommand.
 pub(crate) type Outcome = Result<(), Failure>;
 
 /// Prints the reason, if any, and gives the exit code.

@@ -66,7 +66,7 @@ struct RunArgs {
     /// Shorter and fewer runs: a look, not a measurement.
     #[arg(long)]
     quick: bool,
-    /// What the experiment shall look at, where it takes a file; the list says which.
+    /// The file that the experiment reads, if it takes one; the list says which do.
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// Write pages, tables and charts into this directory.

@@ -29,6 +29,6 @@ fn not_written(file: &Path, error: &io::Error) -> String {
     format!("writing {}: {error}{help}", file.display())
 }
 
-/// What to do about a file that is there already.
+/// Advice for a file that exists already.
 pub(crate) const IN_THE_WAY: &str =
     "; nothing is written over: move it away, or name another --out";

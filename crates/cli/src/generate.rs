@@ -96,7 +96,7 @@ pub(crate) struct Args {
     /// Stop after this time (5s, 500ms).
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Everything random repeats with the same seed.
+    /// The seed of everything random: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON.
@@ -156,7 +156,7 @@ pub(crate) fn now() -> Time {
     Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// A flag that Ctrl-C and SIGTERM raise, so that what is known is still printed.
+/// A flag that Ctrl-C and SIGTERM raise. The results so far are then printed.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -294,7 +294,7 @@ impl<'a> Report<'a> {
 /// Runs `plexus gen`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let config = args.config()?;
-    // Whatever is wrong with the flows is told before a device is touched.
+    // Mistakes in the flows are reported before a device is touched.
     Generator::new(&config, Time::ZERO).map_err(Failure::unusable)?;
     let stop = stop_flag()?;
     let backend = match args.backend {
@@ -369,7 +369,8 @@ fn send(
     }
 }
 
-/// Waits until the device has sent what it took: a moment, or not at all if it is stuck.
+/// Waits until the device has sent what it took. A device that is stuck is waited for in vain,
+/// for a bounded time.
 fn flush(pool: &mut Pool, port: &mut dyn Port) {
     let begin = now();
     let mut held = pool.available();

@@ -75,7 +75,7 @@ struct FileArgs {
     /// What moves frames in the nodes: Plexus, or the Linux bridge to compare it with.
     #[arg(long, value_enum, default_value_t = Program::Plexus)]
     node_program: Program,
-    /// Which lane the flows of a fabric take, instead of what the file says.
+    /// How flows of a fabric choose a lane, instead of what the file says.
     #[arg(long, value_enum)]
     lanes: Option<Lanes>,
 }
@@ -87,7 +87,7 @@ enum Lanes {
     Static,
     /// By the hash of the flow.
     PerFlow,
-    /// The one with the least to carry when the flow begins.
+    /// The lane with the least load when the flow begins.
     LeastLoaded,
 }
 
@@ -155,8 +155,8 @@ fn run_traffic(launch: &Launch, json: bool) -> Outcome {
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
-/// Runs the traffic in the lab of the file if that is up, else in one for the occasion. When this
-/// process ends, by whatever cause, that lab ends too: it hangs on us by a pipe.
+/// Runs the traffic in the lab of the file if that is up, else in a lab of its own. That lab ends
+/// with this process, whatever ends it: a pipe between the two closes.
 fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
     let tied = match plexus_lab::is_up(launch)? {
         true => None,
@@ -171,8 +171,8 @@ fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, E
     plexus_lab::run(&name, say)
 }
 
-/// The first Ctrl-C ends the run, which then reports; another one, or one outside a run, ends this
-/// process.
+/// The first Ctrl-C ends the run, which then reports. A second one, or one outside of a run, ends
+/// this process.
 fn cut_short_on_interrupt(name: &str) -> std::io::Result<()> {
     let name = name.to_string();
     let mut signals = Signals::new([SIGINT])?;
@@ -247,7 +247,7 @@ fn down(lab: Option<&str>) -> Outcome {
     for name in &names {
         match plexus_lab::down(name).map_err(Failure::unusable)? {
             true => println!("lab {name} is down"),
-            // Killed: what it left went when it was listed.
+            // It was killed. Listing it has removed what it left.
             false if lab.is_none() => println!("lab {name} is gone"),
             false => return Err(Failure::No(format!("no lab named {name:?} is up"))),
         }

@@ -19,8 +19,8 @@ use crate::generate::{Progress, emit, now, parse_duration, stop_flag};
 /// How many flows are listed in a report.
 const LISTED: usize = 1_000;
 
-/// Receive test traffic. Latencies compare the clocks of sender and meter, so they need one machine
-/// (its namespaces share a clock); a capture file has none worth reading.
+/// Receive test traffic. Latencies compare the clocks of sender and meter, so both must be on one
+/// machine (its namespaces share a clock). A capture file has no useful latencies.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example: ten seconds of what `plexus gen` sends, as JSON:
@@ -44,13 +44,13 @@ pub(crate) struct Args {
     /// Stop after so many probes.
     #[arg(long)]
     count: Option<u64>,
-    /// Stop when nothing has come for this long, once something has.
+    /// Stop when nothing has come for so long after the last packet.
     #[arg(long, value_parser = parse_duration)]
     idle: Option<Duration>,
     /// Time between progress lines.
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     interval: Duration,
-    /// The meter was there before the sender: what is missing at the beginning is lost too.
+    /// The meter runs before the sender starts: packets that are missing at the beginning are lost.
     #[arg(long)]
     from_start: bool,
     /// UDP port that probes come to.
@@ -71,8 +71,8 @@ struct Report<'a> {
     backend: String,
     seconds: f64,
     arrived: Arrived,
-    /// Packets that the kernel or the port dropped before the meter saw them: the meter is the
-    /// bottleneck, and the loss is not the network's.
+    /// Packets that the kernel or the port dropped before the meter saw them. The meter, and not
+    /// the network, lost them.
     overflow: u64,
     total: Summary,
     flow_count: usize,
@@ -172,7 +172,7 @@ fn count(
 fn wait(port: &dyn Port) {
     let timeout = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
     match port.fd() {
-        // Woken early by a signal or not at all: the loop looks again either way.
+        // A signal may wake it early. The loop looks again in any case.
         Some(fd) => drop(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout))),
         None => std::thread::sleep(Duration::from_millis(1)),
     }

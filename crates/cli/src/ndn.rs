@@ -43,7 +43,7 @@ enum Command {
     WebPublish(web_publish::Args),
     /// Answer browsers from named data.
     WebProxy(web_proxy::Args),
-    /// Make keys and certificates, by which forwarders know who may command.
+    /// Make keys and certificates, by which forwarders recognise those that may command.
     Key(key::Args),
 }
 

@@ -24,7 +24,7 @@ Example:
   sudo plexus show ports
 
 SIGHUP reads the file again and applies what can change while frames flow (VLANs, rates, limits,
-static stations, the choice of lanes, routes, who may command the forwarder of named data, its
+static stations, the choice of lanes, routes, keys that may command the forwarder of named data, its
 prefetch); ports and workers need a restart. SIGINT and SIGTERM stop it.")]
     Run {
         /// The node's configuration.

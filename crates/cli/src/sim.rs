@@ -41,7 +41,7 @@ enum SimCommand {
     /// Run a file's traffic through a simulated network and check its assertions.
     ///
     /// Nodes and controller are the code of the daemons; hosts, cables and time are simulated. The
-    /// same file and seed give the same run, event by event: the digest says whether they did.
+    /// same file and seed give the same run, event by event. Equal digests show that.
     #[command(after_help = "\
 Examples:
   plexus sim run labs/ring.toml --seed 7 --json
@@ -55,10 +55,10 @@ Examples:
                   what is behind these devices talks through the simulated ring, in real time; for
                   the host's lease it takes the host's Ethernet address (`mac` in the file)")]
     Run(RunArgs),
-    /// Play what a live node was told into a new one, and compare what it does, byte by byte.
+    /// Play a live node's recorded inputs into a new one, and compare its outputs, byte by byte.
     ///
     /// A fabric node whose file has `record = "FILE"` writes down every input of its control plane
-    /// and every output. Exit code 1: an output is another one now, and the answer says where.
+    /// and every output. Exit code 1: an output differs, and the answer says where.
     #[command(after_help = "Example: plexus sim replay n1.record --identity n1.identity")]
     Replay(replay::ReplayArgs),
 }
@@ -67,7 +67,7 @@ Examples:
 struct RunArgs {
     /// The topology file, as for plexus lab.
     file: PathBuf,
-    /// Where everything random starts, instead of what the file says.
+    /// The seed of everything random, instead of the file's.
     #[arg(long)]
     seed: Option<u64>,
     /// Run it with every seed from A to B on all processors, and print means and spreads.
@@ -133,7 +133,7 @@ fn run_file(args: &RunArgs) -> Outcome {
     let mut progress = Progress::new();
     let (mut said, mut is_running) = (Duration::ZERO, false);
     let mut say = |sim: &Sim| {
-        // Before it is said that traffic runs: who stops it then sees some.
+        // Traffic has begun when the message says so, and a person who stops it then sees some.
         let go_on = !stopped.load(Ordering::Relaxed);
         if !is_running && sim.share_done().is_some() {
             is_running = true;
@@ -222,15 +222,15 @@ fn run_file(args: &RunArgs) -> Outcome {
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
-/// Reads what is to be run, and what is to be said of it: asked for control messages alone, of a
-/// file that says otherwise, there is no traffic.
+/// Reads the file to run, and a note for the report. If control messages alone are asked for, and
+/// the file says otherwise, its traffic is left out.
 fn read(
     file: &Path,
     seed: Option<u64>,
     fidelity: Option<Fidelity>,
 ) -> Result<(Topology, Option<String>), Failure> {
     let mut topology = Topology::read_to_run(file, seed).map_err(Failure::unusable)?;
-    // A file that itself says control has no traffic: to have some is its mistake.
+    // A file that says control itself and has traffic is mistaken.
     let is_cut = fidelity == Some(Fidelity::Control) && topology.fidelity != Fidelity::Control;
     topology.fidelity = fidelity.unwrap_or(topology.fidelity);
     let flows = topology.traffic.len();
@@ -244,7 +244,7 @@ fn read(
 /// Builds a network, lets it find itself and runs its traffic, as long as `go_on` gives true.
 ///
 /// # Errors
-/// When it cannot be built, or has not found itself in its time.
+/// When it cannot be built, or does not find all its neighbours in time.
 fn simulate(
     topology: &Topology,
     seed: u64,
@@ -257,10 +257,10 @@ fn simulate(
     Ok(sim)
 }
 
-/// Lets a network find itself; false: `go_on` has given false before it had.
+/// Runs until the nodes know each other; false if `go_on` gave false before.
 ///
 /// # Errors
-/// When it has not in its time.
+/// When they do not in time.
 fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<bool, String> {
     let mut is_stopped = false;
     let is_settled = sim.settle(|sim| {
@@ -283,7 +283,7 @@ fn some_names(names: &[&str]) -> String {
     }
 }
 
-/// The devices in place of hosts, if there are to be any; the topology keeps no flows of these.
+/// The devices in place of hosts, if any. Their hosts' flows leave the topology.
 fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, Failure> {
     if args.attach.is_empty() {
         return Ok(None);
@@ -347,10 +347,10 @@ fn speed(work: &Work, started: Instant) -> String {
     )
 }
 
-/// Refuses what memory is too short for, when so many are run at a time.
+/// Refuses runs that need more memory than there is, with so many at a time.
 ///
 /// # Errors
-/// In words, with what makes it large.
+/// In words, with the devices that need the most.
 fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
     let estimate = memory_estimate(topology).saturating_mul(at_a_time);
     match memory::available() {
@@ -384,7 +384,7 @@ fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     Ok(facts)
 }
 
-/// What became of the questions that hosts were to ask; nothing where the file has no `[arp]`.
+/// What became of hosts' ARP requests; empty if the file has no `[arp]`.
 fn questions(sim: &Sim) -> Option<Value> {
     sim.topology().arp?;
     let known = sim.resolutions();

@@ -37,9 +37,9 @@ enum Command {
     Show(show::Show),
     /// Find out whether a network is rearrangeably non-blocking at its hosts' line rates
     Check(check::Check),
-    /// What every cable carries when demands are laid on a topology by a routing
+    /// Show the load of every cable under given demands and a routing
     Loads(loads::LoadsArgs),
-    /// Make a topology file of another program's graph: GraphML, DOT or JSON
+    /// Make a topology file from another program's graph: GraphML, DOT or JSON
     #[command(after_help = "\
 Examples:
   plexus topo import Abilene.graphml --hosts 1 > abilene.toml
@@ -80,7 +80,7 @@ pub(crate) fn print(text: &str) -> Outcome {
     }
 }
 
-/// What there is in a topology, in a line.
+/// A topology's contents in one line.
 pub(crate) fn summary(topology: &Topology) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut counts = vec![

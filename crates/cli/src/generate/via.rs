@@ -60,7 +60,7 @@ pub(crate) fn open(
 ) -> Result<(Pool, Opened), Failure> {
     let file = Some(device.into());
     let (frames, ring, fill, input, output) = match what_for {
-        // What arrives at a sender is nobody's.
+        // Nothing reads what arrives at a sender.
         Use::Send => (8192, 2048, 64, None, file),
         // Deep enough for some milliseconds in which the meter is not scheduled.
         Use::Receive => (16_384, 4096, 4096, file, None),

@@ -53,8 +53,8 @@ pub(crate) struct Args {
     /// How long an Interest lives.
     #[arg(long, default_value = "4s", value_parser = parse_duration)]
     lifetime: Duration,
-    /// Interests for one segment, at most. Which version there is, is asked three times, for a
-    /// second each.
+    /// Interests for one segment, at most. The question for the version is asked at most three
+    /// times, for a second each.
     #[arg(long, default_value_t = Settings::default().tries)]
     tries: u32,
     /// Print a summary as JSON, to standard output if the object goes to a file, else to standard

@@ -30,7 +30,7 @@ Example: a catalogue of 1.3 M items of 10 MB in chunks of 8 KB, 64 Interests on 
 Item I is /bench/I/seg=0 to seg=CHUNKS-1; `plexus ndn produce` says how large a chunk is. A list has
 a name or a URL in each line, which stands behind the prefix; what begins with # is a comment.")]
 pub(crate) struct Args {
-    /// In front of all names.
+    /// The prefix of all names.
     #[arg(long)]
     prefix: NameBuf,
     /// Items.
@@ -39,35 +39,35 @@ pub(crate) struct Args {
     /// Chunks of each.
     #[arg(long, default_value_t = 1, conflicts_with = "trace")]
     chunks: u64,
-    /// The exponent of Zipf's law; 0: all items are as popular.
+    /// The exponent of Zipf's law; 0: all items are equally popular.
     #[arg(long, default_value_t = 0.8, conflicts_with = "trace")]
     zipf: f64,
     /// A list of names instead, asked for in order, once.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Interests of a consumer that are on their way at any time.
+    /// A consumer's window: Interests that are on their way at a time.
     #[arg(long, default_value_t = 16, conflicts_with = "rate")]
     window: usize,
-    /// Interests a second of all consumers, instead.
+    /// Interests a second of all consumers together, instead of a window.
     #[arg(long)]
     rate: Option<f64>,
     /// Consumers, each with a face and a thread of its own.
     #[arg(long, default_value_t = 1)]
     consumers: usize,
-    /// Bytes of a chunk that are expected; others are told.
+    /// Expected bytes of a chunk. Chunks of other sizes are reported.
     #[arg(long, value_name = "BYTES")]
     chunk_size: Option<u64>,
     /// How long an Interest lives.
     #[arg(long, default_value = "4s", value_parser = parse_duration)]
     lifetime: Duration,
-    /// How long is asked and measured (10s); by default 10 s, or until a list is done. What is on
-    /// its way then is waited for while it lives.
+    /// How long to ask and measure (10s); by default 10 s, or until a list is done. Interests on
+    /// their way then are waited for until they expire.
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Before anything is measured (2s).
+    /// Time before the measurement begins (2s).
     #[arg(long, default_value = "0s", value_parser = parse_duration)]
     warm_up: Duration,
-    /// Everything random repeats with the same seed.
+    /// The seed of everything random: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Verify SHA-256 digests, which costs more than all the rest.
@@ -243,7 +243,7 @@ fn measure(
         let stop = stop.clone();
         thread::spawn(move || {
             let ran = endpoint.run(&mut consumer, &stop);
-            // One that fails ends all: the figures would be of fewer than were asked for.
+            // One failure ends all: the figures would be those of fewer consumers.
             ran.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
             let counted = consumer.counted(now());
             Ok((consumer.counts().clone(), counted))

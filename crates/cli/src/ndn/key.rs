@@ -24,8 +24,8 @@ const ISSUED_DAYS: u32 = 365;
 /// Up to the year 9999 from whenever.
 const DAYS_MAX: i64 = 3_652_058;
 
-/// Make keys and certificates, by which forwarders know who may command. Files are as `ndnsec
-/// cert-dump` (certificates: Base64) and openssl (keys: PKCS #8 in PEM) write them.
+/// Make keys and certificates, by which forwarders recognise those that may command. The files have
+/// the form of `ndnsec cert-dump` (certificates: Base64) and openssl (keys: PKCS #8 in PEM).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example: an operator's key, certified by that of a site
@@ -38,7 +38,7 @@ Forwarders have site.ndncert among their `anchors` and issued.ndncert among thei
 (examples/ndn.toml); the operator publishes by the key:
   plexus ndn serve /files ~/files --key op.key --certificate issued.ndncert
 
-Who has a .key file is its owner: keep site.key away from the boxes.")]
+Whoever holds a .key file can sign with it: keep site.key away from the boxes.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -61,8 +61,8 @@ enum Command {
         #[command(flatten)]
         period: Period,
     },
-    /// Sign somebody's certificate, so that who trusts you trusts them. Names that forwarders let
-    /// you certify are those below your own. Prints the new certificate's name.
+    /// Sign another person's certificate. Forwarders that trust your key then trust theirs, for
+    /// names below your own. Prints the new certificate's name.
     #[command(after_help = "\
 Example:
   plexus ndn key sign op.ndncert --key site.key --certificate site.ndncert --out issued.ndncert")]
@@ -70,7 +70,7 @@ Example:
         /// The certificate that their key has signed itself; or one of yours, to be renewed.
         #[arg(value_name = "CERTIFICATE")]
         request: PathBuf,
-        /// Your private key, which nobody else may be able to read.
+        /// Your private key. Its file must be readable by you alone.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
         /// Your own certificate.
@@ -173,12 +173,12 @@ fn make(name: &NameBuf, out: &Path, kind: Kind, validity: Validity, now_ms: u64)
     };
     let made = PrivateKey::generate(algorithm);
     let (key, text) = made.ok_or_else(|| Failure::unusable("the system has no randomness"))?;
-    // As ndnsec's: whoever makes a second key of the name has another.
+    // As ndnsec's: a second key of the same name gets another one.
     let key_id = identity::random().map_err(Failure::unusable)?;
     let packet = self_signed(&key, name.as_name(), key_id, validity, now_ms);
     let packet = packet.map_err(Failure::unusable)?;
     write_private(&key_file, &text).map_err(Failure::unusable)?;
-    // Without it nobody could use the key, and the next try would find that in the way.
+    // A key without a certificate is of no use, and would stand in the way of the next try.
     write(&certificate_file, &packet).inspect_err(|_| drop(fs::remove_file(&key_file)))
 }
 

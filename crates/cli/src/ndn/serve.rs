@@ -27,7 +27,7 @@ Example: at a forwarder whose file says `signed` and has op.ndncert among its an
   plexus ndn key make /example/op --out op
   plexus ndn serve /files ~/files --key op.key --certificate op.ndncert
 
-Links are followed within the folder. Who asks for a name gets the version by 32=metadata (RDR), as
+Links are followed within the folder. A consumer learns the version by 32=metadata (RDR), as
 ndncatchunks and NDNts do, or by an Interest that a longer name may answer.")]
 pub(crate) struct Args {
     /// Prefix of all names.

@@ -28,7 +28,7 @@ impl Key {
             return Ok(None);
         };
         let read = read(key, certificate)?;
-        // No more than a warning: nobody is certified here.
+        // A warning is enough: no key is certified here.
         if let Err(why) = check_private(key) {
             eprintln!("--key {}: {why}", key.display());
         }

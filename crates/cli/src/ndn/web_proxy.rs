@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Address and port to listen at.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// In front of all names.
+    /// The prefix of all names.
     #[arg(long)]
     prefix: NameBuf,
     /// The site that a request for a path alone means.

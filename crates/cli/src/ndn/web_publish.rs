@@ -34,22 +34,22 @@ Example: a folder, and what a browser sees of it at http://127.0.0.1:8080/:
   plexus ndn web-publish /web ~/site
   plexus ndn web-proxy --prefix /web
 
-Example: a site upstream, fetched once for all who ask, as fresh as its Cache-Control says:
+Example: a site upstream, fetched once for all clients, as fresh as its Cache-Control says:
   plexus ndn web-publish /web https://example.org/
   plexus ndn web-proxy --prefix /web --site example.org
 
 Example: one with a certificate of your own authority:
   plexus ndn web-publish /web https://intranet.example:8443/ --ca authority.pem
 
-Status, media type and caching headers are kept; cookies and who asks are not passed on, either way.
-A site that sends requests on from http to https at its own port or 443 is followed there; one that
-redirects a request to itself is answered by 502; other redirects go to the browser. Its certificate
-has to be for its host in names, and is checked by the authorities of this system (or SSL_CERT_FILE,
-SSL_CERT_DIR), or those of --ca alone. What cannot be fetched is answered by 502 and the reason,
-which is printed here, too: the same once a minute, and 16 in a minute at most. Between here and
-browsers is no https: who reads has to trust names as far as this network.")]
+Status, media type and caching headers are kept. Cookies and the browser's address are not passed
+on, and neither are the site's cookies. A redirect from http to https, at the site's own port or
+443, is followed. A redirect of a request to itself is answered by 502. Other redirects go to the
+browser. The site's certificate must be for the host in its URL. It is checked by the authorities of
+this system (or SSL_CERT_FILE, SSL_CERT_DIR), or by those of --ca alone. A failed request is
+answered by 502 with the reason. The reason is printed here too: the same one once a minute, and 16
+in a minute at most. Between here and browsers is no https: readers must trust this network.")]
 pub(crate) struct Args {
-    /// In front of all names.
+    /// The prefix of all names.
     prefix: NameBuf,
     /// The folder, or the site: http://HOST[:PORT]/ or https://HOST[:PORT]/.
     source: String,
