@@ -68,8 +68,7 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
             (Load::Host { routes, named }, named, peer)
         }
     };
-    let queues = switch::Queues::default();
-    let like = switch::Load { stations: shrunk(1 << 16), named, queues };
+    let like = switch::Load::new(shrunk(1 << 16), named);
     let time = setting.effort.time;
     let row = Row::measure(name, "Mpps", Some(peer), setting.effort.runs, || {
         Ok((mpps(load, time)?, Some(switch::mpps(like, time)?)))

@@ -23,6 +23,7 @@ mod sim;
 mod store;
 mod switch;
 mod traffic;
+mod whole;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -135,31 +136,27 @@ impl Setting {
     }
 }
 
-fn switch_load(stations: usize, named: usize) -> switch::Load {
-    switch::Load { stations, named, queues: switch::Queues::default() }
-}
-
 /// Every bench, in the order in which they run.
 pub const BENCHES: &[Bench] = &[
     Bench {
         name: "switch-64k-few",
         about: "the whole switch in memory, 64-byte packets, 65,536 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 16, 64), s),
+        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 16, 64), s),
     },
     Bench {
         name: "switch-64k-spread",
         about: "the same, all 65,536 stations talking",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 16, 1 << 16), s),
+        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 16, 1 << 16), s),
     },
     Bench {
         name: "switch-1m-few",
         about: "the same with 1,048,576 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 20, 64), s),
+        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 20, 64), s),
     },
     Bench {
         name: "switch-1m-spread",
         about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
-        run: |b, s| switch::rows(b.name, switch_load(1 << 20, 1 << 20), s),
+        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 20, 1 << 20), s),
     },
     Bench {
         name: "queue",
@@ -195,6 +192,11 @@ pub const BENCHES: &[Bench] = &[
         name: "fabric-host-spread",
         about: "the same, all 65,536 routes in use; the peer is our switch, all stations talking",
         run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 1 << 16 }, s),
+    },
+    Bench {
+        name: "whole",
+        about: "switch and router of a box that does everything at once; the peer does one thing",
+        run: |b, s| whole::rows(b.name, s),
     },
     Bench {
         name: "mac-lookup",

@@ -21,8 +21,10 @@ use plexus_plane::{
 use plexus_wire::{MacAddr, Time, checksum};
 
 use super::switch::{below, memory_ports, xorshift};
+use super::whole::{self, FABRIC_PORTS};
 use super::{Row, Setting, peer};
-use world::{Exchange, World};
+use world::Exchange;
+pub(super) use world::World;
 
 const PEER: &str = "dpdk_l3_mem";
 /// Bytes of a 64-byte frame without its FCS.
@@ -82,7 +84,7 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
                 peer::dpdk(program, &load, setting)
             });
             let theirs = theirs.transpose()?;
-            let ours = mpps(&world, setting.effort.time)?;
+            let ours = mpps(&world, false, setting.effort.time)?;
             worlds.push(world);
             Ok((ours, theirs))
         })
@@ -96,12 +98,13 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Millions of packets per second in the median round of about `time`.
+/// Millions of packets per second in the median round of about `time`; of a box that does
+/// everything else too, if it is `whole`.
 ///
 /// # Errors
 /// When memory is short, or if the router lost a packet: a figure would mean nothing.
-fn mpps(world: &World, time: Duration) -> Result<f64, String> {
-    let mut bench = Bench::new(world)?;
+pub(super) fn mpps(world: &World, whole: bool, time: Duration) -> Result<f64, String> {
+    let mut bench = Bench::new(world, whole)?;
     let mut rounds = Vec::new();
     let end = Instant::now() + time;
     while rounds.is_empty() || Instant::now() < end {
@@ -149,19 +152,23 @@ fn tables() -> RouterTables {
 }
 
 impl<'a> Bench<'a> {
-    fn new(world: &'a World) -> Result<Bench<'a>, String> {
+    fn new(world: &'a World, whole: bool) -> Result<Bench<'a>, String> {
         let pool = Pool::new(PORTS * FRAMES + 64, 2112).map_err(|e| format!("frames: {e}"))?;
-        let settings = (0..PORTS).map(|i| {
+        let count = if whole { PORTS + FABRIC_PORTS } else { PORTS };
+        let settings = (0..count).map(|i| {
             let vlan = VlanMode::Access(FIRST_VLAN + i as u16);
             let settings = PortSettings { vlan, learning: false, ..PortSettings::default() };
             (format!("p{i}"), 0, settings)
         });
         let plan = Snapshot::new(settings.collect(), &SwitchSettings::default());
-        let plan = plan.map_err(|e| e.to_string())?.with_router(RouterSource {
+        let mut plan = plan.map_err(|e| e.to_string())?.with_router(RouterSource {
             plan: (*tables().plan()).clone().publish(),
             fib: FibReaders::new(world.v4.reader(), world.v6.reader()),
         });
-        let (ports, cables) = memory_ports(PORTS, PORTS * FRAMES);
+        if whole {
+            plan = whole::with_fabric_and_names(plan, PORTS)?;
+        }
+        let (ports, cables) = memory_ports(count, PORTS * FRAMES);
         let seed = 0x5EED;
         let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
         let now = Time::from_secs(1);
@@ -253,7 +260,9 @@ mod tests {
         for family in [Family::V4, Family::V6] {
             let world = World::new(Load { family, destinations: 100 }, 256).unwrap();
             assert_eq!(world.destinations.len(), 100);
-            assert!(mpps(&world, Duration::ZERO).unwrap() > 0.0);
+            for whole in [false, true] {
+                assert!(mpps(&world, whole, Duration::ZERO).unwrap() > 0.0);
+            }
         }
     }
 }

@@ -13,8 +13,10 @@ use plexus_config::{PortSettings, QueueOrder, QueueSettings, SwitchSettings};
 use plexus_io::memory::{self, Cable};
 use plexus_io::{Packet, Pool, Port, PortId};
 use plexus_plane::{Account, Crossing, Snapshot, Worker};
+use plexus_table::lpm::{Fib4, Fib6};
 use plexus_wire::Time;
 
+use super::whole::{self, FABRIC_PORTS};
 use super::{Row, Setting, peer};
 
 const PEER: &str = "dpdk_l2_mem";
@@ -33,6 +35,15 @@ pub(super) struct Load {
     pub(super) named: usize,
     /// How its ports are set.
     pub(super) queues: Queues,
+    /// The box does everything else too.
+    pub(super) whole: bool,
+}
+
+impl Load {
+    /// A box that only switches, with ports as they are without settings.
+    pub(super) fn new(stations: usize, named: usize) -> Load {
+        Load { stations, named, queues: Queues::default(), whole: false }
+    }
 }
 
 /// What becomes of packets at output ports.
@@ -54,7 +65,7 @@ pub(super) fn queue_rows(name: &str, setting: &Setting) -> Result<Vec<Row>, Stri
     let kinds = kinds.into_iter().chain([("port-wait", true, QueueOrder::Port)]);
     let rows = kinds.map(|(kind, wait, order)| {
         let shrunk = (65_536 / setting.effort.shrink).max(64);
-        let load = |order| Load { stations: shrunk, named: 64, queues: Queues { order, wait } };
+        let load = |order| Load { queues: Queues { order, wait }, ..Load::new(shrunk, 64) };
         let time = setting.effort.time;
         Row::measure(&format!("{name}-{kind}"), "Mpps", Some("fifo"), setting.effort.runs, || {
             Ok((mpps(load(order), time)?, Some(mpps(load(QueueOrder::Fifo), time)?)))
@@ -71,6 +82,8 @@ struct Bench {
     load: Load,
     random: u64,
     now: Time,
+    /// What a router looks up in.
+    _tables: Option<(Fib4, Fib6)>,
 }
 
 /// The one row of a load, beside DPDK's switch where that is built.
@@ -135,15 +148,24 @@ impl Bench {
         // So fast that all leave at once.
         let rate_bits_per_s = wait.then_some(1 << 62);
         let settings = PortSettings { queue, rate_bits_per_s, ..PortSettings::default() };
-        let settings = (0..PORTS).map(|i| (format!("p{i}"), 0, settings.clone()));
+        let count = if load.whole { PORTS + FABRIC_PORTS } else { PORTS };
+        let settings = (0..count).map(|i| (format!("p{i}"), 0, settings.clone()));
         let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
-        let plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
-        let (ports, cables) = memory_ports(PORTS, PORTS * FRAMES);
+        let mut plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
+        let mut tables = None;
+        if load.whole {
+            let (router, v4, v6) = whole::idle_router()?;
+            tables = Some((v4, v6));
+            plan = whole::with_fabric_and_names(plan, PORTS)?.with_router(router);
+        }
+        let (ports, cables) = memory_ports(count, PORTS * FRAMES);
         let seed = 0x5EED;
         let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
         let now = Time::from_secs(1);
         worker.maintain(now);
-        let mut bench = Bench { worker, cables, idle: Vec::new(), load, random: 0x9E37_79B9, now };
+        let idle = Vec::new();
+        let mut bench =
+            Bench { worker, cables, idle, load, random: 0x9E37_79B9, now, _tables: tables };
         bench.idle.extend((0..PORTS * FRAMES).map_while(|_| bench.worker.pool().alloc()));
         for packet in &mut bench.idle {
             let pool = bench.worker.pool();
@@ -270,7 +292,9 @@ mod tests {
 
     #[test]
     fn the_bench_runs_and_loses_nothing() {
-        let load = Load { stations: 4096, named: 4096, queues: Queues::default() };
-        assert!(mpps(load, Duration::ZERO).unwrap() > 0.0);
+        for whole in [false, true] {
+            let load = Load { whole, ..Load::new(4096, 4096) };
+            assert!(mpps(load, Duration::ZERO).unwrap() > 0.0);
+        }
     }
 }

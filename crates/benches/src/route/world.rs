@@ -13,7 +13,7 @@ use super::{Family, Load, NEIGHBOURS};
 use crate::internet;
 
 /// Tables of both families, and the destinations of the traffic.
-pub(super) struct World {
+pub(in super::super) struct World {
     pub(super) family: Family,
     pub(super) v4: Fib4,
     pub(super) v6: Fib6,
@@ -25,7 +25,7 @@ impl World {
     ///
     /// # Errors
     /// When memory is short.
-    pub(super) fn new(load: Load, shrink: usize) -> Result<World, String> {
+    pub(in super::super) fn new(load: Load, shrink: usize) -> Result<World, String> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (i, prefix) in internet::prefixes()?.into_iter().enumerate().step_by(shrink) {
             let number = (i.wrapping_mul(0x9E37_79B9) >> 16) % NEIGHBOURS;
