@@ -1,12 +1,12 @@
-//! Talking to a running node over its control socket.
+//! Which running daemon is meant, and the way to its control socket.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use plexus_api::Client;
 
 use crate::exit::Failure;
 
@@ -14,7 +14,7 @@ use crate::exit::Failure;
 const SOCKETS: &str = "/run/plexus";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which node is meant.
+/// Which daemon is meant.
 #[derive(clap::Args)]
 pub(crate) struct Which {
     /// The node, by its name, or LAB/NODE for one of a lab; not needed where only one runs.
@@ -25,17 +25,12 @@ pub(crate) struct Which {
     control: Option<PathBuf>,
 }
 
-/// A connection to a node.
-pub(crate) struct Connection {
-    reader: BufReader<UnixStream>,
-}
-
 impl Which {
     /// Connects to it.
     ///
     /// # Errors
     /// When there is no such node, more than one could be meant, or it does not answer.
-    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
         let path = match (&self.control, &self.node) {
             (Some(path), _) => path.clone(),
             (None, Some(name)) => match name.split_once('/') {
@@ -46,7 +41,7 @@ impl Which {
             },
             (None, None) => the_only_one()?,
         };
-        let stream = UnixStream::connect(&path).map_err(|e| {
+        Client::connect(&path, PATIENCE).map_err(|e| {
             let advice = match e.kind() {
                 io::ErrorKind::NotFound if self.control.is_some() => "no node listens there",
                 io::ErrorKind::NotFound => {
@@ -58,10 +53,7 @@ impl Which {
                 _ => "is the node running?",
             };
             Failure::unusable(format!("{}: {e}: {advice}", path.display()))
-        })?;
-        let limit = stream.set_read_timeout(Some(PATIENCE));
-        limit.map_err(|e| Failure::unusable(format!("{}: {e}", path.display())))?;
-        Ok(Connection { reader: BufReader::new(stream) })
+        })
     }
 }
 
@@ -89,44 +81,5 @@ fn the_only_one() -> Result<PathBuf, Failure> {
                 names.join(", ")
             )))
         }
-    }
-}
-
-impl Connection {
-    /// Asks a question and reads its answer.
-    ///
-    /// # Errors
-    /// When the node hangs up or says that it cannot.
-    pub(crate) fn ask(&mut self, question: &Value) -> Result<Value, Failure> {
-        let mut line = question.to_string();
-        line.push('\n');
-        let stream = self.reader.get_mut();
-        stream.write_all(line.as_bytes()).map_err(Failure::unusable)?;
-        self.next()
-    }
-
-    /// Reads one more answer.
-    ///
-    /// # Errors
-    /// As [`Connection::ask`].
-    pub(crate) fn next(&mut self) -> Result<Value, Failure> {
-        let mut line = String::new();
-        let read = self.reader.read_line(&mut line);
-        if read.map_err(|e| Failure::unusable(format!("the node does not answer: {e}")))? == 0 {
-            return Err(Failure::unusable("the node hung up"));
-        }
-        let answer: Value = serde_json::from_str(&line).map_err(Failure::unusable)?;
-        match answer.get("error").and_then(Value::as_str) {
-            Some(error) => Err(Failure::unusable(error)),
-            None => Ok(answer),
-        }
-    }
-
-    /// Asks for what `show` shows.
-    ///
-    /// # Errors
-    /// As [`Connection::ask`].
-    pub(crate) fn show(&mut self, what: &str) -> Result<Value, Failure> {
-        self.ask(&json!({"show": what}))
     }
 }

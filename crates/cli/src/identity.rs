@@ -1,7 +1,5 @@
 //! `plexus identity`: the group's authority, and the identities that it issues to boxes.
 
-mod ledger;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +7,12 @@ use std::path::{Path, PathBuf};
 use plexus_config::document::read_text;
 use plexus_control::identity::{Authority, Identity, Role, short_key};
 use plexus_daemon::identity::{check_permissions, load, random};
+use plexus_daemon::ledger::{self, Entry, Ledger};
 use plexus_wire::hex;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
 use crate::files::{IN_THE_WAY, write_private};
-use ledger::{Entry, Ledger};
 
 /// The user that runs the daemons in `examples/*.service`.
 const UNIT_USER: &str = "plexus";
@@ -28,9 +26,10 @@ Example: a group, a controller and a node
   plexus identity issue --group group.key --role node --number 2 --name n1 --out n1.identity
 
 The group's file signs identities; keep it away from the boxes. group.key.ledger beside it lists
-what was issued: it is no secret, and belongs into the same backup. An identity's file is its box's
-alone: who has it is the box. The daemon must be able to read it, and nobody else: where it runs as
-user plexus, as the units in examples/ do, `chown plexus: n1.identity`.")]
+what was issued: it is no secret, and belongs into the same backup. An identity's file is for
+its box alone, because any box with the file passes for it. The daemon's user must be able to read
+it, and no other user: where that is plexus, as in the units of examples/, `chown plexus:
+n1.identity`.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -76,7 +75,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Say whose identity a file is.
+    /// Show the identity in a file.
     Show {
         /// The identity's file.
         #[arg(value_name = "FILE")]

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
+use plexus_api::Request;
+use plexus_api::answer::Frame;
 use plexus_io::pcap::{Direction, LinkType, Writer};
-use serde_json::{Value, json};
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
@@ -40,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let mut connection = args.which.connect()?;
+    let mut client = args.which.connect()?;
     let mut writer = match &args.write {
         Some(path) => {
             let problem = |e| Failure::unusable(format!("{}: {e}", path.display()));
@@ -51,40 +52,43 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let mut out = std::io::stdout().lock();
     let mut seen = 0;
-    let mut answer = connection.ask(&json!({"trace": args.port}))?;
+    let mut next = client.ask(&Request::Trace(args.port.clone()));
     while args.count.is_none_or(|count| seen < count) {
-        if let Some(frame) = answer["frame"].as_str().and_then(unhex) {
-            let line = line(&answer, &frame);
+        let answer = next.map_err(Failure::unusable)?;
+        // A line without a frame says that the node is still there.
+        if let Ok(at) = serde_json::from_value::<Frame>(answer)
+            && let Some(frame) = unhex(&at.frame)
+        {
+            let line = line(&at, &frame);
             if args.filter.as_ref().is_none_or(|word| line.contains(word.as_str())) {
                 seen += 1;
                 if writeln!(out, "{line}").is_err() {
                     return Ok(());
                 }
                 if let Some(writer) = &mut writer {
-                    let now_ns = answer["now_ns"].as_u64().unwrap_or(0);
-                    let out = answer["out"] == true;
-                    let way = if out { Direction::Out } else { Direction::In };
+                    let way = if at.out { Direction::Out } else { Direction::In };
                     // Flushed, since a trace usually ends by an interrupt.
-                    let written = writer.packet(now_ns, way, &frame).and_then(|()| writer.flush());
+                    let written = writer.packet(at.now_ns, way, &frame);
+                    let written = written.and_then(|()| writer.flush());
                     written.map_err(|e| Failure::unusable(format!("writing the trace: {e}")))?;
                 }
             }
         }
-        if args.count.is_none_or(|count| seen < count) {
-            answer = connection.next()?;
+        if args.count == Some(seen) {
+            break;
         }
+        next = client.next_answer();
     }
     Ok(())
 }
 
-fn line(answer: &Value, frame: &[u8]) -> String {
-    let now_ns = answer["now_ns"].as_u64().unwrap_or(0);
-    let way = if answer["out"] == true { "out" } else { "in " };
-    let missed = match answer["missed"].as_u64() {
-        Some(n) if n > 0 => format!(" ({n} frames missed before this one)"),
-        _ => String::new(),
+fn line(at: &Frame, frame: &[u8]) -> String {
+    let way = if at.out { "out" } else { "in " };
+    let missed = match at.missed {
+        0 => String::new(),
+        n => format!(" ({n} frames missed before this one)"),
     };
-    let (s, us) = (now_ns / 1_000_000_000, now_ns / 1000 % 1_000_000);
+    let (s, us) = (at.now_ns / 1_000_000_000, at.now_ns / 1000 % 1_000_000);
     format!("{s}.{us:06} {way} {}{missed}", plexus_wire::describe(frame))
 }
 

@@ -1,6 +1,7 @@
 //! The driver of the controller: one thread that owns the clock, the port, the store, the sessions
 //! ([`Hub`]) and the core ([`Controller`]).
 
+mod answers;
 mod metrics;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::About;
+use plexus_api::{Request, word};
 use plexus_config::Backend;
 use plexus_config::{ControllerFile, ControllerSettings};
 use plexus_control::hub::{self, Claimant, Hub};
@@ -26,28 +29,24 @@ use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
 use plexus_wire::Time;
-use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::{Body, LinkFacts, Refusal};
-use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::metrics::{Done, Facts};
+use crate::ask::{Question, ask};
 use crate::identity;
 use crate::quiet::Quiet;
-use crate::socket::{self, Asked};
+use crate::socket::{self, Asked, Reply};
 
 /// Frames in flight; control messages are few.
 const FRAMES: usize = 2048;
 /// How often the link is looked at.
 const MAINTENANCE: Duration = Duration::from_millis(100);
-/// How long the thread may take to answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A question for the thread.
 enum Ask {
-    Show(String, Sender<Result<Value, String>>),
-    Metrics(Sender<String>),
+    Question(Question<Daemon>),
     Configure(Box<ControllerSettings>),
     Stop,
 }
@@ -67,28 +66,27 @@ impl Answers {
 }
 
 impl Answers {
-    fn metrics(&self) -> Result<String, String> {
-        let (reply, answer) = mpsc::channel();
-        self.send(Ask::Metrics(reply));
-        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the controller does not answer".into())
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Daemon) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        ask("the controller", question, |q| self.send(Ask::Question(q)))
     }
 }
 
 impl Asked for Answers {
-    fn answer(&self, question: &Value) -> Result<Value, String> {
-        let what = question.get("show").and_then(Value::as_str);
-        let what = what.ok_or("ask {\"show\":\"topology\"} or stop")?;
-        let (reply, answer) = mpsc::channel();
-        self.send(Ask::Show(what.to_string(), reply));
-        answer.recv_timeout(ANSWER_LIMIT).map_err(|_| "the controller does not answer")?
-    }
-
-    fn converse(
-        &self,
-        _: &Value,
-        _: &std::os::unix::net::UnixStream,
-    ) -> Option<std::io::Result<()>> {
-        None
+    fn answer(&self, request: Request) -> Result<Reply, String> {
+        match request {
+            Request::Show(topic) => {
+                let shown = self.ask(move |daemon| daemon.show(topic))??;
+                Ok(Reply::Shown(Box::new(shown)))
+            }
+            Request::Version(_) => {
+                self.ask(|daemon| Reply::About(About::new("controller", &daemon.own.1)))
+            }
+            Request::Reload(_) => Err("a controller reads its file again on SIGHUP".into()),
+            _ => Err("this is a controller: it answers show, version and stop".into()),
+        }
     }
 }
 
@@ -109,7 +107,7 @@ pub fn run(config: &Path) -> Result<(), String> {
     socket::serve(listener, answers.clone(), signals.handle())?;
     if let Some(address) = file.metrics {
         let answers = answers.clone();
-        crate::metrics::serve(address, move || answers.metrics())?;
+        crate::metrics::serve(address, move || answers.ask(Daemon::metrics))?;
     }
     tracing::info!(controller = file.name, device = file.device, "running");
     for signal in signals.forever() {
@@ -259,9 +257,7 @@ impl Daemon {
             while let Ok(ask) = self.asks.try_recv() {
                 match ask {
                     Ask::Stop => return self.port.close(&mut self.pool),
-                    // Who asked may have gone.
-                    Ask::Show(what, reply) => drop(reply.send(self.show(&what))),
-                    Ask::Metrics(reply) => drop(reply.send(self.metrics())),
+                    Ask::Question(question) => question(&self),
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
                         self.core.handle(now, Input::Configure(settings));
@@ -456,84 +452,7 @@ impl Daemon {
 
     /// What the core did not act on, by reason.
     fn drops(&self) -> BTreeMap<String, u64> {
-        let name = |why| serde_json::to_value(why).unwrap_or_default();
-        let named = |why| name(why).as_str().unwrap_or("?").to_string();
-        self.core.drops().map(|(why, count)| (named(why), count)).collect()
-    }
-
-    fn show(&self, what: &str) -> Result<Value, String> {
-        let name = |id: u64| {
-            if id == self.own.0 {
-                return json!(self.own.1);
-            }
-            let found = self.core.nodes().find(|n| n.node == id);
-            found.map_or_else(|| json!(id), |n| json!(n.name))
-        };
-        match what {
-            "topology" | "links" => {
-                let nodes: Vec<Value> = self
-                    .core
-                    .nodes()
-                    .map(|n| {
-                        let ports: Vec<Value> = n
-                            .ports
-                            .iter()
-                            .map(|p| {
-                                let peer = if p.peer == 0 { Value::Null } else { name(p.peer) };
-                                json!({
-                                    "port": p.port, "role": p.role, "mtu": p.mtu, "peer": peer,
-                                    "peer_port": p.peer_port,
-                                    "rate_mbit_per_s": p.rate_mbit_per_s,
-                                })
-                            })
-                            .collect();
-                        json!({"name": n.name, "number": n.node, "up": n.up, "ports": ports})
-                    })
-                    .collect();
-                let ends = |e: [(u64, u8); 2]| e.map(|(node, port)| json!([name(node), port]));
-                let links: Vec<Value> =
-                    self.core.links().into_iter().map(|l| json!(ends(l.ends))).collect();
-                Ok(json!({
-                    "epoch": self.core.epoch(), "nodes": nodes, "links": links,
-                    "mtu_min": LINK_MTU_MIN,
-                }))
-            }
-            "hosts" => {
-                let hosts = self.core.hosts().map(|h| {
-                    json!({
-                        "mac": h.mac, "node": name(h.node), "port": h.port,
-                        "addresses": h.ips, "groups": h.groups,
-                    })
-                });
-                Ok(json!({"hosts": hosts.collect::<Vec<_>>()}))
-            }
-            "flows" => {
-                let flows = self.core.flows().map(|f| {
-                    json!({
-                        "node": name(f.node), "port": f.port, "from": f.source,
-                        "to": f.destination, "paths": f.routes, "version": f.version,
-                    })
-                });
-                Ok(json!({"flows": flows.collect::<Vec<_>>()}))
-            }
-            "groups" => {
-                let groups = self.core.group_trees().map(|g| {
-                    let nodes = g.nodes.iter();
-                    let nodes = nodes.map(|(n, p)| json!({"name": name(*n), "ports": p}));
-                    json!({
-                        "group": g.group, "addresses": g.ips, "of": g.of, "tree": g.tree,
-                        "senders": g.senders, "listeners": g.listeners,
-                        "nodes": nodes.collect::<Vec<_>>(),
-                    })
-                });
-                Ok(json!({"groups": groups.collect::<Vec<_>>()}))
-            }
-            "drops" => Ok(json!({"drops": self.drops()})),
-            other => Err(format!(
-                "'{other}' cannot be shown: a controller shows topology, hosts, groups, flows, \
-                 drops"
-            )),
-        }
+        self.core.drops().map(|(why, count)| (word(&why), count)).collect()
     }
 }
 

@@ -6,10 +6,12 @@
 //! `ndn`. The other public modules are formats of files that other commands read or write too;
 //! [`replay`] plays a recording again.
 
+mod ask;
 pub mod cache_disk;
 pub mod certificate;
 pub mod controller;
 pub mod identity;
+pub mod ledger;
 mod metrics;
 pub mod node;
 mod quiet;

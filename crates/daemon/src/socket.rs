@@ -1,11 +1,7 @@
-//! The control socket of a daemon: a Unix stream socket, one JSON object per line each way.
+//! The control socket of a daemon: it reads [requests](Request) and writes answers, a JSON object a
+//! line each.
 //!
-//! ```text
-//! {"stop":true}   → {"done":true}, then the daemon ends
-//! anything else   → what the daemon answers, or {"error":"…"}
-//! ```
-//!
-//! Who may connect is who may write to the socket: its owner and group.
+//! The socket's owner and group may write to it, and so may ask and command.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,7 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use plexus_api::answer::router::{Route, Routes};
+use plexus_api::answer::{About, Done};
+use plexus_api::{Answer, Request};
+use serde::Serialize;
+use serde_json::json;
 use signal_hook::iterator::Handle;
 
 /// A client that says nothing for so long is hung up on; so is one that does not read.
@@ -30,21 +30,39 @@ const DYING_MAX: Duration = Duration::from_secs(3);
 const DYING_LOOK: Duration = Duration::from_millis(50);
 /// A live daemon answers within this time.
 const ALIVE_WITHIN: Duration = Duration::from_millis(500);
-/// Longest question, in bytes.
+/// Longest request, in bytes.
 const LINE_MAX: u64 = 64 << 10;
 /// Clients at a time.
 const CLIENTS_MAX: usize = 64;
 
-/// Who answers.
+/// A daemon that answers.
 pub(crate) trait Asked: Send + Sync {
-    /// Answers a question.
+    /// Answers a request other than [`Request::Stop`].
     ///
     /// # Errors
     /// In words for the client.
-    fn answer(&self, question: &Value) -> Result<Value, String>;
+    fn answer(&self, request: Request) -> Result<Reply, String>;
 
-    /// Takes over the conversation, if the question asks for more than one answer.
-    fn converse(&self, question: &Value, stream: &UnixStream) -> Option<io::Result<()>>;
+    /// Takes over the conversation, if the request asks for more than one answer.
+    fn converse(&self, _: &Request, _: &UnixStream) -> Option<io::Result<()>> {
+        None
+    }
+}
+
+/// What a daemon has to say.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Reply {
+    Shown(Box<Answer>),
+    Route(Route),
+    Routes(Routes),
+    About(About),
+    Done(Done),
+}
+
+impl Reply {
+    /// Done, and nothing to tell.
+    pub(crate) const DONE: Reply = Reply::Done(Done { done: true });
 }
 
 /// The socket's path, which goes when the node ends.
@@ -126,7 +144,7 @@ fn is_alive(stream: &UnixStream) -> bool {
     let asked = stream
         .set_read_timeout(Some(ALIVE_WITHIN))
         .and_then(|()| stream.set_write_timeout(Some(ALIVE_WITHIN)))
-        .and_then(|()| say(stream, &json!({})));
+        .and_then(|()| say(stream, &Request::Version(true)));
     let mut stream = stream;
     asked.is_ok() && stream.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
 }
@@ -215,28 +233,24 @@ impl Server {
             }
             client.is_waiting.store(false, Ordering::Relaxed);
             if line.last() != Some(&b'\n') {
-                return say(stream, &json!({"error": "a question is one line of JSON"}));
+                return refuse(stream, "a request is one line of JSON");
             }
-            let question: Value = match serde_json::from_slice(&line) {
-                Ok(question) => question,
-                Err(e) => {
-                    say(stream, &json!({"error": format!("not JSON: {e}")}))?;
-                    continue;
+            let answer = match Request::read(&line) {
+                Ok(Request::Stop(_)) => {
+                    say(stream, &Reply::DONE)?;
+                    // The main thread ends the daemon as on a signal.
+                    self.signals.close();
+                    return Ok(());
                 }
+                Ok(request) => match self.asked.converse(&request, stream) {
+                    Some(end) => return end,
+                    None => self.asked.answer(request),
+                },
+                Err(why) => Err(why),
             };
-            if let Some(end) = self.asked.converse(&question, stream) {
-                return end;
-            }
-            let stop = question.get("stop").is_some();
-            let answer = match stop {
-                true => json!({"done": true}),
-                false => self.asked.answer(&question).unwrap_or_else(|why| json!({"error": why})),
-            };
-            say(stream, &answer)?;
-            if stop {
-                // The main thread ends the daemon as on a signal.
-                self.signals.close();
-                return Ok(());
+            match answer {
+                Ok(answer) => say(stream, &answer)?,
+                Err(why) => refuse(stream, &why)?,
             }
         }
     }
@@ -251,10 +265,18 @@ fn lock(clients: &Clients) -> MutexGuard<'_, VecDeque<Arc<Client>>> {
 ///
 /// # Errors
 /// When the client does not listen.
-pub(crate) fn say(mut stream: &UnixStream, answer: &Value) -> io::Result<()> {
-    let mut line = answer.to_string();
-    line.push('\n');
-    stream.write_all(line.as_bytes())
+pub(crate) fn say(mut stream: &UnixStream, answer: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Says why not.
+///
+/// # Errors
+/// As [`say`].
+pub(crate) fn refuse(stream: &UnixStream, why: &str) -> io::Result<()> {
+    say(stream, &json!({"error": why}))
 }
 
 #[cfg(test)]

@@ -359,9 +359,7 @@ fn fill(scratch: &Scratch, files: &[DiskFile], effort: &Effort) -> Result<f64, S
     for _ in 0..ROUNDS {
         consume(&node, FILLING_WINDOW, &["--trace", &list])?;
         node.at_rest()?;
-        let cache = node.show("cache")?;
-        let disks = cache["disks"].as_array().into_iter().flatten();
-        let stored: u64 = disks.filter_map(|disk| disk["packets"].as_u64()).sum();
+        let stored: u64 = node.cache()?.disks.iter().map(|disk| disk.packets).sum();
         // The other item may be there in part, and some chunks twice.
         filled = (stored as f64 / (items * CHUNKS) as f64).min(1.0);
         if filled >= ENOUGH {

@@ -3,16 +3,19 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::Done;
+use plexus_api::answer::named::Cache;
+use plexus_api::{Client, Request, Topic};
 use plexus_io::disk::DeviceStats;
 use plexus_io::namespace::Namespaces;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// How long a process may take until it is ready, or has ended.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -142,18 +145,6 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    fn read(cache: &Value) -> Result<Counted, String> {
-        let number = |path: &str| {
-            let found = cache.pointer(path).and_then(Value::as_u64);
-            found.ok_or_else(|| format!("show cache has no {path}: {cache}"))
-        };
-        Ok(Counted {
-            memory_hits: number("/memory/hits")?,
-            disk_hits: number("/disk_hits")?,
-            misses: number("/misses")?,
-        })
-    }
-
     pub(super) fn since(&self, before: &Counted) -> Counted {
         Counted {
             memory_hits: self.memory_hits - before.memory_hits,
@@ -208,35 +199,27 @@ impl Node {
     }
 
     fn is_ready(&self, disks: usize) -> bool {
-        let Ok(cache) = self.show("cache") else { return false };
-        let open = cache["disks"]
-            .as_array()
-            .map_or(0, |all| all.iter().filter(|disk| disk["health"] == "good").count());
-        open == disks
+        let open = |cache: Cache| cache.disks.iter().filter(|d| d.health == "good").count();
+        self.cache().is_ok_and(|cache| open(cache) == disks)
     }
 
-    fn ask(&self, question: &Value) -> Result<Value, String> {
-        let problem = |e: std::io::Error| format!("asking the node: {e}");
-        let stream = UnixStream::connect(&self.control).map_err(problem)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(problem)?;
-        writeln!(&stream, "{question}").map_err(problem)?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).map_err(problem)?;
-        let answer: Value = serde_json::from_str(&line).map_err(|e| format!("the node: {e}"))?;
-        match answer.get("error").and_then(Value::as_str) {
-            Some(error) => Err(format!("the node: {error}")),
-            None => Ok(answer),
-        }
+    /// Asks it.
+    pub(super) fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, String> {
+        let client = Client::connect(&self.control, PATIENCE);
+        let mut client = client.map_err(|e| format!("asking the node: {e}"))?;
+        client.get(request).map_err(|e| format!("the node: {e}"))
     }
 
-    /// What `plexus show` shows.
-    pub(super) fn show(&self, what: &str) -> Result<Value, String> {
-        self.ask(&json!({"show": what}))
+    /// Its content store.
+    pub(super) fn cache(&self) -> Result<Cache, String> {
+        self.ask(&Request::Show(Topic::Cache))
     }
 
     /// What its content store counted so far.
     pub(super) fn counted(&self) -> Result<Counted, String> {
-        Counted::read(&self.show("cache")?)
+        let cache = self.cache()?;
+        let (disk_hits, misses) = (cache.disk_hits, cache.misses);
+        Ok(Counted { memory_hits: cache.memory.hits, disk_hits, misses })
     }
 
     /// The same once nothing is looked up any more.
@@ -254,7 +237,7 @@ impl Node {
 
     /// Ends it, so that its disks have what they are to keep.
     pub(super) fn stop(mut self) -> Result<(), String> {
-        self.ask(&json!({"stop": true}))?;
+        self.ask::<Done>(&Request::Stop(true))?;
         let end = Instant::now() + PATIENCE;
         loop {
             match self.process.child.try_wait() {

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use plexus_api::answer::named::{Faces, Names};
+use plexus_api::{Request, Topic};
 use plexus_io::namespace::Namespaces;
 use plexus_report::Failure;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;
-use serde_json::Value;
 
 use super::Setting;
 use super::ndn_rig::{Counted, DiskFile, Node, Process, Scratch, device, device_text, place};
@@ -64,17 +65,16 @@ struct Tally {
 impl Tally {
     /// As the node says.
     fn read(node: &Node) -> Result<Tally, String> {
-        let (names, faces) = (node.show("names")?, node.show("faces")?);
-        let routes = names["routes"].as_array().into_iter().flatten();
-        let prefix = |r: &&Value| r["prefix"].as_str().is_some_and(|p| p.starts_with("/web"));
-        let producer = routes.clone().find(prefix).map(|r| r["face"].clone());
-        let producer = producer.ok_or_else(|| format!("no route leads to the objects: {names}"))?;
-        let bytes = |face: &Value, key: &str| face[key].as_u64().unwrap_or(0);
+        let names: Names = node.ask(&Request::Show(Topic::Names))?;
+        let faces: Faces = node.ask(&Request::Show(Topic::Faces))?;
+        let producer = names.routes.iter().find(|r| r.prefix.starts_with("/web"));
+        let producer =
+            producer.ok_or_else(|| format!("no route leads to the objects: {:?}", names.routes))?;
         let mut tally = Tally { cache: node.counted()?, ..Tally::default() };
-        for face in faces["faces"].as_array().into_iter().flatten() {
-            match face["face"] == producer {
-                true => tally.from_producer += bytes(face, "received_bytes"),
-                false => tally.to_proxy += bytes(face, "sent_bytes"),
+        for face in &faces.faces {
+            match face.face == producer.face {
+                true => tally.from_producer += face.received_bytes,
+                false => tally.to_proxy += face.sent_bytes,
             }
         }
         Ok(tally)

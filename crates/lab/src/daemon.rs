@@ -1,16 +1,16 @@
 //! A daemon of a lab: a node's or the controller's process, its log and its control socket.
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::os::unix::net::UnixStream;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::{About, Done};
+use plexus_api::{Client, Request};
 use plexus_io::namespace::Namespaces;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
 
-use crate::control;
 use crate::error::{Doing, Error};
 
 /// How long a daemon may take until its socket answers, and then until it is as it should be.
@@ -37,13 +37,6 @@ impl Kind {
         match self {
             Kind::Node => "node",
             Kind::Controller => "controller",
-        }
-    }
-
-    fn sign_of_life(self) -> &'static str {
-        match self {
-            Kind::Node => "ports",
-            Kind::Controller => "topology",
         }
     }
 }
@@ -107,7 +100,7 @@ impl Daemon {
             if state != "running" {
                 return Err(self.failed(&state));
             }
-            if self.ask(&json!({"show": self.kind.sign_of_life()})).is_ok() {
+            if self.ask::<About>(&Request::Version(true)).is_ok() {
                 return Ok(());
             }
             if Instant::now() > limit {
@@ -123,21 +116,12 @@ impl Daemon {
         Error::Refused(text.trim_end().to_string())
     }
 
-    /// Asks it; an answer with an `error` is an error.
-    pub(crate) fn ask(&self, question: &Value) -> Result<Value, Error> {
+    /// Asks it; a refusal is an error.
+    pub(crate) fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
         let what = || format!("asking {} {}", self.kind.name(), self.name);
-        let stream = UnixStream::connect(&self.socket).doing(what)?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT)).doing(what)?;
-        stream.set_write_timeout(Some(ANSWER_LIMIT)).doing(what)?;
-        control::send(&stream, question).doing(what)?;
-        let answer: Option<Value> = control::receive(&mut BufReader::new(stream)).doing(what)?;
-        let answer = answer.unwrap_or(Value::Null);
-        match answer.get("error") {
-            Some(error) => {
-                Err(Error::Refused(format!("{} {}: {error}", self.kind.name(), self.name)))
-            }
-            None => Ok(answer),
-        }
+        let mut client = Client::connect(&self.socket, ANSWER_LIMIT).doing(what)?;
+        let answer = client.get(request);
+        answer.map_err(|e| Error::Refused(format!("{} {}: {e}", self.kind.name(), self.name)))
     }
 
     /// Processor time it has used, user and system.
@@ -147,7 +131,7 @@ impl Daemon {
 
     /// Ends it.
     pub(crate) fn stop(&mut self) {
-        let asked = self.ask(&json!({"stop": true})).is_ok();
+        let asked = self.ask::<Done>(&Request::Stop(true)).is_ok();
         let limit = Instant::now() + STOP_LIMIT;
         while asked && Instant::now() < limit && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(POLL);

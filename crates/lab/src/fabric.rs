@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use plexus_api::answer::fabric::Links;
+use plexus_api::{Request, Topic, word};
 use plexus_config::PortUse;
 use plexus_control::identity::{Authority, Role};
 use plexus_io::secret::{random, write_secret};
 use plexus_topo::{CONTROLLER_PORT, Device, End};
-use serde_json::{Value, json};
+use plexus_wire::fabric::message::PortRole;
 
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
 use crate::error::{Doing, Error};
@@ -66,7 +68,7 @@ pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), E
             if state != "running" {
                 return Err(daemon.failed(&state));
             }
-            let missing = missing(&daemon.ask(&json!({"show": "links"}))?, &roles);
+            let missing = missing(&daemon.ask(&Request::Show(Topic::Links))?, &roles);
             let Some(missing) = missing else { break };
             if Instant::now() > limit {
                 return Err(daemon.failed(&missing));
@@ -79,15 +81,15 @@ pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), E
 
 /// The expected roles of a node's ports, by port name. Behind an ordinary switch either a host or a
 /// conflict is possible (`None`).
-fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
+fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<PortRole>> {
     let topology = &plan.topology;
     let mut roles = BTreeMap::new();
     for (_, _, [a, b]) in topology.cables() {
         for (near, far) in [(a, b), (b, a)] {
             if near.device() == Device::Node(node) && is_in_fabric(plan, node, near) {
                 let role = match far.device() {
-                    Device::Node(_) => Some("fabric"),
-                    Device::Host(_) => Some("host"),
+                    Device::Node(_) => Some(PortRole::Fabric),
+                    Device::Host(_) => Some(PortRole::Host),
                     Device::Bridge(_) => None,
                 };
                 roles.insert(plan.device(near).0, role);
@@ -95,7 +97,7 @@ fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<&'static str>> {
         }
     }
     if plan.controller_files.iter().any(|(at, _)| *at == node) {
-        roles.insert(CONTROLLER_PORT, Some("controller"));
+        roles.insert(CONTROLLER_PORT, Some(PortRole::Controller));
     }
     roles
 }
@@ -106,21 +108,21 @@ fn is_in_fabric(plan: &Plan, node: usize, end: End) -> bool {
     of_node.ports[port].role != PortUse::Switch && !of_node.routes_at(port)
 }
 
-/// What a node still lacks according to `{"controller": {"path"}, "ports": [{"port", "role"}]}`.
-fn missing(links: &Value, roles: &BTreeMap<&str, Option<&str>>) -> Option<String> {
-    if links["controller"]["path"].is_null() {
+/// What a node still lacks.
+fn missing(links: &Links, roles: &BTreeMap<&str, Option<PortRole>>) -> Option<String> {
+    if links.controller.path.is_none() {
         return Some("has no way to the controller".into());
     }
-    let ports = links["ports"].as_array().map_or(&[][..], Vec::as_slice);
     roles.iter().find_map(|(name, role)| {
-        let found = ports.iter().find(|p| p["port"] == *name).and_then(|p| p["role"].as_str());
-        let found = found.unwrap_or("unknown");
+        let found = links.ports.iter().find(|p| p.port == *name).map(|p| p.role);
+        let is = found.map_or_else(|| "unknown".into(), |role| word(&role));
         match role {
-            Some(role) if *role != found => {
-                Some(format!("its port {name} should be a {role} port, and is {found}"))
+            Some(role) if Some(*role) != found => {
+                let role = word(role);
+                Some(format!("its port {name} should be a {role} port, and is {is}"))
             }
-            None if matches!(found, "unknown" | "down") => {
-                Some(format!("its port {name} is {found}"))
+            None if matches!(found, None | Some(PortRole::Down)) => {
+                Some(format!("its port {name} is {is}"))
             }
             _ => None,
         }
@@ -129,18 +131,38 @@ fn missing(links: &Value, roles: &BTreeMap<&str, Option<&str>>) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use plexus_api::answer::fabric::{Link, Uplink};
+    use plexus_wire::MacAddr;
+
     use super::*;
 
     #[test]
     fn a_node_has_joined_once_it_knows_all_its_ports_and_the_way() {
-        let links = |path: Value, role| {
-            let ports = json!([{"port": "a", "role": "fabric"}, {"port": "b", "role": role}]);
-            let roles = BTreeMap::from([("a", Some("fabric")), ("b", Some("fabric"))]);
-            missing(&json!({"controller": {"path": path, "epoch": 1}, "ports": ports}), &roles)
+        let port = |name: &str, role| Link {
+            port: name.into(),
+            number: 0,
+            role,
+            neighbour: None,
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1624,
+            rate_mbit_per_s: 0,
+            peer_port: 0,
+            encapsulation: None,
+            device: None,
+            reason: None,
+            peer_mtu: None,
         };
-        assert!(links(Value::Null, "fabric").unwrap().contains("no way to the controller"));
-        let early = links(json!([0, 255]), "host").unwrap();
+        let lacks = |path: Option<Vec<u8>>, role| {
+            let ports = vec![port("a", PortRole::Fabric), port("b", role)];
+            let controller = Uplink { path, epoch: 1 };
+            let links = Links { controller, lanes: "flow".into(), ports, mtu_min: 1624 };
+            let fabric = Some(PortRole::Fabric);
+            missing(&links, &BTreeMap::from([("a", fabric), ("b", fabric)]))
+        };
+        let way = Some(vec![0, 255]);
+        assert!(lacks(None, PortRole::Fabric).unwrap().contains("no way to the controller"));
+        let early = lacks(way.clone(), PortRole::Host).unwrap();
         assert!(early.contains("port b should be a fabric port, and is host"), "{early}");
-        assert_eq!(links(json!([0, 255]), "fabric"), None);
+        assert_eq!(lacks(way, PortRole::Fabric), None);
     }
 }

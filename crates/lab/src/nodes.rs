@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::Done;
+use plexus_api::answer::named::Cache;
+use plexus_api::answer::node::{Drops, LinkState, Ports};
+use plexus_api::{Request, Silence, Topic};
 use plexus_config::VlanMode;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::Device;
-use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
 use crate::error::Error;
@@ -115,14 +118,14 @@ impl Node {
         self.daemon.as_mut().map_or(Ok(()), Daemon::wait_until_ready)
     }
 
-    /// Waits until it reports every port up; the hosts' ends are up by now. A node that reports no
-    /// link state is assumed to be ready.
+    /// Waits until it reports every port up; the hosts' ends are up by now.
     pub(crate) fn wait_for_ports(&mut self) -> Result<(), Error> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let limit = Instant::now() + START_LIMIT;
         loop {
-            let ports = daemon.ask(&json!({"show": "ports"}))?;
-            let down = down_ports(&ports);
+            let all: Ports = daemon.ask(&Request::Show(Topic::Ports))?;
+            let down = all.ports.iter().filter(|p| p.link == LinkState::Down);
+            let down: Vec<&str> = down.map(|p| p.name.as_str()).collect();
             if down.is_empty() {
                 return Ok(());
             }
@@ -136,14 +139,15 @@ impl Node {
     /// Silences a port of a daemon, or restores it.
     pub(crate) fn silence(&self, port: &str, on: bool) -> Result<(), Error> {
         let Some(daemon) = &self.daemon else { return Ok(()) };
-        daemon.ask(&json!({"silence": {"port": port, "on": on}})).map(drop)
+        let silence = Silence { port: port.into(), on };
+        daemon.ask::<Done>(&Request::Silence(silence)).map(drop)
     }
 
     /// Its counters; `None` for the Linux bridge.
     pub(crate) fn counts(&mut self) -> Result<Option<Counts>, Error> {
         let Some(daemon) = &mut self.daemon else { return Ok(None) };
-        match daemon.ask(&json!({"show": "drops"})) {
-            Ok(answer) => Ok(Some(Counts::read(&answer))),
+        match daemon.ask::<Drops>(&Request::Show(Topic::Drops)) {
+            Ok(drops) => Ok(Some(Counts::of(&drops))),
             Err(e) => match daemon.state().as_str() {
                 "running" => Err(e),
                 ended => Err(daemon.failed(ended)),
@@ -156,9 +160,8 @@ impl Node {
         let Some(daemon) = self.daemon.as_ref().filter(|_| self.forwards_names) else {
             return Ok(None);
         };
-        let answer = daemon.ask(&json!({"show": "cache"}))?;
-        let hits = |value: &Value| value.as_u64().unwrap_or(0);
-        Ok(Some(hits(&answer["memory"]["hits"]) + hits(&answer["disk_hits"])))
+        let cache: Cache = daemon.ask(&Request::Show(Topic::Cache))?;
+        Ok(Some(cache.memory.hits + cache.disk_hits))
     }
 
     /// Processor time it has used, user and system; `None` for the Linux bridge, which works in the
@@ -171,16 +174,4 @@ impl Node {
     pub(crate) fn stop(&mut self) {
         self.daemon.iter_mut().for_each(Daemon::stop);
     }
-}
-
-/// The ports of `{"ports": [{"name", "link": "up" | "down"}]}` that are down.
-fn down_ports(answer: &Value) -> Vec<String> {
-    let ports = answer.get("ports").and_then(Value::as_array);
-    let is_down = |p: &&Value| p["link"] == "down" || p["link"] == false;
-    ports
-        .into_iter()
-        .flatten()
-        .filter(is_down)
-        .map(|p| p["name"].as_str().unwrap_or("?").to_string())
-        .collect()
 }

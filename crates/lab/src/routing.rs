@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plexus_api::Request;
+use plexus_api::answer::router::Route;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::{Device, RoutingDaemon, RoutingSuite, Topology};
 use plexus_wire::Prefix;
-use serde_json::json;
 
 use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
@@ -177,12 +178,9 @@ pub(crate) fn wait_for_routes(topology: &Topology, nodes: &mut [Node]) -> Result
 
 /// Whether packets to the prefix's last address go by a route to exactly that prefix.
 fn has_route(daemon: &Daemon, prefix: &Prefix) -> bool {
-    let answer = daemon.ask(&json!({"route": prefix.last().to_string()}));
+    let answer = daemon.ask::<Route>(&Request::Route(prefix.last()));
     answer.is_ok_and(|answer| {
-        answer["routes"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|route| route["prefix"] == prefix.to_string() && route["standing"] == "in_use")
+        let prefix = prefix.to_string();
+        answer.routes.iter().any(|route| route.prefix == prefix && route.standing == "in_use")
     })
 }

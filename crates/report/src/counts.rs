@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use plexus_api::answer::node::Drops;
 
 use crate::report::Account;
 
@@ -16,15 +16,23 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads what `show drops` answers: `{"account": {"received", …}, "drops": {reason: count},
-    /// "losses": {port: {reason: count}}}`.
-    pub fn read(answer: &Value) -> Counts {
-        let account = serde_json::from_value(answer["account"].clone()).unwrap_or_default();
-        let of_ports = answer["losses"].as_object().into_iter().flatten();
-        let reasons = of_ports.map(|(_, losses)| losses).chain([&answer["drops"]]);
+    /// Those that `show drops` answers.
+    pub fn of(answer: &Drops) -> Counts {
+        let a = &answer.account;
+        let account = Account {
+            received: a.received,
+            copied: a.copied,
+            injected: a.injected,
+            sent: a.sent,
+            consumed: a.consumed,
+            rejected: a.rejected,
+            dropped: a.dropped,
+            lost: a.lost,
+            held: a.held,
+        };
         let mut drops = BTreeMap::new();
-        for (reason, count) in reasons.filter_map(Value::as_object).flatten() {
-            *drops.entry(reason.clone()).or_default() += count.as_u64().unwrap_or(0);
+        for (reason, count) in answer.losses.values().chain([&answer.drops]).flatten() {
+            *drops.entry(reason.clone()).or_default() += count;
         }
         Counts { account, drops }
     }
@@ -70,17 +78,35 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use plexus_api::answer::node;
 
     use super::*;
 
+    fn counts(account: node::Account, drops: &[(&str, u64)], losses: &[(&str, u64)]) -> Counts {
+        let counted = |all: &[(&str, u64)]| all.iter().map(|(r, n)| (r.to_string(), *n)).collect();
+        let at_ports = losses.iter().enumerate();
+        Counts::of(&Drops {
+            node: "n".into(),
+            account,
+            drops: counted(drops),
+            ports: BTreeMap::new(),
+            losses: at_ports.map(|(i, one)| (format!("p{i}"), counted(&[*one]))).collect(),
+            meaning: BTreeMap::new(),
+            unserved: BTreeMap::new(),
+        })
+    }
+
     #[test]
     fn losses_at_ports_are_part_of_the_account() {
-        let counts = Counts::read(&json!({
-            "account": {"received": 1510, "sent": 60, "lost": 1444, "dropped": 6},
-            "drops": {"runt": 6},
-            "losses": {"p1": {"rx_overflow": 1028}, "p2": {"rx_overflow": 416}},
-        }));
+        let account = node::Account {
+            received: 1510,
+            sent: 60,
+            lost: 1444,
+            dropped: 6,
+            ..Default::default()
+        };
+        let losses = [("rx_overflow", 1028), ("rx_overflow", 416)];
+        let counts = counts(account, &[("runt", 6)], &losses);
         assert!(counts.account.balances(), "{}", counts.account);
         assert!(counts.account.to_string().contains("+ 1444 lost"));
         let drops = [("runt".to_string(), 6), ("rx_overflow".to_string(), 1444)];
@@ -90,11 +116,9 @@ mod tests {
     #[test]
     fn differences_of_counts_still_balance() {
         let at = |received, sent, held, runts| {
-            let drops = json!({"runt": runts, "mac_limit": 0});
-            let account = json!({
-                "received": received, "copied": 0, "sent": sent, "dropped": runts, "held": held,
-            });
-            Counts::read(&json!({"account": account, "drops": drops}))
+            let account =
+                node::Account { received, sent, dropped: runts, held, ..Default::default() };
+            counts(account, &[("runt", runts), ("mac_limit", 0)], &[])
         };
         let (before, after) = (at(10, 7, 2, 1), at(30, 25, 1, 4));
         let run = after.since(&before);

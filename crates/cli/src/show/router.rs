@@ -1,144 +1,132 @@
 //! A router's answers for people.
 
+use std::fmt::Display;
 use std::io::Write;
 
-use serde_json::{Value, json};
+use plexus_api::answer::router::{Class, Fib, Kind, Neighbours, NextHop, Route, Routes, Weighed};
+use plexus_api::{Client, Request};
 
-use super::{Table, list, text};
-use crate::ask::Connection;
+use super::read;
+use super::table::{Table, or_dash, words};
 use crate::exit::{Failure, Outcome};
 
+/// Where a listing of all routes begins.
+const FIRST: &str = "0.0.0.0/0";
+
 /// Interfaces, and how much is in the tables.
-pub(super) fn fib(answer: &Value) -> String {
+pub(super) fn fib(answer: &Fib) -> String {
     let mut table = Table::new(&["INTERFACE", "STATE", "VLAN", "MAC", "MTU", "ADDRESSES"]);
-    for i in list(answer, "interfaces") {
-        let addresses: Vec<String> = list(i, "addresses").map(text).collect();
-        let or = |v: &Value| if v.is_null() { "-".into() } else { text(v) };
-        let vlan = if i["routed_port"] == true { "-".into() } else { text(&i["vlan"]) };
-        table.row([
-            text(&i["name"]),
-            if i["up"] == true { "up".into() } else { "down".into() },
-            vlan,
-            or(&i["mac"]),
-            or(&i["mtu"]),
-            addresses.join(" "),
+    for i in &answer.interfaces {
+        table.row::<6>([
+            &i.name,
+            &if i.up { "up" } else { "down" },
+            &or_dash((!i.routed_port).then_some(i.vlan)),
+            &or_dash(i.mac),
+            &or_dash(i.mtu),
+            &words(&i.addresses),
         ]);
     }
     let mut tables = Table::new(&["TABLE", "ENTRIES", "LOOKUPS TOUCH", "BESIDE IT"]);
-    for family in ["ipv4", "ipv6"] {
-        let mib = |key: &str| {
-            let bytes = answer[family][key].as_f64().unwrap_or(0.0);
-            format!("{:.1} MiB", bytes / f64::from(1 << 20))
-        };
-        let entries = text(&answer[family]["entries"]);
-        tables.row([family.to_string(), entries, mib("lookup_bytes"), mib("writer_bytes")]);
+    for (family, of) in [("ipv4", answer.ipv4), ("ipv6", answer.ipv6)] {
+        let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        let (lookup, writer) = (mib(of.lookup_bytes), mib(of.writer_bytes));
+        tables.row([&family as &dyn Display, &of.entries, &lookup, &writer]);
     }
     format!(
         "{}{}{} routes, {} groups of next hops, {} neighbours\n",
         table.finish(),
         tables.finish(),
-        answer["routes"],
-        answer["groups"],
-        answer["neighbours"]
+        answer.routes,
+        answer.groups,
+        answer.neighbours
     )
 }
 
-pub(super) fn neighbours(answer: &Value) -> String {
+pub(super) fn neighbours(answer: &Neighbours) -> String {
     let mut table = Table::new(&["ADDRESS", "INTERFACE", "MAC", "STATE", "FOR", "GATEWAY"]);
-    for n in list(answer, "neighbours") {
-        table.row([
-            text(&n["address"]),
-            text(&n["interface"]),
-            if n["mac"].is_null() { "-".into() } else { text(&n["mac"]) },
-            text(&n["state"]),
-            format!("{:.0} s", n["age_s"].as_f64().unwrap_or(0.0)),
-            if n["gateway"] == true { "yes".into() } else { "-".into() },
+    for n in &answer.neighbours {
+        table.row::<6>([
+            &n.address,
+            &n.interface,
+            &or_dash(n.mac),
+            &n.state,
+            &format!("{:.0} s", n.age_s),
+            &if n.gateway { "yes" } else { "-" },
         ]);
     }
     table.finish()
 }
 
 /// What is done with packets to an address, and every route that was weighed, the longest first.
-pub(super) fn route(answer: &Value) -> String {
-    let address = text(&answer["address"]);
-    match answer["class"].as_str() {
-        Some("martian") => {
+pub(super) fn route(answer: &Route) -> String {
+    let address = answer.address;
+    match answer.class {
+        Class::Martian => {
             return format!("{address}: dropped before any lookup: no router forwards to it\n");
         }
-        Some("link_local") => {
+        Class::LinkLocal => {
             return format!("{address}: not looked up: on its link it is for this box itself\n");
         }
-        _ => {}
+        Class::Routed => {}
     }
-    let used = list(answer, "routes").find(|r| r["standing"] == "in_use");
-    let mut out = match used {
+    let mut out = match answer.routes.iter().find(|r| r.standing == "in_use") {
         None => format!("{address}: no route; its senders hear that it cannot be reached\n"),
-        Some(route) => format!("{address}: by {}, {}\n", text(&route["prefix"]), way(route)),
+        Some(route) => format!("{address}: by {}, {}\n", route.prefix, way(route)),
     };
-    if answer["agrees"] == false {
+    if !answer.agrees {
         out.push_str("the packet path's table says otherwise: it is being changed, or full\n");
     }
     let mut table = Table::new(&["PREFIX", "FROM", "METRIC", "LEADS", "WHY"]);
-    for r in list(answer, "routes") {
-        table.row([
-            text(&r["prefix"]),
-            text(&r["source"]),
-            text(&r["metric"]),
-            way(r),
-            text(&r["why"]),
-        ]);
+    for r in &answer.routes {
+        table.row([&r.prefix as &dyn Display, &r.source, &r.metric, &way(r), &r.why]);
     }
     out.push_str(&table.finish());
     out
 }
 
 /// Where a route leads, in words.
-fn way(route: &Value) -> String {
-    let kind = match route["kind"].as_str() {
-        Some("via") => {
-            let hops: Vec<String> = list(route, "next_hops").map(next_hop).collect();
-            return hops.join(", ");
-        }
-        Some("local") => "to this box itself",
-        Some("broadcast") => "to all of a subnet: not forwarded",
-        Some("blackhole") => "nowhere, without a word",
-        Some("unreachable") => "nowhere: unreachable",
-        _ => "nowhere: prohibited",
-    };
-    kind.to_string()
+fn way(route: &Weighed) -> String {
+    match route.kind {
+        Kind::Via => return route.next_hops.iter().map(next_hop).collect::<Vec<_>>().join(", "),
+        Kind::Local => "to this box itself",
+        Kind::Broadcast => "to all of a subnet: not forwarded",
+        Kind::Blackhole => "nowhere, in silence",
+        Kind::Unreachable => "nowhere: unreachable",
+        Kind::Prohibited => "nowhere: prohibited",
+    }
+    .into()
 }
 
-fn next_hop(hop: &Value) -> String {
-    let interface = text(&hop["interface"]);
-    let share = match hop["weight"].as_u64() {
-        None | Some(0 | 1) => String::new(),
-        Some(weight) => format!(" ×{weight}"),
-    };
-    if hop["gateway"].is_null() {
+fn next_hop(hop: &NextHop) -> String {
+    let interface = &hop.interface;
+    let share = if hop.weight > 1 { format!(" ×{}", hop.weight) } else { String::new() };
+    let Some(gateway) = hop.gateway else {
         return format!("on the link of {interface}{share}");
-    }
-    let gateway = text(&hop["gateway"]);
-    let state = match (hop["state"].as_str(), hop["neighbour"].as_str()) {
-        (Some("usable"), Some(neighbour)) => neighbour.to_string(),
-        (Some("usable"), None) | (None, _) => "not asked for yet".into(),
-        (Some(other), _) => other.replace('_', " "),
+    };
+    let state = match (hop.state.as_str(), &hop.neighbour) {
+        ("usable", Some(neighbour)) => neighbour.clone(),
+        ("usable", None) => "not asked for yet".into(),
+        (other, _) => other.replace('_', " "),
     };
     format!("{gateway} on {interface}{share} ({state})")
 }
 
 /// Prints all routes in use, a part at a time: a table of millions is in no one answer. Fails if
 /// the packet path has others than the router's routes say.
-pub(super) fn routes(connection: &mut Connection, json: bool) -> Outcome {
+pub(super) fn routes(client: &mut Client, json: bool) -> Outcome {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut first = Some("0.0.0.0/0".to_string());
+    let mut first = Some(FIRST.to_string());
     let mut disagree = Vec::new();
     while let Some(from) = first {
-        let answer = connection.ask(&json!({"routes_from": from}))?;
-        disagree.extend(list(&answer, "disagree").map(text));
-        first = answer["next"].as_str().map(str::to_string);
-        let written = match json {
-            true => writeln!(out, "{answer}"),
-            false => list(&answer, "routes").try_for_each(|line| writeln!(out, "{}", text(line))),
+        let from = from.parse().map_err(Failure::unusable)?;
+        let answer = client.ask(&Request::RoutesFrom(from)).map_err(Failure::unusable)?;
+        let raw = json.then(|| answer.to_string());
+        let part: Routes = read(serde_json::from_value(answer))?;
+        disagree.extend(part.disagree);
+        first = part.next;
+        let written = match raw {
+            Some(line) => writeln!(out, "{line}"),
+            None => part.routes.iter().try_for_each(|line| writeln!(out, "{line}")),
         };
         // A reader that has had enough (`| head`) ends it.
         if written.is_err() {

@@ -1,6 +1,5 @@
 //! A running node: its workers' threads and what can be asked of them.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -10,6 +9,7 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::node::Counts;
 use plexus_config::NodeFile;
 use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
@@ -20,15 +20,16 @@ use plexus_plane::{
     Worker, mesh,
 };
 
-use serde_json::{Value, json};
-
+use super::fabric::Fabric;
 use super::links::LinkCells;
 use super::named::{self, Named};
-use super::news::{Inject, NEWS_MAX, News, Topic};
+use super::news::{Inject, NEWS_MAX, News};
 use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
+use super::router::Driver;
 use super::thread::{Ask, Stations, Thread};
 use super::{fabric, inner, reload, router};
+use crate::ask::ask;
 
 /// Packets on their way from one worker to another, at most.
 const CROSSING: usize = 512;
@@ -425,48 +426,58 @@ impl Node {
         Ok(all)
     }
 
-    /// What a control plane says of itself. What was not served, all of them say together.
-    ///
-    /// # Errors
-    /// When there is none that knows, or it does not answer.
-    pub(crate) fn ask_control(&self, topic: Topic) -> Result<Value, String> {
-        let ask = |control: &ControlPlane| -> Result<Value, String> {
-            let (reply, answer) = mpsc::channel();
-            let news = News::Show(topic, reply);
-            control.news.send(news).map_err(|_| "the control plane has ended")?;
-            let answer = answer.recv_timeout(ANSWER_LIMIT);
-            answer.map_err(|_| "the control plane does not answer".into())
-        };
-        let lacks = match topic.is_of_router() {
-            None => {
-                let mut sum = BTreeMap::<String, u64>::new();
-                for control in self.control.iter() {
-                    let counts = ask(control)?;
-                    for (why, count) in counts.as_object().into_iter().flatten() {
-                        *sum.entry(why.clone()).or_default() += count.as_u64().unwrap_or(0);
-                    }
-                }
-                return Ok(json!(sum));
-            }
-            Some(true) => match &self.control.router {
-                Some(control) => return ask(control),
-                None => "[[interface]]",
-            },
-            Some(false) => match &self.control.fabric {
-                Some(control) => return ask(control),
-                None => "[fabric]",
-            },
-        };
-        Err(format!("this node has none: its file has no {lacks}"))
-    }
-
-    /// What the forwarder of named data says of itself.
+    /// Asks the control plane of the fabric.
     ///
     /// # Errors
     /// When there is none, or it does not answer.
-    pub(crate) fn ask_named(&self, topic: named::Topic) -> Result<Value, String> {
+    pub(crate) fn ask_fabric<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Fabric) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let control = self.control.fabric.as_ref();
+        let control = control.ok_or("this node is in no fabric: its file has no [fabric]")?;
+        ask("the fabric's control plane", question, |q| control.tell(News::AskFabric(q)))
+    }
+
+    /// Asks the control plane of the router.
+    ///
+    /// # Errors
+    /// When there is none, or it does not answer.
+    pub(crate) fn ask_router<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Driver) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let control = self.control.router.as_ref();
+        let control = control.ok_or("this node is no router: its file has no [[interface]]")?;
+        ask("the router's control plane", question, |q| control.tell(News::AskRouter(q)))
+    }
+
+    /// What the control planes did not serve, by reason: those packets were consumed.
+    ///
+    /// # Errors
+    /// When one does not answer.
+    pub(crate) fn unserved(&self) -> Result<Counts, String> {
+        let mut sum = Counts::new();
+        let fabric = self.control.fabric.as_ref().map(|_| self.ask_fabric(Fabric::unserved));
+        let router = self.control.router.as_ref().map(|_| self.ask_router(Driver::unserved));
+        for counts in fabric.into_iter().chain(router) {
+            for (why, count) in counts? {
+                *sum.entry(why).or_default() += count;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Asks the forwarder of named data.
+    ///
+    /// # Errors
+    /// When there is none, or it does not answer.
+    pub(crate) fn ask_named<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&named::Thread) -> T + Send + 'static,
+    ) -> Result<T, String> {
         let named = self.named.as_ref();
-        named.ok_or("this node forwards no named data: its file has no [named]")?.ask(topic)
+        named.ok_or("this node forwards no named data: its file has no [named]")?.ask(question)
     }
 
     /// Makes a port deaf, or hear again: a cable that dies and keeps its carrier.

@@ -1,16 +1,4 @@
 //! What a node answers on its control socket.
-//!
-//! ```text
-//! {"show":"ports"|"macs"|"drops"|"node"}     → what it says
-//! {"show":"links"|"hosts"|"groups"|"source-routes"}   → the same, of a node in a fabric
-//! {"show":"fib"|"neighbours"}                → the same, of a router
-//! {"show":"faces"|"names"|"cache"}           → the same, of a forwarder of named data
-//! {"route":"ADDRESS"}                        → what it does with packets to the address, and why
-//! {"routes_from":"PREFIX"}                   → some of its routes in use, and where others begin
-//! {"trace":"PORT"}                           → {"now_ns":…,"out":…,"frame":"hex"} … until hung up
-//! {"silence":{"port":"P","on":true}}         → {"done":true}: P hears nothing, its link stays up
-//! {"reload":true}                            → {"done":true}
-//! ```
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -20,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError};
 use std::time::Duration;
 
+use plexus_api::Request;
+use plexus_api::answer::{About, Frame};
 use plexus_io::PortId;
 use plexus_wire::hex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::boxed::Node;
 use super::show;
-use crate::socket::{Asked, say};
+use crate::socket::{Asked, Reply, refuse, say};
 
 /// Frames that wait for a slow client of a trace.
 const TRACE_QUEUE: usize = 4096;
@@ -38,30 +28,32 @@ pub(crate) struct Answers {
 }
 
 impl Asked for Answers {
-    fn answer(&self, question: &Value) -> Result<Value, String> {
-        if let Some(what) = question.get("show").and_then(Value::as_str) {
-            return show::answer(&self.node, what);
+    fn answer(&self, request: Request) -> Result<Reply, String> {
+        let node = &self.node;
+        match request {
+            Request::Show(topic) => {
+                show::answer(node, topic).map(|shown| Reply::Shown(Box::new(shown)))
+            }
+            Request::Route(address) => {
+                node.ask_router(move |router| router.route(address)).map(Reply::Route)
+            }
+            Request::RoutesFrom(first) => {
+                node.ask_router(move |router| router.routes_from(first)).map(Reply::Routes)
+            }
+            Request::Silence(silence) => {
+                node.silence(&silence.port, silence.on).map(|()| Reply::DONE)
+            }
+            Request::Reload(_) => node.reload(&self.config).map(|()| Reply::DONE),
+            Request::Version(_) => Ok(Reply::About(About::new("node", &node.file().name))),
+            Request::Trace(_) | Request::Stop(_) => Err("this request has no answer".into()),
         }
-        if let Some(address) = question.get("route").and_then(Value::as_str) {
-            return show::route(&self.node, address);
-        }
-        if let Some(first) = question.get("routes_from").and_then(Value::as_str) {
-            return show::routes_from(&self.node, first);
-        }
-        if question.get("reload").is_some() {
-            return self.node.reload(&self.config).map(|()| json!({"done": true}));
-        }
-        if let Some(silence) = question.get("silence") {
-            let port = silence["port"].as_str().ok_or("name the port")?;
-            let on = silence["on"].as_bool().ok_or("say whether it is on")?;
-            return self.node.silence(port, on).map(|()| json!({"done": true}));
-        }
-        Err("ask {\"show\":\"ports\"}, route, trace, silence, reload or stop".into())
     }
 
-    fn converse(&self, question: &Value, stream: &UnixStream) -> Option<io::Result<()>> {
-        let port = question.get("trace").and_then(Value::as_str)?;
-        Some(self.trace(stream, port))
+    fn converse(&self, request: &Request, stream: &UnixStream) -> Option<io::Result<()>> {
+        match request {
+            Request::Trace(port) => Some(self.trace(stream, port)),
+            _ => None,
+        }
     }
 }
 
@@ -74,7 +66,7 @@ impl Answers {
             let names = file.ports.iter().filter(|p| !p.is_vacant()).map(|p| p.name.as_str());
             let names: Vec<&str> = names.collect();
             let why = format!("there is no port '{name}': there are {}", names.join(", "));
-            return say(stream, &json!({"error": why}));
+            return refuse(stream, &why);
         };
         let (sender, frames) = mpsc::sync_channel(TRACE_QUEUE);
         let missed = Arc::new(AtomicU64::new(0));
@@ -87,16 +79,15 @@ impl Answers {
         });
         let _watching = self.node.watch(port as PortId, see);
         loop {
-            let line = match frames.recv_timeout(Duration::from_secs(1)) {
+            match frames.recv_timeout(Duration::from_secs(1)) {
                 Ok((now_ns, out, bytes)) => {
                     let missed = missed.swap(0, Ordering::Relaxed);
-                    json!({"now_ns": now_ns, "out": out, "missed": missed, "frame": hex(&bytes)})
+                    say(stream, &Frame { now_ns, out, missed, frame: hex(&bytes) })?;
                 }
                 // An empty object shows whether the client is still there.
-                Err(mpsc::RecvTimeoutError::Timeout) => json!({}),
+                Err(mpsc::RecvTimeoutError::Timeout) => say(stream, &json!({}))?,
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
-            };
-            say(stream, &line)?;
+            }
         }
     }
 }

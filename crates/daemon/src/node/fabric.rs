@@ -4,6 +4,7 @@
 //! What a batch of inputs changes is published once, and before any frame that follows from it is
 //! sent: a host never hears of a station to which the data plane does not lead.
 
+mod answers;
 mod mtu;
 
 use std::collections::BTreeMap;
@@ -11,11 +12,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plexus_api::word;
 use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
 use plexus_control::identity::{Role, short_key};
 use plexus_control::link::{Pace, Pin};
@@ -30,7 +32,7 @@ use serde_json::{Value, json};
 
 use self::mtu::{End, Mtus};
 use super::links::LinkCells;
-use super::news::{Inject, News, Topic};
+use super::news::{Inject, News};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
 use crate::quiet::Quiet;
@@ -137,7 +139,7 @@ impl Prepared {
 }
 
 /// What the thread has.
-struct Fabric {
+pub(crate) struct Fabric {
     node: Node,
     /// The node's number, and whether it wants cables without encapsulation.
     number: u64,
@@ -266,8 +268,8 @@ impl Fabric {
                     }
                     News::Ports(count, new) => self.add_ports(count, &new),
                     News::Removed(ports) => self.remove_ports(&ports),
-                    // Who asked may have gone.
-                    News::Show(topic, reply) => drop(reply.send(self.show(topic))),
+                    News::AskFabric(question) => question(&self),
+                    News::AskRouter(_) => {}
                 }
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };
@@ -438,9 +440,9 @@ impl Fabric {
         let name = |port: &u8| self.ports.get(usize::from(*port)).map_or("?", |p| p.name.as_str());
         match event {
             Event::Dropped(port, why) => {
-                let why = serde_json::to_value(why).unwrap_or_default();
-                tracing::debug!(port = name(port), why = why.as_str(), "host's frame not served");
-                *self.unserved.entry(why.as_str().unwrap_or("?").into()).or_default() += 1;
+                let why = word(why);
+                tracing::debug!(port = name(port), why, "host's frame not served");
+                *self.unserved.entry(why).or_default() += 1;
             }
             Event::Role(port, role) => tracing::info!(port = name(port), ?role, "role"),
             Event::Refused(port, why) => {
@@ -497,87 +499,6 @@ impl Fabric {
                     tracing::warn!(port = name(port), %mac, ?ip, ?why, "station's claim refused");
                 }
             }
-        }
-    }
-
-    /// How fabric frames travel on a port, once it is proved; on a tunnel always by UDP.
-    fn encapsulation(&self, port: u8) -> Option<&'static str> {
-        let tunnel = self.ports.get(usize::from(port)).and_then(|p| p.tunnel);
-        if tunnel.is_some() {
-            return Some("udp");
-        }
-        self.node.neighbour(port)?;
-        Some(if self.node.is_native(port) { "native" } else { "ethertype" })
-    }
-
-    /// The port's device; absent for a tunnel.
-    fn device(&self, port: u8) -> Option<&str> {
-        let known = self.ports.get(usize::from(port))?;
-        known.tunnel.is_none().then_some(known.device.as_str())
-    }
-
-    fn show(&self, topic: Topic) -> Value {
-        let name = |port: u8| self.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
-        match topic {
-            Topic::Links => {
-                let (path, epoch) = self.node.controller();
-                let ports: Vec<Value> = self
-                    .node
-                    .ports()
-                    .into_iter()
-                    .map(|p| {
-                        json!({
-                            "port": name(p.port), "number": p.port, "role": p.role,
-                            "neighbour": self.node.neighbour(p.port), "mac": p.mac, "mtu": p.mtu,
-                            "rate_mbit_per_s": p.rate_mbit_per_s, "peer_port": p.peer_port,
-                            "encapsulation": self.encapsulation(p.port),
-                            "device": self.device(p.port), "reason": self.node.reason(p.port),
-                            "peer_mtu": self.node.peer(p.port).map(|at| at.mtu),
-                        })
-                    })
-                    .collect();
-                let lanes = self.tables.current().lanes().name();
-                let controller = json!({"path": path, "epoch": epoch});
-                json!({
-                    "controller": controller, "lanes": lanes, "ports": ports,
-                    "mtu_min": LINK_MTU_MIN,
-                })
-            }
-            Topic::Unserved => {
-                let mut unserved = self.unserved.clone();
-                let missed = self.missed.load(Ordering::Relaxed);
-                unserved.extend((missed > 0).then(|| ("control_busy".to_string(), missed)));
-                json!(unserved)
-            }
-            Topic::Hosts => {
-                let hosts = self
-                    .node
-                    .stations()
-                    .into_iter()
-                    .map(|s| json!({"port": name(s.port), "mac": s.mac, "addresses": s.ips}));
-                json!({"hosts": hosts.collect::<Vec<_>>()})
-            }
-            Topic::Groups => {
-                let joined = self.node.group_members().into_iter();
-                let joined =
-                    joined.map(|(p, mac, ips)| json!({"port": name(p), "mac": mac, "groups": ips}));
-                let trees = self.node.trees().into_iter().map(|(tree, ports)| {
-                    let ports: Vec<&str> = ports.into_iter().map(name).collect();
-                    json!({"tree": tree, "ports": ports})
-                });
-                let (joined, trees): (Vec<_>, Vec<_>) = (joined.collect(), trees.collect());
-                json!({"joined": joined, "trees": trees})
-            }
-            Topic::Routes => {
-                let routes = self.node.routes().into_iter().map(|r| {
-                    json!({
-                        "port": name(r.port), "source": r.source, "destination": r.destination,
-                        "paths": r.routes, "version": r.version,
-                    })
-                });
-                json!({"routes": routes.collect::<Vec<_>>()})
-            }
-            Topic::Fib | Topic::Neighbours | Topic::Route(_) | Topic::RoutesFrom(_) => Value::Null,
         }
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     use plexus_config::{LaneChoice, NodeFile};
 
     use super::*;
-    use crate::node::news::{NEWS_MAX, Topic};
+    use crate::node::news::NEWS_MAX;
     use crate::node::router;
 
     fn change(link: Link, max_frame: usize) -> LinkChange {
@@ -102,7 +102,7 @@ mod tests {
             news.send(News::Lanes(LaneChoice::default())).unwrap();
         }
         let (reply, answer) = mpsc::channel();
-        news.send(News::Show(Topic::Fib, reply)).unwrap();
+        news.send(News::AskRouter(Box::new(move |r| reply.send(r.fib()).unwrap()))).unwrap();
         let links = Arc::new(LinkCells::new(file.ports.len()));
         let (done, returned) = mpsc::channel();
         let worker = (links.clone(), news.clone());
@@ -120,8 +120,7 @@ mod tests {
         let sender = news.clone();
         let thread = control.start((inbox, sender), links, Box::new(|_| {}), started).unwrap();
         let fib = answer.recv().unwrap();
-        assert_eq!(fib["interfaces"][0]["up"], true, "{fib}");
-        assert_eq!(fib["interfaces"][0]["mtu"], 1400, "{fib}");
+        assert_eq!((fib.interfaces[0].up, fib.interfaces[0].mtu), (true, Some(1400)), "{fib:?}");
         news.send(News::Stop).unwrap();
         thread.join().unwrap();
     }

@@ -162,7 +162,7 @@ fn families(node: &Node, totals: &Totals) -> String {
          not serve, and messages that it refused, by reason.\n\
          # TYPE plexus_control_unserved_total counter\n",
     );
-    for (reason, count) in super::show::unserved(node).as_object().into_iter().flatten() {
+    for (reason, count) in node.unserved().unwrap_or_default() {
         let node = &file.name;
         let _ = writeln!(
             out,

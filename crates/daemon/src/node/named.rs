@@ -36,33 +36,20 @@ mod worker;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plexus_config::NamedSettings;
 use plexus_io::disk::Reserved;
 use plexus_io::wake::Waker;
 use plexus_ndn::management::Trust;
-use serde_json::Value;
 
+pub(crate) use self::thread::Thread;
 use super::inner::FaceEnd;
-
-/// How long the thread may take to answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-
-/// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
-    /// The faces.
-    Faces,
-    /// Routes, next hops, strategies, and what is pending.
-    Names,
-    /// The content store.
-    Cache,
-}
+use crate::ask::{Question, ask};
 
 /// What reaches the thread.
 enum Ask {
-    Show(Topic, Sender<Value>),
+    Question(Question<Thread>),
     Reload(Box<Changed>),
     Stop,
 }
@@ -130,15 +117,15 @@ impl Named {
         self.waker.clone()
     }
 
-    /// What the thread says of itself.
+    /// Asks the thread.
     ///
     /// # Errors
     /// When it does not answer.
-    pub(crate) fn ask(&self, topic: Topic) -> Result<Value, String> {
-        let (reply, answer) = mpsc::channel();
-        self.tell(Ask::Show(topic, reply));
-        let answer = answer.recv_timeout(ANSWER_LIMIT);
-        answer.map_err(|_| "the forwarder of named data does not answer".into())
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Thread) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        ask("the forwarder of named data", question, |q| self.tell(Ask::Question(q)))
     }
 
     /// Other routes, strategies and keys from now on.

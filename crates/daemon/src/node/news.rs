@@ -1,7 +1,4 @@
-//! What reaches the thread of a node's control plane, and what it can be asked.
-
-use std::net::IpAddr;
-use std::sync::mpsc::Sender;
+//! What reaches the thread of a node's control plane.
 
 use plexus_config::{LaneChoice, PortFile};
 use plexus_control::router::Route;
@@ -9,7 +6,10 @@ use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
 use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
-use serde_json::Value;
+
+use super::fabric::Fabric;
+use super::router::Driver;
+use crate::ask::Question;
 
 /// News that wait for the thread, at most.
 pub(crate) const NEWS_MAX: usize = 4096;
@@ -31,45 +31,12 @@ pub(crate) enum News {
     Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.
     Kernel(Vec<KernelEvent>),
-    /// Someone asks.
-    Show(Topic, Sender<Value>),
+    /// The fabric's control plane is asked.
+    AskFabric(Question<Fabric>),
+    /// The router's control plane is asked.
+    AskRouter(Question<Driver>),
     /// End.
     Stop,
-}
-
-/// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
-    /// A fabric node's roles and neighbours.
-    Links,
-    /// Stations on its host ports.
-    Hosts,
-    /// Multicast groups that stations have joined, and trees.
-    Groups,
-    /// Its route memory.
-    Routes,
-    /// What was not served, by reason.
-    Unserved,
-    /// A router's interfaces and how much is in its tables.
-    Fib,
-    /// A router's neighbours.
-    Neighbours,
-    /// What a router does with packets to an address, and why.
-    Route(IpAddr),
-    /// A router's routes in use from this prefix on, as many as one answer holds.
-    RoutesFrom(Prefix),
-}
-
-impl Topic {
-    /// Whether the router's control plane answers; else the fabric's does. Both know what was not
-    /// served.
-    pub(crate) fn is_of_router(self) -> Option<bool> {
-        match self {
-            Topic::Unserved => None,
-            Topic::Fib | Topic::Neighbours | Topic::Route(_) | Topic::RoutesFrom(_) => Some(true),
-            _ => Some(false),
-        }
-    }
 }
 
 /// Hands frames to the workers.

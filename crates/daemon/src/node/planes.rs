@@ -27,6 +27,13 @@ pub(crate) struct ControlPlanes {
     pub(crate) router: Option<ControlPlane>,
 }
 
+impl ControlPlane {
+    /// A thread that has ended needs no news.
+    pub(crate) fn tell(&self, news: News) {
+        let _ = self.news.send(news);
+    }
+}
+
 impl ControlPlanes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ControlPlane> {
         self.fabric.iter().chain(&self.router)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,10 +17,9 @@ use plexus_node::interface::{self, Interface};
 use plexus_node::router::Router;
 use plexus_plane::{LinkChange, RouterSource};
 use plexus_wire::{MacAddr, Prefix, Time};
-use serde_json::{Value, json};
 
 use super::links::LinkCells;
-use super::news::{Inject, News, Topic};
+use super::news::{Inject, News};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
 
@@ -102,7 +101,7 @@ fn device_mac(interface: &Interface) -> Option<MacAddr> {
 }
 
 /// What the thread has.
-struct Driver {
+pub(crate) struct Driver {
     own: Prepared,
     news: Receiver<News>,
     links: Arc<LinkCells>,
@@ -137,11 +136,12 @@ impl Driver {
                     News::Routes(routes) => self.replace_routes(routes),
                     News::Kernel(events) => self.hear_kernel(events),
                     News::Links | News::Lanes(_) | News::Ports(..) | News::Removed(_) => {}
-                    News::Show(topic, reply) => {
-                        // What is asked is what has been decided. Who asked may have gone.
+                    News::AskRouter(question) => {
+                        // Answers tell what has been decided.
                         self.carry_out();
-                        drop(reply.send(self.show(topic)));
+                        question(&self);
                     }
+                    News::AskFabric(_) => {}
                 }
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };
@@ -287,31 +287,6 @@ impl Driver {
                      shorter prefixes until others leave"
                 );
             }
-        }
-    }
-
-    /// What was not served, by reason.
-    fn unserved(&self) -> Value {
-        let refused = self.own.router.control().refusals();
-        let mut unserved: BTreeMap<String, u64> = refused
-            .filter(|(_, count)| *count > 0)
-            .map(|(refusal, count)| (answers::word(&refusal), count))
-            .collect();
-        let missed = self.own.missed.load(Ordering::Relaxed);
-        unserved.extend((missed > 0).then(|| ("control_busy".to_string(), missed)));
-        let table = self.own.router.refused();
-        unserved.extend((table > 0).then(|| ("table_full".to_string(), table)));
-        json!(unserved)
-    }
-
-    fn show(&self, topic: Topic) -> Value {
-        match topic {
-            Topic::Fib => answers::fib(self),
-            Topic::Neighbours => answers::neighbours(self),
-            Topic::Route(address) => answers::route(self, address),
-            Topic::RoutesFrom(first) => answers::routes_from(self, first),
-            Topic::Unserved => self.unserved(),
-            Topic::Links | Topic::Hosts | Topic::Groups | Topic::Routes => Value::Null,
         }
     }
 }

@@ -1,129 +1,120 @@
-//! What a node says about itself, as JSON. The `show` command and the metrics read it.
+//! What a node shows of itself.
 
+use std::collections::BTreeMap;
+
+use plexus_api::answer::node::{
+    self, Account, Counts, Drops, Frames, LinkState, Macs, Ports, Station, Tunnel, Vlan,
+};
+use plexus_api::question::Of;
+use plexus_api::{Answer, Topic};
 use plexus_config::{PortFile, VlanMode};
 use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
-use serde_json::{Map, Value, json};
 
 use super::boxed::Node;
-use super::named;
-use super::news::Topic;
+use super::fabric::Fabric;
+use super::router::Driver;
 
-/// What can be shown.
+/// Answers a question of `plexus show`.
 ///
 /// # Errors
-/// When a worker does not answer, or nothing of that name can be shown.
-pub(crate) fn answer(node: &Node, what: &str) -> Result<Value, String> {
-    match what {
-        "ports" => ports(node),
-        "macs" => macs(node),
-        "drops" => drops(node),
-        "node" => about(node),
-        "links" => node.ask_control(Topic::Links),
-        "hosts" => node.ask_control(Topic::Hosts),
-        "groups" => node.ask_control(Topic::Groups),
-        "source-routes" => node.ask_control(Topic::Routes),
-        "fib" => node.ask_control(Topic::Fib),
-        "neighbours" => node.ask_control(Topic::Neighbours),
-        "faces" => named(node, named::Topic::Faces),
-        "names" => named(node, named::Topic::Names),
-        "cache" => named(node, named::Topic::Cache),
-        other => Err(format!(
-            "'{other}' cannot be shown: there are ports, macs, drops, node, links, hosts, groups, \
-             source-routes, fib, neighbours, route, faces, names, cache"
-        )),
-    }
+/// When the node has no such thing, or a thread does not answer.
+pub(crate) fn answer(node: &Node, topic: Topic) -> Result<Answer, String> {
+    let name = node.file().name.clone();
+    Ok(match topic {
+        Topic::Ports => Answer::Ports(ports(node)?),
+        Topic::Macs => Answer::Macs(macs(node)?),
+        Topic::Drops => Answer::Drops(Of::Node(drops(node)?)),
+        Topic::Node => Answer::Node(about(node)?),
+        Topic::Links => Answer::Links(Of::Node(node.ask_fabric(Fabric::links)?)),
+        Topic::Hosts => Answer::Hosts(Of::Node(node.ask_fabric(Fabric::stations)?)),
+        Topic::Groups => Answer::Groups(Of::Node(node.ask_fabric(Fabric::joined)?)),
+        Topic::SourceRoutes => Answer::SourceRoutes(node.ask_fabric(Fabric::source_routes)?),
+        Topic::Fib => Answer::Fib(node.ask_router(Driver::fib)?),
+        Topic::Neighbours => Answer::Neighbours(node.ask_router(Driver::neighbours)?),
+        Topic::Faces => Answer::Faces(node.ask_named(|named| named.show_faces(name))?),
+        Topic::Names => Answer::Names(node.ask_named(|named| named.show_names(name))?),
+        Topic::Cache => Answer::Cache(node.ask_named(|named| named.show_cache(name))?),
+        Topic::Topology | Topic::Flows => {
+            let what = topic.name();
+            return Err(format!("a controller knows {what}, a node does not: name a controller"));
+        }
+    })
 }
 
-fn named(node: &Node, topic: named::Topic) -> Result<Value, String> {
-    let mut answer = node.ask_named(topic)?;
-    answer["node"] = json!(node.file().name);
-    Ok(answer)
-}
-
-fn about(node: &Node) -> Result<Value, String> {
+fn about(node: &Node) -> Result<node::Node, String> {
     let totals = node.totals()?;
-    let frames: Vec<Value> =
-        totals.frames.iter().map(|(free, all)| json!({"free": free, "all": all})).collect();
-    Ok(json!({
-        "node": node.file().name,
-        "version": env!("CARGO_PKG_VERSION"),
-        "uptime_s": node.uptime().as_secs_f64(),
-        "workers": node.file().workers,
-        "frames": frames,
-        "balances": totals.account.balances(),
-    }))
+    Ok(node::Node {
+        node: node.file().name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_s: node.uptime().as_secs_f64(),
+        workers: node.file().workers,
+        frames: totals.frames.iter().map(|&(free, all)| Frames { free, all }).collect(),
+        balances: totals.account.balances(),
+    })
 }
 
-fn ports(node: &Node) -> Result<Value, String> {
+fn ports(node: &Node) -> Result<Ports, String> {
     let totals = node.totals()?;
     let file = node.file();
     let owners = super::ports::owners(&file);
     let hows = node.how();
-    let ports: Vec<Value> = totals
-        .ports
-        .iter()
-        .filter_map(|report| {
-            let id = usize::from(report.id);
-            let (port, how) = (file.ports.get(id).filter(|p| !p.is_vacant())?, hows.get(id)?);
-            let (stats, counters) = (&report.stats, totals.counters.ports.get(id)?);
-            Some(json!({
-                "name": port.name,
-                "device": port.tunnel.is_none().then_some(&port.device),
-                "tunnel": port.tunnel.map(|t| json!({"local": t.local, "peer": t.peer})),
-                "backend": how.backend,
-                "how": how.detail,
-                "worker": owners[id],
-                "link": if report.link == Link::Up { "up" } else { "down" },
-                "link_downs": stats.link_downs,
-                "vlan": vlan(&port.settings.vlan),
-                "rate_bits_per_s": port.settings.rate_bits_per_s,
-                "rx_packets": stats.rx_packets,
-                "rx_bytes": stats.rx_bytes,
-                "rx_overflow": stats.rx_overflow,
-                "rx_invalid": stats.rx_invalid,
-                "rx_foreign": stats.rx_foreign,
-                "tx_packets": stats.tx_packets,
-                "tx_bytes": stats.tx_bytes,
-                "tx_rejected": stats.tx_rejected,
-                "tx_refused": stats.tx_refused,
-                "queued_packets": report.queued.0,
-                "queued_bytes": report.queued.1,
-                "routed": counters.routed,
-                "dropped": counters.dropped(),
-                "ecn_marked": counters.ecn_marked,
-                "learned": counters.learned,
-                "moved": counters.moved,
-                "table_full": counters.table_full,
-            }))
+    let ports = totals.ports.iter().filter_map(|report| {
+        let id = usize::from(report.id);
+        let (port, how) = (file.ports.get(id).filter(|p| !p.is_vacant())?, hows.get(id)?);
+        let (stats, counters) = (&report.stats, totals.counters.ports.get(id)?);
+        Some(node::Port {
+            name: port.name.clone(),
+            device: port.tunnel.is_none().then(|| port.device.clone()),
+            tunnel: port.tunnel.map(|t| Tunnel { local: t.local, peer: t.peer }),
+            backend: how.backend.clone(),
+            how: how.detail.clone(),
+            worker: owners[id],
+            link: if report.link == Link::Up { LinkState::Up } else { LinkState::Down },
+            link_downs: stats.link_downs,
+            vlan: match &port.settings.vlan {
+                VlanMode::Access(vlan) => Vlan::Access { access: *vlan },
+                VlanMode::Trunk { allowed, native } => {
+                    Vlan::Trunk { trunk: allowed.clone(), native: *native }
+                }
+            },
+            rate_bits_per_s: port.settings.rate_bits_per_s,
+            rx_packets: stats.rx_packets,
+            rx_bytes: stats.rx_bytes,
+            rx_overflow: stats.rx_overflow,
+            rx_invalid: stats.rx_invalid,
+            rx_foreign: stats.rx_foreign,
+            tx_packets: stats.tx_packets,
+            tx_bytes: stats.tx_bytes,
+            tx_rejected: stats.tx_rejected,
+            tx_refused: stats.tx_refused,
+            queued_packets: report.queued.0 as u64,
+            queued_bytes: report.queued.1 as u64,
+            routed: counters.routed,
+            dropped: counters.dropped(),
+            ecn_marked: counters.ecn_marked,
+            learned: counters.learned,
+            moved: counters.moved,
+            table_full: counters.table_full,
         })
-        .collect();
-    Ok(json!({"node": file.name, "ports": ports}))
+    });
+    Ok(Ports { node: file.name.clone(), ports: ports.collect() })
 }
 
-fn vlan(mode: &VlanMode) -> Value {
-    match mode {
-        VlanMode::Access(vlan) => json!({"access": vlan}),
-        VlanMode::Trunk { allowed, native } => json!({"trunk": allowed, "native": native}),
-    }
-}
-
-fn macs(node: &Node) -> Result<Value, String> {
+fn macs(node: &Node) -> Result<Macs, String> {
     let file = node.file();
     let stations = node.stations()?;
-    let macs: Vec<Value> = stations
-        .iter()
-        .filter_map(|(key, station, age_ns)| {
-            Some(json!({
-                "mac": key.mac().to_string(),
-                "vlan": key.vlan(),
-                "port": file.ports.get(usize::from(station.port()))?.name,
-                "static": station.is_static(),
-                "age_s": *age_ns as f64 / 1e9,
-            }))
+    let macs = stations.iter().filter_map(|(key, station, age_ns)| {
+        Some(Station {
+            mac: key.mac(),
+            vlan: key.vlan(),
+            port: file.ports.get(usize::from(station.port()))?.name.clone(),
+            is_static: station.is_static(),
+            age_s: *age_ns as f64 / 1e9,
         })
-        .collect();
-    Ok(json!({"node": file.name, "capacity": file.switch.mac_table, "macs": macs}))
+    });
+    let (node, capacity) = (file.name.clone(), file.switch.mac_table);
+    Ok(Macs { node, capacity, macs: macs.collect() })
 }
 
 /// A count of packets that the pipeline never had, or that a device would not send.
@@ -161,58 +152,42 @@ const LOSSES: [Loss; 5] = [
     },
 ];
 
-fn drops(node: &Node) -> Result<Value, String> {
+fn drops(node: &Node) -> Result<Drops, String> {
     let totals = node.totals()?;
     let mut all = PortCounters::default();
     totals.counters.ports.iter().for_each(|p| all.add(p));
     let file = node.file();
-    let by_port: Map<String, Value> = file
-        .ports
-        .iter()
-        .zip(&totals.counters.ports)
-        .enumerate()
-        .map(|(id, (port, counters))| (name_of(id, port), by_reason(counters)))
-        .collect();
-    let losses: Map<String, Value> = totals
-        .ports
-        .iter()
-        .filter_map(|report| {
-            let id = usize::from(report.id);
-            let name = name_of(id, file.ports.get(id)?);
-            let counted = LOSSES.iter().map(|l| (l.name, (l.count)(&report.stats)));
-            let counted: Map<String, Value> =
-                counted.filter(|(_, n)| *n > 0).map(|(l, n)| (l.to_string(), json!(n))).collect();
-            Some((name.clone(), Value::Object(counted)))
-        })
-        .collect();
-    let explained = LOSSES.iter().map(|l| (l.name.to_string(), json!(l.meaning)));
-    let meaning: Map<String, Value> = DropReason::ALL
-        .iter()
-        .filter(|&&r| all.drops[r as usize] > 0)
-        .map(|r| (r.name().to_string(), json!(r.explain().trim())))
-        .chain(explained)
-        .collect();
+    let ports = file.ports.iter().zip(&totals.counters.ports).enumerate();
+    let ports = ports.map(|(id, (port, counters))| (name_of(id, port), by_reason(counters)));
+    let losses = totals.ports.iter().filter_map(|report| {
+        let id = usize::from(report.id);
+        let counted = LOSSES.iter().map(|l| (l.name.to_string(), (l.count)(&report.stats)));
+        Some((name_of(id, file.ports.get(id)?), counted.filter(|(_, n)| *n > 0).collect()))
+    });
+    let explained = LOSSES.iter().map(|l| (l.name.to_string(), l.meaning.to_string()));
+    let met = DropReason::ALL.iter().filter(|&&r| all.drops[r as usize] > 0);
+    let meaning = met.map(|r| (r.name().to_string(), r.explain().trim().to_string()));
     let a = &totals.account;
-    Ok(json!({
-        "node": file.name,
-        "account": {
-            "received": a.received,
-            "copied": a.copied,
-            "injected": a.injected,
-            "sent": a.sent,
-            "rejected": a.rejected,
-            "dropped": a.dropped,
-            "lost": a.lost,
-            "consumed": a.consumed,
-            "held": a.held,
-            "balances": a.balances(),
+    Ok(Drops {
+        node: file.name.clone(),
+        account: Account {
+            received: a.received,
+            copied: a.copied,
+            injected: a.injected,
+            sent: a.sent,
+            rejected: a.rejected,
+            dropped: a.dropped,
+            lost: a.lost,
+            consumed: a.consumed,
+            held: a.held,
+            balances: a.balances(),
         },
-        "drops": by_reason(&all),
-        "ports": by_port,
-        "losses": losses,
-        "meaning": meaning,
-        "unserved": unserved(node),
-    }))
+        drops: by_reason(&all),
+        ports: ports.collect(),
+        losses: losses.collect::<BTreeMap<String, Counts>>(),
+        meaning: meaning.chain(explained).collect(),
+        unserved: node.unserved().unwrap_or_default(),
+    })
 }
 
 /// A port's name; what one has counted that a reload removed stays in the account.
@@ -220,30 +195,7 @@ fn name_of(id: usize, port: &PortFile) -> String {
     if port.is_vacant() { format!("(removed {id})") } else { port.name.clone() }
 }
 
-/// What a router does with packets to an address.
-///
-/// # Errors
-/// When it is none, or the node does not route.
-pub(crate) fn route(node: &Node, address: &str) -> Result<Value, String> {
-    let address = address.parse().map_err(|_| format!("'{address}' is no IP address"))?;
-    node.ask_control(Topic::Route(address))
-}
-
-/// A router's routes in use from a prefix on.
-///
-/// # Errors
-/// When it is none, or the node does not route.
-pub(crate) fn routes_from(node: &Node, first: &str) -> Result<Value, String> {
-    let first = plexus_config::parse_prefix(first).map_err(|e| e.message)?;
-    node.ask_control(Topic::RoutesFrom(first))
-}
-
-/// What the control plane of a fabric node did not serve, by reason: those packets were consumed.
-pub(crate) fn unserved(node: &Node) -> Value {
-    node.ask_control(Topic::Unserved).unwrap_or_else(|_| json!({}))
-}
-
-fn by_reason(counters: &PortCounters) -> Value {
+fn by_reason(counters: &PortCounters) -> Counts {
     let counted = DropReason::ALL.iter().filter(|&&r| counters.drops[r as usize] > 0);
-    counted.map(|&r| (r.name().to_string(), json!(counters.drops[r as usize]))).collect()
+    counted.map(|&r| (r.name().to_string(), counters.drops[r as usize])).collect()
 }

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use plexus_api::answer::router::Route;
+use plexus_api::{Client, Request};
 
 use super::super::axon_vm::command;
 use super::{Bench, READY};
@@ -91,14 +90,11 @@ impl Bench {
 
 /// Whether a running router knows the gateway of a sink.
 fn knows(socket: &Path, sink: usize) -> bool {
-    let ask = || -> Option<Value> {
-        let stream = UnixStream::connect(socket).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        writeln!(&stream, "{}", json!({"route": format!("198.18.{sink}.1")})).ok()?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
+    let ask = || -> Option<bool> {
+        let mut client = Client::connect(socket, Duration::from_secs(5)).ok()?;
+        let address = format!("198.18.{sink}.1").parse().ok()?;
+        let answer: Route = client.get(&Request::Route(address)).ok()?;
+        Some(answer.routes.first()?.next_hops.first()?.mac.is_some())
     };
-    let answer = ask();
-    answer.and_then(|a| a.pointer("/routes/0/next_hops/0/mac").map(Value::is_string)) == Some(true)
+    ask() == Some(true)
 }

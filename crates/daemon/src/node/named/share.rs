@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 
+use plexus_api::answer::named::Disk;
 use plexus_config::NamedSettings;
 use plexus_io::clock::unix_ms;
 use plexus_io::disk::AlignedBuffer;
@@ -21,7 +22,6 @@ use plexus_ndn::store::policy::PolicyKind;
 use plexus_ndn::store::{ContentStats, Erasing};
 use plexus_wire::Time;
 use plexus_wire::ndn::{Data, Interest, Name};
-use serde_json::Value;
 
 use super::disks::Disks;
 use super::{answers, random};
@@ -90,7 +90,7 @@ pub(super) struct Report {
     pub(super) prefetch: u64,
     pub(super) ahead: (u64, u64),
     /// Its disks, as they are shown.
-    pub(super) disks: Vec<Value>,
+    pub(super) disks: Vec<Disk>,
     /// Packets from the first worker that it was sent, and that found no room for their face.
     pub(super) given: (u64, u64),
     /// Packets that it sent back, and that found no room there.

@@ -16,15 +16,14 @@ use plexus_wire::ndn::nfd::{origin, route_flags};
 use super::host::Node;
 use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
-use super::share::Report;
-use super::{Ask, Changed, Topic, answers, status};
+use super::{Ask, Changed, status};
 use crate::node::thread::time_since;
 
 /// How long to wait where the kernel does not let it sleep.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// What runs in the thread.
-pub(super) struct Thread {
+pub(crate) struct Thread {
     pub(super) faces: Faces,
     pub(super) plane: Plane,
     pub(super) management: Management,
@@ -109,19 +108,8 @@ impl Thread {
     /// Answers what was asked; false at the end.
     fn answer(&mut self) -> bool {
         loop {
-            let now = time_since(self.started);
             match self.asks.try_recv() {
-                Ok(Ask::Show(topic, reply)) => {
-                    let workers = self.plane.reports(topic == Topic::Faces);
-                    // Who asked may have gone.
-                    let _ = reply.send(match topic {
-                        Topic::Faces => answers::faces(&self.faces, &Report::sum(&workers)),
-                        Topic::Names => {
-                            answers::names(now, &workers, &self.plane, &self.management)
-                        }
-                        Topic::Cache => answers::cache(&Report::sum(&workers)),
-                    });
-                }
+                Ok(Ask::Question(question)) => question(self),
                 Ok(Ask::Reload(changed)) => self.reload(*changed),
                 Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,

@@ -25,16 +25,20 @@ struct Head {
 
 /// An identity that was issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    pub(super) number: u64,
-    pub(super) role: Role,
-    pub(super) name: String,
+pub struct Entry {
+    /// The box's number.
+    pub number: u64,
+    /// What the box is.
+    pub role: Role,
+    /// The box's name.
+    pub name: String,
     /// The box's public key.
-    pub(super) key: String,
+    pub key: String,
 }
 
 impl Entry {
-    pub(super) fn of(identity: &Identity) -> Entry {
+    /// The entry of an identity.
+    pub fn of(identity: &Identity) -> Entry {
         let claims = identity.claims();
         let (number, role, name) = (claims.node, claims.role, claims.name.clone());
         Entry { number, role, name, key: hex(&claims.static_public) }
@@ -48,16 +52,16 @@ impl fmt::Display for Entry {
 }
 
 /// The ledger, read and locked against other processes.
-pub(super) struct Ledger {
+pub struct Ledger {
     path: PathBuf,
     file: File,
     entries: Vec<Entry>,
     /// The file did not exist: identities issued before are not in it.
-    pub(super) is_new: bool,
+    pub is_new: bool,
 }
 
 /// Where the ledger of an authority is.
-pub(super) fn path_of(authority: &Path) -> PathBuf {
+pub fn path_of(authority: &Path) -> PathBuf {
     let mut path = OsString::from(authority);
     path.push(".ledger");
     path.into()
@@ -68,7 +72,7 @@ impl Ledger {
     ///
     /// # Errors
     /// In words, when it cannot be read or made, or is another group's.
-    pub(super) fn open(beside: &Path, authority: &Authority) -> Result<Ledger, String> {
+    pub fn open(beside: &Path, authority: &Authority) -> Result<Ledger, String> {
         let path = path_of(beside);
         let group = hex(&authority.group());
         let problem = |what: &str, e: io::Error| format!("{what} {}: {e}", path.display());
@@ -114,7 +118,7 @@ impl Ledger {
     }
 
     /// Every number that was issued, with the identity that has it now.
-    pub(super) fn entries(&self) -> Vec<&Entry> {
+    pub fn entries(&self) -> Vec<&Entry> {
         let later = |i: usize, n: u64| self.entries[i + 1..].iter().any(|e| e.number == n);
         let mut valid: Vec<&Entry> = self
             .entries
@@ -128,7 +132,7 @@ impl Ledger {
     }
 
     /// The identity that has a number.
-    pub(super) fn holder(&self, number: u64) -> Option<&Entry> {
+    pub fn holder(&self, number: u64) -> Option<&Entry> {
         self.entries.iter().rev().find(|e| e.number == number)
     }
 
@@ -136,7 +140,7 @@ impl Ledger {
     ///
     /// # Errors
     /// In words, when it cannot be written.
-    pub(super) fn enter(&mut self, entry: Entry) -> Result<(), String> {
+    pub fn enter(&mut self, entry: Entry) -> Result<(), String> {
         self.append(&entry)?;
         self.entries.push(entry);
         Ok(())
@@ -161,7 +165,7 @@ impl Ledger {
 }
 
 /// Removes the ledger that was made for an authority whose file could not be written.
-pub(super) fn remove(beside: &Path) {
+pub fn remove(beside: &Path) {
     let _ = fs::remove_file(path_of(beside));
 }
 

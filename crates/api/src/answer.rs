@@ -1,0 +1,50 @@
+//! What daemons answer. Field names are those of the JSON.
+
+use serde::{Deserialize, Serialize};
+
+pub mod fabric;
+pub mod named;
+pub mod node;
+pub mod router;
+
+/// To a request that has nothing to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Always true.
+    pub done: bool,
+}
+
+/// To [`Request::Version`](crate::Request::Version).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// [`VERSION`](crate::VERSION).
+    pub api: u32,
+    /// The daemon's own version.
+    pub plexus: String,
+    /// `node` or `controller`.
+    pub daemon: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl About {
+    /// Of a daemon of this version.
+    pub fn new(daemon: &str, name: &str) -> About {
+        let plexus = env!("CARGO_PKG_VERSION").into();
+        About { api: crate::VERSION, plexus, daemon: daemon.into(), name: name.into() }
+    }
+}
+
+/// A line of [`Request::Trace`](crate::Request::Trace). A line `{}` says only that the node still
+/// lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// When it passed, in nanoseconds since the node started.
+    pub now_ns: u64,
+    /// It left by the port; else it came in.
+    pub out: bool,
+    /// Frames that the client was too slow for, since the line before.
+    pub missed: u64,
+    /// Its bytes, in hexadecimal.
+    pub frame: String,
+}

@@ -1,0 +1,280 @@
+//! Of a fabric: what its nodes and its controller know.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::message::{Hops, PortRole};
+use serde::{Deserialize, Serialize};
+
+use super::node::Counts;
+
+/// A node's name, or its number where the controller has not heard its name yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NodeName {
+    /// Its name.
+    Name(String),
+    /// Its number.
+    Number(u64),
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeName::Name(name) => f.write_str(name),
+            NodeName::Number(number) => write!(f, "node {number}, not heard"),
+        }
+    }
+}
+
+/// Of `show links` at a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Links {
+    /// The way to the controller.
+    pub controller: Uplink,
+    /// How flows choose among parallel cables.
+    pub lanes: String,
+    /// Its ports.
+    pub ports: Vec<Link>,
+    /// The least MTU of a fabric link, in bytes.
+    pub mtu_min: u16,
+}
+
+/// The way to the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uplink {
+    /// Absent if there is none.
+    pub path: Option<Hops>,
+    /// The controller's incarnation.
+    pub epoch: u64,
+}
+
+/// What is at the other end of a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// The port's name.
+    pub port: String,
+    /// Its number, which is its hop in source routes.
+    pub number: u8,
+    /// What it was found to be.
+    pub role: PortRole,
+    /// The proved neighbour's name.
+    pub neighbour: Option<String>,
+    /// The port's own address.
+    pub mac: MacAddr,
+    /// Its MTU, in bytes.
+    pub mtu: u16,
+    /// Its rate.
+    pub rate_mbit_per_s: u32,
+    /// The neighbour's port; 0 without a neighbour.
+    pub peer_port: u8,
+    /// `native`, `ethertype` or `udp`, once the neighbour is proved.
+    pub encapsulation: Option<String>,
+    /// The port's device; absent for a tunnel.
+    pub device: Option<String>,
+    /// Why it has no better role, in words.
+    pub reason: Option<String>,
+    /// The MTU of the other end, in bytes.
+    pub peer_mtu: Option<u16>,
+}
+
+/// Of `show hosts` at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stations {
+    /// Those on its ports.
+    pub hosts: Vec<Station>,
+}
+
+/// A host on a port of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Station {
+    /// The port's name.
+    pub port: String,
+    /// The host's address.
+    pub mac: MacAddr,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Of `show groups` at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Who has joined what.
+    pub joined: Vec<Member>,
+    /// The trees that include the node.
+    pub trees: Vec<Tree>,
+}
+
+/// A host and the multicast groups that it has joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its port's name.
+    pub port: String,
+    /// Its address.
+    pub mac: MacAddr,
+    /// The groups.
+    pub groups: Vec<IpAddr>,
+}
+
+/// A tree at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    /// Its number.
+    pub tree: u32,
+    /// Its ports here, by name.
+    pub ports: Vec<String>,
+}
+
+/// Of `show source-routes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRoutes {
+    /// The route memory.
+    pub routes: Vec<SourceRoute>,
+}
+
+/// An entry of the route memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRoute {
+    /// The host port's name.
+    pub port: String,
+    /// The host that uses it; absent: all hosts of the port.
+    pub source: Option<MacAddr>,
+    /// The host that it leads to.
+    pub destination: MacAddr,
+    /// The paths among which flows are spread.
+    pub paths: Vec<Hops>,
+    /// Orders changes.
+    pub version: u64,
+}
+
+/// Of `show topology` at a controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// The controller's incarnation.
+    pub epoch: u64,
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// Both ends of each link: node, and port number.
+    pub links: Vec<[(NodeName, u8); 2]>,
+    /// The least MTU of a fabric link, in bytes.
+    pub mtu_min: u16,
+}
+
+/// A node that the controller knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u64,
+    /// It has been heard recently.
+    pub up: bool,
+    /// Its ports, as it last reported them.
+    pub ports: Vec<NodePort>,
+}
+
+/// A port of a node that the controller knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodePort {
+    /// Its number.
+    pub port: u8,
+    /// What it was found to be.
+    pub role: PortRole,
+    /// Its MTU, in bytes.
+    pub mtu: u16,
+    /// The node at its other end.
+    pub peer: Option<NodeName>,
+    /// That node's port.
+    pub peer_port: u8,
+    /// Its rate.
+    pub rate_mbit_per_s: u32,
+}
+
+/// Of `show hosts` at a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hosts {
+    /// Those of the whole fabric.
+    pub hosts: Vec<Host>,
+}
+
+/// A host of the fabric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its address.
+    pub mac: MacAddr,
+    /// Its node.
+    pub node: NodeName,
+    /// Its port's number.
+    pub port: u8,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The groups of hosts that it belongs to.
+    pub groups: Vec<String>,
+}
+
+/// Of `show flows` at a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// The routes that it has handed out.
+    pub flows: Vec<Flow>,
+}
+
+/// An entry of a node's route memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// The node.
+    pub node: NodeName,
+    /// The host port's number.
+    pub port: u8,
+    /// The host that uses it; absent: all hosts of the port.
+    pub from: Option<MacAddr>,
+    /// The host that it leads to.
+    pub to: MacAddr,
+    /// The paths among which flows are spread; none if there is no way.
+    pub paths: Vec<Hops>,
+    /// Orders changes.
+    pub version: u64,
+}
+
+/// Of `show groups` at a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Groups {
+    /// A tree for each multicast group.
+    pub groups: Vec<Group>,
+}
+
+/// A multicast group and its tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its Ethernet address.
+    pub group: MacAddr,
+    /// The IP groups that hosts send to or have joined.
+    pub addresses: Vec<IpAddr>,
+    /// The groups of hosts that its senders belong to.
+    pub of: Vec<String>,
+    /// The tree in use; absent while it is being installed.
+    pub tree: Option<u32>,
+    /// The senders that use it.
+    pub senders: Vec<MacAddr>,
+    /// Host ports that get copies.
+    pub listeners: usize,
+    /// The nodes of the tree.
+    pub nodes: Vec<TreeNode>,
+}
+
+/// A node of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeNode {
+    /// The node.
+    pub name: NodeName,
+    /// The tree's ports there.
+    pub ports: Vec<u8>,
+}
+
+/// Of `show drops` at a controller, which forwards nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unserved {
+    /// What it did not act on, by reason.
+    pub drops: Counts,
+}

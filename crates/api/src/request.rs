@@ -1,0 +1,128 @@
+//! What a client may ask.
+
+use std::net::IpAddr;
+
+use plexus_wire::Prefix;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Topic, VERSION};
+
+/// A line of a client: `{"show":"ports"}`, `{"route":"192.0.2.1"}`. A request without an argument
+/// has the value `true`: `{"reload":true}`.
+///
+/// The line may also have `"api":1`, the [`VERSION`] that the client speaks. A daemon of another
+/// version then answers with an error that names both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// What the daemon knows and counts.
+    Show(Topic),
+    /// What a router does with packets to an address, and why:
+    /// [`Route`](crate::answer::router::Route).
+    Route(IpAddr),
+    /// A router's routes in use from a prefix on:
+    /// [`Routes`](crate::answer::router::Routes).
+    RoutesFrom(Prefix),
+    /// The frames that pass a port, a [`Frame`](crate::answer::Frame) a line until the client hangs
+    /// up.
+    Trace(String),
+    /// Makes a port deaf, or hear again.
+    Silence(Silence),
+    /// Reads the configuration file again.
+    Reload(bool),
+    /// Ends the daemon.
+    Stop(bool),
+    /// The daemon's name and versions: [`About`](crate::answer::About).
+    Version(bool),
+}
+
+/// A port hears nothing while its link stays up, like a cable that dies and keeps its carrier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// The port's name.
+    pub port: String,
+    /// Whether it is deaf.
+    pub on: bool,
+}
+
+impl Request {
+    /// Reads a line of a client.
+    ///
+    /// # Errors
+    /// In words for the client.
+    pub fn read(line: &[u8]) -> Result<Request, String> {
+        let mut line: Value = serde_json::from_slice(line).map_err(|e| format!("not JSON: {e}"))?;
+        let fields =
+            line.as_object_mut().ok_or("a request is a JSON object: {\"show\":\"ports\"}")?;
+        match fields.remove("api") {
+            None => {}
+            Some(api) if api == VERSION => {}
+            Some(api) => {
+                return Err(format!(
+                    "this daemon speaks version {VERSION} of the control socket, the client \
+                     {api}: use the `plexus` that the daemon was started with"
+                ));
+            }
+        }
+        if let Some(what) = fields.get("show").and_then(Value::as_str)
+            && Topic::of_name(what).is_none()
+        {
+            let names: Vec<&str> = Topic::ALL.iter().map(|t| t.name()).collect();
+            return Err(format!("'{what}' cannot be shown: there are {}", names.join(", ")));
+        }
+        serde_json::from_value(line).map_err(|e| {
+            format!(
+                "not understood: {e}. A request is one of show, route, routes_from, trace, \
+                 silence, reload, stop and version"
+            )
+        })
+    }
+
+    /// The request as a line, with the version.
+    pub fn to_line(&self) -> String {
+        let mut line = serde_json::to_value(self).unwrap_or_default();
+        line["api"] = VERSION.into();
+        format!("{line}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_request_with_or_without_a_version() {
+        let shown = Request::Show(Topic::SourceRoutes);
+        for line in [r#"{"show":"source-routes"}"#, r#"{"api":1,"show":"source-routes"}"#] {
+            assert_eq!(Request::read(line.as_bytes()).as_ref(), Ok(&shown));
+        }
+        let silence = Request::Silence(Silence { port: "p1".into(), on: true });
+        for request in [
+            shown,
+            Request::Route("192.0.2.1".parse().unwrap()),
+            Request::RoutesFrom("192.0.2.0/24".parse().unwrap()),
+            Request::Trace("p1".into()),
+            silence,
+            Request::Reload(true),
+            Request::Stop(true),
+            Request::Version(true),
+        ] {
+            assert_eq!(Request::read(request.to_line().as_bytes()), Ok(request));
+        }
+    }
+
+    #[test]
+    fn bad_lines_are_refused_with_what_there_is() {
+        let told = |line: &str| Request::read(line.as_bytes()).unwrap_err();
+        assert!(told("{").starts_with("not JSON"), "{}", told("{"));
+        assert!(told("[]").contains("JSON object"), "{}", told("[]"));
+        assert!(told(r#"{"show":"mac"}"#).contains("there are ports, macs, drops"));
+        let other = told(r#"{"api":2,"show":"ports"}"#);
+        assert!(other.contains("version 1") && other.contains("client 2"), "{other}");
+        for bad in ["{}", r#"{"sohw":"ports"}"#, r#"{"route":"x"}"#, r#"{"silence":{"port":"p"}}"#]
+        {
+            assert!(told(bad).contains("one of show, route"), "{}", told(bad));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a controller shows of itself.
+
+use plexus_api::answer::fabric::{
+    Flow, Flows, Group, Groups, Host, Hosts, Node, NodeName, NodePort, Topology, TreeNode, Unserved,
+};
+use plexus_api::question::Of;
+use plexus_api::{Answer, Topic};
+use plexus_wire::fabric::LINK_MTU_MIN;
+
+use super::Daemon;
+
+impl Daemon {
+    pub(super) fn show(&self, topic: Topic) -> Result<Answer, String> {
+        Ok(match topic {
+            Topic::Topology => Answer::Topology(self.topology()),
+            Topic::Links => Answer::Links(Of::Controller(self.topology())),
+            Topic::Hosts => Answer::Hosts(Of::Controller(self.hosts())),
+            Topic::Flows => Answer::Flows(self.flows()),
+            Topic::Groups => Answer::Groups(Of::Controller(self.groups())),
+            Topic::Drops => Answer::Drops(Of::Controller(Unserved { drops: self.drops() })),
+            other => {
+                return Err(format!(
+                    "'{}' cannot be shown: a controller shows topology, hosts, groups, flows, \
+                     drops",
+                    other.name()
+                ));
+            }
+        })
+    }
+
+    /// A node's name, or its number where the name is not known.
+    fn name(&self, id: u64) -> NodeName {
+        if id == self.own.0 {
+            return NodeName::Name(self.own.1.clone());
+        }
+        let found = self.core.nodes().find(|n| n.node == id);
+        found.map_or(NodeName::Number(id), |n| NodeName::Name(n.name))
+    }
+
+    fn topology(&self) -> Topology {
+        let nodes = self.core.nodes().map(|n| Node {
+            name: n.name,
+            number: n.node,
+            up: n.up,
+            ports: n
+                .ports
+                .iter()
+                .map(|p| NodePort {
+                    port: p.port,
+                    role: p.role,
+                    mtu: p.mtu,
+                    peer: (p.peer != 0).then(|| self.name(p.peer)),
+                    peer_port: p.peer_port,
+                    rate_mbit_per_s: p.rate_mbit_per_s,
+                })
+                .collect(),
+        });
+        let links = self.core.links().into_iter();
+        let links = links.map(|l| l.ends.map(|(node, port)| (self.name(node), port)));
+        Topology {
+            epoch: self.core.epoch(),
+            nodes: nodes.collect(),
+            links: links.collect(),
+            mtu_min: LINK_MTU_MIN,
+        }
+    }
+
+    fn hosts(&self) -> Hosts {
+        let hosts = self.core.hosts().map(|h| Host {
+            mac: h.mac,
+            node: self.name(h.node),
+            port: h.port,
+            addresses: h.ips,
+            groups: h.groups,
+        });
+        Hosts { hosts: hosts.collect() }
+    }
+
+    fn flows(&self) -> Flows {
+        let flows = self.core.flows().map(|f| Flow {
+            node: self.name(f.node),
+            port: f.port,
+            from: f.source,
+            to: f.destination,
+            paths: f.routes,
+            version: f.version,
+        });
+        Flows { flows: flows.collect() }
+    }
+
+    fn groups(&self) -> Groups {
+        let groups = self.core.group_trees().map(|g| Group {
+            group: g.group,
+            addresses: g.ips,
+            of: g.of,
+            tree: g.tree,
+            senders: g.senders,
+            listeners: g.listeners,
+            nodes: g
+                .nodes
+                .into_iter()
+                .map(|(node, ports)| TreeNode { name: self.name(node), ports })
+                .collect(),
+        });
+        Groups { groups: groups.collect() }
+    }
+}
