@@ -12,6 +12,7 @@ mod named;
 mod outcome;
 mod progress;
 mod report;
+pub mod spread;
 mod table;
 mod text;
 

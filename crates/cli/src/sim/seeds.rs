@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-use plexus_config::units::format_rate;
 use plexus_io::process::memory;
+use plexus_report::spread::{self, Quantity};
 use plexus_report::{Facts, Progress};
 use plexus_sim::Work;
 use plexus_topo::{Fidelity, Topology};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{check_memory, simulate};
@@ -22,9 +21,6 @@ use crate::exit::{Failure, Outcome};
 
 /// Most seeds of one command.
 const SEEDS_MAX: u64 = 100_000;
-/// Flows whose figures are printed one by one for people; JSON has all.
-const FLOWS_SHOWN: usize = 16;
-
 /// Seeds from the first to the last, as in `1..8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seeds {
@@ -54,44 +50,6 @@ struct Run {
     seed: u64,
     facts: Facts,
     work: Work,
-}
-
-/// A figure of all runs.
-#[derive(Serialize)]
-struct Quantity {
-    name: String,
-    unit: &'static str,
-    mean: Option<f64>,
-    /// Sample standard deviation; null for fewer than two values.
-    deviation: Option<f64>,
-    least: Option<f64>,
-    greatest: Option<f64>,
-    /// In the order of the seeds; null where nothing was measured.
-    values: Vec<Option<f64>>,
-}
-
-impl Quantity {
-    fn new(name: impl Into<String>, unit: &'static str, values: Vec<Option<f64>>) -> Quantity {
-        let known: Vec<f64> = values.iter().flatten().copied().collect();
-        let count = known.len() as f64;
-        let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / count);
-        let deviation = mean.filter(|_| known.len() > 1).map(|mean| {
-            let squares: f64 = known.iter().map(|v| (v - mean).powi(2)).sum();
-            (squares / (count - 1.0)).sqrt()
-        });
-        let least = known.iter().copied().reduce(f64::min);
-        let greatest = known.iter().copied().reduce(f64::max);
-        Quantity { name: name.into(), unit, mean, deviation, least, greatest, values }
-    }
-
-    fn text(&self, value: Option<f64>) -> String {
-        match (value, self.unit) {
-            (None, _) => "-".to_string(),
-            (Some(v), "bit/s") => format_rate((v / 1e4).round() as u64 * 10_000),
-            (Some(v), "fraction") => format!("{:.3} %", v * 100.0),
-            (Some(v), unit) => format!("{v:.1} {unit}").trim_end().to_string(),
-        }
-    }
 }
 
 /// Runs all seeds, and tells what they have in common. `stopped` ends it early.
@@ -157,11 +115,12 @@ pub(super) fn run(
     runs.sort_by_key(|r| r.seed);
     let missing = count.saturating_sub(runs.len() as u64);
     let passed = missing == 0 && runs.iter().all(|r| r.facts.passed);
-    let quantities = quantities(&runs);
+    let facts: Vec<&Facts> = runs.iter().map(|r| &r.facts).collect();
+    let quantities = spread::quantities(&facts);
     if as_json {
         println!("{}", answer(&first, passed, &runs, &quantities));
     } else {
-        print!("{}", table(&quantities, first.traffic.len()));
+        print!("{}", spread::table(&quantities, first.traffic.len()));
         for run in runs.iter().filter(|r| !r.facts.passed) {
             let failed = run.facts.assertions.iter().filter(|a| !a.passed);
             let texts: Vec<&str> = failed.map(|a| a.text.as_str()).collect();
@@ -199,60 +158,6 @@ fn one(
     Ok(Some(Run { seed, facts: sim.report().facts, work }))
 }
 
-fn quantities(runs: &[Run]) -> Vec<Quantity> {
-    let of = |figure: &dyn Fn(&Facts) -> Option<f64>| -> Vec<Option<f64>> {
-        runs.iter().map(|r| figure(&r.facts).filter(|v| v.is_finite())).collect()
-    };
-    let mut all = vec![
-        Quantity::new(
-            "received, all flows",
-            "bit/s",
-            of(&|f| Some(f.flows.iter().map(|f| f.received_bits_per_s).sum())),
-        ),
-        Quantity::new(
-            "loss, mean of flows",
-            "fraction",
-            of(&|f| Some(f.flows.iter().map(|f| f.loss).sum::<f64>() / f.flows.len() as f64)),
-        ),
-        Quantity::new(
-            "latency p99, worst flow",
-            "us",
-            of(&|f| f.flows.iter().filter_map(|f| f.latency_us_p99).reduce(f64::max)),
-        ),
-    ];
-    let Some(first) = runs.first().map(|r| &r.facts) else { return all };
-    // The first of them say that each flow arrived.
-    for (i, assertion) in first.assertions.iter().enumerate().skip(first.flows.len()) {
-        let values = of(&|f| f.assertions.get(i).and_then(|a| a.value));
-        all.push(Quantity::new(&assertion.text, "", values));
-    }
-    for (i, flow) in first.flows.iter().enumerate() {
-        let values = of(&|f| f.flows.get(i).map(|f| f.received_bits_per_s));
-        all.push(Quantity::new(format!("{}.received", flow.name), "bit/s", values));
-        let values = of(&|f| f.flows.get(i).map(|f| f.loss));
-        all.push(Quantity::new(format!("{}.loss", flow.name), "fraction", values));
-        let values = of(&|f| f.flows.get(i).and_then(|f| f.latency_us_p99));
-        all.push(Quantity::new(format!("{}.latency_p99", flow.name), "us", values));
-    }
-    all
-}
-
-/// For people: what was measured of all flows and by assertions, and of few flows each one.
-fn table(quantities: &[Quantity], flows: usize) -> String {
-    let of_flows = 3 * flows;
-    let shown = match flows <= FLOWS_SHOWN {
-        true => quantities.len(),
-        false => quantities.len().saturating_sub(of_flows),
-    };
-    let mut rows = vec![["", "mean", "deviation", "least", "greatest"].map(String::from)];
-    for q in quantities[..shown].iter().filter(|q| q.mean.is_some()) {
-        let values = [q.mean, q.deviation, q.least, q.greatest].map(|v| q.text(v));
-        let [mean, deviation, least, greatest] = values;
-        rows.push([q.name.clone(), mean, deviation, least, greatest]);
-    }
-    plexus_report::aligned(&rows, |column| column > 0)
-}
-
 fn answer(first: &Topology, passed: bool, runs: &[Run], quantities: &[Quantity]) -> Value {
     let seeds: Vec<Value> = (runs.iter())
         .map(|run| {
@@ -280,15 +185,5 @@ mod tests {
         for bad in ["", "8", "8..1", "1..", "a..b", "-1..3", "0..18446744073709551615"] {
             assert!(bad.parse::<Seeds>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_spread_is_that_of_what_was_measured() {
-        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0].map(Some).into_iter();
-        let q = Quantity::new("x", "us", values.chain([None]).collect());
-        assert_eq!((q.mean, q.least, q.greatest), (Some(5.0), Some(2.0), Some(9.0)));
-        assert!((q.deviation.unwrap() - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
-        let one = Quantity::new("x", "us", vec![Some(1.0), None]);
-        assert_eq!((one.mean, one.deviation), (Some(1.0), None));
     }
 }
