@@ -286,7 +286,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
             router.check_beside_fabric(spans, &ports, problems);
         }
     }
-    let backend = root.choice("backend", Backend::OF_DEVICES).map_or(usual.backend, |b| b.value);
+    let backend = root.choice("backend", &Backend::of_devices()).map_or(usual.backend, |b| b.value);
     // Of a TAP device the port has one end, and the kernel the other, which is a device like any.
     let takes = |p: &&PortFile| p.tunnel.is_none() && p.backend.unwrap_or(backend) != Backend::Tap;
     let taken: Vec<&str> = ports.iter().filter(takes).map(|p| p.device.as_str()).collect();
@@ -346,7 +346,7 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
         let name = name.unwrap_or(At { value: "", span: section.span() });
         let device_given = device.is_some();
         let device = device.unwrap_or(name.clone());
-        let backend = section.choice("backend", Backend::OF_PORTS);
+        let backend = section.choice("backend", &Backend::of_ports());
         let is_tunnel = backend.as_ref().is_some_and(|b| b.value == Backend::Udp);
         let tunnel = is_tunnel.then(|| read_tunnel(root, &section, &ports)).flatten();
         if is_tunnel {

@@ -180,7 +180,7 @@ struct Reader {
 
 /// A node without its ports, its router and its daemons, and where it asks for `native` cables.
 pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Span>) {
-    let backend = section.choice("backend", Backend::OF_DEVICES);
+    let backend = section.choice("backend", &Backend::of_devices());
     let native = section.flag("native").filter(|n| n.value);
     let node = Node {
         name,
