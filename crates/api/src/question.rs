@@ -58,7 +58,7 @@ questions! {
     /// Where every packet went: the account, and drops by reason.
     Drops, "drops" => Of<node::Drops, fabric::Unserved>;
     /// A node's version, workers and free frames.
-    Node, "node" => node::Node;
+    Node, "node" => node::State;
     /// What is at the other end of each port of a fabric node.
     Links, "links" => Of<fabric::Links, fabric::Topology>;
     /// The hosts: of a node those on its ports, of a controller all.

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use plexus_api::answer::node::{Drops, Macs, Node, Ports, Vlan};
+use plexus_api::answer::node::{Drops, Macs, Ports, State, Vlan};
 use plexus_api::question::Of;
 use plexus_api::{Answer, Client, Request, Topic};
 
@@ -138,7 +138,7 @@ fn shown(client: &mut Client, topic: Topic, json: bool) -> Result<String, Failur
     })
 }
 
-fn about(node: &Node) -> String {
+fn about(node: &State) -> String {
     let mut table = Table::new(&["WORKER", "FREE FRAMES", "OF"]);
     for (worker, frames) in node.frames.iter().enumerate() {
         table.row([&worker, &frames.free, &frames.all]);

@@ -154,7 +154,7 @@ pub struct Topology {
     /// The controller's incarnation.
     pub epoch: u64,
     /// The nodes.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<KnownNode>,
     /// Both ends of each link: node, and port number.
     pub links: Vec<[(NodeName, u8); 2]>,
     /// The least MTU of a fabric link, in bytes.
@@ -163,7 +163,7 @@ pub struct Topology {
 
 /// A node that the controller knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct KnownNode {
     /// Its name.
     pub name: String,
     /// Its number.

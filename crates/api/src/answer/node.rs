@@ -205,7 +205,7 @@ pub struct Account {
 
 /// Of `show node`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct State {
     /// The node's name.
     pub node: String,
     /// Its version.

@@ -1,7 +1,8 @@
 //! What a controller shows of itself.
 
 use plexus_api::answer::fabric::{
-    Flow, Flows, Group, Groups, Host, Hosts, Node, NodeName, NodePort, Topology, TreeNode, Unserved,
+    Flow, Flows, Group, Groups, Host, Hosts, KnownNode, NodeName, NodePort, Topology, TreeNode,
+    Unserved,
 };
 use plexus_api::question::Of;
 use plexus_api::{Answer, Topic};
@@ -38,7 +39,7 @@ impl Daemon {
     }
 
     fn topology(&self) -> Topology {
-        let nodes = self.core.nodes().map(|n| Node {
+        let nodes = self.core.nodes().map(|n| KnownNode {
             name: n.name,
             number: n.node,
             up: n.up,

@@ -42,9 +42,9 @@ pub(crate) fn answer(node: &Node, topic: Topic) -> Result<Answer, String> {
     })
 }
 
-fn about(node: &Node) -> Result<node::Node, String> {
+fn about(node: &Node) -> Result<node::State, String> {
     let totals = node.totals()?;
-    Ok(node::Node {
+    Ok(node::State {
         node: node.file().name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_s: node.uptime().as_secs_f64(),
