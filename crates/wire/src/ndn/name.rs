@@ -116,8 +116,9 @@ impl Digests {
     }
 }
 
-/// A name: the value of a Name element, checked.
-#[derive(Clone, Copy)]
+/// A name: the value of a Name element, checked. Its order, that of the bytes, is the canonical one
+/// (packet format, "Canonical Order").
+#[derive(Clone, Copy, PartialOrd, Ord)]
 pub struct Name<'a> {
     value: &'a [u8],
     len: u32,
@@ -261,19 +262,6 @@ impl PartialEq for Name<'_> {
 
 impl Eq for Name<'_> {}
 
-impl Ord for Name<'_> {
-    /// The canonical order (packet format, "Canonical Order").
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.value.cmp(other.value)
-    }
-}
-
-impl PartialOrd for Name<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 impl Hash for Name<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.value.hash(state);
@@ -390,8 +378,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A name of its own.
-#[derive(Clone, Default)]
+/// A name of its own. Ordered as [`Name`].
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameBuf {
     value: Vec<u8>,
     len: u32,
@@ -462,26 +450,6 @@ impl NameBuf {
         let (bytes, len) = (kept.value.len(), kept.len);
         self.value.truncate(bytes);
         self.len = len;
-    }
-}
-
-impl PartialEq for NameBuf {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_name() == other.as_name()
-    }
-}
-
-impl Eq for NameBuf {}
-
-impl Ord for NameBuf {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.as_name().cmp(&other.as_name())
-    }
-}
-
-impl PartialOrd for NameBuf {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 
