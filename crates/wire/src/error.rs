@@ -2,77 +2,56 @@
 
 use std::fmt;
 
-/// The format that was being read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the names say it all
-pub enum Format {
-    Ethernet,
-    Vlan,
-    Arp,
-    Ipv4,
-    Ipv4Options,
-    Ipv6,
-    HopByHop,
-    Routing,
-    Fragment,
-    DestinationOptions,
-    Authentication,
-    Icmpv4,
-    Icmpv6,
-    Igmp,
-    Mld,
-    Ndp,
-    NdpOption,
-    Udp,
-    Tcp,
-    TcpOptions,
-    Dhcpv4,
-    FabricMessage,
-    Fabric,
-    NdnTlv,
-    NdnName,
-    NdnInterest,
-    NdnData,
-    NdnSignature,
-    NdnLp,
-    NdnManagement,
+macro_rules! formats {
+    ($($name:ident $text:literal,)*) => {
+        /// The format that was being read or written.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Format {$(
+            #[doc = $text]
+            $name,
+        )*}
+
+        impl fmt::Display for Format {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Format::$name => $text,)*
+                })
+            }
+        }
+    };
 }
 
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Format::Ethernet => "Ethernet",
-            Format::Vlan => "802.1Q tag",
-            Format::Arp => "ARP",
-            Format::Ipv4 => "IPv4",
-            Format::Ipv4Options => "IPv4 option",
-            Format::Ipv6 => "IPv6",
-            Format::HopByHop => "IPv6 hop-by-hop options",
-            Format::Routing => "IPv6 routing header",
-            Format::Fragment => "IPv6 fragment header",
-            Format::DestinationOptions => "IPv6 destination options",
-            Format::Authentication => "authentication header",
-            Format::Icmpv4 => "ICMPv4",
-            Format::Icmpv6 => "ICMPv6",
-            Format::Igmp => "IGMP",
-            Format::Mld => "MLD",
-            Format::Ndp => "neighbour discovery",
-            Format::NdpOption => "neighbour discovery option",
-            Format::Udp => "UDP",
-            Format::Tcp => "TCP",
-            Format::TcpOptions => "TCP option",
-            Format::Dhcpv4 => "DHCP",
-            Format::FabricMessage => "fabric message",
-            Format::Fabric => "fabric",
-            Format::NdnTlv => "NDN TLV",
-            Format::NdnName => "NDN name",
-            Format::NdnInterest => "NDN Interest",
-            Format::NdnData => "NDN Data",
-            Format::NdnSignature => "NDN signature",
-            Format::NdnLp => "NDNLPv2",
-            Format::NdnManagement => "NDN management",
-        })
-    }
+formats! {
+    Ethernet "Ethernet",
+    Vlan "802.1Q tag",
+    Arp "ARP",
+    Ipv4 "IPv4",
+    Ipv4Options "IPv4 option",
+    Ipv6 "IPv6",
+    HopByHop "IPv6 hop-by-hop options",
+    Routing "IPv6 routing header",
+    Fragment "IPv6 fragment header",
+    DestinationOptions "IPv6 destination options",
+    Authentication "authentication header",
+    Icmpv4 "ICMPv4",
+    Icmpv6 "ICMPv6",
+    Igmp "IGMP",
+    Mld "MLD",
+    Ndp "neighbour discovery",
+    NdpOption "neighbour discovery option",
+    Udp "UDP",
+    Tcp "TCP",
+    TcpOptions "TCP option",
+    Dhcpv4 "DHCP",
+    FabricMessage "fabric message",
+    Fabric "fabric",
+    NdnTlv "NDN TLV",
+    NdnName "NDN name",
+    NdnInterest "NDN Interest",
+    NdnData "NDN Data",
+    NdnSignature "NDN signature",
+    NdnLp "NDNLPv2",
+    NdnManagement "NDN management",
 }
 
 /// The problem.
