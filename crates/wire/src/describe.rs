@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Format;
+use crate::error::{Error, Format};
 use crate::ethernet::{self, EtherType};
 use crate::fabric::{self, encapsulation};
 use crate::ip::Protocol;
@@ -51,10 +51,8 @@ impl fmt::Display for Describe<'_> {
         }
         match ethertype {
             EtherType::ARP => {
-                match arp::Packet::new_checked(rest).and_then(|p| arp::Repr::parse(&p)) {
-                    Ok(repr) => write!(f, "ARP {repr}")?,
-                    Err(e) => write!(f, "[{e}]")?,
-                }
+                let packet = arp::Packet::new_checked(rest);
+                line(f, "ARP ", packet.and_then(|p| arp::Repr::parse(&p)))?;
             }
             EtherType::IPV4 => ip4(f, rest)?,
             EtherType::IPV6 => ip6(f, rest)?,
@@ -69,17 +67,23 @@ impl fmt::Display for Describe<'_> {
     }
 }
 
+/// A header after its protocol's name, or the problem with it.
+fn line(f: Line<'_, '_>, name: &str, header: Result<impl fmt::Display, Error>) -> fmt::Result {
+    match header {
+        Ok(repr) => write!(f, "{name}{repr}"),
+        Err(e) => write!(f, "[{e}]"),
+    }
+}
+
 /// The payload of the fabric's EtherType. That number is for experiments of any kind, so bytes that
 /// are not a fabric header do not belong to the fabric.
 fn carried(f: Line<'_, '_>, ethertype: EtherType, bytes: &[u8]) -> fmt::Result {
     let Ok(frame) = fabric::Frame::new_checked(bytes) else { return write!(f, "{ethertype}") };
-    match fabric::Repr::parse(&frame) {
-        Ok(repr) => write!(f, "{repr}")?,
-        Err(e) => write!(f, "[{e}]")?,
-    }
+    line(f, "", fabric::Repr::parse(&frame))?;
     match (frame.kind(), ethernet::Frame::new_checked(frame.payload())) {
         (fabric::Kind::Ethernet | fabric::Kind::Tree, Ok(inner)) => {
-            write!(f, " of {}", ethernet_line(&inner))
+            f.write_str(" of ")?;
+            line(f, "", ethernet::Repr::parse(&inner))
         }
         _ => Ok(()),
     }
@@ -98,28 +102,18 @@ fn named_data(f: Line<'_, '_>, packet: &ndn::lp::Packet<'_>) -> fmt::Result {
     if pieces != 1 {
         return write!(f, " of {} bytes", fragment.len());
     }
-    let refused = match ndn::tlv::Head::read(fragment, 0, Format::NdnLp).map(|head| head.kind) {
+    f.write_str(" ")?;
+    match ndn::tlv::Head::read(fragment, 0, Format::NdnLp).map(|head| head.kind) {
         Ok(ndn::types::INTEREST) => {
-            match Interest::new_checked(fragment).and_then(|p| ndn::interest::Repr::parse(&p)) {
-                Ok(repr) => return write!(f, " {repr}"),
-                Err(e) => e,
-            }
+            let interest = Interest::new_checked(fragment);
+            line(f, "", interest.and_then(|p| ndn::interest::Repr::parse(&p)))
         }
         Ok(ndn::types::DATA) => {
-            match Data::new_checked(fragment).and_then(|p| ndn::data::Repr::parse(&p)) {
-                Ok(repr) => return write!(f, " {repr}"),
-                Err(e) => e,
-            }
+            let data = Data::new_checked(fragment);
+            line(f, "", data.and_then(|p| ndn::data::Repr::parse(&p)))
         }
-        Ok(other) => return write!(f, " of element {other}"),
-        Err(e) => e,
-    };
-    write!(f, " [{refused}]")
-}
-
-/// Addresses and type of a frame within a frame.
-fn ethernet_line(frame: &ethernet::Frame<&[u8]>) -> ethernet::Repr {
-    ethernet::Repr { dst: frame.dst(), src: frame.src(), ethertype: frame.ethertype() }
+        kind => line(f, "of element ", kind),
+    }
 }
 
 fn ip4(f: Line<'_, '_>, bytes: &[u8]) -> fmt::Result {
@@ -216,46 +210,30 @@ fn upper(
     }
     write!(f, "{src} > {dst} ")?;
     // UDP and TCP get here only if they could not be parsed.
-    let refused = match protocol {
-        Protocol::UDP if first => return f.write_str("UDP"),
-        Protocol::UDP => udp::Datagram::new_checked(bytes).err(),
-        Protocol::TCP => tcp::Segment::new_checked(bytes).err(),
+    match protocol {
+        Protocol::UDP if first => f.write_str("UDP"),
+        Protocol::UDP => line(f, "", udp::Datagram::new_checked(bytes).map(|_| "")),
+        Protocol::TCP => line(f, "", tcp::Segment::new_checked(bytes).map(|_| "")),
         Protocol::ICMPV4 => {
-            match icmpv4::Packet::new_checked(bytes).and_then(|p| icmpv4::Repr::parse(&p)) {
-                Ok(repr) => return write!(f, "{repr}"),
-                Err(e) => Some(e),
-            }
+            let packet = icmpv4::Packet::new_checked(bytes);
+            line(f, "", packet.and_then(|p| icmpv4::Repr::parse(&p)))
         }
         Protocol::IGMP => {
-            match igmp::Packet::new_checked(bytes).and_then(|p| igmp::Repr::parse(&p)) {
-                Ok(repr) => return write!(f, "{repr}"),
-                Err(e) => Some(e),
-            }
+            let packet = igmp::Packet::new_checked(bytes);
+            line(f, "", packet.and_then(|p| igmp::Repr::parse(&p)))
         }
         Protocol::ICMPV6 => match icmpv6::Packet::new_checked(bytes) {
             Ok(p) if mld::is_mld(p.kind()) => {
-                match mld::Packet::new_checked(bytes).and_then(|p| mld::Repr::parse(&p)) {
-                    Ok(repr) => return write!(f, "{repr}"),
-                    Err(e) => Some(e),
-                }
+                let packet = mld::Packet::new_checked(bytes);
+                line(f, "", packet.and_then(|p| mld::Repr::parse(&p)))
             }
             Ok(p) if p.is_ndp() => {
-                match ndp::Packet::new_checked(bytes).and_then(|p| ndp::Repr::parse(&p)) {
-                    Ok(repr) => return write!(f, "ICMPv6 {repr}"),
-                    Err(e) => Some(e),
-                }
+                let packet = ndp::Packet::new_checked(bytes);
+                line(f, "ICMPv6 ", packet.and_then(|p| ndp::Repr::parse(&p)))
             }
-            Ok(p) => match icmpv6::Repr::parse(&p) {
-                Ok(repr) => return write!(f, "{repr}"),
-                Err(e) => Some(e),
-            },
-            Err(e) => Some(e),
+            packet => line(f, "", packet.and_then(|p| icmpv6::Repr::parse(&p))),
         },
-        _ => None,
-    };
-    match refused {
-        Some(e) => write!(f, "[{e}]"),
-        None => write!(f, "{protocol}"),
+        _ => write!(f, "{protocol}"),
     }
 }
 
