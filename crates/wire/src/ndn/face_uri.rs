@@ -82,16 +82,6 @@ impl FaceUri {
             FaceUri::Null => "null",
         }
     }
-
-    /// Address and port, where it has them.
-    pub fn socket_address(&self) -> Option<SocketAddr> {
-        match self {
-            FaceUri::Udp(a) | FaceUri::Tcp(a) | FaceUri::WebSocket(a) | FaceUri::UdpDev(_, a) => {
-                Some(*a)
-            }
-            _ => None,
-        }
-    }
 }
 
 fn version(address: &SocketAddr, v4: &'static str, v6: &'static str) -> &'static str {
