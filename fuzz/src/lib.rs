@@ -221,7 +221,6 @@ pub fn ipv4(data: &[u8]) {
     let dst = mutable.dst();
     mutable.decrement_ttl();
     mutable.set_ecn(3);
-    mutable.set_dscp(46);
     mutable.set_src(dst);
     assert_eq!(mutable.checksum_ok(), ok, "a rewrite neither breaks nor mends a checksum");
     mutable.fill_checksum();

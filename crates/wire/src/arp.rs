@@ -14,7 +14,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::bytes::{fields, numbers, put, put_u16, u16_at};
 use crate::error::{Error, Format, need};
 use crate::ethernet::EtherType;
 use crate::mac::MacAddr;
@@ -22,20 +22,35 @@ use crate::mac::MacAddr;
 /// Bytes in the packet.
 pub const PACKET_LEN: usize = 28;
 
-/// The operation (IANA "ARP Parameters").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Operation(pub u16);
-
-impl Operation {
-    /// Who has the target address?
-    pub const REQUEST: Operation = Operation(1);
-    /// The sender has the sender address.
-    pub const REPLY: Operation = Operation(2);
+numbers! {
+    /// The operation (IANA "ARP Parameters").
+    Operation(u16) {
+        /// Who has the target address?
+        REQUEST = 1, "request";
+        /// The sender has the sender address.
+        REPLY = 2, "reply";
+        _ => |f, n| write!(f, "operation {n}")
+    }
 }
 
 /// A view of an ARP packet for IPv4 over Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T>(T);
+
+fields! {
+    Packet {
+        /// The operation.
+        operation: Operation = 6,
+        /// Sender hardware address.
+        sender_mac: MacAddr = 8,
+        /// Sender protocol address; 0.0.0.0 in a probe (RFC 5227, 2.1.1).
+        sender_ip: Ipv4Addr = 14,
+        /// Target hardware address; without meaning in a request.
+        target_mac: MacAddr = 18,
+        /// Target protocol address.
+        target_ip: Ipv4Addr = 24,
+    }
+}
 
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks length, hardware and protocol (RFC 826, "Packet Reception": "Do I have the hardware
@@ -47,49 +62,17 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
         let b = bytes.as_ref();
         need(Format::Arp, b.len(), PACKET_LEN)?;
-        if u16_at(b, 0) != 1 {
-            return Err(Error::invalid(Format::Arp, "hardware type", u16_at(b, 0).into()));
-        }
-        if u16_at(b, 2) != EtherType::IPV4.0 {
-            return Err(Error::invalid(Format::Arp, "protocol type", u16_at(b, 2).into()));
-        }
-        if b[4] != 6 {
-            return Err(Error::invalid(Format::Arp, "hardware length", b[4].into()));
-        }
-        if b[5] != 4 {
-            return Err(Error::invalid(Format::Arp, "protocol length", b[5].into()));
+        for (field, value, expected) in [
+            ("hardware type", u16_at(b, 0), 1),
+            ("protocol type", u16_at(b, 2), EtherType::IPV4.0),
+            ("hardware length", b[4].into(), 6),
+            ("protocol length", b[5].into(), 4),
+        ] {
+            if value != expected {
+                return Err(Error::invalid(Format::Arp, field, value.into()));
+            }
         }
         Ok(Packet(bytes))
-    }
-
-    /// The operation.
-    #[inline(always)]
-    pub fn operation(&self) -> Operation {
-        Operation(u16_at(self.0.as_ref(), 6))
-    }
-
-    /// Sender hardware address.
-    #[inline(always)]
-    pub fn sender_mac(&self) -> MacAddr {
-        MacAddr(array_at(self.0.as_ref(), 8))
-    }
-
-    /// Sender protocol address; 0.0.0.0 in a probe (RFC 5227, 2.1.1).
-    #[inline(always)]
-    pub fn sender_ip(&self) -> Ipv4Addr {
-        Ipv4Addr::from(array_at(self.0.as_ref(), 14))
-    }
-
-    /// Target hardware address; without meaning in a request.
-    #[inline(always)]
-    pub fn target_mac(&self) -> MacAddr {
-        MacAddr(array_at(self.0.as_ref(), 18))
-    }
-
-    /// Target protocol address.
-    #[inline(always)]
-    pub fn target_ip(&self) -> Ipv4Addr {
-        Ipv4Addr::from(array_at(self.0.as_ref(), 24))
     }
 }
 
@@ -170,7 +153,7 @@ impl fmt::Display for Repr {
             }
             Operation::REQUEST => write!(f, "who-has {target_ip} tell {sender_ip}"),
             Operation::REPLY => write!(f, "reply {sender_ip} is-at {sender_mac}"),
-            Operation(n) => write!(f, "operation {n} from {sender_ip} to {target_ip}"),
+            other => write!(f, "{other} from {sender_ip} to {target_ip}"),
         }
     }
 }

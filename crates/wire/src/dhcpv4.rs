@@ -23,7 +23,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array_at, put, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{array_at, fields, numbers, put, put_u16, put_u32, u16_at, u32_at};
 use crate::error::{Error, Format, need};
 use crate::mac::MacAddr;
 
@@ -66,43 +66,43 @@ pub mod option {
     pub const END: u8 = 255;
 }
 
-/// The type of a message (RFC 2132, 9.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MessageType(pub u8);
-
-impl MessageType {
-    /// A client looks for servers.
-    pub const DISCOVER: MessageType = MessageType(1);
-    /// A server offers an address.
-    pub const OFFER: MessageType = MessageType(2);
-    /// A client takes an address, or wants to keep one.
-    pub const REQUEST: MessageType = MessageType(3);
-    /// A client found the address in use.
-    pub const DECLINE: MessageType = MessageType(4);
-    /// The address is the client's.
-    pub const ACK: MessageType = MessageType(5);
-    /// It is not.
-    pub const NAK: MessageType = MessageType(6);
-    /// A client releases its address.
-    pub const RELEASE: MessageType = MessageType(7);
-    /// A client has an address and wants the rest.
-    pub const INFORM: MessageType = MessageType(8);
-}
-
-impl fmt::Display for MessageType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 8] =
-            ["discover", "offer", "request", "decline", "ack", "nak", "release", "inform"];
-        match NAMES.get(usize::from(self.0).wrapping_sub(1)) {
-            Some(name) => f.write_str(name),
-            None => write!(f, "type {}", self.0),
-        }
+numbers! {
+    /// The type of a message (RFC 2132, 9.6).
+    MessageType(u8) {
+        /// A client looks for servers.
+        DISCOVER = 1, "discover";
+        /// A server offers an address.
+        OFFER = 2, "offer";
+        /// A client takes an address, or wants to keep one.
+        REQUEST = 3, "request";
+        /// A client found the address in use.
+        DECLINE = 4, "decline";
+        /// The address is the client's.
+        ACK = 5, "ack";
+        /// The address is not the client's.
+        NAK = 6, "nak";
+        /// A client releases its address.
+        RELEASE = 7, "release";
+        /// A client has an address and wants the rest.
+        INFORM = 8, "inform";
+        _ => |f, n| write!(f, "type {n}")
     }
 }
 
 /// A view of a message; the buffer ends where the UDP payload does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T>(T);
+
+fields! {
+    Packet {
+        /// How many relays it has passed.
+        hops / set_hops: u8 = 3,
+        /// The relay's address.
+        giaddr / set_giaddr: Ipv4Addr = 24,
+        /// The client's Ethernet address.
+        chaddr: MacAddr = 28,
+    }
+}
 
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks length, hardware (Ethernet), operation and magic. Options are checked by `parse`.
@@ -129,24 +129,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn is_request(&self) -> bool {
         self.0.as_ref()[0] == 1
     }
-
-    /// The client's Ethernet address.
-    pub fn chaddr(&self) -> MacAddr {
-        MacAddr(array_at(self.0.as_ref(), 28))
-    }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Writes how many relays it has passed.
-    pub fn set_hops(&mut self, hops: u8) {
-        self.0.as_mut()[3] = hops;
-    }
-
-    /// Writes the relay's address.
-    pub fn set_giaddr(&mut self, ip: Ipv4Addr) {
-        put(self.0.as_mut(), 24, &ip.octets());
-    }
-
     /// Writes an address into an option that holds exactly one; false if there is no such option
     /// (one in an overloaded field is not found).
     pub fn set_address(&mut self, code: u8, ip: Ipv4Addr) -> bool {
@@ -307,14 +292,14 @@ impl Repr {
         let address = |at| Ipv4Addr::from(array_at::<4>(b, at));
         Ok(Repr {
             is_request: packet.is_request(),
-            hops: b[3],
+            hops: packet.hops(),
             xid: u32_at(b, 4),
             secs: u16_at(b, 8),
             broadcast: b[10] & 0x80 != 0,
             ciaddr: address(12),
             yiaddr: address(16),
             siaddr: address(20),
-            giaddr: address(24),
+            giaddr: packet.giaddr(),
             chaddr: packet.chaddr(),
             message_type: MessageType(*kind),
             options,

@@ -16,7 +16,7 @@
 
 use std::fmt;
 
-use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::bytes::{fields, numbers};
 use crate::error::{Error, Format, need};
 use crate::mac::MacAddr;
 
@@ -25,26 +25,28 @@ pub const HEADER_LEN: usize = 14;
 /// Shortest frame on a cable, FCS not counted (IEEE 802.3, 4.2.3.3).
 pub const MIN_FRAME_LEN: usize = 60;
 
-/// The type of the payload (IANA "IEEE 802 Numbers").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EtherType(pub u16);
+numbers! {
+    /// The type of the payload (IANA "IEEE 802 Numbers").
+    EtherType(u16) {
+        IPV4 = 0x0800, "IPv4";
+        ARP = 0x0806, "ARP";
+        /// A customer VLAN tag.
+        VLAN = 0x8100, "802.1Q";
+        IPV6 = 0x86DD, "IPv6";
+        /// Named data.
+        NDN = 0x8624, "NDN";
+        /// A service VLAN tag.
+        SERVICE_VLAN = 0x88A8, "802.1ad";
+        /// Link-layer discovery (802.1AB).
+        LLDP = 0x88CC, "LLDP";
+        _ => |f, n| match EtherType(n).is_length() {
+            true => write!(f, "802.3 length {n}"),
+            false => write!(f, "ethertype 0x{n:04x}"),
+        }
+    }
+}
 
 impl EtherType {
-    /// IPv4.
-    pub const IPV4: EtherType = EtherType(0x0800);
-    /// ARP.
-    pub const ARP: EtherType = EtherType(0x0806);
-    /// A customer VLAN tag.
-    pub const VLAN: EtherType = EtherType(0x8100);
-    /// IPv6.
-    pub const IPV6: EtherType = EtherType(0x86DD);
-    /// Named data.
-    pub const NDN: EtherType = EtherType(0x8624);
-    /// A service VLAN tag (802.1ad).
-    pub const SERVICE_VLAN: EtherType = EtherType(0x88A8);
-    /// Link-layer discovery (802.1AB).
-    pub const LLDP: EtherType = EtherType(0x88CC);
-
     /// True for values that are an 802.3 length, not a type (IEEE 802.3, 3.2.6: below 1536).
     pub const fn is_length(self) -> bool {
         self.0 < 0x0600
@@ -57,25 +59,20 @@ impl EtherType {
     }
 }
 
-impl fmt::Display for EtherType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            EtherType::IPV4 => f.write_str("IPv4"),
-            EtherType::ARP => f.write_str("ARP"),
-            EtherType::VLAN => f.write_str("802.1Q"),
-            EtherType::IPV6 => f.write_str("IPv6"),
-            EtherType::NDN => f.write_str("NDN"),
-            EtherType::SERVICE_VLAN => f.write_str("802.1ad"),
-            EtherType::LLDP => f.write_str("LLDP"),
-            t if t.is_length() => write!(f, "802.3 length {}", t.0),
-            EtherType(t) => write!(f, "ethertype 0x{t:04x}"),
-        }
-    }
-}
-
 /// A view of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<T>(T);
+
+fields! {
+    Frame {
+        /// The destination address.
+        dst / set_dst: MacAddr = 0,
+        /// The source address.
+        src / set_src: MacAddr = 6,
+        /// The outermost EtherType: a tag's if the frame is tagged.
+        ethertype / set_ethertype: EtherType = 12,
+    }
+}
 
 impl<T: AsRef<[u8]>> Frame<T> {
     /// Checks that the header is there.
@@ -86,24 +83,6 @@ impl<T: AsRef<[u8]>> Frame<T> {
     pub fn new_checked(bytes: T) -> Result<Frame<T>, Error> {
         need(Format::Ethernet, bytes.as_ref().len(), HEADER_LEN)?;
         Ok(Frame(bytes))
-    }
-
-    /// The destination address.
-    #[inline(always)]
-    pub fn dst(&self) -> MacAddr {
-        MacAddr(array_at(self.0.as_ref(), 0))
-    }
-
-    /// The source address.
-    #[inline(always)]
-    pub fn src(&self) -> MacAddr {
-        MacAddr(array_at(self.0.as_ref(), 6))
-    }
-
-    /// The outermost EtherType: a tag's if the frame is tagged.
-    #[inline(always)]
-    pub fn ethertype(&self) -> EtherType {
-        EtherType(u16_at(self.0.as_ref(), 12))
     }
 
     /// The whole frame.
@@ -122,24 +101,6 @@ impl<'a> Frame<&'a [u8]> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
-    /// Rewrites the destination address.
-    #[inline(always)]
-    pub fn set_dst(&mut self, mac: MacAddr) {
-        put(self.0.as_mut(), 0, &mac.0);
-    }
-
-    /// Rewrites the source address.
-    #[inline(always)]
-    pub fn set_src(&mut self, mac: MacAddr) {
-        put(self.0.as_mut(), 6, &mac.0);
-    }
-
-    /// Rewrites the EtherType.
-    #[inline(always)]
-    pub fn set_ethertype(&mut self, ethertype: EtherType) {
-        put_u16(self.0.as_mut(), 12, ethertype.0);
-    }
-
     /// The bytes after the EtherType, for rewriting.
     #[inline(always)]
     pub fn payload_mut(&mut self) -> &mut [u8] {

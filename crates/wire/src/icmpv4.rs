@@ -13,7 +13,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::bytes::{fields, put, put_u16, u16_at};
 use crate::checksum;
 use crate::error::{Error, Format, need};
 
@@ -24,6 +24,19 @@ pub const HEADER_LEN: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T>(T);
 
+fields! {
+    Packet {
+        /// The type.
+        kind: u8 = 0,
+        /// The code.
+        code: u8 = 1,
+        /// The checksum as stored.
+        checksum: u16 = 2,
+        /// The second half of the header, whose meaning depends on the type.
+        rest: [u8; 4] = 4,
+    }
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks that the header is there.
     ///
@@ -33,30 +46,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
         need(Format::Icmpv4, bytes.as_ref().len(), HEADER_LEN)?;
         Ok(Packet(bytes))
-    }
-
-    /// The type.
-    #[inline(always)]
-    pub fn kind(&self) -> u8 {
-        self.0.as_ref()[0]
-    }
-
-    /// The code.
-    #[inline(always)]
-    pub fn code(&self) -> u8 {
-        self.0.as_ref()[1]
-    }
-
-    /// The checksum as stored.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), 2)
-    }
-
-    /// The second half of the header, whose meaning depends on the type.
-    #[inline(always)]
-    pub fn rest(&self) -> [u8; 4] {
-        array_at(self.0.as_ref(), 4)
     }
 
     /// True if the checksum is right.
@@ -167,10 +156,7 @@ impl Repr {
     /// Truncated: `buf` is shorter than `buffer_len`.
     pub fn emit(&self, buf: &mut [u8]) -> Result<(), Error> {
         need(Format::Icmpv4, buf.len(), HEADER_LEN)?;
-        let pair = |high: u16, low: u16| {
-            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-            [a, b, c, d]
-        };
+        let pair = |high: u16, low: u16| (u32::from(high) << 16 | u32::from(low)).to_be_bytes();
         let (kind, code, rest) = match *self {
             Repr::EchoRequest { identifier, sequence } => (8, 0, pair(identifier, sequence)),
             Repr::EchoReply { identifier, sequence } => (0, 0, pair(identifier, sequence)),

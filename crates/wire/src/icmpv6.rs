@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::bytes::{fields, put, put_u16, u16_at};
 use crate::checksum::Sum;
 use crate::error::{Error, Format, need};
 
@@ -25,6 +25,19 @@ pub const HEADER_LEN: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T>(T);
 
+fields! {
+    Packet {
+        /// The type; 128 and above are informational.
+        kind: u8 = 0,
+        /// The code.
+        code: u8 = 1,
+        /// The checksum as stored.
+        checksum: u16 = 2,
+        /// The second half of the header, whose meaning depends on the type.
+        rest: [u8; 4] = 4,
+    }
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks that the header is there.
     ///
@@ -34,30 +47,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn new_checked(bytes: T) -> Result<Packet<T>, Error> {
         need(Format::Icmpv6, bytes.as_ref().len(), HEADER_LEN)?;
         Ok(Packet(bytes))
-    }
-
-    /// The type; 128 and above are informational.
-    #[inline(always)]
-    pub fn kind(&self) -> u8 {
-        self.0.as_ref()[0]
-    }
-
-    /// The code.
-    #[inline(always)]
-    pub fn code(&self) -> u8 {
-        self.0.as_ref()[1]
-    }
-
-    /// The checksum as stored.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), 2)
-    }
-
-    /// The second half of the header, whose meaning depends on the type.
-    #[inline(always)]
-    pub fn rest(&self) -> [u8; 4] {
-        array_at(self.0.as_ref(), 4)
     }
 
     /// True for the types of neighbour discovery (RFC 4861, 4).
@@ -74,9 +63,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     /// True if the checksum is right.
     pub fn checksum_ok(&self, pseudo_header: Sum) -> bool {
-        let mut sum = pseudo_header;
-        sum.add(self.0.as_ref());
-        sum.folded() == 0xFFFF
+        pseudo_header.with(self.0.as_ref()).is_right()
     }
 }
 
@@ -92,8 +79,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Computes the checksum afresh.
     pub fn fill_checksum(&mut self, pseudo_header: Sum) {
         put_u16(self.0.as_mut(), 2, 0);
-        let mut sum = pseudo_header;
-        sum.add(self.0.as_ref());
+        let sum = pseudo_header.with(self.0.as_ref());
         put_u16(self.0.as_mut(), 2, sum.finish());
     }
 }

@@ -21,7 +21,7 @@ use std::net::Ipv4Addr;
 
 use arrayvec::ArrayVec;
 
-use crate::bytes::{array_at, put, put_u16, u16_at, u32_at};
+use crate::bytes::{fields, next_option, put, put_u16, u16_at, u32_at};
 use crate::checksum;
 use crate::error::{Error, Format, need};
 use crate::ip::Protocol;
@@ -34,6 +34,23 @@ pub const OPTIONS_LEN_MAX: usize = 40;
 /// A view of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T>(T);
+
+fields! {
+    Packet {
+        /// Identification, the same in all fragments of a packet.
+        identification: u16 = 4,
+        /// Time to live, in hops.
+        ttl: u8 = 8,
+        /// The payload's protocol.
+        protocol: Protocol = 9,
+        /// The header checksum as stored.
+        checksum: u16 = 10,
+        /// Source address.
+        src: Ipv4Addr = 12,
+        /// Destination address.
+        dst: Ipv4Addr = 16,
+    }
+}
 
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks version, header length and total length against the buffer (RFC 1812, 5.2.2,
@@ -97,12 +114,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.0.as_ref()[1] & 3
     }
 
-    /// Identification, the same in all fragments of a packet.
-    #[inline(always)]
-    pub fn identification(&self) -> u16 {
-        u16_at(self.0.as_ref(), 4)
-    }
-
     /// Routers must not fragment it.
     #[inline(always)]
     pub fn dont_fragment(&self) -> bool {
@@ -127,46 +138,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.0.as_ref(), 6) & 0x3FFF != 0
     }
 
-    /// Time to live, in hops.
-    #[inline(always)]
-    pub fn ttl(&self) -> u8 {
-        self.0.as_ref()[8]
-    }
-
-    /// The payload's protocol.
-    #[inline(always)]
-    pub fn protocol(&self) -> Protocol {
-        Protocol(self.0.as_ref()[9])
-    }
-
-    /// The header checksum as stored.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), 10)
-    }
-
     /// True if the header checksum is right.
     #[inline]
     pub fn checksum_ok(&self) -> bool {
         checksum::verify(&self.0.as_ref()[..self.header_len()])
-    }
-
-    /// Source address.
-    #[inline(always)]
-    pub fn src(&self) -> Ipv4Addr {
-        Ipv4Addr::from(array_at(self.0.as_ref(), 12))
-    }
-
-    /// Destination address.
-    #[inline(always)]
-    pub fn dst(&self) -> Ipv4Addr {
-        Ipv4Addr::from(array_at(self.0.as_ref(), 16))
-    }
-
-    /// Destination address as a number, for lookups.
-    #[inline(always)]
-    pub fn dst_u32(&self) -> u32 {
-        u32_at(self.0.as_ref(), 16)
     }
 
     /// The options, as bytes.
@@ -208,23 +183,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Rewrites the ECN field (its lower 2 bits) and mends the checksum.
     #[inline]
     pub fn set_ecn(&mut self, ecn: u8) {
-        let tos = self.0.as_ref()[1] & 0xFC | ecn & 3;
-        self.set_tos(tos);
-    }
-
-    /// Rewrites the code point (its lower 6 bits) and mends the checksum.
-    #[inline]
-    pub fn set_dscp(&mut self, dscp: u8) {
-        let tos = self.0.as_ref()[1] & 3 | dscp << 2;
-        self.set_tos(tos);
-    }
-
-    fn set_tos(&mut self, tos: u8) {
         let b = self.0.as_mut();
         let old = u16_at(b, 0);
-        let new = old & 0xFF00 | u16::from(tos);
+        let new = old & !3 | u16::from(ecn & 3);
         let sum = checksum::update(u16_at(b, 10), old, new);
-        b[1] = tos;
+        put_u16(b, 0, new);
         put_u16(b, 10, sum);
     }
 
@@ -285,26 +248,8 @@ impl<'a> Iterator for Options<'a> {
     type Item = Result<Ipv4Option<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = std::mem::take(&mut self.rest);
-        match *rest {
-            [] | [0, ..] => None,
-            [1, ref tail @ ..] => {
-                self.rest = tail;
-                Some(Ok(Ipv4Option { kind: 1, data: &[] }))
-            }
-            [_] => Some(Err(need(Format::Ipv4Options, 1, 2).unwrap_err())),
-            [_, len @ 0..2, ..] => {
-                Some(Err(Error::invalid(Format::Ipv4Options, "length", len.into())))
-            }
-            [kind, len, ..] => {
-                let len = usize::from(len);
-                if let Err(e) = need(Format::Ipv4Options, rest.len(), len) {
-                    return Some(Err(e));
-                }
-                self.rest = &rest[len..];
-                Some(Ok(Ipv4Option { kind, data: &rest[2..len] }))
-            }
-        }
+        let option = next_option(&mut self.rest, Format::Ipv4Options)?;
+        Some(option.map(|(kind, data)| Ipv4Option { kind, data }))
     }
 }
 
@@ -398,18 +343,16 @@ impl Repr {
         need(Format::Ipv4, buf.len(), len)?;
         let total = u16::try_from(len + self.payload_len)
             .map_err(|_| Error::invalid(Format::Ipv4, "payload length", clamp(self.payload_len)))?;
-        if self.options.len() % 4 != 0 {
-            return Err(Error::invalid(Format::Ipv4, "options length", clamp(self.options.len())));
-        }
-        if !self.fragment_offset.is_multiple_of(8) || self.fragment_offset > 0x1FFF * 8 {
-            let at = clamp(self.fragment_offset);
-            return Err(Error::invalid(Format::Ipv4, "fragment offset", at));
-        }
-        if self.dscp > 63 {
-            return Err(Error::invalid(Format::Ipv4, "code point", self.dscp.into()));
-        }
-        if self.ecn > 3 {
-            return Err(Error::invalid(Format::Ipv4, "ECN", self.ecn.into()));
+        let at = self.fragment_offset;
+        for (field, value, is_valid) in [
+            ("options length", self.options.len(), self.options.len().is_multiple_of(4)),
+            ("fragment offset", at, at.is_multiple_of(8) && at <= 0x1FFF * 8),
+            ("code point", self.dscp.into(), self.dscp <= 63),
+            ("ECN", self.ecn.into(), self.ecn <= 3),
+        ] {
+            if !is_valid {
+                return Err(Error::invalid(Format::Ipv4, field, clamp(value)));
+            }
         }
         buf[0] = 0x40 | (len / 4) as u8;
         buf[1] = self.dscp << 2 | self.ecn;
@@ -525,9 +468,7 @@ mod tests {
         assert!(view.decrement_ttl());
         assert_eq!((view.ttl(), view.checksum()), (63, 0xB2E6));
         view.set_ecn(3);
-        assert!(view.checksum_ok());
-        view.set_dscp(46);
-        assert_eq!((view.ecn(), view.dscp()), (3, 46));
+        assert_eq!((view.ecn(), view.dscp()), (3, 0));
         assert!(view.checksum_ok());
         view.set_src([192, 0, 2, 1].into());
         view.set_dst([192, 0, 2, 255].into());

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::bytes::{array_at, put, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{fields, put, put_u16, put_u32, u16_at, u32_at};
 use crate::error::{Error, Format, need};
 use crate::ip::Protocol;
 use crate::ipv6_ext::{self, Upper};
@@ -27,6 +27,19 @@ pub const HEADER_LEN: usize = 40;
 /// A view of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<T>(T);
+
+fields! {
+    Packet {
+        /// The type of the next header: an extension header or the payload.
+        next_header: Protocol = 6,
+        /// Hop limit.
+        hop_limit: u8 = 7,
+        /// Source address.
+        src / set_src: Ipv6Addr = 8,
+        /// Destination address; not the final one under a routing header.
+        dst / set_dst: Ipv6Addr = 24,
+    }
+}
 
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks version and payload length against the buffer. Bytes beyond it are padding.
@@ -86,30 +99,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn payload_len(&self) -> usize {
         usize::from(u16_at(self.0.as_ref(), 4))
     }
-
-    /// The type of the next header: an extension header or the payload.
-    #[inline(always)]
-    pub fn next_header(&self) -> Protocol {
-        Protocol(self.0.as_ref()[6])
-    }
-
-    /// Hop limit.
-    #[inline(always)]
-    pub fn hop_limit(&self) -> u8 {
-        self.0.as_ref()[7]
-    }
-
-    /// Source address.
-    #[inline(always)]
-    pub fn src(&self) -> Ipv6Addr {
-        Ipv6Addr::from(array_at::<16>(self.0.as_ref(), 8))
-    }
-
-    /// Destination address; not the final one under a routing header.
-    #[inline(always)]
-    pub fn dst(&self) -> Ipv6Addr {
-        Ipv6Addr::from(array_at::<16>(self.0.as_ref(), 24))
-    }
 }
 
 impl<'a> Packet<&'a [u8]> {
@@ -156,19 +145,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_ecn(&mut self, ecn: u8) {
         let class = self.traffic_class() & 0xFC | ecn & 3;
         self.set_traffic_class(class);
-    }
-
-    /// Rewrites the source address; a transport checksum is the caller's
-    /// (`checksum::update_bytes`).
-    #[inline]
-    pub fn set_src(&mut self, addr: Ipv6Addr) {
-        put(self.0.as_mut(), 8, &addr.octets());
-    }
-
-    /// Rewrites the destination address, as [`set_src`](Self::set_src).
-    #[inline]
-    pub fn set_dst(&mut self, addr: Ipv6Addr) {
-        put(self.0.as_mut(), 24, &addr.octets());
     }
 
     /// The payload, for rewriting.

@@ -22,7 +22,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::bytes::{array_at, put, put_u16, u16_at};
+use crate::bytes::{array_at, numbers, put, put_u16, u16_at};
 use crate::error::{Error, Format, need};
 
 /// Bytes of a query's end and of a record before their addresses.
@@ -41,30 +41,26 @@ pub trait Address: Copy + fmt::Display {
     fn write(self, buf: &mut [u8], at: usize);
 }
 
-impl Address for Ipv4Addr {
-    const LEN: usize = 4;
-    const FORMAT: Format = Format::Igmp;
+macro_rules! addresses {
+    ($($address:ty: $len:literal, $format:expr;)*) => {$(
+        impl Address for $address {
+            const LEN: usize = $len;
+            const FORMAT: Format = $format;
 
-    fn read(bytes: &[u8], at: usize) -> Ipv4Addr {
-        array_at::<4>(bytes, at).into()
-    }
+            fn read(bytes: &[u8], at: usize) -> $address {
+                array_at::<$len>(bytes, at).into()
+            }
 
-    fn write(self, buf: &mut [u8], at: usize) {
-        put(buf, at, &self.octets());
-    }
+            fn write(self, buf: &mut [u8], at: usize) {
+                put(buf, at, &self.octets());
+            }
+        }
+    )*};
 }
 
-impl Address for Ipv6Addr {
-    const LEN: usize = 16;
-    const FORMAT: Format = Format::Mld;
-
-    fn read(bytes: &[u8], at: usize) -> Ipv6Addr {
-        array_at::<16>(bytes, at).into()
-    }
-
-    fn write(self, buf: &mut [u8], at: usize) {
-        put(buf, at, &self.octets());
-    }
+addresses! {
+    Ipv4Addr: 4, Format::Igmp;
+    Ipv6Addr: 16, Format::Mld;
 }
 
 /// Reads `count` addresses from `at` on.
@@ -85,36 +81,22 @@ fn count<A: Address>(n: usize) -> Result<u16, Error> {
     u16::try_from(n).map_err(|_| Error::too_many(A::FORMAT, u16::MAX.into()))
 }
 
-/// The kind of a group record (RFC 3376, 4.2.12; RFC 3810, 5.2.12). Others are ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordKind(pub u8);
-
-impl RecordKind {
-    /// The host listens to these sources.
-    pub const IS_INCLUDE: RecordKind = RecordKind(1);
-    /// The host listens to all sources but these.
-    pub const IS_EXCLUDE: RecordKind = RecordKind(2);
-    /// From now on it listens to these sources; to none: it has left.
-    pub const TO_INCLUDE: RecordKind = RecordKind(3);
-    /// From now on it listens to all sources but these: without any, it has joined.
-    pub const TO_EXCLUDE: RecordKind = RecordKind(4);
-    /// It listens to these sources too.
-    pub const ALLOW: RecordKind = RecordKind(5);
-    /// It no longer listens to these sources.
-    pub const BLOCK: RecordKind = RecordKind(6);
-}
-
-impl fmt::Display for RecordKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match *self {
-            RecordKind::IS_INCLUDE => "includes",
-            RecordKind::IS_EXCLUDE => "excludes",
-            RecordKind::TO_INCLUDE => "now includes",
-            RecordKind::TO_EXCLUDE => "now excludes",
-            RecordKind::ALLOW => "allows",
-            RecordKind::BLOCK => "blocks",
-            RecordKind(n) => return write!(f, "record {n}"),
-        })
+numbers! {
+    /// The kind of a group record (RFC 3376, 4.2.12; RFC 3810, 5.2.12). Others are ignored.
+    RecordKind(u8) {
+        /// The host listens to these sources.
+        IS_INCLUDE = 1, "includes";
+        /// The host listens to all sources but these.
+        IS_EXCLUDE = 2, "excludes";
+        /// From now on it listens to these sources; to none: it has left.
+        TO_INCLUDE = 3, "now includes";
+        /// From now on it listens to all sources but these: without any, it has joined.
+        TO_EXCLUDE = 4, "now excludes";
+        /// It listens to these sources too.
+        ALLOW = 5, "allows";
+        /// It no longer listens to these sources.
+        BLOCK = 6, "blocks";
+        _ => |f, n| write!(f, "record {n}")
     }
 }
 
@@ -301,11 +283,9 @@ pub(crate) mod tests {
         S: Strategy<Value = A>,
     {
         let sources = proptest::collection::vec(address(), 0..5);
-        let record = (any::<u8>(), address(), sources).prop_map(|(kind, group, sources)| Record {
-            kind: RecordKind(kind),
-            group,
-            sources,
-        });
+        let kind = any::<u8>().prop_map(RecordKind);
+        let record = (kind, address(), sources);
+        let record = record.prop_map(|(kind, group, sources)| Record { kind, group, sources });
         proptest::collection::vec(record, 0..5)
     }
 }

@@ -17,11 +17,11 @@
 //! +---------------------------------------------------------------+
 //! ```
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use arrayvec::ArrayVec;
 
-use crate::bytes::{put, put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{fields, next_option, put, put_u16, put_u32, u16_at, u32_at};
 use crate::checksum::Sum;
 use crate::error::{Error, Format, need};
 
@@ -70,26 +70,38 @@ impl std::ops::BitOr for Flags {
 impl fmt::Display for Flags {
     /// As tcpdump: `S` SYN, `F` FIN, `R` RST, `P` PSH, `.` ACK, `U` URG, `E` ECE, `W` CWR.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LETTERS: [(Flags, &str); 8] = [
-            (Flags::FIN, "F"),
-            (Flags::SYN, "S"),
-            (Flags::RST, "R"),
-            (Flags::PSH, "P"),
-            (Flags::ACK, "."),
-            (Flags::URG, "U"),
-            (Flags::ECE, "E"),
-            (Flags::CWR, "W"),
-        ];
         if self.0 == 0 {
             return f.write_str("none");
         }
-        LETTERS.iter().filter(|(bit, _)| self.contains(*bit)).try_for_each(|(_, s)| f.write_str(s))
+        let letters = "FSRP.UEW".chars().enumerate();
+        letters.filter(|(bit, _)| self.0 >> bit & 1 == 1).try_for_each(|(_, c)| f.write_char(c))
     }
 }
 
 /// A view of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<T>(T);
+
+fields! {
+    Segment {
+        /// Source port.
+        src_port / set_src_port: u16 = 0,
+        /// Destination port.
+        dst_port: u16 = 2,
+        /// Sequence number.
+        seq / set_seq: u32 = 4,
+        /// Acknowledgement number; counts if ACK is set.
+        ack: u32 = 8,
+        /// The control bits.
+        flags / set_flags: Flags = 13,
+        /// Window, unscaled.
+        window: u16 = 14,
+        /// The checksum as stored.
+        checksum / set_checksum: u16 = 16,
+        /// Urgent pointer; counts if URG is set.
+        urgent: u16 = 18,
+    }
+}
 
 impl<T: AsRef<[u8]>> Segment<T> {
     /// Checks the data offset against the buffer.
@@ -108,65 +120,15 @@ impl<T: AsRef<[u8]>> Segment<T> {
         Ok(Segment(bytes))
     }
 
-    /// Source port.
-    #[inline(always)]
-    pub fn src_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), 0)
-    }
-
-    /// Destination port.
-    #[inline(always)]
-    pub fn dst_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), 2)
-    }
-
-    /// Sequence number.
-    #[inline(always)]
-    pub fn seq(&self) -> u32 {
-        u32_at(self.0.as_ref(), 4)
-    }
-
-    /// Acknowledgement number; counts if ACK is set.
-    #[inline(always)]
-    pub fn ack(&self) -> u32 {
-        u32_at(self.0.as_ref(), 8)
-    }
-
     /// Bytes in the header, options included: 20 to 60.
     #[inline(always)]
     pub fn header_len(&self) -> usize {
         usize::from(self.0.as_ref()[12] >> 4) * 4
     }
 
-    /// The control bits.
-    #[inline(always)]
-    pub fn flags(&self) -> Flags {
-        Flags(self.0.as_ref()[13])
-    }
-
-    /// Window, unscaled.
-    #[inline(always)]
-    pub fn window(&self) -> u16 {
-        u16_at(self.0.as_ref(), 14)
-    }
-
-    /// The checksum as stored.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), 16)
-    }
-
-    /// Urgent pointer; counts if URG is set.
-    #[inline(always)]
-    pub fn urgent(&self) -> u16 {
-        u16_at(self.0.as_ref(), 18)
-    }
-
     /// True if the checksum is right; the buffer must end where the segment does.
     pub fn checksum_ok(&self, pseudo_header: Sum) -> bool {
-        let mut sum = pseudo_header;
-        sum.add(self.0.as_ref());
-        sum.folded() == 0xFFFF
+        pseudo_header.with(self.0.as_ref()).is_right()
     }
 
     /// The options, as bytes.
@@ -190,42 +152,10 @@ impl<'a> Segment<&'a [u8]> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Segment<T> {
-    /// Rewrites the source port; the checksum is the caller's (`checksum::update`).
-    #[inline(always)]
-    pub fn set_src_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), 0, port);
-    }
-
-    /// Rewrites the destination port, as [`set_src_port`](Self::set_src_port).
-    #[inline(always)]
-    pub fn set_dst_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), 2, port);
-    }
-
-    /// Rewrites the sequence number (cutting super-packets), as `set_src_port`.
-    #[inline(always)]
-    pub fn set_seq(&mut self, seq: u32) {
-        put_u32(self.0.as_mut(), 4, seq);
-    }
-
-    /// Rewrites the control bits, as `set_src_port`.
-    #[inline(always)]
-    pub fn set_flags(&mut self, flags: Flags) {
-        self.0.as_mut()[13] = flags.0;
-    }
-
-    /// Rewrites the checksum.
-    #[inline(always)]
-    pub fn set_checksum(&mut self, sum: u16) {
-        put_u16(self.0.as_mut(), 16, sum);
-    }
-
     /// Computes the checksum afresh; the buffer must end where the segment does.
     pub fn fill_checksum(&mut self, pseudo_header: Sum) {
         self.set_checksum(0);
-        let mut sum = pseudo_header;
-        sum.add(self.0.as_ref());
-        self.set_checksum(sum.finish());
+        self.set_checksum(pseudo_header.with(self.0.as_ref()).finish());
     }
 }
 
@@ -321,26 +251,9 @@ impl<'a> Iterator for Options<'a> {
     type Item = Result<TcpOption<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let rest = std::mem::take(&mut self.rest);
-        let (kind, len) = match *rest {
-            [] | [0, ..] => return None,
-            [1, ref tail @ ..] => {
-                self.rest = tail;
-                return Some(Ok(TcpOption::NoOperation));
-            }
-            [_] => return Some(Err(need(Format::TcpOptions, 1, 2).unwrap_err())),
-            [kind, len, ..] => (kind, len),
-        };
-        if len < 2 {
-            return Some(Err(Error::invalid(Format::TcpOptions, "length", len.into())));
-        }
-        let len = usize::from(len);
-        if let Err(e) = need(Format::TcpOptions, rest.len(), len) {
-            return Some(Err(e));
-        }
-        self.rest = &rest[len..];
-        let data = &rest[2..len];
-        Some(Ok(match (kind, data.len()) {
+        let option = next_option(&mut self.rest, Format::TcpOptions)?;
+        Some(option.map(|(kind, data)| match (kind, data.len()) {
+            (1, _) => TcpOption::NoOperation,
             (2, 2) => TcpOption::MaxSegmentSize(u16_at(data, 0)),
             (3, 1) => TcpOption::WindowScale(data[0]),
             (4, 0) => TcpOption::SackPermitted,

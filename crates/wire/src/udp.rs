@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::bytes::{put_u16, u16_at};
+use crate::bytes::{fields, put_u16, u16_at};
 use crate::checksum::Sum;
 use crate::error::{Error, Format, need};
 
@@ -20,6 +20,17 @@ pub const HEADER_LEN: usize = 8;
 /// A view of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<T>(T);
+
+fields! {
+    Datagram {
+        /// Source port.
+        src_port / set_src_port: u16 = 0,
+        /// Destination port.
+        dst_port: u16 = 2,
+        /// The checksum as stored; 0 if the sender computed none.
+        checksum / set_checksum: u16 = 6,
+    }
+}
 
 impl<T: AsRef<[u8]>> Datagram<T> {
     /// Checks the length field against the buffer. Bytes behind it are not payload.
@@ -39,36 +50,20 @@ impl<T: AsRef<[u8]>> Datagram<T> {
         Ok(Datagram(bytes))
     }
 
-    /// Source port.
-    #[inline(always)]
-    pub fn src_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), 0)
-    }
-
-    /// Destination port.
-    #[inline(always)]
-    pub fn dst_port(&self) -> u16 {
-        u16_at(self.0.as_ref(), 2)
-    }
-
     /// Bytes in header and payload.
     #[inline(always)]
     pub fn datagram_len(&self) -> usize {
         usize::from(u16_at(self.0.as_ref(), 4))
     }
 
-    /// The checksum as stored; 0 if the sender computed none.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.0.as_ref(), 6)
+    fn sum(&self, pseudo_header: Sum) -> Sum {
+        pseudo_header.with(&self.0.as_ref()[..self.datagram_len()])
     }
 
     /// True if the checksum is right. Over IPv4 a missing one is right (RFC 768); over IPv6 it is
     /// not (RFC 8200, 8.1), so ask [`checksum`](Self::checksum) first there.
     pub fn checksum_ok(&self, pseudo_header: Sum) -> bool {
-        let mut sum = pseudo_header;
-        sum.add(&self.0.as_ref()[..self.datagram_len()]);
-        self.checksum() == 0 || sum.folded() == 0xFFFF
+        self.checksum() == 0 || self.sum(pseudo_header).is_right()
     }
 }
 
@@ -81,30 +76,10 @@ impl<'a> Datagram<&'a [u8]> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Datagram<T> {
-    /// Rewrites the source port; the checksum is the caller's (`checksum::update_udp`).
-    #[inline(always)]
-    pub fn set_src_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), 0, port);
-    }
-
-    /// Rewrites the destination port, as [`set_src_port`](Self::set_src_port).
-    #[inline(always)]
-    pub fn set_dst_port(&mut self, port: u16) {
-        put_u16(self.0.as_mut(), 2, port);
-    }
-
-    /// Rewrites the checksum.
-    #[inline(always)]
-    pub fn set_checksum(&mut self, sum: u16) {
-        put_u16(self.0.as_mut(), 6, sum);
-    }
-
     /// Computes the checksum afresh; never 0.
     pub fn fill_checksum(&mut self, pseudo_header: Sum) {
         self.set_checksum(0);
-        let mut sum = pseudo_header;
-        sum.add(&self.0.as_ref()[..self.datagram_len()]);
-        self.set_checksum(sum.finish_udp());
+        self.set_checksum(self.sum(pseudo_header).finish_udp());
     }
 
     /// The payload, for rewriting.

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::bytes::{put_u16, u16_at};
+use crate::bytes::{fields, put_u16, u16_at};
 use crate::error::{Error, Format, need};
 use crate::ethernet::{self, EtherType};
 
@@ -22,12 +22,19 @@ use crate::ethernet::{self, EtherType};
 pub const TAG_LEN: usize = 4;
 /// Deepest stack that is read. Nothing honest carries more than two; four leaves room.
 pub const MAX_TAGS: usize = 4;
-/// The highest VID that names a VLAN; 4095 is reserved (802.1Q, table 9-2).
-pub const VID_MAX: u16 = 4094;
 
 /// A view of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag<T>(T);
+
+fields! {
+    Tag {
+        /// The tag control information, whole.
+        tci: u16 = 0,
+        /// The type of the bytes after the tag.
+        ethertype: EtherType = 2,
+    }
+}
 
 impl<T: AsRef<[u8]>> Tag<T> {
     /// Checks that TCI and the next EtherType are there.
@@ -38,12 +45,6 @@ impl<T: AsRef<[u8]>> Tag<T> {
     pub fn new_checked(bytes: T) -> Result<Tag<T>, Error> {
         need(Format::Vlan, bytes.as_ref().len(), TAG_LEN)?;
         Ok(Tag(bytes))
-    }
-
-    /// The tag control information, whole.
-    #[inline(always)]
-    pub fn tci(&self) -> u16 {
-        u16_at(self.0.as_ref(), 0)
     }
 
     /// Priority code point, 0 to 7.
@@ -63,12 +64,6 @@ impl<T: AsRef<[u8]>> Tag<T> {
     pub fn vid(&self) -> u16 {
         self.tci() & 0x0FFF
     }
-
-    /// The type of the bytes after the tag.
-    #[inline(always)]
-    pub fn ethertype(&self) -> EtherType {
-        EtherType(u16_at(self.0.as_ref(), 2))
-    }
 }
 
 impl<'a> Tag<&'a [u8]> {
@@ -76,28 +71,6 @@ impl<'a> Tag<&'a [u8]> {
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[TAG_LEN..]
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
-    /// Rewrites the VLAN identifier (its lower 12 bits), keeping priority and drop eligibility.
-    #[inline(always)]
-    pub fn set_vid(&mut self, vid: u16) {
-        let tci = self.tci() & 0xF000 | vid & 0x0FFF;
-        put_u16(self.0.as_mut(), 0, tci);
-    }
-
-    /// Rewrites the priority (its lower 3 bits), keeping the rest.
-    #[inline(always)]
-    pub fn set_priority(&mut self, priority: u8) {
-        let tci = self.tci() & 0x1FFF | u16::from(priority & 7) << 13;
-        put_u16(self.0.as_mut(), 0, tci);
-    }
-
-    /// Rewrites the whole tag control information.
-    #[inline(always)]
-    pub fn set_tci(&mut self, tci: u16) {
-        put_u16(self.0.as_mut(), 0, tci);
     }
 }
 
@@ -305,14 +278,5 @@ mod tests {
         assert!(pop(&mut f[..17]).is_err());
         f[12] = 0;
         assert!(pop(&mut f).is_err());
-    }
-
-    #[test]
-    fn setters_touch_only_their_bits() {
-        let mut tag = Tag::new_checked([0xB0, 0x64, 0x08, 0x00]).unwrap();
-        tag.set_vid(4094);
-        assert_eq!((tag.vid(), tag.priority(), tag.drop_eligible()), (4094, 5, true));
-        tag.set_priority(1);
-        assert_eq!((tag.vid(), tag.priority(), tag.drop_eligible()), (4094, 1, true));
     }
 }

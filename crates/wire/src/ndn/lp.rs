@@ -16,6 +16,7 @@ use std::fmt;
 
 use super::tlv::{self, Element, Reader, Writer};
 use super::types;
+use crate::bytes::numbers;
 use crate::error::{Error, Format};
 
 /// Longest PIT token in bytes.
@@ -23,38 +24,28 @@ pub const PIT_TOKEN_LEN_MAX: usize = 32;
 
 const F: Format = Format::NdnLp;
 
-/// Why an Interest comes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct NackReason(pub u64);
+numbers! {
+    /// Why an Interest comes back.
+    NackReason(u64) {
+        /// It does not say.
+        NONE = 0, "no reason";
+        /// The path is congested.
+        CONGESTION = 50, "congestion";
+        /// The node has seen the nonce before.
+        DUPLICATE = 100, "duplicate";
+        /// There is no route.
+        NO_ROUTE = 150, "no route";
+        _ => |f, n| write!(f, "reason {n}")
+    }
+}
 
 impl NackReason {
-    /// It does not say.
-    pub const NONE: NackReason = NackReason(0);
-    /// The path is congested.
-    pub const CONGESTION: NackReason = NackReason(50);
-    /// The node has seen the nonce before.
-    pub const DUPLICATE: NackReason = NackReason(100);
-    /// There is no route.
-    pub const NO_ROUTE: NackReason = NackReason(150);
-
     /// Severity, for a node that has to forward one of several Nacks: the lowest wins. Unknown
     /// reasons are the most severe.
     pub const fn severity(self) -> u64 {
         match self {
             NackReason::CONGESTION | NackReason::DUPLICATE | NackReason::NO_ROUTE => self.0,
             _ => u64::MAX,
-        }
-    }
-}
-
-impl fmt::Display for NackReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            NackReason::NONE => f.write_str("no reason"),
-            NackReason::CONGESTION => f.write_str("congestion"),
-            NackReason::DUPLICATE => f.write_str("duplicate"),
-            NackReason::NO_ROUTE => f.write_str("no route"),
-            NackReason(other) => write!(f, "reason {other}"),
         }
     }
 }

@@ -2,44 +2,28 @@
 
 mod validity;
 
-use std::fmt;
-
 use super::name::Name;
 use super::tlv::{Element, Reader, Writer};
 use super::types;
+use crate::bytes::numbers;
 use crate::error::{Error, Format};
 pub use validity::{Validity, seconds};
 
-/// An algorithm (packet format, "SignatureType").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SignatureType(pub u64);
-
-impl SignatureType {
-    /// A SHA-256 digest: it reveals damage, but authenticates no signer.
-    pub const DIGEST_SHA256: SignatureType = SignatureType(0);
-    /// RSA (RSASSA-PKCS1-v1_5) over SHA-256.
-    pub const SHA256_WITH_RSA: SignatureType = SignatureType(1);
-    /// ECDSA over SHA-256; the value is DER.
-    pub const SHA256_WITH_ECDSA: SignatureType = SignatureType(3);
-    /// HMAC with SHA-256.
-    pub const HMAC_WITH_SHA256: SignatureType = SignatureType(4);
-    /// Ed25519.
-    pub const ED25519: SignatureType = SignatureType(5);
-    /// None at all (NDN "SignatureType" wiki): only ever met in tests of others.
-    pub const NULL: SignatureType = SignatureType(200);
-}
-
-impl fmt::Display for SignatureType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            SignatureType::DIGEST_SHA256 => f.write_str("SHA-256"),
-            SignatureType::SHA256_WITH_RSA => f.write_str("RSA"),
-            SignatureType::SHA256_WITH_ECDSA => f.write_str("ECDSA"),
-            SignatureType::HMAC_WITH_SHA256 => f.write_str("HMAC"),
-            SignatureType::ED25519 => f.write_str("Ed25519"),
-            SignatureType::NULL => f.write_str("null"),
-            SignatureType(other) => write!(f, "signature type {other}"),
-        }
+numbers! {
+    /// An algorithm (packet format, "SignatureType").
+    SignatureType(u64) {
+        /// It reveals damage, but authenticates no signer.
+        DIGEST_SHA256 = 0, "SHA-256";
+        /// RSASSA-PKCS1-v1_5 over SHA-256.
+        SHA256_WITH_RSA = 1, "RSA";
+        /// Over SHA-256; the value is DER.
+        SHA256_WITH_ECDSA = 3, "ECDSA";
+        /// With SHA-256.
+        HMAC_WITH_SHA256 = 4, "HMAC";
+        ED25519 = 5, "Ed25519";
+        /// None at all (NDN "SignatureType" wiki): only ever met in tests of others.
+        NULL = 200, "null";
+        _ => |f, n| write!(f, "signature type {n}")
     }
 }
 
