@@ -32,7 +32,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// Spreads the bits of a seed over two secrets (the finaliser of SplitMix64).
-pub(crate) fn mix(seed: u64) -> u64 {
+fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -17,7 +17,7 @@
 
 use plexus_wire::MacAddr;
 
-use crate::hash::mix;
+use crate::hash::Hasher;
 use crate::prefetch::prefetch;
 
 const WAYS: usize = 5;
@@ -155,8 +155,7 @@ const EMPTY_BUCKET: Bucket =
 pub struct MacTable {
     buckets: Box<[Bucket]>,
     mask: u64,
-    seed: u64,
-    multiplier: u64,
+    hasher: Hasher,
     len: usize,
     capacity: usize,
 }
@@ -169,9 +168,7 @@ impl MacTable {
         MacTable {
             buckets: vec![EMPTY_BUCKET; count].into_boxed_slice(),
             mask: count as u64 - 1,
-            seed: mix(seed),
-            // Odd, so that no bit of the key is lost.
-            multiplier: mix(!seed) | 1,
+            hasher: Hasher::new(seed),
             len: 0,
             capacity,
         }
@@ -213,9 +210,7 @@ impl MacTable {
     /// The key's hash.
     #[inline]
     pub fn hash(&self, key: MacKey) -> Hashed {
-        // A folded multiplication, both factors secret: three cycles of latency, all bits mixed.
-        let product = u128::from(key.0 ^ self.seed) * u128::from(self.multiplier);
-        Hashed(product as u64 ^ (product >> 64) as u64)
+        Hashed(self.hasher.hash(key.0))
     }
 
     /// Finds a key.
