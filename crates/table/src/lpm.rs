@@ -25,6 +25,7 @@ mod dir24;
 mod lanes;
 mod prefixes;
 mod rib;
+mod space;
 mod trees;
 
 use std::fmt;

@@ -17,9 +17,10 @@
 
 use std::sync::atomic::{AtomicU16, Ordering::*};
 
-use super::grace::{Periods, Retired};
+use super::grace::Periods;
 use super::pages::{HUGE, Pages};
 use super::rib::{Child, Rib, Way};
+use super::space::Space;
 use super::{GroupId, Refused, Table, Writer};
 use crate::prefetch;
 
@@ -79,11 +80,8 @@ impl Table<u32> for Dir24 {
 
 /// Writes the entries.
 pub struct Painter {
-    tails: usize,
+    tails: Space,
     tails_max: usize,
-    free: Vec<u32>,
-    fresh: u32,
-    retired: Retired,
     /// Bit masks of the pages of /24s in memory, and of those among them that have no route any
     /// more.
     pages: u16,
@@ -99,19 +97,17 @@ impl Writer<u32> for Painter {
             .ok_or(Refused::TooSmall { least: 2 * SLOTS, asked: lookup_bytes })?;
         let tails_max = (room / (2 * TAIL)).min(TAILS_MAX);
         let entries = Pages::zeroed(ENTRIES).ok_or(Refused::OutOfMemory { bytes: 2 * ENTRIES })?;
-        let (free, retired) = (Vec::new(), Retired::new());
-        let (tails, fresh, pages, idle) = (0, 0, 0, 0);
-        Ok((Dir24 { entries }, Painter { tails, tails_max, free, fresh, retired, pages, idle }))
+        let tails = Space::new(0, tails_max, tails_max);
+        Ok((Dir24 { entries }, Painter { tails, tails_max, pages: 0, idle: 0 }))
     }
 
     fn reserve(&mut self, table: &Dir24, periods: &Periods, way: &Way<u32>) -> Result<(), Refused> {
-        let fits = |p: &Painter| p.tails + p.retired.len() < p.tails_max;
-        if way.depth < 3 || way.known > 3 || fits(self) {
+        if way.depth < 3 || way.known > 3 || self.tails.fits(1) {
             return Ok(());
         }
         self.collect(table, periods);
         let limit = 2 * (SLOTS + TAIL * self.tails_max);
-        fits(self).then_some(()).ok_or(Refused::LookupFull { limit })
+        self.tails.fits(1).then_some(()).ok_or(Refused::LookupFull { limit })
     }
 
     fn reserve_change(&mut self, _table: &Dir24, _periods: &Periods) -> Result<(), Refused> {
@@ -148,8 +144,7 @@ impl Writer<u32> for Painter {
         let above = rib.above(&way, way.depth);
         if way.depth == 3 && node.is_empty() {
             table.entries[(way.addr >> 8) as usize].store(entry(above), Release);
-            self.retired.push(periods, way.tags[3] - 1);
-            self.tails -= 1;
+            self.tails.retire(periods, way.tags[3] - 1);
         } else {
             paint(table, rib, Spot::of(&way), entry(node.best(way.number).or(above)));
         }
@@ -158,13 +153,13 @@ impl Writer<u32> for Painter {
         }
         let idle = pages(&way).filter(|&page| !rib.has_any(page as usize, PAGE_LEN));
         self.idle |= idle.fold(0, |idle, page| idle | 1 << page);
-        if self.retired.len() >= 64 {
+        if self.tails.waiting() >= 64 {
             self.collect(table, periods);
         }
     }
 
     fn collect(&mut self, table: &Dir24, periods: &Periods) {
-        self.retired.collect(periods, |tail| self.free.push(tail));
+        self.tails.collect(periods);
         // Readers see no difference: a page without routes contains only zeros.
         let idle = (0..PAGES).filter(|page| self.idle >> page & 1 == 1);
         let kept = idle.filter(|&page| !table.entries.forget(page));
@@ -175,21 +170,18 @@ impl Writer<u32> for Painter {
 
     fn lookup_bytes(&self) -> usize {
         let pages = self.pages.count_ones() as usize;
-        HUGE * pages + 2 * TAIL * (self.tails + self.retired.len())
+        HUGE * pages + 2 * TAIL * self.tails.used()
     }
 
     fn bytes(&self) -> usize {
-        self.free.capacity() * 4 + self.retired.bytes()
+        self.tails.bytes()
     }
 }
 
 impl Painter {
     /// Gives the /24 of an address a tail, with all entries equal to the /24's.
     fn lead_to_tail(&mut self, table: &Dir24, rib: &mut Rib<u32>, way: &mut Way<u32>) {
-        let tail = self.free.pop().unwrap_or_else(|| {
-            self.fresh += 1;
-            self.fresh - 1
-        });
+        let tail = self.tails.take();
         let slot = &table.entries[(way.addr >> 8) as usize];
         let start = SLOTS + tail as usize * TAIL;
         for entry in &table.entries[start..start + TAIL] {
@@ -197,7 +189,6 @@ impl Painter {
         }
         slot.store(TO_TAIL | tail as u16, Release);
         rib.set_tag(way, 3, tail + 1);
-        self.tails += 1;
     }
 }
 

@@ -31,7 +31,6 @@
 
 mod grove;
 mod keeper;
-mod nodes;
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 

@@ -5,10 +5,10 @@ mod shape;
 use arrayvec::ArrayVec;
 use std::sync::atomic::Ordering::*;
 
-use super::nodes::Space;
 use super::{BELOW, FAN, GROUPS, NODE, Trees};
 use crate::lpm::grace::Periods;
 use crate::lpm::lanes::Halves;
+use crate::lpm::space::Space;
 
 /// The length of an answer that is a gate, beyond those of prefixes.
 pub(super) const GATE: u8 = u8::MAX;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::grove::{GATE, Grove, Mark, Piece, Place, link};
-use super::nodes::Space;
 use super::{GROUPS, NODE, NODES, TOP, Trees};
 use crate::lpm::grace::Periods;
 use crate::lpm::pages::Pages;
 use crate::lpm::rib::{Rib, Way};
+use crate::lpm::space::Space;
 use crate::lpm::{GroupId, Refused, Writer};
 
 /// The top and the node for no group.
