@@ -39,10 +39,10 @@ pub use limits::{NameLimits, NameMemory, NameRefused};
 pub use lookup::{NameBatch, NameMatch, NameReader, NameSearch};
 pub use map::{MapFull, NameMap};
 
-/// The bytes from `at` on as words of eight, and what is left as a little-endian integer.
+/// Bytes as words of eight, and what is left as a little-endian integer.
 #[inline(always)]
-fn words(bytes: &[u8], at: usize) -> (&[[u8; 8]], Option<u64>) {
-    let (whole, tail) = bytes[at..].as_chunks();
+fn words(bytes: &[u8]) -> (&[[u8; 8]], Option<u64>) {
+    let (whole, tail) = bytes.as_chunks();
     (whole, (!tail.is_empty()).then(|| last_word(bytes, tail.len())))
 }
 

@@ -105,14 +105,14 @@ impl NameFib {
 
     fn make(&mut self, name: &[u8], value: u32) -> Result<u32, NameRefused> {
         let records = &self.shared.table.records;
-        if let Some(record) = self.space.make(records, name, name.len(), value) {
+        if let Some(record) = self.space.make(records, name, value) {
             return Ok(record);
         }
         let held = self.retired.len();
         self.collect();
         let busy = held > 0 && self.retired.len() == held;
         let records = &self.shared.table.records;
-        self.space.make(records, name, name.len(), value).ok_or(match busy {
+        self.space.make(records, name, value).ok_or(match busy {
             true => NameRefused::ReaderBusy,
             false => NameRefused::Records { limit: self.limits.record_bytes },
         })

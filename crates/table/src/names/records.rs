@@ -53,7 +53,7 @@ impl Records {
         }
         let start = at as usize + 1;
         let stored = &self.words[start..start + end.div_ceil(8)];
-        let (whole, last) = words(&bytes[..end], 0);
+        let (whole, last) = words(&bytes[..end]);
         let odd = stored.iter().zip(whole).fold(0, |odd, (stored, word)| {
             odd | (stored.load(Relaxed) ^ u64::from_le_bytes(*word))
         });
@@ -112,22 +112,15 @@ impl Space {
         Space { free: vec![0; WORDS_MAX + 1].into(), fresh: 1, limit: words }
     }
 
-    /// Creates a record of the first `end` bytes, at most 65,535; none if there is no memory.
-    pub(super) fn make(
-        &mut self,
-        records: &Records,
-        bytes: &[u8],
-        end: usize,
-        value: u32,
-    ) -> Option<u32> {
-        let size = size_of_record(end);
-        let at = self.take(records, size)?;
-        let (whole, last) = words(&bytes[..end], 0);
+    /// Creates a record of a name of at most 65,535 bytes; none if there is no memory.
+    pub(super) fn make(&mut self, records: &Records, name: &[u8], value: u32) -> Option<u32> {
+        let at = self.take(records, size_of_record(name.len()))?;
+        let head = (name.len() as u64) << 32 | u64::from(value);
+        let (whole, last) = words(name);
         let name = whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last);
         for (place, word) in records.words[at as usize + 1..].iter().zip(name) {
             place.store(word, Relaxed);
         }
-        let head = (end as u64) << 32 | u64::from(value);
         records.words[at as usize].store(head, Relaxed);
         Some(at)
     }

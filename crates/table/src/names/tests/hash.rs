@@ -8,7 +8,7 @@ use super::*;
 /// SipHash of bytes, word by word; the last has their count.
 fn sip<const C: usize, const D: usize>(keys: [u64; 2], bytes: &[u8]) -> u64 {
     let mut sip = Sip::<C, D>::new(keys);
-    let (whole, last) = words(bytes, 0);
+    let (whole, last) = words(bytes);
     whole.iter().for_each(|word| sip.absorb(u64::from_le_bytes(*word)));
     sip.absorb(last.unwrap_or(0) | (bytes.len() as u64) << 56);
     sip.finish()
