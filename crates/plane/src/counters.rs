@@ -6,6 +6,10 @@ use plexus_io::{PortId, PortStats};
 
 use crate::drops::DropReason;
 
+macro_rules! add_fields {
+    ($to:ident, $from:ident: $($field:ident),*) => { $($to.$field += $from.$field;)* };
+}
+
 /// One worker's counts for one port. Packets and bytes in and out are counted by the port itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCounters {
@@ -58,14 +62,8 @@ impl PortCounters {
         for (a, b) in self.drops.iter_mut().zip(&other.drops) {
             *a += b;
         }
-        self.copies += other.copies;
-        self.ecn_marked += other.ecn_marked;
-        self.learned += other.learned;
-        self.moved += other.moved;
-        self.table_full += other.table_full;
-        self.consumed += other.consumed;
-        self.injected += other.injected;
-        self.routed += other.routed;
+        add_fields!(self, other: copies, ecn_marked, learned, moved, table_full, consumed);
+        add_fields!(self, other: injected, routed);
     }
 }
 
@@ -150,15 +148,8 @@ pub struct Account {
 
 impl AddAssign for Account {
     fn add_assign(&mut self, other: Account) {
-        self.received += other.received;
-        self.lost += other.lost;
-        self.copied += other.copied;
-        self.injected += other.injected;
-        self.sent += other.sent;
-        self.rejected += other.rejected;
-        self.dropped += other.dropped;
-        self.consumed += other.consumed;
-        self.held += other.held;
+        add_fields!(self, other: received, lost, copied, injected, sent, rejected, dropped);
+        add_fields!(self, other: consumed, held);
     }
 }
 
