@@ -153,7 +153,8 @@ impl Fabric {
                 }
                 (PortRole::Unknown | PortRole::Host, _) => {
                     for packet in packets {
-                        take_from_unknown(context, packet).store(packet);
+                        let data = context.pool.data(packet);
+                        bootstrap_or(DropReason::PortUnknown, data).store(packet);
                     }
                 }
             }
@@ -277,7 +278,7 @@ impl Fabric {
         if let Encapsulation::EtherType { back, .. } = link {
             let data = context.pool.data(packet);
             if data.first_chunk::<14>() != Some(back) {
-                return not_from_peer(data);
+                return bootstrap_or(DropReason::NotPeer, data);
             }
             context.pool.pull_front(packet, ethernet::HEADER_LEN);
         }
@@ -295,7 +296,9 @@ impl Fabric {
         packet: &mut Packet,
     ) -> Verdict {
         let data = context.pool.data_mut(packet);
-        let Ok(fields) = Fields::read(data) else { return not_a_header(data) };
+        let Ok(fields) = Fields::read(data) else {
+            return bootstrap_or(DropReason::BadFabric, data);
+        };
         if is_controller && fields.kind() == Kind::Ethernet {
             return Verdict::Drop(DropReason::NotControl);
         }
@@ -463,36 +466,20 @@ fn examine(
     Ok((destination, source))
 }
 
-/// A frame from a port of which nothing is known.
-fn take_from_unknown(context: &Context<'_>, packet: &Packet) -> Verdict {
-    match is_bootstrap(context.pool.data(packet)) {
-        true => Verdict::Control(Punt::Bootstrap),
-        false => Verdict::Drop(DropReason::PortUnknown),
-    }
-}
-
 /// True for a Hello or another link message: the fabric's EtherType, to the nearest bridge.
 fn is_bootstrap(frame: &[u8]) -> bool {
     frame.starts_with(&encapsulation::NEAREST_BRIDGE.0)
         && frame.get(12..14) == Some(&encapsulation::ETHERTYPE.0.to_be_bytes())
 }
 
-/// On a link of EtherType encapsulation, a frame without the header that the peer sends.
+/// Hands a link message to the control plane, and drops any other frame for this reason. Link
+/// messages travel with an Ethernet header on every link. No fabric header can begin like it: its
+/// length would be 0x180C.
 #[cold]
-fn not_from_peer(frame: &[u8]) -> Verdict {
+fn bootstrap_or(reason: DropReason, frame: &[u8]) -> Verdict {
     match is_bootstrap(frame) {
         true => Verdict::Control(Punt::Bootstrap),
-        false => Verdict::Drop(DropReason::NotPeer),
-    }
-}
-
-/// What does not begin with a fabric header. Link messages travel with an Ethernet header on every
-/// link; taken for a fabric header, their destination's length would be 0x180C: too long for one.
-#[cold]
-fn not_a_header(frame: &[u8]) -> Verdict {
-    match is_bootstrap(frame) {
-        true => Verdict::Control(Punt::Bootstrap),
-        false => Verdict::Drop(DropReason::BadFabric),
+        false => Verdict::Drop(reason),
     }
 }
 
