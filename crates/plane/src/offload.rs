@@ -4,10 +4,13 @@
 //! Nothing in the metadata is believed before it has been held against the frame: a host behind a
 //! virtual device chooses it.
 
-use plexus_io::{Checksum, Offload, Packet, Pool, Segmentation};
+use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
 use plexus_wire::checksum::Sum;
 use plexus_wire::vlan::{MAX_TAGS, TAG_LEN};
 use plexus_wire::{EtherType, ethernet, ipv4, ipv6, partial};
+
+use crate::context::Context;
+use crate::drops::DropReason;
 
 const TCP_CHECKSUM: usize = partial::TCP_OFFSET;
 const UDP_CHECKSUM: usize = partial::UDP_OFFSET;
@@ -48,8 +51,7 @@ pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
         return true;
     }
     // The field holds the sum of the pseudo-header, so it is summed along (virtio 1.2, 5.1.6.2).
-    let mut sum = Sum::new();
-    sum.add(&data[usize::from(start)..]);
+    let sum = Sum::new().with(&data[usize::from(start)..]);
     let udp = usize::from(offset) == UDP_CHECKSUM;
     let value = if udp { sum.finish_udp() } else { sum.finish() };
     data[at..at + len].copy_from_slice(&value.to_be_bytes());
@@ -97,6 +99,30 @@ pub(crate) struct Segments {
     layers: Layers,
     next: usize,
     index: u16,
+}
+
+/// Cuts a super-packet into segments of at most `len_max` bytes, and hands them on. If it cannot be
+/// cut, the drop counts at the first port; a segment for which there is no frame, at the second.
+pub(crate) fn cut(
+    context: &mut Context<'_>,
+    whole: Packet,
+    len_max: usize,
+    [of_whole, of_part]: [PortId; 2],
+    mut hand_on: impl FnMut(&mut Context<'_>, Packet),
+) {
+    let in_port = whole.in_port;
+    let mut segments = match Segments::new(context.pool, whole, len_max) {
+        Ok(segments) => segments,
+        Err(whole) => return context.drop(whole, of_whole, DropReason::BadOffload),
+    };
+    context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
+    while segments.remaining() > 0 {
+        match segments.next(context.pool) {
+            Some(part) => hand_on(context, part),
+            None => context.counters.drop(of_part, DropReason::NoFrame),
+        }
+    }
+    context.pool.free(segments.into_whole());
 }
 
 /// Where a super-packet's headers are.
@@ -241,16 +267,13 @@ fn patch(frame: &mut [u8], l: Layers, index: u16, offset: usize, last: bool) {
         frame[l.transport + 4..l.transport + 6].copy_from_slice(&(length as u16).to_be_bytes());
     }
     frame[field..field + 2].fill(0);
-    let mut sum = Sum::new();
     let (addresses, protocol) = if l.v6 {
         (l.ip + 8..l.ip + 40, if l.tcp { 6 } else { 17 })
     } else {
-        (l.ip + 12..l.ip + 20, u16::from(frame[l.ip + 9]))
+        (l.ip + 12..l.ip + 20, frame[l.ip + 9])
     };
-    sum.add(&frame[addresses]);
-    sum.add_u16(protocol);
-    sum.add_u16(length as u16);
-    sum.add(&frame[l.transport..]);
+    let pseudo = Sum::new().with(&frame[addresses]).with(&[0, protocol]);
+    let sum = pseudo.with(&(length as u16).to_be_bytes()).with(&frame[l.transport..]);
     let value = if l.tcp { sum.finish() } else { sum.finish_udp() };
     frame[field..field + 2].copy_from_slice(&value.to_be_bytes());
 }

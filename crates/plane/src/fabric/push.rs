@@ -13,7 +13,7 @@ use plexus_wire::ethernet;
 use super::plan::{Encapsulation, PortRole};
 use crate::context::Context;
 use crate::drops::DropReason;
-use crate::offload::{self, Segments};
+use crate::offload;
 use crate::stage::output::OutputQueues;
 
 /// Puts a header in front. False if the frame has no room for it.
@@ -95,19 +95,9 @@ pub(super) fn complete(
     if !offload::measure(context.pool, &mut packet) {
         return context.drop(packet, in_port, DropReason::BadOffload);
     }
-    // What is too long for a port is found there; here a segment must fit a frame.
-    let mut segments = match Segments::new(context.pool, packet, context.pool.max_len()) {
-        Ok(segments) => segments,
-        Err(packet) => return context.drop(packet, in_port, DropReason::BadOffload),
-    };
-    context.counters.copied(in_port, (segments.remaining() as u64).saturating_sub(1));
-    while segments.remaining() > 0 {
-        match segments.next(context.pool) {
-            Some(part) => hand_on(context, part),
-            None => context.counters.drop(out, DropReason::NoFrame),
-        }
-    }
-    context.pool.free(segments.into_whole());
+    // The output port compares with its own limit; here a segment must fit a frame.
+    let len_max = context.pool.max_len();
+    offload::cut(context, packet, len_max, [in_port, out], hand_on);
 }
 
 fn finish(

@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::drops::DropReason;
 use crate::flow::{flow_hash, inner_offset};
 use crate::marks::Marks;
-use crate::offload::{self, Segments};
+use crate::offload;
 use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::snapshot::Snapshot;
 use crate::verdict::Verdict;
@@ -438,20 +438,10 @@ impl PortQueues {
 
     /// Queues the frames that a super-packet is cut into, since the device cannot.
     fn cut(&mut self, context: &mut Context<'_>, shelf: &mut Shelf, port: PortId, packet: Packet) {
-        let in_port = packet.in_port;
         let len_max = self.capabilities.max_frame + tag_len(&packet);
-        let mut segments = match Segments::new(context.pool, packet, len_max) {
-            Ok(segments) => segments,
-            Err(packet) => return context.drop(packet, port, DropReason::BadOffload),
-        };
-        context.counters.copied(in_port, segments.remaining() as u64 - 1);
-        while segments.remaining() > 0 {
-            match segments.next(context.pool) {
-                Some(part) => self.push(context, shelf, port, part),
-                None => context.counters.drop(port, DropReason::NoFrame),
-            }
-        }
-        context.pool.free(segments.into_whole());
+        offload::cut(context, packet, len_max, [port; 2], |context, part| {
+            self.push(context, shelf, port, part);
+        });
     }
 
     fn push(
