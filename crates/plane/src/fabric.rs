@@ -41,6 +41,7 @@ use crate::control::CONTROL_CLASS;
 use crate::drops::DropReason;
 use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
+use crate::storm::Storms;
 use crate::verdict::{Origin, Punt, Verdict};
 use crate::vlan::{self, check};
 
@@ -68,7 +69,7 @@ pub(crate) struct Fabric {
     classes: [Class; 256],
     up: [bool; 256],
     /// Limits on hosts' frames that are copied along trees.
-    storms: tree::Storms,
+    pub(crate) storms: Storms,
 }
 
 /// What the first pass finds out about a packet of a host that is admitted.
@@ -84,7 +85,7 @@ impl Fabric {
     /// `seed` keys the choice among the routes of a set.
     pub(crate) fn new(seed: u64) -> Fabric {
         let (classes, up) = ([Class::Closed; 256], [false; 256]);
-        Fabric { lanes: Lanes::new(seed), classes, up, storms: tree::Storms::default() }
+        Fabric { lanes: Lanes::new(seed), classes, up, storms: Storms::default() }
     }
 
     /// Follows a plan.

@@ -21,6 +21,7 @@ mod pipeline;
 mod router;
 mod snapshot;
 mod stage;
+mod storm;
 mod switch;
 mod verdict;
 mod vlan;

@@ -64,11 +64,12 @@ impl Pipeline {
     /// is learned is kept for [`Pipeline::news`], for other workers.
     pub fn new(plan: Arc<Snapshot>, worker: usize, seed: u64, share: bool) -> Pipeline {
         let counters = Counters::new(plan.ports.len());
-        let lookup = Lookup {
+        let mut lookup = Lookup {
             switch: Switch::new(&plan, seed, share),
             fabric: Fabric::new(seed),
             router: Router::new(seed),
         };
+        lookup.fabric.storms.adopt(&plan);
         let output = OutputQueues::new(&plan, worker, seed);
         let mut pipeline = Pipeline {
             published: plan.fabric.clone().map(Cache::new),
@@ -319,6 +320,7 @@ impl Pipeline {
     /// Follows a new configuration: queues are kept, stations that no longer fit are forgotten.
     pub fn adopt(&mut self, now: Time, plan: Arc<Snapshot>) {
         self.lookup.switch.adopt(now, &plan);
+        self.lookup.fabric.storms.adopt(&plan);
         self.output.adopt(&plan);
         self.counters.ports.resize(plan.ports.len(), Default::default());
         self.published = plan.fabric.clone().map(Cache::new);

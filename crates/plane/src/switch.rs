@@ -10,12 +10,14 @@
 //! A batch is read in two passes: the first computes keys and asks for their buckets, the second
 //! uses them, so that the memory latency of 64 packets overlaps.
 //!
-//! With several workers each has its own table. What one learns it tells the others
-//! ([`LearnedMac`]), again each time a station has been heard for a sixteenth of the ageing time.
-//! So the worker of a station's port forgets it after exactly the ageing time, the others up to a
-//! sixteenth earlier: then they flood to it.
-
-mod storm;
+//! Each of several workers has its own table. A worker tells the others what it learns
+//! ([`LearnedMac`]), and again for each sixteenth of the ageing time that a station is heard. So
+//! the worker of a station's port forgets it after exactly the ageing time. The others may forget
+//! it up to a sixteenth earlier, and then flood to it.
+//!
+//! Example: station A at p1 sends a frame to B, which is unknown. The table learns A at p1, and the
+//! frame floods. B's answer comes in by p2: the table learns B at p2, and the answer leaves by p1
+//! only.
 
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Packet, PortId};
@@ -25,9 +27,9 @@ use plexus_wire::{MacAddr, Time};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::snapshot::{PORTS_MAX, Snapshot};
+use crate::storm::{Cast, Storms};
 use crate::verdict::Verdict;
 use crate::vlan;
-use storm::{Cast, Storms};
 
 /// A station is forgotten when it has been silent for this many units of the 16-bit time stamp.
 const AGE_UNITS: u16 = 256;

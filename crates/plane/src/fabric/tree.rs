@@ -11,37 +11,18 @@ use arrayvec::ArrayVec;
 use plexus_io::{Offload, Packet, PortId};
 use plexus_table::Found;
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, HEADER_LEN_MAX, is_reserved_group};
-use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, icmpv6, ipv4, ipv6, mld};
+use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, icmpv6, ipv4, ipv6, mld};
 
 use super::plan::{PortRole, PortSet};
 use super::push;
 use crate::context::Context;
 use crate::drops::DropReason;
-use crate::pace::Limiter;
 use crate::stage::output::OutputQueues;
+use crate::storm::{Cast, Storms};
 use crate::verdict::{Origin, Punt, Verdict};
 
-/// Each port's storm limit of frames to groups.
-#[derive(Debug, Default)]
-pub(super) struct Storms(Vec<Option<Limiter>>);
-
-impl Storms {
-    fn admits(&mut self, port: PortId, rate: Option<u32>, now: Time) -> bool {
-        let Some(rate) = rate else { return true };
-        let at = usize::from(port);
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, || None);
-        }
-        let limiter = &mut self.0[at];
-        if limiter.as_ref().map(Limiter::packets_per_s) != Some(rate) {
-            *limiter = Some(Limiter::new(rate));
-        }
-        limiter.as_mut().is_none_or(|l| l.admits(now))
-    }
-}
-
-/// A host's frame to a group: along the group's tree, if the station has one and the frame is for
-/// nobody else; otherwise it is the control plane's.
+/// A host's frame to a group: along the group's tree if the station has one. Otherwise, or if the
+/// control plane answers such frames itself, it goes to the control plane.
 #[cold]
 #[inline(never)]
 pub(super) fn find(
@@ -166,9 +147,8 @@ pub(super) fn send_of_host(
     packet: Packet,
 ) {
     let in_port = packet.in_port;
-    let rate = context.plan.ports[usize::from(in_port)].settings.storm.multicast_pps;
-    if !storms.admits(in_port, rate, context.now) {
-        return context.drop(packet, in_port, DropReason::StormMulticast);
+    if let Verdict::Drop(reason) = storms.admit(in_port, Cast::Multicast, context.now) {
+        return context.drop(packet, in_port, reason);
     }
     let found = push::routes_of(context, &packet).and_then(|found| found.get(0));
     let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);

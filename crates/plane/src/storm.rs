@@ -23,7 +23,8 @@ pub(crate) struct Storms {
 }
 
 impl Storms {
-    /// Follows a new configuration; a limiter whose rate stays has no new burst to give.
+    /// Follows a new configuration. A limiter whose rate stays keeps its state, so that it grants
+    /// no new burst.
     pub(crate) fn adopt(&mut self, plan: &Snapshot) {
         self.ports.resize_with(plan.ports.len(), Default::default);
         for (limiters, port) in self.ports.iter_mut().zip(&plan.ports) {
@@ -37,7 +38,7 @@ impl Storms {
         }
     }
 
-    /// Flood, or drop if the port has sent enough of this kind.
+    /// Flood, or drop if the port has exceeded its rate of this kind.
     #[inline]
     pub(crate) fn admit(&mut self, port: PortId, cast: Cast, now: Time) -> Verdict {
         let limiter = &mut self.ports[usize::from(port)][cast as usize];
