@@ -556,6 +556,49 @@ fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: &Group
     }
 }
 
+/// Rewrites a packet for the group's member that its flow goes to. `ttl`: the offset of its time to
+/// live; `look`: bytes of the IP packet, and whether it may be fragmented.
+#[inline(always)]
+fn forward<const N: usize>(
+    context: &mut Context<'_>,
+    packet: &mut Packet,
+    group: &Group,
+    seed: u64,
+    ttl: usize,
+    look: impl FnOnce(&[u8; N]) -> (usize, bool),
+    rewrite: impl FnOnce(&mut [u8; N], &Adjacency),
+) -> Verdict {
+    let plan = context.router;
+    let frame = context.pool.data_mut(packet);
+    let neighbour = plan.member(group, || flow_hash(frame, seed));
+    let adjacency = plan.adjacency(neighbour);
+    let Some(head) = frame.first_chunk::<N>() else {
+        return Verdict::Drop(DropReason::BadIpHeader);
+    };
+    if !may_go_on(head[ttl]) {
+        return Verdict::Control(Punt::Error(DropReason::TtlExpired));
+    }
+    if !adjacency.resolved {
+        return Verdict::Control(Punt::Unresolved(Some(neighbour)));
+    }
+    let ((len, may_be_cut), mtu) = (look(head), usize::from(adjacency.mtu));
+    let too_long = len > mtu && longest(frame, packet, len) > mtu;
+    // Segments of a super-packet are never fragments: its sender learns the path's MTU.
+    let is_whole = packet.offload.segmentation == Segmentation::None;
+    if too_long && !(may_be_cut && is_whole) {
+        return Verdict::Control(Punt::TooBig(adjacency.mtu));
+    }
+    if let Some(head) = frame.first_chunk_mut() {
+        rewrite(head, adjacency);
+    }
+    plan.mark_used(neighbour);
+    packet.vlan = adjacency.vlan;
+    match too_long {
+        true => Verdict::Fragment(adjacency.port),
+        false => Verdict::Forward(adjacency.port),
+    }
+}
+
 /// Bytes of the longest IP packet that this one puts on the cable: a super-packet's segments count,
 /// not the whole. The header length is read from the frame: the metadata's is a hint, and a kernel
 /// may give it the length of whatever lies in one piece, the whole packet included.

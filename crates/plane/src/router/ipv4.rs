@@ -1,12 +1,12 @@
 //! IPv4: what a header must be (RFC 1812, 5.2.2), and what forwarding changes of it.
 
 use plexus_config::ReversePath;
-use plexus_io::{BATCH, Head, PORT_NONE, Packet, Segmentation};
+use plexus_io::{BATCH, Head, PORT_NONE, Packet};
 use plexus_wire::ipv4;
 
 use super::fib::FibBatch;
 use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
-use super::{ETHERNET, flow_hash, longest, may_come_from, may_go_on};
+use super::{ETHERNET, may_come_from, may_go_on};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::verdict::Punt;
@@ -211,37 +211,11 @@ pub(super) fn forward(
     group: &Group,
     seed: u64,
 ) -> Verdict {
-    let plan = context.router;
-    let frame = context.pool.data_mut(packet);
-    let neighbour = plan.member(group, || flow_hash(frame, seed));
-    let adjacency = plan.adjacency(neighbour);
-    let Some(head) = frame.first_chunk::<HEADERS>() else {
-        return Verdict::Drop(DropReason::BadIpHeader);
+    let look = |head: &[u8; HEADERS]| {
+        let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
+        (total_len.into(), head[FLAGS] & DONT_FRAGMENT == 0)
     };
-    let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
-    if !may_go_on(head[TTL]) {
-        return Verdict::Control(Punt::Error(DropReason::TtlExpired));
-    }
-    if !adjacency.resolved {
-        return Verdict::Control(Punt::Unresolved(Some(neighbour)));
-    }
-    let mtu = usize::from(adjacency.mtu);
-    let len = usize::from(total_len);
-    let too_long = len > mtu && longest(frame, packet, len) > mtu;
-    // Segments of a super-packet are never fragments: who sends them learns the path's MTU.
-    let whole = packet.offload.segmentation != Segmentation::None;
-    if too_long && (whole || head[FLAGS] & DONT_FRAGMENT != 0) {
-        return Verdict::Control(Punt::TooBig(adjacency.mtu));
-    }
-    if let Some(head) = frame.first_chunk_mut() {
-        rewrite(head, adjacency);
-    }
-    plan.mark_used(neighbour);
-    packet.vlan = adjacency.vlan;
-    match too_long {
-        true => Verdict::Fragment(adjacency.port),
-        false => Verdict::Forward(adjacency.port),
-    }
+    super::forward(context, packet, group, seed, TTL, look, rewrite)
 }
 
 /// Time to live, protocol and checksum, the first of these bytes lowest, once the time to live,

@@ -6,7 +6,7 @@ use plexus_wire::ipv6;
 
 use super::fib::FibBatch;
 use super::plan::{Adjacency, Group, GroupKind, InterfacePlan};
-use super::{ETHERNET, IPV6, flow_hash, longest, may_come_from, may_go_on};
+use super::{ETHERNET, IPV6, may_come_from, may_go_on};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::verdict::Punt;
@@ -131,12 +131,6 @@ fn rewrite(head: &mut [u8; HEADERS], adjacency: &Adjacency) {
     head[HOP_LIMIT] -= 1;
 }
 
-#[inline(always)]
-fn total_len(head: &[u8; HEADERS]) -> usize {
-    let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]);
-    usize::from(payload_len) + ipv6::HEADER_LEN
-}
-
 /// Rewrites a packet for the group's member that its flow goes to.
 pub(super) fn forward(
     context: &mut Context<'_>,
@@ -144,27 +138,9 @@ pub(super) fn forward(
     group: &Group,
     seed: u64,
 ) -> Verdict {
-    let plan = context.router;
-    let frame = context.pool.data_mut(packet);
-    let neighbour = plan.member(group, || flow_hash(frame, seed));
-    let adjacency = plan.adjacency(neighbour);
-    let Some(head) = frame.first_chunk::<HEADERS>() else {
-        return Verdict::Drop(DropReason::BadIpHeader);
+    let look = |head: &[u8; HEADERS]| {
+        let payload_len = u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]);
+        (usize::from(payload_len) + ipv6::HEADER_LEN, false)
     };
-    if !may_go_on(head[HOP_LIMIT]) {
-        return Verdict::Control(Punt::Error(DropReason::TtlExpired));
-    }
-    if !adjacency.resolved {
-        return Verdict::Control(Punt::Unresolved(Some(neighbour)));
-    }
-    let (total_len, mtu) = (total_len(head), usize::from(adjacency.mtu));
-    if total_len > mtu && longest(frame, packet, total_len) > mtu {
-        return Verdict::Control(Punt::TooBig(adjacency.mtu));
-    }
-    if let Some(head) = frame.first_chunk_mut() {
-        rewrite(head, adjacency);
-    }
-    plan.mark_used(neighbour);
-    packet.vlan = adjacency.vlan;
-    Verdict::Forward(adjacency.port)
+    super::forward(context, packet, group, seed, HOP_LIMIT, look, rewrite)
 }
