@@ -13,9 +13,9 @@ use crate::router::plan::RouterPlan;
 use crate::snapshot::Snapshot;
 use crate::verdict::Punt;
 
-/// Where a transmit batch can be emptied that is full while there is more for it.
+/// Empties a transmit batch that is full while more packets are due for it.
 pub(crate) trait Outlet {
-    /// Hands a port's packets to its device; what that does not take stays.
+    /// Hands a port's packets to its device; those that it does not take stay.
     fn hand_over(&mut self, now: Time, pool: &mut Pool, port: PortId, packets: &mut Batch);
 }
 
@@ -35,7 +35,7 @@ pub struct Context<'a> {
     pub(crate) fib: Option<&'a FibBatch<'a>>,
     /// This worker's counts.
     pub counters: &'a mut Counters,
-    /// What waits for the control plane.
+    /// Packets that wait for the control plane.
     pub(crate) control: &'a mut ControlQueue,
     /// The devices, where they can be reached.
     pub(crate) outlet: Option<&'a mut dyn Outlet>,

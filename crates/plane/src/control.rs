@@ -12,10 +12,10 @@ use crate::verdict::Punt;
 
 /// The class of control and error frames: network control (IEEE 802.1Q, table I-2).
 pub(crate) const CONTROL_CLASS: u8 = 7;
-/// What the control plane is shown of a super-packet: enough to see who talks to whom.
+/// Bytes of a super-packet that the control plane sees: enough for all its headers.
 const EXCERPT: usize = 128;
-/// What the control plane is shown of a packet that was dropped: an Ethernet header, and as much as
-/// the longest error may have in all (RFC 4443, 2.4 (c): 1280 bytes; RFC 1812, 4.3.2.3: 576).
+/// Bytes of a dropped packet that the control plane sees: an Ethernet header, and the length of the
+/// longest error (RFC 4443, 2.4 (c): 1280 bytes; RFC 1812, 4.3.2.3: 576).
 pub(crate) const DROPPED_EXCERPT: usize = 14 + 1280;
 
 /// Packets that wait for the forwarder of names, at most.
@@ -23,14 +23,14 @@ const NAMED_MAX: usize = 1024;
 /// Messages of DHCP clients that one port may send at once.
 const DHCP_BURST: u32 = 256;
 
-/// How much a port may send to the control plane, each kind in packets per second, so that no host
-/// keeps it from its work; and how much may wait for it.
+/// Limits on what a port sends to the control plane, so that no host overloads it: a rate for each
+/// kind of packet, and the packets that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlLimits {
     /// Hosts' frames: unknown stations and destinations, groups.
     pub host_pps: u32,
-    /// Messages of hosts' DHCP clients. They have a limit of their own: a host that floods other
-    /// frames keeps no neighbour behind the same port from its address.
+    /// Messages of hosts' DHCP clients. They have a limit of their own: while one host floods other
+    /// frames, its neighbours behind the same port still get an address.
     pub dhcp_pps: u32,
     /// Bootstrap frames.
     pub bootstrap_pps: u32,
@@ -69,7 +69,7 @@ pub struct ToControl {
 pub enum Injection {
     /// Out by this port as it is: a whole Ethernet frame, to a host or to the next bridge.
     Port(PortId),
-    /// The same of the forwarder of names: it waits in the best-effort class.
+    /// The same, from the forwarder of names: it waits in the best-effort class.
     Named(PortId),
     /// Along its path: a fabric frame, processed as if it came in by hop 0xFF.
     Fabric,
@@ -84,18 +84,18 @@ pub enum Injection {
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
     pub(crate) waiting: VecDeque<ToControl>,
-    /// Packets for the forwarder of names, which are traffic: no limit by rate holds for them.
+    /// Packets for the forwarder of names. These are traffic, and have no rate limit.
     pub(crate) named: VecDeque<ToControl>,
     limits: ControlLimits,
-    /// By port: hosts' frames, bootstrap, errors, unknown neighbours, neighbours' news, packets
-    /// that are too long, and DHCP. Of what a router depends on, none shares a limit with what
-    /// strangers may send: a flood of pings silences no gateway, and a scan does not hide a path's
-    /// MTU.
+    /// By port: hosts' frames, bootstrap, errors, unknown neighbours, neighbour discovery, packets
+    /// that are too long, and DHCP. The kinds that a router depends on share no limit with those
+    /// that any stranger can send: neighbour discovery goes on during a flood of pings, and path
+    /// MTU discovery during a scan.
     ports: Vec<[Option<Limiter>; 7]>,
 }
 
 impl ControlQueue {
-    /// Follows a plan; a limiter whose rate stays has no new burst to give.
+    /// Follows a plan. A limiter whose rate stays keeps its state, so that it grants no new burst.
     pub(crate) fn adopt(&mut self, limits: &ControlLimits, ports: usize) {
         if self.limits != *limits {
             self.ports.clear();
@@ -125,8 +125,8 @@ impl ControlQueue {
         limiters[which].get_or_insert_with(new).admits(now)
     }
 
-    /// What no host can fill is kept for control frames; and each queue holds no more frames than
-    /// are still free.
+    /// Hosts can fill only half of the queue: the rest is kept for control frames. And no queue
+    /// holds more frames than are still free.
     pub(crate) fn has_room(&self, pool: &Pool, punt: Punt) -> bool {
         let (len, max) = match punt {
             Punt::Named => (self.named.len(), NAMED_MAX),

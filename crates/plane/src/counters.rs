@@ -16,8 +16,7 @@ pub struct PortCounters {
     /// Packets dropped, by reason. Up to the lookup the reason is the input port's, from the
     /// output queues on it is the output port's.
     pub drops: [u64; DropReason::COUNT],
-    /// Packets that came into being because one that entered here went to several ports or was
-    /// cut into segments.
+    /// Packets made of one that entered here: copies for several ports, and segments.
     pub copies: u64,
     /// Packets marked "congestion experienced" in this port's output queues.
     pub ecn_marked: u64,
@@ -127,8 +126,8 @@ impl Counters {
 pub struct Account {
     /// Packets that came to the ports.
     pub received: u64,
-    /// Those of them that the pipeline never had: a full receive queue, a frame that does not fit,
-    /// a stranger's datagram.
+    /// Those of them that did not reach the pipeline: the receive queue was full, the frame was too
+    /// long, or a tunnel's datagram came from a stranger.
     pub lost: u64,
     /// Copies made of them.
     pub copied: u64,
@@ -173,7 +172,7 @@ impl Account {
         }
     }
 
-    /// True if nothing is unaccounted for.
+    /// True if every packet is accounted for.
     pub fn balances(&self) -> bool {
         let ended = self.sent + self.rejected + self.dropped + self.consumed + self.lost;
         self.received + self.copied + self.injected == ended + self.held

@@ -1,4 +1,4 @@
-//! Every reason for which the box drops a packet. A drop without a name does not exist.
+//! Every reason for which the box drops a packet. Each has a name and a counter.
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
@@ -37,15 +37,15 @@ reasons! {
     Reserved = "reserved",
     /// Tagged with a VLAN that this port does not carry.
     VlanDenied = "vlan_denied",
-    /// Tagged twice, the outer tag naming the port's own VLAN: the inner one would show elsewhere.
+    /// Tagged twice, first with the native VLAN: the next switch would read the inner tag.
     DoubleTag = "double_tag",
     /// Untagged on a trunk without a native VLAN.
     Untagged = "untagged",
-    /// Its source is configured to be on another port.
+    /// Its source has a static entry on another port.
     StaticElsewhere = "static_elsewhere",
-    /// A station beyond the port's MAC limit.
+    /// Its source is new, and the port has reached its MAC limit.
     MacLimit = "mac_limit",
-    /// Its destination is on the port it came from.
+    /// Its destination is on its input port.
     SamePort = "same_port",
     /// No other port of its VLAN is up.
     NoEgress = "no_egress",
@@ -53,17 +53,17 @@ reasons! {
     StormBroadcast = "storm_broadcast",
     /// Beyond the port's limit of multicast frames.
     StormMulticast = "storm_multicast",
-    /// Beyond the port's limit of frames to unknown stations.
+    /// Beyond the port's limit of frames to unknown unicast addresses.
     StormUnknown = "storm_unknown",
     /// The output port is down.
     PortDown = "port_down",
-    /// Longer than the output port sends.
+    /// Longer than the output port can send.
     TooLong = "too_long",
-    /// The output queue holds as many packets as it may.
+    /// The output queue is at its limit of packets.
     QueuePackets = "queue_packets",
-    /// The output queue holds as many bytes as it may.
+    /// The output queue is at its limit of bytes.
     QueueBytes = "queue_bytes",
-    /// The output port holds its share of the worker's frames.
+    /// The output port already holds its share of the worker's frames.
     PoolShare = "pool_share",
     /// Every frame of the worker's pool is in use.
     NoFrame = "no_frame",
@@ -71,15 +71,15 @@ reasons! {
     BadOffload = "bad_offload",
     /// The ring to the worker of the output port is full.
     CrossingFull = "crossing_full",
-    /// Nobody knows yet what is at the other end of the port's cable.
+    /// The port has not yet found out what is at the other end of its cable.
     PortUnknown = "port_unknown",
     /// A host sent a frame of the fabric's EtherType.
     FabricOnHost = "fabric_on_host",
-    /// Its fabric header is not one.
+    /// Its fabric header is malformed.
     BadFabric = "bad_fabric",
-    /// Not from the link's peer to this port.
+    /// Its Ethernet addresses are not those of the link's peer and of this port.
     NotPeer = "not_peer",
-    /// A host's frame from a controller.
+    /// A controller sent a frame that is not a control frame.
     NotControl = "not_control",
     /// No forward hop is left in its fabric header.
     NoHop = "no_hop",
@@ -87,49 +87,49 @@ reasons! {
     HopToNowhere = "hop_to_nowhere",
     /// Its next hop is a host's port, and it carries no Ethernet frame.
     NotEthernetForHost = "not_ethernet_for_host",
-    /// Its destination is not, or no longer, at the port where its route ends.
+    /// Its destination is not (or no longer) at the port where its route ends.
     StaleRoute = "stale_route",
-    /// It goes along a tree that does not, or no longer, exist here.
+    /// Its tree does not exist (or no longer exists) here.
     UnknownTree = "unknown_tree",
-    /// Nobody else listens to its group.
+    /// No other port has a member of its group.
     NoMember = "no_member",
-    /// Beyond what its port may send to the control plane.
+    /// Beyond the port's rate limit of packets to the control plane.
     ControlRate = "control_rate",
-    /// As many packets wait for the control plane as may.
+    /// The queue to the control plane is full.
     ControlFull = "control_full",
-    /// It comes from elsewhere with the router's own Ethernet address.
+    /// Its source is the router's own Ethernet address.
     OwnAddress = "own_address",
-    /// To the router's Ethernet address, and of no protocol that it routes.
+    /// Addressed to the router's Ethernet address, but of a protocol that it does not route.
     NotForUs = "not_for_us",
-    /// Version or a length in its IP header is wrong.
+    /// The version or a length in its IP header is wrong.
     BadIpHeader = "bad_ip_header",
     /// Its IPv4 header's checksum is wrong.
     IpChecksum = "ip_checksum",
-    /// An option of its IPv4 header is damaged.
+    /// An option of its IPv4 header is malformed.
     BadIpOption = "bad_ip_option",
-    /// It asks for a route by an IPv4 option (RFC 7126, 4.3).
+    /// It carries a source route option of IPv4 (RFC 7126, 4.3).
     SourceRouted = "source_routed",
-    /// Its source or destination is no address of a station.
+    /// Its source or destination is an address that routers must not forward (RFC 1812, 5.3.7).
     Martian = "martian",
-    /// Its source is of use on its own link only.
+    /// Its source is a link-local address, and its destination is beyond the link.
     BeyondScope = "beyond_scope",
-    /// No route, or one elsewhere, leads to its source.
+    /// The route to its source is missing or leaves by another interface.
     ReversePath = "reverse_path",
-    /// No route leads to its destination.
+    /// There is no route to its destination.
     NoRoute = "no_route",
-    /// Its time to live has run out.
+    /// Its time to live or hop limit has run out.
     TtlExpired = "ttl_expired",
-    /// Longer than the next link carries, and may not be fragmented.
+    /// Longer than the next link's MTU, and must not be fragmented.
     TooBig = "too_big",
-    /// Its route says to drop it without a word.
+    /// Its route is a blackhole: it is dropped without an ICMP error.
     Blackhole = "blackhole",
-    /// Its route says that the destination cannot be reached.
+    /// Its route says that the destination is unreachable.
     Unreachable = "unreachable",
-    /// Its route says that it is not allowed.
+    /// Its route says that the destination is administratively prohibited.
     Prohibited = "prohibited",
-    /// To all hosts of a subnet, which routers do not do (RFC 2644).
+    /// A directed broadcast: routers do not forward these by default (RFC 2644).
     DirectedBroadcast = "directed_broadcast",
-    /// Its port was made deaf on purpose, to try what a silent cable does.
+    /// Its input port was silenced on purpose, to test the failure of a cable.
     Silenced = "silenced",
 }
 

@@ -20,6 +20,12 @@
 //!
 //! VLANs do not exist here: a host's frame with a VLAN tag is dropped as `vlan_denied`, a priority
 //! tag (VID 0) is removed.
+//!
+//! Example: the route memory of A's port leads to B by the ports 3, 5 and 1 of three nodes. The
+//! first node pushes a header with the hops 5 and 1 before A's frame, which leaves by port 3. The
+//! second node takes hop 5 from it, notes its input port for the way back, and sends it by port 5.
+//! At the third, port 1 is a host's, and B is admitted there: the header is removed, and B gets A's
+//! frame.
 
 mod lanes;
 pub(crate) mod plan;
@@ -48,8 +54,8 @@ use crate::vlan::{self, check};
 /// Bytes of a dropped frame that the control plane sees behind its header.
 const EXCERPT: usize = 64;
 
-/// What a port can do now: its role and whether its link is up, in a byte, so that all ports fit
-/// four cache lines.
+/// A port's role, or `Closed` while its link is down: one byte, so that all ports fit four cache
+/// lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Class {
     /// Nothing: its role is unknown, or its link is down.
@@ -116,10 +122,10 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for the packets of the batch that came in by ports of the fabric. A bit for each of
-    /// the others: of a port all or none. The arbiter takes port after port, so that packets of one
-    /// port stand together, and what depends on the port alone is asked once for them all.
-    /// Not inlined: the switch's code beside it would be the slower for it.
+    /// Decides for the packets of the batch that came in by ports of the fabric. Returns a bit for
+    /// each of the others: of a port all or none. The arbiter takes port after port, so packets of
+    /// one port stand together, and their port is examined once for all of them.
+    /// Not inlined: that would slow down the switch's code beside it.
     #[inline(never)]
     pub(crate) fn run(
         &mut self,
@@ -216,7 +222,7 @@ impl Fabric {
     }
 
     /// The common case of a packet in the fabric, kept short: a host's frame from a native link to
-    /// another. False, and nothing is changed, if it is anything else.
+    /// another. For any other packet it changes nothing and returns false.
     #[inline(always)]
     fn pass_on(&self, pool: &mut Pool, in_port: u8, packet: &mut Packet) -> bool {
         if !push::is_finished(packet) {
@@ -224,7 +230,7 @@ impl Fabric {
         }
         let Some(frame) = Passing::read(pool.data_mut(packet)) else { return false };
         let out = frame.hop();
-        // The control plane's hop is no port's number, and so of no class.
+        // The control plane's hop is not the number of a port, and has no class.
         if self.class(out) != Class::Native {
             return false;
         }
@@ -394,7 +400,7 @@ impl Fabric {
     }
 }
 
-/// Sends a fabric frame that has been rewritten where it lies out by a port.
+/// Sends a fabric frame, which has been rewritten in place, out by a port.
 #[inline(always)]
 fn pass(packet: &mut Packet, out: u8) {
     (packet.vlan, packet.priority, packet.flags) = (0, 0, 0);
@@ -412,8 +418,8 @@ fn can_take(classes: &[Class; 256], port: u8, header: &[u8]) -> bool {
     }
 }
 
-/// First pass over frames of the hosts at a port: what to look up and where, or what is decided
-/// already.
+/// First pass over a frame of a host at a port: what to look up and where, or the decision if none
+/// of it is needed.
 #[inline(always)]
 fn take_from_host<'a>(
     context: &mut Context<'_>,
@@ -423,7 +429,7 @@ fn take_from_host<'a>(
     lookups: &mut ArrayVec<Lookup<'a>, BATCH>,
 ) {
     let settings = &context.plan.ports[usize::from(in_port)];
-    // Most ports have one host. Zero is nobody's address.
+    // Most ports have one host. No station has address zero.
     let mut admitted = 0;
     for packet in packets {
         let (destination, source) = match examine(context.pool, settings, packet) {
@@ -444,7 +450,7 @@ fn take_from_host<'a>(
     }
 }
 
-/// Destination and source of a host's frame, or what is decided without them.
+/// Destination and source of a host's frame, or the decision if these are not needed for it.
 #[inline(always)]
 fn examine(
     pool: &mut Pool,
@@ -511,7 +517,7 @@ fn to_neighbour(
     }
 }
 
-/// To a host: the header is taken off, if the destination is still there.
+/// To a host: the header is removed, if the destination is still there.
 #[inline(always)]
 fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut Packet) -> Verdict {
     let len = fields.header_len();
@@ -530,8 +536,8 @@ fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut 
     }
 }
 
-/// A frame that cannot go where its path leads: what the control plane sees of it has type *error*
-/// and is otherwise as it came.
+/// A frame that cannot follow its path: the control plane gets its beginning, unchanged but for the
+/// type, which is *error*.
 #[cold]
 fn fail(
     context: &mut Context<'_>,
@@ -546,8 +552,8 @@ fn fail(
     Verdict::Control(Punt::Error(reason))
 }
 
-/// A host's frame to a station that has left another port of this node: to the control plane with
-/// the header that it would have come with.
+/// A host's frame to a station that has left another port of this node: to the control plane, with
+/// the header that it would have had on a cable.
 #[cold]
 fn stale_here(context: &mut Context<'_>, out: PortId, packet: &mut Packet) -> Verdict {
     let header = header::Repr::new(Kind::Error, &[out as u8]).and_then(|r| r.to_bytes().ok());

@@ -6,8 +6,8 @@ use plexus_wire::fabric::Fields;
 
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 
-/// What must not change within a flow: addresses and ports of an IP packet, Ethernet addresses of
-/// others.
+/// The hash of a flow: of an IP packet's addresses and ports, or of another frame's Ethernet
+/// addresses.
 pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     if let Some(key) = FlowKey::from_frame(frame) {
         return key.hash(seed);

@@ -1,4 +1,4 @@
-//! Named data by frames (EtherType 0x8624): what reaches the node's forwarder of names.
+//! Named data by frames (EtherType 0x8624): which of them reach the node's forwarder of names.
 //!
 //! - In: packets as they came in, by ports of which the plan says that they take named data.
 //! - Out: frames to the port's own address or to the group (01-00-5E-00-17-AA) leave the batch for

@@ -1,8 +1,7 @@
 //! Work that a sender left to the "hardware", done in software where the output port's device
 //! cannot: checksums completed, super-packets cut.
 //!
-//! Nothing in the metadata is believed before it has been held against the frame: a host behind a
-//! virtual device chooses it.
+//! A host behind a virtual device chooses the metadata, so all of it is checked against the frame.
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
 use plexus_wire::checksum::Sum;
@@ -80,7 +79,7 @@ pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet, start: usize
     true
 }
 
-/// The EtherType behind 802.1Q tags, and where what it names begins.
+/// The EtherType behind 802.1Q tags, and where its header begins.
 fn network_layer(frame: &[u8]) -> Option<(EtherType, usize)> {
     let mut at = ethernet::HEADER_LEN;
     for _ in 0..=MAX_TAGS {
@@ -140,8 +139,8 @@ impl Segments {
     /// Takes a super-packet.
     ///
     /// # Errors
-    /// Gives the packet back if its headers are not what its metadata says, or if a segment would
-    /// be longer than `len_max` bytes.
+    /// Gives the packet back if its headers are not those that the metadata says, or if a segment
+    /// would be longer than `len_max` bytes.
     pub(crate) fn new(pool: &Pool, whole: Packet, len_max: usize) -> Result<Segments, Packet> {
         match layers(pool.data(&whole), &whole.offload) {
             Some(l) if l.payload + l.segment <= len_max => {
@@ -186,16 +185,16 @@ impl Segments {
     }
 }
 
-/// Makes the metadata of a super-packet true: the length of its headers is what they are. False if
-/// they are not what the metadata says.
+/// Replaces the header length in a super-packet's metadata by the real one. False if the headers
+/// are not those that the metadata says.
 pub(crate) fn measure(pool: &Pool, packet: &mut Packet) -> bool {
     let Some(found) = layers(pool.data(packet), &packet.offload) else { return false };
     packet.offload.header_len = found.payload as u16;
     packet.offload.checksum == Checksum::Partial
 }
 
-/// Bytes of the longest IP packet that a super-packet is cut into; `None` where its headers are not
-/// what its metadata says.
+/// Bytes of the longest IP packet that a super-packet is cut into; `None` if its headers are not
+/// those that the metadata says.
 #[cold]
 pub(crate) fn longest_segment(frame: &[u8], offload: &Offload) -> Option<usize> {
     let found = layers(frame, offload)?;

@@ -24,7 +24,7 @@ pub(crate) fn wire_bytes(packet: &Packet) -> u64 {
 }
 
 /// When the next packet may leave on a cable of a given rate. Exact in the long run: the remainder
-/// of each division is carried on, and while packets wait, a late wake-up is made good.
+/// of each division is carried over, and packets that wait make up for a late wake-up.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     rate_bits_per_s: u64,
@@ -71,8 +71,8 @@ impl Pacer {
     }
 }
 
-/// Refuses what exceeds a number of packets per second (the generic cell rate algorithm, ITU-T
-/// I.371): a burst of 50 ms' worth is allowed, 8 packets at least.
+/// Refuses packets beyond a number per second (the generic cell rate algorithm, ITU-T I.371). A
+/// burst of 50 ms' worth is allowed, 8 packets at least.
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter {
     packets_per_s: u32,

@@ -107,8 +107,8 @@ impl Pipeline {
         }
     }
 
-    /// Lets ports send to the control planes as much as the fabric's plan allows; on a box without
-    /// one, the usual.
+    /// Sets the limits on what ports send to the control planes: those of the fabric's plan, or the
+    /// defaults on a box without one.
     fn limit_control(&mut self) {
         let limits = match self.published {
             Some(_) => *self.fabric.limits(),
@@ -160,8 +160,8 @@ impl Pipeline {
         transmit::run(&mut context, &mut self.output);
     }
 
-    /// Queues a packet whose output port another worker's lookup chose. That worker may follow an
-    /// older configuration, by which the port still carried the packet's VLAN.
+    /// Queues a packet whose output port another worker's lookup chose. That worker may still have
+    /// an older configuration, in which the port carried the packet's VLAN.
     pub fn deliver(&mut self, now: Time, pool: &mut Pool, port: PortId, packet: Packet) {
         let mut context = context!(self, now, pool);
         let exists = context.plan.ports.get(usize::from(port));
@@ -181,12 +181,11 @@ impl Pipeline {
         &mut self.control.waiting
     }
 
-    /// Sends a packet of the node itself, in the highest class but for hosts' frames and named
-    /// data. It is queued at once, and leaves with the next run.
+    /// Sends a packet of the node itself: hosts' frames and named data in their own class, all
+    /// others in the highest. It is queued at once, and leaves with the next run.
     ///
     /// # Errors
-    /// Why it was dropped, if it was at once; that is counted on the port named by `how`, or on
-    /// port 0.
+    /// Why it was dropped at once. The drop counts at the port named by `how`, or at port 0.
     pub fn inject(
         &mut self,
         now: Time,
@@ -293,9 +292,9 @@ impl Pipeline {
         self.output.is_behind()
     }
 
-    /// The first paced port, from number `from` on, with packets that have become free to leave
-    /// since it was named last: a driver with many ports, all paced, need not look at each. What is
-    /// bound for an unpaced port may pass by the queues, and is not named.
+    /// The first paced port, from number `from` on, whose packets have become free to leave since
+    /// it was last returned: so a driver with many paced ports need not look at each. Packets for
+    /// an unpaced port may bypass the queues, and such ports are not returned.
     #[inline]
     pub fn take_filled(&mut self, from: PortId) -> Option<PortId> {
         self.output.take_filled(from.into())

@@ -2,20 +2,24 @@
 //!
 //! - In: packets as they came in; those to an interface's Ethernet address are the router's, all
 //!   others are the switch's, with what their classification has found.
-//! - Out: `verdict`, and the frame rewritten: addresses, time to live, header checksum, VLAN.
+//! - Out: `verdict`, and the rewritten frame: addresses, time to live, header checksum, VLAN.
 //! - Parameters: [`RouterPlan`], and the forwarding table beside it.
 //! - Verdicts to drop: `bad_ip_header`, `ip_checksum`, `bad_ip_option`, `source_routed`, `martian`,
 //!   `beyond_scope`, `reverse_path`, `no_route`, `ttl_expired`, `too_big`, `blackhole`,
-//!   `unreachable`, `prohibited`, `directed_broadcast`, `own_address`, `not_for_us`. Where the
-//!   sender is to hear of it, the control plane gets the packet.
+//!   `unreachable`, `prohibited`, `directed_broadcast`, `own_address`, `not_for_us`. If the sender
+//!   is due an ICMP error, the control plane gets the packet.
 //!
-//! A batch is read in passes: headers are read, what was read is checked, destinations are looked
-//! up together so that their cache misses overlap, then frames are rewritten.
+//! A batch is read in passes: headers are read and checked, destinations are looked up together so
+//! that their cache misses overlap, then frames are rewritten.
 //!
-//! What is for the box itself goes to the kernel's device in the interface's VLAN, or to our
-//! control plane. So do packets whose neighbour is not known, as they came in: the control plane
-//! has them processed again once it is. News of neighbours (ARP, neighbour discovery) is copied to
-//! it wherever it passes.
+//! Packets for the box itself go to the kernel's device in the interface's VLAN, or to our control
+//! plane. The control plane also gets, unchanged, packets whose neighbour's Ethernet address is
+//! unknown, and sends them through the lookup again once it is known. It gets a copy of each
+//! message of ARP and neighbour discovery that passes.
+//!
+//! Example: a packet to 10.2.0.9 arrives at the address of p1's interface, with a time to live of
+//! 64. The longest route, 10.2.0.0/16, leads to the neighbour 10.1.0.2 at p2. The frame leaves by
+//! p2, from its interface's address to the neighbour's, with a time to live of 63.
 
 pub(crate) mod fib;
 pub(crate) mod fragment;
@@ -58,15 +62,15 @@ pub(crate) struct Router {
     v6: Found<u128, { ipv6::HEADERS }>,
     /// Packets of one port in a row: the first's place, and the port.
     runs: ArrayVec<(u8, PortId), BATCH>,
-    /// Packets that it has left to the switch.
+    /// Packets left to the switch.
     pub(crate) switched: Places,
-    /// Packets that it has decided, but of which the switch is to learn the source.
+    /// Packets that the router has decided, whose source the switch is to learn.
     pub(crate) to_learn: Places,
     /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
     pub(crate) to_place: u64,
 }
 
-/// Packets of one family, by their places in the batch. `R`: what is read of their headers to be
+/// Packets of one family, by their places in the batch. `R`: parts of their headers that are
 /// checked later.
 struct Found<A, const N: usize, R = ()> {
     /// Bit for each packet.
@@ -76,9 +80,9 @@ struct Found<A, const N: usize, R = ()> {
     at: [Head<N>; BATCH],
     read: R,
     groups: [Option<GroupId>; BATCH],
-    /// Bit for each packet that has not been sent: there is something about it or its group.
+    /// Bit for each packet that has not been sent: it or its group needs the general way.
     left: u64,
-    /// Bit for each packet that has been, but by a port that the switch knows.
+    /// Bit for each packet that has been, by a port that the switch knows.
     to_place: u64,
 }
 
@@ -153,7 +157,7 @@ impl<A: Copy + Default, const N: usize, R> Found<A, N, R> {
     }
 }
 
-/// Sets a bit that seldom is: in memory, not in a register.
+/// Sets a bit that is rarely set: in memory, not in a register.
 #[cold]
 #[inline(never)]
 fn note(set: &mut u64, place: usize) {
@@ -230,7 +234,7 @@ impl Router {
     fn check(&mut self, from: usize, to: usize) -> u64 {
         let v4 = &mut self.v4;
         let (sums, ends) = (&v4.read.sums[from..to], &v4.read.ends[from..to]);
-        // A loop for each question: so they are vectors' work, of a few instructions a packet.
+        // A loop for each check: so the compiler vectorises them, to a few instructions a packet.
         let mut is_right = true;
         for &sum in sums {
             is_right &= ipv4::sum_is_right(sum);
@@ -363,7 +367,7 @@ impl Router {
         if self.v6.set != 0 {
             sent |= self.send_v6(context, fib, batch);
         }
-        // From the last run to the first, each without those behind it.
+        // From the last run to the first, each without the packets of those behind it.
         for &(first, port) in self.runs.iter().rev() {
             let of_run = sent & u64::MAX << first;
             context.counters.routed(port, of_run.count_ones().into());
@@ -371,7 +375,7 @@ impl Router {
         }
     }
 
-    /// Bit for each packet that went to its group's one neighbour, as did nearly all.
+    /// Bit for each packet that went to its group's one neighbour: nearly all do.
     #[inline(never)]
     fn send_v4(
         &mut self,
@@ -434,7 +438,7 @@ impl Router {
         verdict.store(packet);
     }
 
-    /// What becomes of a packet that is not forwarded.
+    /// Decides for a packet that is not forwarded.
     #[cold]
     fn special(&self, context: &mut Context<'_>, packet: &mut Packet, group: &Group) -> Verdict {
         let Some(interface) = context.router.interface(packet.vlan) else {
@@ -476,7 +480,7 @@ impl Router {
         }
     }
 
-    /// News of neighbours to everybody: the control plane hears it too. True if nobody else can.
+    /// Copies a message about neighbours to the control plane. True if no other port can get it.
     #[cold]
     fn overhear(
         &self,
@@ -502,8 +506,8 @@ fn is_news(frame: &[u8], a: &Addresses) -> bool {
     a.ethertype == ARP || (a.ethertype == IPV6 && ipv6::is_discovery(untagged(frame)))
 }
 
-/// A frame from its last EtherType's header on: without its tag, if it has one. Of the addresses
-/// only the second is then where an Ethernet header has them, which nobody reads.
+/// A frame without its tag, if it has one, for callers that read no addresses: these are then not
+/// where an Ethernet header has them.
 fn untagged(frame: &[u8]) -> &[u8] {
     match frame.get(12..14) {
         Some([0x81, 0x00]) => frame.get(vlan::TAG_LEN..).unwrap_or(&[]),
@@ -546,7 +550,7 @@ fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     FlowKey::from_frame(frame).map_or(0, |key| FlowKey { vlan: None, ..key }.hash(seed))
 }
 
-/// Whether the route to a packet's source lets it in.
+/// Whether the route to a packet's source allows its input port.
 #[cold]
 fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: &Group) -> bool {
     match interface.reverse_path {

@@ -1,4 +1,4 @@
-//! What the control side decides, as one immutable value that workers pick up between batches.
+//! The data plane's configuration, as one immutable value that workers pick up between batches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub struct PortPlan {
     pub settings: PortSettings,
     /// It is the fabric's. Other ports of a fabric node are in VLANs, as those of any other box.
     pub in_fabric: bool,
-    /// Frames of named data that come in here for this address, or for the group, are the
-    /// forwarder's of names; none: they are frames like others.
+    /// Frames of named data that come in here for this address, or for the group, go to the
+    /// forwarder of names. `None`: they are frames like others.
     pub named: Option<MacAddr>,
     /// One bit per VLAN carried, the native one included.
     carried: Box<[u64; VLANS / 64]>,
@@ -75,7 +75,7 @@ impl PortPlan {
     }
 }
 
-/// Why settings do not make a snapshot.
+/// Why settings are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotError {
     /// More ports than the tables can name.
@@ -171,9 +171,9 @@ impl Snapshot {
         })
     }
 
-    /// The same box as a node of a fabric, whose ports are those of which `is_in_fabric` says so.
-    /// The fabric's ports are in no VLAN. Without others there is nothing to switch, and no need of
-    /// a table of stations worth the name.
+    /// The same box as a node of a fabric, whose ports are those for which `is_in_fabric` is true.
+    /// The fabric's ports are in no VLAN. Without other ports there is nothing to switch, and the
+    /// table of stations is minimal.
     pub fn with_fabric(
         mut self,
         fabric: PublishedFabric,

@@ -1,4 +1,5 @@
-//! The learning switch (IEEE 802.1Q, clause 8): who is where, and where a frame goes.
+//! The learning switch (IEEE 802.1Q, clause 8): which port each station is at, and where a frame
+//! goes.
 //!
 //! - In: packets with `in_port`.
 //! - Out: `verdict` (one port, or flood within the VLAN), `vlan`, `priority`, tag flag.
@@ -140,7 +141,7 @@ impl Switch {
         }
     }
 
-    /// Remembers where a packet came from that is not switched.
+    /// Learns the source of a packet that is not switched.
     ///
     /// # Errors
     /// Why it is to be dropped.
@@ -167,7 +168,7 @@ impl Switch {
         }
     }
 
-    /// Remembers where the source is.
+    /// Learns the port of the source.
     #[inline(always)]
     fn learn(
         &mut self,
@@ -308,7 +309,7 @@ impl Switch {
             for (key, station, age_ns) in self.stations(now) {
                 let heard = now.as_nanos().saturating_sub(age_ns);
                 let stamped = Station::learned(station.port(), (heard / unit_ns) as u16);
-                // What no longer fits is learned again.
+                // Stations that no longer fit are learned again.
                 let _ = table.insert(key, if station.is_static() { station } else { stamped });
             }
             self.table = table;
@@ -354,7 +355,7 @@ impl Switch {
         }
     }
 
-    /// Takes out stations that have been silent too long, a few steps' worth of the table.
+    /// Removes stations that have been silent too long, from the next part of the table.
     pub(crate) fn age(&mut self, now: Time) {
         let buckets = self.table.buckets();
         let step_ns = (self.unit_ns * SWEEP_UNITS / buckets.div_ceil(SWEEP_STEP) as u64).max(1);

@@ -11,12 +11,12 @@ pub enum Verdict {
     Forward(PortId),
     /// Out by every port of the packet's VLAN but the one it came from.
     Flood,
-    /// Out by every port of the VLAN that it has been routed to, its own too.
+    /// Out by every port of the VLAN that it has been routed to, including the input port.
     FloodRouted,
     /// Not at all.
     Drop(DropReason),
-    /// By this one of the routes that its input port's memory has for its destination, once the
-    /// work that it owes is done.
+    /// By the route of this number, among those of its input port's memory for its destination,
+    /// once its owed work is done.
     Route(u8),
     /// A copy to every port of a tree.
     Tree(Origin),
@@ -49,20 +49,19 @@ pub enum Punt {
     /// A fabric frame whose hop was the control plane, from the fabric header on, after hop
     /// processing: the reverse path leads back.
     Control,
-    /// Something that was dropped for this reason. Of a fabric frame the beginning: its header
-    /// before hop processing, its type now *error*, and up to 64 bytes of what it carried. Of
-    /// a router's packet the first 1294 bytes, as it came in but for a tag.
+    /// A packet that was dropped for this reason. Of a fabric frame the beginning: its header
+    /// before hop processing, its type now *error*, and up to 64 bytes of its payload. Of a
+    /// router's packet the first 1294 bytes, as it came in but without a tag.
     Error(DropReason),
     /// To a router: ARP or neighbour discovery, as an untagged Ethernet frame.
     Neighbour,
     /// To a router's own address: an untagged Ethernet frame whose IP header is in order.
     Local,
-    /// A router's packet, as it came in but for a tag, to a neighbour whose Ethernet address is
-    /// not known: that of this number, or the destination itself.
+    /// A router's packet, as it came in but without a tag, to a neighbour whose Ethernet address
+    /// is not known: the neighbour of this number, or the destination itself.
     Unresolved(Option<u16>),
-    /// The first 1294 bytes of a router's packet, as it came in but for a tag, that is dropped: it
-    /// is longer than the next link's IP packets, which have at most so many bytes, and may not be
-    /// fragmented.
+    /// The first 1294 bytes of a router's packet, as it came in but without a tag. It is dropped:
+    /// it is longer than the next link's MTU, which is this, and must not be fragmented.
     TooBig(u16),
     /// A frame of named data, to the forwarder of names.
     Named,

@@ -65,7 +65,7 @@ pub(crate) fn classified(context: &mut Context<'_>, batch: &mut [Packet], set: u
     all.filter(|(_, addresses)| addresses.source != 0).collect()
 }
 
-/// Addresses that no rule of a port can make good.
+/// Drops frames whose addresses are wrong at every port.
 #[inline(always)]
 pub(crate) fn check(addresses: Addresses) -> Result<Addresses, DropReason> {
     const GROUP: u64 = 1 << 40;

@@ -34,15 +34,15 @@ pub struct Worker {
     published: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
     crossing: Crossing,
     watchers: Vec<Watcher>,
-    /// What ports had counted that were given up.
+    /// Counts of ports that were removed.
     departed: Vec<(PortId, PortStats)>,
-    /// Ports that are deaf on purpose.
+    /// Ports whose input is dropped, to test the failure of a cable.
     silenced: Vec<PortId>,
     gather: Gather,
 }
 
-/// Most turns for which packets are gathered before ports get them, and the time after which no
-/// further turn adds to them: short beside what a device's queue holds when this much arrives.
+/// Most turns for which packets are gathered before ports get them, and the longest time: short
+/// beside what a device's queue holds at such rates.
 const GATHER_TURNS: u32 = 8;
 const GATHER: Duration = Duration::from_micros(20);
 
@@ -67,7 +67,7 @@ impl Outlet for Devices<'_> {
     }
 }
 
-/// Hands packets to a device, and shows those that it took to who watches it; how many.
+/// Hands packets to a device, and shows those that it took to its watchers. Returns how many.
 #[inline]
 fn hand_over(
     now: Time,
@@ -123,7 +123,7 @@ pub struct Report {
     pub frames: (usize, usize),
 }
 
-/// What has become of a port's link.
+/// A change of a port's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkChange {
     /// The port.
@@ -182,7 +182,7 @@ impl Worker {
     }
 
     /// Moves one batch through the five stages. True if there was anything to do: call it again at
-    /// once, packets may be on their way still.
+    /// once, more packets may be waiting.
     pub fn turn(&mut self, now: Time) -> bool {
         self.follow(now);
         let crossed = self.crossing.has_peers() && self.take_in(now);
@@ -204,7 +204,7 @@ impl Worker {
         received | crossed | sent
     }
 
-    /// Takes in a port over this worker's pool. The configuration that names it has been published.
+    /// Adds a port over this worker's pool. The configuration that names it has been published.
     pub fn add_port(&mut self, now: Time, id: PortId, port: Box<dyn Port>) {
         self.follow(now);
         self.pipeline.set_capabilities(id, port.capabilities());
@@ -213,7 +213,8 @@ impl Worker {
         self.ports.push((id, port));
     }
 
-    /// Gives a port up: what waits for it is dropped. What has become of its link, if it was ours.
+    /// Removes a port: packets that wait for it are dropped. Returns the change of its link, if the
+    /// port was this worker's.
     pub fn remove_port(&mut self, now: Time, id: PortId) -> Option<LinkChange> {
         self.follow(now);
         let at = self.ports.iter().position(|(port, _)| *port == id)?;
@@ -236,8 +237,8 @@ impl Worker {
         }
     }
 
-    /// Makes a port of this worker deaf, or hear again: its link stays up, and what comes in is
-    /// dropped and counted. So a cable that dies without losing its carrier can be tried.
+    /// Silences a port of this worker, or ends that: its link stays up, and packets that come in
+    /// are dropped and counted. So a test can let a cable fail that keeps its carrier.
     pub fn silence(&mut self, port: PortId, on: bool) {
         self.silenced.retain(|p| *p != port);
         if on {
@@ -256,8 +257,8 @@ impl Worker {
         }
     }
 
-    /// Shows every packet that waits for the node's control plane, and ends it: why it is there,
-    /// the port and the VLAN that it came in by, its bytes.
+    /// Passes every packet that waits for the node's control plane to `see`, and frees it: why it
+    /// is there, the port and the VLAN that it came in by, its bytes.
     pub fn take_control(&mut self, mut see: impl FnMut(Punt, PortId, u16, &[u8])) {
         while let Some(ToControl { punt, in_port, packet }) = self.pipeline.to_control().pop_front()
         {
@@ -266,8 +267,8 @@ impl Worker {
         }
     }
 
-    /// Shows every frame of named data that waits for the forwarder of names, and ends it: the port
-    /// that it came in by, its bytes.
+    /// Passes every frame of named data that waits for the forwarder of names to `see`, and frees
+    /// it: the port that it came in by, its bytes.
     pub fn take_named(&mut self, mut see: impl FnMut(PortId, &[u8])) {
         while let Some(ToControl { in_port, packet, .. }) = self.pipeline.to_named().pop_front() {
             see(in_port, self.pool.data(&packet));
@@ -283,8 +284,8 @@ impl Worker {
         self.pipeline.inject(now, &mut self.pool, bytes, how)
     }
 
-    /// Whether packets may wait in the transmit batches for others to the same ports: while whole
-    /// batches follow each other closely. Handed over a few at a time, they cost a port more.
+    /// Whether packets may wait in the transmit batches for others to the same ports: only while
+    /// full batches follow each other closely. A port's cost per packet falls with their number.
     #[inline]
     fn may_gather(&mut self, now: Time, is_whole: bool) -> bool {
         let gather = &mut self.gather;
@@ -386,8 +387,8 @@ impl Worker {
         self.pool.free(segments.into_whole());
     }
 
-    /// Slow work, some ten times a second: looks after links and ages stations. Returns the ports
-    /// whose link has changed, or whose longest frame has while the link was up.
+    /// Slow work, some ten times a second: checks links and ages stations. Returns the ports whose
+    /// link has changed, or whose longest frame has while the link was up.
     pub fn maintain(&mut self, now: Time) -> Vec<LinkChange> {
         let mut changed = Vec::new();
         let known = self.links.iter_mut().zip(&mut self.max_frames);
@@ -411,8 +412,8 @@ impl Worker {
         changed
     }
 
-    /// The link of another worker's port has changed. Stations that were learned there before are
-    /// heard first, so that none of them outlives the link.
+    /// The link of another worker's port has changed. News of stations learned there is taken
+    /// first, so that none of them outlives the link.
     pub fn hear_link(&mut self, now: Time, port: PortId, link: Link) {
         while let Some(news) = self.crossing.hear() {
             self.pipeline.hear(now, news);
@@ -420,7 +421,7 @@ impl Worker {
         self.pipeline.set_link(now, &mut self.pool, port, link);
     }
 
-    /// When to call [`turn`](Self::turn) again though nothing arrives.
+    /// When to call [`turn`](Self::turn) again even if nothing arrives.
     pub fn next_deadline(&self) -> Time {
         let ports = self.ports.iter().filter_map(|(_, p)| p.next_deadline()).min();
         self.pipeline.next_deadline().min(ports.unwrap_or(Time::FOREVER))
@@ -435,7 +436,7 @@ impl Worker {
             .filter_map(|(id, port)| Some((port.fd()?, !pipeline.to_transmit(*id).is_empty())))
     }
 
-    /// Announces sleep to the other workers; false if something has arrived meanwhile.
+    /// Announces sleep to the other workers; false if something has arrived in the meantime.
     pub fn may_sleep(&self) -> bool {
         self.crossing.may_sleep()
     }
@@ -445,12 +446,12 @@ impl Worker {
         self.crossing.awake();
     }
 
-    /// Shows every frame that passes a port of this worker to an onlooker, who goes by `number`.
+    /// Shows every frame that passes a port of this worker to the onlooker of this number.
     pub fn watch(&mut self, port: PortId, number: u64, see: Onlooker) {
         self.watchers.push(Watcher { port, number, see });
     }
 
-    /// Shows nothing more to the onlooker of this number.
+    /// Ends that.
     pub fn unwatch(&mut self, number: u64) {
         self.watchers.retain(|w| w.number != number);
     }

@@ -4,23 +4,22 @@
 //! no two packets of a flow that follow closely go by different ports, unless the first one's has
 //! gone down. Only the first port is chosen here; the rest of the way stands in the route.
 //!
-//! **Least loaded.** A flow keeps its route while it sends, so all depends on where it begins, and
-//! that is decided by what a lane has to carry: the bytes waiting there, and those sent lately,
-//! halved every 20 ms (the DRE of CONGA, Alizadeh et al., 2014). Queues alone say nothing until
-//! one lane is overloaded, when it is too late; a count of flows takes a telephone call for as much
-//! as a backup. But a flow's bytes show only after a while, and all flows that begin meanwhile
-//! would take the same lane. So each is at first expected to be as large as the average of those
-//! that send, an estimate that fades at the pace at which its own bytes come in. Bytes of a lane
-//! that is twice as fast weigh half. What other workers send is not seen, nor what only passes
-//! through this node, until it waits.
+//! **Least loaded.** A flow keeps its route while it sends, so its first packet decides. It takes
+//! the lane with the lowest load: the bytes waiting there, and those sent lately, halved every 20
+//! ms (the DRE of CONGA, Alizadeh et al., 2014). Queues alone show no load until a lane is
+//! overloaded; a count of flows weighs a telephone call like a backup. But a flow's bytes show only
+//! after a while, and all flows that begin meanwhile would take the same lane. So each new flow at
+//! first counts as much as the average of those that send. This estimate fades as fast as its own
+//! bytes come in. Bytes of a lane that is twice as fast weigh half. Traffic of other workers, and
+//! traffic that only passes through this node, counts only while it waits.
 //!
 //! A flow that has paused may go on by another lane: once it has been silent for [`PAUSE`] longer
 //! than its last packet could wait here. That is enough for lanes to the same node; on ways by
 //! different nodes a queue there that takes longer than the pause can reorder two packets, one from
 //! before it and one from after. Flows are remembered in a table of fixed size without keys: flows
 //! whose hashes fall on the same entry keep their routes together. So a host with many flows can
-//! make the choice worse, at most as bad as that by hash, but neither reorder nor move
-//! anybody's packets.
+//! make the choice worse, at most as bad as that by hash, but it can neither reorder nor move
+//! packets of other hosts.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -39,12 +38,12 @@ use crate::stage::output::OutputQueues;
 /// How long a flow must be silent before it may change lanes: more than a queue of the usual size
 /// takes to empty at 100 Mbit/s (84 ms), and than lanes between two nodes differ in delay.
 const PAUSE: Duration = Duration::from_millis(100);
-/// In this time what a lane has sent counts for half. It is short against a pause, so that what is
-/// expected of short flows that come again and again fades before it adds up.
+/// After this time bytes that a lane has sent count half. It is short against a pause, so that the
+/// estimates for short flows that return again and again fade before they add up.
 const HALF_LIFE: Duration = Duration::from_millis(20);
 /// Entries of the flow table: 64 KiB for each worker.
 const FLOWLETS: usize = 4096;
-/// What a port that is not paced is taken for, beside one that is.
+/// The rate assumed of a port that is not paced, when it is compared with one that is.
 const RATE_USUAL_BITS_PER_S: u64 = 1_000_000_000;
 
 /// A route of a set: its number there, the port that it goes out by, its header.
@@ -126,8 +125,8 @@ fn last_hop(header: &[u8]) -> Option<u8> {
     (fields.forward() > 0).then(|| header.get(end).copied()).flatten()
 }
 
-/// How much a flow is drawn to a route: the highest wins (highest random weight, Thaler and
-/// Ravishankar, 1998), so that the others stay where they are when one fails.
+/// A flow's weight for a route: the highest wins (highest random weight, Thaler and Ravishankar,
+/// 1998), so that the flows of the other routes stay where they are when one fails.
 fn weight(flow: u64, route: usize) -> u64 {
     let product = u128::from(flow ^ (route as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
         * 0xBF58_476D_1CE4_E5B9;
@@ -221,14 +220,14 @@ impl Balance {
             flowlet.window = self.window;
             self.active += 1;
         }
-        // What this batch has for the port is not queued yet, but among what was sent lately.
+        // Packets of this batch for the port are not queued yet, but already count as sent lately.
         let gone = now + queues.wait_max(PortId::from(route.1), lane.sent);
         flowlet.gone = flowlet.gone.max(gone);
         self.flowlets[at] = flowlet;
         Some(route)
     }
 
-    /// Lets what is past fade.
+    /// Lets past bytes and estimates fade.
     fn advance(&mut self, now: Time) {
         let period = now.as_nanos() / HALF_LIFE.as_nanos() as u64;
         if period != self.period {
@@ -247,7 +246,7 @@ impl Balance {
         }
     }
 
-    /// How long a port would take for what it has to carry, in nanoseconds.
+    /// How long a port would take to send its load, in nanoseconds.
     fn load_ns(&self, port: u8, queues: &OutputQueues) -> u64 {
         let lane = self.lanes[usize::from(port)];
         let waiting = queues.queued(port.into()).1 as u64;

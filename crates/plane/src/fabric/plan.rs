@@ -22,7 +22,7 @@ pub const FABRIC_PORTS_MAX: usize = CONTROL_HOP as usize;
 /// What is at the other end of a port's cable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortRole {
-    /// Nobody knows yet: only bootstrap frames pass, to the control plane.
+    /// Not known yet: only bootstrap frames pass, to the control plane.
     #[default]
     Unknown,
     /// A host, or anything else that is no fabric node.
@@ -33,8 +33,8 @@ pub enum PortRole {
     Controller(Encapsulation),
 }
 
-/// How fabric frames travel on a link. UDP encapsulation is not among them: a port that is a tunnel
-/// takes and gives what is in the datagrams, so that its link is native.
+/// How fabric frames travel on a link. UDP encapsulation is not among them: a tunnel's port removes
+/// and adds the datagram itself, so that its link is native.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encapsulation {
     /// The fabric header is the first byte on the cable.
@@ -190,14 +190,14 @@ impl FabricTables {
         &self.0
     }
 
-    /// Says what a port is. False if there is no such port.
+    /// Sets a port's role. False if there is no such port.
     pub fn set_role(&mut self, port: PortId, role: PortRole) -> bool {
         let known = self.0.roles.get_mut(usize::from(port));
         known.map(|known| *known = role).is_some()
     }
 
-    /// Says what the control plane has found out about a port. `ends`: our address and the peer's,
-    /// without which an encapsulated link is of no use yet. False if there is no such port.
+    /// Sets what the control plane has found out about a port. `ends`: our address and the peer's;
+    /// an encapsulated link is of use only once they are known. False if there is no such port.
     pub fn set_link(
         &mut self,
         port: PortId,
@@ -243,7 +243,7 @@ impl FabricTables {
         };
     }
 
-    /// Sends a host's frames to a group along a tree, with so many credits; absent: no longer.
+    /// Sends a host's frames to a group along a tree, with so many credits; `None` ends that.
     /// False if nothing changed.
     pub fn set_group(
         &mut self,

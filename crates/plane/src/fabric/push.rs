@@ -43,7 +43,7 @@ pub(super) fn encapsulate(pool: &mut Pool, packet: &mut Packet, link: &Encapsula
     }
 }
 
-/// True if no device need finish the packet.
+/// True if the packet owes no work to a device.
 #[inline(always)]
 pub(super) fn is_finished(packet: &Packet) -> bool {
     packet.offload.checksum != Checksum::Partial
@@ -77,8 +77,8 @@ pub(super) fn routes_of<'a>(context: &Context<'a>, packet: &Packet) -> Option<Fo
     context.fabric.tables(packet.in_port)?.routes.get(frame.dst(), frame.src())
 }
 
-/// Does the work that a host's packet owes, and hands on what comes of it: the packet, or the
-/// segments that it is cut into. A segment for which there is no frame is `out`'s drop.
+/// Does the work that a host's packet owes, and hands on the result: the packet, or the segments
+/// that it is cut into. A segment for which there is no frame is counted as a drop of `out`.
 pub(super) fn complete(
     context: &mut Context<'_>,
     out: PortId,

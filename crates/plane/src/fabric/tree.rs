@@ -5,7 +5,7 @@
 //! node names its tree. Of each copy the output port takes the form that it needs; a fabric port
 //! gets none of a frame that has no credit left.
 //!
-//! All of this is seldom beside frames to one station, and kept out of their way.
+//! Such frames are rare beside those to one station, so this code is kept out of their way.
 
 use arrayvec::ArrayVec;
 use plexus_io::{Offload, Packet, PortId};
@@ -58,7 +58,7 @@ fn is_for_group(frame: &[u8], destination: u64) -> bool {
         && !is_reserved_group(group)
 }
 
-/// Neighbour discovery, listener discovery, and what hides what it is.
+/// Neighbour discovery, listener discovery, and packets whose headers hide their protocol.
 fn is_control(packet: &ipv6::Packet<&[u8]>) -> bool {
     let Ok(upper) = packet.upper() else { return true };
     if upper.protocol != Protocol::ICMPV6 || !upper.has_header() {
@@ -91,7 +91,7 @@ pub(super) fn take(
     }
 }
 
-/// A frame of the control plane: it is processed as where its host's frame would have been.
+/// A frame of the control plane, processed as its host's frame would have been at the host's port.
 pub(super) fn send_of_control(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
@@ -159,8 +159,8 @@ pub(super) fn send_of_host(
 }
 
 /// One copy of a finished frame, which begins with its Ethernet header, for every port of the tree
-/// but `except` that can take it. `header` is what fabric ports get in front; absent: they get
-/// nothing.
+/// that can take it, but `except`. For fabric ports `header` is put in front; without it they get
+/// no copy.
 fn copy(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,

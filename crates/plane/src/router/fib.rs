@@ -2,7 +2,7 @@
 
 use plexus_table::lpm::{Batch, GroupId, Reader};
 
-/// One worker's way to look up. A clone is another worker's.
+/// One worker's readers of the tables. Another worker gets a clone.
 #[derive(Clone)]
 pub struct FibReaders {
     v4: Reader<u32>,
@@ -15,9 +15,9 @@ impl FibReaders {
         FibReaders { v4, v6 }
     }
 
-    /// Begins a batch. The plan of the router is loaded within it, never before: so a table's
-    /// writer who has published a plan knows, once the batches of that instant have ended, that
-    /// every worker has it.
+    /// Begins a batch. The plan of the router is loaded within it, never before. So once a table's
+    /// writer has published a plan and the batches of that instant have ended, every worker has the
+    /// plan.
     #[inline]
     pub(crate) fn batch(&mut self) -> FibBatch<'_> {
         FibBatch { v4: self.v4.batch(), v6: self.v6.batch() }

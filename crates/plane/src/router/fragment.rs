@@ -64,9 +64,9 @@ struct Cut {
 }
 
 impl Cut {
-    /// It must be an IPv4 packet, and the link carry at least 8 bytes of payload. The end of a
-    /// fragment must be within what a datagram can hold: pieces beyond would begin anew at 0, and
-    /// overlap the datagram's first (RFC 1858).
+    /// It must be an IPv4 packet, and the link carry at least 8 bytes of payload. A fragment must
+    /// end within the longest datagram: the offsets of pieces beyond would wrap to 0, and overlap
+    /// the datagram's first bytes (RFC 1858).
     fn of(frame: &[u8], mtu: usize) -> Result<Cut, DropReason> {
         let bytes = frame.get(ETHERNET..).unwrap_or_default();
         let ip = ipv4::Packet::new_checked(bytes).map_err(|_| DropReason::BadIpHeader)?;
@@ -118,8 +118,8 @@ impl Cut {
     }
 }
 
-/// Overwrites the options that belong into the first fragment only. Their room stays, so that all
-/// fragments have headers of one length.
+/// Overwrites the options that belong into the first fragment only. They keep their length, so
+/// that all fragments have headers of one length.
 fn blank_options(options: &mut [u8]) {
     let mut at = 0;
     while let Some(&kind) = options.get(at) {

@@ -19,7 +19,8 @@ const FLAGS: usize = ETHERNET + 6;
 const TTL: usize = ETHERNET + 8;
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// Checks a packet's header and source; its destination, or what becomes of it.
+/// Checks a packet's header and source. Returns its destination, or the verdict if it goes no
+/// farther.
 #[inline(always)]
 pub(super) fn check(
     context: &mut Context<'_>,
@@ -51,8 +52,8 @@ pub(super) fn check(
 /// Where the headers of a packet without options are.
 pub(super) type At = Head<HEADERS>;
 
-/// What is left to be checked of headers that have been read, by their packets' places in the
-/// batch: done for many at once, without a branch, it costs each an instruction or two.
+/// Parts of the headers that are still to be checked, by their packets' places in the batch: done
+/// for many at once, without a branch, that costs each an instruction or two.
 pub(super) struct Summaries {
     /// See [`sum`].
     pub(super) sums: [u64; BATCH],
@@ -87,7 +88,8 @@ fn usual_header(head: &[u8; HEADERS], len: usize) -> Result<(), Unusual> {
     }
 }
 
-/// Bytes behind a header without options; more than any frame has if it says fewer than its own.
+/// Bytes behind a header without options. If the total length is below the header's own, this is
+/// more than any frame has.
 #[inline(always)]
 pub(super) fn payload_len(head: &[u8; HEADERS]) -> usize {
     let total_len = u16::from_be_bytes([head[TOTAL_LEN], head[TOTAL_LEN + 1]]);
@@ -145,7 +147,7 @@ fn is_link_local(address: u32) -> bool {
     address >> 16 == 0xA9FE
 }
 
-/// A neighbour may speak to the box by link-local addresses, but not to anybody beyond.
+/// A neighbour may use link-local addresses to speak to the box, but not to stations beyond it.
 #[cold]
 fn from_the_link(
     context: &Context<'_>,
@@ -195,7 +197,7 @@ pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
     true
 }
 
-/// What sending changes of a packet.
+/// Makes the changes that every forwarded packet gets.
 #[inline(always)]
 fn rewrite(head: &mut [u8; HEADERS], adjacency: &Adjacency) {
     head[..12].copy_from_slice(&adjacency.addresses);
@@ -228,8 +230,8 @@ fn one_less(word: u32) -> u32 {
     if word.wrapping_add(0x1_0000) < 0x2_0000 { end_around(word) } else { word }
 }
 
-/// A checksum that has carried, or is 0xFFFF, which would mean a header of zeros. Seldom: a branch
-/// costs less than to choose.
+/// A checksum that has carried, or is 0xFFFF, which would mean a header of zeros. This is rare, so
+/// a branch costs less than a conditional move.
 #[cold]
 #[inline(never)]
 fn end_around(word: u32) -> u32 {

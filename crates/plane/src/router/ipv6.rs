@@ -22,8 +22,8 @@ const ICMPV6: u8 = 58;
 /// Where the headers of a packet are.
 pub(super) type At = Head<HEADERS>;
 
-/// Checks a packet's header and source; its destination, if that is not the link itself, or what
-/// becomes of it.
+/// Checks a packet's header and source. Returns its destination, `None` if that is on the link, or
+/// the verdict if it goes no farther.
 #[inline(always)]
 pub(super) fn check(
     context: &mut Context<'_>,
@@ -67,7 +67,7 @@ pub(super) fn usual(head: &[u8; HEADERS], len: usize) -> Option<u128> {
 #[inline(always)]
 fn ends(head: &[u8; HEADERS], len: usize) -> Option<(u128, u128)> {
     let payload_len = usize::from(u16::from_be_bytes([head[PAYLOAD_LEN], head[PAYLOAD_LEN + 1]]));
-    // A jumbo payload (RFC 2675) says length zero; nobody has links for it.
+    // A jumbo payload (RFC 2675) says length zero; no link is that large.
     if head[ETHERNET] >> 4 != 6 || payload_len > len - HEADERS {
         return None;
     }
@@ -88,8 +88,8 @@ fn is_link_local(address: u128) -> bool {
     address >> 118 == 0xFE80 >> 6
 }
 
-/// A neighbour may speak to the box by its link-local address, but not to anybody beyond (RFC
-/// 4291, 2.5.6).
+/// A neighbour may use its link-local address to speak to the box, but not to stations beyond it
+/// (RFC 4291, 2.5.6).
 #[cold]
 fn from_the_link(
     context: &Context<'_>,
@@ -124,7 +124,7 @@ pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
     true
 }
 
-/// What sending changes of a packet.
+/// Makes the changes that every forwarded packet gets.
 #[inline(always)]
 fn rewrite(head: &mut [u8; HEADERS], adjacency: &Adjacency) {
     head[..12].copy_from_slice(&adjacency.addresses);

@@ -56,14 +56,14 @@ pub struct InterfacePlan {
     pub mtu: u16,
     /// The only port that packets leave by; without one they are switched within the VLAN.
     pub port: Option<PortId>,
-    /// The port of the kernel's device, which gets what is for the box itself; without one the
-    /// control plane does.
+    /// The port of the kernel's device, which gets packets for the box itself; without one the
+    /// control plane gets them.
     pub kernel: Option<PortId>,
-    /// Which packets are dropped for their source (RFC 3704, 2.2 and 2.4).
+    /// Which packets are dropped because of their source (RFC 3704, 2.2 and 2.4).
     pub reverse_path: ReversePath,
 }
 
-/// A neighbour, as packets to it need it.
+/// A neighbour, in the form of the packet path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub struct Adjacency {
@@ -71,7 +71,7 @@ pub struct Adjacency {
     pub(crate) addresses: [u8; 12],
     /// The port that leads there; [`PORT_NONE`](plexus_io::PORT_NONE): where the switch says.
     pub(crate) port: PortId,
-    /// The VLAN that its interface is; 0 for nobody.
+    /// The VLAN that its interface is; 0 for no neighbour.
     pub(crate) vlan: u16,
     /// The longest IP packet there.
     pub(crate) mtu: u16,
@@ -84,7 +84,7 @@ const NOBODY: Adjacency =
     Adjacency { addresses: [0; 12], port: plexus_io::PORT_NONE, vlan: 0, mtu: 0, resolved: false };
 
 impl Adjacency {
-    /// Takes over what its frames have of their interface.
+    /// Takes over the interface's part: source address, port and MTU.
     fn set_interface(&mut self, interface: &InterfacePlan) {
         self.addresses[6..].copy_from_slice(&interface.mac.0);
         self.port = interface.port.unwrap_or(plexus_io::PORT_NONE);
@@ -92,7 +92,7 @@ impl Adjacency {
     }
 }
 
-/// What is done with packets whose route leads to a group.
+/// How packets are treated whose route leads to a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GroupKind {
@@ -105,22 +105,22 @@ pub enum GroupKind {
     Glean,
     /// They are for the box itself.
     Local,
-    /// To all hosts of a connected subnet, which routers do not do (RFC 2644).
+    /// They are for all hosts of a connected subnet: a router does not send these (RFC 2644).
     Broadcast,
-    /// Dropped without a word.
+    /// They are dropped without an error message.
     Blackhole,
-    /// Dropped; the sender hears that the destination cannot be reached.
+    /// They are dropped; the sender is told that the destination is unreachable.
     Unreachable,
-    /// Dropped; the sender hears that it is not allowed.
+    /// They are dropped; the sender is told that the destination is prohibited.
     Prohibited,
 }
 
 /// A group, in the form of the packet path. The usual one has one member, whose neighbour is known:
-/// all that packets to it need is here, in one line of the cache.
+/// all of it is here, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Group {
-    /// Of the one member; nobody's unless packets can be sent to it as they come.
+    /// The one member's, if packets can be sent to it as they come; otherwise no neighbour.
     pub(crate) adjacency: Adjacency,
     pub(crate) kind: GroupKind,
     /// How many members; one is by far the most frequent.
@@ -161,7 +161,7 @@ impl Marks<'_> {
     /// Notes that a packet is sent to a neighbour.
     #[inline(always)]
     pub(crate) fn set(&self, neighbour: u16) {
-        // Looked at first: as long as nobody asks, workers only read the line.
+        // Read first: until the marks are taken, workers share the line without writing to it.
         let mark = &self.0[usize::from(neighbour)];
         if !mark.load(Ordering::Relaxed) {
             mark.store(true, Ordering::Relaxed);
@@ -185,8 +185,8 @@ pub struct RouterPlan {
     members: Vec<u16>,
     member_vlans: Vec<u16>,
     adjacencies: Vec<Adjacency>,
-    /// By neighbour: whether packets were sent to it since that was last asked. All plans of a
-    /// router share these marks, which are all that workers write.
+    /// By neighbour: whether packets were sent to it since the marks were last taken. All plans of
+    /// a router share these marks. Workers write nothing else of a plan.
     used: Arc<[AtomicBool]>,
 }
 
@@ -303,9 +303,9 @@ impl RouterTables {
         Arc::new(self.plan.clone())
     }
 
-    /// Puts an interface in place, or in place of the one that the VLAN was; `None` takes it out.
-    /// Its neighbours follow: their frames have its new address, port and MTU; without the
-    /// interface they are not known.
+    /// Adds an interface, or replaces the one of the VLAN; `None` removes it. Its neighbours
+    /// follow: their frames have its new address, port and MTU; without the interface they are not
+    /// known.
     pub fn set_interface(&mut self, vlan: u16, interface: Option<InterfacePlan>) {
         let interface = interface.filter(|i| i.vlan == vlan);
         for adjacency in self.plan.adjacencies.iter_mut().filter(|a| a.vlan == vlan) {
@@ -325,8 +325,8 @@ impl RouterTables {
         }
     }
 
-    /// Says where a neighbour is: the VLAN of its interface, and its Ethernet address there;
-    /// `None`: that is not known, or not any more. False if there is no such interface.
+    /// Sets the VLAN of a neighbour's interface and its Ethernet address there; `None`: not known,
+    /// or not any more. False if there is no such interface.
     pub fn set_neighbour(&mut self, neighbour: u16, at: Option<(u16, MacAddr)>) -> bool {
         let adjacency = match at {
             None => NOBODY,
@@ -340,7 +340,7 @@ impl RouterTables {
         };
         let index = usize::from(neighbour);
         if at.is_none() {
-            // What was sent is no use of whoever gets the number next.
+            // The next neighbour of this number has been sent nothing yet.
             self.plan.used[index].store(false, Ordering::Relaxed);
         }
         if index >= self.plan.adjacencies.len() {
@@ -358,8 +358,8 @@ impl RouterTables {
         marks.filter(|(mark, _)| is_used(mark)).map(|(_, neighbour)| neighbour).collect()
     }
 
-    /// Says what a group is; `None` if there is none of this number any more. Of more members
-    /// than [`MEMBERS_MAX`] the first are used.
+    /// Sets a group, or removes it with `None`. Of more members than [`MEMBERS_MAX`] the first are
+    /// used.
     pub fn set_group(&mut self, id: u16, group: Option<GroupSpec>) {
         let index = usize::from(id);
         if index >= self.specs.len() {

@@ -1,7 +1,7 @@
-//! The usual packet: in by a routed port, untagged, to the port's own address, with a header that
-//! is right and says nothing unusual. Most are; for them this module does in one go what otherwise
-//! the switch's classification and the router's do one after the other. Whatever is unusual is
-//! left as it is for that general way, which also finds the reason to drop it.
+//! The usual packet: in by a routed port, untagged, to the port's own address, with a valid header
+//! without options. Most packets are. For them this module classifies in one step, in place of
+//! the switch's classification and then the router's. It leaves any other packet unchanged to that
+//! general way, which also finds the reason to drop it.
 
 use plexus_config::{ReversePath, Trust};
 use plexus_io::{BATCH, Class, Heads, Packet, PortId};

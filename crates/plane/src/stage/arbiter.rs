@@ -1,8 +1,15 @@
-//! Stage 2, input arbiter: whose packets go into the next batch.
+//! Stage 2, input arbiter: which ports fill the next batch.
 //!
-//! Round robin, as in the seed: a batch is filled from port after port, and the next batch begins
-//! with the port after the one that filled it. A port that always has packets takes at most one
-//! batch before every other port has had its turn.
+//! - In: ports, whose stage 1 it runs.
+//! - Out: a batch.
+//! - Drops: none.
+//!
+//! Round robin: a batch is filled from port after port, and the next batch begins with the port
+//! after the one that filled it. A port that always has packets takes at most one batch before
+//! every other port has had its turn.
+//!
+//! Example: p1 has 150 packets, p2 has 1. The batches, of up to 64, are 64 packets of p1; 1 of p2
+//! and 63 of p1; then the last 23 of p1.
 
 use plexus_io::{Batch, Pool, Port, PortId};
 use plexus_wire::Time;

@@ -37,7 +37,7 @@ pub(crate) struct Lookup {
 }
 
 impl Lookup {
-    /// Decides for every packet of the batch. What waits in `queues` may be asked for.
+    /// Decides for every packet of the batch. Forwarders may read the lengths of `queues`.
     pub(crate) fn run(
         &mut self,
         context: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl Lookup {
     pub(crate) fn receive(&mut self, context: &mut Context<'_>, packet: &mut Packet) -> Verdict {
         let addresses = Addresses::untagged(context.pool.data(packet), packet.vlan);
         let Some(addresses) = addresses else { return Verdict::Drop(DropReason::Runt) };
-        // It came by no port: its source is neither learned nor looked up.
+        // Without an input port its source is neither learned nor looked up.
         packet.in_port = PORT_NONE;
         if !self.router.run_one(context, packet, &addresses) {
             return Verdict::Drop(DropReason::NotForUs);

@@ -1,13 +1,16 @@
-//! Stage 4, output queues: each packet takes the form that its output port wants and waits its
-//! turn there, in one of eight queues by traffic class. Within a class flows take turns, or
-//! input ports (`class.rs`).
+//! Stage 4, output queues: each packet takes the form that its output port needs and waits there,
+//! in one of eight queues by traffic class. Within a class flows take turns, or input ports
+//! (`class.rs`).
 //!
 //! - In: packets with a verdict; packets from other workers' lookups.
-//! - Out: packets in queues, or straight in the transmit batch when nothing is ahead of them.
+//! - Out: packets in queues, or in the transmit batch when nothing is ahead of them.
 //! - Parameters: [`QueueSettings`](plexus_config::QueueSettings): order, packets, bytes, ECN
 //!   threshold.
 //! - Drops: the lookup's, `control_rate`, `control_full`, `no_egress`, `no_frame`, `port_down`,
 //!   `too_long`, `queue_packets`, `queue_bytes`, `bad_offload`.
+//!
+//! Example: a packet of p1 is to be flooded in VLAN 10, whose other ports are p2 (a trunk) and p3
+//! (10 is its native VLAN). The copy to p2 gets a tag; the one to p3 leaves as it is.
 
 pub(crate) mod class;
 pub(crate) mod shelf;
@@ -39,12 +42,12 @@ pub(crate) const CLASSES: usize = 8;
 /// Every port's queues, as this worker sees them: those of other workers' ports stay empty.
 pub(crate) struct OutputQueues {
     worker: usize,
-    /// Keys the hash of flows, so that nobody can aim at another flow's turn.
+    /// Keys the hash of flows, so that no sender can choose a flow to share its turn with.
     seed: u64,
     /// Where the packets of all ports wait.
     shelf: Shelf,
     ports: Vec<PortQueues>,
-    /// Ports at which packets may wait; there is no need to look at others.
+    /// Ports at which packets may wait; others are not looked at.
     busy: Marks,
     /// Paced ports into whose transmit batch packets have been moved.
     filled: Marks,
@@ -52,10 +55,10 @@ pub(crate) struct OutputQueues {
     pub(crate) crossing: Vec<(PortId, Packet)>,
 }
 
-/// What this stage asks of the forwarders: some packets are finished only here, where their owed
-/// work can be done. No forwarder is known to this stage by name.
+/// A forwarder's part in this stage: some packets are finished only here, where their owed work
+/// can be done. This stage names no forwarder.
 pub(crate) trait Egress {
-    /// Finishes a packet with a verdict of its forwarder's own, and queues what comes of it.
+    /// Finishes a packet with a verdict of its forwarder's own, and queues the result.
     fn finish(
         &mut self,
         context: &mut Context<'_>,
@@ -123,7 +126,7 @@ impl OutputQueues {
         }
     }
 
-    /// Carries out one decision, one of those that are seldom.
+    /// Carries out one of the rare decisions.
     #[cold]
     #[inline(never)]
     pub(crate) fn carry_out(
@@ -353,7 +356,7 @@ impl PortQueues {
     }
 
     /// True if a paced port's cable is free for the packet, which needs no other form, and a queue
-    /// would not change it. Only for one that came without others: of several the queues find the
+    /// would not change it. Only for a packet that arrived alone: of several, the queues find the
     /// one of the highest class.
     #[inline]
     fn can_begin(&self, packet: &Packet, now: Time) -> bool {
@@ -379,8 +382,8 @@ impl PortQueues {
         }
     }
 
-    /// Says anew what `open` is, so that nobody needs to ask for each packet. To be called after
-    /// every change of what it depends on.
+    /// Computes `open`, so that no packet needs to. To be called after every change of a field that
+    /// it reads.
     fn settle(&mut self) {
         let is_idle = self.waiting == 0 && self.pacer.is_none();
         self.open = match self.local && self.link == Link::Up && is_idle {
@@ -389,8 +392,8 @@ impl PortQueues {
         };
     }
 
-    /// Empties a transmit batch that is full, so that nothing need wait behind it. Only if nothing
-    /// does yet: a device that is behind is not asked for every packet.
+    /// Empties a transmit batch that is full, so that no packet has to wait behind it. Only if none
+    /// waits yet: a device that is behind is not asked for every packet.
     fn make_room(&mut self, context: &mut Context<'_>, port: PortId) {
         if self.transmit.is_full()
             && self.waiting == 0
@@ -482,7 +485,7 @@ impl PortQueues {
             let Some(evicted) = is_spared.then(|| class.evict(shelf)).flatten() else {
                 return context.drop(packet, port, reason);
             };
-            // What others have made room for is not dropped after all.
+            // Others have made room for this packet, so it must not be dropped any more.
             spared = true;
             self.waiting -= 1;
             context.drop(evicted, port, reason);

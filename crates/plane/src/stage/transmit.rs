@@ -1,12 +1,15 @@
 //! Stage 5, transmit queues: which waiting packets leave now.
 //!
-//! - In: the output queues.
+//! - In: packets in the output queues.
 //! - Out: each port's transmit batch, which the driver hands to the device.
 //! - Parameters: the port's rate.
 //! - Drops: none.
 //!
 //! Strict priority among the classes, turns within them (`output/class.rs`). A paced port sends
 //! while its cable is free (`pace.rs`).
+//!
+//! Example: a batch of p1 has 2 places left, and 3 packets wait: of class 0, 0 and 7. The one of
+//! class 7 leaves first, then the older one of class 0; the other one waits for the next batch.
 
 use super::output::shelf::Shelf;
 use super::output::{OutputQueues, PortQueues};

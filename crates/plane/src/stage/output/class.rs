@@ -17,10 +17,10 @@ use crate::pace::wire_bytes;
 
 /// Buckets of a class that is not `fifo`: 8 KiB, made when a packet first waits there.
 const BUCKETS: usize = 256;
-/// A flow may take any bucket of a group of so many, so that two flows seldom share one while
+/// A flow may take any bucket of a group of this size, so that two flows rarely share one while
 /// others are empty (as in Hoeiland-Joergensen et al., "Piece of CAKE", 2018).
 const WAYS: usize = 8;
-/// What a bucket may send in its turn, in bytes on the cable: a full-size frame.
+/// Bytes on the cable that a bucket may send in its turn: a full-size frame.
 const QUANTUM: i64 = 1538;
 
 /// Which bucket a packet belongs to: anything that its flow has in common.
@@ -191,7 +191,7 @@ impl Class {
         (own + more) * buckets >= self.bytes + more
     }
 
-    /// Nothing waits: nobody has a turn to wait for, or a debt to anyone.
+    /// No packets wait: turns and debts are void.
     fn rest(&mut self) {
         for line in [&mut self.fresh, &mut self.steady] {
             while let Some(first) = self.buckets.get_mut(usize::from(line.first)) {
