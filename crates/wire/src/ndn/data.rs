@@ -313,6 +313,17 @@ impl<'a> Repr<'a> {
         buf.copy_within(head_max..head_max + value_len, head_len);
         Ok(head_len + value_len)
     }
+
+    /// The signed Data in a buffer of its own.
+    ///
+    /// # Errors
+    /// As [`Repr::emit`].
+    pub fn to_bytes(&self, signer: &dyn Signer) -> Result<Vec<u8>, Error> {
+        let mut out = vec![0; self.buffer_len(signer)];
+        let len = self.emit(signer, &mut out)?;
+        out.truncate(len);
+        Ok(out)
+    }
 }
 
 impl fmt::Display for Repr<'_> {

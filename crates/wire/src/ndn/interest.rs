@@ -428,6 +428,16 @@ impl<'a> Repr<'a> {
         writer.finish(F).map(|_| ())
     }
 
+    /// The Interest in a buffer of its own.
+    ///
+    /// # Errors
+    /// As [`Repr::emit`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        let mut out = vec![0; self.buffer_len()];
+        self.emit(&mut out)?;
+        Ok(out)
+    }
+
     /// The Interest with parameters, signed if there is a signer, and with the digest that goes
     /// with them at the end of its name, where it takes the place of any other; `sha256` is the
     /// hash. The repr's own `parameters_portion` is not looked at.
@@ -468,10 +478,7 @@ impl<'a> Repr<'a> {
         }
         let kind = types::PARAMETERS_SHA256_DIGEST as u16;
         name.push(Component { kind, value: &sha256(&portion) })?;
-        let repr = Repr { name: name.as_name(), parameters_portion: &portion, ..*self };
-        let mut out = vec![0; repr.buffer_len()];
-        repr.emit(&mut out)?;
-        Ok(out)
+        Repr { name: name.as_name(), parameters_portion: &portion, ..*self }.to_bytes()
     }
 }
 
