@@ -58,7 +58,6 @@ pub(crate) struct Turn<'a> {
     /// The pending Interest.
     pub(crate) id: u32,
     pub(crate) pit: &'a mut Pit,
-    /// The key of the measurements.
     pub(crate) key: u64,
     pub(crate) measurements: &'a mut Measurements,
     pub(crate) random: &'a mut Pcg64Mcg,
@@ -141,7 +140,6 @@ impl Strategy {
         !matches!(self, Strategy::Multicast(_))
     }
 
-    /// The parameters of its measurements, if it measures.
     pub(crate) fn measures(&self) -> Option<&Asf> {
         match self {
             Strategy::Asf(asf) => Some(asf),

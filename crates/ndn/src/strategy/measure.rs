@@ -32,7 +32,6 @@ pub(super) enum Health {
     Fails,
 }
 
-/// A face for a prefix.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FaceInfo {
     rtt: Rtt,
@@ -64,7 +63,6 @@ impl FaceInfo {
     }
 }
 
-/// Measurements of a worker.
 pub(crate) struct Measurements {
     namespaces: Recent<Namespace>,
     faces: Recent<FaceInfo>,

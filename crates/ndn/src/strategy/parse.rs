@@ -15,8 +15,8 @@ const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
 pub enum StrategyError {
     /// No strategy has this name.
     #[error(
-        "no strategy is called {0}: /localhost/nfd/strategy/ has best-route, multicast, asf, \
-         random and weighted"
+        "no strategy is called {0}: /localhost/nfd/strategy/ has {names}",
+        names = names()
     )]
     Unknown(NameBuf),
     /// The strategy has no such version.
@@ -40,10 +40,22 @@ pub enum StrategyError {
     Prefix(#[from] crate::fib::FibError),
 }
 
-/// Strategies of NFD and our own, with their newest versions. Older versions (ndnd says v=1) are
-/// treated as the newest.
-const KNOWN: [(&str, u64); 5] =
-    [("best-route", 5), ("multicast", 5), ("asf", 5), ("random", 1), ("weighted", 1)];
+/// A strategy's name, its newest version, and the strategy itself with these parameters.
+type Known = (&'static str, u64, fn(Suppression, Asf) -> Strategy);
+
+/// Strategies of NFD and our own. Older versions (ndnd says v=1) are treated as the newest.
+const KNOWN: [Known; 5] = [
+    ("best-route", 5, |suppression, _| Strategy::BestRoute(suppression)),
+    ("multicast", 5, |suppression, _| Strategy::Multicast(suppression)),
+    ("asf", 5, |suppression, asf| Strategy::Asf(Asf { suppression, ..asf })),
+    ("random", 1, |suppression, _| Strategy::Random(suppression)),
+    ("weighted", 1, |suppression, _| Strategy::Weighted(suppression)),
+];
+
+fn names() -> String {
+    let [first @ .., last] = KNOWN.map(|(name, ..)| name);
+    format!("{} and {last}", first.join(", "))
+}
 
 impl Strategy {
     /// The strategy of a name, and its full name with the version.
@@ -60,9 +72,9 @@ impl Strategy {
             }
         }
         let kind = components.next().ok_or_else(unknown)?;
-        let (kind, newest) = *KNOWN
+        let (kind, newest, strategy) = *KNOWN
             .iter()
-            .find(|(known, _)| kind == Component::generic(known.as_bytes()))
+            .find(|(known, ..)| kind == Component::generic(known.as_bytes()))
             .ok_or_else(unknown)?;
         let mut full = name.to_buf();
         match components.next() {
@@ -82,7 +94,7 @@ impl Strategy {
         let mut asf = Asf::default();
         for component in components {
             let text = String::from_utf8_lossy(component.value).into_owned();
-            let is_asf = kind == "asf";
+            let is_asf = strategy(suppression, asf).measures().is_some();
             if set(&text, &mut suppression, is_asf.then_some(&mut asf)).is_none() {
                 return Err(StrategyError::Parameter(text));
             }
@@ -94,15 +106,7 @@ impl Strategy {
         if asf.lifetime <= asf.probing_interval {
             return wrong("measurements-lifetime (not above probing-interval)");
         }
-        asf.suppression = suppression;
-        let strategy = match kind {
-            "best-route" => Strategy::BestRoute(suppression),
-            "multicast" => Strategy::Multicast(suppression),
-            "asf" => Strategy::Asf(asf),
-            "random" => Strategy::Random(suppression),
-            _ => Strategy::Weighted(suppression),
-        };
-        Ok((strategy, full))
+        Ok((strategy(suppression, asf), full))
     }
 }
 
