@@ -81,7 +81,7 @@ impl Key<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// Evict this entry first: the oldest of the face that holds most, or of the requesting face.
-    Give(u32),
+    Evict(u32),
     /// Evict this entry first: one of [`VARIANTS_MAX`] under one hash, of the face with most of
     /// them.
     Surplus(u32),
@@ -392,7 +392,7 @@ impl Pit {
             let kind = if entries_fit { PIECES } else { ENTRIES };
             return Err(match self.victim(owner, kind) {
                 NONE => Full::Room,
-                oldest => Full::Give(oldest),
+                victim => Full::Evict(victim),
             });
         }
         if let Some(variant) = self.surplus_variant(base, owner as u32) {
@@ -738,7 +738,7 @@ impl Pit {
     fn take_waiting(&mut self, id: u32, is: impl Fn(&InRecord) -> bool) -> Option<InRecord> {
         let head = &mut self.entries[id as usize].more_ins;
         let taken = self.ins.take(head, |waiting| is(&waiting.record))?;
-        self.pay_in(&taken);
+        self.unlink_in(&taken);
         Some(taken.record)
     }
 
@@ -765,12 +765,12 @@ impl Pit {
     #[inline(never)]
     fn drop_waiting(&mut self, id: u32) {
         if let Some(taken) = self.ins.pop(&mut self.entries[id as usize].more_ins) {
-            self.pay_in(&taken);
+            self.unlink_in(&taken);
         }
     }
 
     /// Unlinks an in-record that has left its chain from the list of its face.
-    fn pay_in(&mut self, waiting: &Waiting) {
+    fn unlink_in(&mut self, waiting: &Waiting) {
         let Some(place) = waiting.record.face.place() else { return };
         let account = &mut self.accounts[place];
         account.used[INS] -= 1;
@@ -816,7 +816,6 @@ impl Pit {
         }
     }
 
-    /// Removes the out-record of a face.
     pub(crate) fn take_out(&mut self, id: u32, face: FaceId) -> Option<OutRecord> {
         let entry = &mut self.entries[id as usize];
         if entry.first_out.as_ref().is_some_and(|r| r.face == face) {

@@ -16,8 +16,8 @@ use crate::pit::{Asker, Before, Full, Key, OutRecord, Token};
 use crate::store::{Answer, Buffer, Query};
 use crate::strategy::{Choice, Turn};
 
-/// Most entries that a face gives up for one Interest.
-const GIVEN_MAX: usize = 8;
+/// Most entries evicted for one Interest.
+const EVICTIONS_MAX: usize = 8;
 
 /// The result of a content store lookup.
 enum FromStore {
@@ -70,7 +70,7 @@ impl<B: Buffer> Core<B> {
         let lifetime = interest.lifetime().min(self.config.lifetime_max);
         let expiry = self.now + lifetime;
         let asker = Asker { face: ingress.id, nonce, expiry, token: headers.pit_token };
-        let id = match self.write_down(existing, &key, &asker) {
+        let id = match self.record(existing, &key, &asker) {
             Ok(id) => id,
             Err(fate) => return fate,
         };
@@ -199,7 +199,7 @@ impl<B: Buffer> Core<B> {
 
     /// Records the downstream face, in the existing entry or a new one.
     #[inline]
-    fn write_down(
+    fn record(
         &mut self,
         existing: Option<u32>,
         key: &Key<'_>,
@@ -234,10 +234,10 @@ impl<B: Buffer> Core<B> {
     }
 
     fn make_entry(&mut self, key: &Key<'_>, face: FaceId) -> Result<u32, Fate> {
-        for _ in 0..=GIVEN_MAX {
+        for _ in 0..=EVICTIONS_MAX {
             match self.pit.insert(key, face) {
                 Ok(id) => return Ok(id),
-                Err(Full::Give(given)) => self.give_up(given),
+                Err(Full::Evict(victim)) => self.evict(victim),
                 // Handing it over would leave some face with as many as before, so it is evicted.
                 Err(Full::Surplus(surplus)) => self.finalize(surplus, End::Evicted),
                 Err(Full::Room) => break,
@@ -246,8 +246,8 @@ impl<B: Buffer> Core<B> {
         Err(Fate::PitFull)
     }
 
-    /// The owner gives an entry up. Other faces that wait keep it.
-    fn give_up(&mut self, id: u32) {
+    /// Evicts an entry of its owner. It passes to the next face that waits, if there is one.
+    fn evict(&mut self, id: u32) {
         match self.pit.hand_over(id) {
             Some(taken) => self.counters.asked.evicted += u64::from(taken.is_some()),
             None => self.finalize(id, End::Evicted),

@@ -166,43 +166,38 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) const EMPTY: Entry = Entry {
-        base: 0,
-        spot: Spot::NONE,
-        name_hash: 0,
-        longest: [0; DEPTH],
-        measured: 0,
-        expiry: Time::ZERO,
-        timer: Timer::IDLE,
-        generation: 0,
-        owner: 0,
-        older: NONE,
-        newer: NONE,
-        more_ins: NONE,
-        more_outs: NONE,
-        more_name: NONE,
-        suppression_ms: 0,
-        strategy: 0,
-        name_len: 0,
-        hint_len: 0,
-        components: 0,
-        selectors: Selectors { can_be_prefix: false, must_be_fresh: false },
-        digest: false,
-        of_data: false,
-        live: false,
-        satisfied: false,
-        stale_soon: false,
-        reading: false,
-        first_in: None,
-        first_out: None,
-        inline: [0; INLINE],
-    };
-}
-
-impl Entry {
-    /// A new entry with this generation.
     pub(super) fn unused(generation: u32) -> Entry {
-        Entry { generation, ..Entry::EMPTY }
+        Entry {
+            base: 0,
+            spot: Spot::NONE,
+            name_hash: 0,
+            longest: [0; DEPTH],
+            measured: 0,
+            expiry: Time::ZERO,
+            timer: Timer::IDLE,
+            generation,
+            owner: 0,
+            older: NONE,
+            newer: NONE,
+            more_ins: NONE,
+            more_outs: NONE,
+            more_name: NONE,
+            suppression_ms: 0,
+            strategy: 0,
+            name_len: 0,
+            hint_len: 0,
+            components: 0,
+            selectors: Selectors { can_be_prefix: false, must_be_fresh: false },
+            digest: false,
+            of_data: false,
+            live: false,
+            satisfied: false,
+            stale_soon: false,
+            reading: false,
+            first_in: None,
+            first_out: None,
+            inline: [0; INLINE],
+        }
     }
 
     /// Stores the hashes of the name's proper prefixes.

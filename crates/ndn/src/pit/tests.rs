@@ -107,7 +107,7 @@ fn a_flood_costs_only_its_own_face() {
     for i in 0..1_000u32 {
         let name = NameBuf::new().with("flood").with(i.to_be_bytes());
         latest = match insert(&mut pit, &name, face(2)) {
-            Err(Full::Give(id)) => {
+            Err(Full::Evict(id)) => {
                 assert_eq!(pit.get(id).owner, 2);
                 pit.remove(id);
                 insert(&mut pit, &name, face(2)).unwrap()
@@ -130,7 +130,7 @@ fn silent_faces_with_full_shares_keep_no_others_out() {
         let name = NameBuf::new().with(by.to_be_bytes()).with(i.to_be_bytes());
         loop {
             match insert(pit, &name, face(by)) {
-                Err(Full::Give(id)) => pit.remove(id),
+                Err(Full::Evict(id)) => pit.remove(id),
                 made => return made.is_ok(),
             }
         }
@@ -154,7 +154,7 @@ fn long_names_have_a_bound_of_their_own() {
     let long = |i: u8| NameBuf::new().with(vec![i; INLINE + 20 * PIECE]);
     let first = insert(&mut pit, &long(1), face(1)).unwrap();
     assert_eq!(insert(&mut pit, &long(2), face(2)).map(|_| ()), Ok(()));
-    assert_eq!(insert(&mut pit, &long(3), face(1)), Err(Full::Give(first)));
+    assert_eq!(insert(&mut pit, &long(3), face(1)), Err(Full::Evict(first)));
     let huge = NameBuf::new().with(vec![0; 60_000]);
     assert_eq!(insert(&mut pit, &huge, face(3)), Err(Full::Room));
     // Short names are not affected.
@@ -185,8 +185,8 @@ fn the_face_with_most_variants_of_a_name_loses_one() {
         .collect();
     // The one that expires first, whichever face asks.
     for newcomer in [3, 2, 1] {
-        let given = insert(&mut pit, 99, newcomer, 1);
-        assert_eq!(given, Err(Full::Surplus(*hogs.last().unwrap())));
+        let refused = insert(&mut pit, 99, newcomer, 1);
+        assert_eq!(refused, Err(Full::Surplus(*hogs.last().unwrap())));
     }
     pit.remove(*hogs.last().unwrap());
     assert!(insert(&mut pit, 99, 3, 1).is_ok());
@@ -282,7 +282,7 @@ fn what_a_face_leaves_is_taken_out_and_what_its_successor_has_stays() {
 }
 
 #[test]
-fn an_entry_that_is_given_up_to_a_face_that_is_leaving_ends_with_it() {
+fn an_entry_that_passes_to_a_face_that_is_leaving_ends_with_it() {
     let mut pit = Pit::new(64, 0);
     let [old, new] = [0, 1].map(|uses| FaceId::new(0, uses).unwrap());
     let id = insert(&mut pit, &NameBuf::new().with("a"), face(1)).unwrap();
