@@ -8,7 +8,6 @@
 //! producer, as with NDN-DPDK. If that packet was evicted or does not match, the query misses.
 //! Lists of all packets under a prefix would find more, but cost some ten cache lines for each
 //! packet inserted or evicted.
-//! goes.
 
 mod arena;
 #[cfg(test)]

@@ -4,9 +4,8 @@
 //! all its state lies in arrays allocated once. It adds up the entries' *weight*, in bytes or 1
 //! each, and the cache asks it for victims until there is room.
 
-mod fifo;
 mod ghost;
-mod lru;
+mod one_queue;
 mod queues;
 mod s3_fifo;
 mod sieve;
@@ -16,8 +15,7 @@ mod two_queue;
 #[cfg(test)]
 mod tests;
 
-pub use fifo::Fifo;
-pub use lru::Lru;
+pub use one_queue::{Fifo, Lru, OneQueue};
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use tiny_lfu::TinyLfu;
@@ -28,7 +26,6 @@ pub use two_queue::TwoQueue;
 /// The cache calls `on_insert` once for a slot, then `on_hit` any number of times. After `victim`
 /// has returned the slot or `on_remove` was called, the slot may be inserted again. Nothing is
 /// allocated after construction.
-/// is allocated after it was made.
 pub trait Policy {
     /// An entry with this keyed hash was inserted into a free slot. True if the policy remembers
     /// that it was evicted recently: then it has been requested at least twice.
@@ -93,11 +90,6 @@ impl PolicyKind {
             PolicyKind::Lru => "lru",
             PolicyKind::Fifo => "fifo",
         }
-    }
-
-    /// The policy of this name.
-    pub fn from_name(name: &str) -> Option<PolicyKind> {
-        PolicyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Creates it for `slots` entries with a total weight of `capacity`.

@@ -2,9 +2,7 @@
 
 use plexus_table::prefetch;
 
-/// No slot.
 pub(super) const NONE: u32 = u32::MAX;
-/// No queue.
 const NOWHERE: u8 = u8::MAX;
 
 /// State of a slot.
@@ -108,7 +106,6 @@ impl<const N: usize> Queues<N> {
         self.ends[queue].weight
     }
 
-    /// The queue that the slot is in.
     pub(super) fn queue(&self, slot: u32) -> usize {
         usize::from(self.nodes[slot as usize].queue)
     }

@@ -339,12 +339,3 @@ fn a_scan_does_not_empty_the_modern_ones() {
         assert!(hits(kind) > lru, "{}: {} hits, LRU {lru}", kind.name(), hits(kind));
     }
 }
-
-#[test]
-fn a_policy_is_found_by_its_name() {
-    for kind in PolicyKind::ALL {
-        assert_eq!(PolicyKind::from_name(kind.name()), Some(kind));
-    }
-    assert_eq!(PolicyKind::from_name("random"), None);
-    assert_eq!(PolicyKind::default(), PolicyKind::ALL[0]);
-}
