@@ -329,11 +329,6 @@ impl<B: Buffer> Forwarder<B> {
         self.core.unix_ms
     }
 
-    /// Uses another plan from now on.
-    pub fn set_plan(&mut self, plan: Arc<Plan>) {
-        self.plan = plan;
-    }
-
     /// Uses the plan that is published now; call it between batches.
     pub fn refresh(&mut self, published: &Published) {
         published.refresh(&mut self.plan);

@@ -38,5 +38,4 @@ fn the_memory_of_pending_interests_is_given_back_when_the_face_has_gone() {
     // The index of names, of fixed size, stays, and what dead nonces take.
     let left = resident().saturating_sub(before);
     assert!(left < taken / 4, "{left} of {taken} bytes are left");
-    rig.finish();
 }

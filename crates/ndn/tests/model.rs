@@ -439,6 +439,5 @@ proptest! {
             let waiting: usize = model.entries.iter().map(|e| e.ins.len()).sum();
             prop_assert_eq!(rig.forwarder.counters().asked.held(), waiting as u64);
         }
-        rig.finish();
     }
 }

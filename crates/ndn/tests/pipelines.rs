@@ -16,6 +16,10 @@ const SHARED: Face = Face { link: LinkType::MultiAccess, ..NEAR };
 const AD_HOC: Face = Face { link: LinkType::AdHoc, ..NEAR };
 const FIELDS: Face = Face { local_fields: true, ..APP };
 
+fn nack(reason: NackReason) -> Headers<'static> {
+    Headers { nack: Some(reason), ..Headers::default() }
+}
+
 fn token(token: &[u8]) -> Headers<'_> {
     Headers { pit_token: Some(token), ..Headers::default() }
 }
@@ -34,7 +38,6 @@ fn an_interest_goes_the_cheapest_way_and_its_data_comes_back_with_the_askers_tok
     // A second copy is unsolicited.
     assert!(rig.receive_with(2, &out[0].headers(), &answer).is_empty());
     assert_eq!(rig.fate(2, Fate::Unsolicited), 1);
-    rig.finish();
 }
 
 #[test]
@@ -49,7 +52,6 @@ fn data_without_a_token_is_matched_by_name() {
     faces.sort_unstable();
     assert_eq!(faces, [0, 1]);
     assert_eq!(rig.forwarder.pending(), 1, "/a/b is not answered by a longer name");
-    rig.finish();
 }
 
 #[test]
@@ -69,7 +71,6 @@ fn all_waiting_faces_but_the_evicted_are_served() {
     assert_eq!(served, askers.filter(|by| !(2..8).contains(by)).collect::<Vec<_>>());
     // A retransmission is answered from the cache.
     assert_eq!(to(&rig.receive(2, &interest("/x", 5000))), [2]);
-    rig.finish();
 }
 
 #[test]
@@ -87,7 +88,6 @@ fn a_second_face_joins_a_pending_interest_and_is_answered() {
     assert_eq!(to(&back), [0, 1, 2]);
     let tokens: Vec<_> = back.iter().map(|s| s.token.as_deref()).collect();
     assert_eq!(tokens, [Some(&b"a"[..]), Some(b"b"), None]);
-    rig.finish();
 }
 
 #[test]
@@ -104,7 +104,6 @@ fn expired_interests_are_not_answered() {
     rig.wait_ms(103);
     assert_eq!((rig.forwarder.pending(), rig.forwarder.next_deadline()), (0, None));
     assert_eq!(rig.forwarder.counters().unsatisfied, 1);
-    rig.finish();
 }
 
 #[test]
@@ -121,7 +120,6 @@ fn the_content_store_answers_and_fresh_data_only_while_it_is() {
     assert_eq!(to(&rig.receive(1, &fresh(3))), [1]);
     rig.wait_ms(1_000);
     assert_eq!(to(&rig.receive(1, &fresh(4))), [2]);
-    rig.finish();
 }
 
 #[test]
@@ -146,7 +144,6 @@ fn a_prefix_finds_what_came_since_it_was_asked_for() {
     for ((prefix, nonce), found) in prefixes.into_iter().zip(30..).zip([2, 1, 1, 1]) {
         assert_eq!(to(&rig.receive(1, &below(prefix, nonce))), [found], "{prefix}");
     }
-    rig.finish();
 }
 
 #[test]
@@ -157,7 +154,6 @@ fn an_interest_without_nonce_gets_one() {
     let nonces = [a[0].interest().nonce().unwrap(), b[0].interest().nonce().unwrap()];
     assert_ne!(nonces[0], nonces[1]);
     assert_eq!(a[0].interest().name(), name("/a").as_name());
-    rig.finish();
 }
 
 #[test]
@@ -175,7 +171,6 @@ fn the_hop_limit_is_lowered_and_zero_goes_no_further() {
     // A local application may still receive it.
     assert_eq!(rig.receive(0, &hops("/b/1", 4, 1))[0].interest().hop_limit(), Some(0));
     assert_eq!(rig.forwarder.pending(), 2);
-    rig.finish();
 }
 
 #[test]
@@ -186,7 +181,7 @@ fn localhost_does_not_come_from_or_go_to_other_machines() {
     assert!(rig.receive(0, &forged).is_empty());
     assert!(rig.receive(0, &data("/localhost/app/x")).is_empty());
     assert_eq!(rig.fate(0, Fate::OutOfScope), 2);
-    let nack = Headers { nack: Some(NackReason::NO_ROUTE), ..Headers::default() };
+    let nack = nack(NackReason::NO_ROUTE);
     rig.receive_with(0, &nack, &forged);
     assert_eq!(rig.fate(0, Fate::OutOfScope), 3);
     let out = rig.receive(3, &interest("/localhost/nfd/x", 2));
@@ -195,7 +190,6 @@ fn localhost_does_not_come_from_or_go_to_other_machines() {
     assert_eq!(to(&rig.receive(2, &data("/localhost/app/x"))), [3]);
     // A component with the same beginning is another one.
     assert!(to(&rig.receive(0, &interest("/localhosts/x", 4))) == [0]);
-    rig.finish();
 }
 
 #[test]
@@ -205,7 +199,6 @@ fn localhop_goes_one_hop() {
     let out = rig.receive(0, &interest("/localhop/y", 2));
     assert_eq!((to(&out), out[0].nack), (vec![0], Some(NackReason::NO_ROUTE)));
     assert_eq!(to(&rig.receive(0, &interest("/localhop/app/y", 3))), [2]);
-    rig.finish();
 }
 
 #[test]
@@ -221,7 +214,6 @@ fn a_nonce_that_comes_back_is_a_loop() {
     // From the same neighbour it is a retransmission.
     assert!(rig.receive(0, &asked).is_empty());
     assert_eq!(rig.fate(0, Fate::Waiting), 1);
-    rig.finish();
 }
 
 #[test]
@@ -230,7 +222,6 @@ fn on_a_link_of_several_the_same_nonce_from_there_is_a_loop_too() {
     rig.receive(0, &interest("/a", 7));
     assert!(rig.receive(0, &interest("/a", 7)).is_empty());
     assert_eq!(rig.fate(0, Fate::Loop), 1);
-    rig.finish();
 }
 
 #[test]
@@ -244,7 +235,6 @@ fn a_nonce_is_remembered_after_its_interest_has_gone() {
     assert_eq!(to(&rig.receive(0, &short(8))), [1]);
     rig.wait_ms(6_500);
     assert_eq!(to(&rig.receive(0, &short(7))), [1]);
-    rig.finish();
 }
 
 #[test]
@@ -257,7 +247,6 @@ fn data_that_will_be_stale_leaves_its_nonces_dead_and_other_does_not() {
     rig.receive(0, &fresh("/b"));
     rig.receive(1, &data_fresh("/b", b"", 60_000));
     assert!(rig.receive(0, &fresh("/b"))[0].is_data());
-    rig.finish();
 }
 
 #[test]
@@ -274,7 +263,6 @@ fn without_a_way_there_is_a_nack_but_not_to_links_of_several() {
     assert_eq!(to(&rig.receive(2, &interest("/b/x", 4))), [2]);
     assert_eq!(to(&rig.receive(2, &data("/b/x"))), [2]);
     assert_eq!(rig.forwarder.pending(), 0);
-    rig.finish();
 }
 
 #[test]
@@ -288,7 +276,6 @@ fn a_group_satisfies_only_interests_sent_to_it() {
     assert_eq!(to(&rig.receive(1, &data("/a"))), [0]);
     assert_eq!(to(&rig.receive(0, &interest("/b", 2))), [2]);
     assert_eq!(to(&rig.receive(2, &data("/b"))), [0]);
-    rig.finish();
 }
 
 #[test]
@@ -300,7 +287,6 @@ fn a_nack_goes_downstream_when_all_upstreams_have_sent_one() {
     rig.wait_ms(20);
     let second = rig.receive_with(1, &token(b"b"), &interest("/x", 2));
     assert_eq!((to(&first), to(&second)), (vec![2], vec![3]));
-    let nack = |reason| Headers { nack: Some(reason), ..Headers::default() };
     assert!(rig.receive_with(2, &nack(NackReason::NO_ROUTE), &first[0].packet).is_empty());
     let reason = nack(NackReason::CONGESTION);
     let mut back = rig.receive_with(3, &reason, &second[0].packet);
@@ -312,7 +298,6 @@ fn a_nack_goes_downstream_when_all_upstreams_have_sent_one() {
         assert_eq!(sent.token.as_deref(), Some(&token[..]));
     }
     assert_eq!(rig.forwarder.pending(), 0);
-    rig.finish();
 }
 
 #[test]
@@ -320,7 +305,7 @@ fn nacks_that_answer_nothing_are_dropped() {
     let mut rig = Rig::new(&[NEAR, NEAR, SHARED], &[("/", 1, 0)]);
     let asked = interest("/x", 1);
     rig.receive(0, &asked);
-    let nack = Headers { nack: Some(NackReason::NO_ROUTE), ..Headers::default() };
+    let nack = nack(NackReason::NO_ROUTE);
     let with_parameters = interest_with("/x", 1, |i| i.must_be_fresh = true);
     for (from, packet) in
         [(0, &asked), (1, &interest("/x", 2)), (1, &interest("/y", 1)), (1, &with_parameters)]
@@ -331,7 +316,6 @@ fn nacks_that_answer_nothing_are_dropped() {
     rig.receive_with(2, &nack, &asked);
     assert_eq!(rig.fate(2, Fate::NackFromLink), 1);
     assert_eq!(to(&rig.receive(1, &data("/x"))), [0], "it still waits");
-    rig.finish();
 }
 
 #[test]
@@ -370,7 +354,6 @@ fn a_neighbour_that_was_not_asked_cannot_answer_and_poisons_no_cache() {
     let answer = data("/x");
     assert_eq!(rig.receive(1, &answer)[0].packet, answer);
     assert_eq!(rig.receive(0, &interest("/x", 2))[0].packet, answer);
-    rig.finish();
 }
 
 #[test]
@@ -389,7 +372,6 @@ fn an_implicit_digest_is_answered_by_that_data_alone() {
     rig.receive(0, &interest_with("/x", 3, |i| i.must_be_fresh = true));
     rig.receive(1, &wrong);
     assert!(!rig.receive(0, &interest(&text, 4))[0].is_data(), "the store has another now");
-    rig.finish();
 }
 
 /// The elements of a forwarding hint.
@@ -417,7 +399,6 @@ fn a_hint_leads_until_the_interest_is_where_it_leads() {
     // Without the hint it is another Interest; Data satisfies both.
     assert_eq!(to(&rig.receive(0, &interest("/a/x", 2))), [2]);
     assert_eq!(to(&rig.receive(1, &data("/a/x"))), [0]);
-    rig.finish();
 
     let mut rig = Rig::with(&[NEAR; 3], plan(&routes, &[], &["/isp/here"]), |_| {});
     let out = rig.receive(0, &hinted(1));
@@ -425,7 +406,6 @@ fn a_hint_leads_until_the_interest_is_where_it_leads() {
     let sent = out[0].interest();
     assert!(sent.forwarding_hint().is_empty());
     assert_eq!((sent.nonce(), sent.hop_limit()), (Some([0, 0, 0, 1]), Some(8)));
-    rig.finish();
 }
 
 #[test]
@@ -438,7 +418,6 @@ fn an_application_may_name_the_next_hop_if_it_asked_for_that() {
     let nowhere = Headers { next_hop_face: Some(99_999), ..Headers::default() };
     assert!(rig.receive_with(1, &nowhere, &interest("/d", 1)).is_empty());
     assert_eq!(rig.fate(1, Fate::NoNextHop), 1);
-    rig.finish();
 }
 
 #[test]
@@ -458,7 +437,6 @@ fn an_application_hears_where_packets_come_from_if_it_asked_for_that() {
     rig.receive(2, &interest("/c/1", 6));
     rig.receive_with(1, &keep_not, &data("/c/1"));
     assert!(!rig.receive(2, &interest("/c/1", 7))[0].is_data());
-    rig.finish();
 }
 
 #[test]
@@ -468,7 +446,6 @@ fn congestion_marks_are_copied() {
     assert_eq!(rig.receive_with(0, &marked, &interest("/a", 1))[0].mark, Some(1));
     assert_eq!(rig.receive_with(1, &marked, &data("/a"))[0].mark, Some(1));
     assert_eq!(rig.receive(0, &interest("/a", 2))[0].mark, None, "the store is not congested");
-    rig.finish();
 }
 
 #[test]
@@ -524,7 +501,6 @@ fn what_a_gone_face_asked_for_ends_soon_and_others_still_get_it() {
     assert!(rig.receive(2, &data("/a/1")).is_empty());
     assert_eq!(rig.forwarder.counters().satisfied, 100);
     assert_eq!((rig.forwarder.pending(), rig.forwarder.next_deadline()), (0, None));
-    rig.finish();
 }
 
 #[test]
@@ -538,7 +514,6 @@ fn an_entry_waits_no_longer_than_the_face_that_is_left_in_it() {
     rig.wait_ms(103);
     let asked = rig.forwarder.counters().asked;
     assert_eq!((rig.forwarder.pending(), asked.withdrawn, asked.expired), (0, 1, 1));
-    rig.finish();
 }
 
 #[test]
@@ -551,7 +526,6 @@ fn an_entry_whose_last_face_waits_no_longer_ends_at_once() {
     rig.wait_ms(0);
     let asked = rig.forwarder.counters().asked;
     assert_eq!((rig.forwarder.pending(), asked.withdrawn, asked.expired), (0, 1, 1));
-    rig.finish();
 }
 
 #[test]
@@ -562,7 +536,6 @@ fn a_number_that_comes_again_at_once_is_not_answered_what_it_asked_before() {
     rig.forwarder.add_face(face(0), NEAR);
     assert!(rig.receive(2, &data("/a")).is_empty());
     assert_eq!(rig.forwarder.counters().asked.withdrawn, 1);
-    rig.finish();
 }
 
 #[test]
@@ -625,7 +598,6 @@ fn a_batch_is_the_same_as_one_packet_after_the_other() {
         assert_eq!(counters(&one), counters(&all));
     }
     all.check();
-    all.finish();
 }
 
 #[test]
@@ -637,7 +609,6 @@ fn data_whose_name_has_an_implicit_digest_is_refused() {
         assert!(Data::new_checked(&data(&text)).is_err());
         assert!(rig.receive_with(1, &token(&asked), &data(&text)).is_empty());
         assert_eq!(rig.fate(1, Fate::Malformed), 1);
-        rig.finish();
     }
 }
 
@@ -645,7 +616,7 @@ fn data_whose_name_has_an_implicit_digest_is_refused() {
 fn broken_packets_are_counted_and_nothing_else() {
     let mut rig = Rig::new(&[NEAR; 2], &[("/", 1, 0)]);
     let (asked, answer) = (interest("/a/b", 1), data("/a/b"));
-    let nack = Headers { nack: Some(NackReason::NO_ROUTE), ..Headers::default() };
+    let nack = nack(NackReason::NO_ROUTE);
     let mut broken: Vec<(Headers<'_>, &[u8])> = vec![(Headers::default(), &[]), (nack, &answer)];
     for packet in [&asked, &answer] {
         broken.extend((1..packet.len()).map(|len| (Headers::default(), &packet[..len])));
@@ -675,7 +646,6 @@ fn names_of_any_length_pass_and_those_beyond_16_bits_are_dropped() {
     let huge = format!("/{}", "x".repeat(70_000));
     assert!(rig.receive(0, &interest(&huge, 1)).is_empty());
     assert_eq!(rig.fate(0, Fate::NameTooLong), 1);
-    rig.finish();
 }
 
 #[test]
@@ -692,6 +662,8 @@ fn time_jumps_expire_entries_and_backward_steps_are_ignored() {
     rig.now = Time::ZERO;
     rig.forwarder.tick(rig.now);
     rig.check();
+    // Its time is past the end of all time.
+    std::mem::forget(rig);
 }
 
 #[test]
@@ -714,7 +686,6 @@ fn a_flood_of_names_that_do_not_exist_leaves_others_served() {
     assert_eq!(to(&rig.receive(3, &data("/bad/4999"))), [2]);
     let asked = rig.forwarder.counters().asked;
     assert!(asked.evicted > 4_900 && asked.held() > 0, "{asked:?}");
-    rig.finish();
 }
 
 #[test]
@@ -727,7 +698,6 @@ fn a_flooding_face_loses_its_own_records_and_not_those_of_others() {
         rig.receive(1, &interest(&format!("/bad/{i}"), i));
     }
     assert_eq!(to(&rig.receive_with(3, &sent.headers(), &data("/wanted"))), [0]);
-    rig.finish();
 }
 
 #[test]
@@ -741,7 +711,6 @@ fn hints_in_all_variations_leave_the_plain_name_to_others() {
         rig.receive(1, &asked);
     }
     assert_eq!(to(&rig.receive(0, &interest("/wanted", 1_000))), [2]);
-    rig.finish();
 }
 
 #[test]
@@ -761,5 +730,4 @@ fn data_twice_in_a_batch_satisfies_an_interest_once() {
     // The second is matched by its name, and the third is unsolicited.
     assert_eq!((to(&log.0), rig.fate(1, Fate::Unsolicited)), (vec![0, 0], 1));
     assert_eq!(rig.forwarder.pending(), 0);
-    rig.finish();
 }

@@ -115,7 +115,6 @@ fn packets_on_disk_are_sent_to_all_waiting_faces_once_read() {
     // It is in memory now.
     assert_eq!(to(&two.rig.receive(1, &interest("/a", 7))), [1]);
     assert_eq!(two.rig.forwarder.store().stats().disk_hits, 1);
-    two.rig.finish();
 }
 
 #[test]
@@ -158,7 +157,6 @@ fn a_disk_read_without_waiters_is_sent_nowhere() {
     two.rig.wait_ms(10_000);
     assert_eq!(two.rig.forwarder.pending(), 0);
     assert!(two.run().is_empty());
-    two.rig.finish();
 }
 
 #[test]
@@ -184,7 +182,6 @@ fn an_interest_does_not_wait_for_a_disk_that_hangs() {
     assert!(two.run().is_empty());
     assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Good);
     assert_eq!(to(&two.rig.receive(2, &packet)).len(), 2);
-    two.rig.finish();
 }
 
 #[test]
@@ -243,7 +240,6 @@ fn a_chunks_batch_is_read_with_it_if_that_is_asked_for() {
         assert_eq!(ahead(&two), if is_read { (6, 4) } else { (0, 0) });
         two.rig.receive(0, &interest("/a/seg=0", 200));
         assert_eq!(ahead(&two), if is_read { (6, 4) } else { (0, 0) });
-        two.rig.finish();
     }
 }
 
@@ -269,7 +265,6 @@ fn interests_join_a_read_ahead() {
         two.run();
     }
     assert_eq!(two.rig.forwarder.store().disks()[0].stats().ahead, 7);
-    two.rig.finish();
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 mod rig;
 
+use std::sync::Arc;
+
 use plexus_ndn::face::{Face, Fate};
+use plexus_ndn::plan::Published;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use rig::*;
 
@@ -43,7 +46,6 @@ fn best_route_suppresses_retransmissions_and_then_tries_the_others() {
         let went = ask(&mut rig, 0);
         assert!(went == [expected] || expected == 4, "{went:?}");
     }
-    rig.finish();
 }
 
 #[test]
@@ -72,7 +74,6 @@ fn multicast_asks_all_and_suppresses_each_by_itself() {
         assert!(rig.receive_with(from, &nack, &interest("/x", 1)).is_empty(), "Nacks end here");
     }
     assert_eq!(to(&rig.receive(0, &interest("/x", 6))), [2, 3, 4]);
-    rig.finish();
 }
 
 #[test]
@@ -103,11 +104,11 @@ fn strategies_are_chosen_by_the_longest_prefix() {
     assert_eq!(to(&rig.receive(0, &interest("/a/x", 1))), [2, 3, 4]);
     assert_eq!(to(&rig.receive(0, &interest("/a/b/x", 1))), [2]);
     // A new plan takes effect with the next Interest.
-    rig.forwarder.set_plan(plan(&THREE, &[("/", "multicast")], &[]).plan);
+    let next = plan(&THREE, &[("/", "multicast")], &[]).plan;
+    rig.forwarder.refresh(&Published::new(Arc::into_inner(next).unwrap()));
     assert_eq!(to(&rig.receive(0, &interest("/y", 1))), [2, 3, 4]);
     assert_eq!(to(&rig.receive(3, &data("/x"))), [] as [u32; 0], "was not asked");
     assert_eq!(to(&rig.receive(2, &data("/x"))), [0]);
-    rig.finish();
 }
 
 /// One exchange with ASF, in which hop 2 takes 40 ms and hop 3 10 ms; returns the faces used.
@@ -136,7 +137,6 @@ fn asf_finds_the_fast_way_by_probing_and_stays_with_it() {
     }
     assert_eq!(probes, 1, "within the first 5 s, and then after a minute");
     assert!(rig.fate(2, Fate::Late) == 1 || rig.fate(3, Fate::Late) == 1 || probes == 1);
-    rig.finish();
 }
 
 #[test]
@@ -162,7 +162,6 @@ fn asf_leaves_a_way_that_fails() {
         rig.wait_ms(1_100);
     }
     assert_eq!(asked, [2, 2, 3, 3, 2], "two late answers each; then both fail, by cost");
-    rig.finish();
 }
 
 #[test]
@@ -173,7 +172,6 @@ fn asf_takes_a_nack_for_a_failure_at_once() {
     let back = rig.receive_with(2, &nack, &out[0].packet);
     assert_eq!((to(&back), back[0].nack), (vec![0], Some(NackReason::NO_ROUTE)));
     assert_eq!(to(&rig.receive(0, &interest("/p/2", 2)))[0], 3);
-    rig.finish();
 }
 
 #[test]

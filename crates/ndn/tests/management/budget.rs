@@ -1,11 +1,6 @@
 //! The limit on verifications of neighbours' signatures.
 
-use ed25519_dalek::{Signer as _, SigningKey};
-use plexus_ndn::management::{
-    ManagementConfig, ManagementCounters, Policy, Trust, TrustedKey, VerificationRate,
-};
-use plexus_wire::ndn::nfd::{ControlResponse, face_scope};
-use plexus_wire::ndn::signature::SignatureType;
+use plexus_ndn::management::{ManagementCounters, Policy, Trust, TrustedKey, VerificationRate};
 
 use crate::node::*;
 
@@ -13,41 +8,30 @@ const HOP: &str = "/localhop/nfd/rib/register";
 const STRANGER: VerificationRate = VerificationRate::STRANGER;
 const KNOWN: VerificationRate = VerificationRate::KNOWN;
 
-fn key() -> SigningKey {
-    SigningKey::from_bytes(&[5; 32])
+/// Signs as if by the key of a number.
+fn forger<const NUMBER: u8>(time_ms: u64) -> Client {
+    Client { sign: |_| vec![1; 64], ..by::<NUMBER>(time_ms) }
 }
 
 /// Neighbours and applications command by one key.
 fn trust() -> Trust {
-    let keys = vec![TrustedKey::public(name("/op/KEY/1"), &spki(&key())).unwrap()];
     let (localhop, localhost) = (Policy::Trusted, Policy::Trusted);
-    Trust { keys, localhop, localhost, ..Trust::default() }
-}
-
-fn rig() -> Rig {
-    Rig::with(ManagementConfig { trust: trust(), ..Default::default() })
+    Trust { keys: vec![trusted_key(5)], localhop, localhost, ..Trust::default() }
 }
 
 impl Rig {
-    /// The answer to a command signed by the key, or by a forger of it.
-    fn asks(&mut self, from: u32, verb: &str, prefix: &str, sign: fn(&[u8]) -> Vec<u8>) -> u64 {
-        let client = Client {
-            kind: SignatureType::ED25519,
-            key: Some(name("/op/KEY/1")),
-            sign,
-            ..Client::at(self.unix_ms)
-        };
-        let packet = command(verb, &of(prefix), &client);
-        let ControlResponse { code, .. } = self.respond(from, &packet);
-        code
+    /// The answer to a command that a client signs now.
+    fn asks(&mut self, from: u32, verb: &str, prefix: &str, by: fn(u64) -> Client) -> u64 {
+        let packet = command(verb, &of(prefix), &by(self.unix_ms));
+        self.respond(from, &packet).code
     }
 
     fn by_key(&mut self, from: u32, prefix: &str) -> u64 {
-        self.asks(from, HOP, prefix, |signed| key().sign(signed).to_bytes().to_vec())
+        self.asks(from, HOP, prefix, by::<5>)
     }
 
     fn forged(&mut self, from: u32) -> u64 {
-        self.asks(from, HOP, "/forged", |_| vec![1; 64])
+        self.asks(from, HOP, "/forged", forger::<5>)
     }
 
     /// Forges until the limit is reached; returns how often it was verified before.
@@ -57,11 +41,6 @@ impl Rig {
         u32::try_from(looked_at).unwrap()
     }
 
-    fn neighbour(&mut self, place: u32) {
-        let uri = format!("udp4://192.0.2.3:{place}");
-        self.face_up(face(face_id(place), &uri, face_scope::NON_LOCAL));
-    }
-
     fn counts(&self) -> ManagementCounters {
         self.management.counters()
     }
@@ -69,7 +48,7 @@ impl Rig {
 
 #[test]
 fn a_flooding_neighbour_is_not_verified_until_it_pauses() {
-    let mut rig = rig();
+    let mut rig = Rig::trusting(trust());
     assert_eq!(rig.floods(NEIGHBOUR), STRANGER.burst);
     let before = rig.counts();
     for _ in 0..500 {
@@ -92,22 +71,21 @@ fn a_flooding_neighbour_is_not_verified_until_it_pauses() {
 
 #[test]
 fn true_commands_count_too_and_digests_do_not() {
-    let mut rig = rig();
+    let mut rig = Rig::trusting(trust());
     let codes: Vec<u64> = (0..300).map(|n| rig.by_key(NEIGHBOUR, &format!("/one/{n}"))).collect();
     let done = codes.iter().filter(|code| **code == 200).count();
     // The first was a stranger's.
     assert_eq!((done, codes[done]), (1 + KNOWN.burst as usize, 503), "{codes:?}");
     // A digest costs no more than the packet did.
     for _ in 0..100 {
-        let digest = command(HOP, &of("/two"), &Client::at(rig.unix_ms));
-        assert_eq!(rig.respond(NEIGHBOUR, &digest).code, 403);
+        assert_eq!(rig.asks(NEIGHBOUR, HOP, "/two", Client::at), 403);
     }
     assert_eq!(rig.counts().untrusted, 100);
 }
 
 #[test]
 fn one_neighbours_flood_is_not_anothers_nor_an_applications() {
-    let mut rig = rig();
+    let mut rig = Rig::trusting(trust());
     rig.floods(NEIGHBOUR);
     for place in 51..67 {
         rig.neighbour(place);
@@ -116,7 +94,7 @@ fn one_neighbours_flood_is_not_anothers_nor_an_applications() {
     rig.neighbour(50);
     assert_eq!(rig.by_key(50, "/by/another"), 200);
     for _ in 0..1000 {
-        let told = rig.asks(APP, "/localhost/nfd/rib/register", "/x", |_| vec![1; 64]);
+        let told = rig.asks(APP, "/localhost/nfd/rib/register", "/x", forger::<5>);
         assert_eq!(told, 403, "no limit applies here");
     }
     assert_eq!(rig.by_key(APP, "/by/app"), 200);
@@ -124,7 +102,7 @@ fn one_neighbours_flood_is_not_anothers_nor_an_applications() {
 
 #[test]
 fn a_flood_from_new_faces_is_limited_and_spares_known_neighbours() {
-    let mut rig = rig();
+    let mut rig = Rig::trusting(trust());
     assert_eq!(rig.by_key(NEIGHBOUR, "/known"), 200);
     let before = rig.counts().forged;
     // Each command comes from a new face, as from datagrams with forged sources.
@@ -156,11 +134,10 @@ fn announcing(left: u32) -> Rig {
     let decoy = TrustedKey::public(name("/op/KEY").with([2]), &spki(&signing_key(9))).unwrap();
     let keys = vec![trusted_key(1), decoy, trusted_key(2)];
     let trust = Trust { keys, announcements: Policy::Trusted, ..trust() };
-    let mut rig = Rig::with(ManagementConfig { trust, ..Default::default() });
+    let mut rig = Rig::trusting(trust);
     // The first is taken as a stranger.
     for n in 0..=KNOWN.burst - left {
-        let packet = command(HOP, &of(&format!("/one/{n}")), &by::<1>(rig.unix_ms));
-        assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 200, "{n}");
+        assert_eq!(rig.asks(NEIGHBOUR, HOP, &format!("/one/{n}"), by::<1>), 200, "{n}");
     }
     rig
 }
@@ -225,9 +202,8 @@ fn repeated_announcements_by_the_key_tried_last_get_through() {
     // A stranger too, when it has none left.
     rig.neighbour(50);
     for n in 0..=STRANGER.burst {
-        let forged = Client { sign: |_| vec![1; 64], ..by::<1>(rig.unix_ms) };
-        let told = rig.respond(50, &command(HOP, &of("/forged"), &forged));
-        assert_eq!(told.code, if n < STRANGER.burst { 403 } else { 503 });
+        let code = rig.asks(50, HOP, "/forged", forger::<1>);
+        assert_eq!(code, if n < STRANGER.burst { 403 } else { 503 });
     }
     let packet = command(HOP, &of("/stranger"), &by::<2>(rig.unix_ms));
     for code in [503, 200] {
@@ -239,7 +215,7 @@ fn repeated_announcements_by_the_key_tried_last_get_through() {
 #[test]
 fn a_refused_announcement_is_not_verified_again() {
     let mut rig = announcing(10);
-    let packet = rig.announced("/forged", |at| Client { sign: |_| vec![1; 64], ..by::<1>(at) });
+    let packet = rig.announced("/forged", forger::<1>);
     assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 403);
     assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 403);
     let counts = rig.counts();

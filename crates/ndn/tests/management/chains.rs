@@ -1,9 +1,7 @@
 //! Certificate chains, valid and hostile.
 
-use ed25519_dalek::{Signer as _, SigningKey};
-use plexus_ndn::management::{
-    ChainError, DEPTH_MAX, KeyError, ManagementConfig, Policy, Trust, TrustedKey,
-};
+use ed25519_dalek::Signer as _;
+use plexus_ndn::management::{ChainError, DEPTH_MAX, KeyError, Policy, Trust, TrustedKey};
 use plexus_wire::ndn::data::{self, ContentType, MetaInfo};
 use plexus_wire::ndn::signature::{KeyLocator, SignatureInfo, SignatureType, Signer, Validity};
 use plexus_wire::ndn::{Data, NameBuf};
@@ -13,11 +11,6 @@ use crate::node::*;
 
 const REGISTER: &str = "/localhost/nfd/rib/register";
 const ALWAYS: (&str, &str) = ("20200101T000000", "20400101T000000");
-
-/// The key with this number.
-fn key(number: u8) -> SigningKey {
-    SigningKey::from_bytes(&[number; 32])
-}
 
 fn key_name(identity: &str, number: u8) -> NameBuf {
     name(identity).with("KEY").with([number])
@@ -43,16 +36,13 @@ impl Issuer {
 
     /// A certificate for the key with a number, under a name.
     fn issue(&self, identity: &str, number: u8) -> Vec<u8> {
-        self.sign(&key_name(identity, number).with("issuer").with("v"), &spki(&key(number)))
+        self.sign(&key_name(identity, number).with("issuer").with("v"), &spki(&signing_key(number)))
     }
 
     fn sign(&self, name: &NameBuf, content: &[u8]) -> Vec<u8> {
         let meta = Some(MetaInfo { content_type: Some(ContentType::KEY), ..MetaInfo::default() });
         let repr = data::Repr { name: name.as_name(), meta, content: Some(content) };
-        let mut packet = vec![0; repr.buffer_len(self)];
-        let len = repr.emit(self, &mut packet).unwrap();
-        packet.truncate(len);
-        packet
+        repr.to_bytes(self).unwrap()
     }
 }
 
@@ -70,7 +60,7 @@ impl Signer for Issuer {
     }
 
     fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> usize {
-        out.copy_from_slice(&key(self.number).sign(&parts.concat()).to_bytes());
+        out.copy_from_slice(&signing_key(self.number).sign(&parts.concat()).to_bytes());
         64
     }
 }
@@ -81,19 +71,10 @@ fn anchored() -> Trust {
     Trust { keys: vec![anchor], localhost: Policy::Trusted, ..Trust::default() }
 }
 
-fn rig(trust: Trust) -> Rig {
-    Rig::with(ManagementConfig { trust, ..Default::default() })
-}
-
 /// A command by key 9, which claims to be `/site/op`'s.
 fn by_operator(rig: &Rig, prefix: &str) -> Vec<u8> {
-    let client = Client {
-        kind: SignatureType::ED25519,
-        key: Some(key_name("/site/op", 9).with("issuer").with("v")),
-        sign: |signed| key(9).sign(signed).to_bytes().to_vec(),
-        ..Client::at(rig.unix_ms)
-    };
-    command(REGISTER, &of(prefix), &client)
+    let key = Some(key_name("/site/op", 9).with("issuer").with("v"));
+    command(REGISTER, &of(prefix), &Client { key, ..by::<9>(rig.unix_ms) })
 }
 
 /// Why the only refused certificate is refused.
@@ -111,10 +92,9 @@ fn a_client_commands_by_a_key_that_a_trusted_one_has_certified() {
     let anchor = TrustedKey::certificate(&clients.packets["root-certificate"]).unwrap();
     let mut trust = Trust { keys: vec![anchor], localhost: Policy::Trusted, ..Trust::default() };
     let mut without = clients.rig();
-    without.management = rig(trust.clone()).management;
+    without.management = Rig::trusting(trust.clone()).management;
     assert!(trust.follow(&[&clients.packets["rsa-certificate"]]).is_empty());
-    let config = ManagementConfig { trust, ..Default::default() };
-    let mut rig = Rig { unix_ms: clients.time_ms, ..Rig::with(config) };
+    let mut rig = Rig { unix_ms: clients.time_ms, ..Rig::trusting(trust) };
     let packet = &clients.packets["rsa-register"];
     assert_eq!(rig.respond(APP, &forge(packet)).code, 403);
     assert_eq!(clients.done(&mut rig, "rsa-register").name, Some(name("/by/rsa")));
@@ -170,15 +150,10 @@ fn a_chain_is_valid_while_all_of_it_is() {
     let certificates = [middle.issue("/site/ca", 2), last.issue("/site/ca/op", 9)];
     let mut trust = anchored();
     assert!(trust.follow(&certificates).is_empty());
-    let mut rig = rig(trust);
+    let mut rig = Rig::trusting(trust);
     let ask = |rig: &mut Rig, unix_s: u64| {
         rig.unix_ms = unix_s * 1000;
-        let client = Client {
-            kind: SignatureType::ED25519,
-            key: Some(key_name("/site/ca/op", 9)),
-            sign: |signed| key(9).sign(signed).to_bytes().to_vec(),
-            ..Client::at(rig.unix_ms)
-        };
+        let client = Client { key: Some(key_name("/site/ca/op", 9)), ..by::<9>(rig.unix_ms) };
         rig.respond(APP, &command(REGISTER, &of("/a"), &client)).code
     };
     // 31 October, 23 November, 2 December of 2026, and 2031.
@@ -194,7 +169,7 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     let (old, new) = (("20200101T000000", "20200102T000000"), ALWAYS);
     let mut trust = anchored();
     assert!(trust.follow(&[by(old), by(new)]).is_empty());
-    let mut rig = rig(trust);
+    let mut rig = Rig::trusting(trust);
     let packet = by_operator(&rig, "/a");
     assert_eq!(rig.respond(APP, &packet).code, 200);
     assert_eq!(rig.respond(APP, &packet).code, 403);
@@ -204,7 +179,7 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
     let mut trust = anchored();
     let leaf = Issuer::new("/site/op", 2).issue("/site/op", 9);
     assert!(trust.follow(&[leaf, issuer(old), issuer(new)]).is_empty());
-    let mut rig = self::rig(trust);
+    let mut rig = Rig::trusting(trust);
     let packet = by_operator(&rig, "/a");
     assert_eq!(rig.respond(APP, &packet).code, 200);
     // A certificate issued in advance does not replace the current one.
@@ -214,7 +189,7 @@ fn a_renewed_certificate_takes_the_place_of_one_that_has_ended_and_no_command_co
         let mut trust = anchored();
         let leaf = Issuer::new("/site/op", 2).issue("/site/op", 9);
         assert!(trust.follow(&[&[leaf], &several[..]].concat()).is_empty());
-        let mut rig = self::rig(trust);
+        let mut rig = Rig::trusting(trust);
         let packet = by_operator(&rig, "/a");
         assert_eq!(rig.respond(APP, &packet).code, 200);
     }
@@ -246,7 +221,7 @@ fn certificates_that_prove_nothing_are_refused_by_reason() {
     let spki = Data::new_checked(&changed).unwrap().content().to_vec();
     let at = changed.windows(spki.len()).position(|w| w == spki).unwrap();
     changed[at + spki.len() - 32..at + spki.len()]
-        .copy_from_slice(&key(8).verifying_key().to_bytes());
+        .copy_from_slice(&signing_key(8).verifying_key().to_bytes());
     assert!(matches!(refused(&[changed]), ChainError::Forged(_)));
     // Never valid: by itself, or only when its signer is not.
     let never = root().lasting((ALWAYS.1, ALWAYS.0)).issue("/site/op", 9);
@@ -281,13 +256,13 @@ fn loops_lead_nowhere() {
     let mut trust = anchored();
     let told = trust.follow(&certificates);
     assert_eq!(told.len(), 2, "{told:?}");
-    let mut outside = rig(trust.clone());
+    let mut outside = Rig::trusting(trust.clone());
     let packet = by_operator(&outside, "/a");
     assert_eq!(outside.respond(APP, &packet).code, 403);
     let entry = Issuer::new("/site", 1).issue("/site/op", 8);
     let all: Vec<_> = certificates.into_iter().chain([entry]).collect();
     assert!(trust.follow(&all).is_empty(), "and it ends");
-    let mut inside = rig(trust);
+    let mut inside = Rig::trusting(trust);
     assert_eq!(inside.respond(APP, &packet).code, 200);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plexus_ndn::management::{KeyError, ManagementConfig, Policy, Trust, TrustedKey};
+use plexus_ndn::management::{KeyError, Policy, Trust, TrustedKey};
 use plexus_wire::ndn::nfd::{ControlParameters, Fields, origin};
 use plexus_wire::ndn::nfd::{FaceStatus, GeneralStatus, Record, RibEntry};
 use plexus_wire::ndn::{Data, Interest};
@@ -127,8 +127,7 @@ pub fn trusting(clients: &Clients, keys: &[&str]) -> Rig {
     let mut keys: Vec<_> = keys.iter().map(certificate).collect();
     keys.push(TrustedKey::hmac(name("/secret"), &std::array::from_fn::<u8, 32, _>(|i| i as u8)));
     let trust = Trust { keys, localhost: Policy::Trusted, ..Trust::default() };
-    let config = ManagementConfig { trust, ..Default::default() };
-    Rig { unix_ms: clients.time_ms, ..Rig::with(config) }
+    Rig { unix_ms: clients.time_ms, ..Rig::trusting(trust) }
 }
 
 /// The same packet with another signature, and the matching digest in its name.

@@ -103,10 +103,8 @@ fn refused_registrations_are_explained() {
 #[test]
 fn next_hops_stand_beside_routes() {
     let mut rig = Rig::new();
-    let asked = ControlParameters { cost: Some(3), ..of("/a") };
-    let done = rig.command("/localhost/nfd/fib/add-nexthop", &asked);
-    let expected =
-        ControlParameters { face_id: Some(face_id(APP).number()), cost: Some(3), ..of("/a") };
+    let done = rig.command("/localhost/nfd/fib/add-nexthop", &at_cost("/a", 3));
+    let expected = ControlParameters { face_id: Some(face_id(APP).number()), ..at_cost("/a", 3) };
     assert_eq!((done.code, done.parameters), (200, Some(expected)));
     rig.command_from(OTHER, "/localhost/nfd/rib/register", &of("/a"));
     assert_eq!(rig.hops("/a"), [(0, face_id(OTHER)), (3, face_id(APP))]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plexus_ndn::management::{ManagementConfig, ManagementLimits};
+use plexus_ndn::management::ManagementLimits;
 use plexus_wire::ndn::data::ContentType;
 use plexus_wire::ndn::nfd::{
     ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceQueryFilter, FaceStatus,
@@ -15,7 +15,7 @@ use crate::node::*;
 #[test]
 fn routes_and_next_hops_are_listed() {
     let mut rig = Rig::new();
-    let asked = ControlParameters { expiration_ms: Some(9000), cost: Some(4), ..of("/a") };
+    let asked = ControlParameters { expiration_ms: Some(9000), ..at_cost("/a", 4) };
     rig.command("/localhost/nfd/rib/register", &asked);
     rig.command_from(OTHER, "/localhost/nfd/fib/add-nexthop", &of("/b"));
     rig.pass(2000);
@@ -92,16 +92,7 @@ fn faces_are_found_by_all_that_is_said() {
 /// Routes whose list takes some forty segments.
 fn many(rig: &mut Rig) {
     for i in 0..8000 {
-        let route = plexus_ndn::management::Route {
-            face: face_id(APP),
-            origin: 0,
-            cost: i,
-            flags: 0,
-            expires: None,
-            claim: plexus_ndn::management::Claim::OWN,
-        };
-        let prefix = name(&format!("/prefix/of/some/length/{i}"));
-        rig.management.add_route(prefix.as_name(), route, &mut rig.node).unwrap();
+        rig.add(&format!("/prefix/of/some/length/{i}"), route(APP, 0, i, 0));
     }
 }
 
@@ -176,7 +167,7 @@ fn signed_interests_are_answered_under_their_own_names() {
 #[test]
 fn datasets_are_kept_up_to_a_bound() {
     let limits = ManagementLimits { datasets: 2, dataset_bytes: 100_000, ..Default::default() };
-    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
+    let mut rig = Rig::limited(limits);
     many(&mut rig);
     let long = rig.ask("/localhost/nfd/rib/list").remove(0);
     rig.rest(&long);
@@ -229,9 +220,7 @@ fn interests_for_unknown_datasets_are_dropped() {
         assert!(rig.ask(text).is_empty(), "{text}");
     }
     let name = name("/localhost/nfd/rib/list");
-    let exact = interest::Repr::new(name.as_name());
-    let mut packet = vec![0; exact.buffer_len()];
-    exact.emit(&mut packet).unwrap();
+    let packet = interest::Repr::new(name.as_name()).to_bytes().unwrap();
     assert!(rig.interest(APP, &packet).is_empty(), "the answer's name is longer");
     let long = format!("/localhost/nfd/faces/query/{}", "x".repeat(8000));
     assert!(rig.ask(&long).len() <= 1);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, RibLimits, Route};
+use plexus_ndn::management::RibLimits;
 use plexus_wire::ndn::nfd::{FibEntry, Record, RibEntry};
 use plexus_wire::ndn::{Data, NameBuf, types};
 use proptest::prelude::*;
@@ -13,15 +13,7 @@ use crate::node::*;
 const LISTS: [&str; 2] = ["/localhost/nfd/rib/list", "/localhost/nfd/fib/list"];
 
 fn add(rig: &mut Rig, prefix: &NameBuf) {
-    let route = Route {
-        face: face_id(APP),
-        origin: 0,
-        cost: 0,
-        flags: 0,
-        expires: None,
-        claim: Claim::OWN,
-    };
-    rig.management.add_route(prefix.as_name(), route, &mut rig.node).unwrap();
+    rig.add(&prefix.to_string(), route(APP, 0, 0, 0));
 }
 
 fn remove(rig: &mut Rig, prefix: &NameBuf) {
@@ -192,8 +184,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Even numbers stay, odd ones are added and removed.
 fn check(list: &str, turn: usize, before: &BTreeSet<u8>, steps: &[Step]) {
     let rib = RibLimits { turn, ..Default::default() };
-    let limits = ManagementLimits { rib, ..Default::default() };
-    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
+    let mut rig = Rig::with_rib(rib);
     let of = |number: u8| name(&format!("/prefix/{number:03}"));
     before.iter().for_each(|number| add(&mut rig, &of(*number)));
     let mut ever = before.clone();

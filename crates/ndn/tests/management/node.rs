@@ -7,8 +7,8 @@ use ed25519_dalek::SigningKey;
 use plexus_ndn::face::FaceId;
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::management::{
-    CacheChange, CacheInfo, Erased, FaceRefusal, FaceRequest, FaceSettings, Host, Management,
-    ManagementConfig, Trust, TrustedKey,
+    CacheChange, CacheInfo, Claim, ED25519_SPKI, Erased, FaceRefusal, FaceRequest, FaceSettings,
+    Host, Management, ManagementConfig, ManagementLimits, RibLimits, Route, Trust, TrustedKey,
 };
 use plexus_ndn::strategy::StrategyError;
 use plexus_wire::Time;
@@ -27,9 +27,7 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 /// The SubjectPublicKeyInfo of an Ed25519 key (RFC 8410).
 pub fn spki(key: &SigningKey) -> Vec<u8> {
-    let mut spki = vec![0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-    spki.extend(key.verifying_key().to_bytes());
-    spki
+    [&ED25519_SPKI[..], &key.verifying_key().to_bytes()].concat()
 }
 
 pub fn face_id(place: u32) -> FaceId {
@@ -273,10 +271,7 @@ pub fn announcement(prefix: &str, client: &Client) -> Vec<u8> {
     let content = [109, 4, 0x00, 0x36, 0xEE, 0x80];
     let meta = MetaInfo { content_type: Some(ContentType(5)), ..MetaInfo::default() };
     let repr = data::Repr { name: name.as_name(), meta: Some(meta), content: Some(&content) };
-    let mut packet = vec![0; repr.buffer_len(client)];
-    let len = repr.emit(client, &mut packet).unwrap();
-    packet.truncate(len);
-    packet
+    repr.to_bytes(client).unwrap()
 }
 
 /// The command to accept an announcement, under `/localhop` or `/localhost`.
@@ -319,6 +314,29 @@ impl Rig {
         rig.face_up(face(face_id(OTHER), "fd://31", face_scope::LOCAL));
         rig.face_up(face(face_id(NEIGHBOUR), "udp4://192.0.2.2:6363", face_scope::NON_LOCAL));
         rig
+    }
+
+    pub fn trusting(trust: Trust) -> Rig {
+        Rig::with(ManagementConfig { trust, ..Default::default() })
+    }
+
+    pub fn limited(limits: ManagementLimits) -> Rig {
+        Rig::with(ManagementConfig { limits, ..Default::default() })
+    }
+
+    pub fn with_rib(rib: RibLimits) -> Rig {
+        Rig::limited(ManagementLimits { rib, ..Default::default() })
+    }
+
+    /// Adds a route of the node itself.
+    pub fn add(&mut self, prefix: &str, route: Route) {
+        self.management.add_route(name(prefix).as_name(), route, &mut self.node).unwrap();
+    }
+
+    /// One more neighbour.
+    pub fn neighbour(&mut self, place: u32) {
+        let uri = format!("udp4://192.0.2.3:{place}");
+        self.face_up(face(face_id(place), &uri, face_scope::NON_LOCAL));
     }
 
     pub fn face_up(&mut self, status: FaceStatus) {
@@ -437,8 +455,7 @@ impl Rig {
             must_be_fresh: true,
             ..interest::Repr::new(name.as_name())
         };
-        let mut packet = vec![0; repr.buffer_len()];
-        repr.emit(&mut packet).unwrap();
+        let packet = repr.to_bytes().unwrap();
         self.interest(APP, &packet)
     }
 
@@ -475,4 +492,13 @@ impl Rig {
 /// Command parameters for a prefix.
 pub fn of(prefix: &str) -> ControlParameters {
     ControlParameters { name: Some(name(prefix)), ..ControlParameters::default() }
+}
+
+pub fn at_cost(prefix: &str, cost: u64) -> ControlParameters {
+    ControlParameters { cost: Some(cost), ..of(prefix) }
+}
+
+/// A route of the node itself.
+pub fn route(face: u32, origin: u64, cost: u64, flags: u64) -> Route {
+    Route { face: face_id(face), origin, cost, flags, expires: None, claim: Claim::OWN }
 }

@@ -1,9 +1,7 @@
 //! A change of trust: what happens to routes, and to remembered commands.
 
-use plexus_ndn::face::FaceId;
-use plexus_ndn::management::{Claim, ManagementConfig, ManagementLimits, Policy, Route, Trust};
-use plexus_wire::Time;
-use plexus_wire::ndn::nfd::{ControlParameters, face_scope, origin};
+use plexus_ndn::management::{ManagementConfig, ManagementLimits, Policy, Route, Trust};
+use plexus_wire::ndn::nfd::{ControlParameters, origin};
 
 use crate::node::*;
 
@@ -24,10 +22,6 @@ fn signed(keys: &[u8]) -> Trust {
 fn open(keys: &[u8]) -> Trust {
     let (localhost, localhop, announcements) = (Policy::Any, Policy::Any, Policy::Any);
     Trust { localhost, localhop, announcements, ..signed(keys) }
-}
-
-fn rig(trust: Trust) -> Rig {
-    Rig::with(ManagementConfig { trust, ..Default::default() })
 }
 
 impl Rig {
@@ -53,15 +47,14 @@ impl Rig {
     }
 }
 
-fn own(face: FaceId) -> Route {
-    let (cost, flags, expires) = (0, 0, None::<Time>);
-    Route { face, origin: origin::STATIC, cost, flags, expires, claim: Claim::OWN }
+fn own(face: u32) -> Route {
+    route(face, origin::STATIC, 0, 0)
 }
 
 #[test]
 fn routes_are_removed_with_their_key() {
-    let mut rig = rig(signed(&[1, 2]));
-    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
+    let mut rig = Rig::trusting(signed(&[1, 2]));
+    rig.add("/file", own(OTHER));
     rig.orders(APP, HOST, "/here/one", by::<1>);
     rig.orders(APP, HOST, "/here/two", by::<2>);
     rig.orders(NEIGHBOUR, HOP, "/there/one", by::<1>);
@@ -97,8 +90,8 @@ fn routes_are_removed_with_their_key() {
 
 #[test]
 fn a_route_of_the_file_stays_when_the_key_goes_that_has_registered_it_too() {
-    let mut rig = rig(signed(&[1]));
-    rig.management.add_route(name("/file").as_name(), own(face_id(APP)), &mut rig.node).unwrap();
+    let mut rig = Rig::trusting(signed(&[1]));
+    rig.add("/file", own(APP));
     let both = ControlParameters { origin: Some(origin::STATIC), ..of("/file") };
     let packet = command(HOST, &both, &by::<1>(rig.unix_ms));
     assert_eq!(rig.respond(APP, &packet).code, 200);
@@ -109,8 +102,8 @@ fn a_route_of_the_file_stays_when_the_key_goes_that_has_registered_it_too() {
 
 #[test]
 fn loosening_the_policy_keeps_routes_and_tightening_withdraws_them() {
-    let mut rig = rig(open(&[1, 2]));
-    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
+    let mut rig = Rig::trusting(open(&[1, 2]));
+    rig.add("/file", own(OTHER));
     rig.orders(APP, HOST, "/here", Client::at);
     rig.orders(APP, HOST, "/here/one", by::<1>);
     rig.orders(NEIGHBOUR, HOP, "/there", Client::at);
@@ -132,7 +125,7 @@ fn loosening_the_policy_keeps_routes_and_tightening_withdraws_them() {
 
 #[test]
 fn announced_routes_go_with_the_key_of_the_announcement_and_with_that_of_the_command() {
-    let mut rig = rig(signed(&[1, 2, 3]));
+    let mut rig = Rig::trusting(signed(&[1, 2, 3]));
     rig.announces("/by/one", by::<1>, by::<3>);
     rig.announces("/by/two", by::<2>, by::<3>);
     rig.announces("/sent/by/one", by::<2>, by::<1>);
@@ -145,7 +138,7 @@ fn announced_routes_go_with_the_key_of_the_announcement_and_with_that_of_the_com
 
 #[test]
 fn commands_are_not_replayed_when_their_key_returns() {
-    let mut rig = rig(signed(&[1, 2]));
+    let mut rig = Rig::trusting(signed(&[1, 2]));
     let old = command(HOST, &of("/old"), &by::<1>(rig.unix_ms));
     let counted = Client { time_ms: None, seq_num: Some(7), ..by::<2>(0) };
     let counted = command(HOST, &of("/counted"), &counted);
@@ -200,21 +193,19 @@ fn memory_of_removed_keys_is_bounded_and_allows_no_replay() {
 /// The remaining next hops of a prefix would be one more set, and there is no room for it.
 #[test]
 fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
-    let mut rig = rig(signed(&[1, 2]));
-    rig.management.add_route(name("/file").as_name(), own(face_id(OTHER)), &mut rig.node).unwrap();
-    let dear = |prefix: &str, cost| ControlParameters { cost: Some(cost), ..of(prefix) };
-    rig.face_up(face(face_id(50), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    let mut rig = Rig::trusting(signed(&[1, 2]));
+    rig.add("/file", own(OTHER));
+    rig.neighbour(50);
     for prefix in ["/file", "/none"] {
         rig.orders(NEIGHBOUR, HOP, prefix, by::<1>);
-        let packet = command(HOP, &dear(prefix, 7), &by::<2>(rig.unix_ms));
+        let packet = command(HOP, &at_cost(prefix, 7), &by::<2>(rig.unix_ms));
         assert_eq!(rig.respond(50, &packet).code, 200);
     }
     // Next hops inherited from them, beside a route of its own.
-    let packet = command(HOST, &dear("/file/below", 9), &by::<2>(rig.unix_ms));
+    let packet = command(HOST, &at_cost("/file/below", 9), &by::<2>(rig.unix_ms));
     assert_eq!(rig.respond(APP, &packet).code, 200);
     // The node's own next hops alone are an existing set.
-    let own = own(face_id(OTHER));
-    rig.management.add_route(name("/alike").as_name(), own, &mut rig.node).unwrap();
+    rig.add("/alike", own(OTHER));
     assert_eq!(rig.hops("/file/below").len(), 3);
     rig.node.fib_is_full = true;
     assert_eq!(rig.trust(signed(&[2])), 2);
@@ -231,7 +222,7 @@ fn no_prefix_goes_on_leading_where_a_route_was_withdrawn() {
     // An addition that is refused leaves the prefix unchanged.
     rig.node.fib_is_full = true;
     let before = rig.hops("/none");
-    let packet = command(HOP, &dear("/none", 3), &by::<2>(rig.unix_ms));
+    let packet = command(HOP, &at_cost("/none", 3), &by::<2>(rig.unix_ms));
     assert_eq!(rig.respond(NEIGHBOUR, &packet).code, 504);
     assert_eq!(rig.hops("/none"), before);
 }

@@ -9,8 +9,8 @@ use plexus_ndn::management::{
 };
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::nfd::ControlParameters;
 use plexus_wire::ndn::nfd::route_flags::{CAPTURE, CHILD_INHERIT};
-use plexus_wire::ndn::nfd::{ControlParameters, face_scope};
 use proptest::prelude::*;
 
 use crate::node::*;
@@ -18,32 +18,24 @@ use crate::node::*;
 const REGISTER: &str = "/localhost/nfd/rib/register";
 const HOP: &str = "/localhop/nfd/rib/register";
 
-fn route(face: u32, origin: u64, cost: u64, flags: u64) -> Route {
-    Route { face: face_id(face), origin, cost, flags, expires: None, claim: Claim::OWN }
-}
-
-fn add(rig: &mut Rig, prefix: &str, route: Route) {
-    rig.management.add_route(name(prefix).as_name(), route, &mut rig.node).unwrap();
-}
-
 #[test]
 fn routes_are_inherited_up_to_who_captures() {
     let mut rig = Rig::new();
-    add(&mut rig, "/", route(1, 0, 10, CHILD_INHERIT));
-    add(&mut rig, "/a", route(2, 0, 20, CHILD_INHERIT));
-    add(&mut rig, "/a/b", route(3, 0, 30, 0));
-    add(&mut rig, "/a/b/c", route(4, 0, 40, 0));
+    rig.add("/", route(1, 0, 10, CHILD_INHERIT));
+    rig.add("/a", route(2, 0, 20, CHILD_INHERIT));
+    rig.add("/a/b", route(3, 0, 30, 0));
+    rig.add("/a/b/c", route(4, 0, 40, 0));
     let hop = |cost, face| (cost, face_id(face));
     assert_eq!(rig.hops("/a"), [hop(10, 1), hop(20, 2)]);
     assert_eq!(rig.hops("/a/b/c"), [hop(10, 1), hop(20, 2), hop(40, 4)], "3 does not pass on");
-    add(&mut rig, "/a", route(2, 0, 20, CHILD_INHERIT | CAPTURE));
+    rig.add("/a", route(2, 0, 20, CHILD_INHERIT | CAPTURE));
     assert_eq!(rig.hops("/a"), [hop(20, 2)]);
     assert_eq!(rig.hops("/a/b/c"), [hop(20, 2), hop(40, 4)]);
     // The nearest prefix determines a face's cost, even if it is higher.
-    add(&mut rig, "/a/b", route(2, 0, 99, CHILD_INHERIT));
+    rig.add("/a/b", route(2, 0, 99, CHILD_INHERIT));
     assert_eq!(rig.hops("/a/b/c"), [hop(40, 4), hop(99, 2)]);
     // The cheapest of several routes to one face counts.
-    add(&mut rig, "/a/b/c", route(4, 255, 4, 0));
+    rig.add("/a/b/c", route(4, 255, 4, 0));
     assert_eq!(rig.hops("/a/b/c"), [hop(4, 4), hop(99, 2)]);
     let gone = name("/a");
     assert!(rig.management.remove_route(gone.as_name(), face_id(2), 0, &mut rig.node));
@@ -56,8 +48,7 @@ fn routes_are_inherited_up_to_who_captures() {
 fn routes_are_bounded() {
     let rib =
         RibLimits { routes: 4, per_face: 2, per_prefix: 2, neighbours: 2, ..Default::default() };
-    let limits = ManagementLimits { rib, ..Default::default() };
-    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
+    let mut rig = Rig::with_rib(rib);
     let mut add = |prefix: &str, face| {
         let route = route(face, 0, 0, 0);
         rig.management.add_route(name(prefix).as_name(), route, &mut rig.node)
@@ -76,15 +67,8 @@ fn open(rib: RibLimits, neighbours: u32) -> Rig {
     let limits = ManagementLimits { rib, ..Default::default() };
     let trust = Trust { localhop: Policy::Any, ..Trust::default() };
     let mut rig = Rig::with(ManagementConfig { trust, limits, ..Default::default() });
-    for n in 0..neighbours {
-        let uri = format!("udp4://192.0.2.2:{}", 40_000 + n);
-        rig.face_up(crate::node::face(face_id(200 + n), &uri, face_scope::NON_LOCAL));
-    }
+    (0..neighbours).for_each(|n| rig.neighbour(200 + n));
     rig
-}
-
-fn at_cost(prefix: &str, cost: u64) -> ControlParameters {
-    ControlParameters { cost: Some(cost), ..of(prefix) }
 }
 
 /// Two neighbours with nested prefixes: each pair of costs is another set.
@@ -118,7 +102,7 @@ fn neighbours_cannot_take_the_sets_of_next_hops_from_this_box() {
     // Removing neighbours frees room.
     rig.face_down(face_id(200));
     rig.face_down(face_id(201));
-    rig.face_up(crate::node::face(face_id(300), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    rig.neighbour(300);
     let codes = (0..50).map(|n| ask(&mut rig, 300, &format!("/next/{n}"), n));
     assert!(codes.collect::<Vec<_>>().iter().all(|code| *code == 200));
     assert_eq!(ask(&mut rig, 300, "/next/50", 50), 504);
@@ -146,10 +130,9 @@ fn no_turn_goes_through_more_prefixes_than_it_may() {
     let turn = RibLimits::default().turn;
     for n in 0..5 * turn {
         rig.management.tick(rig.now, &mut rig.node);
-        add(&mut rig, &format!("/many/{n}"), route(APP, 0, 0, CHILD_INHERIT));
+        rig.add(&format!("/many/{n}"), route(APP, 0, 0, CHILD_INHERIT));
     }
-    let behind = |rig: &Rig| rig.management.next_deadline() == Some(Time::ZERO);
-    assert!(!behind(&rig));
+    assert!(!rig.is_behind());
     let bounded = |rig: &mut Rig| {
         let orders = std::mem::take(&mut rig.node.orders);
         assert!(orders <= turn + 1, "{orders} at once");
@@ -170,7 +153,7 @@ fn no_turn_goes_through_more_prefixes_than_it_may() {
     bounded(&mut rig);
     rig.face_down(face_id(APP));
     bounded(&mut rig);
-    while behind(&rig) {
+    while rig.is_behind() {
         rig.management.tick(rig.now, &mut rig.node);
         bounded(&mut rig);
     }
@@ -257,8 +240,7 @@ fn named(prefix: &[u8]) -> NameBuf {
 /// One turn processes `turn` prefixes; `None`: all of them.
 fn check(steps: &[Step], turn: Option<usize>) {
     let rib = RibLimits { turn: turn.unwrap_or(1 << 20), ..Default::default() };
-    let limits = ManagementLimits { rib, ..Default::default() };
-    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
+    let mut rig = Rig::with_rib(rib);
     let (mut routes, mut direct) = (Naive::<Route>::new(), Naive::<NextHop>::new());
     (0..5).for_each(|face| rig.face_up(crate::node::face(face_id(face), "fd://9", 1)));
     for step in steps {
@@ -282,12 +264,9 @@ fn check(steps: &[Step], turn: Option<usize>) {
                 of.retain(|hop| hop.face != face_id(*face));
                 of.extend(add.then_some(NextHop { cost: *cost, face: face_id(*face) }));
                 let verb = if *add { "add-nexthop" } else { "remove-nexthop" };
-                let asked = plexus_wire::ndn::nfd::ControlParameters {
-                    name: Some(named(prefix)),
-                    face_id: Some(face_id(*face).number()),
-                    cost: Some(*cost),
-                    ..Default::default()
-                };
+                let face_id = Some(face_id(*face).number());
+                let asked =
+                    ControlParameters { face_id, ..at_cost(&named(prefix).to_string(), *cost) };
                 let done = rig.command(&format!("/localhost/nfd/fib/{verb}"), &asked);
                 assert_eq!(done.code, 200);
             }

@@ -3,7 +3,7 @@
 use plexus_ndn::management::{
     ManagementConfig, ManagementCounters, ManagementLimits, Policy, RibLimits, Trust, TrustedKey,
 };
-use plexus_wire::ndn::nfd::{ControlParameters, face_scope};
+use plexus_wire::ndn::nfd::ControlParameters;
 use plexus_wire::ndn::signature::SignatureType;
 use plexus_wire::ndn::{interest, types};
 
@@ -25,8 +25,7 @@ fn unsigned_and_forged_commands_are_refused() {
     let mut rig = Rig::new();
     let plain = name(REGISTER).with(plexus_wire::ndn::nfd::Record::to_bytes(&of("/a")));
     let repr = interest::Repr::new(plain.as_name());
-    let mut packet = vec![0; repr.buffer_len()];
-    repr.emit(&mut packet).unwrap();
+    let packet = repr.to_bytes().unwrap();
     refused(&mut rig, APP, &packet, |c| c.unsigned);
     let unsigned = repr.with_parameters(b"x", None, sha256).unwrap();
     refused(&mut rig, APP, &unsigned, |c| c.unsigned);
@@ -97,7 +96,7 @@ fn sequence_numbers_count_up() {
 fn remembered_commands_are_bounded_and_allow_no_replay() {
     let limits =
         ManagementLimits { signers: 1, commands_per_signer: 2, ..ManagementLimits::default() };
-    let mut rig = Rig::with(ManagementConfig { limits, ..Default::default() });
+    let mut rig = Rig::limited(limits);
     let packets: Vec<_> =
         (0..4).map(|i| command(REGISTER, &of("/a"), &Client::at(rig.unix_ms + i))).collect();
     for packet in &packets {
@@ -138,8 +137,7 @@ fn by_secret(time_ms: u64) -> Client {
 
 fn trusting(localhop: Policy) -> Rig {
     let keys = vec![TrustedKey::hmac(name("/secret"), SECRET)];
-    let trust = Trust { keys, localhop, ..Trust::default() };
-    Rig::with(ManagementConfig { trust, ..Default::default() })
+    Rig::trusting(Trust { keys, localhop, ..Trust::default() })
 }
 
 #[test]
@@ -191,7 +189,7 @@ fn neighbours_share_half_of_the_table_and_none_has_it_alone() {
     assert_eq!(ask(&mut rig, NEIGHBOUR, "/greedy/0"), 200, "a change takes no room");
     // Another gets less, and for long names still less.
     const NEXT: u32 = 90;
-    rig.face_up(face(face_id(NEXT), "udp4://192.0.2.3:6363", face_scope::NON_LOCAL));
+    rig.neighbour(NEXT);
     let long = "x".repeat(500);
     assert_eq!(ask(&mut rig, NEXT, &format!("/{long}")), 200);
     assert_eq!(ask(&mut rig, NEXT, &format!("/{long}/y")), 504);
@@ -205,7 +203,7 @@ fn neighbours_share_half_of_the_table_and_none_has_it_alone() {
     assert_eq!(ask(&mut rig, NEXT, "/again"), 200);
     // However many have taken their share, the next one gets room for one.
     for n in 100..110 {
-        rig.face_up(face(face_id(n), "udp4://192.0.2.4:6363", face_scope::NON_LOCAL));
+        rig.neighbour(n);
         let codes: Vec<u64> = (0..20).map(|i| ask(&mut rig, n, &format!("/{n}/{i}"))).collect();
         assert_eq!((codes[0], codes[19]), (200, 504), "{n}");
     }
@@ -266,8 +264,7 @@ fn a_signature_says_where_the_name_ends() {
     let view = plexus_wire::ndn::Interest::new_checked(&good).unwrap();
     let longer = view.name().to_buf().with("more");
     let repr = interest::Repr { name: longer.as_name(), ..interest::Repr::parse(&view).unwrap() };
-    let mut packet = vec![0; repr.buffer_len()];
-    repr.emit(&mut packet).unwrap();
+    let packet = repr.to_bytes().unwrap();
     refused(&mut rig, APP, &packet, |c| c.unsigned);
     assert_eq!(u32::from(view.name().last().unwrap().kind), types::PARAMETERS_SHA256_DIGEST);
 }

@@ -91,9 +91,7 @@ pub fn interest_with(
     let mut repr = interest::Repr::new(name.as_name());
     repr.nonce = Some(nonce.to_be_bytes());
     change(&mut repr);
-    let mut bytes = vec![0; repr.buffer_len()];
-    repr.emit(&mut bytes).unwrap();
-    bytes
+    repr.to_bytes().unwrap()
 }
 
 pub fn interest(text: &str, nonce: u32) -> Vec<u8> {
@@ -105,10 +103,7 @@ pub fn data_fresh(text: &str, content: &[u8], freshness_ms: u64) -> Vec<u8> {
     let meta = MetaInfo { freshness_ms: Some(freshness_ms), ..MetaInfo::default() };
     let repr = data::Repr { name: name.as_name(), meta: Some(meta), content: Some(content) };
     let signer = Signed { info: SignatureInfo::new(SignatureType(0)), value: &[0; 32] };
-    let mut bytes = vec![0; repr.buffer_len(&signer)];
-    let len = repr.emit(&signer, &mut bytes).unwrap();
-    bytes.truncate(len);
-    bytes
+    repr.to_bytes(&signer).unwrap()
 }
 
 pub fn data(text: &str) -> Vec<u8> {
@@ -217,12 +212,16 @@ impl Rig {
             }
         }
     }
+}
 
-    /// The same, once nothing is pending.
-    pub fn finish(mut self) {
-        self.wait_ms(10_000_000);
-        assert_eq!(self.forwarder.pending(), 0);
-        assert_eq!(self.forwarder.counters().asked.held(), 0);
+impl Drop for Rig {
+    /// Asserts that every packet is accounted for once nothing is pending.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.wait_ms(10_000_000);
+            assert_eq!(self.forwarder.pending(), 0);
+            assert_eq!(self.forwarder.counters().asked.held(), 0);
+        }
     }
 }
 
