@@ -179,13 +179,7 @@ mod tests {
 
     fn interest(text: &str) -> Vec<u8> {
         let name = name(text);
-        emit(&Repr::new(name.as_name()))
-    }
-
-    fn emit(repr: &Repr<'_>) -> Vec<u8> {
-        let mut bytes = vec![0; repr.buffer_len()];
-        repr.emit(&mut bytes).unwrap();
-        bytes
+        Repr::new(name.as_name()).to_bytes().unwrap()
     }
 
     fn data(text: &str) -> Vec<u8> {
@@ -270,7 +264,7 @@ mod tests {
             assert_eq!(dispatch.workers(NOW, ALONE, &plain, &longer)[..], [own]);
             let mut repr = Repr::new(asked.as_name());
             (repr.can_be_prefix, repr.lifetime_ms) = (true, Some(2000));
-            dispatch.workers(NOW, ALONE, &plain, &emit(&repr));
+            dispatch.workers(NOW, ALONE, &plain, &repr.to_bytes().unwrap());
             let both = dispatch.workers(NOW + Duration::from_secs(2), ALONE, &plain, &longer);
             assert_eq!(both[0], own);
             assert!(both.contains(&waits) && both.len() <= 2, "{both:?}");
@@ -321,7 +315,7 @@ mod tests {
                 let asked = name(&text);
                 let mut repr = Repr::new(asked.as_name());
                 repr.can_be_prefix = true;
-                let workers = dispatch.workers(NOW, ALONE, &plain, &emit(&repr));
+                let workers = dispatch.workers(NOW, ALONE, &plain, &repr.to_bytes().unwrap());
                 prop_assert_eq!(workers.len(), 1);
                 waits.push(workers[0]);
             }

@@ -9,7 +9,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceId(u32);
 
-/// Bits of the slot.
 const PLACE_BITS: u32 = 20;
 /// NFD reserves the numbers below ("Face management": 1 internal, 254 content store …).
 const RESERVED: u32 = 256;

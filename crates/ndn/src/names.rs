@@ -91,7 +91,6 @@ impl NamesBeside {
 }
 
 impl NameHashes {
-    /// The name whose hashes these are.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, name: Name<'a>) -> HashedName<'a> {
         HashedName { name, hashed: self.0.of(name.value()) }

@@ -17,7 +17,6 @@ pub(super) struct Parked {
     /// The token of its PIT entry.
     pub(super) token: [u8; 8],
     pub(super) packet: Box<[u8]>,
-    /// The next hop that an application chose.
     pub(super) next_hop: Option<u64>,
     pub(super) mark: Option<u64>,
 }

@@ -22,7 +22,6 @@ const COST: u64 = 2048;
 const PREFIX_ANNOUNCEMENT: ContentType = ContentType(5);
 const EXPIRATION_PERIOD: u32 = 109;
 
-/// The content of an announcement.
 pub(super) struct Announced {
     /// As parameters of `rib/register`.
     pub(super) asked: ControlParameters,

@@ -36,7 +36,6 @@ pub(super) enum Verb {
     CacheErase,
 }
 
-/// The kind of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dataset {
     Rib,

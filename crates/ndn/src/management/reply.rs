@@ -39,11 +39,7 @@ pub(super) fn data(
     final_block: Option<Component<'_>>,
 ) -> Option<Vec<u8>> {
     let meta = MetaInfo { content_type, freshness_ms: Some(FRESHNESS_MS), final_block };
-    let repr = Repr { name, meta: Some(meta), content: Some(content) };
-    let mut out = vec![0; repr.buffer_len(&Sha256Digest)];
-    let len = repr.emit(&Sha256Digest, &mut out).ok()?;
-    out.truncate(len);
-    Some(out)
+    Repr { name, meta: Some(meta), content: Some(content) }.to_bytes(&Sha256Digest).ok()
 }
 
 /// Why a command failed.

@@ -394,18 +394,23 @@ impl Rib {
         }
         for (leaf, (of_faces, of_ends)) in both.into_iter().zip(&there) {
             let Some(leaf) = leaf else { continue };
-            for face in &faces {
-                match of_faces.contains(face) {
-                    true => self.by_face.insert((*face, leaf)),
-                    false => self.by_face.remove(&(*face, leaf)),
-                };
-            }
-            for end in &ends {
-                match of_ends.contains(end) {
-                    true => self.ends.insert((*end, leaf)),
-                    false => self.ends.remove(&(*end, leaf)),
-                };
-            }
+            note(&mut self.by_face, leaf, &faces, of_faces);
+            note(&mut self.ends, leaf, &ends, of_ends);
         }
+    }
+}
+
+/// Notes in an index which of these keys a leaf has.
+fn note<K: Copy + Ord>(
+    index: &mut BTreeSet<(K, u32)>,
+    leaf: u32,
+    keys: &BTreeSet<K>,
+    has: &BTreeSet<K>,
+) {
+    for key in keys {
+        match has.contains(key) {
+            true => index.insert((*key, leaf)),
+            false => index.remove(&(*key, leaf)),
+        };
     }
 }

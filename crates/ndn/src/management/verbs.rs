@@ -26,7 +26,6 @@ const RESERVED: [&[u8]; 2] = [b"\x08\x09localhost", b"\x08\x08localhop"];
 const NEIGHBOUR_COST_MAX: u64 = 255;
 
 impl Management {
-    /// Carries out an authorized command.
     pub(super) fn carry_out(
         &mut self,
         at: At,

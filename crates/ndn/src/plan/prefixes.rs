@@ -14,9 +14,7 @@ struct Record {
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// The value of the prefix.
     pub(super) value: u16,
-    /// Components of the prefix.
     pub(super) components: usize,
 }
 
@@ -31,7 +29,6 @@ pub(super) struct PrefixMap {
 }
 
 impl PrefixMap {
-    /// A map for up to `capacity` prefixes.
     pub(super) fn new(capacity: usize) -> PrefixMap {
         let index = NameMap::new(capacity).expect("address space for strategies");
         PrefixMap { index, records: Vec::new(), lengths: 0, capacity }

@@ -36,9 +36,7 @@ impl Route {
 /// The record of each prefix; most prefixes share its contents with many others.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    /// The number of its [`Routes`].
     pub(super) routes: u32,
-    /// The published set.
     pub(super) hops: SetNumber,
 }
 
@@ -198,7 +196,6 @@ impl Routes {
         self.all.iter().map(|r| r.face).chain(self.direct.iter().map(|(hop, _)| hop.face))
     }
 
-    /// The claims of all routes.
     pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.all.iter().map(|r| &r.claim).chain(self.direct.iter().map(|(_, claim)| claim))
     }

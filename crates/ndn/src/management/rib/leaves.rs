@@ -138,18 +138,15 @@ impl<T: Copy> Leaves<T> {
         &self.leaves[number as usize]
     }
 
-    /// The value of a name.
     pub(super) fn get(&self, name: &[u8]) -> Option<T> {
         let leaf = self.leaf(self.leaf_of(name));
         leaf.find(name).ok().map(|at| leaf.values[at])
     }
 
-    /// The values in a leaf.
     pub(super) fn values(&self, leaf: u32) -> &[T] {
         &self.leaf(leaf).values
     }
 
-    /// The name of a value in a leaf.
     pub(super) fn name(&self, leaf: u32, at: usize) -> Vec<u8> {
         let mut reading = self.leaf(leaf).read();
         (0..=at).all(|_| reading.go_on());

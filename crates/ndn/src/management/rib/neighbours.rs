@@ -24,7 +24,6 @@ pub(super) struct Neighbours {
     sum: usize,
 }
 
-/// The weight of a prefix with this name.
 fn weight(name: &[u8]) -> usize {
     1 + name.len() / NAME_LEN
 }

@@ -3,7 +3,6 @@
 use super::interned::Interned;
 use crate::fib::NextHop;
 
-/// The set of a prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct SetNumber(u32);
 
@@ -28,7 +27,6 @@ pub(super) struct Sets {
     own: Vec<usize>,
     /// Sets that prefixes have only because of neighbours.
     neighbours: usize,
-    /// How many prefixes have one.
     pub(super) prefixes: usize,
 }
 

@@ -69,7 +69,6 @@ mod tests {
     use crate::management::rib::{RibLimits, Route};
     use crate::management::verify::Maker;
 
-    /// Published next hops by prefix.
     type Published = BTreeMap<NameBuf, Vec<NextHop>>;
 
     /// Claims of the node itself and of two keys.

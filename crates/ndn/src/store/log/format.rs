@@ -21,7 +21,6 @@ pub(super) const UNIT: usize = 512;
 /// Bytes of a segment's header, and of an entry of its table.
 const SEGMENT_HEADER: usize = 64;
 const ENTRY: usize = 16;
-/// Bytes of a record's header.
 pub(super) const RECORD_HEADER: usize = 48;
 
 const SUPER_MAGIC: &[u8; 8] = b"PLXCACHE";
@@ -110,14 +109,12 @@ impl Geometry {
     }
 }
 
-/// The contents of a superblock.
 pub(super) struct Super {
     pub(super) geometry: Geometry,
     pub(super) part: Part,
     pub(super) identity: u64,
 }
 
-/// Writes the superblock of a log.
 pub(super) fn write_superblock(block: &mut [u8], about: &Super) {
     let Super { geometry, part, identity } = *about;
     block[..SUPERBLOCK].fill(0);
@@ -150,7 +147,6 @@ pub(super) fn is_free(block: &[u8]) -> bool {
     block.starts_with(SUPER_MAGIC) || block.iter().all(|byte| *byte == 0)
 }
 
-/// A record's entry in the segment's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableEntry {
     pub(super) hash: u64,
@@ -187,7 +183,6 @@ fn head_sum(segment: &[u8], table: Range<usize>, identity: u64) -> u64 {
     xxh3_64_with_seed(&segment[..56], entries)
 }
 
-/// The head of a segment.
 pub(super) struct Head<'a> {
     pub(super) seq: u64,
     /// When it was written, Unix time.

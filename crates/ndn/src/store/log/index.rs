@@ -61,7 +61,6 @@ impl Index {
         Index { buckets: vec![Bucket::default(); entries.div_ceil(WAYS).max(2)] }
     }
 
-    /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
     }

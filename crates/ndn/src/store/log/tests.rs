@@ -99,14 +99,18 @@ impl Disk {
         heard
     }
 
-    /// Opens the log on it.
     fn open(&mut self) -> SegmentLog<Vec<u8>> {
         let mut log = log(limits());
         self.run(&mut log, NOW);
         log
     }
 
-    /// The log's packet for a key.
+    /// Writes what the log has, in a partly filled segment too.
+    fn flush(&mut self, log: &mut SegmentLog<Vec<u8>>) {
+        log.flush(NOW);
+        self.run(log, NOW);
+    }
+
     fn get(&mut self, log: &mut SegmentLog<Vec<u8>>, key: u64) -> Option<Vec<u8>> {
         match log.lookup(&name(key), false, key, NOW) {
             Lookup::Found(found) => Some(found.packet.to_vec()),
@@ -118,6 +122,15 @@ impl Disk {
             }
         }
     }
+}
+
+/// A disk with this many packets, and its log.
+fn filled(packets: u64) -> (Disk, SegmentLog<Vec<u8>>) {
+    let mut disk = Disk::new();
+    let mut log = disk.open();
+    (0..packets).for_each(|key| insert(&mut log, key, 0));
+    disk.flush(&mut log);
+    (disk, log)
 }
 
 fn failed() -> io::Error {
@@ -133,8 +146,7 @@ fn inserted_packets_are_found_and_survive_a_restart() {
     // From the buffer, and from the disk.
     assert_eq!(disk.get(&mut log, 3), Some(packet(3, 0)));
     assert_eq!(log.stats().buffer_hits, 1);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    disk.flush(&mut log);
     for _ in 0..2 {
         (0..20).for_each(|key| assert_eq!(disk.get(&mut log, key), Some(packet(key, 0)), "{key}"));
         assert_eq!(disk.get(&mut log, 20), None);
@@ -147,11 +159,7 @@ fn inserted_packets_are_found_and_survive_a_restart() {
 
 #[test]
 fn queries_for_one_packet_share_a_read_and_all_hear() {
-    let mut disk = Disk::new();
-    let mut log = disk.open();
-    insert(&mut log, 1, 0);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    let (mut disk, mut log) = filled(2);
     // One that has to be fresh, after the packet's freshness, and two that need not.
     let late = NOW + 60_500;
     assert!(matches!(log.lookup(&name(1), false, 10, late), Lookup::Reading));
@@ -169,11 +177,7 @@ fn queries_for_one_packet_share_a_read_and_all_hear() {
 
 #[test]
 fn beyond_its_bounds_it_misses_and_goes_on() {
-    let mut disk = Disk::new();
-    let mut log = disk.open();
-    (0..6).for_each(|key| insert(&mut log, key, 0));
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    let (mut disk, mut log) = filled(6);
     for key in 0..4 {
         assert!(matches!(log.lookup(&name(key), false, key, NOW), Lookup::Reading));
     }
@@ -204,8 +208,7 @@ fn the_oldest_segment_goes_unless_memory_brings_its_packets_back() {
     insert(&mut log, 0, 0);
     insert(&mut log, 1, 0);
     for round in 0..12 {
-        log.flush(NOW);
-        disk.run(&mut log, NOW);
+        disk.flush(&mut log);
         insert(&mut log, 1000 + round, 0);
         // Packet 0 is requested, was in memory, and is evicted again.
         let bytes = disk.get(&mut log, 0).unwrap_or_else(|| panic!("gone in round {round}"));
@@ -238,11 +241,7 @@ fn a_log_that_is_only_read_is_not_written_for_ever() {
 
 #[test]
 fn after_the_clock_was_set_back_nothing_old_is_fresh() {
-    let mut disk = Disk::new();
-    let mut log = disk.open();
-    insert(&mut log, 1, 0);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    let (mut disk, _) = filled(2);
     let mut log = super::tests::log(limits());
     let before = NOW - 1_000_000;
     disk.run(&mut log, before);

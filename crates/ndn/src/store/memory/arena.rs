@@ -33,7 +33,6 @@ impl Arena {
         }
     }
 
-    /// Number of pieces for `len` bytes.
     pub(super) fn pieces_of(len: usize) -> u32 {
         len.div_ceil(PIECE).max(1) as u32
     }

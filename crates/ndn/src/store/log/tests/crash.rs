@@ -115,18 +115,15 @@ fn a_write_that_was_lost_is_noticed() {
     let mut disk = Disk::new();
     let mut log = disk.open();
     insert(&mut log, 1, 1);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    disk.flush(&mut log);
     let old = disk.bytes.clone();
     // Once round the ring, so that the same packet gets the same location again.
     for filler in 100..100 + SEGMENTS - 1 {
         insert(&mut log, filler, 0);
-        log.flush(NOW);
-        disk.run(&mut log, NOW);
+        disk.flush(&mut log);
     }
     insert(&mut log, 1, 1);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    disk.flush(&mut log);
     disk.bytes[4096..][..SEGMENT as usize].copy_from_slice(&old[4096..][..SEGMENT as usize]);
     assert_eq!(disk.get(&mut log, 1), None);
     assert_eq!(log.stats().mismatches, 1);

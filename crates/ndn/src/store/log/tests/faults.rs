@@ -2,23 +2,13 @@
 
 use super::*;
 
-fn filled(disk: &mut Disk) -> SegmentLog<Vec<u8>> {
-    let mut log = disk.open();
-    (0..20).for_each(|key| insert(&mut log, key, 0));
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
-    log
-}
-
 #[test]
 fn a_full_disk_is_still_read_and_not_written_any_more() {
-    let mut disk = Disk::new();
-    let mut log = filled(&mut disk);
+    let (mut disk, mut log) = filled(20);
     disk.fails_writes = true;
     for key in 100..100 + u64::from(ERRORS_MAX) + 3 {
         insert(&mut log, key, 0);
-        log.flush(NOW);
-        disk.run(&mut log, NOW);
+        disk.flush(&mut log);
         assert_eq!(disk.get(&mut log, key), None, "{key} is nowhere");
     }
     assert_eq!(log.health(), Health::ReadOnly);
@@ -33,16 +23,13 @@ fn a_full_disk_is_still_read_and_not_written_any_more() {
 
 #[test]
 fn a_write_that_fails_once_costs_its_packets_only() {
-    let mut disk = Disk::new();
-    let mut log = filled(&mut disk);
+    let (mut disk, mut log) = filled(20);
     disk.fails_writes = true;
     insert(&mut log, 100, 0);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    disk.flush(&mut log);
     disk.fails_writes = false;
     insert(&mut log, 101, 0);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    disk.flush(&mut log);
     assert_eq!(log.health(), Health::Good);
     assert_eq!(disk.get(&mut log, 100), None);
     assert_eq!(disk.get(&mut log, 101), Some(packet(101, 0)));
@@ -51,8 +38,7 @@ fn a_write_that_fails_once_costs_its_packets_only() {
 
 #[test]
 fn a_disk_that_cannot_be_read_is_given_up() {
-    let mut disk = Disk::new();
-    let mut log = filled(&mut disk);
+    let (mut disk, mut log) = filled(20);
     disk.fails_reads = true;
     for key in 0..u64::from(ERRORS_MAX) {
         assert_ne!(log.health(), Health::Discarded);
@@ -84,15 +70,13 @@ fn foreign_data_on_a_disk_is_not_overwritten() {
     let mut log = disk.open();
     assert_eq!(log.health(), Health::Foreign);
     insert(&mut log, 1, 0);
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    disk.flush(&mut log);
     assert!(disk.bytes == bytes && disk.writes.is_empty());
 }
 
 #[test]
 fn a_log_of_another_shape_is_made_anew() {
-    let mut disk = Disk::new();
-    filled(&mut disk);
+    let (mut disk, _) = filled(20);
     let smaller = LogLimits { bytes: limits().bytes - u64::from(SEGMENT), ..limits() };
     assert!(SegmentLog::new(smaller, 1, vec![vec![0u8; SEGMENT as usize]; 2]).is_err());
     let other =
@@ -107,8 +91,7 @@ fn a_log_of_another_shape_is_made_anew() {
 
 #[test]
 fn a_log_for_other_names_is_made_anew_and_told() {
-    let mut disk = Disk::new();
-    filled(&mut disk);
+    let (mut disk, _) = filled(20);
     let open = |disk: &mut Disk, part| {
         let mut log = log(limits()).for_part(part);
         disk.run(&mut log, NOW);
@@ -125,8 +108,7 @@ fn a_log_for_other_names_is_made_anew_and_told() {
         assert_eq!(other.displaced(), Some(Displaced::Part(before)));
         assert_eq!((other.stats().recovered, disk.get(&mut other, 1)), (0, None));
         insert(&mut other, 1, 0);
-        other.flush(NOW);
-        disk.run(&mut other, NOW);
+        disk.flush(&mut other);
         // The same part finds it again.
         let mut same = open(&mut disk, part);
         assert_eq!((same.displaced(), disk.get(&mut same, 1)), (None, Some(packet(1, 0))));
@@ -136,8 +118,7 @@ fn a_log_for_other_names_is_made_anew_and_told() {
 
 #[test]
 fn results_of_nothing_change_nothing() {
-    let mut disk = Disk::new();
-    let mut log = filled(&mut disk);
+    let (mut disk, mut log) = filled(20);
     log.on_written(77, Ok(()));
     log.on_written(0, Err(failed()));
     assert!(log.on_read(99, Ok(&[]), NOW, |_, _| panic!("no waiter")).is_none());

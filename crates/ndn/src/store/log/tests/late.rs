@@ -13,11 +13,7 @@ const LATE: u64 = NOW + READ_MS_MAX;
 
 /// A log with twenty packets on its disk, and a read of one of them that does not end.
 fn hung() -> (Disk, SegmentLog<Vec<u8>>, (u32, u64, usize)) {
-    let mut disk = Disk::new();
-    let mut log = disk.open();
-    (0..20).for_each(|key| insert(&mut log, key, 0));
-    log.flush(NOW);
-    disk.run(&mut log, NOW);
+    let (disk, mut log) = filled(20);
     assert!(matches!(log.lookup(&name(1), false, 10, NOW), Lookup::Reading));
     let asked = read_of(&mut log).unwrap();
     (disk, log, asked)
