@@ -123,11 +123,11 @@ pub trait Receiver {
     fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table);
 
     /// A face was added. No packet of it has been passed on before.
-    fn face_up(&mut self, now: Time, face: &Facts);
+    fn face_up(&mut self, _now: Time, _face: &Facts) {}
 
     /// A face was removed: no more packets arrive on it, and packets sent to it are dropped. Its
     /// number is reused only after 4096 other faces in its slot.
-    fn face_down(&mut self, now: Time, face: FaceId, why: &Down);
+    fn face_down(&mut self, _now: Time, _face: FaceId, _why: &Down) {}
 
     /// A permanent face has lost or regained its connection. Packets sent to it in between are
     /// dropped.
@@ -135,5 +135,7 @@ pub trait Receiver {
 
     /// Which of these faces have ever answered an Interest: on a crowded port the others are
     /// evicted first. It is called only then, and for each face no more once it has answered.
-    fn answered(&mut self, faces: &[FaceId]) -> Vec<FaceId>;
+    fn answered(&mut self, _faces: &[FaceId]) -> Vec<FaceId> {
+        Vec::new()
+    }
 }

@@ -28,7 +28,6 @@ pub enum Listen {
     Udp(SocketAddr),
 }
 
-/// An open listener.
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener),

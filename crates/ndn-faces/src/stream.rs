@@ -49,7 +49,6 @@ impl Stream {
         self.socket.as_fd()
     }
 
-    /// Bytes in the queue.
     pub(crate) fn queued(&self) -> usize {
         self.out.len() - self.written
     }

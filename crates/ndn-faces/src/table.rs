@@ -333,7 +333,6 @@ impl Table {
         true
     }
 
-    /// The device of a face has a new MTU.
     pub(crate) fn follow_mtu(&mut self, id: FaceId, most: usize) {
         let Some(face) = self.get_mut(id) else { return };
         let mtu = face.settings.mtu.map_or(most, |wanted| wanted.min(most));
@@ -463,7 +462,6 @@ impl Table {
         Some(face)
     }
 
-    /// Number of connections of an address, by WebSocket or otherwise.
     pub(crate) fn connections(&self, ip: IpAddr, is_websocket: bool) -> usize {
         self.connections.of(&(site(ip), is_websocket))
     }

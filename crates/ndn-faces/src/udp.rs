@@ -24,7 +24,6 @@ pub(crate) const DATAGRAM_MAX: usize = 65_507;
 /// Requested size of a socket's kernel buffer in bytes.
 const BUFFER: usize = 4 << 20;
 
-/// The use of a socket.
 pub(crate) enum Use {
     /// Faces by peer.
     Unicast(Peers),
@@ -72,7 +71,6 @@ impl Peers {
         self.faces.get(&peer).copied()
     }
 
-    /// Number of faces of the peer's address.
     pub(crate) fn of_address(&self, peer: SocketAddr) -> usize {
         self.of_address.of(&site(peer.ip()))
     }
@@ -224,7 +222,6 @@ impl Hub {
         self.receiver.is_some()
     }
 
-    /// The descriptor that sends.
     pub(crate) fn sending(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

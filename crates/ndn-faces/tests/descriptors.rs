@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use plexus_ndn::face::FaceId;
 use plexus_ndn::link::Received;
-use plexus_ndn_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
+use plexus_ndn_faces::{Bounds, Faces, Facts, Listen, Receiver, Table};
 use plexus_wire::Time;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -17,12 +17,6 @@ impl Receiver for Up {
 
     fn face_up(&mut self, _: Time, _: &Facts) {
         self.0 += 1;
-    }
-
-    fn face_down(&mut self, _: Time, _: FaceId, _: &Down) {}
-
-    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
-        Vec::new()
     }
 }
 

@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use plexus_io::Pool;
+use plexus_io::memory::{self, MemoryPort};
 use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::{Kind, Options, Received};
 use plexus_ndn_faces::{
@@ -99,6 +101,26 @@ impl Rig {
         self.faces.create(self.now, &remote, None, settings, &mut self.echo).unwrap()
     }
 
+    /// A forwarder that listens at a Unix socket.
+    fn on_unix(test: &str, bounds: Bounds) -> (Rig, Folder, PathBuf) {
+        let folder = Folder::new(test);
+        let path = folder.0.join("socket");
+        let mut rig = Rig::new(bounds);
+        rig.listen(&Listen::Unix(path.clone()));
+        (rig, folder, path)
+    }
+
+    fn send(&mut self, face: FaceId, packet: &[u8]) {
+        self.faces.table_mut().send(self.now, face, &Headers::default(), packet);
+    }
+
+    /// The face of the group on a port with this address.
+    fn ethernet(&mut self, port: MemoryPort, pool: Pool, own: MacAddr) -> FaceId {
+        let own = Box::new(move || Some(own));
+        let ends = EthernetEnds { port: Box::new(port), pool, own, mtu: None };
+        self.faces.create_ethernet(self.now, ends, &mut self.echo).unwrap()
+    }
+
     fn turn(&mut self) {
         self.faces.sleep([], Some(Duration::from_millis(5))).unwrap();
         self.now = self.now + Duration::from_millis(1);
@@ -155,6 +177,25 @@ fn application(path: &Path) -> UnixStream {
     app
 }
 
+/// A caller on a non-blocking TCP socket.
+fn caller(at: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(at).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream
+}
+
+/// Writes packets to a stream. If one is only partly written, the rest of it is written first.
+fn writer(stream: &mut TcpStream) -> impl FnMut(&[u8]) {
+    let mut rest = Vec::new();
+    move |packet| {
+        if rest.is_empty() {
+            rest = packet.to_vec();
+        }
+        let n = stream.write(&rest).unwrap_or(0);
+        rest.drain(..n);
+    }
+}
+
 /// Reads from a non-blocking stream while the rig runs.
 fn exchange(rig: &mut Rig, stream: &mut (impl Read + Write), send: &[u8], wanted: &[u8]) {
     let (mut sent, mut got) = (0, Vec::new());
@@ -206,10 +247,7 @@ fn an_application_talks_by_a_unix_socket() {
 
 #[test]
 fn packets_read_together_are_passed_on_in_batches_and_in_order() {
-    let folder = Folder::new("batches");
-    let path = folder.0.join("socket");
-    let mut rig = Rig::new(Bounds::default());
-    rig.listen(&Listen::Unix(path.clone()));
+    let (mut rig, _folder, path) = Rig::on_unix("batches", Bounds::default());
     let mut app = application(&path);
     let all: Vec<Vec<u8>> = (1..=41).map(interest).collect();
     let (bytes, cut) = (all.concat(), all[..39].concat().len() + 3);
@@ -236,8 +274,7 @@ fn packets_read_together_are_passed_on_in_batches_and_in_order() {
 fn garbage_ends_a_stream_and_only_that() {
     let mut rig = Rig::new(Bounds::default());
     let at = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
-    let mut good = TcpStream::connect(at).unwrap();
-    good.set_nonblocking(true).unwrap();
+    let mut good = caller(at);
     let mut bad = TcpStream::connect(at).unwrap();
     bad.write_all(&[&interest(3)[..], b"GET / HTTP/1.1\r\n\r\n"].concat()).unwrap();
     rig.until("down", |rig| !rig.echo.down.is_empty());
@@ -256,8 +293,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
     let mut far = Rig::new(Bounds::default());
     let at = far.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
     let face = near.create(FaceUri::Tcp(at), Persistency::Permanent);
-    let now = near.now;
-    near.faces.table_mut().send(now, face, &Headers::default(), &interest(8000));
+    near.send(face, &interest(8000));
     near.until("the answer", |near| {
         far.turn();
         !near.echo.packets.is_empty()
@@ -274,8 +310,7 @@ fn two_forwarders_talk_by_tcp_and_a_permanent_face_comes_back() {
         far.echo.up.len() == 2
     });
     assert_eq!(near.echo.down, []);
-    let now = near.now;
-    near.faces.table_mut().send(now, face, &Headers::default(), &interest(7));
+    near.send(face, &interest(7));
     near.until("the second answer", |near| {
         far.turn();
         near.echo.packets.len() == 2
@@ -342,12 +377,9 @@ fn packets_longer_than_a_faces_mtu_arrive_in_fragments() {
     let remote = FaceUri::Udp(at);
     let face = near.faces.create(near.now, &remote, None, settings, &mut near.echo).unwrap();
     let again = near.faces.create(near.now, &remote, None, settings, &mut near.echo);
-    assert_eq!(
-        again.unwrap_err().to_string(),
-        format!("face {} leads there already", face.number())
-    );
-    let now = near.now;
-    near.faces.table_mut().send(now, face, &Headers::default(), &interest(8000));
+    let told = format!("face {} leads there already", face.number());
+    assert_eq!(again.unwrap_err().to_string(), told);
+    near.send(face, &interest(8000));
     near.until("the answer", |near| {
         far.turn();
         !near.echo.packets.is_empty()
@@ -371,8 +403,7 @@ fn a_group_hears_what_is_sent_to_it_but_not_itself() {
         return;
     };
     assert_eq!(one.echo.up[0].link_type, LinkType::MultiAccess);
-    let now = one.now;
-    one.faces.table_mut().send(now, from, &Headers::default(), &interest(10));
+    one.send(from, &interest(10));
     one.turn();
     two.until("it", |two| {
         one.turn();
@@ -386,10 +417,7 @@ fn a_group_hears_what_is_sent_to_it_but_not_itself() {
 fn peers_that_never_read_share_what_there_is_for_queues() {
     let total = 200_000;
     let bounds = Bounds { queue_bytes_total: total, ..Bounds::default() };
-    let mut rig = Rig::new(bounds);
-    let folder = Folder::new("crowd");
-    let path = folder.0.join("socket");
-    rig.listen(&Listen::Unix(path.clone()));
+    let (mut rig, _folder, path) = Rig::on_unix("crowd", bounds);
     let deaf: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(&path).unwrap()).collect();
     rig.until("their faces", |rig| rig.echo.up.len() == deaf.len());
     let ids: Vec<FaceId> = rig.echo.up.iter().map(|f| f.id).collect();
@@ -398,11 +426,10 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
         (counters.dropped_full, counters.dropped_crowded)
     };
     let data = data_of(interest(8000));
-    let now = rig.now;
     // One after the other until nothing more is accepted.
     for id in &ids {
         while dropped(&rig, *id) == (0, 0) {
-            rig.faces.table_mut().send(now, *id, &Headers::default(), &data);
+            rig.send(*id, &data);
         }
         assert_eq!(dropped(&rig, *id), (0, 1), "by the bound of all");
     }
@@ -428,10 +455,7 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
 
 #[test]
 fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
-    let folder = Folder::new("marks");
-    let path = folder.0.join("socket");
-    let mut rig = Rig::new(Bounds::default());
-    rig.listen(&Listen::Unix(path.clone()));
+    let (mut rig, _folder, path) = Rig::on_unix("marks", Bounds::default());
     let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
     let mut app = application(&path);
     let _far = TcpStream::connect(tcp).unwrap();
@@ -441,8 +465,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
     for face in rig.echo.up.clone() {
         // The peer does not read, but the socket accepts everything.
         while marked(&rig, face.id) == 0 {
-            let now = rig.now;
-            rig.faces.table_mut().send(now, face.id, &Headers::default(), &data);
+            rig.send(face.id, &data);
             rig.turn();
             assert_eq!(rig.faces.table().waiting(), 0);
             rig.now = rig.now + Duration::from_millis(60);
@@ -453,8 +476,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
     while app.read(&mut buffer).is_ok() {}
     let id = rig.echo.up.iter().find(|face| matches!(face.local, FaceUri::Unix(_))).unwrap().id;
     for _ in 0..5 {
-        let now = rig.now;
-        rig.faces.table_mut().send(now, id, &Headers::default(), &data);
+        rig.send(id, &data);
         rig.turn();
         let _ = app.read(&mut buffer);
         rig.now = rig.now + Duration::from_millis(60);
@@ -465,21 +487,18 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
 #[test]
 fn packets_that_a_socket_accepts_are_not_dropped_for_a_short_queue() {
     let bounds = Bounds { queue_bytes: 30_000, ..Bounds::default() };
-    let folder = Folder::new("early");
-    let path = folder.0.join("socket");
-    let mut rig = Rig::new(bounds);
-    rig.listen(&Listen::Unix(path.clone()));
+    let (mut rig, _folder, path) = Rig::on_unix("early", bounds);
     let udp = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
     let socket = UdpSocket::bind(ANY).unwrap();
     socket.send_to(&interest(4), udp).unwrap();
     rig.until("two faces", |rig| rig.echo.up.len() == 2);
     let data = data_of(interest(4000));
-    let (now, ids) = (rig.now, [rig.echo.up[0].id, rig.echo.up[1].id]);
+    let ids = [rig.echo.up[0].id, rig.echo.up[1].id];
     // Within one turn three times the size of the queue, and half of what sockets hold.
     for id in ids {
         for _ in 0..25 {
-            rig.faces.table_mut().send(now, id, &Headers::default(), &data);
+            rig.send(id, &data);
         }
         let counters = rig.faces.table().counters(id).unwrap();
         assert_eq!((counters.dropped_full, counters.dropped_unsent), (0, 0));
@@ -495,8 +514,7 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
     let bounds = Bounds { queue_bytes: 100_000, ..Bounds::default() };
     let mut rig = Rig::new(bounds);
     let at = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
-    let mut deaf = TcpStream::connect(at).unwrap();
-    deaf.set_nonblocking(true).unwrap();
+    let mut deaf = caller(at);
     rig.until("its face", |rig| rig.echo.up.len() == 1);
     // A mark would make some packets longer than others.
     let id = rig.echo.up[0].id;
@@ -513,8 +531,7 @@ fn a_peer_that_never_reads_takes_bounded_memory_and_stops_nobody() {
         rig.echo.packets.clear();
         counters.is_some_and(|c| c.dropped_full > 0)
     });
-    let mut other = TcpStream::connect(at).unwrap();
-    other.set_nonblocking(true).unwrap();
+    let mut other = caller(at);
     exchange(&mut rig, &mut other, &interest(5), &data_of(interest(5)));
     // When it finally reads, complete packets arrive, and none that was begun is truncated.
     let wanted = data_of(interest(8000));
@@ -547,17 +564,8 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
     let mut rig = Rig::new(bounds);
     let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
     let web = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
-    let mut deaf = TcpStream::connect(tcp).unwrap();
-    deaf.set_nonblocking(true).unwrap();
-    // If a packet is only partly written, the rest of it has to be written first.
-    let mut rest = Vec::new();
-    let deaf_id = fill(&mut rig, 0, |packet| {
-        if rest.is_empty() {
-            rest = packet.to_vec();
-        }
-        let n = deaf.write(&rest).unwrap_or(0);
-        rest.drain(..n);
-    });
+    let mut deaf = caller(tcp);
+    let deaf_id = fill(&mut rig, 0, writer(&mut deaf));
     let shaken = std::thread::spawn(move || {
         let stream = TcpStream::connect(web).unwrap();
         tungstenite::client(format!("ws://{web}/"), stream).unwrap().0
@@ -569,16 +577,8 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
         // What cannot be written waits in tungstenite.
         let _ = ws.send(tungstenite::Message::binary(packet.to_vec()));
     });
-    let mut slow = TcpStream::connect(tcp).unwrap();
-    slow.set_nonblocking(true).unwrap();
-    let mut rest = Vec::new();
-    let slow_id = fill(&mut rig, 2, |packet| {
-        if rest.is_empty() {
-            rest = packet.to_vec();
-        }
-        let n = slow.write(&rest).unwrap_or(0);
-        rest.drain(..n);
-    });
+    let mut slow = caller(tcp);
+    let slow_id = fill(&mut rig, 2, writer(&mut slow));
     // A peer with nothing to read may be silent indefinitely.
     let _silent = TcpStream::connect(tcp).unwrap();
     rig.until("four", |rig| rig.echo.up.len() == 4);
@@ -595,10 +595,8 @@ fn a_connection_whose_peer_takes_nothing_ends_after_a_minute() {
             taken > 1 << 20
         });
         rig.until("a full queue", |rig| {
-            let (now, data) = (rig.now, data_of(interest(8000)));
-            (0..100).for_each(|_| {
-                rig.faces.table_mut().send(now, slow_id, &Headers::default(), &data);
-            });
+            let data = data_of(interest(8000));
+            (0..100).for_each(|_| rig.send(slow_id, &data));
             dropped(rig, slow_id) > before
         });
     }
@@ -691,7 +689,6 @@ fn a_sender_cannot_make_itself_a_thousand_faces() {
 
 #[test]
 fn forged_stations_are_removed_soon_and_answering_ones_stay() {
-    use plexus_io::{Pool, memory};
     for (forged, left) in [(700u16, 701), (800, 1)] {
         let (port, mut cable) = memory::port("eth0", 2048);
         let own = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -711,13 +708,7 @@ fn forged_stations_are_removed_soon_and_answering_ones_stay() {
         frame(neighbour, &data_of(interest(4)));
         let mut rig = Rig::new(Bounds::default());
         rig.echo.answering = Some(neighbour);
-        let ends = EthernetEnds {
-            port: Box::new(port),
-            pool,
-            own: Box::new(move || Some(own)),
-            mtu: None,
-        };
-        rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+        rig.ethernet(port, pool, own);
         let all = usize::from(forged) + 2;
         let packets = 2 + 2 * usize::from(forged);
         rig.until("all packets", |rig| rig.echo.packets.len() == packets);
@@ -735,7 +726,6 @@ fn forged_stations_are_removed_soon_and_answering_ones_stay() {
 
 #[test]
 fn a_full_port_makes_room_for_a_retrying_station() {
-    use plexus_io::{Pool, memory};
     let (port, mut cable) = memory::port("eth0", 1024);
     let own = MacAddr([2, 0, 0, 0, 0, 1]);
     let mut pool = Pool::new(4096, 2048).unwrap();
@@ -751,9 +741,7 @@ fn a_full_port_makes_room_for_a_retrying_station() {
     let asks: Vec<_> = (0..2).map(|_| frame(neighbour, &interest(4))).collect();
     let mut rig = Rig::new(Bounds::default());
     rig.echo.answering = Some(MacAddr([2, 0, 0, 0, 0, 3]));
-    let own_now = Box::new(move || Some(own));
-    let ends = EthernetEnds { port: Box::new(port), pool, own: own_now, mtu: None };
-    rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+    rig.ethernet(port, pool, own);
     let is_there = |rig: &Rig, mac: [u8; 6]| {
         let is = |f: &Facts| matches!(&f.remote, FaceUri::Ether(a) if *a == MacAddr(mac));
         rig.faces.table().facts().any(is)
@@ -779,7 +767,6 @@ fn a_full_port_makes_room_for_a_retrying_station() {
 
 #[test]
 fn a_device_that_has_another_address_is_heard_by_that() {
-    use plexus_io::{Pool, memory};
     use std::sync::{Arc, Mutex};
     let (port, mut cable) = memory::port("eth0", 16);
     let mut pool = Pool::new(64, 2048).unwrap();
@@ -813,7 +800,6 @@ fn a_device_that_has_another_address_is_heard_by_that() {
 
 #[test]
 fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
-    use plexus_io::{Pool, memory};
     let (port, mut cable) = memory::port("eth0", 256);
     // Frames of a cable in memory belong to the pool: the far end would need it to read and write
     // them, so here they travel in a circle, from one station's port back to itself under another
@@ -834,30 +820,23 @@ fn stations_of_an_ethernet_talk_by_the_group_and_each_alone() {
     frame(MacAddr([2, 0, 0, 0, 0, 9]), other, ours, &interest(7));
     frame(own, MacAddr([3, 0, 0, 0, 0, 9]), ours, &interest(8));
     let mut rig = Rig::new(Bounds::default());
-    let ends =
-        EthernetEnds { port: Box::new(port), pool, own: Box::new(move || Some(own)), mtu: None };
-    let group = rig.faces.create_ethernet(rig.now, ends, &mut rig.echo).unwrap();
+    let group = rig.ethernet(port, pool, own);
     rig.turn();
     assert_eq!(rig.echo.up.len(), 2);
     let station = rig.echo.up[1].clone();
-    assert_eq!(
-        (&station.local, &station.remote),
-        (&FaceUri::Dev("eth0".into()), &FaceUri::Ether(other),)
-    );
-    assert_eq!(
-        rig.echo.packets,
-        [(group, Kind::Interest, interest(3)), (station.id, Kind::Interest, interest(5)),]
-    );
+    let ends = (&station.local, &station.remote);
+    assert_eq!(ends, (&FaceUri::Dev("eth0".into()), &FaceUri::Ether(other)));
+    let heard = [(group, Kind::Interest, interest(3)), (station.id, Kind::Interest, interest(5))];
+    assert_eq!(rig.echo.packets, heard);
     // Both were answered, in one frame each.
-    let lens: Vec<usize> =
-        std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect();
-    assert_eq!(lens, [14 + 5, 14 + 7]);
+    let mut lens = || -> Vec<usize> {
+        std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect()
+    };
+    assert_eq!(lens(), [14 + 5, 14 + 7]);
     // Packets longer than a frame are fragmented.
-    let now = rig.now;
-    rig.faces.table_mut().send(now, station.id, &Headers::default(), &interest(4000));
+    rig.send(station.id, &interest(4000));
     rig.turn();
-    let lens: Vec<usize> =
-        std::iter::from_fn(|| cable.from_port.pop().ok()).map(|p| p.len()).collect();
+    let lens = lens();
     assert!(lens.len() == 3 && lens.iter().all(|len| *len <= 1514), "{lens:?}");
     rig.now = rig.now + Duration::from_secs(601);
     rig.until("idle", |rig| !rig.echo.down.is_empty());

@@ -23,17 +23,13 @@ use crate::{Facts, Persistency, Receiver};
 
 impl Faces {
     pub(super) fn add_hub(&mut self, hub: Hub) -> io::Result<usize> {
-        let at = self.table.hubs.iter().position(Option::is_none);
-        let at = at.unwrap_or(self.table.hubs.len());
+        let at = free_place(&mut self.table.hubs);
         let data = Token::Hub(at as u32).data();
         epoll::add(&self.table.epoll, hub.receiving(), data, EventFlags::IN)?;
         if hub.is_split() {
             epoll::add(&self.table.epoll, hub.sending(), data, EventFlags::empty())?;
         }
-        match self.table.hubs.get_mut(at) {
-            Some(place) => *place = Some(hub),
-            None => self.table.hubs.push(Some(hub)),
-        }
+        self.table.hubs[at] = Some(hub);
         Ok(at)
     }
 
@@ -60,10 +56,7 @@ impl Faces {
         if let Some(other) = self.table.facts().find(|f| f.remote == *remote) {
             return Err(Refusal::Exists(other.id));
         }
-        if settings.persistency == Persistency::OnDemand {
-            let why = "on-demand faces are created for arriving packets, not by command";
-            return Err(Refusal::Unsupported(why.into()));
-        }
+        refuse_on_demand(settings)?;
         match remote {
             FaceUri::Udp(peer) => {
                 let is_unicast = |hub: &Option<Hub>| {
@@ -108,10 +101,7 @@ impl Faces {
             let why = "a face to a station of an Ethernet needs a LocalUri with dev:// scheme";
             return Err(Refusal::Unsupported(why.into()));
         };
-        if settings.persistency == Persistency::OnDemand {
-            let why = "on-demand faces are created for arriving packets, not by command";
-            return Err(Refusal::Unsupported(why.into()));
-        }
+        refuse_on_demand(settings)?;
         if station.is_multicast() {
             let why = format!("ether://[{station}] is a group, and no station");
             return Err(Refusal::Unsupported(why));
@@ -179,12 +169,8 @@ impl Faces {
             return Err(Refusal::Failed("it has no address of an Ethernet".into()));
         };
         let name = ether.name().to_string();
-        let at = self.table.ethers.iter().position(Option::is_none);
-        let at = at.unwrap_or(self.table.ethers.len());
-        match self.table.ethers.get_mut(at) {
-            Some(place) => *place = Some(ether),
-            None => self.table.ethers.push(Some(ether)),
-        }
+        let at = free_place(&mut self.table.ethers);
+        self.table.ethers[at] = Some(ether);
         self.maintain_ether(now, at);
         let facts = Facts {
             id,
@@ -336,6 +322,22 @@ impl Faces {
     }
 }
 
+/// The first free place of a list, which grows if there is none.
+pub(super) fn free_place<T>(list: &mut Vec<Option<T>>) -> usize {
+    list.iter().position(Option::is_none).unwrap_or_else(|| {
+        list.push(None);
+        list.len() - 1
+    })
+}
+
+fn refuse_on_demand(settings: Settings) -> Result<(), Refusal> {
+    let why = "on-demand faces are created for arriving packets, not by command";
+    match settings.persistency {
+        Persistency::OnDemand => Err(Refusal::Unsupported(why.into())),
+        _ => Ok(()),
+    }
+}
+
 /// Unix sockets, and TCP within this machine, are local.
 pub(super) fn stream_scope(remote: &FaceUri) -> Scope {
     match remote {
@@ -353,7 +355,6 @@ pub(super) fn backlog_to(remote: &FaceUri) -> Backlog {
     }
 }
 
-/// The local end of a connection.
 pub(super) fn local_end(socket: &impl AsFd, remote: &FaceUri) -> FaceUri {
     let address = rustix::net::getsockname(socket).ok();
     match (remote, address.map(SocketAddr::try_from)) {

@@ -13,7 +13,7 @@ use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::{MacAddr, Time};
 use rustix::event::epoll::{self, EventFlags};
 
-use super::make::{local_end, stream_scope};
+use super::make::{free_place, local_end, stream_scope};
 use super::{Faces, Handshake, MESSAGES, RETRY, ROUNDS, STATIONS_MAX, Token};
 use crate::listen::Listener;
 use crate::table::{Carrier, Claim, Refusal, Settings, Table};
@@ -159,19 +159,14 @@ impl Faces {
         stream: TcpStream,
         ends: (SocketAddr, SocketAddr),
     ) -> Option<usize> {
-        let free = self.handshakes.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.handshakes.len());
+        let at = free_place(&mut self.handshakes);
         let data = Token::Opening(at as u32).data();
         let added = epoll::add(&self.table.epoll, &stream, data, EventFlags::IN);
         let (len_max, limit) = (self.len_max(), self.table.bounds.queue_bytes);
         let begun = added.map_err(io::Error::from);
         match begun.and_then(|()| websocket::begin(stream, len_max, limit)) {
             Ok(opening) => {
-                let handshake = Some(Handshake { opening, ends, begun: now });
-                match self.handshakes.get_mut(at) {
-                    Some(place) => *place = handshake,
-                    None => self.handshakes.push(handshake),
-                }
+                self.handshakes[at] = Some(Handshake { opening, ends, begun: now });
                 Some(at)
             }
             Err(error) => {
