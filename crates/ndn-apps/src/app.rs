@@ -23,12 +23,16 @@ pub trait Application {
     fn packet(&mut self, now: Time, received: &Received<'_>, out: &mut dyn Output);
 
     /// Does what is due by now.
-    fn poll(&mut self, now: Time, out: &mut dyn Output);
+    fn poll(&mut self, _now: Time, _out: &mut dyn Output) {}
 
     /// When [`Application::poll`] is next due; `None`: not before a packet arrives. A time in the
     /// past: at once.
-    fn next_deadline(&self) -> Option<Time>;
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
 
     /// True if there is nothing left to do.
-    fn is_done(&self) -> bool;
+    fn is_done(&self) -> bool {
+        false
+    }
 }

@@ -131,10 +131,8 @@ impl Ask {
     }
 }
 
-/// Writes and sends an Interest.
 pub(crate) fn send_interest(repr: &Repr<'_>, out: &mut dyn Output) {
-    let mut packet = vec![0; repr.buffer_len()];
-    if repr.emit(&mut packet).is_ok() {
+    if let Ok(packet) = repr.to_bytes() {
         out.send(&Headers::default(), &packet);
     }
 }

@@ -76,10 +76,8 @@ impl Issuer<'_> {
             ..MetaInfo::default()
         };
         let repr = Repr { name: name.as_name(), meta: Some(meta), content: Some(spki) };
-        let mut packet = vec![0; repr.buffer_len(self)];
-        let len = repr.emit(self, &mut packet).map_err(KeyError::from)?;
-        packet.truncate(len);
-        if len > PACKET_LEN_MAX {
+        let packet = repr.to_bytes(self).map_err(KeyError::from)?;
+        if packet.len() > PACKET_LEN_MAX {
             return Err(IssueError::TooLong);
         }
         // Without randomness a key cannot sign.

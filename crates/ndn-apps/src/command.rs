@@ -224,10 +224,7 @@ mod tests {
         let response = ControlResponse { code, text: "because".into(), parameters: None };
         let content = response.to_bytes();
         let repr = data::Repr { name, meta: None, content: Some(&content) };
-        let mut out = vec![0; repr.buffer_len(&DigestSigner::DATA)];
-        let len = repr.emit(&DigestSigner::DATA, &mut out).unwrap();
-        out.truncate(len);
-        out
+        repr.to_bytes(&DigestSigner::DATA).unwrap()
     }
 
     #[test]

@@ -149,7 +149,6 @@ impl Counts {
     }
 }
 
-/// Draws names.
 struct Drawer {
     names: Names,
     share: Share,
@@ -305,7 +304,6 @@ impl Consumer {
         }
     }
 
-    /// Removes the pending Interest of a name.
     fn close(&mut self, name: Name<'_>) -> Option<Pending> {
         let number = self.by_name.remove(name.value())?;
         let place = self.pending.get_mut((number - self.first) as usize)?;

@@ -82,7 +82,6 @@ pub struct Endpoint {
     state: State,
 }
 
-/// State of the one face.
 struct State {
     face: Option<FaceId>,
     scope: Scope,
@@ -133,11 +132,6 @@ impl<A: Application> Receiver for Driven<'_, A> {
             self.state.down = Some(why.clone());
         }
     }
-
-    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
-        // There are no stations here.
-        Vec::new()
-    }
 }
 
 /// A placeholder before there is an application.
@@ -145,12 +139,6 @@ struct Nobody;
 
 impl Application for Nobody {
     fn packet(&mut self, _: Time, _: &Received<'_>, _: &mut dyn Output) {}
-
-    fn poll(&mut self, _: Time, _: &mut dyn Output) {}
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 
     fn is_done(&self) -> bool {
         true

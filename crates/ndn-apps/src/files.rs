@@ -174,8 +174,4 @@ impl<M: Mapping> Library for Files<M> {
         }
         Found::Object(newest)
     }
-
-    fn has_news(&mut self, _: Time) -> bool {
-        false
-    }
 }

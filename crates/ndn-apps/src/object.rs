@@ -219,10 +219,7 @@ fn freshness_ms(freshness: Duration) -> Option<u64> {
 }
 
 fn packet(repr: &Repr<'_>) -> Vec<u8> {
-    let mut out = vec![0; repr.buffer_len(&DigestSigner::DATA)];
-    let len = repr.emit(&DigestSigner::DATA, &mut out);
-    out.truncate(len.expect("a digest is as long as it says"));
-    out
+    repr.to_bytes(&DigestSigner::DATA).expect("a digest is as long as it says")
 }
 
 #[cfg(test)]

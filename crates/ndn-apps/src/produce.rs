@@ -166,16 +166,6 @@ impl Application for Producer {
         self.counters.data += 1;
         self.counters.bytes += self.config.size as u64;
     }
-
-    fn poll(&mut self, _: Time, _: &mut dyn Output) {}
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
-
-    fn is_done(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]
@@ -189,8 +179,7 @@ mod tests {
 
     fn answer(config: Config, name: &NameBuf) -> Vec<(Option<Vec<u8>>, Vec<u8>)> {
         let repr = Repr { nonce: Some([1; 4]), ..Repr::new(name.as_name()) };
-        let mut packet = vec![0; repr.buffer_len()];
-        repr.emit(&mut packet).unwrap();
+        let packet = repr.to_bytes().unwrap();
         let headers = Headers { pit_token: Some(&[7, 8]), ..Headers::default() };
         let received = Received { kind: Kind::Interest, headers, packet: &packet };
         let mut out = Vec::new();

@@ -45,7 +45,9 @@ pub trait Library {
     fn find(&mut self, now: Time, prefix: Name<'_>, path: Name<'_>, version: Option<u64>) -> Found;
 
     /// True if a lookup has ended, with or without an object, since the last call.
-    fn has_news(&mut self, now: Time) -> bool;
+    fn has_news(&mut self, _now: Time) -> bool {
+        false
+    }
 }
 
 /// Counters of a publisher.
@@ -297,14 +299,6 @@ impl<L: Library> Application for Publisher<L> {
                 false => self.counters.ignored += 1,
             }
         }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
-
-    fn is_done(&self) -> bool {
-        false
     }
 }
 

@@ -161,8 +161,7 @@ fn a_nack_of_an_older_interest_is_not_the_newer_ones() {
     assert_eq!(sent.len(), 1);
     let interest = Interest::new_checked(&sent[0].1).unwrap();
     let repr = Repr { nonce: Some([0; 4]), ..Repr::parse(&interest).unwrap() };
-    let mut other = vec![0; repr.buffer_len()];
-    repr.emit(&mut other).unwrap();
+    let other = repr.to_bytes().unwrap();
     let kind = Kind::Nack(NackReason::NO_ROUTE);
     for (packet, nacked) in [(&other, 0), (&sent[0].1, 1)] {
         let received = Received { kind, headers: Headers::default(), packet };

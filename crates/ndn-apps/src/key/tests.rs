@@ -43,7 +43,6 @@ fn of_op(public: &str) -> Vec<u8> {
     certificate(&"/op/KEY/1/self/v=1".parse().unwrap(), public)
 }
 
-/// Why a key is refused.
 fn refused(key: &[u8], public: &str) -> String {
     CommandKey::read(key, &of_op(public)).unwrap_err().to_string()
 }

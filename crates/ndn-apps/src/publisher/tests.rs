@@ -35,8 +35,7 @@ impl Rig {
         let name: NameBuf = name.parse().unwrap();
         let nonce = Some([1; 4]);
         let repr = Repr { can_be_prefix, nonce, ..Repr::new(name.as_name()) };
-        let mut packet = vec![0; repr.buffer_len()];
-        repr.emit(&mut packet).unwrap();
+        let packet = repr.to_bytes().unwrap();
         let headers = Headers { pit_token: Some(b"token"), ..Headers::default() };
         let received = Received { kind: Kind::Interest, headers, packet: &packet };
         let mut out = Vec::new();

@@ -262,11 +262,7 @@ fn a_contradictory_end_is_refused() {
             meta: Some(meta),
             content: Some(view.content()),
         };
-        let signer = crate::digest::DigestSigner::DATA;
-        let mut out = vec![0; repr.buffer_len(&signer)];
-        let len = repr.emit(&signer, &mut out).unwrap();
-        out.truncate(len);
-        out
+        repr.to_bytes(&crate::digest::DigestSigner::DATA).unwrap()
     };
     let received = Received { kind: Kind::Data, headers: Headers::default(), packet: &forged };
     segments.handle(Time::from_secs(1), &received);

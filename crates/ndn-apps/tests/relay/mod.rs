@@ -13,7 +13,7 @@ use plexus_ndn::face::FaceId;
 use plexus_ndn::link::{Kind, Received};
 use plexus_ndn_apps::digest::DigestSigner;
 use plexus_ndn_apps::endpoint::now;
-use plexus_ndn_faces::{Bounds, Down, Faces, Facts, Listen, Receiver, Table};
+use plexus_ndn_faces::{Bounds, Down, Faces, Listen, Receiver, Table};
 use plexus_wire::Time;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::{Headers, NackReason};
@@ -58,13 +58,10 @@ impl Core {
         let response = ControlResponse { code: 200, text: "OK".into(), parameters };
         let content = response.to_bytes();
         let repr = data::Repr { name, meta: None, content: Some(&content) };
-        let mut packet = vec![0; repr.buffer_len(&DigestSigner::DATA)];
-        let len = repr.emit(&DigestSigner::DATA, &mut packet).unwrap();
-        out.send(now, face, &headers(received.headers.pit_token), &packet[..len]);
+        let packet = repr.to_bytes(&DigestSigner::DATA).unwrap();
+        out.send(now, face, &headers(received.headers.pit_token), &packet);
     }
-}
 
-impl Core {
     fn packet(&mut self, now: Time, face: FaceId, received: &Received<'_>, out: &mut Table) {
         self.packets.fetch_add(1, Ordering::Relaxed);
         let token = received.headers.pit_token.map(<[u8]>::to_vec);
@@ -113,14 +110,8 @@ impl Receiver for Core {
         batch.iter().for_each(|(face, received)| self.packet(now, *face, received, out));
     }
 
-    fn face_up(&mut self, _: Time, _: &Facts) {}
-
     fn face_down(&mut self, _: Time, face: FaceId, _: &Down) {
         self.routes.retain(|(_, to)| *to != face);
-    }
-
-    fn answered(&mut self, _: &[FaceId]) -> Vec<FaceId> {
-        Vec::new()
     }
 }
 

@@ -27,8 +27,5 @@ pub(super) fn certificate(name: &NameBuf, public: &str) -> Vec<u8> {
     let meta = Some(MetaInfo { content_type: Some(ContentType::KEY), ..MetaInfo::default() });
     let spki = STANDARD.decode(public).unwrap();
     let repr = Repr { name: name.as_name(), meta, content: Some(&spki) };
-    let mut packet = vec![0; repr.buffer_len(&DigestSigner::DATA)];
-    let len = repr.emit(&DigestSigner::DATA, &mut packet).unwrap();
-    packet.truncate(len);
-    packet
+    repr.to_bytes(&DigestSigner::DATA).unwrap()
 }
