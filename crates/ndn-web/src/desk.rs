@@ -164,7 +164,6 @@ impl Work {
     }
 }
 
-/// The metadata in an answer.
 fn read(ask: &Ask, packet: &[u8]) -> Result<Metadata, Failure> {
     let misfit = |why: String| Failure::Misfit { name: ask.name().clone(), why };
     let data = Data::new_checked(packet).map_err(|e| misfit(e.to_string()))?;
@@ -254,10 +253,6 @@ impl Application for Work {
             job.segments.next_deadline().map_or(stalls, |at| at.min(stalls))
         });
         asks.chain(orders).min()
-    }
-
-    fn is_done(&self) -> bool {
-        false
     }
 }
 

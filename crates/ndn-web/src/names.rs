@@ -109,42 +109,34 @@ fn normalise(text: &[u8], also: &[u8]) -> Result<Vec<u8>, BadUrl> {
         if *first != b'%' {
             if !is_unreserved(*first) && !also.contains(first) {
                 // Browsers leave some of these unescaped.
-                match first {
-                    b'"'
-                    | b'<'
-                    | b'>'
-                    | b'['
-                    | b']'
-                    | b'^'
-                    | b'`'
-                    | b'{'
-                    | b'|'
-                    | b'}'
-                    | b'\\'
-                    | 0x80.. => escape(*first, &mut out),
-                    _ => return Err(BadUrl::Character),
+                match b"\"<>[]^`{|}\\".contains(first) || !first.is_ascii() {
+                    true => escape(*first, &mut out),
+                    false => return Err(BadUrl::Character),
                 }
             } else {
                 out.push(*first);
             }
             continue;
         }
-        let [high, low, behind @ ..] = rest else { return Err(BadUrl::Character) };
-        let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-        let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
-            return Err(BadUrl::Character);
-        };
-        match high << 4 | low {
-            b if is_unreserved(b) => out.push(b),
-            b => escape(b, &mut out),
+        let byte;
+        (byte, rest) = escaped(rest).ok_or(BadUrl::Character)?;
+        match is_unreserved(byte) {
+            true => out.push(byte),
+            false => escape(byte, &mut out),
         }
-        rest = behind;
     }
     Ok(out)
 }
 
 fn escape(b: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("%{b:02X}").as_bytes());
+}
+
+/// The byte that two digits after a `%` stand for, and what follows them.
+fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let [high, low, behind @ ..] = text else { return None };
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    Some((digit(*high)? << 4 | digit(*low)?, behind))
 }
 
 /// A path segment without escapes: its name in a file system.
@@ -157,10 +149,9 @@ pub fn unescape(part: &[u8]) -> Option<Vec<u8>> {
             out.push(*first);
             continue;
         }
-        let [high, low, behind @ ..] = rest else { return None };
-        let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-        out.push(digit(*high)? << 4 | digit(*low)?);
-        rest = behind;
+        let byte;
+        (byte, rest) = escaped(rest)?;
+        out.push(byte);
     }
     Some(out)
 }

@@ -14,11 +14,21 @@ use std::thread;
 use std::time::Duration;
 
 use plexus_ndn_apps::files::{Files, Tree};
-use plexus_ndn_apps::publisher::Library;
+use plexus_ndn_apps::publisher::{Found, Library};
 use plexus_ndn_web::folder::Folder;
 use plexus_ndn_web::upstream::{Config, Origin, Tls};
+use plexus_wire::Time;
+use plexus_wire::ndn::Name;
 use relay::Relay;
 use rig::{Client, Threads, pattern};
+
+/// A proxy for a folder, which is published until the end.
+fn published(relay: &Relay) -> (Threads, SocketAddr) {
+    let mut threads = Threads::new();
+    threads.publish(relay, folder(relay), |_| {});
+    let at = threads.proxy(relay, Duration::from_secs(20));
+    (threads, at)
+}
 
 fn folder(relay: &Relay) -> Files<Folder> {
     let path = relay.folder.join("site");
@@ -34,9 +44,7 @@ fn folder(relay: &Relay) -> Files<Folder> {
 #[test]
 fn a_browser_reads_a_folder() {
     let relay = Relay::new("folder");
-    let mut threads = Threads::new();
-    threads.publish(&relay, folder(&relay), |_| {});
-    let at = threads.proxy(&relay, Duration::from_secs(20));
+    let (_threads, at) = published(&relay);
     let mut client = Client::new(at);
     let page = client.ask("GET / HTTP/1.1");
     assert_eq!((page.status, &page.body[..]), (200, &b"<h1>named</h1>"[..]));
@@ -78,9 +86,7 @@ fn a_browser_reads_a_folder() {
 #[test]
 fn hostile_requests_end_their_connection_and_nothing_else() {
     let relay = Relay::new("hostile");
-    let mut threads = Threads::new();
-    threads.publish(&relay, folder(&relay), |_| {});
-    let at = threads.proxy(&relay, Duration::from_secs(20));
+    let (_threads, at) = published(&relay);
     for bytes in [
         &b"\0\0\0\0\r\n\r\n"[..],
         b"GET\r\n\r\n",
@@ -114,18 +120,8 @@ fn without_a_producer_the_gateway_says_so() {
     // A producer that never answers.
     struct Never;
     impl Library for Never {
-        fn find(
-            &mut self,
-            _: plexus_wire::Time,
-            _: plexus_wire::ndn::Name<'_>,
-            _: plexus_wire::ndn::Name<'_>,
-            _: Option<u64>,
-        ) -> plexus_ndn_apps::publisher::Found {
-            plexus_ndn_apps::publisher::Found::Later
-        }
-
-        fn has_news(&mut self, _: plexus_wire::Time) -> bool {
-            false
+        fn find(&mut self, _: Time, _: Name<'_>, _: Name<'_>, _: Option<u64>) -> Found {
+            Found::Later
         }
     }
     threads.publish(&relay, Never, |_| {});
@@ -218,9 +214,7 @@ fn a_site_upstream_is_fetched_once_for_all() {
 #[test]
 fn curl_gets_what_a_browser_would() {
     let relay = Relay::new("curl");
-    let mut threads = Threads::new();
-    threads.publish(&relay, folder(&relay), |_| {});
-    let at = threads.proxy(&relay, Duration::from_secs(20));
+    let (_threads, at) = published(&relay);
     let curl = |arguments: &[&str]| {
         let out = Command::new("curl")
             .args(["-sS", "--max-time", "60", "--noproxy", ""])
@@ -258,11 +252,9 @@ const SCRIPT: &str = "fetch('/sub/large.bin', {headers: {Range: 'bytes=5-14'}}).
 #[test]
 fn a_real_browser_runs_a_page() {
     let relay = Relay::new("browser");
-    let mut threads = Threads::new();
-    threads.publish(&relay, folder(&relay), |_| {});
+    let (_threads, at) = published(&relay);
     std::fs::write(relay.folder.join("site/page.html"), PAGE).unwrap();
     std::fs::write(relay.folder.join("site/sub/range.js"), SCRIPT).unwrap();
-    let at = threads.proxy(&relay, Duration::from_secs(20));
     // As a site, and as the browser's proxy.
     let proxy = [format!("--proxy-server={at}"), "--proxy-bypass-list=<-loopback>".into()];
     for (host, options) in [(at.to_string(), &[][..]), ("h".into(), &proxy)] {

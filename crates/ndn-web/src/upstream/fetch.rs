@@ -111,7 +111,6 @@ where
     Ok(Connection { sender, task: tokio::spawn(driver) })
 }
 
-/// An error with its causes.
 fn in_full(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

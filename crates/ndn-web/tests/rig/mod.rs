@@ -36,7 +36,6 @@ impl Threads {
         self.all.push(thread::spawn(move || run(&stop)));
     }
 
-    /// Publishes a library until the end.
     pub(crate) fn publish<L: Library + Send + 'static>(
         &mut self,
         relay: &Relay,
