@@ -77,7 +77,7 @@ impl Record {
     fn findings(&self) -> String {
         let Record { name, date, machine, commit, verdict, why, .. } = self;
         let mut text = wrapped(&format!(
-            "**Findings** (full run, {date}, commit {commit}, {machine}): the claim **{verdict}**. \
+            "**Findings** (full run, {date}, commit {commit}, {machine}): the claim **{verdict}**: \
              {why}."
         ));
         text.push_str("\n| quantity | unit | paper | ours | compared |\n|---|---|---|---|---|\n");
