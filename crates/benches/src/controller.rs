@@ -13,6 +13,7 @@ use plexus_wire::fabric::message::{
 };
 use plexus_wire::{MacAddr, Time};
 
+use super::random::Random;
 use super::{Effort, Row, Setting};
 
 /// A torus of about 5,000 nodes.
@@ -28,7 +29,7 @@ const NOW: Time = Time::from_secs(1);
 struct Torus {
     controller: Controller,
     sides: [u32; 3],
-    random: u64,
+    random: Random,
     exchange: u64,
     /// Paths in the routes of all requests.
     paths: u64,
@@ -42,7 +43,7 @@ impl Torus {
         let start =
             Start { config, epoch: 1, now: NOW, unix_s: 0, stored: Vec::new(), seed: [1; 32] };
         let controller = Controller::new(start);
-        let random = 88_172_645_463_325_252;
+        let random = Random(88_172_645_463_325_252);
         let mut torus = Torus { controller, sides, random, exchange: 0, paths: 0 };
         torus.input(Input::Attached { to: Some(id(0)) });
         for node in 0..torus.nodes() {
@@ -120,11 +121,8 @@ impl Torus {
     /// A random host asks for another: two new routes.
     fn resolve(&mut self) -> u64 {
         let hosts = u64::from(self.nodes() * HOSTS);
-        let mut draw = || {
-            self.random = super::switch::xorshift(self.random);
-            (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % hosts
-        };
-        let (from, to) = (draw() as u32, draw() as u32);
+        let mut draw = || ((self.random.next() >> 32) % hosts) as u32;
+        let (from, to) = (draw(), draw());
         self.ask(from, to)
     }
 
@@ -179,9 +177,8 @@ pub(super) fn routes(name: &str, setting: &Setting) -> Result<Vec<Row>, String> 
             Ok((per_s(routes), None))
         };
         rows.push(Row::measure(&format!("{name}-{policy}"), "kroutes/s", None, runs, turn)?);
-        let mut paths = paths_per_s.into_iter();
-        let turn = || Ok((paths.next().unwrap_or_default(), None));
-        rows.push(Row::measure(&format!("{name}-{policy}-paths"), "kpaths/s", None, runs, turn)?);
+        let turns = paths_per_s.into_iter().map(|paths| (paths, None)).collect();
+        rows.push(Row::of_turns(&format!("{name}-{policy}-paths"), "kpaths/s", None, turns));
     }
     Ok(rows)
 }

@@ -17,7 +17,9 @@ mod ndn;
 pub mod ndr;
 mod peer;
 mod policy;
+mod random;
 mod results;
+mod rig;
 mod route;
 mod sim;
 mod store;
@@ -26,6 +28,7 @@ mod traffic;
 mod whole;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -93,16 +96,27 @@ pub struct Bench {
     pub name: &'static str,
     /// What it measures.
     pub about: &'static str,
-    run: fn(&Bench, &Setting) -> Result<Vec<Row>, String>,
+    run: Run,
+}
+
+/// The rows of a bench, whose name they begin with.
+type Run = fn(&str, &Setting) -> Result<Vec<Row>, String>;
+
+const fn bench(name: &'static str, run: Run) -> Bench {
+    Bench { name, about: "", run }
 }
 
 impl Bench {
+    const fn about(self, about: &'static str) -> Bench {
+        Bench { about, ..self }
+    }
+
     /// Runs it.
     ///
     /// # Errors
     /// In words, when it cannot be run, or what it measures does not hold.
     pub fn rows(&self, setting: &Setting) -> Result<Vec<Row>, String> {
-        (self.run)(self, setting)
+        (self.run)(self.name, setting)
     }
 }
 
@@ -136,148 +150,73 @@ impl Setting {
     }
 }
 
+fn route_load(family: route::Family, destinations: usize) -> route::Load {
+    route::Load { family, destinations }
+}
+
+fn host_load(named: usize) -> fabric::Load {
+    fabric::Load::Host { routes: 1 << 16, named }
+}
+
 /// Every bench, in the order in which they run.
 pub const BENCHES: &[Bench] = &[
-    Bench {
-        name: "switch-64k-few",
-        about: "the whole switch in memory, 64-byte packets, 65,536 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 16, 64), s),
-    },
-    Bench {
-        name: "switch-64k-spread",
-        about: "the same, all 65,536 stations talking",
-        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 16, 1 << 16), s),
-    },
-    Bench {
-        name: "switch-1m-few",
-        about: "the same with 1,048,576 stations, 64 of them talking",
-        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 20, 64), s),
-    },
-    Bench {
-        name: "switch-1m-spread",
-        about: "the same with 1,048,576 stations, all talking: the table outgrows the L2 cache",
-        run: |b, s| switch::rows(b.name, switch::Load::new(1 << 20, 1 << 20), s),
-    },
-    Bench {
-        name: "queue",
-        about: "what turns among flows cost at output queues, idle and in use; the peer is fifo",
-        run: |b, s| switch::queue_rows(b.name, s),
-    },
-    Bench {
-        name: "route-v4-few",
-        about: "the whole router in memory, 64-byte packets, the Internet's table, 64 destinations",
-        run: |b, s| route::rows(b.name, route::Load { family: V4, destinations: 64 }, s),
-    },
-    Bench {
-        name: "route-v4-spread",
-        about: "the same with 65,536 destinations",
-        run: |b, s| route::rows(b.name, route::Load { family: V4, destinations: 1 << 16 }, s),
-    },
-    Bench {
-        name: "route-v6-spread",
-        about: "the same over IPv6",
-        run: |b, s| route::rows(b.name, route::Load { family: V6, destinations: 1 << 16 }, s),
-    },
-    Bench {
-        name: "fabric-hop",
-        about: "64-byte frames from fabric port to fabric port, 4 hops; the peer is our own switch",
-        run: |b, s| fabric::rows(b.name, fabric::Load::Hop, s),
-    },
-    Bench {
-        name: "fabric-host",
-        about: "hosts' 64-byte frames to fabric ports, 65,536 routes at each of 4, 64 in use",
-        run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 64 }, s),
-    },
-    Bench {
-        name: "fabric-host-spread",
-        about: "the same, all 65,536 routes in use; the peer is our switch, all stations talking",
-        run: |b, s| fabric::rows(b.name, fabric::Load::Host { routes: 1 << 16, named: 1 << 16 }, s),
-    },
-    Bench {
-        name: "whole",
-        about: "switch and router of a box that does everything at once; the peer does one thing",
-        run: |b, s| whole::rows(b.name, s),
-    },
-    Bench {
-        name: "mac-lookup",
-        about: "lookups in the MAC table, hits and misses; the peer is the same without prefetch",
-        run: |_, s| mac::rows(s),
-    },
-    Bench {
-        name: "lpm",
-        about: "longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate",
-        run: |b, s| lpm::rows(b.name, s),
-    },
-    Bench {
-        name: "names",
-        about: "name prefixes and exact names, 1 M and 10 M of them; the peer is std's HashMap",
-        run: |b, s| names::rows(b.name, s),
-    },
-    Bench {
-        name: "ndn-forward",
-        about: "Interest and Data through the NDN forwarder, a FIB of a million: rates, memory",
-        run: |b, s| ndn::rows(b.name, s),
-    },
-    Bench {
-        name: "generate",
-        about: "test packets that the generator makes, nothing behind its port",
-        run: |_, s| traffic::generate(s),
-    },
-    Bench {
-        name: "count",
-        about: "test packets that the meter counts",
-        run: |_, s| traffic::count(s),
-    },
-    Bench {
-        name: "controller-routes",
-        about: "new routes for random pairs of 49,130 hosts on a torus of 4,913 nodes, per policy",
-        run: |b, s| controller::routes(b.name, s),
-    },
-    Bench {
-        name: "controller-failure",
-        about: "time until 4,000 flows of a cut cable have new routes, on the same torus",
-        run: |b, s| controller::failure(b.name, s),
-    },
-    Bench {
-        name: "topo-spain",
-        about: "SPAIN routes for 50,000 flows, on a torus and a random graph of 1,000 nodes",
-        run: |b, s| loads::spain(b.name, s),
-    },
-    Bench {
-        name: "topo-lp",
-        about: "the least maximum load of 662 demands on 50 nodes and 88 links, by linear program",
-        run: |b, s| loads::lp(b.name, s),
-    },
-    Bench {
-        name: "sim-hops",
-        about: "frames from port to port in the simulator, 8 nodes in a line; the peer is ns-3",
-        run: |b, s| sim::chain(b.name, s),
-    },
-    Bench {
-        name: "sim-fat-tree",
-        about: "the same on a fat tree of 20 nodes, each of 16 hosts sending to another",
-        run: |b, s| sim::fat_tree(b.name, s),
-    },
-    Bench {
-        name: "sim-scale",
-        about: "time per event with 100 to 50,000 hosts that all send, in racks of 50 to a switch",
-        run: |b, s| sim::scale(b.name, s),
-    },
-    Bench {
-        name: "topo-hops",
-        about: "time for the hops between all pairs of 5,000 nodes; the peer is petgraph",
-        run: |b, s| hops::rows(b.name, s),
-    },
-    Bench {
-        name: "ndn-policy",
-        about: "hit ratios of the content store's eviction policies; the peer knows the future",
-        run: |b, s| policy::rows(b.name, s),
-    },
-    Bench {
-        name: "ndn-store",
-        about: "hits per second from the content store's disk; the peer is fio on the same file",
-        run: |b, s| store::rows(b.name, s),
-    },
+    bench("switch-64k-few", |b, s| switch::rows(b, switch::Load::new(1 << 16, 64), s))
+        .about("the whole switch in memory, 64-byte packets, 65,536 stations, 64 of them talking"),
+    bench("switch-64k-spread", |b, s| switch::rows(b, switch::Load::new(1 << 16, 1 << 16), s))
+        .about("the same, all 65,536 stations talking"),
+    bench("switch-1m-few", |b, s| switch::rows(b, switch::Load::new(1 << 20, 64), s))
+        .about("the same with 1,048,576 stations, 64 of them talking"),
+    bench("switch-1m-spread", |b, s| switch::rows(b, switch::Load::new(1 << 20, 1 << 20), s))
+        .about("the same with 1,048,576 stations, all talking: the table outgrows the L2 cache"),
+    bench("queue", switch::queue_rows)
+        .about("what turns among flows cost at output queues, idle and in use; the peer is fifo"),
+    bench("route-v4-few", |b, s| route::rows(b, route_load(V4, 64), s)).about(
+        "the whole router in memory, 64-byte packets, the Internet's table, 64 destinations",
+    ),
+    bench("route-v4-spread", |b, s| route::rows(b, route_load(V4, 1 << 16), s))
+        .about("the same with 65,536 destinations"),
+    bench("route-v6-spread", |b, s| route::rows(b, route_load(V6, 1 << 16), s))
+        .about("the same over IPv6"),
+    bench("fabric-hop", |b, s| fabric::rows(b, fabric::Load::Hop, s)).about(
+        "64-byte frames from fabric port to fabric port, 4 hops; the peer is our own switch",
+    ),
+    bench("fabric-host", |b, s| fabric::rows(b, host_load(64), s))
+        .about("hosts' 64-byte frames to fabric ports, 65,536 routes at each of 4, 64 in use"),
+    bench("fabric-host-spread", |b, s| fabric::rows(b, host_load(1 << 16), s))
+        .about("the same, all 65,536 routes in use; the peer is our switch, all stations talking"),
+    bench("whole", whole::rows)
+        .about("switch and router of a box that does everything at once; the peer does one thing"),
+    bench("mac-lookup", mac::rows)
+        .about("lookups in the MAC table, hits and misses; the peer is the same without prefetch"),
+    bench("lpm", lpm::rows)
+        .about("longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate"),
+    bench("names", names::rows)
+        .about("name prefixes and exact names, 1 M and 10 M of them; the peer is std's HashMap"),
+    bench("ndn-forward", ndn::rows)
+        .about("Interest and Data through the NDN forwarder, a FIB of a million: rates, memory"),
+    bench("generate", traffic::generate)
+        .about("test packets that the generator makes, nothing behind its port"),
+    bench("count", traffic::count).about("test packets that the meter counts"),
+    bench("controller-routes", controller::routes)
+        .about("new routes for random pairs of 49,130 hosts on a torus of 4,913 nodes, per policy"),
+    bench("controller-failure", controller::failure)
+        .about("time until 4,000 flows of a cut cable have new routes, on the same torus"),
+    bench("topo-spain", loads::spain)
+        .about("SPAIN routes for 50,000 flows, on a torus and a random graph of 1,000 nodes"),
+    bench("topo-lp", loads::lp)
+        .about("the least maximum load of 662 demands on 50 nodes and 88 links, by linear program"),
+    bench("sim-hops", sim::chain)
+        .about("frames from port to port in the simulator, 8 nodes in a line; the peer is ns-3"),
+    bench("sim-fat-tree", sim::fat_tree)
+        .about("the same on a fat tree of 20 nodes, each of 16 hosts sending to another"),
+    bench("sim-scale", sim::scale)
+        .about("time per event with 100 to 50,000 hosts that all send, in racks of 50 to a switch"),
+    bench("topo-hops", hops::rows)
+        .about("time for the hops between all pairs of 5,000 nodes; the peer is petgraph"),
+    bench("ndn-policy", policy::rows)
+        .about("hit ratios of the content store's eviction policies; the peer knows the future"),
+    bench("ndn-store", store::rows)
+        .about("hits per second from the content store's disk; the peer is fio on the same file"),
 ];
 
 /// Nanoseconds that a core takes per frame from one fabric port to another, in memory and in
@@ -318,6 +257,24 @@ fn pin() -> Result<usize, String> {
     Ok(cpu)
 }
 
+/// What `update` gives, while another processor, if there is one, looks up without pause.
+fn beside<T>(setting: &Setting, mut look_up: impl FnMut() + Send, update: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut others = CpuSet::new();
+            (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != setting.cpu).for_each(|cpu| others.set(cpu));
+            let _ = sched_setaffinity(None, &others);
+            while !done.load(Relaxed) {
+                look_up();
+            }
+        });
+        let updated = update();
+        done.store(true, Relaxed);
+        updated
+    })
+}
+
 impl Row {
     /// A row from its turns: each gives our figure and, with a peer, the peer's.
     ///
@@ -331,10 +288,19 @@ impl Row {
         mut turn: impl FnMut() -> Result<Turn, String>,
     ) -> Result<Row, String> {
         let turns = (0..runs.max(1)).map(|_| turn()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Row::of_turns(name, unit, peer, turns))
+    }
+
+    /// A row of a figure that is the same each time.
+    fn once(name: &str, unit: &'static str, value: f64) -> Row {
+        Row::of_turns(name, unit, None, vec![(value, None)])
+    }
+
+    fn of_turns(name: &str, unit: &'static str, peer: Option<&str>, turns: Vec<Turn>) -> Row {
         let ours: Vec<f64> = sorted(turns.iter().map(|t| t.0));
         let theirs = sorted(turns.iter().filter_map(|t| t.1));
         let ratios = sorted(turns.iter().filter_map(|t| Some(t.0 / t.1?)));
-        Ok(Row {
+        Row {
             name: name.into(),
             value: median(&ours).unwrap_or(0.0),
             unit,
@@ -346,7 +312,7 @@ impl Row {
             value_max: ours.last().copied().unwrap_or(0.0),
             ratio_min: ratios.first().copied(),
             ratio_max: ratios.last().copied(),
-        })
+        }
     }
 }
 
@@ -372,7 +338,7 @@ mod tests {
         let scratch = std::env::temp_dir();
         let setting = Setting { effort, cpu: 0, peers, names: None, scratch };
         for bench in BENCHES {
-            let rows = (bench.run)(bench, &setting).unwrap();
+            let rows = bench.rows(&setting).unwrap();
             assert!(!rows.is_empty());
             for row in rows {
                 assert!(row.name.starts_with(bench.name), "{} of {}", row.name, bench.name);

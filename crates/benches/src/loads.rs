@@ -7,6 +7,7 @@ use plexus_analysis::{BoundBy, Demand, Routing, cable_loads, loads};
 use plexus_config::SwitchSettings;
 use plexus_topo::{End, Link, Node, NodePort, Options, Shape, Topology, generate};
 
+use super::random::Random;
 use super::{Row, Setting};
 
 /// Flows of the seed's size of network (`axon` §5.5).
@@ -28,7 +29,7 @@ pub(super) fn spain(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let links = connected(nodes, 3 * nodes, &mut random);
     let flows: Vec<Demand> = (0..FLOWS / setting.effort.shrink.max(1))
         .map(|_| {
-            let (from, to) = random.pair(nodes);
+            let (from, to) = pair(&mut random, nodes);
             Demand { from, to, amount: 1.0 }
         })
         .collect();
@@ -49,7 +50,7 @@ pub(super) fn lp(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let links = connected(LP_NODES, LP_LINKS, &mut random);
     let mut pairs = BTreeSet::new();
     while pairs.len() < LP_DEMANDS / setting.effort.shrink.clamp(1, 8) {
-        pairs.insert(random.pair(LP_NODES));
+        pairs.insert(pair(&mut random, LP_NODES));
     }
     let demand = |(from, to)| Demand { from, to, amount: 1.0 + random.below(1000) as f64 };
     let demands: Vec<Demand> = pairs.into_iter().map(demand).collect();
@@ -65,20 +66,10 @@ pub(super) fn lp(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(vec![Row::measure(name, "ms", None, setting.effort.runs, turn)?])
 }
 
-/// Numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = super::switch::xorshift(self.0);
-        ((u128::from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)) * n as u128) >> 64) as usize
-    }
-
-    /// Two different numbers.
-    fn pair(&mut self, n: usize) -> (usize, usize) {
-        let from = self.below(n);
-        (from, (from + 1 + self.below(n - 1)) % n)
-    }
+/// Two different numbers below `n`.
+fn pair(random: &mut Random, n: usize) -> (usize, usize) {
+    let from = random.below(n);
+    (from, (from + 1 + random.below(n - 1)) % n)
 }
 
 /// Links of a random graph: a tree, and as many more as are missing.
@@ -86,7 +77,7 @@ fn connected(nodes: usize, links: usize, random: &mut Random) -> Vec<(usize, usi
     let mut chosen: BTreeSet<(usize, usize)> =
         (1..nodes).map(|node| (random.below(node), node)).collect();
     while chosen.len() < links {
-        let (a, b) = random.pair(nodes);
+        let (a, b) = pair(random, nodes);
         chosen.insert((a.min(b), a.max(b)));
     }
     chosen.into_iter().collect()

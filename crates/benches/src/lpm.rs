@@ -6,16 +6,14 @@
 use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader, Refused};
 use prefix_trie::PrefixMap;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::peer::DpdkLpm;
-use super::switch::xorshift;
-use super::{Row, Setting, Turn, median, sorted};
+use super::random::Random;
+use super::{Row, Setting, Turn, beside, median, sorted};
 use crate::internet;
 
 /// Next-hop groups, told apart by a hash of the prefix.
@@ -26,7 +24,6 @@ const NONE: u16 = 32_767;
 const BATCH: usize = 64;
 /// Keys: 4 MiB of either family.
 const KEYS_BYTES: usize = 4 << 20;
-/// Slices of a turn.
 const SLICES: u32 = 10;
 /// Dependent lookups to a round.
 const STEPS: usize = 1 << 16;
@@ -147,14 +144,11 @@ where
     drop(fibs);
     let mut reader = fib.reader();
     let peer = program.is_some().then_some(A::PEER.1);
-    let row = |name: &str, unit, turns: Vec<Turn>| {
-        let (runs, mut turns) = (turns.len(), turns.into_iter());
-        Row::measure(name, unit, peer, runs, || turns.next().ok_or_else(String::new))
-    };
+    let row = |name: &str, unit, turns| Row::of_turns(name, unit, peer, turns);
     let mut rows = Vec::new();
     for (keys, turns) in kinds.iter().zip(turns) {
         let name = format!("{name}-{}", keys.kind);
-        rows.push(row(&name, "M/s", turns)?);
+        rows.push(row(&name, "M/s", turns));
         if keys.kind == "table" {
             let crate_name = Some("prefix-trie");
             let row = format!("{name}-crate");
@@ -168,7 +162,7 @@ where
             })?);
         }
     }
-    rows.push(row(&format!("{name}-build"), "ms", built)?);
+    rows.push(row(&format!("{name}-build"), "ms", built));
     if let Some((table, peer)) = A::SLOW_PEER.filter(|_| effort.slow_peers) {
         let mut dpdk = start(table).transpose()?;
         let named = dpdk.is_some().then_some(peer);
@@ -191,10 +185,7 @@ where
         Ok((updates(&mut fib, routes, setting)?, Some(theirs)))
     })?);
     for (what, bytes) in [("memory", fib.memory().lookup), ("memory-writer", fib.memory().writer)] {
-        let megabytes = bytes as f64 / 1e6;
-        rows.push(Row::measure(&format!("{name}-{what}"), "MB", None, 1, || {
-            Ok((megabytes, None))
-        })?);
+        rows.push(Row::once(&format!("{name}-{what}"), "MB", bytes as f64 / 1e6));
     }
     Ok(rows)
 }
@@ -249,11 +240,11 @@ fn keys<A: Family>(routes: &[Route<A>], count: usize) -> [(&'static str, Vec<A>)
     let count = count.max(BATCH);
     let mut random = Random(88_172_645_463_325_252);
     let unicast = (A::UNICAST.0, A::UNICAST.1);
-    let anywhere = (0..count).map(|_| random.within(unicast)).collect();
+    let anywhere = (0..count).map(|_| within(&mut random, unicast)).collect();
     let mut in_table = || {
         let draw = |random: &mut Random| {
             let (addr, len, _) = routes[random.below(routes.len())];
-            random.within((addr, len))
+            within(random, (addr, len))
         };
         (0..count).map(|_| draw(&mut random)).collect::<Vec<A>>()
     };
@@ -266,51 +257,26 @@ fn keys<A: Family>(routes: &[Route<A>], count: usize) -> [(&'static str, Vec<A>)
 /// a flow, a flow's packets in a burst of 1 to 32, four on average, 64 packets under way mixed.
 fn trace<A: Family>(routes: &[Route<A>], count: usize, random: &mut Random) -> Vec<A> {
     let mut popular: Vec<usize> = (0..routes.len()).collect();
-    for i in (1..popular.len()).rev() {
-        popular.swap(i, random.below(i + 1));
-    }
+    random.shuffle(&mut popular);
     let mut trace = Vec::with_capacity(count + 32);
     while trace.len() < count {
         // The inverse of the harmonic numbers, nearly: e^(x ln n).
-        let rank = (random.fraction() * (routes.len() as f64).ln()).exp() as usize - 1;
+        let fraction = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let rank = (fraction * (routes.len() as f64).ln()).exp() as usize - 1;
         let (addr, len, _) = routes[popular[rank.min(routes.len() - 1)]];
-        let key = random.within((addr, len));
+        let key = within(random, (addr, len));
         trace.push(key);
         let more = (0..31).take_while(|_| random.below(4) != 0).count();
         trace.extend(std::iter::repeat_n(key, more));
     }
     trace.truncate(count);
-    for mixed in trace.chunks_mut(64) {
-        for i in (1..mixed.len()).rev() {
-            mixed.swap(i, random.below(i + 1));
-        }
-    }
+    trace.chunks_mut(64).for_each(|mixed| random.shuffle(mixed));
     trace
 }
 
-/// Numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = xorshift(self.0);
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// An address that a prefix covers.
-    fn within<A: Family>(&mut self, (addr, len): (A, u8)) -> A {
-        let bits = u128::from(self.next()) << 64 | u128::from(self.next());
-        let anywhere = A::from_u128(bits);
-        addr ^ anywhere ^ anywhere.network(len)
-    }
+fn within<A: Family>(random: &mut Random, (addr, len): (A, u8)) -> A {
+    let anywhere = A::from_u128(u128::from(random.next()) << 64 | u128::from(random.next()));
+    addr ^ anywhere ^ anywhere.network(len)
 }
 
 /// Millions of operations per second of the median round, and what the last round returned.
@@ -344,7 +310,6 @@ fn number_by_branch(answer: Option<GroupId>) -> u16 {
     }
 }
 
-/// All keys in batches.
 fn bulk<A: Family>(reader: &mut Reader<A>, keys: &[A], time: Duration) -> (f64, u64) {
     let mut answers = [None; BATCH];
     rounds(time, || {
@@ -394,34 +359,23 @@ fn updates<A: Family>(
     routes: &[Route<A>],
     setting: &Setting,
 ) -> Result<f64, String> {
-    let done = AtomicBool::new(false);
     let mut reader = fib.reader();
     let [_, (_, keys), ..] = keys(routes, 1 << 14);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut others = CpuSet::new();
-            (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != setting.cpu).for_each(|cpu| others.set(cpu));
-            let _ = sched_setaffinity(None, &others);
-            while !done.load(Relaxed) {
-                black_box(bulk(&mut reader, &keys, Duration::ZERO));
+    let look_up = || _ = black_box(bulk(&mut reader, &keys, Duration::ZERO));
+    let update = |addr, len, group| {
+        loop {
+            let done = match group {
+                Some(group) => fib.insert(addr, len, group),
+                None => fib.remove(addr, len),
+            };
+            match done {
+                // The reader's processor was taken from it: a router waits, too.
+                Err(Refused::ReaderBusy) => std::thread::yield_now(),
+                done => return done.map(|_| ()).map_err(|e| e.to_string()),
             }
-        });
-        let rate = churn(routes, setting.effort.time, |addr, len, group| {
-            loop {
-                let done = match group {
-                    Some(group) => fib.insert(addr, len, group),
-                    None => fib.remove(addr, len),
-                };
-                match done {
-                    // The reader's processor was taken from it: a router waits, too.
-                    Err(Refused::ReaderBusy) => std::thread::yield_now(),
-                    done => return done.map(|_| ()).map_err(|e| e.to_string()),
-                }
-            }
-        });
-        done.store(true, Relaxed);
-        rate
-    })
+        }
+    };
+    beside(setting, look_up, || churn(routes, setting.effort.time, update))
 }
 
 /// Millions of updates per second: routes drawn from all over the table go, and come back in
@@ -433,12 +387,7 @@ fn churn<A: Family>(
 ) -> Result<f64, String> {
     let mut random = Random(1_181_783_497_276_652_981);
     let mut order: Vec<usize> = (0..routes.len()).collect();
-    let mut shuffle = |order: &mut Vec<usize>| {
-        for i in (1..order.len()).rev() {
-            order.swap(i, random.below(i + 1));
-        }
-    };
-    shuffle(&mut order);
+    random.shuffle(&mut order);
     order.truncate(CHURN);
     let mut failed = None;
     let (rate, _) = rounds(time, || {
@@ -495,12 +444,12 @@ mod tests {
     fn keys_lie_where_they_are_said_to() {
         let mut random = Random(1);
         for _ in 0..1000 {
-            let key: u32 = random.within((0xC000_0200, 23));
+            let key: u32 = within(&mut random, (0xC000_0200, 23));
             assert_eq!(key >> 9, 0xC000_0200 >> 9);
-            let key: u128 = random.within(u128::UNICAST);
+            let key: u128 = within(&mut random, u128::UNICAST);
             assert_eq!(key >> 125, 1);
         }
-        let host: u128 = random.within((7, 128));
+        let host: u128 = within(&mut random, (7, 128));
         assert_eq!(host, 7);
         let routes: Routes<u32> = (0..100).map(|i| (i << 24, 8, group(u128::from(i), 8))).collect();
         let trace = trace(&routes, 4096, &mut random);

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use plexus_table::{Hashed, MacKey, MacTable, Station};
 
+use super::random::Random;
 use super::{Row, Setting};
 
 /// Lookups at a time, the switch's batch.
@@ -15,14 +16,14 @@ const KEYS: usize = 1 << 20;
 const SEED: u64 = 0x5EED;
 
 /// Hits and misses, in a table for 64 k and for 1 M stations.
-pub(super) fn rows(setting: &Setting) -> Result<Vec<Row>, String> {
+pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (size, stations) in [("64k", 1 << 16), ("1m", 1 << 20)] {
         let stations = stations / setting.effort.shrink;
         let table = filled(stations)?;
         for (kind, first) in [("hit", 0), ("miss", stations as u64)] {
             let keys = keys(stations as u64, first, KEYS / setting.effort.shrink);
-            let name = format!("mac-lookup-{size}-{kind}");
+            let name = format!("{name}-{size}-{kind}");
             let turn = || {
                 let plain = rate(&table, &keys, setting, |key| table.hash(key))?;
                 Ok((rate(&table, &keys, setting, |key| table.prefetch(key))?, Some(plain)))
@@ -49,12 +50,8 @@ fn key(i: u64) -> MacKey {
 
 /// `count` stations drawn from those numbered `first..first + stations`.
 fn keys(stations: u64, first: u64, count: usize) -> Vec<MacKey> {
-    let mut random = 0x9E37_79B9_u64;
-    let draw = |_| {
-        random = super::switch::xorshift(random);
-        key(first + (random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % stations)
-    };
-    (0..count).map(draw).collect()
+    let mut random = Random::AS_PEERS;
+    (0..count).map(|_| key(first + (random.next() >> 32) % stations)).collect()
 }
 
 /// Millions of lookups per second.

@@ -10,17 +10,15 @@ mod rib;
 
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use plexus_table::names::{
     HashedName, NameFib, NameHasher, NameHashes, NameLimits, NameMap, NameReader, NameRefused,
 };
 use plexus_table::prefetch;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::lpm::rounds;
-use super::switch::{below, xorshift};
-use super::{Row, Setting};
+use super::random::{Random, below};
+use super::{Row, Setting, beside};
 use made::Names;
 
 /// Names looked up at a time.
@@ -98,7 +96,7 @@ fn prefix_rows(name: &str, prefixes: usize, setting: &Setting) -> Result<Vec<Row
         Ok((updates(&mut fib, &some, setting)?, Some(theirs)))
     })?);
     let bytes = fib.memory().total() as f64 / fib.len() as f64;
-    rows.push(Row::measure(&format!("{name}-memory"), "B/prefix", None, 1, || Ok((bytes, None)))?);
+    rows.push(Row::once(&format!("{name}-memory"), "B/prefix", bytes));
     Ok(rows)
 }
 
@@ -178,17 +176,9 @@ fn longest_of_peer(peer: &Peer, asked: &Names) -> (usize, u64) {
 /// Millions of updates per second while a reader on another processor, if there is one, looks up
 /// without pause.
 fn updates(fib: &mut NameFib, some: &Names, setting: &Setting) -> Result<f64, String> {
-    let done = AtomicBool::new(false);
     let mut reader = fib.reader();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut others = CpuSet::new();
-            (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != setting.cpu).for_each(|cpu| others.set(cpu));
-            let _ = sched_setaffinity(None, &others);
-            while !done.load(Relaxed) {
-                black_box(longest(&mut reader, some));
-            }
-        });
+    let look_up = || _ = black_box(longest(&mut reader, some));
+    beside(setting, look_up, || {
         let (mut batch, mut failed) = (Batch::new(), None);
         let (rate, _) = rounds(setting.effort.time, || {
             let whole = some.len() / BATCH * BATCH;
@@ -204,7 +194,6 @@ fn updates(fib: &mut NameFib, some: &Names, setting: &Setting) -> Result<f64, St
             }
             (2 * whole, 0)
         });
-        done.store(true, Relaxed);
         failed.map_or(Ok(rate), |e| Err(e.to_string()))
     })
 }
@@ -250,13 +239,9 @@ fn map_rows(name: &str, entries: usize, setting: &Setting) -> Result<Vec<Row>, S
         }
     }
     let peer = filled(&names);
-    let mut random = 1_181_783_497_276_652_981;
-    let order: Vec<usize> = (0..(ASKED / effort.shrink).max(BATCH) / BATCH * BATCH)
-        .map(|_| {
-            random = xorshift(random);
-            below(random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32, names.len())
-        })
-        .collect();
+    let mut random = Random(1_181_783_497_276_652_981);
+    let asked = (ASKED / effort.shrink).max(BATCH) / BATCH * BATCH;
+    let order: Vec<usize> = (0..asked).map(|_| below(random.next() >> 32, names.len())).collect();
     let row = Row::measure(&format!("{name}-find"), "M/s", Some(PEER), effort.runs, || {
         let (theirs, expected) = rounds(effort.time, || {
             (order.len(), order.iter().map(|&i| u64::from(peer[names.get(i).0])).sum())

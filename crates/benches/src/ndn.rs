@@ -31,9 +31,9 @@ use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
 use plexus_wire::ndn::{NameBuf, data, interest};
 
+use super::random::Random;
 use super::{Row, Setting};
 
-/// Prefixes in the FIB.
 const PREFIXES: usize = 1_000_000;
 /// Names that are asked for in turn.
 const NAMES: usize = 1 << 18;
@@ -60,17 +60,15 @@ pub(super) fn rows(bench: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let (hit, miss) = (0..kept, kept..NAMES / shrink);
     let mut rows = vec![row("miss", miss.clone())?, row("hit", hit.clone())?];
     for (kind, names) in [("miss", miss), ("hit", hit)] {
-        let mut turns = (0..setting.effort.runs).map(|_| rig.latencies(names.clone()));
-        let turns = turns.by_ref().collect::<Result<Vec<_>, _>>()?;
+        let turns = (0..setting.effort.runs).map(|_| rig.latencies(names.clone()));
+        let turns = turns.collect::<Result<Vec<_>, _>>()?;
         for (at, quantile) in ["p50", "p99"].into_iter().enumerate() {
-            let (name, mut turns) = (format!("{bench}-{kind}-{quantile}"), turns.iter());
-            let turn = || Ok((turns.next().map_or(0.0, |turn| turn[at]), None));
-            rows.push(Row::measure(&name, "ns", None, setting.effort.runs, turn)?);
+            let turns = turns.iter().map(|turn| (turn[at], None)).collect();
+            rows.push(Row::of_turns(&format!("{bench}-{kind}-{quantile}"), "ns", None, turns));
         }
     }
     let bytes = rig.forwarder.bytes_per_pending() as f64;
-    let turn = || Ok((bytes, None));
-    rows.push(Row::measure(&format!("{bench}-pit-entry"), "bytes", None, 1, turn)?);
+    rows.push(Row::once(&format!("{bench}-pit-entry"), "bytes", bytes));
     Ok(rows)
 }
 
@@ -159,11 +157,11 @@ impl Rig {
             forwarder.add_face(id, Face::NEIGHBOUR);
         }
         let (mut interests, mut packets) = (Packets::default(), Packets::default());
-        let mut random = 0x9E37_79B9_u64;
+        let mut random = Random::AS_PEERS;
         let mut buffer = vec![0; 1 << 10];
         for i in 0..NAMES / shrink {
-            random = super::switch::xorshift(random);
-            let mut name = prefix((random >> 16) as usize % prefixes).with(format!("object{i:06}"));
+            let mut name =
+                prefix((random.next() >> 16) as usize % prefixes).with(format!("object{i:06}"));
             while name.as_name().len() < 4 {
                 name = name.with("v1");
             }

@@ -9,6 +9,7 @@ use plexus_ndn::store::policy::{Policy, PolicyKind};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+use super::random::splitmix;
 use super::{Row, Setting};
 
 /// A day of requests for web objects: see `crates/ndn/data`.
@@ -116,17 +117,9 @@ fn hits(trace: &Trace, size: usize, kind: PolicyKind) -> f64 {
         };
         held[slot as usize] = object;
         slots[object as usize] = slot;
-        policy.on_insert(slot, hash(object), 1);
+        policy.on_insert(slot, splitmix(object.into()), 1);
     }
     100.0 * hits as f64 / trace.requests.len() as f64
-}
-
-/// The finaliser of SplitMix64: the policies want the bits of a hash.
-fn hash(object: u32) -> u64 {
-    let mut z = u64::from(object).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
 }
 
 /// Percent of requests that hit if always the object goes that is asked for last of all, be it

@@ -1,43 +1,34 @@
 //! The router in memory: the same rounds, table and traffic as `bench/peers/dpdk_l3_mem.c`.
 //!
-//! Eight ports are pairs of rings, each a routed port. A round fills every input ring with 256
-//! packets, routes until they are empty, and empties the output rings; only the routing is timed.
-//! Headers are written anew each round. The table is the Internet's (`crates/table/data`); each
-//! prefix leads to one of 64 neighbours, eight behind each port. Packets from every port go to
-//! random ones of a list of destinations, which lie at random in random prefixes. The peer reads
-//! table and destinations from a file that is made for it.
+//! All eight ports are routed. Headers are written anew each round. The table is the Internet's
+//! (`crates/table/data`); each prefix leads to one of 64 neighbours, eight behind each port.
+//! Packets from every port go to random ones of a list of destinations, which lie at random in
+//! random prefixes. The peer reads table and destinations from a file that is made for it.
 
 mod world;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plexus_config::{PortSettings, ReversePath, SwitchSettings, VlanMode};
-use plexus_io::memory::Cable;
-use plexus_io::{Packet, Pool, PortId};
+use plexus_io::PortId;
 use plexus_plane::{
-    Account, Crossing, FibReaders, GroupKind, GroupSpec, Hop, InterfacePlan, RouterSource,
-    RouterTables, Snapshot, Worker,
+    FibReaders, GroupKind, GroupSpec, Hop, InterfacePlan, RouterSource, RouterTables, Snapshot,
 };
-use plexus_wire::{MacAddr, Time, checksum};
+use plexus_wire::{MacAddr, checksum};
 
-use super::switch::{below, memory_ports, xorshift};
+use super::random::below;
+use super::rig::{FRAME_LEN, FRAMES, PORTS, Rig};
 use super::whole::{self, FABRIC_PORTS};
 use super::{Row, Setting, peer};
 use world::Exchange;
 pub(super) use world::World;
 
 const PEER: &str = "dpdk_l3_mem";
-/// Bytes of a 64-byte frame without its FCS.
-const FRAME_LEN: usize = 60;
-/// Packets in each input ring per round.
-const FRAMES: usize = 256;
-const PORTS: usize = 8;
 /// Neighbour `n` is behind port `n mod 8`; group `n` leads to it.
 const NEIGHBOURS: usize = 64;
 /// VLAN of port 0's interface; the others follow.
 const FIRST_VLAN: u16 = 101;
 
-/// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     V4,
@@ -50,16 +41,6 @@ pub(super) struct Load {
     pub(super) family: Family,
     /// How many destinations the traffic has.
     pub(super) destinations: usize,
-}
-
-/// A router under load, and the generator's frames.
-struct Bench<'a> {
-    worker: Worker,
-    cables: Vec<Cable>,
-    idle: Vec<Packet>,
-    world: &'a World,
-    random: u64,
-    now: Time,
 }
 
 /// A load beside DPDK's router where that is built: on rte_fib, and over IPv4 on rte_lpm.
@@ -104,18 +85,13 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
 /// # Errors
 /// When memory is short, or if the router lost a packet: a figure would mean nothing.
 pub(super) fn mpps(world: &World, whole: bool, time: Duration) -> Result<f64, String> {
-    let mut bench = Bench::new(world, whole)?;
-    let mut rounds = Vec::new();
-    let end = Instant::now() + time;
-    while rounds.is_empty() || Instant::now() < end {
-        bench.fill();
-        let took = bench.route();
-        bench.drain();
-        rounds.push(took.as_secs_f64() / (PORTS * FRAMES) as f64);
+    let mut rig = rig(world, whole)?;
+    let mpps = rig.mpps(time, |rig| fill(rig, world), |_, _| ())?;
+    let (sent, ports) = (rig.worker.account().sent, &rig.worker.pipeline().counters().ports);
+    match ports.iter().map(|p| p.routed).sum::<u64>() {
+        routed if routed == sent => Ok(mpps),
+        routed => Err(format!("{routed} of {sent} packets were routed")),
     }
-    bench.check(rounds.len())?;
-    rounds.sort_by(f64::total_cmp);
-    Ok(1e-6 / rounds[rounds.len() / 2])
 }
 
 /// The router's address on a port, and that of a neighbour.
@@ -151,81 +127,37 @@ fn tables() -> RouterTables {
     tables
 }
 
-impl<'a> Bench<'a> {
-    fn new(world: &'a World, whole: bool) -> Result<Bench<'a>, String> {
-        let pool = Pool::new(PORTS * FRAMES + 64, 2112).map_err(|e| format!("frames: {e}"))?;
-        let count = if whole { PORTS + FABRIC_PORTS } else { PORTS };
-        let settings = (0..count).map(|i| {
-            let vlan = VlanMode::Access(FIRST_VLAN + i as u16);
-            let settings = PortSettings { vlan, learning: false, ..PortSettings::default() };
-            (format!("p{i}"), 0, settings)
-        });
-        let plan = Snapshot::new(settings.collect(), &SwitchSettings::default());
-        let mut plan = plan.map_err(|e| e.to_string())?.with_router(RouterSource {
-            plan: (*tables().plan()).clone().publish(),
-            fib: FibReaders::new(world.v4.reader(), world.v6.reader()),
-        });
-        if whole {
-            plan = whole::with_fabric_and_names(plan, PORTS)?;
-        }
-        let (ports, cables) = memory_ports(count, PORTS * FRAMES);
-        let seed = 0x5EED;
-        let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
-        let now = Time::from_secs(1);
-        worker.maintain(now);
-        let idle = (0..PORTS * FRAMES).map_while(|_| worker.pool().alloc()).collect();
-        let mut bench = Bench { worker, cables, idle, world, random: 0x9E37_79B9, now };
-        for packet in &mut bench.idle {
-            bench.worker.pool().set_len(packet, FRAME_LEN);
-            bench.worker.pool().data_mut(packet).fill(0);
-        }
-        Ok(bench)
+fn rig(world: &World, whole: bool) -> Result<Rig, String> {
+    let count = if whole { PORTS + FABRIC_PORTS } else { PORTS };
+    let settings = (0..count).map(|i| {
+        let vlan = VlanMode::Access(FIRST_VLAN + i as u16);
+        let settings = PortSettings { vlan, learning: false, ..PortSettings::default() };
+        (format!("p{i}"), 0, settings)
+    });
+    let plan = Snapshot::new(settings.collect(), &SwitchSettings::default());
+    let mut plan = plan.map_err(|e| e.to_string())?.with_router(RouterSource {
+        plan: (*tables().plan()).clone().publish(),
+        fib: FibReaders::new(world.v4.reader(), world.v6.reader()),
+    });
+    if whole {
+        plan = whole::with_fabric_and_names(plan, PORTS)?;
     }
-
-    fn fill(&mut self) {
-        for port in 0..PORTS {
-            for _ in 0..FRAMES {
-                self.random = xorshift(self.random);
-                let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-                let destinations = &self.world.destinations;
-                let destination = destinations[below(random, destinations.len())];
-                let Some(mut packet) = self.idle.pop() else { return };
-                let frame = self.worker.pool().data_mut(&mut packet);
-                write(frame, self.world.family, port, destination);
-                if let Err(rtrb::PushError::Full(packet)) = self.cables[port].to_port.push(packet) {
-                    self.idle.push(packet);
-                }
-            }
-        }
+    let mut rig = Rig::new(plan, 64, None)?;
+    for packet in &mut rig.idle {
+        rig.worker.pool().set_len(packet, FRAME_LEN);
+        rig.worker.pool().data_mut(packet).fill(0);
     }
+    Ok(rig)
+}
 
-    /// Routes until the input rings are empty.
-    fn route(&mut self) -> Duration {
-        let start = Instant::now();
-        while self.worker.turn(self.now) {}
-        let took = start.elapsed();
-        self.now = self.now + took;
-        took
-    }
-
-    fn drain(&mut self) {
-        for cable in &mut self.cables {
-            while let Ok(packet) = cable.from_port.pop() {
-                self.idle.push(packet);
-            }
-        }
-    }
-
-    /// Every packet must have been routed and have come out.
-    fn check(&self, rounds: usize) -> Result<(), String> {
-        let account: Account = self.worker.account();
-        let offered = (rounds * PORTS * FRAMES) as u64;
-        let ports = &self.worker.pipeline().counters().ports;
-        let routed: u64 = ports.iter().map(|p| p.routed).sum();
-        if account.balances() && routed == offered && account.sent == offered {
-            Ok(())
-        } else {
-            Err(format!("packets are missing: {offered} offered, {routed} routed, {account:?}"))
+fn fill(rig: &mut Rig, world: &World) {
+    for port in 0..PORTS {
+        for _ in 0..FRAMES {
+            let random = rig.random.next() >> 32;
+            let destination = world.destinations[below(random, world.destinations.len())];
+            rig.send(port, |pool, packet| {
+                write(pool.data_mut(packet), world.family, port, destination);
+            });
         }
     }
 }

@@ -1,35 +1,27 @@
 //! The switch in memory: the same rounds, stations and traffic as `bench/peers/dpdk_l2_mem.c`.
 //!
-//! Eight ports are pairs of rings. A round fills every input ring with 256 frames, switches until
-//! they are empty, and empties the output rings; only the switching is timed. Headers are written
-//! anew each round, so that a few thousand frames can name a million stations. Station `i` sits on
-//! port `i mod 8`; a frame from port `p` has a random source there and a random destination
-//! elsewhere.
+//! Headers are written anew each round, so that a few thousand frames can name a million stations.
+//! Station `i` sits on port `i mod 8`; a frame from port `p` has a random source there and a random
+//! destination elsewhere.
 
 use std::ffi::OsStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plexus_config::{PortSettings, QueueOrder, QueueSettings, SwitchSettings};
-use plexus_io::memory::{self, Cable};
-use plexus_io::{Packet, Pool, Port, PortId};
-use plexus_plane::{Account, Crossing, Snapshot, Worker};
+use plexus_io::{Packet, Pool};
+use plexus_plane::Snapshot;
 use plexus_table::lpm::{Fib4, Fib6};
-use plexus_wire::Time;
 
+use super::random::below;
+use super::rig::{FRAME_LEN, FRAMES, PORTS, Rig};
 use super::whole::{self, FABRIC_PORTS};
 use super::{Row, Setting, peer};
 
 const PEER: &str = "dpdk_l2_mem";
-/// Bytes of a 64-byte frame without its FCS.
-const FRAME_LEN: usize = 60;
-/// Frames in each input ring per round.
-const FRAMES: usize = 256;
-const PORTS: usize = 8;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Stations in the table.
     pub(super) stations: usize,
     /// How many of them the traffic names.
     pub(super) named: usize,
@@ -74,18 +66,6 @@ pub(super) fn queue_rows(name: &str, setting: &Setting) -> Result<Vec<Row>, Stri
     rows.collect()
 }
 
-/// A switch under load, and the generator's frames.
-struct Bench {
-    worker: Worker,
-    cables: Vec<Cable>,
-    idle: Vec<Packet>,
-    load: Load,
-    random: u64,
-    now: Time,
-    /// What a router looks up in.
-    _tables: Option<(Fib4, Fib6)>,
-}
-
 /// The one row of a load, beside DPDK's switch where that is built.
 ///
 /// # Errors
@@ -111,171 +91,81 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
 /// # Errors
 /// When memory is short, or if the switch lost a packet: a figure would mean nothing.
 pub(super) fn mpps(load: Load, time: Duration) -> Result<f64, String> {
-    let mut bench = Bench::new(load)?;
-    let before = bench.worker.account();
-    let mut rounds = Vec::new();
-    let end = Instant::now() + time;
-    while rounds.is_empty() || Instant::now() < end {
-        bench.fill();
-        let (count, took) = bench.switch();
-        bench.drain();
-        rounds.push(took.as_secs_f64() / count as f64);
-    }
-    bench.check(rounds.len(), &before)?;
-    rounds.sort_by(f64::total_cmp);
-    Ok(1e-6 / rounds[rounds.len() / 2])
+    let (mut rig, _tables) = rig(load)?;
+    rig.mpps(time, |rig| fill(rig, load), restore)
 }
 
-/// A worker's ports.
-type Ports = Vec<(PortId, Box<dyn Port>)>;
-
-/// Ports that are pairs of rings of this depth, and their far ends.
-pub(super) fn memory_ports(count: usize, depth: usize) -> (Ports, Vec<Cable>) {
-    let ports = (0..count).map(|i| {
-        let (port, cable) = memory::port(&format!("p{i}"), depth);
-        ((i as PortId, Box::new(port) as Box<dyn Port>), cable)
-    });
-    ports.unzip()
+/// A switch that knows all stations, and what it looks up in if it routes too.
+fn rig(load: Load) -> Result<(Rig, Option<(Fib4, Fib6)>), String> {
+    // What waits may take as many frames as stay free.
+    let spare = if load.queues.wait { PORTS * FRAMES } else { 64 };
+    let Queues { order, wait } = load.queues;
+    let queue = QueueSettings { order, packets: u32::MAX, ..QueueSettings::default() };
+    // So fast that all leave at once.
+    let rate_bits_per_s = wait.then_some(1 << 62);
+    let settings = PortSettings { queue, rate_bits_per_s, ..PortSettings::default() };
+    let count = if load.whole { PORTS + FABRIC_PORTS } else { PORTS };
+    let settings = (0..count).map(|i| (format!("p{i}"), 0, settings.clone()));
+    let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
+    let mut plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
+    let mut tables = None;
+    if load.whole {
+        let (router, v4, v6) = whole::idle_router()?;
+        tables = Some((v4, v6));
+        plan = whole::with_fabric_and_names(plan, PORTS)?.with_router(router);
+    }
+    let mut rig = Rig::new(plan, spare, None)?;
+    for packet in &mut rig.idle {
+        let pool = rig.worker.pool();
+        pool.set_len(packet, FRAME_LEN);
+        let data = pool.data_mut(packet);
+        data.fill(0);
+        data[12..18].copy_from_slice(&[0x08, 0x00, 0x45, 0x00, 0x00, 0x2E]);
+    }
+    introduce(&mut rig, load.stations)?;
+    Ok((rig, tables))
 }
 
-impl Bench {
-    fn new(load: Load) -> Result<Bench, String> {
-        // What waits may take as many frames as stay free.
-        let spare = if load.queues.wait { PORTS * FRAMES } else { 64 };
-        let pool = Pool::new(PORTS * FRAMES + spare, 2112).map_err(|e| format!("frames: {e}"))?;
-        let Queues { order, wait } = load.queues;
-        let queue = QueueSettings { order, packets: u32::MAX, ..QueueSettings::default() };
-        // So fast that all leave at once.
-        let rate_bits_per_s = wait.then_some(1 << 62);
-        let settings = PortSettings { queue, rate_bits_per_s, ..PortSettings::default() };
-        let count = if load.whole { PORTS + FABRIC_PORTS } else { PORTS };
-        let settings = (0..count).map(|i| (format!("p{i}"), 0, settings.clone()));
-        let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
-        let mut plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
-        let mut tables = None;
-        if load.whole {
-            let (router, v4, v6) = whole::idle_router()?;
-            tables = Some((v4, v6));
-            plan = whole::with_fabric_and_names(plan, PORTS)?.with_router(router);
+/// Every station sends one frame, so that the table knows it before the clock starts.
+fn introduce(rig: &mut Rig, stations: usize) -> Result<(), String> {
+    for first in (0..stations).step_by(FRAMES) {
+        for station in first..(first + FRAMES).min(stations) {
+            // To a station of another port that is known already, or will be flooded.
+            let to = (station + 1) % PORTS;
+            send(rig, station % PORTS, station as u64, to as u64);
         }
-        let (ports, cables) = memory_ports(count, PORTS * FRAMES);
-        let seed = 0x5EED;
-        let mut worker = Worker::new(0, pool, ports, &plan.publish(), Crossing::alone(), seed);
-        let now = Time::from_secs(1);
-        worker.maintain(now);
-        let idle = Vec::new();
-        let mut bench =
-            Bench { worker, cables, idle, load, random: 0x9E37_79B9, now, _tables: tables };
-        bench.idle.extend((0..PORTS * FRAMES).map_while(|_| bench.worker.pool().alloc()));
-        for packet in &mut bench.idle {
-            let pool = bench.worker.pool();
-            pool.set_len(packet, FRAME_LEN);
-            let data = pool.data_mut(packet);
-            data.fill(0);
-            data[12..18].copy_from_slice(&[0x08, 0x00, 0x45, 0x00, 0x00, 0x2E]);
-        }
-        bench.introduce()?;
-        Ok(bench)
+        rig.forward();
+        rig.drain(restore);
     }
+    match rig.worker.pipeline().switch().stations(rig.now).count() {
+        known if known == stations => Ok(()),
+        known => Err(format!("only {known} of {stations} stations were learned")),
+    }
+}
 
-    /// Every station sends one frame, so that the table knows it before the clock starts.
-    fn introduce(&mut self) -> Result<(), String> {
-        for first in (0..self.load.stations).step_by(FRAMES) {
-            for station in first..(first + FRAMES).min(self.load.stations) {
-                // To a station of another port that is known already, or will be flooded.
-                let to = (station + 1) % PORTS;
-                self.send(station % PORTS, station as u64, to as u64);
-            }
-            self.switch();
-            self.drain();
-        }
-        let known = self.worker.pipeline().switch().stations(self.now).count();
-        if known == self.load.stations {
-            Ok(())
-        } else {
-            Err(format!("only {known} of {} stations were learned", self.load.stations))
+fn fill(rig: &mut Rig, load: Load) {
+    let per_port = load.named / PORTS;
+    for port in 0..PORTS {
+        for _ in 0..FRAMES {
+            let r = rig.random.next();
+            let to = (port + 1 + below(r as u16 as u64 * 65_536, PORTS - 1)) % PORTS;
+            let source = below(r >> 32, per_port) * PORTS + port;
+            let destination = below((r >> 8) & 0xFFFF_FFFF, per_port) * PORTS + to;
+            send(rig, port, source as u64, destination as u64);
         }
     }
+}
 
-    fn fill(&mut self) {
-        let per_port = self.load.named / PORTS;
-        for port in 0..PORTS {
-            for _ in 0..FRAMES {
-                let r = self.random();
-                let to = (port + 1 + below(r as u16 as u64 * 65_536, PORTS - 1)) % PORTS;
-                let source = below(r >> 32, per_port) * PORTS + port;
-                let destination = below((r >> 8) & 0xFFFF_FFFF, per_port) * PORTS + to;
-                self.send(port, source as u64, destination as u64);
-            }
-        }
-    }
-
-    fn send(&mut self, port: usize, source: u64, destination: u64) {
-        let Some(mut packet) = self.idle.pop() else { return };
-        let data = self.worker.pool().data_mut(&mut packet);
+fn send(rig: &mut Rig, port: usize, source: u64, destination: u64) {
+    rig.send(port, |pool, packet| {
+        let data = pool.data_mut(packet);
         data[..6].copy_from_slice(&station_mac(destination).to_be_bytes()[2..]);
         data[6..12].copy_from_slice(&station_mac(source).to_be_bytes()[2..]);
-        if let Err(rtrb::PushError::Full(packet)) = self.cables[port].to_port.push(packet) {
-            self.idle.push(packet);
-        }
-    }
-
-    /// Switches until the input rings are empty.
-    fn switch(&mut self) -> (usize, Duration) {
-        let waiting = |cables: &[Cable]| -> usize {
-            cables.iter().map(|c| c.to_port.buffer().capacity() - c.to_port.slots()).sum()
-        };
-        let count = waiting(&self.cables);
-        let start = Instant::now();
-        while self.worker.turn(self.now) {}
-        let took = start.elapsed();
-        self.now = self.now + took;
-        (count, took)
-    }
-
-    fn drain(&mut self) {
-        for cable in &mut self.cables {
-            while let Ok(mut packet) = cable.from_port.pop() {
-                // Copies that flooding made go back to the pool, all others to the generator.
-                if self.idle.len() < PORTS * FRAMES {
-                    self.worker.pool().set_len(&mut packet, FRAME_LEN);
-                    self.idle.push(packet);
-                } else {
-                    self.worker.pool().free(packet);
-                }
-            }
-        }
-    }
-
-    /// Every packet since `before` must have come out.
-    fn check(&self, rounds: usize, before: &Account) -> Result<(), String> {
-        let account = self.worker.account();
-        let offered = (rounds * PORTS * FRAMES) as u64;
-        let received = account.received - before.received;
-        if account.balances() && received == offered && account.sent - before.sent == offered {
-            Ok(())
-        } else {
-            Err(format!("packets are missing: {offered} were offered, {account:?}"))
-        }
-    }
-
-    /// xorshift64*, as in the peer.
-    fn random(&mut self) -> u64 {
-        self.random = xorshift(self.random);
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
+    });
 }
 
-/// The state of xorshift64* after `state`.
-pub(super) fn xorshift(mut state: u64) -> u64 {
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^ state >> 27
-}
-
-/// A number below `n` from 32 random bits.
-pub(super) fn below(random: u64, n: usize) -> usize {
-    (((random & 0xFFFF_FFFF) * n as u64) >> 32) as usize
+fn restore(pool: &mut Pool, packet: &mut Packet) {
+    pool.set_len(packet, FRAME_LEN);
 }
 
 /// A bijection on 40 bits: neighbours in number are not neighbours in the table.

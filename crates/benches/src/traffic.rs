@@ -13,12 +13,12 @@ const TRIAL: u64 = 200_000;
 
 type Run = fn(&GeneratorConfig, u64) -> Result<f64, BenchError>;
 
-pub(super) fn generate(setting: &Setting) -> Result<Vec<Row>, String> {
-    rows("generate", bench_generate, setting)
+pub(super) fn generate(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+    rows(name, bench_generate, setting)
 }
 
-pub(super) fn count(setting: &Setting) -> Result<Vec<Row>, String> {
-    rows("count", bench_count, setting)
+pub(super) fn count(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
+    rows(name, bench_count, setting)
 }
 
 /// One flow of smallest frames, and a thousand of which some send often.

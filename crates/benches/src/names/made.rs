@@ -4,7 +4,7 @@
 //! A table of `n` prefixes has 1,000 top-level names (fewer if it is small) and `n / 8` sites; of
 //! each site one prefix of two components, three of three, and four of four.
 
-use super::super::switch::{below, xorshift};
+use super::super::random::{below, splitmix, xorshift};
 
 const TOPS: usize = 1000;
 pub(super) const COMPONENTS: usize = 4;
@@ -45,7 +45,7 @@ impl Names {
     /// as the number needs.
     fn component(&mut self, depth: usize, number: usize) {
         const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-        let mut random = mix(number as u64 ^ (depth as u64) << 56);
+        let mut random = splitmix(number as u64 ^ (depth as u64) << 56);
         let (least, most) = [(2, 4), (6, 18), (4, 12), (8, 24)][depth];
         let len = least + below(random, most - least + 1);
         let header = self.bytes.len();
@@ -89,7 +89,7 @@ pub(super) fn asked(prefixes: usize, count: usize, hit: bool) -> Names {
     let mut random = 88_172_645_463_325_252;
     for _ in 0..count {
         random = xorshift(random);
-        let drawn = mix(random);
+        let drawn = splitmix(random);
         let site = below(drawn, sites);
         let page = (drawn >> 40) as usize % 4;
         // What is beyond these numbers is not in the table.
@@ -106,14 +106,6 @@ pub(super) fn asked(prefixes: usize, count: usize, hit: bool) -> Names {
 fn shape(prefixes: usize) -> (usize, usize) {
     let tops = TOPS.min(prefixes / 16).max(1);
     (tops, ((prefixes - tops) / 8).max(1))
-}
-
-/// The finaliser of SplitMix64.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -32,8 +32,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
             continue;
         }
         let bytes = rss()?.saturating_sub(before) as f64 / table.len() as f64;
-        let name = format!("{name}-{size}-rib-memory");
-        rows.push(Row::measure(&name, "B/prefix", None, 1, || Ok((bytes, None)))?);
+        rows.push(Row::once(&format!("{name}-{size}-rib-memory"), "B/prefix", bytes));
     }
     Ok(rows)
 }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits, Prefix};
 
-use super::super::switch::{below, xorshift};
+use super::super::random::{Random, below};
 use super::{Family, Load, NEIGHBOURS};
 use crate::internet;
 
@@ -35,14 +35,10 @@ impl World {
                 Prefix::V6(addr, len) => v6.push((addr, len, group)),
             }
         }
-        let mut random = 0x0123_4567_89AB_CDEF;
-        let mut next = || {
-            random = xorshift(random);
-            random.wrapping_mul(0x2545_F491_4F6C_DD1D)
-        };
+        let mut random = Random(0x0123_4567_89AB_CDEF);
         let destinations = (0..load.destinations).map(|_| {
-            let pick = next() >> 32;
-            let host = u128::from(next()) << 64 | u128::from(next());
+            let pick = random.next() >> 32;
+            let host = u128::from(random.next()) << 64 | u128::from(random.next());
             match load.family {
                 Family::V4 => {
                     let (addr, len, _) = v4[below(pick, v4.len())];
@@ -76,25 +72,23 @@ impl Exchange {
         let exchange = Exchange(std::env::temp_dir().join(name));
         let mut text = String::new();
         // Writing to a string cannot fail.
+        let mut route = |addr: IpAddr, len: u8, group: GroupId| {
+            let _ = writeln!(text, "r {addr} {len} {}", group.number());
+        };
         match world.family {
-            Family::V4 => {
-                for (addr, len, group) in world.v4.iter() {
-                    let addr = Ipv4Addr::from(addr);
-                    let _ = writeln!(text, "r {addr} {len} {}", group.number());
-                }
-                for &addr in &world.destinations {
-                    let _ = writeln!(text, "d {}", Ipv4Addr::from(addr as u32));
-                }
-            }
-            Family::V6 => {
-                for (addr, len, group) in world.v6.iter() {
-                    let addr = Ipv6Addr::from(addr);
-                    let _ = writeln!(text, "r {addr} {len} {}", group.number());
-                }
-                for &addr in &world.destinations {
-                    let _ = writeln!(text, "d {}", Ipv6Addr::from(addr));
-                }
-            }
+            Family::V4 => world.v4.iter().for_each(|(addr, len, group)| {
+                route(Ipv4Addr::from(addr).into(), len, group);
+            }),
+            Family::V6 => world.v6.iter().for_each(|(addr, len, group)| {
+                route(Ipv6Addr::from(addr).into(), len, group);
+            }),
+        }
+        for &addr in &world.destinations {
+            let addr: IpAddr = match world.family {
+                Family::V4 => Ipv4Addr::from(addr as u32).into(),
+                Family::V6 => Ipv6Addr::from(addr).into(),
+            };
+            let _ = writeln!(text, "d {addr}");
         }
         let written = fs::write(&exchange.0, text);
         written.map_err(|e| format!("{}: {e}", exchange.0.display()))?;

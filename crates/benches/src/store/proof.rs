@@ -17,7 +17,6 @@ pub(super) struct Evidence {
     pub(super) device: Option<DeviceStats>,
     /// Bytes that this process had devices read ([`own_read_bytes`]).
     pub(super) own_bytes: Option<u64>,
-    /// Bytes of content in all.
     pub(super) data_bytes: u64,
     /// All the memory that the process can have, bytes; `None` if nothing limits it.
     pub(super) memory_bytes: Option<u64>,

@@ -14,6 +14,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use plexus_daemon::cache_disk::{self, BUFFERS};
 
+use super::super::random::splitmix;
+
 /// Bytes of content in a packet.
 pub(super) const CONTENT: usize = 8192;
 /// Bytes before the content: a head, and a name of one component of eight bytes.
@@ -52,13 +54,10 @@ fn name(key: u64) -> [u8; NAME] {
     name
 }
 
-/// SplitMix64's finaliser, in the place of the forwarder's hash of a name.
+/// In the place of the forwarder's hash of a name.
 fn hash(name: &[u8]) -> u64 {
     let key: [u8; 8] = name.get(2..).and_then(|k| k.try_into().ok()).unwrap_or_default();
-    let mut z = u64::from_be_bytes(key).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
+    splitmix(u64::from_be_bytes(key))
 }
 
 /// Bytes of a file that holds so many packets.
@@ -122,7 +121,6 @@ impl Rig {
         self.disk.is_direct()
     }
 
-    /// What the log counted.
     pub(super) fn stats(&self) -> plexus_ndn::store::log::LogStats {
         self.store.disks()[0].stats()
     }
