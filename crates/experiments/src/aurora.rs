@@ -5,6 +5,9 @@ use crate::board::{Config, Link, Memory, Outcome, Rig, Stream};
 
 use plexus_report::Failure;
 
+#[cfg(test)]
+use super::{Setting, report::Findings};
+
 /// iperf's "packet size of 1300 bytes" (§5), read as its option has it: UDP payload. A frame then
 /// has 1346 bytes with its checksum, and takes 1366 of a cable's time.
 pub(super) const PAYLOAD: u64 = 1300;
@@ -116,8 +119,7 @@ impl Effort {
 
     /// Enough for unit tests to see what is lost and where.
     #[cfg(test)]
-    pub(super) const TINY: Effort =
-        Effort { before: 200_000, clocks: 300_000, queue_words_max: 338 };
+    const TINY: Effort = Effort { before: 200_000, clocks: 300_000, queue_words_max: 338 };
 
     pub(super) fn new(quick: bool) -> Effort {
         if quick { Effort::QUICK } else { Effort::FULL }
@@ -139,7 +141,6 @@ impl Effort {
     }
 }
 
-/// The streams of some pairs.
 pub(super) fn streams(pairs: &[(usize, usize)], both_ways: bool) -> Vec<Stream> {
     let there = pairs.iter().map(|&(from, to)| Stream { from, to });
     let back = pairs.iter().filter(|_| both_ways).map(|&(to, from)| Stream { from, to });
@@ -173,7 +174,6 @@ pub(super) fn percent(outcome: &Outcome) -> f64 {
 pub(super) const HEAD: &str = "assumption,pattern,offered_bits_per_s,lanes,seed,sent,delivered,\
      loss,throughput_bits_per_s,dropped_rx,dropped_serial_rx,dropped_output_queue,memory_use_max\n";
 
-/// A run as a line.
 pub(super) fn line(
     [assumption, pattern, lanes]: [&str; 3],
     offered_bits_per_s: u64,
@@ -191,4 +191,11 @@ pub(super) fn line(
         o.dropped.serial_rx_queue,
         o.dropped.output_queue
     )
+}
+
+/// What an experiment finds in the shortest time.
+#[cfg(test)]
+pub(super) fn tiny(find: fn(&mut Setting<'_>, Effort) -> Result<Findings, Failure>) -> Findings {
+    let mut progress = plexus_report::Progress::new();
+    find(&mut Setting { quick: true, input: None, progress: &mut progress }, Effort::TINY).unwrap()
 }

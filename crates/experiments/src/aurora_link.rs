@@ -11,7 +11,7 @@ use crate::board::{CLOCK_HZ, Config, Lane, Link};
 
 use super::Setting;
 use super::aurora::{Effort, GIGABIT, SET2_C, percent, run as simulate, streams};
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 
 /// Ethernet frames with their checksum, in bytes: smallest and largest, powers of two, the paper's
@@ -44,14 +44,13 @@ fn lost(size: u64, clocks: f64) -> f64 {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let effort = Effort::new(setting.quick);
-    find(setting, effort)
+    find(setting, Effort::new(setting.quick))
 }
 
 fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> {
     let frames = if setting.quick { 20_000 } else { 2_000_000 };
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs.push_str(
+    let mut findings = Findings::new(
+        SEED,
         "frame_bytes,clocks_per_frame,clocks_formula,goodput_bits_per_s,cables,lost_formula,\
          lost_boards\n",
     );
@@ -122,48 +121,36 @@ fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> 
          name): two full cables never fit, whatever the frame's size"
             .into(),
     ];
-    findings.charts.push(Chart::Lines(Lines {
-        title: "Two full gigabit cables on one serial link".into(),
-        x: "frame, FCS included (bytes)".into(),
-        y: "lost (%)".into(),
-        log_x: true,
-        log_y: false,
-        series: vec![
-            Line {
-                name: String::new(),
-                points: vec![(PAPER_SIZE as f64, SET2_C.paper_loss)],
-                paper: true,
-            },
-            Line { name: "through both boards".into(), points: boards_lost, paper: false },
-            Line { name: "formula".into(), points: formula_lost, paper: false },
+    findings.charts.push(Chart::lines(
+        "Two full gigabit cables on one serial link",
+        Axis::log("frame, FCS included (bytes)"),
+        Axis::linear("lost (%)"),
+        vec![
+            Line::paper("", vec![(PAPER_SIZE as f64, SET2_C.paper_loss)]),
+            Line::ours("through both boards", boards_lost),
+            Line::ours("formula", formula_lost),
         ],
-    }));
-    findings.charts.push(Chart::Lines(Lines {
-        title: "Goodput of a serial link that is never idle".into(),
-        x: "frame, FCS included (bytes)".into(),
-        y: "frames' bits (Gbit/s)".into(),
-        log_x: true,
-        log_y: false,
-        series: vec![Line { name: "lane, simulated".into(), points: goodputs, paper: false }],
-    }));
+    ));
+    findings.charts.push(Chart::lines(
+        "Goodput of a serial link that is never idle",
+        Axis::log("frame, FCS included (bytes)"),
+        Axis::linear("frames' bits (Gbit/s)"),
+        vec![Line::ours("lane, simulated", goodputs)],
+    ));
     Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
-    use plexus_report::Progress;
-
+    use super::super::aurora::tiny;
     use super::*;
 
     #[test]
     fn without_delimiters_the_link_loses_0_12_per_cent_and_padding_has_a_row_too() {
-        let mut progress = Progress::new();
-        let mut setting = Setting { quick: true, input: None, progress: &mut progress };
-        let findings = find(&mut setting, Effort::TINY).unwrap();
+        let findings = tiny(find);
         for (what, lost) in [("without frame delimiters", 0.12), ("padded to 64 bits", 0.56)] {
             let quantity = format!("full gigabit cables on a link, 1346-byte frames, {what}");
-            let row = findings.rows.iter().find(|row| row.quantity == quantity);
-            let row = row.unwrap_or_else(|| panic!("{quantity} is not there"));
+            let row = findings.row(&quantity);
             assert!(row.note.ends_with(&format!("loses {lost:.2} %")), "{}", row.note);
             let found = (1.0 - row.ours / 2.0) * 100.0;
             assert!((found - lost).abs() < 0.005, "{what}: {found}");

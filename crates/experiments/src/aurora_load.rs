@@ -10,7 +10,7 @@ use super::aurora::{
     Effort, HEAD, PAYLOAD, Pattern, REFERENCE, REFERENCE_SERIES, SET2_C, SET3_C, STATED, line,
     percent, run as simulate, streams,
 };
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 
 const SEED: u64 = 1;
@@ -48,13 +48,12 @@ fn bisect<E>(
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let effort = Effort::new(setting.quick);
-    find(setting, effort)
+    find(setting, Effort::new(setting.quick))
 }
 
 fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> {
     let (loads, step) = if setting.quick { (&QUICK[..], 20) } else { (&LOADS[..], 1) };
-    let mut findings = Findings { seed: SEED, runs: HEAD.into(), ..Findings::default() };
+    let mut findings = Findings::new(SEED, HEAD);
     let mut series = Vec::new();
     for (name, config) in [(STATED, Config::STATED), (REFERENCE.name, REFERENCE.config)] {
         for (pattern, [whole, lossy]) in CASES {
@@ -99,13 +98,13 @@ fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> 
             findings.rows.push(judged(Row::new(quantity, "%", at_full).paper(pattern.paper_loss)));
             if name == STATED {
                 let paper = vec![(0.0, 0.0), (whole, 0.0), (1000.0, pattern.paper_loss)];
-                series.push(Line { name: pattern.name.into(), points: paper, paper: true });
+                series.push(Line::paper(pattern.name, paper));
             }
             let name = match name {
                 STATED => pattern.name.to_string(),
                 _ => format!("{}, {REFERENCE_SERIES}", pattern.name),
             };
-            series.push(Line { name, points, paper: false });
+            series.push(Line::ours(name, points));
         }
     }
     findings.remarks = vec![
@@ -117,28 +116,23 @@ fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> 
          The paper's figure 12 is known by its three points in the text"
             .into(),
     ];
-    findings.charts.push(Chart::Lines(Lines {
-        title: "Frames lost against offered load (figure 12)".into(),
-        x: "offered by each source (Mbit/s of UDP payload)".into(),
-        y: "lost (%)".into(),
-        log_x: false,
-        log_y: false,
+    findings.charts.push(Chart::lines(
+        "Frames lost against offered load (figure 12)",
+        Axis::linear("offered by each source (Mbit/s of UDP payload)"),
+        Axis::linear("lost (%)"),
         series,
-    }));
+    ));
     Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
-    use plexus_report::Progress;
-
+    use super::super::aurora::tiny;
     use super::*;
 
     #[test]
     fn the_reference_design_has_a_line_beside_each_of_the_papers() {
-        let mut progress = Progress::new();
-        let mut setting = Setting { quick: true, input: None, progress: &mut progress };
-        let findings = find(&mut setting, Effort::TINY).unwrap();
+        let findings = tiny(find);
         let table = findings.charts[0].table();
         let lost = |series: &str, whose: &str| -> Vec<f64> {
             let points = table.iter().filter(|row| row[0] == series && row[1] == whose);
@@ -149,7 +143,7 @@ mod tests {
             assert_eq!(lost(name, "paper").last(), Some(&pattern.paper_loss));
             let built = lost(&format!("{name}, {REFERENCE_SERIES}"), "ours");
             let quantity = format!("loss at 1000 Mbit/s, {name}, if {}", REFERENCE.name);
-            let row = findings.rows.iter().find(|row| row.quantity == quantity).unwrap();
+            let row = findings.row(&quantity);
             // Rows are rounded.
             let at_full = built.last().unwrap();
             assert!((at_full - row.ours).abs() < 1e-4, "{name}: {built:?} {row:?}");

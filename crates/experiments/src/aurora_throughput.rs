@@ -19,12 +19,11 @@ use super::report::{Findings, Row, Spread};
 const SEED: u64 = 1;
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let effort = Effort::new(setting.quick);
-    find(setting, effort)
+    find(setting, Effort::new(setting.quick))
 }
 
 fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> {
-    let mut findings = Findings { seed: SEED, runs: HEAD.into(), ..Findings::default() };
+    let mut findings = Findings::new(SEED, HEAD);
     let mut loss_bars = Vec::new();
     let mut throughput_bars = Vec::new();
     for pattern in &PATTERNS {
@@ -147,19 +146,13 @@ fn remark(effort: Effort, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use plexus_report::Progress;
-
+    use super::super::aurora::tiny;
     use super::*;
 
     #[test]
     fn delimiters_and_padding_have_rows_and_the_reference_design_is_in_both_charts() {
-        let mut progress = Progress::new();
-        let mut setting = Setting { quick: true, input: None, progress: &mut progress };
-        let findings = find(&mut setting, Effort::TINY).unwrap();
-        let row = |quantity: String| {
-            let row = findings.rows.iter().find(|row| row.quantity == quantity);
-            row.unwrap_or_else(|| panic!("{quantity} is not there")).ours
-        };
+        let findings = tiny(find);
+        let row = |quantity: String| findings.row(&quantity).ours;
         for pattern in [&SET2_C, &SET3_C] {
             let name = pattern.name;
             let stated = row(format!("loss, {name}"));

@@ -16,7 +16,7 @@ use plexus_traffic::{DestinationTrace, Locality, Reading, ReuseProfile};
 use plexus_wire::{EtherType, ethernet, vlan};
 
 use super::Setting;
-use super::plot::{Chart, Line, Lines, thousands};
+use super::plot::{Axis, Chart, Line, thousands};
 use super::report::{Findings, Row};
 use super::verdict::Verdict;
 
@@ -46,7 +46,7 @@ fn laws() -> [(&'static str, Locality); 4] {
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let packets = if setting.quick { 300_000 } else { 20_000_000 };
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
+    let mut findings = Findings::new(SEED, "");
     let mut profiles = Vec::new();
     if let Some(path) = setting.input {
         setting.progress.detail(&path.display().to_string());
@@ -135,20 +135,18 @@ fn chart(reading: Reading, profiles: &[(String, ReuseProfile)]) -> Chart {
     let line = |(name, profile): &(String, ReuseProfile)| {
         let rate = |entries: u64| percent(profile.hits(reading, entries), profile);
         let points = sizes.iter().map(|entries| (*entries as f64, rate(*entries))).collect();
-        Line { name: name.clone(), points, paper: false }
+        Line::ours(name.clone(), points)
     };
     let title = match reading {
         Reading::Packets => "Hits if every packet took an entry, as the paper counts",
         Reading::Destinations => "Hits of a route memory that drops the least recently used",
     };
-    Chart::Lines(Lines {
-        title: title.into(),
-        x: "entries".into(),
-        y: "packets whose destination is in the table (%)".into(),
-        log_x: true,
-        log_y: false,
-        series: profiles.iter().map(line).collect(),
-    })
+    Chart::lines(
+        title,
+        Axis::log("entries"),
+        Axis::linear("packets whose destination is in the table (%)"),
+        profiles.iter().map(line).collect(),
+    )
 }
 
 fn csv(profiles: &[(String, ReuseProfile)]) -> String {

@@ -55,8 +55,7 @@ pub(super) fn discover(
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     const SEED: u64 = 1;
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = String::from("topology,nodes,links,time_s,direction,kbit\n");
+    let mut findings = Findings::new(SEED, "topology,nodes,links,time_s,direction,kbit\n");
     let mut groups = vec![("the paper".to_string(), PAPER.to_vec())];
     for case in cases(setting.quick) {
         let mut fabric = Fabric::new(&case, SEED)?;

@@ -11,7 +11,7 @@ use plexus_wire::fabric::{FIXED_LEN, HOPS_MAX};
 
 use super::Setting;
 use super::chain::{Chain, Counted};
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 
 /// Bytes of frames, FCS included: the smallest, what every IPv4 host takes, and the usual sizes of
@@ -81,8 +81,7 @@ fn count(hops: usize, size: usize, frames: u8) -> Result<Counted, String> {
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let frames = if setting.quick { 4 } else { 64 };
-    let mut findings = Findings::default();
-    findings.runs.push_str("how,hops,frame_bytes,header_bytes,goodput,lost\n");
+    let mut findings = Findings::new(0, "how,hops,frame_bytes,header_bytes,goodput,lost\n");
     let mut add = |how: &str, hops: usize, size: usize, header: f64, cost: Cost| {
         let percent = cost.goodput * 100.0;
         let Cost { goodput, lost } = cost;
@@ -127,31 +126,22 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
 /// What is lost, computed as lines and counted as further ones.
 fn chart(counted: &[(usize, Vec<(f64, f64)>)]) -> Chart {
     let percent = |hops, size| (size as f64, Cost::computed(hops, size).lost * 100.0);
-    let computed = PAPER_HOPS.map(|hops| Line {
-        name: named(hops),
-        points: CHART_SIZES.map(|size| percent(hops, size)).into(),
-        paper: false,
-    });
+    let computed = PAPER_HOPS
+        .map(|hops| Line::ours(named(hops), CHART_SIZES.map(|size| percent(hops, size)).into()));
     // A route of one hop puts nothing on a cable, which has no place on this axis.
-    let counted = counted.iter().filter(|(hops, _)| *hops > 1).map(|(hops, points)| Line {
-        name: format!("{}, counted", named(*hops)),
-        points: points.clone(),
-        paper: false,
-    });
+    let counted = counted
+        .iter()
+        .filter(|(hops, _)| *hops > 1)
+        .map(|(hops, points)| Line::ours(format!("{}, counted", named(*hops)), points.clone()));
     // For 100 hops; at which of the two sizes, or between them, it does not say.
-    let paper = Line {
-        name: named(100),
-        points: [1500.0, 9000.0].map(|size| (size, PAPER_LOST_PERCENT)).into(),
-        paper: true,
-    };
-    Chart::Lines(Lines {
-        title: "What a source route takes of a cable's bandwidth".into(),
-        x: "frame, FCS included (bytes)".into(),
-        y: "lost to the route's header (%)".into(),
-        log_x: true,
-        log_y: true,
-        series: computed.into_iter().chain([paper]).chain(counted).collect(),
-    })
+    let paper =
+        Line::paper(named(100), [1500.0, 9000.0].map(|size| (size, PAPER_LOST_PERCENT)).into());
+    Chart::lines(
+        "What a source route takes of a cable's bandwidth",
+        Axis::log("frame, FCS included (bytes)"),
+        Axis::log("lost to the route's header (%)"),
+        computed.into_iter().chain([paper]).chain(counted).collect(),
+    )
 }
 
 #[cfg(test)]

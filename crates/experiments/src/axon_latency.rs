@@ -20,8 +20,9 @@ use plexus_traffic::Probe;
 use super::Setting;
 use super::boxes::{FABRIC_NS, HOST_NS, Kind, SIZES, SWITCH_NS, frame_ns, row};
 use super::own_hop::{self, Hop};
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
+use super::simulate;
 use super::verdict::Verdict;
 
 /// Boxes in a row at most, as in the paper.
@@ -51,11 +52,7 @@ fn one_way_ns(kind: Kind, boxes: usize, size: u64) -> Result<f64, Failure> {
             seen.fetch_min(at.as_picos() - probe.time_ns * 1_000, Ordering::Relaxed);
         }
     });
-    if !sim.settle(|_| true) {
-        return Err(Failure::No(format!("{}: {:?}", topology.name, sim.unsettled())));
-    }
-    sim.run(|_| true);
-    let report = sim.report();
+    let report = simulate::finish(sim)?;
     if !report.facts.passed || report.facts.flows[1].loss > 0.0 {
         return Err(Failure::No(report.to_string()));
     }
@@ -63,8 +60,7 @@ fn one_way_ns(kind: Kind, boxes: usize, size: u64) -> Result<f64, Failure> {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let mut findings = Findings { seed: 1, ..Findings::default() };
-    let mut runs = String::from("boxes,kind,frame_bytes,one_way_ns\n");
+    let mut findings = Findings::new(1, "boxes,kind,frame_bytes,one_way_ns\n");
     let mut lines = Vec::new();
     let sizes: Vec<u64> = match setting.quick {
         true => SIZES.into(),
@@ -76,7 +72,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             for boxes in 1..=BOXES {
                 setting.progress.detail(&format!("{boxes} {}, {size} bytes", kind.name()));
                 let time = one_way_ns(kind, boxes, size)?;
-                let _ = writeln!(runs, "{boxes},{},{size},{time:.3}", kind.name());
+                let _ = writeln!(findings.runs, "{boxes},{},{size},{time:.3}", kind.name());
                 times.push(time);
             }
             // The last box hands the frame to a host, the first takes it from one: those between
@@ -86,11 +82,11 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             if SIZES.contains(&size) {
                 let points = (1..).zip(&times).map(|(n, ns)| (f64::from(n), ns / 1e3));
                 let name = format!("{}, {size} bytes", kind.name());
-                lines.push(Line { name, points: points.collect(), paper: false });
+                lines.push(Line::ours(name, points.collect()));
             }
         }
     }
-    own_hops(setting, &mut findings, &mut runs);
+    own_hops(setting, &mut findings);
     let time = Duration::from_millis(if setting.quick { 20 } else { 1_000 });
     setting.progress.detail("our own software, in memory");
     let own = fabric_hop_ns(time).map_err(Failure::No)?;
@@ -109,21 +105,18 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
          taken for processing, in a straight line by size"
             .into(),
     );
-    findings.charts.push(Chart::Lines(Lines {
-        title: "From host to host through boxes in a row".into(),
-        x: "boxes".into(),
-        y: "one way, in us".into(),
-        log_x: false,
-        log_y: true,
-        series: lines,
-    }));
-    findings.runs = runs;
+    findings.charts.push(Chart::lines(
+        "From host to host through boxes in a row",
+        Axis::linear("boxes"),
+        Axis::log("one way, in us"),
+        lines,
+    ));
     Ok(findings)
 }
 
 /// Our own hop, as the lab has it, and what it would be on cables of 1 Gbit/s: a box that stores
 /// and forwards waits for the whole frame first, one that forwards early does not.
-fn own_hops(setting: &mut Setting<'_>, findings: &mut Findings, runs: &mut String) {
+fn own_hops(setting: &mut Setting<'_>, findings: &mut Findings) {
     let effort = match setting.quick {
         true => own_hop::Effort { turns: 1, time: Duration::from_millis(200) },
         false => own_hop::Effort { turns: 5, time: Duration::from_secs(2) },
@@ -146,7 +139,7 @@ fn own_hops(setting: &mut Setting<'_>, findings: &mut Findings, runs: &mut Strin
     for Hop { kind, size, added_us, turns, through_one_us } in hops {
         let what = if kind == Kind::Axon { "fabric node" } else { "switch" };
         let added = added_us.median;
-        let _ = writeln!(runs, "1,our {what},{size},{:.0}", through_one_us * 1e3);
+        let _ = writeln!(findings.runs, "1,our {what},{size},{:.0}", through_one_us * 1e3);
         let note = format!(
             "time stamps in a lab, veth, idle: what one more adds; {}; host to host through one \
              {through_one_us:.1}",

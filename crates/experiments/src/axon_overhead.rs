@@ -20,7 +20,7 @@ use plexus_topo::Shape;
 use super::Setting;
 use super::ethernet::{self, FLOODED, Flood, HOSTS_MANY};
 use super::fabric_cost::{ARP_PER_S, Case, Fabric, torus};
-use super::plot::{Bars, Chart, Line, Lines, Series};
+use super::plot::{Axis, Bars, Chart, Line, Series};
 use super::report::{Findings, Row};
 use super::side_by_side;
 
@@ -178,8 +178,8 @@ fn run_all(
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = String::from(
+    let mut findings = Findings::new(
+        SEED,
         "topology,hosts,nodes,links,questions,heartbeats_mbit_per_s,arp_mbit_per_s,\
          busiest_link_mbit_per_s,controller_mbit_per_s,answer_us,ethernet_questions,\
          ethernet_mbit_per_s,ethernet_busiest_mbit_per_s,ethernet_bound_mbit_per_s\n",
@@ -263,10 +263,8 @@ fn report(findings: &mut Findings, Found { case, cost, flood }: &Found) {
 
 fn charts(found: &[Found]) -> [Chart; 2] {
     let torus = || found.iter().filter(|f| f.case.name == "torus");
-    let line = |name: &str, of: &dyn Fn(&Found) -> f64| Line {
-        name: name.into(),
-        points: torus().map(|f| (f.case.hosts as f64, of(f))).collect(),
-        paper: false,
+    let line = |name: &str, of: &dyn Fn(&Found) -> f64| {
+        Line::ours(name, torus().map(|f| (f.case.hosts as f64, of(f))).collect())
     };
     let flooded = torus().filter_map(|f| Some((f.case.hosts as f64, f.flood?.average)));
     let series = vec![
@@ -274,7 +272,7 @@ fn charts(found: &[Found]) -> [Chart; 2] {
         line("ARP, average link", &|f| f.cost.arp),
         line("together, average link", &|f| f.cost.average()),
         line("the controller's link", &|f| f.cost.controller),
-        Line { name: "an Ethernet's average link".into(), points: flooded.collect(), paper: false },
+        Line::ours("an Ethernet's average link", flooded.collect()),
         Line {
             paper: true,
             ..line("its least, every question once", &|f| ethernet::bound(f.case.hosts))
@@ -287,14 +285,12 @@ fn charts(found: &[Found]) -> [Chart; 2] {
     let groups =
         of_size(hosts).map(|f| (f.case.name.to_string(), vec![f.cost.heartbeats, f.cost.arp]));
     [
-        Chart::Lines(Lines {
-            title: "Control messages on a torus, 10 questions of each host in a second".into(),
-            x: "hosts".into(),
-            y: "Mbit/s of one direction".into(),
-            log_x: true,
-            log_y: true,
+        Chart::lines(
+            "Control messages on a torus, 10 questions of each host in a second",
+            Axis::log("hosts"),
+            Axis::log("Mbit/s of one direction"),
             series,
-        }),
+        ),
         Chart::Bars(Bars {
             title: format!("Control messages on the average link, {hosts} hosts"),
             axis: "Mbit/s of one direction".into(),

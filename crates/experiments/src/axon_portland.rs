@@ -100,8 +100,8 @@ pub(super) fn measure(
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = String::from(
+    let mut findings = Findings::new(
+        SEED,
         "topology,hosts,network,questions,until_found_bits,keepalives_mbit_per_s,arp_mbit_per_s,\
          busiest_cable_mbit_per_s\n",
     );

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_report::Failure;
-use plexus_sim::Sim;
 use plexus_topo::{Dialogue, Exchange, Extent, Flow, Proto, Topology};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::Setting;
 use super::boxes::{Kind, row};
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
+use super::simulate;
 use super::verdict::Verdict;
 
 /// PostMark's own defaults.
@@ -177,12 +177,7 @@ fn seconds(
     phases: &[(&str, Vec<Exchange>)],
 ) -> Result<Vec<f64>, Failure> {
     let topology = topology(kind, boxes, service, phases).map_err(Failure::unusable)?;
-    let mut sim = Sim::new(&topology, 1).map_err(Failure::unusable)?;
-    if !sim.settle(|_| true) {
-        return Err(Failure::No(format!("{}: {:?}", topology.name, sim.unsettled())));
-    }
-    sim.run(|_| true);
-    let report = sim.report();
+    let report = simulate::run(&topology, 1)?;
     let whole = report.facts.flows.iter().all(|f| f.loss == 0.0);
     if !report.facts.passed || !whole {
         return Err(Failure::No(report.to_string()));
@@ -195,8 +190,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     const SEED: u64 = 1;
     let (files, transactions) = if setting.quick { (50, 50) } else { (FILES, TRANSACTIONS) };
     let phases = phases(SEED, files, transactions);
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    let mut runs = String::from("boxes,kind,service_us,pool_s,transactions_s,end_s\n");
+    let mut findings = Findings::new(SEED, "boxes,kind,service_us,pool_s,transactions_s,end_s\n");
     let (mut gains, mut lines) = (Vec::new(), Vec::new());
     for service_us in SERVICE_US {
         let mut rates: [Vec<f64>; 2] = Default::default();
@@ -207,8 +201,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 let took = seconds(kind, boxes, service, &phases)?;
                 let [pool, middle, end] = took[..] else { continue };
                 let name = kind.name();
-                let _ =
-                    writeln!(runs, "{boxes},{name},{service_us},{pool:.6},{middle:.6},{end:.6}");
+                let _ = writeln!(
+                    findings.runs,
+                    "{boxes},{name},{service_us},{pool:.6},{middle:.6},{end:.6}"
+                );
                 rates.push(transactions as f64 / middle);
             }
         }
@@ -230,10 +226,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             }
             let points = (1..).zip(rates).map(|(n, rate)| (f64::from(n), *rate)).collect();
             let name = format!("{}, {service_us} us", kind.name());
-            lines.push(Line { name, points, paper: false });
+            lines.push(Line::ours(name, points));
         }
         let points = (1..).zip(&gain).map(|(n, gain)| (f64::from(n), *gain)).collect();
-        gains.push(Line { name: format!("{service_us} us per request"), points, paper: false });
+        gains.push(Line::ours(format!("{service_us} us per request"), points));
     }
     let is_rising = gains.iter().all(|line| line.points.is_sorted_by(|a, b| a.1 < b.1));
     let why = match is_rising {
@@ -248,20 +244,19 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         false => Verdict::new(false, why),
     });
     let marks = vec![(1.0, PAPER[0]), (BOXES as f64, PAPER[1])];
-    gains.push(Line { name: "figure 4, ends of the range".into(), points: marks, paper: true });
+    gains.push(Line::paper("figure 4, ends of the range", marks));
     let requests: usize = phases.iter().map(|(_, asked)| asked.len()).sum();
     findings.remarks.push(format!(
         "{files} files of 500 to 10,000 bytes, {transactions} transactions, {requests} requests \
          one after the other; how long client and server work on a request decides the gain, and \
          the paper does not say"
     ));
-    let chart = |title: &str, y: &str, series| {
-        let (title, x, y) = (title.into(), "boxes between client and server".into(), y.into());
-        Chart::Lines(Lines { title, x, y, log_x: false, log_y: false, series })
+    let chart = |title, y, series| {
+        let x = Axis::linear("boxes between client and server");
+        Chart::lines(title, x, Axis::linear(y), series)
     };
     findings.charts.push(chart("PostMark: Axons against switches", "gain, in %", gains));
     findings.charts.push(chart("PostMark", "transactions per second", lines));
-    findings.runs = runs;
     Ok(findings)
 }
 

@@ -150,7 +150,6 @@ fn topology(text: &str, effort: &Effort) -> Result<(Topology, u64), String> {
     Ok((topology, rate))
 }
 
-/// Names of a topology's flows of a protocol.
 fn flows(topology: &Topology, proto: Proto) -> Vec<String> {
     let flows = topology.traffic.iter().filter(|f| f.proto == proto);
     flows.map(|f| f.name.clone()).collect()

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use plexus_config::QueueOrder;
 use plexus_report::Failure;
-use plexus_sim::Sim;
 use plexus_topo::{Extent, Proto, Topology};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -22,6 +21,7 @@ use super::axon_table1::{
 };
 use super::plot::{Bars, Chart};
 use super::report::{Findings, Row, Spread};
+use super::simulate;
 
 /// The paper's cables.
 const RATE: u64 = 1_000_000_000;
@@ -74,13 +74,8 @@ fn received(
     runs: &mut String,
 ) -> Result<Vec<f64>, Failure> {
     let topology = topology(text, (proto, order), effort.time, seed).map_err(Failure::unusable)?;
-    let mut sim = Sim::new(&topology, seed).map_err(Failure::unusable)?;
-    if !sim.settle(|_| true) {
-        return Err(Failure::No(format!("{}: {:?}", topology.name, sim.unsettled())));
-    }
-    sim.run(|_| true);
-    let report = sim.report();
-    if !report.facts.passed || report.accounts.values().any(|a| !a.balances()) {
+    let report = simulate::run(&topology, seed)?;
+    if !report.facts.passed {
         return Err(Failure::No(report.to_string()));
     }
     for f in &report.facts.flows {
@@ -92,8 +87,8 @@ fn received(
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
-    let mut findings = Findings { seed: 1, ..Findings::default() };
-    let mut runs = String::from("seed,lab,proto,flow,sent_bits_per_s,received_bits_per_s\n");
+    let head = "seed,lab,proto,flow,sent_bits_per_s,received_bits_per_s\n";
+    let mut findings = Findings::new(1, head);
     let mut groups = Vec::new();
     let mut flows: [[Vec<[f64; 2]>; 2]; 2] = Default::default();
     for (p, proto) in PROTOS.into_iter().enumerate() {
@@ -105,7 +100,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 setting.progress.detail(&format!("{upper}, {name}, seed {seed}"));
                 let line = |flow: &str| format!("{seed},{name},{},{flow},", proto.name());
                 let case = (proto, QueueOrder::default());
-                let received = received(text, case, &effort, seed, line, &mut runs)?;
+                let received = received(text, case, &effort, seed, line, &mut findings.runs)?;
                 cases[lab].push(received.iter().sum());
                 flows[p][lab].push(ends(&received));
             }
@@ -151,7 +146,6 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         series: line_and_ring(),
         groups,
     }));
-    findings.runs = runs;
     Ok(findings)
 }
 

@@ -172,8 +172,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let nodes = if setting.quick { 100 } else { 1000 };
     let others = if setting.quick { 2 } else { 5 };
     let random = Shape::Random { nodes, degree: 4, seed: SEED };
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = String::from("topology,policy,link,flows\n");
+    let mut findings = Findings::new(SEED, "topology,policy,link,flows\n");
     let mut jobs = Vec::new();
     for (name, shape) in [("torus", torus(nodes)), ("random-low", random)] {
         for policy in 0..POLICIES.len() {
@@ -215,12 +214,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     findings.charts.push(Chart::Bars(Bars {
         title: "Routes over a link".into(),
         axis: "routes, both directions".into(),
-        series: vec![
-            Series::paper("mean"),
-            Series::ours("mean"),
-            Series::paper("most"),
-            Series::ours("most"),
-        ],
+        series: ["mean", "most"]
+            .into_iter()
+            .flat_map(|name| [Series::paper(name), Series::ours(name)])
+            .collect(),
         groups,
     }));
     Ok(findings)

@@ -28,6 +28,7 @@ use super::Setting;
 use super::axon_table1::RING;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
+use super::simulate;
 use super::verdict::Verdict;
 
 /// Every cable: what they carry and how long it takes.
@@ -136,12 +137,7 @@ fn simulated(case: &Case, effort: &Effort) -> Result<Vec<Found>, Failure> {
             });
         }
     }
-    let mut sim = Sim::new(&topology, topology.seed).map_err(Failure::unusable)?;
-    if !sim.settle(|_| true) {
-        return Err(Failure::No(format!("{}: {:?}", case.name, sim.unsettled())));
-    }
-    sim.run(|_| true);
-    let flows = sim.report().facts.flows;
+    let flows = simulate::run(&topology, topology.seed)?.facts.flows;
     let (pings, connections) = flows.split_at(pairs);
     let found = pings.iter().zip(connections).map(|(ping, tcp)| Found {
         answered: 1.0 - ping.loss,
@@ -251,10 +247,7 @@ fn talk(case: &Case, hosts: &[[Namespaces; 2]], effort: &Effort) -> Result<Vec<F
     let targets: Result<Vec<Ipv4Addr>, String> =
         case.pairs.iter().map(|&(_, to)| address(&case.topology, to)).collect();
     let pairs: Vec<_> = hosts.iter().zip(targets?).collect();
-    let join = |e: Box<dyn std::any::Any + Send>| {
-        let _ = e;
-        "a host's thread panicked".to_string()
-    };
+    let join = |_: Box<dyn std::any::Any + Send>| "a host's thread panicked".to_string();
     std::thread::scope(|s| {
         let pings =
             pairs.iter().map(|&([from, _], to)| s.spawn(move || ping(from, to, effort.pings)));
@@ -284,9 +277,7 @@ fn real(case: &Case, effort: &Effort) -> Result<(Vec<Found>, Kept), Failure> {
     let topology = &case.topology;
     let mut sim = Sim::new(topology, topology.seed).map_err(Failure::unusable)?;
     outside.attach_to(&mut sim).map_err(Failure::unusable)?;
-    if !sim.settle(|_| true) {
-        return Err(Failure::No(format!("{}: {:?}", case.name, sim.unsettled())));
-    }
+    simulate::settle(&mut sim)?;
     sim.begin();
     let done = AtomicBool::new(false);
     let (found, kept) = std::thread::scope(|s| {
@@ -304,9 +295,9 @@ fn real(case: &Case, effort: &Effort) -> Result<(Vec<Found>, Kept), Failure> {
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
     let cases = cases().map_err(Failure::unusable)?;
-    let mut findings = Findings { seed: cases[0].topology.seed, ..Findings::default() };
+    let head = "network,from,to,hosts,answered,rtt_ms,tcp_bits_per_s\n";
+    let mut findings = Findings::new(cases[0].topology.seed, head);
     let mut groups = Vec::new();
-    let mut runs = String::from("network,from,to,hosts,answered,rtt_ms,tcp_bits_per_s\n");
     for case in &cases {
         setting.progress.say(case.name);
         let twins = simulated(case, &effort)?;
@@ -318,7 +309,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             {
                 let (from, to) = (name(from), name(to));
                 let _ = writeln!(
-                    runs,
+                    findings.runs,
                     "{},{from},{to},{hosts},{answered},{rtt_ms:.4},{bits_per_s:.0}",
                     case.name
                 );
@@ -345,7 +336,6 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
          simulator keeps real time for them, and goes as fast as it can for simulated ones",
         DELAY.as_millis()
     ));
-    findings.runs = runs;
     Ok(findings)
 }
 
@@ -372,15 +362,12 @@ fn judge(case: &Case, reals: &[Found], twins: &[Found], kept: &Kept, findings: &
         )),
     ]);
     if kept.lag_us_p99 > LAG_MAX_US {
-        let p99 = kept.lag_us_p99;
-        findings
-            .doubts
-            .push(format!("{name}: not in real time, a frame in 100 left {p99:.0} us late"));
+        let late = format!("a frame in 100 left {:.0} us late", kept.lag_us_p99);
+        findings.doubts.push(format!("{name}: not in real time, {late}"));
     }
     if answered < 1.0 {
-        findings
-            .doubts
-            .push(format!("{name}: only {:.1} % of the pings were answered", answered * 100.0));
+        let percent = answered * 100.0;
+        findings.doubts.push(format!("{name}: only {percent:.1} % of the pings were answered"));
     }
 }
 

@@ -7,11 +7,9 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_analysis::{Analysis, Cost};
-use plexus_analysis::{Answer, NonBlocking, non_blocking};
+use plexus_analysis::{Analysis, Answer, Cost, NonBlocking, non_blocking};
 use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_report::Failure;
-use plexus_sim::Sim;
 use plexus_topo::{
     Arrivals, Controller, Device, Expect, Extent, Flow, Options, Proto, Shape, Target, Topology,
     generate,
@@ -23,6 +21,7 @@ use rand_pcg::Pcg64;
 use super::Setting;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
+use super::simulate;
 
 const SEED: u64 = 1;
 const RATE: u64 = 1_000_000_000;
@@ -49,7 +48,7 @@ const POLICIES: [(&str, RoutePolicy); 3] = [
 ];
 
 /// A shape with gigabit cables.
-fn made(shape: &Shape) -> Result<Topology, Failure> {
+pub(super) fn made(shape: &Shape) -> Result<Topology, Failure> {
     let options = Options {
         hosts_per_node: shape.usual_hosts(),
         host_rate_bits_per_s: Some(RATE),
@@ -70,8 +69,8 @@ fn checked(topology: &Topology) -> Result<NonBlocking, Failure> {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs.push_str("policy,permutation,flow,sent_bits_per_s,received_bits_per_s,lost\n");
+    let mut findings =
+        Findings::new(SEED, "policy,permutation,flow,sent_bits_per_s,received_bits_per_s,lost\n");
     let butterfly = made(&BUTTERFLY)?;
     let own = Analysis::new(&butterfly, Some(BOARD_PORTS));
     let clos = made(&Shape::UnfoldedClos { outer: 4, middle: 4 })?;
@@ -245,7 +244,7 @@ fn frames(
         for (name, to) in &permutations {
             setting.progress.detail(&format!("{policy_name}, {name}"));
             let topology = fabric(butterfly, policy, to, time);
-            let (sent, received) = simulate(&topology, [policy_name, name], findings)?;
+            let (sent, received) = rates(&topology, [policy_name, name], findings)?;
             let lost = 1.0 - received / sent;
             lossy += usize::from(lost > LOST);
             losses.push(lost * 100.0);
@@ -277,20 +276,12 @@ fn frames(
 }
 
 /// What was sent and what arrived, in bits/s, all flows together.
-fn simulate(
+fn rates(
     topology: &Topology,
     [policy, permutation]: [&str; 2],
     findings: &mut Findings,
 ) -> Result<(f64, f64), Failure> {
-    let mut sim = Sim::new(topology, SEED).map_err(Failure::unusable)?;
-    if !sim.settle(|_| true) {
-        return Err(Failure::No(format!("unsettled: {}", sim.unsettled().join(", "))));
-    }
-    sim.run(|_| true);
-    let report = sim.report();
-    if report.accounts.values().any(|a| !a.balances()) {
-        return Err(Failure::No(report.to_string()));
-    }
+    let report = simulate::run(topology, SEED)?;
     let (mut sent, mut received) = (0.0, 0.0);
     for flow in &report.facts.flows {
         let (from, to) = (flow.sent_bits_per_s, flow.received_bits_per_s);

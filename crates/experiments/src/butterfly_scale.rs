@@ -4,48 +4,25 @@
 //! The paper compares boards. Boards of a larger butterfly have more ports, so ports are compared,
 //! too, and a Clos network of boxes that are as large.
 
-use plexus_analysis::{Analysis, Cost, folded_clos};
-use plexus_analysis::{Answer, NonBlocking, non_blocking};
+use plexus_analysis::{Analysis, Answer, Cost, NonBlocking, folded_clos, non_blocking};
 use plexus_report::Failure;
-use plexus_topo::{Options, Shape, Topology, generate};
+use plexus_topo::Shape;
 
 use super::Setting;
-use super::plot::{Chart, Line, Lines};
+use super::butterfly_16::made;
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 
 const SEED: u64 = 1;
-const RATE: u64 = 1_000_000_000;
 /// Ports of the boards of which the paper's Clos network consists.
 const BOARD_PORTS: u64 = 4;
 /// k and n of the butterflies: k^n ports.
-const FULL: [(usize, usize); 15] = [
-    (2, 2),
-    (2, 3),
-    (2, 4),
-    (2, 5),
-    (2, 6),
-    (2, 7),
-    (2, 8),
-    (2, 9),
-    (2, 10),
-    (4, 2),
-    (4, 3),
-    (4, 4),
-    (4, 5),
-    (8, 3),
-    (32, 2),
-];
-const QUICK: [(usize, usize); 5] = [(2, 3), (2, 4), (2, 5), (4, 2), (4, 3)];
-
-fn made(ary: usize, flat: usize, dilation: usize) -> Result<Topology, Failure> {
-    let shape = Shape::Butterfly { ary, flat, dilation, fast: 0 };
-    let options = Options {
-        hosts_per_node: ary,
-        host_rate_bits_per_s: Some(RATE),
-        link_rate_bits_per_s: Some(RATE),
-        ..Options::default()
-    };
-    generate(&shape, options).map_err(|e| Failure::unusable(e.to_string()))
+fn sizes(quick: bool) -> Vec<(usize, usize)> {
+    let of = |ary, flats: std::ops::RangeInclusive<usize>| flats.map(move |flat| (ary, flat));
+    match quick {
+        true => of(2, 3..=5).chain(of(4, 2..=3)).collect(),
+        false => of(2, 2..=10).chain(of(4, 2..=5)).chain([(8, 3), (32, 2)]).collect(),
+    }
 }
 
 /// Switches that a frame passes in a folded Clos network of so many boxes for so many hosts, mean
@@ -114,24 +91,23 @@ fn claims(dilated: &[Size], undilated: &[Size]) -> Vec<Row> {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let sizes = if setting.quick { &QUICK[..] } else { &FULL };
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs.push_str(
+    let mut findings = Findings::new(
+        SEED,
         "ary,flat,ports,dilation,boards,board_ports,cables,switches_mean,non_blocking,\
          permutations,hashing_blocked,greedy_blocked,clos_unfolded_boards,clos_unfolded_cables,\
          clos_folded_boards,clos_folded_ports,clos_folded_cables\n",
     );
     let mut boards: Vec<Line> = ["dilated butterfly", "Clos as the paper counts", "folded Clos"]
-        .map(|name| Line { name: name.into(), points: vec![], paper: false })
+        .map(|name| Line::ours(name, vec![]))
         .into();
     let mut ports = boards.clone();
     ports.remove(1);
     let mut dilated = Vec::new();
     let mut undilated = Vec::new();
-    for &(ary, flat) in sizes {
+    for (ary, flat) in sizes(setting.quick) {
         for dilation in [2, 1] {
             setting.progress.detail(&format!("{ary}-ary {flat}-flat, {dilation}-dilated"));
-            let topology = made(ary, flat, dilation)?;
+            let topology = made(&Shape::Butterfly { ary, flat, dilation, fast: 0 })?;
             let radix = topology.nodes.iter().map(|n| n.ports.len()).max().unwrap_or(0) as u64;
             let own = Analysis::new(&topology, Some(BOARD_PORTS));
             let found = non_blocking(&topology, SEED).map_err(|e| Failure::No(e.to_string()))?;
@@ -160,14 +136,12 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         ("Boards, by ports of the switch (2-ary butterflies)", "boards", boards),
         ("Ports of all boards, by ports of the switch (2-ary butterflies)", "ports", ports),
     ] {
-        findings.charts.push(Chart::Lines(Lines {
-            title: title.into(),
-            x: "ports of the switch".into(),
-            y: y.into(),
-            log_x: true,
-            log_y: true,
+        findings.charts.push(Chart::lines(
+            title,
+            Axis::log("ports of the switch"),
+            Axis::log(y),
             series,
-        }));
+        ));
     }
     Ok(findings)
 }
@@ -270,6 +244,8 @@ impl Size {
 
 #[cfg(test)]
 mod tests {
+    use plexus_topo::{Options, generate};
+
     use super::*;
 
     #[test]

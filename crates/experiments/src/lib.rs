@@ -43,6 +43,7 @@ mod router_bench;
 mod router_linux_click;
 mod router_single;
 mod side_by_side;
+mod simulate;
 mod verdict;
 
 use std::fs;
@@ -133,7 +134,19 @@ pub struct Experiment {
     /// What `--input` is to it, if anything.
     pub input: Option<&'static str>,
     #[serde(skip)]
-    run: fn(&mut Setting<'_>) -> Result<Findings, Failure>,
+    run: Run,
+}
+
+type Run = fn(&mut Setting<'_>) -> Result<Findings, Failure>;
+
+impl Experiment {
+    const fn about(self, about: &'static str) -> Experiment {
+        Experiment { about, ..self }
+    }
+
+    const fn input(self, input: &'static str) -> Experiment {
+        Experiment { input: Some(input), ..self }
+    }
 }
 
 /// What an experiment runs with.
@@ -145,179 +158,63 @@ struct Setting<'a> {
     progress: &'a mut Progress,
 }
 
+const fn experiment(paper: &'static str, kind: Kind, name: &'static str, run: Run) -> Experiment {
+    Experiment { name, paper, kind, about: "", input: None, run }
+}
+
+const AXON: &str = "axon";
+const AURORA: &str = "netfpga-aurora";
+const ROUTER: &str = "distributed-router";
+const AUGUSTUS: &str = "augustus";
+
 /// Every experiment, in the order in which they run.
 pub const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        name: "axon-table1",
-        paper: "axon",
-        kind: Kind::Lab,
-        about: "six flows between three nodes, UDP and TCP, in a line and in a ring",
-        input: None,
-        run: axon_table1::run,
-    },
-    Experiment {
-        name: "axon-table1-sim",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "the same six flows over simulated cables of 1 Gbit/s, as the paper's are",
-        input: None,
-        run: axon_table1_sim::run,
-    },
-    Experiment {
-        name: "axon-latency",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "what each box on the way adds: cut-through against store-and-forward",
-        input: None,
-        run: axon_latency::run,
-    },
-    Experiment {
-        name: "axon-postmark",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "a file server's small requests over one to five boxes, Axons or switches",
-        input: None,
-        run: axon_postmark::run,
-    },
-    Experiment {
-        name: "axon-header",
-        paper: "axon",
-        kind: Kind::Model,
-        about: "what source routes cost, by hops and frame size: computed, and counted on cables",
-        input: None,
-        run: axon_header::run,
-    },
-    Experiment {
-        name: "axon-overhead",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "control messages on each link, by hosts and topology, to 50,000 hosts",
-        input: None,
-        run: axon_overhead::run,
-    },
-    Experiment {
-        name: "axon-discovery",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "what it takes until the controller knows 5,000 nodes and 10,000 links",
-        input: None,
-        run: axon_discovery::run,
-    },
-    Experiment {
-        name: "axon-table2",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "shortest paths and SPAIN's: routes over each link, and what a failed link costs",
-        input: None,
-        run: axon_table2::run,
-    },
-    Experiment {
-        name: "axon-portland",
-        paper: "axon",
-        kind: Kind::Sim,
-        about: "control messages of PortLand and of a flooding Ethernet beside ours",
-        input: None,
-        run: axon_portland::run,
-    },
-    Experiment {
-        name: "axon-cam",
-        paper: "axon",
-        kind: Kind::Trace,
-        about: "how large a route memory must be: reuse of destinations in packet traces",
-        input: Some("a capture, pcap or pcapng, to look at besides generated traces"),
-        run: axon_cam::run,
-    },
-    Experiment {
-        name: "aurora-link",
-        paper: "netfpga-aurora",
-        kind: Kind::Sim,
-        about: "what the serial link between two boards carries, by frame size",
-        input: None,
-        run: aurora_link::run,
-    },
-    Experiment {
-        name: "aurora-throughput",
-        paper: "netfpga-aurora",
-        kind: Kind::Sim,
-        about: "the eight-port switch of two boards under the traffic of table 3",
-        input: None,
-        run: aurora_throughput::run,
-    },
-    Experiment {
-        name: "aurora-load",
-        paper: "netfpga-aurora",
-        kind: Kind::Sim,
-        about: "what that switch loses, by offered load",
-        input: None,
-        run: aurora_load::run,
-    },
-    Experiment {
-        name: "butterfly-16",
-        paper: "netfpga-aurora",
-        kind: Kind::Sim,
-        about: "the 16-port dilated flattened butterfly of eight boards",
-        input: None,
-        run: butterfly_16::run,
-    },
-    Experiment {
-        name: "butterfly-scale",
-        paper: "netfpga-aurora",
-        kind: Kind::Model,
-        about: "dilated butterflies to 1,024 ports, beside Clos and undilated ones",
-        input: None,
-        run: butterfly_scale::run,
-    },
-    Experiment {
-        name: "axon-vm",
-        paper: "axon",
-        kind: Kind::Lab,
-        about: "real Linux hosts ping and send through simulated networks, in real time",
-        input: None,
-        run: axon_vm::run,
-    },
-    Experiment {
-        name: "router-single",
-        paper: "distributed-router",
-        kind: Kind::Lab,
-        about: "one router: frame sizes, flows, tables from 10 routes to the whole Internet's",
-        input: None,
-        run: router_single::run,
-    },
-    Experiment {
-        name: "router-linux-click",
-        paper: "distributed-router",
-        kind: Kind::Lab,
-        about: "the same packets through Linux forwarding, Plexus and, if installed, Click",
-        input: None,
-        run: router_linux_click::run,
-    },
-    Experiment {
-        name: "ndn-linerate",
-        paper: "augustus",
-        kind: Kind::Lab,
-        about: "a router of named data with two caches: by the size of memory and by disks",
-        input: Some("a directory on a second disk, for the second file of L2"),
-        run: ndn_linerate::run,
-    },
-    Experiment {
-        name: "ndn-batch",
-        paper: "augustus",
-        kind: Kind::Bench,
-        about: "batches of 1 to 64 packets, with and without reading a chunk's batch ahead",
-        input: None,
-        run: ndn_batch::run,
-    },
-    Experiment {
-        name: "ndn-web",
-        paper: "augustus",
-        kind: Kind::Lab,
-        about: "web objects fetched by name through the router's caches, by requests",
-        input: None,
-        run: ndn_web::run,
-    },
+    experiment(AXON, Kind::Lab, "axon-table1", axon_table1::run)
+        .about("six flows between three nodes, UDP and TCP, in a line and in a ring"),
+    experiment(AXON, Kind::Sim, "axon-table1-sim", axon_table1_sim::run)
+        .about("the same six flows over simulated cables of 1 Gbit/s, as the paper's are"),
+    experiment(AXON, Kind::Sim, "axon-latency", axon_latency::run)
+        .about("what each box on the way adds: cut-through against store-and-forward"),
+    experiment(AXON, Kind::Sim, "axon-postmark", axon_postmark::run)
+        .about("a file server's small requests over one to five boxes, Axons or switches"),
+    experiment(AXON, Kind::Model, "axon-header", axon_header::run)
+        .about("what source routes cost, by hops and frame size: computed, and counted on cables"),
+    experiment(AXON, Kind::Sim, "axon-overhead", axon_overhead::run)
+        .about("control messages on each link, by hosts and topology, to 50,000 hosts"),
+    experiment(AXON, Kind::Sim, "axon-discovery", axon_discovery::run)
+        .about("what it takes until the controller knows 5,000 nodes and 10,000 links"),
+    experiment(AXON, Kind::Sim, "axon-table2", axon_table2::run)
+        .about("shortest paths and SPAIN's: routes over each link, and what a failed link costs"),
+    experiment(AXON, Kind::Sim, "axon-portland", axon_portland::run)
+        .about("control messages of PortLand and of a flooding Ethernet beside ours"),
+    experiment(AXON, Kind::Trace, "axon-cam", axon_cam::run)
+        .about("how large a route memory must be: reuse of destinations in packet traces")
+        .input("a capture, pcap or pcapng, to look at besides generated traces"),
+    experiment(AURORA, Kind::Sim, "aurora-link", aurora_link::run)
+        .about("what the serial link between two boards carries, by frame size"),
+    experiment(AURORA, Kind::Sim, "aurora-throughput", aurora_throughput::run)
+        .about("the eight-port switch of two boards under the traffic of table 3"),
+    experiment(AURORA, Kind::Sim, "aurora-load", aurora_load::run)
+        .about("what that switch loses, by offered load"),
+    experiment(AURORA, Kind::Sim, "butterfly-16", butterfly_16::run)
+        .about("the 16-port dilated flattened butterfly of eight boards"),
+    experiment(AURORA, Kind::Model, "butterfly-scale", butterfly_scale::run)
+        .about("dilated butterflies to 1,024 ports, beside Clos and undilated ones"),
+    experiment(AXON, Kind::Lab, "axon-vm", axon_vm::run)
+        .about("real Linux hosts ping and send through simulated networks, in real time"),
+    experiment(ROUTER, Kind::Lab, "router-single", router_single::run)
+        .about("one router: frame sizes, flows, tables from 10 routes to the whole Internet's"),
+    experiment(ROUTER, Kind::Lab, "router-linux-click", router_linux_click::run)
+        .about("the same packets through Linux forwarding, Plexus and, if installed, Click"),
+    experiment(AUGUSTUS, Kind::Lab, "ndn-linerate", ndn_linerate::run)
+        .about("a router of named data with two caches: by the size of memory and by disks")
+        .input("a directory on a second disk, for the second file of L2"),
+    experiment(AUGUSTUS, Kind::Bench, "ndn-batch", ndn_batch::run)
+        .about("batches of 1 to 64 packets, with and without reading a chunk's batch ahead"),
+    experiment(AUGUSTUS, Kind::Lab, "ndn-web", ndn_web::run)
+        .about("web objects fetched by name through the router's caches, by requests"),
 ];
 
-/// The experiments of that name: one, or all.
 fn chosen(name: &str) -> Result<&'static [Experiment], Failure> {
     if name == "all" {
         return Ok(EXPERIMENTS);

@@ -14,7 +14,7 @@ use plexus_report::Failure;
 
 use super::Setting;
 use super::ndn_rig::{Scratch, device, device_text};
-use super::plot::{Chart, Line, Lines};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 use rig::{CONTENT, FLOWS, Outcome, READS, Rig, SEED};
 
@@ -47,12 +47,12 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let file = scratch.join("disk");
     setting.progress.say("filling the disk");
     let mut rig = Rig::fill(&file, effort.items).map_err(Failure::unusable)?;
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs =
+    let mut findings = Findings::new(
+        SEED,
         "prefetch,batch,data_per_s,memory_hits,disk_hits,misses,joined,reads,reads_ahead,\
-                     reads_ahead_used,latency_us_p50,latency_us_p99,latency_us_mean,device_reads,\
-                     device_read_bytes,device_busy_ms\n"
-            .into();
+         reads_ahead_used,latency_us_p50,latency_us_p99,latency_us_mean,device_reads,\
+         device_read_bytes,device_busy_ms\n",
+    );
     let mut lines: [Vec<Line>; 2] = Default::default();
     for prefetch in [false, true] {
         let name = if prefetch { "with prefetch" } else { "without prefetch" };
@@ -108,24 +108,17 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             points.iter_mut().zip(values).for_each(|(line, y)| line.push((x, y)));
         }
         let [rate, p50, p99] = points;
-        let line = |name: String, points| Line { name, points, paper: false };
-        lines[0].push(line(name.into(), rate));
-        lines[1].push(line(format!("p50 {name}"), p50));
-        lines[1].push(line(format!("p99 {name}"), p99));
+        lines[0].push(Line::ours(name, rate));
+        lines[1].push(Line::ours(format!("p50 {name}"), p50));
+        lines[1].push(Line::ours(format!("p99 {name}"), p99));
     }
     let [rates, latencies] = lines;
-    let titles = ["Content out of two caches", "Latency out of two caches"];
-    for ((title, y), series) in
-        titles.into_iter().zip(["Mbit/s", "latency (us)"]).zip([rates, latencies])
-    {
-        findings.charts.push(Chart::Lines(Lines {
-            title: format!("{title}, by the size of a batch"),
-            x: "packets in a batch".into(),
-            y: y.into(),
-            log_x: true,
-            log_y: y != "Mbit/s",
-            series,
-        }));
+    for (what, y, series) in [
+        ("Content", Axis::linear("Mbit/s"), rates),
+        ("Latency", Axis::log("latency (us)"), latencies),
+    ] {
+        let title = format!("{what} out of two caches, by the size of a batch");
+        findings.charts.push(Chart::lines(title, Axis::log("packets in a batch"), y, series));
     }
     findings.remarks.push(format!(
         "{FLOWS} flows ask for an item's chunks one after the other, items by Zipf 0.8: {} items \

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plexus_benches::ndr::trial::Running;
 use plexus_io::disk::{Completion, DeviceStats, Disk, DiskSettings, disks};
 use plexus_report::{Failure, Progress};
 use rand::{RngExt, SeedableRng};
@@ -17,8 +18,8 @@ use serde_json::Value;
 
 use super::Setting;
 use super::ndn_probe;
-use super::ndn_rig::{Counted, DiskFile, Node, Process, Scratch, device, device_text, place};
-use super::plot::{Bars, Chart, Line, Lines, Series};
+use super::ndn_rig::{Counted, DiskFile, Node, Scratch, device, device_text, place, start};
+use super::plot::{Axis, Bars, Chart, Line, Series};
 use super::report::{Findings, Row};
 
 const SEED: u64 = 1;
@@ -104,12 +105,12 @@ impl Outcome {
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let effort = if setting.quick { QUICK } else { FULL };
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = "disks,l1_bytes,l2_bytes,items,data_per_s,content_bits_per_s,memory_hits,\
-                     disk_hits,misses,data,latency_us_p50,latency_us_p99,latency_us_mean,\
-                     device_reads,device_read_bytes,device_writes,device_written_bytes,\
-                     device_busy_ms\n"
-        .into();
+    let mut findings = Findings::new(
+        SEED,
+        "disks,l1_bytes,l2_bytes,items,data_per_s,content_bits_per_s,memory_hits,disk_hits,misses,\
+         data,latency_us_p50,latency_us_p99,latency_us_mean,device_reads,device_read_bytes,\
+         device_writes,device_written_bytes,device_busy_ms\n",
+    );
     let temporary = std::env::temp_dir();
     let second = setting.input.unwrap_or(&temporary);
     let [one, other] = [&temporary, second].map(|path| disks(path).unwrap_or_default());
@@ -371,12 +372,12 @@ fn fill(scratch: &Scratch, files: &[DiskFile], effort: &Effort) -> Result<f64, S
 }
 
 /// What answers all that the caches cannot.
-fn producer(node: &Node) -> Result<Process, String> {
+fn producer(node: &Node) -> Result<Running, String> {
     let chunk = CHUNK.to_string();
     let mut arguments = vec!["ndn", "produce", "--prefix", "/bench", "--size", &chunk];
     // The digest would be most of what a producer does.
     arguments.extend(["--signature", "none", "--freshness", "1h", "--transport", &node.uri]);
-    let producer = Process::start(&place()?, "the producer", &arguments)?;
+    let producer = start(&place()?, "the producer", &arguments)?;
     producer.ready("answering everything")?;
     Ok(producer)
 }
@@ -387,7 +388,11 @@ fn consume(node: &Node, window: u64, asks: &[&str]) -> Result<Value, String> {
     let mut arguments = vec!["ndn", "gen", "--prefix", "/bench", "--json", "--window", &window];
     arguments.extend(["--chunk-size", &chunk, "--transport", &node.uri]);
     arguments.extend(asks);
-    Process::start(&place()?, "the consumer", &arguments)?.finish()
+    let (status, said) = start(&place()?, "the consumer", &arguments)?.answer()?;
+    match status.success() {
+        true => Ok(said),
+        false => Err(format!("the consumer ({status}): {said}")),
+    }
 }
 
 /// A consumer's run over a memory of that size, which it fills first.
@@ -438,7 +443,6 @@ fn draw(
     consume(node, window, &[&words[..], &["--duration", &time, "--seed", &seed]].concat())
 }
 
-/// A number of what a consumer said.
 fn number(said: &Value, path: &str) -> Result<f64, String> {
     let found = said.pointer(path).and_then(Value::as_f64);
     found.ok_or_else(|| format!("the consumer said no {path}: {said}"))
@@ -457,7 +461,7 @@ fn latencies(
     let _producer = producer(&node)?;
     draw(&node, effort, WINDOW, effort.warm_up, SEED + 1)?;
     let names = ["end to end, mean", "end to end, p50", "end to end, p99", "in the router, mean"];
-    let mut lines = names.map(|name| Line { name: name.into(), points: vec![], paper: false });
+    let mut lines = names.map(|name| Line::ours(name, vec![]));
     for &window in effort.windows {
         progress.detail(&format!("latency, window {window}"));
         let time = effort.time / 2;
@@ -488,15 +492,13 @@ fn latencies(
     }
     node.stop()?;
     let paper = vec![(WINDOW as f64, PAPER_LATENCY_US)];
-    let paper = Line { name: "average latency".into(), points: paper, paper: true };
-    findings.charts.push(Chart::Lines(Lines {
-        title: "Latency by Interests on their way".into(),
-        x: "window (Interests)".into(),
-        y: "us".into(),
-        log_x: true,
-        log_y: true,
-        series: [paper].into_iter().chain(lines).collect(),
-    }));
+    let paper = Line::paper("average latency", paper);
+    findings.charts.push(Chart::lines(
+        "Latency by Interests on their way",
+        Axis::log("window (Interests)"),
+        Axis::log("us"),
+        [paper].into_iter().chain(lines).collect(),
+    ));
     Ok(())
 }
 

@@ -37,18 +37,6 @@ impl Application for Timed {
         self.took += now().since(begin);
         self.answered += 1;
     }
-
-    fn poll(&mut self, at: Time, out: &mut dyn Output) {
-        self.producer.poll(at, out);
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.producer.next_deadline()
-    }
-
-    fn is_done(&self) -> bool {
-        self.producer.is_done()
-    }
 }
 
 /// The mean time of a packet in the router at `uri`, in microseconds, over so long; contents have

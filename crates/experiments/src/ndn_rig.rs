@@ -3,15 +3,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::Done;
 use plexus_api::answer::named::Cache;
 use plexus_api::{Client, Request, Topic};
+use plexus_benches::ndr::trial::Running;
 use plexus_io::disk::DeviceStats;
 use plexus_io::namespace::Namespaces;
 use serde::de::DeserializeOwned;
@@ -35,7 +34,6 @@ impl Scratch {
         Scratch::within(&std::env::temp_dir(), name)
     }
 
-    /// Makes one within a directory.
     pub(super) fn within(directory: &Path, name: &str) -> Result<Scratch, String> {
         let dir = directory.join(format!("plexus-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -47,7 +45,6 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Writes a file in it.
     pub(super) fn write(&self, name: &str, text: &[u8]) -> Result<PathBuf, String> {
         let path = self.join(name);
         fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -63,69 +60,15 @@ pub(super) fn place() -> Result<Namespaces, String> {
     Ok(place)
 }
 
-/// This program with other arguments, in a place; it is killed with the value.
-pub(super) struct Process {
-    child: Child,
-    lines: Receiver<String>,
+/// Starts this program with other arguments, in a place.
+pub(super) fn start(
+    place: &Namespaces,
     what: &'static str,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Process {
-    pub(super) fn start(
-        place: &Namespaces,
-        what: &'static str,
-        arguments: &[&str],
-    ) -> Result<Process, String> {
-        let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        own.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        place.apply(&mut own).map_err(|e| format!("{what}: {e}"))?;
-        let mut child = own.spawn().map_err(|e| format!("starting {what}: {e}"))?;
-        let (told, lines) = mpsc::channel();
-        if let Some(stderr) = child.stderr.take() {
-            std::thread::spawn(move || {
-                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    // Read on when nobody listens: a full pipe would stop the child.
-                    let _ = told.send(line);
-                }
-            });
-        }
-        Ok(Process { child, lines, what })
-    }
-
-    /// Waits until it says that it is ready, by a line that begins so; what follows.
-    pub(super) fn ready(&self, begin: &str) -> Result<String, String> {
-        let mut said = Vec::new();
-        loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => match line.strip_prefix(begin) {
-                    Some(rest) => return Ok(rest.trim().into()),
-                    None => said.push(line),
-                },
-                Err(_) => return Err(format!("{} did not start: {}", self.what, said.join("\n"))),
-            }
-        }
-    }
-
-    /// Waits for its end; what it printed, as JSON.
-    pub(super) fn finish(mut self) -> Result<Value, String> {
-        let mut out = String::new();
-        if let Some(mut stdout) = self.child.stdout.take() {
-            stdout.read_to_string(&mut out).map_err(|e| format!("{}: {e}", self.what))?;
-        }
-        let status = self.child.wait().map_err(|e| format!("{}: {e}", self.what))?;
-        let said: Vec<String> = self.lines.iter().collect();
-        if !status.success() {
-            return Err(format!("{} ({status}): {}", self.what, said.join("\n")));
-        }
-        serde_json::from_str(&out).map_err(|e| format!("{}: {e}: {out:?}", self.what))
-    }
+    arguments: &[&str],
+) -> Result<Running, String> {
+    let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    place.apply(own.args(arguments)).map_err(|e| format!("{what}: {e}"))?;
+    Running::start(own, what)
 }
 
 /// A file of cached Data.
@@ -159,9 +102,8 @@ impl Counted {
     }
 }
 
-/// A running node.
 pub(super) struct Node {
-    process: Process,
+    process: Running,
     _place: Namespaces,
     control: PathBuf,
     /// Where applications reach it.
@@ -184,14 +126,13 @@ impl Node {
         }
         let config = scratch.write("node.toml", text.as_bytes())?.display().to_string();
         let place = place()?;
-        let process = Process::start(&place, "the node", &["node", "run", "--config", &config])?;
+        let process = start(&place, "the node", &["node", "run", "--config", &config])?;
         let uri = format!("unix://{}", unix.display());
         let node = Node { process, _place: place, control, uri };
         let end = Instant::now() + PATIENCE;
         while !node.is_ready(disks.len()) {
             if Instant::now() > end {
-                let said: Vec<String> = node.process.lines.try_iter().collect();
-                return Err(format!("the node does not begin: {}", said.join("\n")));
+                return Err(format!("the node does not begin: {}", node.process.said()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -240,14 +181,11 @@ impl Node {
         self.ask::<Done>(&Request::Stop(true))?;
         let end = Instant::now() + PATIENCE;
         loop {
-            match self.process.child.try_wait() {
-                Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("the node ended with {status}")),
-                Ok(None) if Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Ok(None) => return Err("the node does not end".into()),
-                Err(e) => return Err(format!("the node: {e}")),
+            match self.process.ended()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("the node ended with {status}")),
+                None if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+                None => return Err("the node does not end".into()),
             }
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use plexus_api::answer::named::{Faces, Names};
 use plexus_api::{Request, Topic};
+use plexus_benches::ndr::trial::Running;
 use plexus_io::namespace::Namespaces;
 use plexus_report::Failure;
 use rand::{RngExt, SeedableRng};
@@ -19,8 +20,8 @@ use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;
 
 use super::Setting;
-use super::ndn_rig::{Counted, DiskFile, Node, Process, Scratch, device, device_text, place};
-use super::plot::{Chart, Line, Lines};
+use super::ndn_rig::{Counted, DiskFile, Node, Scratch, device, device_text, place, start};
+use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 
 const SEED: u64 = 1;
@@ -63,7 +64,6 @@ struct Tally {
 }
 
 impl Tally {
-    /// As the node says.
     fn read(node: &Node) -> Result<Tally, String> {
         let names: Names = node.ask(&Request::Show(Topic::Names))?;
         let faces: Faces = node.ask(&Request::Show(Topic::Faces))?;
@@ -194,8 +194,8 @@ fn get(stream: &mut BufReader<TcpStream>, object: usize, body: &mut Vec<u8>) -> 
 /// The router and its ends.
 struct Web {
     node: Node,
-    _publisher: Process,
-    _proxy: Process,
+    _publisher: Running,
+    _proxy: Running,
     streams: Vec<BufReader<TcpStream>>,
 }
 
@@ -206,12 +206,12 @@ impl Web {
         // Caches may take a version for the newest as long as the experiment lasts.
         let mut arguments = vec!["ndn", "web-publish", "/web", &site, "--freshness", "1h"];
         arguments.extend(["--transport", &node.uri]);
-        let publisher = Process::start(&place()?, "the publisher", &arguments)?;
+        let publisher = start(&place()?, "the publisher", &arguments)?;
         publisher.ready("publishing")?;
         let around: Namespaces = place()?;
         let mut arguments = vec!["ndn", "web-proxy", "--prefix", "/web", "--listen", LISTEN];
         arguments.extend(["--transport", &node.uri]);
-        let proxy = Process::start(&around, "the proxy", &arguments)?;
+        let proxy = start(&around, "the proxy", &arguments)?;
         proxy.ready("answering at")?;
         let connect = || -> std::io::Result<Vec<BufReader<TcpStream>>> {
             let to: SocketAddr = LISTEN.parse().map_err(std::io::Error::other)?;
@@ -256,11 +256,12 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
         .map(|_| (zipf.sample(&mut random) as usize).clamp(1, objects.len()) - 1)
         .collect();
 
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = "requests,seconds,objects_per_s,body_bytes,bytes_from_producer,\
-                     bytes_from_cache,memory_hits,disk_hits,misses,latency_us_p50,latency_us_p99,\
-                     device_reads,device_read_bytes,device_writes,device_written_bytes\n"
-        .into();
+    let mut findings = Findings::new(
+        SEED,
+        "requests,seconds,objects_per_s,body_bytes,bytes_from_producer,bytes_from_cache,\
+         memory_hits,disk_hits,misses,latency_us_p50,latency_us_p99,device_reads,\
+         device_read_bytes,device_writes,device_written_bytes\n",
+    );
     let (begin, first) = (Tally::read(&web.node)?, device(&path));
     let mut lines: [Vec<(f64, f64)>; 3] = Default::default();
     let mut from = 0;
@@ -350,26 +351,21 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
 
 fn charts(lines: [Vec<(f64, f64)>; 3], findings: &mut Findings) {
     let [rate, cached, produced] = lines;
-    let line = |name: &str, points| Line { name: name.into(), points, paper: false };
     findings.charts = vec![
-        Chart::Lines(Lines {
-            title: "Bytes to the proxy, by where they came from".into(),
-            x: "requests".into(),
-            y: "MB so far".into(),
-            log_x: false,
-            log_y: false,
-            series: vec![
-                line("from the router's caches", cached),
-                line("from the producer", produced),
+        Chart::lines(
+            "Bytes to the proxy, by where they came from",
+            Axis::linear("requests"),
+            Axis::linear("MB so far"),
+            vec![
+                Line::ours("from the router's caches", cached),
+                Line::ours("from the producer", produced),
             ],
-        }),
-        Chart::Lines(Lines {
-            title: "Objects over HTTP, by requests so far".into(),
-            x: "requests".into(),
-            y: "objects/s".into(),
-            log_x: true,
-            log_y: false,
-            series: vec![line("", rate)],
-        }),
+        ),
+        Chart::lines(
+            "Objects over HTTP, by requests so far",
+            Axis::log("requests"),
+            Axis::linear("objects/s"),
+            vec![Line::ours("", rate)],
+        ),
     ];
 }

@@ -41,7 +41,6 @@ pub(super) fn figure_name(experiment: &str, figure: usize, kind: &str) -> String
     format!("{experiment}-fig{figure}.{kind}")
 }
 
-/// The page of an experiment.
 pub(super) fn experiment(
     experiment: &Experiment,
     report: &Report,
@@ -190,7 +189,6 @@ pub(super) fn index(outcomes: &[(&Experiment, Outcome)], request: &Request) -> S
     page("Plexus: experiments", "What the papers behind Plexus report, run again", &body)
 }
 
-/// An experiment on the index.
 fn card(experiment: &Experiment, report: &Report, findings: &Findings) -> String {
     let name = experiment.name;
     let file = format!("{name}.html");
@@ -232,7 +230,6 @@ fn quick_badge(quick: bool) -> &'static str {
     if quick { "<span class=\"badge look\">quick: a look, not a measurement</span>" } else { "" }
 }
 
-/// The verdict, with its reason.
 fn verdict(report: &Report) -> String {
     let Verdict { answer, why } = &report.verdict;
     format!(

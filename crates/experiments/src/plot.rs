@@ -59,17 +59,31 @@ impl Series {
 /// Lines through points, each with a mark.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
-    pub(super) title: String,
-    /// What goes to the right, with its unit.
-    pub(super) x: String,
-    /// What goes up, with its unit.
-    pub(super) y: String,
-    pub(super) log_x: bool,
-    pub(super) log_y: bool,
-    pub(super) series: Vec<Line>,
+    title: String,
+    /// What goes to the right.
+    x: Axis,
+    /// What goes up.
+    y: Axis,
+    series: Vec<Line>,
 }
 
-/// One line of [`Lines`].
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    /// What it is of, with its unit.
+    name: String,
+    is_log: bool,
+}
+
+impl Axis {
+    pub(super) fn linear(name: &str) -> Axis {
+        Axis { name: name.into(), is_log: false }
+    }
+
+    pub(super) fn log(name: &str) -> Axis {
+        Axis { name: name.into(), is_log: true }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// What it is. The legend says itself whose it is, where there are both.
@@ -80,7 +94,21 @@ pub(super) struct Line {
     pub(super) paper: bool,
 }
 
+impl Line {
+    pub(super) fn ours(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.into(), points, paper: false }
+    }
+
+    pub(super) fn paper(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.into(), points, paper: true }
+    }
+}
+
 impl Chart {
+    pub(super) fn lines(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Line>) -> Chart {
+        Chart::Lines(Lines { title: title.into(), x, y, series })
+    }
+
     /// The chart, drawn.
     pub(super) fn picture(&self, size: Size) -> Picture {
         match self {
@@ -105,7 +133,7 @@ impl Chart {
                 [heads].into_iter().chain(bars).collect()
             }
             Chart::Lines(chart) => {
-                let heads = ["series", "whose", &chart.x, &chart.y].map(String::from);
+                let heads = ["series", "whose", &chart.x.name, &chart.y.name].map(String::from);
                 let points = chart.series.iter().flat_map(|s| {
                     s.points.iter().map(|(x, y)| {
                         [s.name.clone(), whose(s.paper), x.to_string(), y.to_string()]

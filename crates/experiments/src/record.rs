@@ -147,7 +147,6 @@ pub(super) fn keep(
     fs::write(&path, json(&Record::new(report, profile))?).map_err(|e| unusable(&path, e))
 }
 
-/// The block of an experiment, its marks included.
 fn block(directory: &Path, experiment: &Experiment) -> Result<String, Failure> {
     let path = path_of(directory, experiment);
     let text = match fs::read_to_string(&path) {
@@ -161,7 +160,6 @@ fn block(directory: &Path, experiment: &Experiment) -> Result<String, Failure> {
     Ok(format!("{BEGIN}{} -->\n{text}{END}", experiment.name))
 }
 
-/// A README with the findings that its results give.
 fn rendered(directory: &Path, paper: &str, readme: &str) -> Result<String, Failure> {
     let mut text = readme.to_string();
     for experiment in EXPERIMENTS.iter().filter(|e| e.paper == paper) {

@@ -27,6 +27,20 @@ pub(super) struct Findings {
     pub(super) verdict: Option<Verdict>,
 }
 
+impl Findings {
+    /// None yet; `head` is that of the CSV.
+    pub(super) fn new(seed: u64, head: &str) -> Findings {
+        Findings { seed, runs: head.into(), ..Findings::default() }
+    }
+
+    /// The row of a quantity, which is there.
+    #[cfg(test)]
+    pub(super) fn row(&self, quantity: &str) -> &Row {
+        let row = self.rows.iter().find(|row| row.quantity == quantity);
+        row.unwrap_or_else(|| panic!("{quantity} is not there"))
+    }
+}
+
 /// What the paper's figure in a row is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Meant {

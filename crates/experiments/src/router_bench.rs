@@ -7,11 +7,11 @@ mod programs;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use plexus_benches::internet;
-use plexus_benches::ndr::trial::{finish, start, wait_until_it_hears};
+use plexus_benches::ndr::trial::{HEARS, Running};
 use plexus_io::namespace::Namespaces;
 use plexus_table::lpm::Prefix;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -93,7 +93,6 @@ fn mac(kind: &str, i: usize) -> String {
     format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
 }
 
-/// The IPv4 prefixes of the Internet's table.
 pub(super) fn internet() -> Result<Vec<(Ipv4Addr, u8)>, String> {
     let v4 = |prefix| match prefix {
         Prefix::V4(address, len) => Some((Ipv4Addr::from(address), len)),
@@ -107,15 +106,12 @@ pub(super) struct Bench {
     around: Namespaces,
     router: Namespaces,
     dir: PathBuf,
-    daemon: Option<Child>,
+    daemon: Option<Running>,
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        if let Some(daemon) = &mut self.daemon {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
+        self.daemon.take();
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
@@ -183,33 +179,27 @@ impl Bench {
     }
 
     fn cables(&self) -> Result<(), String> {
-        // A process of the router's place, to name that by.
+        // The process names the router's place to ip(8).
         let mut sleep = Command::new("sleep");
-        sleep.arg("60").stdin(Stdio::null());
-        self.router.apply(&mut sleep).map_err(|e| e.to_string())?;
-        let mut sleep = sleep.spawn().map_err(|e| format!("sleep: {e}"))?;
-        let pid = sleep.id();
-        let done = (0..2).try_for_each(|i: usize| {
+        self.router.apply(sleep.arg("60")).map_err(|e| e.to_string())?;
+        let sleep = Running::start(sleep, "sleep")?;
+        (0..2).try_for_each(|i: usize| {
             for kind in ["s", "d"] {
-                let peer = format!("r{kind}{i} netns {pid}");
-                command(
-                    &self.around,
-                    &format!("ip link add {kind}{i} type veth peer name {peer}"),
-                )?;
+                let peer = format!("r{kind}{i} netns {}", sleep.id());
+                let link = format!("ip link add {kind}{i} type veth peer name {peer}");
+                command(&self.around, &link)?;
                 let mac = mac(kind, i);
                 command(&self.router, &format!("ip link set r{kind}{i} address {mac} up"))?;
                 command(&self.around, &format!("ip link set {kind}{i} up"))?;
             }
             command(&self.around, &format!("ip address add 10.1.{i}.2/24 dev d{i}")).map(drop)
-        });
-        let _ = sleep.kill();
-        let _ = sleep.wait();
-        done
+        })
     }
 
-    fn inside(&self, arguments: &[&str]) -> Result<Command, String> {
+    /// This program beside the router, with these words as arguments, and more.
+    fn inside(&self, words: &str, more: &[&str]) -> Result<Command, String> {
         let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        own.args(arguments);
+        own.args(words.split_whitespace()).args(more);
         self.around.apply(&mut own).map_err(|e| e.to_string())?;
         Ok(own)
     }
@@ -226,21 +216,11 @@ impl Bench {
         let limit = format!("{}ms", (time + Duration::from_secs(6)).as_millis());
         let mut meters = Vec::new();
         for sink in if flows == Flows::One { &["d0"][..] } else { &["d0", "d1"] } {
-            let arguments = [
-                "meter",
-                sink,
-                "--json",
-                "--backend",
-                "xdp",
-                "--interval",
-                "20ms",
-                "--idle",
-                "500ms",
-                "--duration",
-                &limit,
-            ];
-            let mut meter = start(self.inside(&arguments)?)?;
-            wait_until_it_hears(&mut meter)?;
+            let meter = format!(
+                "meter {sink} --json --backend xdp --interval 20ms --idle 500ms --duration {limit}"
+            );
+            let meter = Running::start(self.inside(&meter, &[])?, "the meter")?;
+            meter.ready(HEARS)?;
             meters.push(meter);
         }
         let sources = if flows == Flows::One { 1 } else { 2 };
@@ -251,42 +231,30 @@ impl Bench {
         let destinations = self.dir.join("destinations").display().to_string();
         let mut generators = Vec::new();
         for i in 0..sources as usize {
-            let (device, mac) = (format!("s{i}"), mac("s", i));
-            let (source, target) = (format!("10.0.{i}.2"), format!("198.18.{i}.1"));
-            let (size, time) = (size.to_string(), format!("{}ms", time.as_millis()));
-            let mut arguments = vec![
-                "gen",
-                &device,
-                "--json",
-                "--backend",
-                "af_xdp",
-                "--dst-mac",
-                &mac,
-                "--src-ip",
-                &source,
-                "--size",
-                &size,
-                "--rate",
-                &rate,
-                "--duration",
-                &time,
-            ];
-            match flows {
-                Flows::Many => arguments.extend(["--destinations", &destinations]),
-                _ => arguments.extend(["--dst-ip", &target]),
-            }
-            generators.push(start(self.inside(&arguments)?)?);
+            let generator = format!(
+                "gen s{i} --json --backend af_xdp --dst-mac {} --src-ip 10.0.{i}.2 --size {size} \
+                 --rate {rate} --duration {}ms",
+                mac("s", i),
+                time.as_millis()
+            );
+            let target = format!("198.18.{i}.1");
+            let to = match flows {
+                Flows::Many => ["--destinations", &destinations],
+                _ => ["--dst-ip", &target],
+            };
+            let generator = self.inside(&generator, &to)?;
+            generators.push(Running::start(generator, "the generator")?);
         }
         let mut outcome = Outcome::default();
         let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
         let seconds = time.as_secs_f64();
         for (i, generator) in generators.into_iter().enumerate() {
-            let sent = finish(generator, "the generator")?;
+            let sent = generator.finish()?;
             let packets = number(&sent, "/packets").ok_or("the generator gave no count")?;
             outcome.offered[i] = packets / seconds;
         }
         for (i, meter) in meters.into_iter().enumerate() {
-            let heard = finish(meter, "the meter")?;
+            let heard = meter.finish()?;
             let packets = number(&heard, "/total/received").ok_or("the meter gave no count")?;
             outcome.received[i] = packets / seconds;
         }

@@ -31,8 +31,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     programs.extend(click.as_ref().map(Program::Click));
     let names: Vec<&str> = programs.iter().map(|p| p.name()).collect();
     let table = internet().map_err(Failure::unusable)?;
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs = "run,routes,size,program,input_pps,output_pps\n".into();
+    let mut findings = Findings::new(SEED, "run,routes,size,program,input_pps,output_pps\n");
     let (mut groups, mut clicks) = (Vec::new(), Vec::new());
     for &routes in tables {
         setting.progress.say(&format!("a table of {routes} routes"));

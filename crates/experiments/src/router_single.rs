@@ -27,9 +27,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         false => (&TABLES, &SIZES, Duration::from_secs(3), &PARTS),
     };
     let table = internet().map_err(Failure::unusable)?;
-    let mut findings = Findings { seed: SEED, ..Findings::default() };
-    findings.runs =
-        "routes,size,flows,input_pps,output_pps,input_1,input_2,output_1,output_2\n".into();
+    let head = "routes,size,flows,input_pps,output_pps,input_1,input_2,output_1,output_2\n";
+    let mut findings = Findings::new(SEED, head);
     let (mut groups, mut by_table) = (Vec::new(), Vec::new());
     for &routes in tables {
         setting.progress.say(&format!("a table of {routes} routes"));

@@ -14,7 +14,6 @@ const NEAR_POINTS: f64 = 0.05;
 /// Figures that a verdict names, at most.
 const NAMED: usize = 3;
 
-/// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Holds,
@@ -32,7 +31,6 @@ impl Answer {
         }
     }
 
-    /// Its class on a page.
     pub(super) fn class(self) -> &'static str {
         match self {
             Answer::Holds => "holds",

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -14,8 +14,10 @@ use serde_json::Value;
 
 use plexus_report::si;
 
-/// How long the meter may take until it hears.
-const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long a child may take until it is ready.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// The meter tells how much it received as soon as its device is open.
+pub const HEARS: &str = "received ";
 /// Silence after which nothing more will come: far longer than any queue of one machine.
 const IDLE: Duration = Duration::from_millis(500);
 /// Beyond the time of sending, how long the meter waits for a generator that may be slow to start.
@@ -94,22 +96,17 @@ impl Bench {
     pub(super) fn introduce(&self) -> Result<(), String> {
         let mut generator = self.generator([1, 0], Rate::Packets(1000));
         generator.args(["--count", "10"]);
-        finish(start(generator)?, "the receiver's first frames").map(drop)
+        Running::start(generator, "the receiver's first frames")?.finish().map(drop)
     }
 
     /// Sends for the time of a trial and counts what arrives.
     pub(super) fn run(&self, rate: Rate) -> Result<Trial, String> {
-        let mut meter = start(self.meter())?;
-        if let Err(why) = wait_until_it_hears(&mut meter) {
-            // It may have ended by itself.
-            let _ = meter.child.kill();
-            let _ = meter.child.wait();
-            return Err(why);
-        }
+        let meter = Running::start(self.meter(), "the meter")?;
+        meter.ready(HEARS)?;
         let mut generator = self.generator([0, 1], rate);
         generator.args(["--duration", &format!("{}ms", self.time.as_millis())]);
-        let sent = finish(start(generator)?, "the generator")?;
-        let heard = finish(meter, "the meter")?;
+        let sent = Running::start(generator, "the generator")?.finish()?;
+        let heard = meter.finish()?;
         let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
         let whole = |json: &Value, path: &str| number(json, path).map(|n| n as u64);
         let read = || {
@@ -167,59 +164,99 @@ impl Bench {
     }
 }
 
-/// A child whose standard error is read line by line.
+/// A child whose standard error is read line by line. It is killed with the value.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
+    /// What errors call it.
+    what: &'static str,
 }
 
-/// Starts a child.
-///
-/// # Errors
-/// In words, when it cannot be started.
-pub fn start(mut command: Command) -> Result<Running, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("starting {command:?}: {e}"))?;
-    let (told, lines) = mpsc::channel();
-    if let Some(stderr) = child.stderr.take() {
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                // Read on when nobody listens: a full pipe would stop the child.
-                let _ = told.send(line);
-            }
-        });
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
-    Ok(Running { child, lines })
 }
 
-/// The meter tells how much it received as soon as its device is open.
-///
-/// # Errors
-/// In words, when it does not for ten seconds.
-pub fn wait_until_it_hears(meter: &mut Running) -> Result<(), String> {
-    let mut said = Vec::new();
-    loop {
-        match meter.lines.recv_timeout(START_LIMIT) {
-            Ok(line) if line.starts_with("received ") => return Ok(()),
-            Ok(line) => said.push(line),
-            Err(_) => return Err(format!("the meter did not start: {}", said.join("\n"))),
+impl Running {
+    /// Starts a child.
+    ///
+    /// # Errors
+    /// In words, when it cannot be started.
+    pub fn start(mut command: Command, what: &'static str) -> Result<Running, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| format!("starting {what}: {e}"))?;
+        let (told, lines) = mpsc::channel();
+        if let Some(stderr) = child.stderr.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    // Read on when nobody listens: a full pipe would stop the child.
+                    let _ = told.send(line);
+                }
+            });
+        }
+        Ok(Running { child, lines, what })
+    }
+
+    /// Waits until it says that it is ready, by a line that begins so; what follows.
+    ///
+    /// # Errors
+    /// In words, when it does not for twenty seconds.
+    pub fn ready(&self, begin: &str) -> Result<String, String> {
+        let mut said = Vec::new();
+        loop {
+            match self.lines.recv_timeout(START_LIMIT) {
+                Ok(line) => match line.strip_prefix(begin) {
+                    Some(rest) => return Ok(rest.trim().into()),
+                    None => said.push(line),
+                },
+                Err(_) => return Err(format!("{} did not start: {}", self.what, said.join("\n"))),
+            }
         }
     }
-}
 
-/// Waits for its end and reads its answer. A meter that heard nothing ends with 1, which is an
-/// answer too.
-///
-/// # Errors
-/// In words, when it gives no answer.
-pub fn finish(mut running: Running, what: &str) -> Result<Value, String> {
-    let mut out = String::new();
-    if let Some(mut stdout) = running.child.stdout.take() {
-        stdout.read_to_string(&mut out).map_err(|e| format!("{what}: {e}"))?;
+    /// How it ended, if it has; what it has said meanwhile is lost.
+    ///
+    /// # Errors
+    /// In words, when the kernel does not tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        self.child.try_wait().map_err(|e| format!("{}: {e}", self.what))
     }
-    let status = running.child.wait().map_err(|e| format!("{what}: {e}"))?;
-    serde_json::from_str(&out).map_err(|e| {
-        let said: Vec<String> = running.lines.iter().collect();
-        format!("{what} ({status}): {e}\n{}", said.join("\n")).trim_end().to_string()
-    })
+
+    /// What it has said so far that nobody has read.
+    pub fn said(&self) -> String {
+        self.lines.try_iter().collect::<Vec<_>>().join("\n")
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end and reads its answer. A meter that heard nothing ends with 1, which is an
+    /// answer too.
+    ///
+    /// # Errors
+    /// In words, when it gives no answer.
+    pub fn finish(self) -> Result<Value, String> {
+        self.answer().map(|(_, answer)| answer)
+    }
+
+    /// The same, with how it ended.
+    ///
+    /// # Errors
+    /// In words, when it gives no answer.
+    pub fn answer(mut self) -> Result<(ExitStatus, Value), String> {
+        let (what, mut out) = (self.what, String::new());
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_string(&mut out).map_err(|e| format!("{what}: {e}"))?;
+        }
+        let status = self.child.wait().map_err(|e| format!("{what}: {e}"))?;
+        let answer = serde_json::from_str(&out).map_err(|e| {
+            let said: Vec<String> = self.lines.iter().collect();
+            format!("{what} ({status}): {e}\n{}", said.join("\n")).trim_end().to_string()
+        });
+        Ok((status, answer?))
+    }
 }

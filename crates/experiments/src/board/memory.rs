@@ -60,7 +60,6 @@ impl Side {
     }
 }
 
-/// The memory's controller.
 #[derive(Clone, Debug)]
 pub(super) struct Controller {
     turns: Option<Turns>,

@@ -21,7 +21,6 @@ enum Mover {
     Words(u32),
 }
 
-/// A board.
 pub(super) struct Board {
     pub(super) period_fs: u64,
     /// The clock that comes next.

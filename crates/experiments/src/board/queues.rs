@@ -41,7 +41,6 @@ pub(super) struct RxQueue {
     pub(super) cable: VecDeque<Arrival>,
     /// The frame that is coming in; not kept if there was no room for it.
     coming: Option<(Arrival, bool)>,
-    /// Frames that are whole.
     pub(super) whole: VecDeque<Frame>,
     /// Bytes in the FIFO; a frame counts from its first byte to its last one's leaving.
     bytes: u32,

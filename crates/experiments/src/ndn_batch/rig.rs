@@ -339,8 +339,7 @@ impl Rig {
             let name = name(item, chunk);
             let mut repr = interest::Repr::new(name.as_name());
             repr.nonce = Some(self.random.random());
-            let mut packet = vec![0; repr.buffer_len()];
-            repr.emit(&mut packet).map_err(|e| e.to_string())?;
+            let packet = repr.to_bytes().map_err(|e| e.to_string())?;
             packets.push((FaceId::new(flow as u32, 0).ok_or("no such face")?, packet));
         }
         let arrived: Vec<Arrived<'_>> = packets

@@ -26,7 +26,6 @@ fn glyphs(face: &Face<'_>, text: &str) -> impl Iterator<Item = (GlyphId, f64)> {
     })
 }
 
-/// How wide a text of a size is.
 pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
     let Some(face) = face(bold) else { return 0.0 };
     glyphs(face, text).map(|(_, advance)| advance * size).sum()

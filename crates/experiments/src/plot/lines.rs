@@ -14,11 +14,11 @@ const BETWEEN: f64 = 6.0;
 pub(super) fn picture(chart: &Lines, size: Size) -> Picture {
     let keys = keys(chart.series.iter().map(|s| (&*s.name, s.paper)));
     let points = || chart.series.iter().flat_map(|s| &s.points);
-    let x = Scale::around(points().map(|p| p.0), chart.log_x);
-    let y = Scale::around(points().map(|p| p.1), chart.log_y);
+    let x = Scale::around(points().map(|p| p.0), chart.x.is_log);
+    let y = Scale::around(points().map(|p| p.1), chart.y.is_log);
     let half = |tick: f64| width(&number(tick), SMALL, false) / 2.0;
     let left = x.ticks.first().map_or(0.0, |tick| half(*tick));
-    let head = Head { title: &chart.title, axis: &chart.y, keys: &keys, left };
+    let head = Head { title: &chart.title, axis: &chart.y.name, keys: &keys, left };
     let mut frame = Frame::new(size, &head, &y, |(x, y), key| {
         let line = stroke(vec![(x, y), (x + 20.0, y)], key);
         vec![line, mark((x + 10.0, y), key, String::new())]
@@ -40,7 +40,7 @@ pub(super) fn picture(chart: &Lines, size: Size) -> Picture {
         frame.shapes.push(text(at, Anchor::Middle, Paint::Muted, number(*tick)));
     }
     let middle = (frame.left + frame.right) / 2.0;
-    let names = broken(&chart.x, SMALL, false, frame.right - frame.left);
+    let names = broken(&chart.x.name, SMALL, false, frame.right - frame.left);
     let below = 37.0 + names.len() as f64 * LINE;
     for (i, name) in names.into_iter().enumerate() {
         let at = (middle, frame.floor + 40.0 + i as f64 * LINE);
@@ -64,7 +64,8 @@ pub(super) fn picture(chart: &Lines, size: Size) -> Picture {
     let series: Vec<&str> = keys.iter().map(|k| &*k.label).collect();
     let series = series.join("; ");
     let Lines { title, x, y, .. } = chart;
-    let alt = format!("Lines: {title}. Up: {y}. To the right: {x}. Series: {series}.");
+    let alt =
+        format!("Lines: {title}. Up: {}. To the right: {}. Series: {series}.", y.name, x.name);
     frame.picture(below, alt)
 }
 
@@ -75,26 +76,16 @@ fn stroke(points: Vec<Point>, key: &Key) -> Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::Line;
+    use crate::plot::{Axis, Line};
 
     #[test]
     fn points_stand_where_their_values_are_and_the_papers_are_hollow() {
-        let line = |points: &[(f64, f64)], paper| Line {
-            name: "torus".into(),
-            points: points.into(),
-            paper,
-        };
-        let chart = Lines {
-            title: "t".into(),
-            x: "hosts".into(),
-            y: "%".into(),
-            log_x: true,
-            log_y: false,
-            series: vec![
-                line(&[(0.0, 1.0), (1.0, 0.0), (10.0, 5.0), (100.0, 10.0)], false),
-                line(&[(100.0, 10.0)], true),
-            ],
-        };
+        let series = vec![
+            Line::ours("torus", vec![(0.0, 1.0), (1.0, 0.0), (10.0, 5.0), (100.0, 10.0)]),
+            Line::paper("torus", vec![(100.0, 10.0)]),
+        ];
+        let (x, y) = (Axis::log("hosts"), Axis::linear("%"));
+        let chart = Lines { title: "t".into(), x, y, series };
         let picture = picture(&chart, Size::WHOLE);
         let discs: Vec<(Point, bool)> = picture
             .shapes

@@ -8,7 +8,6 @@ use super::font::width;
 /// A place in a picture: to the right and down from its upper left corner.
 pub(super) type Point = (f64, f64);
 
-/// What a shape is painted with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in super::super) enum Paint {
     /// Text and axes.

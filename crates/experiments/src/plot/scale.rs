@@ -100,7 +100,6 @@ fn plain(value: f64) -> String {
     grouped(&format!("{}", (value * 1e6).round() / 1e6))
 }
 
-/// Some three digits.
 fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),

@@ -1,14 +1,14 @@
 //! What forwards in a [`Bench`]: how each program gets the routes and is started.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::router::Route;
 use plexus_api::{Client, Request};
+use plexus_benches::ndr::trial::Running;
 
 use super::super::axon_vm::command;
 use super::{Bench, READY};
@@ -49,18 +49,13 @@ impl Bench {
         mut program: Command,
         is_up: impl Fn() -> bool,
     ) -> Result<(), String> {
-        let log = self.dir.join("log");
-        let said = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         self.router.apply(&mut program).map_err(|e| e.to_string())?;
         let name = program.get_program().display().to_string();
-        let router = program.spawn().map_err(|e| format!("starting {name}: {e}"))?;
-        let router = self.daemon.insert(router);
+        let router = self.daemon.insert(Running::start(program, "the router")?);
         let end = Instant::now() + READY;
         while !is_up() {
-            let ended = router.try_wait().map_err(|e| e.to_string())?.is_some();
-            if ended || Instant::now() > end {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
+            if router.ended()?.is_some() || Instant::now() > end {
+                let said = router.said();
                 let said: Vec<&str> = said.lines().map(str::trim).take(3).collect();
                 return Err(format!("{name} does not come to forward: {}", said.join("; ")));
             }
