@@ -3,33 +3,18 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
-use common::directory;
+use common::{Desk, Said};
 
-/// Files of a test, which go with it.
-struct Files(PathBuf);
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Files {
+impl Desk {
     /// What `plexus` says of a file with this text when it refuses it: with exit code 2, nothing
     /// printed, and no progress.
     fn refused(&self, command: &[&str], name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        let mut plexus = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        plexus.args(command).arg(name).current_dir(&self.0).env("PLEXUS_RUN_DIR", &self.0);
-        let out = plexus.output().unwrap();
-        let told = String::from_utf8_lossy(&out.stderr).to_string();
-        assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0), "{told}");
-        assert!(!told.contains("traffic runs"), "{told}");
-        told
+        fs::write(self.dir.join(name), text).unwrap();
+        let said = Said::of(self.command(command).arg(name).current_dir(&self.dir)).expect(2);
+        assert!(said.out.is_empty() && !said.err.contains("traffic runs"), "{said:?}");
+        said.err
     }
 }
 
@@ -46,7 +31,7 @@ const LINK: &str = "[[link]]\nends = [\"n1.a\", \"n2.a\"]\nmtu = 2000\n";
 
 #[test]
 fn what_cannot_be_run_is_refused_with_place_and_remedy() {
-    let files = Files(directory("bad-input"));
+    let files = Desk::new("bad-input");
     let controller = "[[controller]]\nname = \"c1\"\non = \"n1\"\n";
     let fabric =
         ISLANDS.replace("[[host]]\nname = \"h1\"", &format!("{controller}[[host]]\nname = \"h1\""));
@@ -104,7 +89,7 @@ fn what_cannot_be_run_is_refused_with_place_and_remedy() {
 
 #[test]
 fn a_file_that_is_no_graph_is_refused_with_its_line() {
-    let files = Files(directory("no-graph"));
+    let files = Desk::new("no-graph");
     for (name, text, place, message) in [
         ("a.graphml", "name = \"t\"\n", "a.graphml:1:1", "this is not XML"),
         ("b.graphml", "<?xml version=\"1.0\"?>\n<html><body/></html>\n", "b.graphml:2:", "graphml"),
@@ -132,7 +117,7 @@ fn a_file_that_is_no_graph_is_refused_with_its_line() {
 
 #[test]
 fn what_memory_is_too_short_for_is_refused_before_it_is_taken() {
-    let files = Files(directory("too-large"));
+    let files = Desk::new("too-large");
     // A thousand switches in a row with room for 2^24 stations each take about a terabyte.
     let nodes = |count: usize| {
         let node = |n| format!("[[node]]\nname = \"n{n}\"\nswitch = {{ mac_table = 16777216 }}\n");
@@ -151,7 +136,7 @@ fn what_memory_is_too_short_for_is_refused_before_it_is_taken() {
 
 #[test]
 fn of_many_devices_that_find_nothing_some_are_named_and_the_rest_counted() {
-    let files = Files(directory("unsettled"));
+    let files = Desk::new("unsettled");
     // Nothing gets through to the hosts, which wait for their leases.
     let mut text = String::from(
         "name = \"t\"\n[[node]]\nname = \"n1\"\n[[controller]]\nname = \"c1\"\non = \"n1\"\n\
@@ -172,17 +157,15 @@ fn of_many_devices_that_find_nothing_some_are_named_and_the_rest_counted() {
 /// `config check` reads all files that it is given, and its exit code speaks of them all.
 #[test]
 fn several_files_are_checked_and_each_bad_one_is_named() {
-    let files = Files(directory("bad-input"));
+    let files = Desk::new("bad-input");
     let check = |names: &[&str]| {
-        let mut plexus = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        let out = plexus.args(["config", "check"]).args(names).current_dir(&files.0);
-        let out = out.output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_string();
-        (out.status.code(), text(&out.stdout), text(&out.stderr))
+        let mut plexus = files.command(&["config", "check"]);
+        let said = Said::of(plexus.args(names).current_dir(&files.dir));
+        (said.code, said.out, said.err)
     };
-    fs::write(files.0.join("good.toml"), format!("{ISLANDS}{LINK}{FLOW}")).unwrap();
-    fs::write(files.0.join("node.toml"), "name = \"n\"\n[[port]]\nname = \"p1\"\n").unwrap();
-    fs::write(files.0.join("bad.toml"), "name = \"n\"\n[[port]]\nnmae = \"p1\"\n").unwrap();
+    fs::write(files.dir.join("good.toml"), format!("{ISLANDS}{LINK}{FLOW}")).unwrap();
+    fs::write(files.dir.join("node.toml"), "name = \"n\"\n[[port]]\nname = \"p1\"\n").unwrap();
+    fs::write(files.dir.join("bad.toml"), "name = \"n\"\n[[port]]\nnmae = \"p1\"\n").unwrap();
     let (code, out, err) = check(&["good.toml", "node.toml"]);
     assert_eq!((code, out.lines().count()), (Some(0), 2), "{out}{err}");
     assert!(out.contains("good.toml: ") && out.contains("node.toml: "), "{out}");

@@ -16,7 +16,6 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Daemons, until};
+use common::{Daemons, Said, until};
 use plexus_io::namespace::Namespaces;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -96,7 +95,6 @@ fn bursts(prefixes: &[String], count: usize, random: &mut Pcg64) -> Vec<(f64, St
     bursts
 }
 
-/// The address of a gateway of the prefix's family.
 fn gateway(prefix: &str, number: u32) -> String {
     match prefix.contains(':') {
         true => format!("fd00:1::{}", 2 + number),
@@ -130,7 +128,6 @@ impl Batch {
     }
 }
 
-/// The kernel's routes by gateways.
 fn of_kernel(place: &Namespaces) -> Routes {
     let mut routes = of_family(place, "-4", 32);
     routes.append(&mut of_family(place, "-6", 128));
@@ -159,10 +156,8 @@ fn of_family(place: &Namespaces, family: &str, host_bits: u8) -> Routes {
 /// The node's routes by gateways, as `plexus show routes` says; its packet path has the same.
 fn of_node(daemons: &Daemons) -> Routes {
     let socket = daemons.dir.join("r1.sock");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let output = command.args(["show", "routes", "--control"]).arg(socket).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let show = ["show", "routes", "--control", socket.to_str().unwrap()];
+    let text = Said::of(&mut common::plexus(&show)).expect(0).out;
     let routes = text.lines().filter_map(|line| {
         let mut words = line.split(' ').map(str::to_string);
         let prefix = words.next()?;
@@ -231,8 +226,7 @@ fn churn(size: &Size) -> Option<String> {
     }
     common::ip(&far, &format!("address add {STABLE}/32 dev h"));
     common::ip(&far, "route add default via 10.1.0.1");
-    let dir = common::directory("churn");
-    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    let mut daemons = Daemons::bare("churn");
     let file = format!(
         "name = \"r1\"\ncontrol = \"{}/r1.sock\"\nbackend = \"af_packet\"\n\
          [router]\nkernel = true\n\
@@ -240,7 +234,7 @@ fn churn(size: &Size) -> Option<String> {
          [[interface]]\nname = \"k-near\"\nport = \"p1\"\naddress = \"10.0.0.1/24\"\n\
          [[interface]]\nname = \"k-far\"\nport = \"p2\"\n\
          address = [\"10.1.0.1/24\", \"fd00:1::1/64\"]\n",
-        dir.display()
+        daemons.dir.display()
     );
     daemons.start(&inside, "node", "r1", &file);
     let has_come_up = || {
@@ -316,7 +310,7 @@ fn churn(size: &Size) -> Option<String> {
     assert!(wanted.len() > prefixes.len() / 2, "{} routes are left", wanted.len());
     assert_eq!(arrived, sent, "{}", daemons.log("r1", &["fib", "drops", "ports"]));
     behind.sort_by(f64::total_cmp);
-    let log = fs::read_to_string(dir.join("r1.log")).unwrap_or_default();
+    let log = daemons.log("r1", &[]);
     Some(format!(
         "{} prefixes: in the kernel after {in_kernel:.1?}, in the node after {in_node:.1?}\n\
          {} updates in {taken:.1?}, {} bursts, the greatest of {greatest}\n\

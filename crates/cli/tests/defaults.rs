@@ -10,9 +10,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use common::{Daemons, Desk, LIMIT, ip, plexus_in, run, until};
+use common::{Daemons, Desk, LIMIT, Said, Signal, ip, plexus, plexus_in, run, signal, until};
 use plexus_io::namespace::Namespaces;
-use serde_json::Value;
 
 const BYTES: usize = 2_000_000;
 
@@ -59,16 +58,15 @@ fn checksum_errors(place: &Namespaces) -> u64 {
 fn tcp_passes_a_switch_by_every_back_end() {
     for backend in ["auto", "af_xdp", "af_packet"] {
         let Some([switch, a, b]) = common::namespaces("the node", || Ok(())) else { return };
-        let mut daemons = Daemons::new("defaults", 0);
+        let mut daemons = Daemons::bare("defaults");
         for (place, port, number) in [(&a, "p1", 1), (&b, "p2", 2)] {
             cable((&switch, port), (place, "eth0"));
             host(place, number);
         }
-        let control = daemons.dir.join("s1.sock");
         let file = format!(
-            "name = \"s1\"\ncontrol = \"{}\"\nbackend = \"{backend}\"\n\
+            "name = \"s1\"\ncontrol = \"{}/s1.sock\"\nbackend = \"{backend}\"\n\
              [[port]]\nname = \"p1\"\n[[port]]\nname = \"p2\"\n",
-            control.display()
+            daemons.dir.display()
         );
         daemons.start(&switch, "node", "s1", &file);
         assert!(until(|| daemons.show("s1", "ports").is_some()), "{}", daemons.log("s1", &[]));
@@ -114,18 +112,33 @@ impl Fabric {
     fn start(&mut self, backend: &str) {
         let first = self.node_file("n1", backend, &["x1", "h1", "c1"]);
         let second = self.node_file("n2", backend, &["x2", "h2"]);
-        let controller = self.daemons.controller_file();
         let [n1, n2, ..] = &self.places;
         self.daemons.start(n1, "node", "n1", &first);
         self.daemons.start(n2, "node", "n2", &second);
-        self.daemons.start(n1, "controller", "c1", &controller);
+        self.daemons.start_controller(n1, "");
     }
 
     fn role(&self, node: &str, port: &str) -> String {
-        let links = self.daemons.show(node, "links").unwrap_or_default();
-        let ports = links["ports"].as_array().cloned().unwrap_or_default();
-        let found = ports.into_iter().find(|p| p["port"] == port).unwrap_or_default();
-        found["role"].as_str().unwrap_or("").to_string()
+        self.daemons.link(node, port)["role"].as_str().unwrap_or_default().to_string()
+    }
+
+    /// Waits until the cable between the nodes is one of the fabric.
+    #[track_caller]
+    fn wait_for_link(&self) {
+        let is_up = || self.role("n1", "x1") == "fabric" && self.role("n2", "x2") == "fabric";
+        assert!(until(is_up), "{}", self.logs());
+    }
+
+    /// Waits until the first host reaches the second.
+    #[track_caller]
+    fn wait_for_host(&self) {
+        let reached = || {
+            let mut ping = Command::new("ping");
+            ping.args(["-c", "1", "-W", "1", "10.0.0.2"]).stdout(Stdio::null());
+            self.places[2].apply(&mut ping).unwrap();
+            ping.status().unwrap().success()
+        };
+        assert!(until(reached), "{}", self.logs());
     }
 
     fn logs(&self) -> String {
@@ -142,23 +155,15 @@ fn nodes_raise_the_mtu_of_the_links_between_them_and_lower_it_again() {
     for backend in ["auto", "af_xdp"] {
         let Some(mut fabric) = Fabric::new() else { return };
         fabric.start(backend);
-        let is_up = |f: &Fabric| f.role("n1", "x1") == "fabric" && f.role("n2", "x2") == "fabric";
-        assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
+        fabric.wait_for_link();
         let [n1, n2, a, b] = &fabric.places;
         assert_eq!((mtu(n1, "x1"), mtu(n2, "x2"), mtu(n1, "h1")), (1624, 1624, 1500));
-        let reached = |to: &str| {
-            let mut ping = Command::new("ping");
-            ping.args(["-c", "1", "-W", "1", to]).stdout(Stdio::null());
-            a.apply(&mut ping).unwrap();
-            ping.status().unwrap().success()
-        };
-        assert!(until(|| reached("10.0.0.2")), "{}", fabric.logs());
+        fabric.wait_for_host();
         send(a, b, [10, 0, 0, 2].into());
         send(b, a, [10, 0, 0, 1].into());
         assert_eq!([a, b].map(checksum_errors), [0, 0], "{backend}");
         for daemon in &mut fabric.daemons.running {
-            let pid = daemon.id().to_string();
-            assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+            signal(daemon, Signal::TERM);
             assert!(daemon.wait().unwrap().success(), "{backend}");
         }
         assert_eq!((mtu(n1, "x1"), mtu(n2, "x2")), (1500, 1500), "{backend}");
@@ -169,18 +174,14 @@ fn nodes_raise_the_mtu_of_the_links_between_them_and_lower_it_again() {
 fn what_a_killed_node_has_raised_the_next_one_lowers() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.start("af_packet");
-    let is_up = |f: &Fabric| f.role("n1", "x1") == "fabric" && f.role("n2", "x2") == "fabric";
-    assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
-    let mut second = fabric.daemons.running.remove(1);
-    second.kill().unwrap();
-    second.wait().unwrap();
+    fabric.wait_for_link();
+    fabric.daemons.kill(1);
     let [_, n2, ..] = &fabric.places;
     assert_eq!(mtu(n2, "x2"), 1624);
     fabric.daemons.start_again(n2, "node", "n2");
-    assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
+    fabric.wait_for_link();
     let second = fabric.daemons.running.last_mut().unwrap();
-    let pid = second.id().to_string();
-    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    signal(second, Signal::TERM);
     assert!(second.wait().unwrap().success());
     assert_eq!(mtu(n2, "x2"), 1500);
 
@@ -201,14 +202,11 @@ fn what_a_killed_node_has_raised_the_next_one_lowers() {
 fn a_port_that_a_reload_removes_has_its_mtu_lowered_at_once() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.start("af_packet");
-    let is_up = |f: &Fabric| f.role("n1", "x1") == "fabric" && f.role("n2", "x2") == "fabric";
-    assert!(until(|| is_up(&fabric)), "{}", fabric.logs());
+    fabric.wait_for_link();
     let [_, n2, ..] = &fabric.places;
     assert_eq!(mtu(n2, "x2"), 1624);
     let part = fabric.node_file("n2", "af_packet", &["h2"]);
-    fs::write(fabric.daemons.dir.join("n2.toml"), part).unwrap();
-    let pid = fabric.daemons.running[1].id().to_string();
-    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    fabric.daemons.reload(1, "n2", &part);
     assert!(until(|| mtu(n2, "x2") == 1500), "{}", fabric.logs());
     // And it stays so.
     std::thread::sleep(std::time::Duration::from_millis(500));
@@ -222,24 +220,15 @@ fn a_fabric_node_takes_in_a_cable_by_reload() {
     fabric.start("auto");
     let whole = fabric.node_file("n1", "auto", &["h1", "c1", "x1"]);
     // It begins without its cable to the other node.
-    let mut first = fabric.daemons.running.remove(0);
-    let _ = first.kill();
-    let _ = first.wait();
-    let [n1, _, a, _] = &fabric.places;
+    fabric.daemons.kill(0);
+    let [n1, ..] = &fabric.places;
     let part = fabric.node_file("n1", "auto", &["h1", "c1"]);
     fabric.daemons.start(n1, "node", "n1", &part);
     assert!(until(|| fabric.role("n1", "h1") == "host"), "{}", fabric.logs());
-    fs::write(fabric.daemons.dir.join("n1.toml"), whole).unwrap();
-    let pid = fabric.daemons.running.last().unwrap().id().to_string();
-    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    // The last to be started.
+    fabric.daemons.reload(2, "n1", &whole);
     assert!(until(|| fabric.role("n1", "x1") == "fabric"), "{}", fabric.logs());
-    let reached = || {
-        let mut ping = Command::new("ping");
-        ping.args(["-c", "1", "-W", "1", "10.0.0.2"]).stdout(Stdio::null());
-        a.apply(&mut ping).unwrap();
-        ping.status().unwrap().success()
-    };
-    assert!(until(reached), "{}", fabric.logs());
+    fabric.wait_for_host();
 }
 
 #[test]
@@ -248,16 +237,14 @@ fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour()
     fabric.start("af_packet");
     let [_, n2, ..] = &fabric.places;
     // The second node again, without the privilege.
-    let mut second = fabric.daemons.running.remove(1);
-    let _ = second.kill();
-    let _ = second.wait();
+    fabric.daemons.kill(1);
     ip(n2, "link set dev x2 mtu 1500");
     let config = fabric.daemons.dir.join("n2.toml");
     let log = File::create(fabric.daemons.dir.join("n2.log")).unwrap();
-    let plexus = plexus_in(n2, &["node", "run", "--config", config.to_str().unwrap()]);
+    let node = plexus_in(n2, &["node", "run", "--config", config.to_str().unwrap()]);
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-net_admin"]).arg(plexus.get_program());
-    command.args(plexus.get_args()).env_remove("RUST_LOG");
+    command.args(["--bounding-set", "-net_admin"]).arg(node.get_program());
+    command.args(node.get_args()).env_remove("RUST_LOG");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     n2.apply(&mut command).unwrap();
     fabric.daemons.running.push(command.spawn().unwrap());
@@ -271,9 +258,7 @@ fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour()
     assert!(until(warned), "{}", fabric.logs());
     assert_eq!(fabric.role("n1", "x1"), "too_small");
     let socket = fabric.daemons.dir.join("n2.sock");
-    let mut show = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    show.args(["show", "links", "--control"]).arg(&socket);
-    let shown = String::from_utf8(show.output().unwrap().stdout).unwrap();
+    let shown = Said::of(plexus(&["show", "links", "--control"]).arg(&socket)).out;
     let line = "x2: a fabric link needs an MTU of 1624 bytes at both ends; here it is 1500, at n1 \
                 1624 (`ip link set dev x2 mtu 1624`)";
     assert!(shown.contains(line), "{shown}");
@@ -285,14 +270,9 @@ fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour()
 /// The labs that ship for it, as a switch and as a fabric.
 #[test]
 fn labs_of_unprepared_hosts_pass() {
-    if !common::is_root("labs") {
-        return;
-    }
-    let desk = Desk(common::directory("defaults"));
+    let Some(desk) = Desk::root("defaults") else { return };
     for name in ["defaults", "defaults-fabric"] {
-        let file = format!("{}/../../labs/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        let said = desk.plexus(&["lab", "run", &file, "--json"]).expect(0);
-        let report: Value = serde_json::from_str(&said.out).unwrap();
+        let report = desk.json(&["lab", "run", &common::shipped(name)], 0);
         assert_eq!(report["passed"], true, "{report:#}");
     }
 }

@@ -10,9 +10,9 @@ use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{Desk, Said, directory, ip, plexus_in, until};
+use common::{Desk, Running, Said, Signal, ip, plexus_in, signal, until};
 use plexus_config::{Backend, ControllerFile, NodeFile};
 use plexus_io::namespace::Namespaces;
 use rustix::mount::{MountFlags, mount, mount_bind};
@@ -122,7 +122,7 @@ impl World {
 
     /// `plexus` with these arguments, which ends well.
     fn plexus(&self, arguments: &[&str]) -> Said {
-        Said::by(plexus_in(&self.0, arguments).spawn().unwrap()).expect(0)
+        Said::of(&mut plexus_in(&self.0, arguments)).expect(0)
     }
 
     /// Has an authority issue what the file names, as its comments say.
@@ -132,36 +132,9 @@ impl World {
         };
         let group = "/etc/plexus/group.key";
         self.plexus(&["identity", "group", "--out", group]);
-        self.plexus(&[
-            "identity",
-            "issue",
-            "--group",
-            group,
-            "--role",
-            needs.daemon,
-            "--number",
-            "1",
-            "--name",
-            &needs.name,
-            "--out",
-            &identity,
-        ]);
-    }
-}
-
-/// A daemon that runs, and what it logs.
-struct Daemon(Child, PathBuf);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Daemon {
-    fn log(&self) -> String {
-        fs::read_to_string(&self.1).unwrap()
+        let whose = ["--role", needs.daemon, "--number", "1", "--name", &needs.name];
+        let files = ["--group", group, "--out", &identity];
+        self.plexus(&[&["identity", "issue"], &whose[..], &files].concat());
     }
 }
 
@@ -187,14 +160,13 @@ fn starts(path: &Path, desk: &Desk) {
         made.unwrap().unwrap();
     }
     world.plexus(&["config", "check", file]);
-    let log = desk.0.join(format!("{}.log", path.file_stem().unwrap().display()));
+    let log = desk.dir.join(format!("{}.log", path.file_stem().unwrap().display()));
     let mut command = plexus_in(&world.0, &[needs.daemon, "run", "--config", file]);
     command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
-    let mut daemon = Daemon(command.spawn().unwrap(), log);
-    let is_over = |daemon: &mut Daemon| daemon.0.try_wait().unwrap().is_some();
-    until(|| daemon.log().contains(" running ") || is_over(&mut daemon));
-    assert!(!is_over(&mut daemon), "{file}: {}", daemon.log());
-    assert!(daemon.log().contains(" running "), "{file}: {}", daemon.log());
+    let mut daemon = Running(command.spawn().unwrap());
+    let log = || fs::read_to_string(&log).unwrap();
+    until(|| log().contains(" running ") || daemon.has_ended());
+    assert!(log().contains(" running ") && !daemon.has_ended(), "{file}: {}", log());
     for topic in &needs.topics {
         let said = world.plexus(&["show", topic, "--node", &needs.name, "--json"]).json();
         assert!(said.is_object() || said.is_array(), "{file}, {topic}: {said}");
@@ -204,19 +176,14 @@ fn starts(path: &Path, desk: &Desk) {
         let made = world.0.run(|| sizes(file.parent().unwrap()).unwrap());
         assert_eq!(made.unwrap().iter().sum::<u64>(), *size, "{}", file.display());
     }
-    let pid = rustix::process::Pid::from_child(&daemon.0);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(daemon.0.wait().unwrap().success(), "{file}: {}", daemon.log());
-    let log = daemon.log();
-    assert!(!log.contains("ERROR"), "{file}: {log}");
+    signal(&daemon.0, Signal::TERM);
+    assert!(daemon.0.wait().unwrap().success(), "{file}: {}", log());
+    assert!(!log().contains("ERROR"), "{file}: {}", log());
 }
 
 #[test]
 fn every_example_starts_as_it_ships_answers_and_stops() {
-    if !common::is_root("examples") {
-        return;
-    }
-    let desk = Desk(directory("examples"));
+    let Some(desk) = Desk::root("examples") else { return };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let files = fs::read_dir(folder.canonicalize().unwrap()).unwrap().map(|e| e.unwrap().path());
     let mut files: Vec<_> =

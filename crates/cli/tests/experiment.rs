@@ -4,99 +4,20 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
+use common::{Desk, Said, Signal, item};
 use serde_json::Value;
 
 #[path = "common/browser.rs"]
 mod browser;
-
-/// How long one command may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// A directory for results and for the state of labs, which are this test's own by it.
-struct Desk(PathBuf);
-
-/// Whether labs can be made.
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        for pid in self.processes() {
-            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
-        }
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+mod common;
 
 impl Desk {
-    fn new() -> Desk {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("plexus-experiment-{}-{count}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).unwrap();
-        Desk(directory)
-    }
-
-    /// `None`, said aloud, where labs cannot be made.
-    fn root() -> Option<Desk> {
-        if is_root() {
-            return Some(Desk::new());
-        }
-        eprintln!("SKIPPED: this test of experiments needs root");
-        None
-    }
-
-    fn start(&self, arguments: &[&str]) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
-    }
-
     /// Runs `plexus experiment` and gives its exit code and output.
     fn experiment(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let child = self.start(&[&["experiment"], arguments].concat());
-        let pid = child.id();
-        let (done, hung) = std::sync::mpsc::channel::<()>();
-        let guard = std::thread::spawn(move || {
-            if hung.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
-            }
-        });
-        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-        drop(done);
-        guard.join().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (status.code(), text(stdout), text(stderr))
-    }
-
-    /// Processes of labs that were started from here.
-    fn processes(&self) -> Vec<i32> {
-        let mark = format!("PLEXUS_RUN_DIR={}", self.0.display());
-        let ours = |entry: fs::DirEntry| -> Option<i32> {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let environ = fs::read(entry.path().join("environ")).ok()?;
-            environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()).then_some(pid)
-        };
-        fs::read_dir("/proc").unwrap().flatten().filter_map(ours).collect()
-    }
-
-    #[track_caller]
-    fn assert_nothing_left(&self) {
-        let labs = || fs::read_dir(self.0.join("labs")).into_iter().flatten().count();
-        let end = Instant::now() + Duration::from_secs(20);
-        while (!self.processes().is_empty() || labs() > 0) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!((self.processes(), labs()), (vec![], 0));
+        let Said { code, out, err } = self.plexus(&[&["experiment"], arguments].concat());
+        (code, out, err)
     }
 }
 
@@ -123,7 +44,7 @@ fn rows<'a>(result: &'a Value, name: &str) -> &'a [Value] {
 
 #[test]
 fn the_list_names_every_experiment_and_the_others_are_refused() {
-    let desk = Desk::new();
+    let desk = Desk::new("experiment");
     let (code, out, _) = desk.experiment(&["list"]);
     assert_eq!(code, Some(0));
     assert!(out.contains("axon-table1 ") && out.contains("axon-header "), "{out}");
@@ -144,8 +65,8 @@ fn the_list_names_every_experiment_and_the_others_are_refused() {
 
 #[test]
 fn the_cost_of_headers_comes_with_its_files() {
-    let desk = Desk::new();
-    let out = desk.0.join("new/results").display().to_string();
+    let desk = Desk::new("experiment");
+    let out = desk.dir.join("new/results").display().to_string();
     let (code, json, err) =
         desk.experiment(&["run", "axon-header", "--quick", "--json", "--out", &out]);
     assert_eq!(code, Some(0), "{err}");
@@ -173,18 +94,16 @@ fn the_cost_of_headers_comes_with_its_files() {
 #[test]
 fn what_is_not_the_click_modular_router_is_refused_before_anything_runs() {
     for (program, why) in [("/bin/true", "not the Click modular router"), ("/none/click", "")] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(["experiment", "run", "router-linux-click", "--quick"]).env("CLICK", program);
-        let answer = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&answer.stderr);
-        assert_eq!((answer.status.code(), &*answer.stdout), (Some(2), &b""[..]), "{said}");
-        assert!(said.contains(&format!("CLICK: {program}")) && said.contains(why), "{said}");
+        let words = ["experiment", "run", "router-linux-click", "--quick"];
+        let said = Said::of(common::plexus(&words).env("CLICK", program)).expect(2);
+        let told = said.err.contains(&format!("CLICK: {program}")) && said.err.contains(why);
+        assert!(said.out.is_empty() && told, "{said:?}");
     }
 }
 
 /// Runs one with `--quick` and gives its rows by their quantities: unit, paper's figure, ours.
 fn quick(name: &str) -> impl Fn(&str) -> (String, Option<f64>, f64) {
-    let desk = Desk::new();
+    let desk = Desk::new("experiment");
     let (code, json, err) = desk.experiment(&["run", name, "--quick", "--json"]);
     assert_eq!(code, Some(0), "{err}");
     let result: Value = serde_json::from_str(&json).unwrap();
@@ -313,7 +232,7 @@ fn assert_batch(csv: &str) {
 /// is not judged: probes find the router asleep, and a busy machine wakes it late.
 #[test]
 fn the_latency_of_named_data_is_told_by_window_and_in_the_router() {
-    if Desk::root().is_none() {
+    if !common::is_root("experiments") {
         return;
     }
     let row = quick("ndn-linerate");
@@ -333,7 +252,7 @@ fn the_latency_of_named_data_is_told_by_window_and_in_the_router() {
 /// slower, so its sign is not judged; that something was measured is.
 #[test]
 fn our_own_hop_is_measured_and_computed_for_both_ways_of_forwarding() {
-    if Desk::root().is_none() {
+    if !common::is_root("experiments") {
         return;
     }
     let row = quick("axon-latency");
@@ -358,8 +277,8 @@ fn our_own_hop_is_measured_and_computed_for_both_ways_of_forwarding() {
 
 #[test]
 fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
-    let desk = Desk::new();
-    let out = desk.0.join("results");
+    let desk = Desk::new("experiment");
+    let out = desk.dir.join("results");
     let place = out.display().to_string();
     let (code, json, err) = desk.experiment(&["run", "all", "--quick", "--json", "--out", &place]);
     let results: Vec<Value> = serde_json::from_str(&json).unwrap();
@@ -367,13 +286,14 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
     // One that cannot run does not keep the others from it.
     assert_eq!(code, Some(if results.len() == list.len() { 0 } else { 2 }), "{err}");
     let index = fs::read_to_string(out.join("index.html")).unwrap();
+    let is_root = common::is_root("experiments");
     for experiment in &list {
         let name = experiment["name"].as_str().unwrap();
         let link = index.contains(&format!("<a href=\"{name}.html\">{name}</a>"));
         let result = results.iter().find(|r| r["name"] == name);
         assert_eq!(link, result.is_some(), "{name}");
         let Some(result) = result else {
-            assert!(experiment["kind"] == "lab" && !is_root(), "{name}: {err}");
+            assert!(experiment["kind"] == "lab" && !is_root, "{name}: {err}");
             eprintln!("SKIPPED: {name} needs a lab, which cannot be made without root here");
             assert!(index.contains(&format!("<th scope=\"row\">{name}</th><td>")), "{name}");
             continue;
@@ -433,7 +353,7 @@ fn assert_fit(desk: &Desk, folder: &Path) {
         (name, fs::read_to_string(path).unwrap())
     };
     let pages: Vec<_> = pages.map(read).collect();
-    let Some(seen) = browser::measure(&desk.0.join("browser"), &pages) else { return };
+    let Some(seen) = browser::measure(&desk.dir.join("browser"), &pages) else { return };
     // A drawing at least on each, at both widths.
     assert!(seen.drawings as usize >= 2 * pages.len(), "{}", seen.drawings);
     assert!(seen.problems.is_empty(), "{}", seen.problems.join("\n"));
@@ -441,7 +361,7 @@ fn assert_fit(desk: &Desk, folder: &Path) {
 
 #[test]
 fn a_browser_sees_what_is_cut_off_and_what_lies_over_each_other() {
-    let desk = Desk::new();
+    let desk = Desk::new("experiment");
     let text = |x: u32, y: u32, text: &str| {
         format!("<text x=\"{x}\" y=\"{y}\" font-size=\"12\">{text}</text>")
     };
@@ -459,7 +379,7 @@ fn a_browser_sees_what_is_cut_off_and_what_lies_over_each_other() {
         page("small", svg(900, &[text(0, 20, "tiny")])),
         page("wide", "<div style=\"width:2000px\">x</div>".into()),
     ];
-    let Some(seen) = browser::measure(&desk.0.join("browser"), &pages) else { return };
+    let Some(seen) = browser::measure(&desk.dir.join("browser"), &pages) else { return };
     let told = |page: &str, what: &str| {
         let is_it = |p: &&String| p.starts_with(&format!("{page} at")) && p.contains(what);
         seen.problems.iter().filter(is_it).count()
@@ -487,8 +407,8 @@ fn capture(to: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_capture_is_looked_at_up_to_where_it_is_broken() {
-    let desk = Desk::new();
-    let path = desk.0.join("trace.pcap");
+    let desk = Desk::new("experiment");
+    let path = desk.dir.join("trace.pcap");
     let file = path.display().to_string();
     let run = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
@@ -496,8 +416,8 @@ fn a_capture_is_looked_at_up_to_where_it_is_broken() {
     };
     let ours = |json: &str, quantity: &str| {
         let result: Value = serde_json::from_str(json).unwrap();
-        let row = rows(&result, "axon-cam").iter().find(|r| r["quantity"] == quantity).cloned();
-        row.unwrap()["ours"].as_f64().unwrap()
+        rows(&result, "axon-cam");
+        item(&result["rows"], "quantity", quantity)["ours"].as_f64().unwrap()
     };
     // Two of five are sent to again: one packet later, and after another destination.
     let whole = capture(&[1, 1, 2, 1, 3]);
@@ -525,14 +445,11 @@ fn a_capture_is_looked_at_up_to_where_it_is_broken() {
 
 #[test]
 fn real_hosts_talk_through_simulated_networks() {
-    let Some(desk) = Desk::root() else { return };
-    let (code, json, err) = desk.experiment(&["run", "axon-vm", "--quick", "--json"]);
-    assert_eq!(code, Some(0), "{err}");
-    let result: Value = serde_json::from_str(&json).unwrap();
-    let ours = |quantity: &str| {
-        let row = rows(&result, "axon-vm").iter().find(|r| r["quantity"] == quantity).unwrap();
-        row["ours"].as_f64().unwrap()
-    };
+    if !common::is_root("experiments") {
+        return;
+    }
+    let row = quick("axon-vm");
+    let ours = |quantity: &str| row(quantity).2;
     // Cables of 1 ms: nothing is there sooner, however busy the machine is.
     for (network, cables) in [("ring of 3", 3.0), ("torus of 25", 6.0)] {
         assert!(ours(&format!("{network}: round trip, median")) > 2.0 * cables);
@@ -543,17 +460,15 @@ fn real_hosts_talk_through_simulated_networks() {
 
 #[test]
 fn a_signal_takes_the_labs_down() {
-    let Some(desk) = Desk::root() else { return };
-    let mut child = desk.start(&["experiment", "run", "axon-table1", "--quick"]);
+    let Some(desk) = Desk::root("experiments") else { return };
+    let run = ["experiment", "run", "axon-table1", "--quick"];
+    let mut child = desk.command(&run).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     // The first lab is up, the second about to be built.
     let building = lines.find(|l| l.as_ref().is_ok_and(|l| l.contains("ring")));
     assert!(building.is_some(), "the experiment ended");
-    let labs = fs::read_dir(desk.0.join("labs")).unwrap().count();
-    assert!(labs >= 1);
-    assert!(
-        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success()
-    );
+    assert!(!desk.labs().is_empty());
+    common::signal(&child, Signal::TERM);
     assert!(!child.wait().unwrap().success());
     desk.assert_nothing_left();
 }

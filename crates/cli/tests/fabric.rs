@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{Daemons, LIMIT, cable, ip, until};
+use common::{Daemons, LIMIT, Running, Said, Signal, cable, ip, signal, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
@@ -73,13 +73,13 @@ impl Fabric {
             ports.iter().for_each(|p| text.push_str(&format!("[[port]]\nname = \"{p}\"\n")));
             self.daemons.start(&self.nodes, "node", &name, &text);
         }
-        let text = self.daemons.controller_file()
-            + "metrics = \"127.0.0.1:9465\"\n\
-               [[multicast]]\ngroups = \"224.0.0.251/32\"\nmembers = \"all\"\n\
-               [[multicast]]\ngroups = \"239.0.0.0/8\"\nmembers = \"joined\"\n\
-               [[multicast]]\ngroups = \"ff05::/16\"\nmembers = \"joined\"\n"
-            + served;
-        self.daemons.start(&self.nodes, "controller", "c1", &text);
+        let more = format!(
+            "metrics = \"127.0.0.1:9465\"\n\
+             [[multicast]]\ngroups = \"224.0.0.251/32\"\nmembers = \"all\"\n\
+             [[multicast]]\ngroups = \"239.0.0.0/8\"\nmembers = \"joined\"\n\
+             [[multicast]]\ngroups = \"ff05::/16\"\nmembers = \"joined\"\n{served}"
+        );
+        self.daemons.start_controller(&self.nodes, &more);
     }
 
     fn show(&self, name: &str, what: &str) -> Option<Value> {
@@ -94,11 +94,10 @@ impl Fabric {
     /// Waits until every node has a way to the controller and every port a role.
     fn settle(&self) {
         let settled = |node: &str| {
-            self.show(node, "links").is_some_and(|links| {
-                let known = |p: &Value| !matches!(p["role"].as_str(), Some("unknown" | "down"));
-                links["controller"]["path"].is_array()
-                    && links["ports"].as_array().is_some_and(|p| p.iter().all(known))
-            })
+            let links = self.show(node, "links").unwrap_or_default();
+            let known = |p: &Value| !matches!(p["role"].as_str(), Some("unknown" | "down"));
+            links["controller"]["path"].is_array()
+                && links["ports"].as_array().is_some_and(|p| p.iter().all(known))
         };
         let settled = || ["n1", "n2", "n3"].iter().all(|node| settled(node));
         assert!(until(settled), "{}", self.logs());
@@ -111,7 +110,6 @@ impl Fabric {
         ping.output().unwrap()
     }
 
-    /// The controller's metrics.
     fn metrics(&self) -> String {
         let answer = self.nodes.run(|| -> std::io::Result<String> {
             let mut stream = TcpStream::connect("127.0.0.1:9465")?;
@@ -156,10 +154,8 @@ impl Fabric {
 
 /// What `plexus sim replay` says of a recording.
 fn replay(record: &Path, code: i32) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let output = command.args(["sim", "replay", "--json"]).arg(record).output().unwrap();
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let said = Said::of(common::plexus(&["sim", "replay", "--json"]).arg(record)).expect(code);
+    serde_json::from_str(&said.out).unwrap()
 }
 
 #[test]
@@ -296,16 +292,13 @@ fn traffic_outlives_a_cable_and_the_controller() {
     assert!(until(went_round), "{}", fabric.logs());
     assert!(fabric.ping("2").status.success(), "{}", fabric.logs());
     // The last to be started is the controller.
-    let mut controller = fabric.daemons.running.pop().unwrap();
-    controller.kill().unwrap();
-    controller.wait().unwrap();
+    fabric.daemons.kill(3);
     let alone = || fabric.show("n2", "links").is_some_and(|l| l["controller"]["path"].is_null());
     assert!(until(alone), "{}", fabric.logs());
     assert!(fabric.ping("2").status.success(), "flows go on\n{}", fabric.logs());
     fabric.daemons.start_again(&fabric.nodes, "controller", "c1");
-    let known =
-        |node: &str| fabric.show(node, "links").is_some_and(|l| l["controller"]["path"].is_array());
-    assert!(until(|| ["n1", "n2", "n3"].iter().all(|n| known(n))), "{}", fabric.logs());
+    let known = || ["n1", "n2", "n3"].iter().all(|node| fabric.daemons.has_controller(node));
+    assert!(until(known), "{}", fabric.logs());
     let flows = || {
         let flows = fabric.show("c1", "flows").unwrap_or_default();
         flows["flows"].as_array().is_some_and(|f| f.len() >= 2)
@@ -319,13 +312,8 @@ fn a_node_that_reads_its_file_again_stays_in_the_fabric() {
     let Some(mut fabric) = Fabric::new() else { return };
     fabric.settle();
     assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
-    let path = fabric.daemons.dir.join("n1.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    let node = fabric.daemons.running[0].id().to_string();
-    let hang_up = |text: String| {
-        fs::write(&path, text).unwrap();
-        assert!(Command::new("kill").args(["-HUP", &node]).status().unwrap().success());
-    };
+    let text = fs::read_to_string(fabric.daemons.dir.join("n1.toml")).unwrap();
+    let hang_up = |text: String| fabric.daemons.reload(0, "n1", &text);
     let lanes = || fabric.show("n1", "links").unwrap_or_default()["lanes"].clone();
     assert_eq!(lanes(), "per_flow");
     hang_up(text.replace("[fabric]\n", "[fabric]\nlanes = \"least_loaded\"\n"));
@@ -347,9 +335,7 @@ fn a_controller_reads_its_rules_again() {
     assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
     let path = fabric.daemons.dir.join("c1.toml");
     let text = fs::read_to_string(&path).unwrap();
-    let controller = fabric.daemons.running.last().unwrap().id().to_string();
-    let hang_up =
-        || assert!(Command::new("kill").args(["-HUP", &controller]).status().unwrap().success());
+    let hang_up = || signal(fabric.daemons.running.last().unwrap(), Signal::HUP);
     let log =
         |what: &str| fs::read_to_string(fabric.daemons.dir.join("c1.log")).unwrap().contains(what);
     let rule = "[[deny]]\nfrom = \"any\"\nto = \"any\"\n";
@@ -386,19 +372,14 @@ fn a_real_dhcp_server_leases_through_the_relay() {
     let mut server = Command::new("setpriv");
     server.args(["--pdeathsig", "KILL", "dnsmasq", "--keep-in-foreground", "--user=root"]);
     server.args(["--port=0", "--conf-file=/dev/null", "--interface=eth0", "--dhcp-authoritative"]);
-    server.args([
-        "--dhcp-range=10.0.0.50,10.0.0.50,1h",
-        "--no-ping",
-        "--log-facility=-",
-        "--log-dhcp",
-    ]);
-    server.arg(format!("--dhcp-leasefile={}", path("leases")));
+    server.args(["--dhcp-range=10.0.0.50,10.0.0.50,1h", "--no-ping", "--log-facility=-"]);
+    server.arg("--log-dhcp").arg(format!("--dhcp-leasefile={}", path("leases")));
     server.arg(format!("--pid-file={}", path("dnsmasq.pid")));
     let log = File::create(path("dnsmasq.log")).unwrap();
     server.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").stdin(Stdio::null());
     server.stdout(Stdio::null()).stderr(log);
     fabric.hosts[1].apply(&mut server).unwrap();
-    let mut server = server.spawn().unwrap();
+    let server = Running(server.spawn().unwrap());
 
     let hosts = || fabric.show("c1", "hosts").unwrap_or_default()["hosts"].as_array().map(Vec::len);
     assert!(until(|| hosts() == Some(2)), "{}", fabric.logs());
@@ -409,13 +390,10 @@ fn a_real_dhcp_server_leases_through_the_relay() {
     client.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").stdin(Stdio::null());
     client.stdout(Stdio::null()).stderr(File::create(path("dhclient.log")).unwrap());
     fabric.hosts[0].apply(&mut client).unwrap();
-    let mut client = client.spawn().unwrap();
+    let client = Running(client.spawn().unwrap());
     let lease = || fs::read_to_string(path("client.leases")).unwrap_or_default();
     let leased = until(|| lease().contains("fixed-address 10.0.0.50;"));
-    for child in [&mut client, &mut server] {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
+    drop((client, server));
     let logs = ["dnsmasq.log", "dhclient.log"].map(|l| fs::read_to_string(path(l)).unwrap());
     assert!(leased, "{logs:?}\n{}", fabric.logs());
     assert!(lease().contains("dhcp-server-identifier 10.0.0.254;"), "{}", lease());
@@ -431,9 +409,7 @@ fn a_node_that_starts_again_finds_its_hosts_again() {
     fabric.settle();
     assert!(fabric.ping("1").status.success(), "{}", fabric.logs());
     let mut old = fabric.daemons.running.remove(1);
-    assert!(
-        Command::new("kill").args(["-TERM", &old.id().to_string()]).status().unwrap().success()
-    );
+    signal(&old, Signal::TERM);
     assert!(old.wait().unwrap().success(), "{}", fabric.logs());
     assert!(until(|| fabric.last_cause_of("n1", 0, "unknown") == "frame"), "{}", fabric.logs());
     // The host says nothing meanwhile, and goes on believing what it has heard.

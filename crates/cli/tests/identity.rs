@@ -5,37 +5,28 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use common::{Daemons, Said, cable, until};
+use common::{Daemons, Desk, Said, cable, until};
 
 /// A directory with a group in it.
-struct Group(PathBuf);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+struct Group(Desk);
 
 fn plexus(dir: &Path, arguments: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    command.args(arguments).current_dir(dir);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Said::by(command.spawn().unwrap())
+    Said::of(common::plexus(arguments).current_dir(dir))
 }
 
 impl Group {
     fn new() -> Group {
-        let group = Group(common::directory("identity"));
+        let group = Group(Desk::new("identity"));
         group.plexus("group --out group.key").expect(0);
         group
     }
 
     fn plexus(&self, arguments: &str) -> Said {
         let arguments: Vec<&str> = ["identity"].into_iter().chain(arguments.split(' ')).collect();
-        plexus(&self.0, &arguments)
+        plexus(&self.0.dir, &arguments)
     }
 
     fn issue(&self, number: u64, name: &str, more: &str) -> Said {
@@ -46,7 +37,7 @@ impl Group {
     }
 
     fn path(&self, file: &str) -> PathBuf {
-        self.0.join(file)
+        self.0.dir.join(file)
     }
 }
 
@@ -141,34 +132,28 @@ fn an_identity_that_root_issues_comes_with_the_chown_for_the_daemons_user() {
     let file = group.path("n1.identity");
     let nobody = 65_534;
     let show = |arguments: &[&str]| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-        command.arg(env!("CARGO_BIN_EXE_plexus")).args(arguments).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Said::by(command.spawn().unwrap())
+        let mut command = common::plexus(arguments);
+        Said::of(command.uid(nobody).gid(nobody).current_dir("/"))
     };
     let name = file.to_str().unwrap();
     let said = show(&["identity", "show", name]).expect(2);
     assert!(said.err.contains(&format!("as root, chown nobody: {name}")), "{said:?}");
     // So is the daemon's.
     let config = group.path("n1.toml");
-    fs::write(
-        &config,
-        format!(
-            "name = \"n1\"\ncontrol = \"{name}.sock\"\n\
-        [fabric]\nidentity = \"{name}\"\n[[port]]\nname = \"p1\"\n"
-        ),
-    )
-    .unwrap();
-    fs::set_permissions(&group.0, fs::Permissions::from_mode(0o777)).unwrap();
+    let text = format!(
+        "name = \"n1\"\ncontrol = \"{name}.sock\"\n\
+         [fabric]\nidentity = \"{name}\"\n[[port]]\nname = \"p1\"\n"
+    );
+    fs::write(&config, text).unwrap();
+    fs::set_permissions(&group.0.dir, fs::Permissions::from_mode(0o777)).unwrap();
     let said = show(&["node", "run", "--config", config.to_str().unwrap()]).expect(2);
     assert!(said.err.contains(&format!("as root, chown nobody: {name}")), "{said:?}");
 
     chown(&file, Some(nobody), None).unwrap();
     show(&["identity", "show", name]).expect(0);
-    fs::set_permissions(&group.0, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&group.0.dir, fs::Permissions::from_mode(0o700)).unwrap();
     let said = show(&["identity", "show", name]).expect(2);
-    let directory = group.0.display();
+    let directory = group.0.dir.display();
     assert!(said.err.contains(&format!("chmod +x {directory}")), "{said:?}");
 }
 
@@ -179,28 +164,15 @@ fn of_two_daemons_with_one_number_the_first_keeps_it_and_both_sides_warn() {
     for (a, b) in [("n1a", "n2a"), ("n1b", "n3a"), ("n1c", "ctl0")] {
         cable((&place, a), (&place, b), 2000);
     }
-    let (group, out) = (daemons.dir.join("group.key"), daemons.dir.join("n3.key"));
-    let issue =
-        ["identity", "issue", "--role", "node", "--number", "2", "--name", "n3", "--replace"];
-    let files = ["--group", group.to_str().unwrap(), "--out", out.to_str().unwrap()];
-    plexus(&daemons.dir, &[&issue[..], &files].concat()).expect(0);
-    let file = |daemons: &Daemons, name: &str, ports: &[&str]| {
-        let text = daemons.node_file(name);
-        ports.iter().fold(text, |text, port| format!("{text}[[port]]\nname = \"{port}\"\n"))
-    };
-    for (name, ports) in [("n1", &["n1a", "n1b", "n1c"][..]), ("n2", &["n2a"])] {
-        let text = file(&daemons, name, ports);
-        daemons.start(&place, "node", name, &text);
-    }
-    let text = daemons.controller_file();
-    daemons.start(&place, "controller", "c1", &text);
-    let has_controller = |daemons: &Daemons, name: &str| {
-        daemons.show(name, "links").is_some_and(|links| links["controller"]["path"].is_array())
-    };
-    assert!(until(|| has_controller(&daemons, "n2")), "{}", daemons.log("c1", &[]));
+    let issue = "identity issue --role node --number 2 --name n3 --replace --group group.key \
+                 --out n3.key";
+    plexus(&daemons.dir, &issue.split_whitespace().collect::<Vec<_>>()).expect(0);
+    daemons.start_node(&place, "n1", &["n1a", "n1b", "n1c"]);
+    daemons.start_node(&place, "n2", &["n2a"]);
+    daemons.start_controller(&place, "");
+    assert!(until(|| daemons.has_controller("n2")), "{}", daemons.log("c1", &[]));
 
-    let text = file(&daemons, "n3", &["n3a"]);
-    daemons.start(&place, "node", "n3", &text);
+    daemons.start_node(&place, "n3", &["n3a"]);
     let told = |daemons: &Daemons, name: &str, all: &[&str]| {
         let log = daemons.log(name, &[]);
         log.lines().any(|line| line.contains("WARN") && all.iter().all(|what| line.contains(what)))
@@ -220,11 +192,11 @@ fn of_two_daemons_with_one_number_the_first_keeps_it_and_both_sides_warn() {
     let ups = |daemons: &Daemons| daemons.log("c1", &[]).matches("(2) is up").count();
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert_eq!(ups(&daemons), 1, "{}", daemons.log("c1", &[]));
-    assert!(has_controller(&daemons, "n2") && !has_controller(&daemons, "n3"));
+    assert!(daemons.has_controller("n2") && !daemons.has_controller("n3"));
 
     // The first one dies: the other has its number soon.
     daemons.running[1].kill().unwrap();
-    assert!(until(|| has_controller(&daemons, "n3")), "{}", daemons.log("c1", &[]));
+    assert!(until(|| daemons.has_controller("n3")), "{}", daemons.log("c1", &[]));
     assert!(daemons.log("c1", &[]).contains("node n3 (2) is up"));
 }
 
@@ -234,8 +206,7 @@ fn daemons_of_two_groups_say_why_their_cable_is_none_of_the_fabric() {
     let mut groups = [(); 2].map(|()| Daemons::new("identity", 1));
     cable((&place, "x0"), (&place, "x1"), 2000);
     for (i, daemons) in groups.iter_mut().enumerate() {
-        let text = format!("{}[[port]]\nname = \"x{i}\"\n", daemons.node_file("n1"));
-        daemons.start(&place, "node", "n1", &text);
+        daemons.start_node(&place, "n1", &[&format!("x{i}")]);
     }
     for (i, daemons) in groups.iter().enumerate() {
         let port = format!("port=\"x{i}\"");
@@ -282,12 +253,10 @@ fn examples_units_and_help_agree_on_names() {
         (format!("plexus {}", arguments.join(" ")), plexus(&root, arguments).expect(0).out)
     }));
     // What is advised where a file lacks its identity.
-    let dir = Group::new();
-    fs::write(dir.path("n.toml"), "name = \"n1\"\n[fabric]\n").unwrap();
-    texts.push((
-        "config check".into(),
-        plexus(&dir.0, &["config", "check", "n.toml"]).expect(2).err,
-    ));
+    let group = Group::new();
+    fs::write(group.path("n.toml"), "name = \"n1\"\n[fabric]\n").unwrap();
+    let checked = plexus(&group.0.dir, &["config", "check", "n.toml"]).expect(2);
+    texts.push(("config check".into(), checked.err));
 
     let is_name = |name: &str| {
         let (kind, number) = name.split_at(1);

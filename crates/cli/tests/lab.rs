@@ -7,12 +7,14 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use common::{Said, until};
+use common::{Desk, Running, Said, Signal, item, kill, until};
 use plexus_report::Counts;
+use serde_json::Value;
 
 const NOBODY: u32 = 65_534;
 
@@ -29,107 +31,48 @@ fn two_hosts(name: &str, assert: &str, rest: &str) -> String {
     )
 }
 
+const LONG: &str = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
+    rate = \"1Mbit\"\nduration = \"1h\"\n";
 const PING: &str = "[[traffic]]\nname = \"ping\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"icmp\"\n";
 
-/// A run directory, the labs in it, and who runs them. Ends the labs when the test does.
-struct Desk {
-    dir: PathBuf,
-    user: u32,
+/// A desk of this user. `None`, said aloud, where the test cannot run.
+fn desk_of(user: u32) -> Option<Desk> {
+    let desk = Desk::root("labs")?.of_user(user);
+    if desk.plexus(&["--version"]).code != Some(0) {
+        eprintln!("SKIPPED: user {user} cannot run {}", env!("CARGO_BIN_EXE_plexus"));
+        return None;
+    }
+    Some(desk)
 }
 
 impl Desk {
-    /// `None`, said aloud, where the test cannot run.
-    fn new(user: u32) -> Option<Desk> {
-        if !common::is_root("the lab") {
-            return None;
-        }
-        let dir = common::directory("lab");
-        std::os::unix::fs::chown(&dir, Some(user), Some(user)).unwrap();
-        let desk = Desk { dir, user };
-        let usable = desk.command(&["--version"]).output().is_ok_and(|o| o.status.success());
-        if !usable {
-            eprintln!("SKIPPED: user {user} cannot run {}", env!("CARGO_BIN_EXE_plexus"));
-            return None;
-        }
-        Some(desk)
-    }
-
-    fn root() -> Option<Desk> {
-        Desk::new(0)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.dir).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if self.user != 0 {
-            command.uid(self.user).gid(self.user);
-        }
-        command
-    }
-
-    /// Runs `plexus`, within the limit.
-    fn plexus(&self, arguments: &[&str]) -> Said {
-        Said::by(self.command(arguments).spawn().unwrap())
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.dir.join(format!("{name}.toml"));
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
-    }
-
     fn up(&self, file: &str) -> Said {
         self.plexus(&["lab", "up", file, "--node-program", "bridge"])
     }
 
-    /// Processes that belong to this desk's labs.
-    fn processes(&self) -> Vec<i32> {
-        let mark = format!("PLEXUS_RUN_DIR={}", self.dir.display());
-        let ours = |entry: fs::DirEntry| -> Option<i32> {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let environ = fs::read(entry.path().join("environ")).ok()?;
-            environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()).then_some(pid)
-        };
-        fs::read_dir("/proc").unwrap().flatten().filter_map(ours).collect()
-    }
-
-    fn labs(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.dir.join("labs")).into_iter().flatten();
-        entries.flatten().map(|e| e.path()).collect()
-    }
-
-    #[track_caller]
-    fn assert_nothing_left(&self) {
-        assert!(until(|| self.processes().is_empty()), "left: {:?}", self.processes());
-        assert!(until(|| self.labs().is_empty()), "left: {:?}", self.labs());
-    }
-
     fn supervisor(&self, lab: &str) -> i32 {
-        let said = self.plexus(&["lab", "status", "--json"]);
-        let list: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-        let entry = list.as_array().unwrap().iter().find(|l| l["lab"] == lab).unwrap();
-        entry["state"]["pid"].as_i64().unwrap() as i32
+        let list = self.json(&["lab", "status"], 0);
+        item(&list, "lab", lab)["state"]["pid"].as_i64().unwrap() as i32
+    }
+
+    fn link(&self, lab: &str, node: &str, port: &str) -> Value {
+        let links = self.json(&["show", "links", "--node", &format!("{lab}/{node}")], 0);
+        item(&links["ports"], "port", port)
     }
 }
 
-impl Drop for Desk {
-    fn drop(&mut self) {
-        let _ = self.command(&["lab", "down", "--all"]).output();
-        for pid in self.processes() {
-            kill("-KILL", pid);
-        }
-        let _ = fs::remove_dir_all(&self.dir);
+/// Whether a user who is not root cannot have a lab here; if so, says it.
+fn lacks_user_namespaces(said: &Said) -> bool {
+    let lacks = said.err.contains("lets only root make namespaces");
+    if lacks {
+        eprintln!("SKIPPED: this machine has no user namespaces for users");
     }
-}
-
-fn kill(signal: &str, pid: i32) {
-    let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+    lacks
 }
 
 #[test]
 fn a_lab_comes_up_once_is_entered_and_goes() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let file = desk.file("one", &two_hosts("one", "", PING));
     assert!(desk.up(&file).expect(0).out.contains("lab one is up"));
     assert!(desk.up(&file).expect(0).out.contains("up already"));
@@ -137,14 +80,12 @@ fn a_lab_comes_up_once_is_entered_and_goes() {
     let said = desk.up(&other).expect(2);
     assert!(said.err.contains("up already, from") && said.err.contains("one.toml"), "{said:?}");
 
-    let status = desk.plexus(&["lab", "status", "one", "--json"]).expect(0);
-    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    let status = desk.json(&["lab", "status", "one"], 0);
     assert_eq!(status["hosts"][1]["addresses"][0], "10.0.0.2/24");
     assert_eq!(status["nodes"][0]["state"], "running");
     assert_eq!(status["links"][0]["rate_bits_per_s"], 50_000_000);
 
-    let exec =
-        |place, script| desk.plexus(&["lab", "exec", "one", place, "--", "sh", "-c", script]);
+    let exec = |place, script| desk.exec("one", place, script);
     exec("h1", "ping -c1 -W5 10.0.0.2 && ping -c1 -W5 fd00::2").expect(0);
     exec("h1", "exit 7").expect(7);
     assert!(exec("h3", "true").expect(2).err.contains("h1, h2"));
@@ -160,44 +101,38 @@ fn a_lab_comes_up_once_is_entered_and_goes() {
         "cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv6/conf/eth0/accept_dad";
     assert!(exec("h1", defaults).expect(0).out.ends_with("\n1\n"));
 
-    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(0);
-    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let facts = desk.json(&["lab", "run", &file, "--node-program", "bridge"], 0);
     assert_eq!((&facts["passed"], &facts["flows"][0]["loss"]), (&true.into(), &0.0.into()));
     desk.plexus(&["lab", "status", "one"]).expect(0);
 
-    desk.plexus(&["lab", "down", "one"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("one");
     desk.plexus(&["lab", "down", "one"]).expect(1);
     desk.plexus(&["lab", "status", "one"]).expect(1);
 }
 
 #[test]
 fn labs_of_different_names_do_not_meet() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     for name in ["left", "right"] {
         let file = desk.file(name, &two_hosts(name, "", ""));
         desk.up(&file).expect(0);
     }
     for name in ["left", "right"] {
         let mark = format!("echo {name} > /run/mark; ping -c1 -W5 10.0.0.2");
-        desk.plexus(&["lab", "exec", name, "h1", "--", "sh", "-c", &mark]).expect(0);
+        desk.exec(name, "h1", &mark).expect(0);
     }
-    let said = desk.plexus(&["lab", "exec", "left", "h1", "--", "cat", "/run/mark"]).expect(0);
-    assert_eq!(said.out, "left\n");
+    assert_eq!(desk.exec("left", "h1", "cat /run/mark").expect(0).out, "left\n");
     assert_eq!(desk.plexus(&["lab", "status"]).out.lines().count(), 2);
     desk.plexus(&["lab", "down", "left"]).expect(0);
-    desk.plexus(&["lab", "exec", "right", "h1", "--", "ping", "-c1", "-W5", "10.0.0.2"]).expect(0);
-    desk.plexus(&["lab", "down", "--all"]).expect(0);
-    desk.assert_nothing_left();
+    desk.exec("right", "h1", "ping -c1 -W5 10.0.0.2").expect(0);
+    desk.down("--all");
 }
 
 #[test]
 fn a_run_that_is_killed_takes_its_lab_along() {
-    let Some(desk) = Desk::root() else { return };
-    let long = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
-                rate = \"1Mbit\"\nduration = \"1h\"\n";
-    for signal in ["-KILL", "-INT"] {
-        let file = desk.file("long", &two_hosts("long", "", long));
+    let Some(desk) = Desk::root("labs") else { return };
+    for signal in [Signal::KILL, Signal::INT] {
+        let file = desk.file("long", &two_hosts("long", "", LONG));
         let mut run = desk
             .command(&["lab", "run", &file, "--node-program", "bridge"])
             .stdout(Stdio::null())
@@ -206,7 +141,7 @@ fn a_run_that_is_killed_takes_its_lab_along() {
             .unwrap();
         let ready = || desk.plexus(&["lab", "status", "long"]).code == Some(0);
         assert!(until(ready), "the lab did not come up");
-        kill(signal, run.id() as i32);
+        kill(run.id() as i32, signal);
         run.wait().unwrap();
         desk.assert_nothing_left();
     }
@@ -214,15 +149,12 @@ fn a_run_that_is_killed_takes_its_lab_along() {
 
 #[test]
 fn a_run_that_is_interrupted_reports_what_there_was() {
-    let Some(desk) = Desk::root() else { return };
-    let long = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
-                rate = \"1Mbit\"\nduration = \"1h\"\n";
-    let file = desk.file("cut", &two_hosts("cut", "\"u.loss == 0\"", long));
-    let mut run = desk.command(&["lab", "run", &file]);
-    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let Some(desk) = Desk::root("labs") else { return };
+    let file = desk.file("cut", &two_hosts("cut", "\"u.loss == 0\"", LONG));
+    let mut run = desk.command(&["lab", "run", &file]).spawn().unwrap();
     let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().starts_with("u ")), "no progress was told");
-    kill("-INT", run.id() as i32);
+    kill(run.id() as i32, Signal::INT);
     let said = Said::by(run).expect(1);
     assert!(said.out.contains("\nu     h1 > h2  udp"), "{said:#?}");
     assert!(said.out.contains("note: interrupted after"), "{said:#?}");
@@ -231,14 +163,14 @@ fn a_run_that_is_interrupted_reports_what_there_was() {
 
 #[test]
 fn a_killed_lab_leaves_a_directory_that_the_next_command_removes() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let file = desk.file("killed", &two_hosts("killed", "", ""));
     desk.up(&file).expect(0);
     // What a host runs ends with the lab.
     let mut inside = desk.command(&["lab", "exec", "killed", "h1", "--", "sleep", "1000"]);
     let mut inside = inside.spawn().unwrap();
     assert!(until(|| desk.processes().len() >= 3), "{:?}", desk.processes());
-    kill("-KILL", desk.supervisor("killed"));
+    kill(desk.supervisor("killed"), Signal::KILL);
     assert_eq!(inside.wait().unwrap().code(), Some(128 + 9));
     assert!(until(|| desk.processes().is_empty()), "{:?}", desk.processes());
     assert!(desk.plexus(&["lab", "status"]).expect(0).out.contains("was killed"));
@@ -249,34 +181,31 @@ fn a_killed_lab_leaves_a_directory_that_the_next_command_removes() {
 
 #[test]
 fn an_ordinary_user_gets_the_same_lab() {
-    let Some(desk) = Desk::new(NOBODY) else { return };
+    let Some(desk) = desk_of(NOBODY) else { return };
     let tcp = "[[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"tcp\"\n\
                bytes = \"1MB\"\nverify = true\nafter = \"ping\"\n";
     let file = desk.file("user", &two_hosts("user", "", &format!("{PING}{tcp}")));
     let said = desk.up(&file);
-    if said.err.contains("lets only root make namespaces") {
-        eprintln!("SKIPPED: this machine has no user namespaces for users");
+    if lacks_user_namespaces(&said) {
         return;
     }
     let said = said.expect(0);
     assert!(said.err.contains("AF_PACKET"), "{said:?}");
-    desk.plexus(&["lab", "exec", "user", "h1", "--", "ping", "-c1", "-W5", "fd00::2"]).expect(0);
+    desk.exec("user", "h1", "ping -c1 -W5 fd00::2").expect(0);
     desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(0);
-    desk.plexus(&["lab", "down", "--all"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("--all");
 }
 
 #[test]
 fn the_exit_code_says_whether_the_assertions_hold() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let traffic = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
                    rate = \"2Mbit\"\nsize = 500\ncount = 100\n\
                    [[traffic]]\nname = \"gone\"\nfrom = \"h2\"\nto = \"10.0.0.9\"\n\
                    proto = \"icmp\"\ncount = 1\nexpect = \"blocked\"\n";
     let asserts = "\"u.loss == 0\", \"u.received >= 1Gbit\"";
     let file = desk.file("no", &two_hosts("no", asserts, traffic));
-    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(1);
-    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let facts = desk.json(&["lab", "run", &file, "--node-program", "bridge"], 1);
     let verdicts: Vec<(&str, bool)> = facts["assertions"]
         .as_array()
         .unwrap()
@@ -301,7 +230,7 @@ fn the_exit_code_says_whether_the_assertions_hold() {
 
 #[test]
 fn a_flow_has_the_congestion_control_that_it_names() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let flow = |name: &str, congestion: &str| {
         format!(
             "[[traffic]]\nname = \"{name}\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"tcp\"\n\
@@ -326,7 +255,7 @@ fn a_flow_has_the_congestion_control_that_it_names() {
 
 #[test]
 fn what_was_never_sent_was_not_blocked() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let flow = |proto: &str, to: &str, name: &str| {
         let extent = match proto {
             "tcp" => "bytes = 1000",
@@ -344,8 +273,7 @@ fn what_was_never_sent_was_not_blocked() {
     let unsent = protos.map(|p| flow(p, "192.0.2.1", &format!("unsent-{p}")));
     let text = two_hosts("never", "", &[away.concat(), unsent.concat()].concat());
     let file = desk.file("never", &text);
-    let said = desk.plexus(&["lab", "run", &file, "--node-program", "bridge", "--json"]).expect(1);
-    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let facts = desk.json(&["lab", "run", &file, "--node-program", "bridge"], 1);
     for assertion in facts["assertions"].as_array().unwrap() {
         let away = assertion["text"].as_str().unwrap().starts_with("away");
         assert_eq!(assertion["passed"], away, "{facts:#}");
@@ -369,14 +297,13 @@ fn nodes_forward_delay_and_account_for_every_packet() {
     let asserts = "\"conserved == true\", \"u.loss == 0\", \"ping.loss == 0\", \
                    \"far.latency_p50 >= 10ms\"";
     for user in [0, NOBODY] {
-        let Some(desk) = Desk::new(user) else { continue };
+        let Some(desk) = desk_of(user) else { continue };
         let file = desk.file("nodes", &two_hosts("nodes", asserts, &format!("{PING}{traffic}")));
         let said = desk.plexus(&["lab", "run", &file, "--json"]);
-        if said.err.contains("lets only root make namespaces") {
-            eprintln!("SKIPPED: this machine has no user namespaces for users");
+        if lacks_user_namespaces(&said) {
             continue;
         }
-        let facts: serde_json::Value = serde_json::from_str(&said.expect(0).out).unwrap();
+        let facts = said.json();
         assert_eq!(facts["passed"], true, "{facts:#}");
         assert!(facts["cpu"]["s1"].is_number());
         desk.assert_nothing_left();
@@ -386,18 +313,14 @@ fn nodes_forward_delay_and_account_for_every_packet() {
 /// A ring of three nodes that find each other, as it ships.
 #[test]
 fn a_fabric_leases_addresses_and_carries_every_flow() {
-    let Some(desk) = Desk::root() else { return };
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs/ring.toml");
-    let file = file.canonicalize().unwrap().display().to_string();
+    let Some(desk) = Desk::root("labs") else { return };
+    let file = common::shipped("ring");
     let up = desk.plexus(&["lab", "up", &file]);
-    if up.err.contains("`dhclient` is missing") {
-        eprintln!("SKIPPED: this test of the lab needs isc-dhcp-client");
+    if up.lacks_dhclient() {
         return;
     }
     up.expect(0);
-    let exec = |place: &str, script: &str| {
-        desk.plexus(&["lab", "exec", "ring", place, "--", "sh", "-c", script])
-    };
+    let exec = |place: &str, script: &str| desk.exec("ring", place, script);
     for host in 1..=6 {
         let place = format!("h{host}");
         let told = exec(&place, "ip -4 -o address show dev eth0; ip route").expect(0).out;
@@ -412,22 +335,18 @@ fn a_fabric_leases_addresses_and_carries_every_flow() {
         exec(from, &format!("ping -c1 -W5 10.0.0.{to}")).expect(0);
     }
 
-    let status = desk.plexus(&["lab", "status", "ring", "--json"]).expect(0);
-    let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    let status = desk.json(&["lab", "status", "ring"], 0);
     let controller = &status["controllers"][0];
     assert_eq!((&controller["name"], &controller["state"]), (&"c1".into(), &"running".into()));
-    let shown = desk.plexus(&["show", "topology", "--node", "ring/c1", "--json"]).expect(0);
-    let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    let shown = desk.json(&["show", "topology", "--node", "ring/c1"], 0);
     assert_eq!(shown["links"].as_array().unwrap().len(), 3, "{shown:#}");
 
-    let said = desk.plexus(&["lab", "run", &file, "--json"]).expect(0);
-    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let facts = desk.json(&["lab", "run", &file], 0);
     assert_eq!((&facts["passed"], facts["flows"].as_array().unwrap().len()), (&true.into(), 18));
 
     let bridge = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(2);
     assert!(bridge.err.contains("up already"), "{bridge:?}");
-    desk.plexus(&["lab", "down", "ring"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("ring");
     let bridge = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(2);
     assert!(bridge.err.contains("closes a circle"), "{bridge:?}");
     desk.assert_nothing_left();
@@ -435,35 +354,19 @@ fn a_fabric_leases_addresses_and_carries_every_flow() {
 
 /// A lab that ships, or `None`, said aloud, where this machine cannot run it.
 fn shipped(desk: &Desk, name: &str, change: impl Fn(String) -> String) -> Option<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../labs/{name}.toml"));
-    let file = desk.file(name, &change(fs::read_to_string(file).unwrap()));
+    let file = desk.file(name, &change(fs::read_to_string(common::shipped(name)).unwrap()));
     let up = desk.plexus(&["lab", "up", &file]);
-    if up.err.contains("`dhclient` is missing") {
-        eprintln!("SKIPPED: this test of the lab needs isc-dhcp-client");
+    if up.lacks_dhclient() {
         return None;
     }
     up.expect(0);
     Some(file)
 }
 
-impl Desk {
-    fn json(&self, arguments: &[&str], code: i32) -> serde_json::Value {
-        let said = self.plexus(&[arguments, &["--json"]].concat()).expect(code);
-        serde_json::from_str(&said.out).unwrap()
-    }
-
-    fn role(&self, lab: &str, node: &str, port: &str) -> String {
-        let links = self.json(&["show", "links", "--node", &format!("{lab}/{node}")], 0);
-        let ports = links["ports"].as_array().unwrap();
-        let port = ports.iter().find(|p| p["port"] == port).unwrap();
-        port["role"].as_str().unwrap().to_string()
-    }
-}
-
 /// Hosts behind a Linux bridge share a host port, and its addresses come by DHCP.
 #[test]
 fn hosts_behind_a_bridge_are_served_by_its_port() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let Some(file) = shipped(&desk, "bridge-behind", |text| text) else { return };
     let hosts = desk.json(&["show", "hosts", "--node", "bridge-behind/c1"], 0).to_string();
     for host in 1..=4 {
@@ -472,45 +375,42 @@ fn hosts_behind_a_bridge_are_served_by_its_port() {
     let status = desk.json(&["lab", "status", "bridge-behind"], 0);
     let ports = status["bridges"][0]["ports"].as_array().unwrap();
     assert!(ports.len() == 4 && ports.iter().all(|p| p["state"] == "forwarding"), "{ports:?}");
-    desk.plexus(&["lab", "exec", "bridge-behind", "b1", "--", "ip", "link", "show", "br0"])
-        .expect(0);
+    desk.exec("bridge-behind", "b1", "ip link show br0").expect(0);
     let facts = desk.json(&["lab", "run", &file], 0);
     assert_eq!(facts["passed"], true, "{facts:#}");
-    desk.plexus(&["lab", "down", "bridge-behind"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("bridge-behind");
 }
 
 /// One Linux bridge between two nodes, another at two ports of a node: one port serves each.
 #[test]
 fn a_bridge_at_two_host_ports_makes_no_loop() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let Some(file) = shipped(&desk, "switch-between", |text| text) else { return };
     let lab = "switch-between";
     for pair in [[("n1", "p2"), ("n2", "p2")], [("n2", "p3"), ("n2", "p4")]] {
         let one_serves = || {
-            let mut roles = pair.map(|(node, port)| desk.role(lab, node, port));
+            let mut roles = pair.map(|(node, port)| desk.link(lab, node, port)["role"].to_string());
             roles.sort();
-            roles == ["conflict", "host"]
+            roles == ["\"conflict\"", "\"host\""]
         };
         assert!(until(one_serves), "{pair:?}");
     }
     // Other tests may keep the processors busy: what is late or lost for that is not the point.
     let said = desk.plexus(&["lab", "run", &file, "--json"]);
-    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let facts: Value = serde_json::from_str(&said.out).unwrap();
     let losses = facts["flows"].as_array().unwrap().iter().map(|f| f["loss"].as_f64().unwrap());
     assert!(losses.clone().count() == 5 && losses.clone().all(|l| l < 0.5), "{facts:#}");
     for assertion in facts["assertions"].as_array().unwrap() {
         let is_loss = assertion["text"].as_str().unwrap().contains(".loss");
         assert!(is_loss || assertion["passed"] == true, "{facts:#}");
     }
-    desk.plexus(&["lab", "down", lab]).expect(0);
-    desk.assert_nothing_left();
+    desk.down(lab);
 }
 
 /// What a fabric is compared with: bridges with spanning tree, here with short times.
 #[test]
 fn bridges_with_spanning_tree_find_another_way_when_a_cable_is_cut() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let bridge = |name: &str, priority: u32| {
         format!(
             "[[bridge]]\nname = \"{name}\"\nstp = true\nforward_delay = \"2s\"\n\
@@ -542,14 +442,13 @@ fn bridges_with_spanning_tree_find_another_way_when_a_cable_is_cut() {
     // Listening and learning take 4 s; and traffic goes on before the flow ends.
     assert!(outages[1]["kind"] == "carrier", "{outages:?}");
     assert!((3900.0..11_500.0).contains(&ms(1)), "{outages:?}");
-    desk.plexus(&["lab", "down", "tree"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("tree");
 }
 
 /// Frames without encapsulation between two nodes, by AF_XDP and by packet sockets.
 #[test]
 fn native_links_carry_every_flow() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     for backend in ["auto", "af_packet"] {
         let change = |text: String| {
             text.replace("native = true", &format!("native = true\nbackend = \"{backend}\""))
@@ -557,9 +456,7 @@ fn native_links_carry_every_flow() {
         let Some(file) = shipped(&desk, "native", change) else { return };
         let ends = [("n1", "a", "native"), ("n2", "b", "native"), ("n2", "a", "ethertype")];
         for (node, port, by) in ends {
-            let links = desk.json(&["show", "links", "--node", &format!("native/{node}")], 0);
-            let ports = links["ports"].as_array().unwrap();
-            let shown = ports.iter().find(|p| p["port"] == port).unwrap();
+            let shown = desk.link("native", node, port);
             assert_eq!((&shown["role"], &shown["encapsulation"]), (&"fabric".into(), &by.into()));
         }
         let facts = desk.json(&["lab", "run", &file], 0);
@@ -572,15 +469,14 @@ fn native_links_carry_every_flow() {
 
 #[test]
 fn a_host_that_gets_no_lease_is_named_with_what_its_client_said() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let text = "name = \"unheard\"\n[[node]]\nname = \"n1\"\n\
         [[controller]]\nname = \"c1\"\non = \"n1\"\n\
         [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
         [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\ndhcp = true\n\
         [[link]]\nends = [\"h1\", \"n1.p1\"]\nloss = 1.0\n";
     let said = desk.plexus(&["lab", "up", &desk.file("unheard", text)]).expect(2);
-    if said.err.contains("`dhclient` is missing") {
-        eprintln!("SKIPPED: this test of the lab needs isc-dhcp-client");
+    if said.lacks_dhclient() {
         return;
     }
     assert!(said.err.contains("h1 got no address by DHCP, where 10.0.0.1 is reserved"), "{said:?}");
@@ -590,18 +486,17 @@ fn a_host_that_gets_no_lease_is_named_with_what_its_client_said() {
 
 #[test]
 fn a_node_that_ends_is_seen() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let file = desk.file("ends", &two_hosts("ends", "", PING));
     desk.plexus(&["lab", "up", &file]).expect(0);
     let daemon = daemon(&desk, "s1");
-    kill("-KILL", daemon);
+    kill(daemon, Signal::KILL);
     // The supervisor buries what nobody waits for, and must not lose how this one ended.
     assert!(until(|| !Path::new(&format!("/proc/{daemon}")).exists()), "it stays a zombie");
     let ended = || desk.plexus(&["lab", "status", "ends"]).expect(0).out.contains("signal: 9");
     assert!(until(ended));
     assert!(desk.plexus(&["lab", "run", &file]).expect(2).err.contains("node s1: ended"));
-    desk.plexus(&["lab", "down", "ends"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("ends");
 }
 
 /// The daemon of a node or controller: by the name of its file.
@@ -617,7 +512,7 @@ fn daemon(desk: &Desk, name: &str) -> i32 {
 
 #[test]
 fn a_controller_that_is_killed_ended_by_that_signal() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("labs") else { return };
     let text = "name = \"beheaded\"\n[[node]]\nname = \"n1\"\n\
         [[controller]]\nname = \"c1\"\non = \"n1\"\n\
         [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n";
@@ -629,7 +524,7 @@ fn a_controller_that_is_killed_ended_by_that_signal() {
     };
     assert_eq!(state(), "running");
     let controller = daemon(&desk, "c1");
-    kill("-KILL", controller);
+    kill(controller, Signal::KILL);
     // Nobody asks until the supervisor has buried it, and how it ended is known all the same.
     assert!(until(|| !Path::new(&format!("/proc/{controller}")).exists()), "it stays a zombie");
     for _ in 0..2 {
@@ -640,8 +535,7 @@ fn a_controller_that_is_killed_ended_by_that_signal() {
     assert!(line.contains("c1") && line.contains("signal: 9"), "{said:?}");
     let node = said.out.lines().find(|l| l.trim_start().starts_with("node")).unwrap();
     assert!(node.contains("running"), "{said:?}");
-    desk.plexus(&["lab", "down", "beheaded"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("beheaded");
 }
 
 /// A stopped node reads nothing, so its ports lose packets before it has seen them. `lab run`
@@ -649,7 +543,7 @@ fn a_controller_that_is_killed_ended_by_that_signal() {
 #[test]
 fn packets_lost_at_reception_are_the_same_in_both_accounts() {
     for (backend, is_json) in [("af_packet", true), ("af_xdp", false)] {
-        let Some(desk) = Desk::root() else { return };
+        let Some(desk) = Desk::root("labs") else { return };
         let flood = "[[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
                      rate = \"200Mbit\"\nsize = 1400\nduration = \"1h\"\n";
         let text = two_hosts("deaf", "\"conserved == true\"", flood)
@@ -665,18 +559,17 @@ fn packets_lost_at_reception_are_the_same_in_both_accounts() {
         let mut run = desk.command(&[&["lab", "run", &file], output].concat()).spawn().unwrap();
         let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().starts_with("u ")), "no progress was told");
-        kill("-STOP", node);
+        kill(node, Signal::STOP);
         let sent = || -> u64 {
             let counter = "/sys/class/net/eth0/statistics/tx_packets";
-            let said = desk.plexus(&["lab", "exec", "deaf", "h1", "--", "cat", counter]).expect(0);
-            said.out.trim().parse().unwrap()
+            desk.exec("deaf", "h1", &format!("cat {counter}")).expect(0).out.trim().parse().unwrap()
         };
         // More than the rings and the socket buffer of a port hold.
         let enough = sent() + 20_000;
         let is_enough = until(|| sent() >= enough);
-        kill("-CONT", node);
+        kill(node, Signal::CONT);
         assert!(is_enough, "h1 sends nothing");
-        kill("-INT", run.id() as i32);
+        kill(run.id() as i32, Signal::INT);
         let said = Said::by(run).expect(1);
 
         let after = show();
@@ -690,11 +583,10 @@ fn packets_lost_at_reception_are_the_same_in_both_accounts() {
         let counts = of(&after).since(&of(&before));
         assert_eq!((counts.account.lost, counts.drops["rx_overflow"]), (overflow, overflow));
         if is_json {
-            let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+            let facts: Value = serde_json::from_str(&said.out).unwrap();
             assert_eq!(facts["drops"], serde_json::json!(counts.drops), "{facts:#}");
             assert!(facts["flows"][0]["loss"].as_f64().unwrap() > 0.0, "{facts:#}");
-            let assertions = facts["assertions"].as_array().unwrap();
-            let conserved = assertions.iter().find(|a| a["text"] == "conserved == true").unwrap();
+            let conserved = item(&facts["assertions"], "text", "conserved == true");
             assert_eq!(conserved["passed"], true, "{facts:#}");
         } else {
             let account = said.out.lines().find(|l| l.starts_with("s1: ")).unwrap();
@@ -704,29 +596,13 @@ fn packets_lost_at_reception_are_the_same_in_both_accounts() {
                 assert!(!said.out.contains(nothing), "{nothing}: {said:#?}");
             }
         }
-        desk.plexus(&["lab", "down", "deaf"]).expect(0);
-        desk.assert_nothing_left();
+        desk.down("deaf");
     }
 }
 
-/// What a process is that nobody but the test may end.
-struct Victim(Child);
-
-impl Victim {
-    fn of(user: u32) -> Victim {
-        Victim(Command::new("sleep").arg("1000").uid(user).gid(user).spawn().unwrap())
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_none()
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process that nobody but the test may end.
+fn victim() -> Running {
+    Running(Command::new("sleep").arg("1000").uid(NOBODY).gid(NOBODY).spawn().unwrap())
 }
 
 /// A lab's directory as somebody would forge it: its state names `pid`, and the lock is held
@@ -742,7 +618,7 @@ fn forge(lab: &Path, pid: u32, owner: u32) -> fs::File {
     lock.lock().unwrap();
     let labs = lab.parent().unwrap();
     for path in [labs, lab, &lab.join("state.json"), &lab.join("lock")] {
-        std::os::unix::fs::chown(path, Some(owner), Some(owner)).unwrap();
+        chown(path, Some(owner), Some(owner)).unwrap();
     }
     lock
 }
@@ -750,13 +626,13 @@ fn forge(lab: &Path, pid: u32, owner: u32) -> fs::File {
 /// `/tmp` is everybody's: who makes the directory first must not gain anything by that.
 #[test]
 fn a_run_directory_that_somebody_else_made_is_refused() {
-    let Some(desk) = Desk::new(NOBODY) else { return };
-    let mut victim = Victim::of(NOBODY);
+    let Some(desk) = desk_of(NOBODY) else { return };
+    let mut victim = victim();
     let home = desk.dir.join("home");
     fs::create_dir_all(home.join("letters")).unwrap();
     fs::write(home.join("letters/one"), "dear").unwrap();
     for path in [home.clone(), home.join("letters"), home.join("letters/one")] {
-        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     let file = desk.file("x", &two_hosts("x", "", PING));
     let attacker = NOBODY - 1;
@@ -769,7 +645,7 @@ fn a_run_directory_that_somebody_else_made_is_refused() {
         } else {
             Some(forge(&theirs.join("labs/x"), victim.0.id(), NOBODY))
         };
-        std::os::unix::fs::chown(&theirs, Some(attacker), Some(attacker)).unwrap();
+        chown(&theirs, Some(attacker), Some(attacker)).unwrap();
         let commands: [&[&str]; 7] = [
             &["lab", "down", "--all"],
             &["lab", "down", "x"],
@@ -784,7 +660,7 @@ fn a_run_directory_that_somebody_else_made_is_refused() {
             if owner == NOBODY && !linked {
                 continue;
             }
-            std::os::unix::fs::chown(&theirs, Some(owner), Some(owner)).unwrap();
+            chown(&theirs, Some(owner), Some(owner)).unwrap();
             for arguments in commands {
                 let output = desk.command(arguments).env("PLEXUS_RUN_DIR", &theirs).output();
                 let output = output.unwrap();
@@ -795,25 +671,24 @@ fn a_run_directory_that_somebody_else_made_is_refused() {
         }
         drop(lock);
     }
-    assert!(victim.is_alive());
+    assert!(!victim.has_ended());
     assert_eq!(fs::read_to_string(home.join("letters/one")).unwrap(), "dear");
 }
 
 /// Even in a directory of one's own, a number in a file is no reason to kill a process.
 #[test]
 fn only_who_answers_for_a_lab_is_ended() {
-    let Some(desk) = Desk::new(NOBODY) else { return };
-    let mut victim = Victim::of(NOBODY);
+    let Some(desk) = desk_of(NOBODY) else { return };
+    let mut victim = victim();
     let labs = desk.dir.join("labs");
     let lock = forge(&labs.join("x"), victim.0.id(), NOBODY);
     desk.plexus(&["lab", "down", "x"]).expect(2);
-    assert!(victim.is_alive());
+    assert!(!victim.has_ended());
     drop(lock);
     // Dead now, but somebody keeps something else in it.
     fs::create_dir(labs.join("x/letters")).unwrap();
     assert!(desk.plexus(&["lab", "down", "x"]).expect(2).err.contains("no file of a lab"));
     assert!(labs.join("x/state.json").exists());
     fs::remove_dir(labs.join("x/letters")).unwrap();
-    desk.plexus(&["lab", "down", "x"]).expect(0);
-    desk.assert_nothing_left();
+    desk.down("x");
 }

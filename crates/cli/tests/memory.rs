@@ -1,17 +1,14 @@
-//! What a simulation will take is known before it is built, and what does not fit is refused.
+//! What a simulation will take is known before it is built.
 
-use std::process::{Command, Output};
+mod common;
 
+use common::{Desk, Said};
 use plexus_sim::memory_estimate;
 use plexus_topo::Topology;
 
-fn run(name: &str, text: &str) -> Output {
-    let file = std::env::temp_dir().join(format!("plexus-{name}-{}.toml", std::process::id()));
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let out = command.args(["sim", "run"]).arg(&file).output().unwrap();
-    std::fs::remove_file(&file).unwrap();
-    out
+fn run(name: &str, text: &str) -> Said {
+    let desk = Desk::new("memory");
+    desk.plexus(&["sim", "run", &desk.file(name, text)])
 }
 
 const CONTROLLER: &str = "[[controller]]\nname = \"c\"\non = \"s1\"\n\
@@ -57,28 +54,12 @@ fn the_estimate_is_near_what_a_run_takes() {
         ("switches with tables", file("line 40", "", 65_536, 20)),
         ("flows", file("line 4", "", 1024, 20_000)),
     ] {
-        let out = run("estimate", &text);
-        let told = String::from_utf8(out.stdout).unwrap();
-        assert!(out.status.success(), "{what}: {}", String::from_utf8_lossy(&out.stderr));
-        let line = told.lines().last().unwrap();
+        let said = run("estimate", &text).expect(0);
+        let line = said.out.lines().last().unwrap();
         let held = line.rsplit(", ").next().unwrap().strip_suffix(" MiB").unwrap();
         let held: f64 = held.parse().unwrap();
         let estimate = memory_estimate(&Topology::parse("m", &text).unwrap()) as f64 / 1048576.0;
         let ratio = estimate / held;
         assert!((0.4..2.5).contains(&ratio), "{what}: {estimate:.0} MiB for {held} MiB");
     }
-}
-
-#[test]
-fn what_does_not_fit_is_refused_before_it_is_built() {
-    // Tables for 16 million stations in each of 30,000 switches.
-    let out = run(
-        "large",
-        "name = \"large\"\n[generate]\nshape = \"line 30000\"\n\
-         [generate.node]\nswitch = { mac_table = 16777216 }\n",
-    );
-    let told = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2), "{told}");
-    assert!(told.contains("plexus-large-") && told.contains("30000 nodes"), "{told}");
-    assert!(told.contains("GiB are free") && told.contains("smaller"), "{told}");
 }

@@ -24,11 +24,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use commands::Client;
-use common::{Desk, ask, until};
+use common::{Desk, Running, Signal, ask, until};
 use plexus_io::namespace::Namespaces;
 use plexus_wire::ndn::nfd::ControlParameters;
 use plexus_wire::ndn::tlv::Writer;
@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 
 impl Desk {
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.dir.join(name)
     }
 
     fn uri(&self, node: &str) -> String {
@@ -63,9 +63,7 @@ impl Desk {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
         command.args(["node", "run", "--config"]).arg(&file).stdin(Stdio::null());
-        let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
-        assert!(until(|| node.show("faces").is_some()), "{name} does not answer");
-        node
+        self.started(name, command)
     }
 
     /// The same, in a network of its own.
@@ -74,7 +72,12 @@ impl Desk {
         let config = file.to_str().unwrap();
         let mut command = common::plexus_in(place, &["node", "run", "--config", config]);
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
-        let node = Node { process: command.spawn().unwrap(), control: self.control(name) };
+        self.started(name, command)
+    }
+
+    fn started(&self, name: &str, mut command: Command) -> Node {
+        let process = Running(command.spawn().unwrap());
+        let node = Node { name: name.into(), process, control: self.control(name) };
         assert!(until(|| node.show("faces").is_some()), "{name} does not answer");
         node
     }
@@ -105,17 +108,27 @@ impl Desk {
         file
     }
 
-    /// Publishes a file until the value is dropped.
-    fn serve(&self, node: &str, prefix: &str, file: &Path) -> Program {
-        let (file, uri) = (file.display().to_string(), self.uri(node));
-        self.program(&["ndn", "serve", prefix, &file, "--transport", &uri])
+    /// A file of so many bytes, and these.
+    fn object(&self, len: usize) -> (PathBuf, Vec<u8>) {
+        let (file, content) = (self.path("object"), bytes(len));
+        fs::write(&file, &content).unwrap();
+        (file, content)
+    }
+
+    /// Publishes a file until the value is dropped. The node has the route to it.
+    #[track_caller]
+    fn serve(&self, node: &Node, prefix: &str, file: &Path) -> Running {
+        let (file, uri) = (file.display().to_string(), self.uri(&node.name));
+        let producer = self.program(&["ndn", "serve", prefix, &file, "--transport", &uri]);
+        assert!(until(|| node.has_route(prefix)), "{prefix}");
+        producer
     }
 
     /// `plexus` with these arguments, until the value is dropped.
-    fn program(&self, arguments: &[&str]) -> Program {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-        Program(command.spawn().unwrap())
+    fn program(&self, arguments: &[&str]) -> Running {
+        let mut command = common::plexus(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        Running(command.spawn().unwrap())
     }
 
     /// What is fetched, if it is.
@@ -132,41 +145,26 @@ impl Desk {
     }
 }
 
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 struct Node {
-    process: Child,
+    name: String,
+    process: Running,
     control: PathBuf,
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 impl Node {
-    fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
     /// Ends it as systemd does.
     fn stop(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert!(self.process.wait().unwrap().success());
+        common::signal(&self.process.0, Signal::TERM);
+        assert!(self.process.0.wait().unwrap().success());
     }
 
     fn show(&self, what: &str) -> Option<Value> {
         ask(&self.control, &json!({"show": what}))
+    }
+
+    /// What it answers when it reads its file again.
+    fn reload(&self) -> Value {
+        ask(&self.control, &json!({"reload": true})).unwrap()
     }
 
     /// What `show cache` says of its first disk.
@@ -186,29 +184,23 @@ fn bytes(len: usize) -> Vec<u8> {
 
 #[test]
 fn the_lab_serves_a_web_site_by_name_through_two_caches() {
-    if !common::is_root("named data") {
-        return;
-    }
-    let desk = Desk(common::directory("named-lab"));
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/named-data.toml");
-    let run = desk.plexus(&["lab", "run", file, "--json"]).expect(0).json();
+    let Some(desk) = Desk::root("named-lab") else { return };
+    let run = desk.json(&["lab", "run", &common::shipped("named-data")], 0);
     assert_eq!(run["passed"], true, "{run}");
 }
 
 #[test]
 fn what_a_disk_holds_is_served_after_a_restart_and_after_a_kill() {
-    let desk = Desk(common::directory("named-disk"));
+    let desk = Desk::new("named-disk");
     let disk = desk.path("cache");
     // Memory for a tenth of the object: the rest is on the disk, once it was asked for twice.
     let more = format!(
         "cache = \"1MiB\"\n[[named.disk]]\nfile = \"{}\"\nsize = \"64MiB\"\n",
         disk.display()
     );
-    let mut node = desk.node("n", &more);
-    let (file, content) = (desk.path("object"), bytes(8_000_000));
-    fs::write(&file, &content).unwrap();
-    let producer = desk.serve("n", "/object", &file);
-    assert!(until(|| node.has_route("/object")));
+    let node = desk.node("n", &more);
+    let (file, content) = desk.object(8_000_000);
+    let producer = desk.serve(&node, "/object", &file);
     for _ in 0..3 {
         assert!(desk.fetch("n", "/object").unwrap() == content);
     }
@@ -226,22 +218,21 @@ fn what_a_disk_holds_is_served_after_a_restart_and_after_a_kill() {
     let used = cache["memory"]["used_bytes"].as_u64().unwrap();
     assert!((500_000..=1 << 20).contains(&used), "{cache}");
     // Whatever a killed node has left behind is right, or is not served.
-    node.kill();
+    drop(node);
     let node = desk.node("n", &more);
     assert!(until(|| recovered(&node) > 0), "{}", node.show("cache").unwrap());
     node.stop();
     let node = desk.node("n", &more);
     assert!(until(|| recovered(&node) > 100), "{}", node.show("cache").unwrap());
     // The producer is back, but most of it is not asked for again.
-    let _producer = desk.serve("n", "/object", &file);
-    assert!(until(|| node.has_route("/object")));
+    let _producer = desk.serve(&node, "/object", &file);
     assert!(desk.fetch("n", "/object").unwrap() == content);
     assert!(hits(&node) > 100, "{}", node.show("cache").unwrap());
 }
 
 #[test]
 fn a_disk_that_was_another_workers_is_cleared_and_that_is_said() {
-    let desk = Desk(common::directory("named-displaced"));
+    let desk = Desk::new("named-displaced");
     let disks = |workers: usize| {
         let mut more = format!("workers = {workers}\ncache = \"2MiB\"\n");
         for name in ["a", "b"] {
@@ -279,23 +270,18 @@ fn a_disk_that_was_another_workers_is_cleared_and_that_is_said() {
 
 /// A node whose memory holds a tenth of an object, and whose disk of 16 MiB the rest, beside who
 /// publishes that.
-fn cached(desk: &Desk, disk: &Path, within: Option<&str>) -> (Node, Program, Vec<u8>) {
+fn cached(desk: &Desk, disk: &Path, within: Option<&str>) -> (Node, Running, Vec<u8>) {
     let file = disk.display();
     let more = format!("cache = \"1MiB\"\n[[named.disk]]\nfile = \"{file}\"\nsize = \"16MiB\"\n");
     let node = desk.node_within("n", &more, within);
-    let (file, content) = (desk.path("object"), bytes(8_000_000));
-    fs::write(&file, &content).unwrap();
-    let producer = desk.serve("n", "/object", &file);
-    assert!(until(|| node.has_route("/object")));
+    let (file, content) = desk.object(8_000_000);
+    let producer = desk.serve(&node, "/object", &file);
     (node, producer, content)
 }
 
 #[test]
 fn a_disk_that_fills_up_is_read_only_and_all_is_still_served() {
-    if !common::is_root("a full disk") {
-        return;
-    }
-    let desk = Desk(common::directory("named-full"));
+    let Some(desk) = Desk::root("named-full") else { return };
     let small = desk.path("small");
     fs::create_dir(&small).unwrap();
     // A file system of its own, which goes with the node.
@@ -303,7 +289,7 @@ fn a_disk_that_fills_up_is_read_only_and_all_is_still_served() {
     let (node, _producer, content) = cached(&desk, &small.join("cache"), Some(&mount));
     assert!(until(|| node.disk()["health"] == "good"), "{}", node.disk());
     // Somebody takes the room: the file's own behind its superblock, and what was left.
-    let root = PathBuf::from(format!("/proc/{}/root", node.process.id()));
+    let root = PathBuf::from(format!("/proc/{}/root", node.process.0.id()));
     let inside = root.join(small.strip_prefix("/").unwrap());
     let cache = fs::File::options().write(true).open(inside.join("cache")).unwrap();
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -328,7 +314,7 @@ fn a_disk_that_fills_up_is_read_only_and_all_is_still_served() {
 
 #[test]
 fn a_disk_that_is_cut_short_is_given_up_and_all_is_still_served() {
-    let desk = Desk(common::directory("named-short"));
+    let desk = Desk::new("named-short");
     let disk = desk.path("cache");
     let (node, _producer, content) = cached(&desk, &disk, None);
     while node.disk()["packets"].as_u64().unwrap() < 500 {
@@ -345,7 +331,7 @@ fn a_disk_that_is_cut_short_is_given_up_and_all_is_still_served() {
 
 #[test]
 fn a_permanent_face_and_its_routes_come_back_with_the_neighbour() {
-    let desk = Desk(common::directory("named-face"));
+    let desk = Desk::new("named-face");
     let more = format!(
         "[[named.face]]\nname = \"up\"\nremote = \"{}\"\n[[named.route]]\nprefix = \"/far\"\n\
          face = \"up\"\n",
@@ -353,21 +339,19 @@ fn a_permanent_face_and_its_routes_come_back_with_the_neighbour() {
     );
     // The neighbour is not there yet.
     let near = desk.node("near", &more);
-    let (file, content) = (desk.path("object"), bytes(100_000));
-    fs::write(&file, &content).unwrap();
+    let (file, content) = desk.object(100_000);
     for _ in 0..2 {
-        let mut far = desk.node("far", "");
-        let _producer = desk.serve("far", "/far", &file);
-        assert!(until(|| far.has_route("/far")));
+        let far = desk.node("far", "");
+        let _producer = desk.serve(&far, "/far", &file);
         assert!(until(|| near.has_route("/far")), "{}", near.show("faces").unwrap());
         assert!(until(|| desk.fetch("near", "/far").is_some_and(|found| found == content)));
-        far.kill();
+        drop(far);
     }
 }
 
 #[test]
 fn routes_and_strategies_of_a_changed_file_are_taken_and_other_changes_refused() {
-    let desk = Desk(common::directory("named-reload"));
+    let desk = Desk::new("named-reload");
     let _far = desk.node("far", "");
     let face = format!("[[named.face]]\nname = \"up\"\nremote = \"{}\"\n", desk.uri("far"));
     let route = |prefix: &str| {
@@ -378,9 +362,8 @@ fn routes_and_strategies_of_a_changed_file_are_taken_and_other_changes_refused()
     };
     let node = desk.node("n", &route("/one"));
     assert!(until(|| node.has_route("/one")));
-    let reload = || ask(&node.control, &json!({"reload": true})).unwrap();
     desk.write("n", &route("/two"));
-    assert_eq!(reload()["done"], true);
+    assert_eq!(node.reload()["done"], true);
     assert!(until(|| node.has_route("/two") && !node.has_route("/one")));
     let names = node.show("names").unwrap();
     let strategy = |prefix: &str| {
@@ -390,7 +373,7 @@ fn routes_and_strategies_of_a_changed_file_are_taken_and_other_changes_refused()
     assert!(strategy("/two").is_some_and(|s| s.contains("multicast")), "{names}");
     assert_eq!(strategy("/one"), None);
     desk.write("n", &format!("cache = \"2MiB\"\n{}", route("/two")));
-    let refused = reload();
+    let refused = node.reload();
     assert!(refused["error"].to_string().contains("only with a restart"), "{refused}");
 }
 
@@ -406,11 +389,9 @@ fn ask_with_hint(socket: &Path, name: &str, hint: &str) -> Option<Vec<u8>> {
         lifetime_ms: Some(2000),
         ..interest::Repr::new(name.as_name())
     };
-    let mut packet = vec![0; repr.buffer_len()];
-    repr.emit(&mut packet).unwrap();
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    stream.write_all(&packet).unwrap();
+    stream.write_all(&repr.to_bytes().unwrap()).unwrap();
     let mut answer = vec![0; 9000];
     let n = stream.read(&mut answer).unwrap_or(0);
     answer.truncate(n);
@@ -420,7 +401,7 @@ fn ask_with_hint(socket: &Path, name: &str, hint: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn an_interest_for_a_region_goes_there_and_on_by_its_own_name() {
-    let desk = Desk(common::directory("named-region"));
+    let desk = Desk::new("named-region");
     // Nothing is cached, so that the producer answers each time.
     let region = "cache = \"0MiB\"\nregions = [\"/region\"]\n";
     let far = desk.node("far", region);
@@ -432,20 +413,19 @@ fn an_interest_for_a_region_goes_there_and_on_by_its_own_name() {
             desk.uri("far")
         ),
     );
-    let file = desk.path("object");
-    fs::write(&file, bytes(1000)).unwrap();
-    let _producer = desk.serve("far", "/object", &file);
-    assert!(until(|| far.has_route("/object") && near.has_route("/region")));
+    let (file, _) = desk.object(1000);
+    let _producer = desk.serve(&far, "/object", &file);
+    assert!(until(|| near.has_route("/region")));
     let socket = desk.path("near.nfd");
     let far_socket = desk.path("far.nfd");
     assert!(ask_with_hint(&socket, "/object", "/elsewhere").is_none(), "by the hint alone");
     assert!(ask_with_hint(&socket, "/object", "/region").is_some());
     // Where the file says nothing of regions, the hint leads nowhere.
     desk.write("far", "cache = \"0MiB\"\n");
-    assert_eq!(ask(&far.control, &json!({"reload": true})).unwrap()["done"], true);
+    assert_eq!(far.reload()["done"], true);
     assert!(until(|| ask_with_hint(&far_socket, "/object", "/region").is_none()));
     desk.write("far", region);
-    assert_eq!(ask(&far.control, &json!({"reload": true})).unwrap()["done"], true);
+    assert_eq!(far.reload()["done"], true);
     assert!(until(|| ask_with_hint(&far_socket, "/object", "/region").is_some()));
 }
 
@@ -470,11 +450,9 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: Option<&str>) 
         ),
     );
     let far_node = desk.node_in(far, "far", ethernet);
-    let (file, content) = (desk.path("object"), bytes(400_000));
-    fs::write(&file, &content).unwrap();
+    let (file, content) = desk.object(400_000);
     for (prefix, link) in [("/alone", "point-to-point"), ("/all", "multi-access")] {
-        let _producer = desk.serve("far", prefix, &file);
-        assert!(until(|| far_node.has_route(prefix)));
+        let _producer = desk.serve(&far_node, prefix, &file);
         assert!(until(|| near_node.has_route(prefix)));
         assert!(desk.fetch("near", prefix).is_some_and(|got| got == content), "{prefix}");
         // Segments are longer than frames.
@@ -511,9 +489,7 @@ fn on_an_ethernet(desk: &Desk, places: &[Namespaces; 2], backend: Option<&str>) 
         asked += 1;
         let name: NameBuf = format!("/alone/asked/{asked}").parse().unwrap();
         let repr = interest::Repr { nonce: Some([1; 4]), ..interest::Repr::new(name.as_name()) };
-        let mut packet = vec![0; repr.buffer_len()];
-        repr.emit(&mut packet).unwrap();
-        app.write_all(&packet).unwrap();
+        app.write_all(&repr.to_bytes().unwrap()).unwrap();
         heard()
     });
     assert!(is_heard, "by its new address");
@@ -544,21 +520,19 @@ fn neighbours_on_an_ethernet_fetch_of_a_station_and_of_the_group() {
         common::ip(place, &format!("link set dev e0 address 02:00:00:00:00:0{}", i + 1));
     }
     for backend in [Some("af_packet"), Some("af_xdp"), None] {
-        on_an_ethernet(&Desk(common::directory("named-ethernet")), &places, backend);
+        on_an_ethernet(&Desk::new("named-ethernet"), &places, backend);
     }
 }
 
 #[test]
 fn a_tap_device_carries_named_data_between_a_node_and_the_kernels_side() {
     let Some([place]) = common::namespaces("a TAP device", common::quiet) else { return };
-    let desk = Desk(common::directory("named-tap"));
+    let desk = Desk::new("named-tap");
     let ethernet = "[[named.ethernet]]\nname = \"lan\"\ndevice = \"t0\"\n";
     let route = "[[named.route]]\nprefix = \"/all\"\nface = \"lan\"\n";
     let _near = desk.node_in(&place, "near", &format!("{ethernet}backend = \"tap\"\n{route}"));
     let far = desk.node_in(&place, "far", ethernet);
-    let (file, content) = (desk.path("object"), bytes(100_000));
-    fs::write(&file, &content).unwrap();
-    let _producer = desk.serve("far", "/all", &file);
-    assert!(until(|| far.has_route("/all")));
+    let (file, content) = desk.object(100_000);
+    let _producer = desk.serve(&far, "/all", &file);
     assert!(desk.fetch("near", "/all").is_some_and(|got| got == content));
 }

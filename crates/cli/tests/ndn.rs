@@ -1,63 +1,56 @@
 //! `plexus ndn`: what people type and scripts read, with a relay in the forwarder's place.
 
+mod common;
 #[path = "../../ndn-apps/tests/relay/mod.rs"]
 mod relay;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Output};
 use std::time::Duration;
 
+use common::{Running, Signal};
 use relay::Relay;
 use serde_json::Value;
 
 fn plexus(relay: &Relay, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let uri = relay.uri.to_string();
-    command.arg("ndn").args(arguments).current_dir(&relay.folder);
-    command.env("NDN_CLIENT_TRANSPORT", uri).stdin(Stdio::null());
+    let mut command = common::plexus(&["ndn"]);
+    command.args(arguments).current_dir(&relay.folder);
+    command.env("NDN_CLIENT_TRANSPORT", relay.uri.to_string());
     command
 }
 
-fn run(relay: &Relay, arguments: &[&str]) -> Output {
-    plexus(relay, arguments).output().unwrap()
+/// Runs it; its arguments are words.
+fn run(relay: &Relay, words: &str) -> Output {
+    plexus(relay, &words.split_whitespace().collect::<Vec<_>>()).output().unwrap()
 }
 
 /// A command that runs until the test ends, and has said that it is ready.
-struct Running {
-    child: Child,
+struct Service {
+    child: Running,
     told: BufReader<ChildStderr>,
     first: String,
 }
 
-impl Running {
-    fn new(relay: &Relay, arguments: &[&str]) -> Running {
-        let mut child =
-            plexus(relay, arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut told = BufReader::new(child.stderr.take().unwrap());
+impl Service {
+    fn new(relay: &Relay, arguments: &[&str]) -> Service {
+        let mut child = Running(plexus(relay, arguments).spawn().unwrap());
+        let mut told = BufReader::new(child.0.stderr.take().unwrap());
         let mut first = String::new();
         told.read_line(&mut first).unwrap();
-        Running { child, told, first }
+        Service { child, told, first }
     }
 
     /// Ends it as Ctrl-C does; gives what it printed.
     fn end(mut self) -> String {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        common::signal(&self.child.0, Signal::INT);
         let mut out = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.child.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         let mut rest = String::new();
         self.told.read_to_string(&mut rest).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{rest}");
+        assert!(self.child.0.wait().unwrap().success(), "{rest}");
         out
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -69,20 +62,20 @@ fn json(bytes: &[u8]) -> Value {
 fn a_file_is_served_and_fetched() {
     let relay = Relay::new("cli-files");
     fs::write(relay.folder.join("file"), vec![3; 100_000]).unwrap();
-    let serve = Running::new(&relay, &["serve", "/f", "file", "--json"]);
+    let serve = Service::new(&relay, &["serve", "/f", "file", "--json"]);
     assert!(serve.first.starts_with("publishing file as /f at unix://"), "{}", serve.first);
-    let fetched = run(&relay, &["fetch", "/f", "-o", "copy", "--json"]);
+    let fetched = run(&relay, "fetch /f -o copy --json");
     let report = json(&fetched.stdout);
     assert_eq!((&report["bytes"], &report["segments"]), (&100_000.into(), &13.into()));
     assert!(report["name"].as_str().unwrap().starts_with("/f/v="), "{report}");
     assert!(report["rtt_us_p50"].is_u64() && report["goodput_bits_per_s"].is_f64(), "{report}");
     assert_eq!(fs::read(relay.folder.join("copy")).unwrap(), vec![3; 100_000]);
     // To standard output goes the object alone.
-    let piped = run(&relay, &["fetch", "/f", "--json"]);
+    let piped = run(&relay, "fetch /f --json");
     assert_eq!(piped.stdout, vec![3; 100_000]);
     assert_eq!(json(&piped.stderr)["bytes"], 100_000);
     for (name, told) in [("/f/none", "the producer has no /f/none"), ("/g", "no route to /g")] {
-        let out = run(&relay, &["fetch", name, "-o", "none"]);
+        let out = run(&relay, &format!("fetch {name} -o none"));
         let text = String::from_utf8_lossy(&out.stderr).to_string();
         assert_eq!(out.status.code(), Some(1), "{text}");
         assert!(text.contains(told) && !text.contains("metadata"), "{text}");
@@ -96,25 +89,20 @@ fn a_file_is_served_and_fetched() {
 fn traffic_is_generated_and_measured() {
     let relay = Relay::new("cli-traffic");
     let produce = ["produce", "--prefix", "/b", "--size", "500", "--json"];
-    let produce = Running::new(&relay, &produce);
+    let produce = Service::new(&relay, &produce);
     fs::write(relay.folder.join("list"), "# names\n/x\nhttp://h/a?b\n\n/y\n").unwrap();
-    let list = ["gen", "--prefix", "/b", "--trace", "list", "--verify", "--json"];
-    let report = json(&run(&relay, &list).stdout);
+    let report = json(&run(&relay, "gen --prefix /b --trace list --verify --json").stdout);
     assert_eq!((&report["satisfied"], &report["bytes"]), (&3.into(), &1500.into()));
     let zipf = "gen --prefix /b --catalogue 100 --chunks 4 --zipf 1 --window 8 --consumers 2 \
                 --duration 200ms --warm-up 50ms --chunk-size 500 --json";
-    let out = run(&relay, &zipf.split_whitespace().collect::<Vec<_>>());
+    let out = run(&relay, zipf);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let report = json(&out.stdout);
     assert!(report["data_per_s"].as_f64().unwrap() > 0.0, "{report}");
     assert_eq!(report["nacked"]["no_route"], 0);
-    let nobody = run(&relay, &["gen", "--prefix", "/c", "--duration", "50ms"]);
+    let nobody = run(&relay, "gen --prefix /c --duration 50ms");
     let told = String::from_utf8_lossy(&nobody.stderr).to_string();
-    assert_eq!(
-        (nobody.status.code(), told.contains("nothing below /c")),
-        (Some(1), true),
-        "{told}"
-    );
+    assert!(nobody.status.code() == Some(1) && told.contains("nothing below /c"), "{told}");
     assert!(json(produce.end().as_bytes())["data"].as_u64().unwrap() > 3);
 }
 
@@ -122,8 +110,8 @@ fn traffic_is_generated_and_measured() {
 fn a_folder_is_shown_to_browsers() {
     let relay = Relay::new("cli-web");
     fs::write(relay.folder.join("index.html"), "<p>").unwrap();
-    let publish = Running::new(&relay, &["web-publish", "/w", ".", "--json"]);
-    let proxy = Running::new(&relay, &["web-proxy", "--prefix", "/w", "--listen", "127.0.0.1:0"]);
+    let publish = Service::new(&relay, &["web-publish", "/w", ".", "--json"]);
+    let proxy = Service::new(&relay, &["web-proxy", "--prefix", "/w", "--listen", "127.0.0.1:0"]);
     let at = proxy.first.trim().strip_prefix("answering at http://").unwrap();
     let mut stream = TcpStream::connect(at.trim_end_matches('/')).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -161,7 +149,7 @@ fn what_cannot_be_run_is_refused() {
         ("web-publish /a http://h/a", "a site is http://HOST"),
         ("web-proxy --prefix /a --site a/b", "--site 'a/b'"),
     ] {
-        let out = run(&relay, &arguments.split_whitespace().collect::<Vec<_>>());
+        let out = run(&relay, arguments);
         let text = String::from_utf8_lossy(&out.stderr).to_string();
         assert_eq!(out.status.code(), Some(2), "{arguments}: {text}");
         assert!(text.contains(told), "{arguments}: {text}");

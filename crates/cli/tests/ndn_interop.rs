@@ -10,10 +10,10 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use common::{LIMIT, Said, until};
+use common::{LIMIT, Running, Said, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
 struct Net {
     inside: Namespaces,
     dir: PathBuf,
-    daemon: Child,
+    daemon: Running,
 }
 
 impl Net {
@@ -70,12 +70,10 @@ impl Net {
         let mut daemon =
             common::plexus_in(&inside, &["node", "run", "--config", config.to_str().unwrap()]);
         daemon.stdout(Stdio::null()).stderr(File::create(dir.join("log")).unwrap());
-        let mut net = Net { inside, dir, daemon: daemon.spawn().unwrap() };
+        let mut net = Net { inside, dir, daemon: Running(daemon.spawn().unwrap()) };
         let socket = net.dir.join("nfd.sock");
-        let is_up = until(|| {
-            UnixStream::connect(&socket).is_ok() || net.daemon.try_wait().unwrap().is_some()
-        });
-        assert!(is_up && net.daemon.try_wait().unwrap().is_none(), "{}", net.log());
+        let is_up = until(|| UnixStream::connect(&socket).is_ok() || net.daemon.has_ended());
+        assert!(is_up && !net.daemon.has_ended(), "{}", net.log());
         Some(net)
     }
 
@@ -121,18 +119,23 @@ impl Net {
         command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
         let mut producer = Running(command.spawn().unwrap());
         let says_ready = || fs::read_to_string(&out).unwrap().starts_with("ready");
-        let ready = until(|| says_ready() || producer.0.try_wait().unwrap().is_some());
+        let ready = until(|| says_ready() || producer.has_ended());
         let why = || format!("{}{}", fs::read_to_string(&err).unwrap(), self.log());
         assert!(ready && says_ready(), "{library} over {uri}: {}", why());
         producer
     }
 
+    /// What a client says that fetches, and the file that it writes.
+    fn try_fetch(&self, library: &str, uri: &str, prefix: &str) -> (Said, PathBuf) {
+        let copy = self.dir.join("copy");
+        let words = ["fetch", prefix, copy.to_str().unwrap()];
+        (Said::of(&mut self.client(library, uri, &words)), copy)
+    }
+
     /// Fetches what was published, which is `expected`.
     #[track_caller]
     fn fetch(&self, library: &str, uri: &str, prefix: &str, expected: &[u8]) {
-        let copy = self.dir.join("copy");
-        let words = ["fetch", prefix, copy.to_str().unwrap()];
-        let said = Said::by(self.client(library, uri, &words).spawn().unwrap());
+        let (said, copy) = self.try_fetch(library, uri, prefix);
         assert_eq!(said.code, Some(0), "{library} over {uri}: {said:?}\n{}", self.log());
         assert_eq!(said.json()["segments"], expected.len().div_ceil(SEGMENT_LEN));
         // Not assert_eq: nobody reads ten million numbers.
@@ -143,9 +146,7 @@ impl Net {
     /// Tries to fetch what nobody can answer for.
     #[track_caller]
     fn fetch_nothing(&self, library: &str, uri: &str, prefix: &str) {
-        let copy = self.dir.join("copy");
-        let words = ["fetch", prefix, copy.to_str().unwrap()];
-        let said = Said::by(self.client(library, uri, &words).spawn().unwrap());
+        let (said, _) = self.try_fetch(library, uri, prefix);
         assert_eq!(said.code, Some(1), "{library} over {uri}: {said:?}");
         assert!(said.err.contains("Nack"), "{library} over {uri} is told at once: {said:?}");
     }
@@ -181,21 +182,11 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
+        let _ = self.daemon.0.kill();
+        let _ = self.daemon.0.wait();
         if !std::thread::panicking() {
             let _ = fs::remove_dir_all(&self.dir);
         }
-    }
-}
-
-/// A client, which ends when it is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -235,7 +226,6 @@ impl Session {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{operation}: {line}: {e}"))
     }
 
-    /// The parameters of a command's answer, which has this code.
     #[track_caller]
     fn command(&mut self, code: u64, operation: &str) -> Value {
         let answer = self.ask(operation);
@@ -243,7 +233,6 @@ impl Session {
         answer["parameters"].clone()
     }
 
-    /// The item of a dataset with this value of a field.
     #[track_caller]
     fn find(&mut self, dataset: &str, field: &str, value: &Value) -> Option<Value> {
         let all = self.ask(&format!("show {dataset}"));
@@ -260,21 +249,13 @@ impl Session {
 }
 
 #[test]
-fn files_are_published_and_fetched_over_unix_sockets() {
-    let Some(net) = Net::up() else { return };
-    net.exchange(&net.unix(), FILE_LEN);
-}
-
-#[test]
-fn files_are_published_and_fetched_over_tcp() {
-    let Some(net) = Net::up() else { return };
-    net.exchange(&net.tcp(), FILE_LEN / 10);
-}
-
-#[test]
-fn files_are_published_and_fetched_over_udp() {
-    let Some(net) = Net::up() else { return };
-    net.exchange(&net.udp(), FILE_LEN / 10);
+fn files_are_published_and_fetched_over_unix_sockets_tcp_and_udp() {
+    for uri in [Net::unix, Net::tcp, Net::udp] {
+        let Some(net) = Net::up() else { return };
+        let uri = uri(&net);
+        let by_ndnts = if uri.starts_with("unix") { FILE_LEN } else { FILE_LEN / 10 };
+        net.exchange(&uri, by_ndnts);
+    }
 }
 
 #[test]
@@ -297,7 +278,7 @@ fn files_are_published_and_fetched_by_a_library_that_writes_no_nonce() {
         let prefix = format!("/interop/{producer}/{consumer}");
         let mut producer = net.serve(producer, &net.unix(), &prefix, &file);
         net.fetch(consumer, &net.unix(), &prefix, &content);
-        assert!(producer.0.try_wait().unwrap().is_none(), "the producer has ended");
+        assert!(!producer.has_ended(), "the producer has ended");
     }
     net.fetch_nothing(NDN_APP, &net.unix(), "/interop/nothing");
 }
@@ -352,9 +333,8 @@ fn keys_and_certificates_that_plexus_makes_are_read_by_others_who_command_by_the
             "signed = true\nanchors = [\"{path}/root.ndncert\"]\ncertificates = [\"{path}\"]\n"
         );
         let make = |words: &str| {
-            let mut plexus = Command::new(env!("CARGO_BIN_EXE_plexus"));
-            plexus.args(["ndn", "key"]).args(words.split(' ')).current_dir(&keys);
-            assert!(plexus.stdout(Stdio::null()).status().unwrap().success(), "{words}");
+            let mut plexus = common::plexus(&["ndn", "key"]);
+            Said::of(plexus.args(words.split(' ')).current_dir(&keys)).expect(0);
         };
         make("make /interop --out root");
         make(&format!("make /interop/operator --type {kind} --out operator"));
@@ -496,5 +476,5 @@ fn manage(library: &str) {
     session.lose("strategy", "name", &"/interop".into());
     assert!(session.find("strategy", "name", &"/".into()).is_some(), "that of all names");
     session.lose("faces", "faceId", &made["faceId"]);
-    assert!(session.client.0.try_wait().unwrap().is_none(), "the client has ended");
+    assert!(!session.client.has_ended(), "the client has ended");
 }

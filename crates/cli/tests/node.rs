@@ -11,11 +11,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use common::{LIMIT, Said, until};
+use common::{LIMIT, Running, Said, Signal, item, until};
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::namespace::Namespaces;
 use plexus_io::{Batch, Pool, Port, pcap};
@@ -90,13 +90,13 @@ impl Net {
         let log = File::create(self.path(&format!("{name}.log"))).unwrap();
         let mut command = self.command(&["node", "run", "--config", config.to_str().unwrap()]);
         command.args(options).env("RUST_LOG", level).stdout(Stdio::null()).stderr(log);
-        let child = RefCell::new(command.spawn().unwrap());
+        let child = RefCell::new(Running(command.spawn().unwrap()));
         Node { net: self, name: name.into(), child }
     }
 
     /// Runs a command to its end, within the limit.
     fn plexus(&self, arguments: &[&str]) -> Said {
-        Said::by(self.command(arguments).spawn().unwrap())
+        Said::of(&mut self.command(arguments))
     }
 
     fn run_node(&self, config: &Path) -> Said {
@@ -127,7 +127,7 @@ impl Drop for Net {
 struct Node<'a> {
     net: &'a Net,
     name: String,
-    child: RefCell<Child>,
+    child: RefCell<Running>,
 }
 
 impl Node<'_> {
@@ -152,8 +152,7 @@ impl Node<'_> {
     }
 
     fn port(&self, name: &str) -> Value {
-        let ports = self.facts("ports");
-        ports["ports"].as_array().unwrap().iter().find(|p| p["name"] == name).unwrap().clone()
+        item(&self.facts("ports")["ports"], "name", name)
     }
 
     /// (MAC's last byte, VLAN, port)
@@ -179,29 +178,20 @@ impl Node<'_> {
         assert_eq!(drops["account"]["balances"], true, "{drops:#}");
     }
 
-    fn signal(&self, signal: &str) {
-        let pid = self.child.borrow().id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    fn signal(&self, signal: Signal) {
+        common::signal(&self.child.borrow().0, signal);
     }
 
     fn has_ended(&self) -> bool {
-        self.child.borrow_mut().try_wait().unwrap().is_some()
+        self.child.borrow_mut().has_ended()
     }
 
     #[track_caller]
     fn assert_ends_well(&self) {
-        self.signal("-TERM");
+        self.signal(Signal::TERM);
         assert!(until(|| self.has_ended()), "it does not stop: {}", self.log());
-        assert_eq!(self.child.borrow_mut().wait().unwrap().code(), Some(0), "{}", self.log());
+        assert_eq!(self.child.borrow_mut().0.wait().unwrap().code(), Some(0), "{}", self.log());
         assert!(!self.socket().exists());
-    }
-}
-
-impl Drop for Node<'_> {
-    fn drop(&mut self) {
-        let mut child = self.child.borrow_mut();
-        let _ = child.kill();
-        let _ = child.wait();
     }
 }
 
@@ -308,19 +298,13 @@ fn stations_meet(node: &Node<'_>, [one, two, three]: &mut [Station; 3], backend:
 }
 
 #[test]
-fn af_xdp_switches_and_tells() {
-    let Some(net) = Net::new(3) else { return };
-    let node = net.node("a", &backend("af_xdp"), &ports(3));
-    stations_meet(&node, &mut net.stations(), "af_xdp");
-    node.assert_ends_well();
-}
-
-#[test]
-fn af_packet_switches_and_tells() {
-    let Some(net) = Net::new(3) else { return };
-    let node = net.node("a", &backend("af_packet"), &ports(3));
-    stations_meet(&node, &mut net.stations(), "af_packet");
-    node.assert_ends_well();
+fn both_back_ends_of_devices_switch_and_tell() {
+    for name in ["af_xdp", "af_packet"] {
+        let Some(net) = Net::new(3) else { return };
+        let node = net.node("a", &backend(name), &ports(3));
+        stations_meet(&node, &mut net.stations(), name);
+        node.assert_ends_well();
+    }
 }
 
 #[test]
@@ -485,7 +469,7 @@ fn a_changed_file_is_applied_and_an_unfit_one_refused() {
     three.send(&frame(BROADCAST, mac(3), 3));
     assert!(until(|| node.macs().len() == 3));
     net.write("a", "[switch]\nageing = \"100s\"", &with("vlan = 20"));
-    node.signal("-HUP");
+    node.signal(Signal::HUP);
     assert!(until(|| node.port("p2")["vlan"]["access"] == 20), "{}", node.log());
     let kept = [(1, 10, "p1".to_string()), (3, 20, "p3".to_string())];
     assert!(until(|| node.macs() == kept), "{:?}", node.macs());
@@ -494,11 +478,11 @@ fn a_changed_file_is_applied_and_an_unfit_one_refused() {
     assert_eq!(two.receive(), hello);
 
     net.write("a", "workers = 2", &with("vlan = 20"));
-    node.signal("-HUP");
+    node.signal(Signal::HUP);
     let refusals = || node.log().matches("kept as it was").count();
     assert!(until(|| refusals() == 1), "{}", node.log());
     fs::write(net.path("a.toml"), "name = \"a\"\nnonsense\n").unwrap();
-    node.signal("-HUP");
+    node.signal(Signal::HUP);
     assert!(until(|| refusals() == 2), "{}", node.log());
     assert!(node.log().contains("a.toml:2"), "{}", node.log());
     assert_eq!(node.facts("ports")["ports"].as_array().unwrap().len(), 3);
@@ -523,7 +507,7 @@ fn ports_come_and_go_with_the_file() {
         };
         let reload = |ports: &[String], expected: &[&str]| {
             net.write("a", settings, ports);
-            node.signal("-HUP");
+            node.signal(Signal::HUP);
             assert!(until(|| names() == expected), "{:?}: {}", names(), node.log());
             assert!(until(|| node.links_are("up")), "{}", node.log());
         };
@@ -547,7 +531,7 @@ fn ports_come_and_go_with_the_file() {
         // A device that is not there changes nothing.
         let missing = "name = \"p9\"\ndevice = \"nodev0\"".to_string();
         net.write("a", settings, &[port(1, ""), port(4, ""), missing]);
-        node.signal("-HUP");
+        node.signal(Signal::HUP);
         assert!(until(|| node.log().contains("port p9: ")), "{}", node.log());
         assert_eq!(names(), ["p1", "p3", "p2"]);
         one.send(&hello(7));
@@ -588,7 +572,7 @@ fn what_cannot_run_says_why_and_exits_with_2() {
 
     // What a killed node leaves is taken over.
     let killed = net.node("e", "", &ports(2));
-    killed.signal("-KILL");
+    killed.signal(Signal::KILL);
     assert!(until(|| killed.has_ended()));
     assert!(killed.socket().exists());
     drop(killed);
@@ -604,7 +588,7 @@ fn a_killed_node_is_followed_by_the_next_without_a_pause() {
         let mut node = net.node("a", &rest, &ports(2));
         let mut waited = 0;
         for _ in 0..5 {
-            node.signal("-KILL");
+            node.signal(Signal::KILL);
             let next = net.start("a", &rest, &ports(2), &[], "info");
             let is_up = until(|| next.has_ended() || next.links_are("up"));
             assert!(is_up && !next.has_ended(), "{name}: {}", next.log());
@@ -617,6 +601,11 @@ fn a_killed_node_is_followed_by_the_next_without_a_pause() {
         assert!(!said.err.contains("waiting"), "an answer ends it at once: {said:?}");
         node.assert_ends_well();
     }
+}
+
+#[test]
+fn a_device_that_returns_forwards_again() {
+    ["af_xdp", "af_packet"].into_iter().for_each(a_device_returns);
 }
 
 fn a_device_returns(backend_name: &str) {
@@ -647,16 +636,6 @@ fn a_device_returns(backend_name: &str) {
 }
 
 #[test]
-fn an_af_xdp_device_that_returns_forwards_again() {
-    a_device_returns("af_xdp");
-}
-
-#[test]
-fn an_af_packet_device_that_returns_forwards_again() {
-    a_device_returns("af_packet");
-}
-
-#[test]
 fn it_stops_while_clients_ask() {
     let Some(net) = Net::new(2) else { return };
     for _ in 0..15 {
@@ -677,15 +656,15 @@ fn it_stops_while_clients_ask() {
                 });
             }
             node.facts("ports");
-            node.signal("-TERM");
+            node.signal(Signal::TERM);
             let ended = until(|| node.has_ended());
             over.store(true, Ordering::Relaxed);
             if !ended {
-                node.signal("-KILL");
+                node.signal(Signal::KILL);
             }
             assert!(ended, "it does not stop: {}", node.log());
         });
-        assert_eq!(node.child.borrow_mut().wait().unwrap().code(), Some(0), "{}", node.log());
+        assert_eq!(node.child.borrow_mut().0.wait().unwrap().code(), Some(0), "{}", node.log());
     }
 }
 

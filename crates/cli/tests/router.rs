@@ -4,29 +4,25 @@ mod common;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::process::{Command, Stdio};
 
-use common::{Daemons, Desk, Said, until};
+use common::{Daemons, Desk, item, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
 #[test]
 fn the_lab_routes_and_its_nodes_say_how() {
-    if !common::is_root("the router") {
-        return;
-    }
-    let desk = Desk(common::directory("router"));
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/router.toml");
-    let run = desk.plexus(&["lab", "run", file, "--json"]).expect(0).json();
+    let Some(desk) = Desk::root("router") else { return };
+    let file = &common::shipped("router");
+    let run = desk.json(&["lab", "run", file], 0);
     assert_eq!(run["passed"], true, "{run}");
 
     desk.plexus(&["lab", "up", file]).expect(0);
     for (host, to) in [("a", "10.0.3.2"), ("c", "fd00:3::2"), ("a", "10.0.2.3")] {
-        desk.plexus(&["lab", "exec", "router", host, "--", "ping", "-c1", "-W5", to]).expect(0);
+        desk.exec("router", host, &format!("ping -c1 -W5 {to}")).expect(0);
     }
     let node = ["--node", "router/r1"];
     let show = |what: &[&str]| desk.plexus(&[&["show"], what, &node].concat()).expect(0).out;
-    let facts = |what: &[&str]| desk.plexus(&[&["show"], what, &node, &["--json"]].concat()).json();
+    let facts = |what: &[&str]| desk.json(&[&["show"], what, &node].concat(), 0);
 
     let fib = facts(&["fib"]);
     let names: Vec<&Value> =
@@ -39,14 +35,9 @@ fn the_lab_routes_and_its_nodes_say_how() {
     assert!(text.contains("3 routes"), "{text}");
 
     let neighbours = facts(&["neighbours"]);
-    let found = |address: &str| {
-        let all = neighbours["neighbours"].as_array().unwrap();
-        all.iter().find(|n| n["address"] == address).cloned().unwrap_or_default()
-    };
-    assert_eq!(
-        (&found("10.9.0.2")["gateway"], &found("10.9.0.2")["interface"]),
-        (&json!(true), &json!("wan"))
-    );
+    let found = |address: &str| item(&neighbours["neighbours"], "address", address);
+    let gateway = found("10.9.0.2");
+    assert_eq!((&gateway["gateway"], &gateway["interface"]), (&json!(true), &json!("wan")));
     assert_eq!(found("10.0.2.3")["interface"], "office");
     assert!(found("10.0.2.3")["mac"].is_string(), "{neighbours}");
     assert!(show(&["neighbours"]).contains("10.9.0.2"));
@@ -70,7 +61,6 @@ fn the_lab_routes_and_its_nodes_say_how() {
     assert!(text.starts_with("10.0.2.3: by 10.0.2.3/32"), "{text}");
 }
 
-/// A router's file: two routed ports, and routes.
 fn file(dir: &std::path::Path, routes: &str) -> String {
     format!(
         "name = \"r1\"\ncontrol = \"{}/r1.sock\"\nbackend = \"af_packet\"\n\
@@ -89,8 +79,8 @@ fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
         common::ip(&inside, &format!("link set n{i} up"));
         common::ip(&inside, &format!("link set h{i} up"));
     }
-    let dir = common::directory("router");
-    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    let mut daemons = Daemons::bare("router");
+    let dir = daemons.dir.clone();
     let beside = dir.join("r1.routes");
     fs::write(&beside, "198.51.100.0/24 10.1.0.9\n").unwrap();
     // With a bridged port as well.
@@ -101,17 +91,13 @@ fn routes_change_by_sighup_and_a_bad_file_changes_nothing() {
     let way =
         |via: &str| format!("{settings}[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"{via}\"\n");
     daemons.start(&inside, "node", "r1", &file(&dir, &way("10.1.0.9")));
-    let pid = daemons.running[0].id().to_string();
     let gateway = || -> Option<Value> {
         let route = daemons.ask("r1", json!({"route": "192.0.2.1"}))?;
         Some(route.pointer("/routes/0/next_hops/0/gateway").cloned().unwrap_or_default())
     };
     assert!(until(|| gateway() == Some(json!("10.1.0.9"))), "{}", daemons.log("r1", &["fib"]));
 
-    let hang_up = |text: &str| {
-        fs::write(dir.join("r1.toml"), text).unwrap();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    };
+    let hang_up = |text: &str| daemons.reload(0, "r1", text);
     hang_up(&file(&dir, &way("10.0.0.7")));
     assert!(until(|| gateway() == Some(json!("10.0.0.7"))), "{}", daemons.log("r1", &["fib"]));
     // Refused with place and remedy; what was goes on.
@@ -142,8 +128,8 @@ fn an_interface_sends_no_longer_packets_than_each_of_its_ports_takes() {
     for (device, mtu) in [("n1", 9000), ("n2", 1400), ("n3", 9000)] {
         common::cable((&inside, device), (&lan, &device.replace('n', "h")), mtu);
     }
-    let dir = common::directory("router");
-    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    let mut daemons = Daemons::bare("router");
+    let dir = daemons.dir.clone();
     let port =
         |i: u8, vlan: u8| format!("[[port]]\nname = \"p{i}\"\ndevice = \"n{i}\"\nvlan = {vlan}\n");
     let interface = |name: &str, place: &str, rest: &str| {
@@ -159,17 +145,16 @@ fn an_interface_sends_no_longer_packets_than_each_of_its_ports_takes() {
     let head = format!("name = \"r1\"\ncontrol = \"{}/r1.sock\"\n", dir.display());
     let file = head + "backend = \"af_packet\"\n" + &all.concat();
     daemons.start(&inside, "node", "r1", &file);
-    let mtu = |name: &str| -> Option<Value> {
-        let fib = daemons.show("r1", "fib")?;
-        let all = fib["interfaces"].as_array()?.clone();
-        Some(all.into_iter().find(|i| i["name"] == name)?["mtu"].clone())
+    let mtu = |name: &str| -> Value {
+        let fib = daemons.show("r1", "fib").unwrap_or_default();
+        item(&fib["interfaces"], "name", name)["mtu"].take()
     };
     let log = || daemons.log("r1", &["fib"]);
-    assert!(until(|| mtu("shared") == Some(json!(1400))), "{}", log());
-    assert!(until(|| mtu("usual") == Some(json!(1500))), "{}", log());
+    assert!(until(|| mtu("shared") == 1400), "{}", log());
+    assert!(until(|| mtu("usual") == 1500), "{}", log());
     // A cable that takes more is worth more.
     common::ip(&inside, "link set n2 mtu 8000");
-    assert!(until(|| mtu("shared") == Some(json!(8000))), "{}", log());
+    assert!(until(|| mtu("shared") == 8000), "{}", log());
     assert!(log().contains("mtu is more than its ports take"), "{}", log());
 }
 
@@ -186,14 +171,13 @@ fn a_stale_neighbour_is_verified_when_packets_go_to_it_and_not_otherwise() {
         }
         common::ip(place, &format!("route add default via {gateway}"));
     }
-    let dir = common::directory("router");
-    let mut daemons = Daemons { dir: dir.clone(), running: vec![] };
+    let mut daemons = Daemons::bare("router");
+    let dir = daemons.dir.clone();
     daemons.start(&inside, "node", "r1", &file(&dir, ""));
     assert!(until(|| daemons.show("r1", "fib").is_some()), "{}", daemons.log("r1", &[]));
-    let state = |address: &str| -> Option<Value> {
-        let all = daemons.show("r1", "neighbours")?;
-        let of = all["neighbours"].as_array()?.iter().find(|n| n["address"] == address)?;
-        Some(of["state"].clone())
+    let state = |address: &str| -> Value {
+        let all = daemons.show("r1", "neighbours").unwrap_or_default();
+        item(&all["neighbours"], "address", address)["state"].take()
     };
     let socket = |place: &Namespaces, address: &'static str| {
         let socket = place.run(move || UdpSocket::bind((address, 7000))).unwrap().unwrap();
@@ -211,20 +195,17 @@ fn a_stale_neighbour_is_verified_when_packets_go_to_it_and_not_otherwise() {
     // The host is to ask anew, with its other address.
     common::ip(&wan, "neighbour flush dev h");
     assert!(until(|| arrives(&idle, &near)), "{}", daemons.log("r1", &["neighbours"]));
-    assert_eq!(
-        [state("10.1.0.2"), state("10.1.0.3")],
-        [Some(json!("stale")), Some(json!("stale"))]
-    );
+    assert_eq!([state("10.1.0.2"), state("10.1.0.3")], ["stale", "stale"]);
     // That packets go to it, the packet path knows alone.
-    let verified = || arrives(&near, &used) && state("10.1.0.2") != Some(json!("stale"));
+    let verified = || arrives(&near, &used) && state("10.1.0.2") != "stale";
     assert!(until(verified), "{}", daemons.log("r1", &["neighbours"]));
-    assert_eq!(state("10.1.0.3"), Some(json!("stale")));
+    assert_eq!(state("10.1.0.3"), "stale");
 }
 
 #[test]
 fn what_is_wrong_in_a_file_is_told_with_its_line_and_a_remedy() {
-    let dir = common::directory("router");
-    let path = dir.join("bad.toml");
+    let desk = Desk::new("router");
+    let path = desk.dir.join("bad.toml");
     let interface = |name: &str, port: &str| {
         format!("[[interface]]\nname = \"{name}\"\nport = \"{port}\"\naddress = \"10.2.0.1/24\"\n")
     };
@@ -254,14 +235,11 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_a_remedy() {
         ),
     ];
     for (rest, line, message, remedy) in cases {
-        fs::write(&path, file(&dir, &rest)).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(["config", "check"]).arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let said = Said::by(command.spawn().unwrap()).expect(2);
+        fs::write(&path, file(&desk.dir, &rest)).unwrap();
+        let said = desk.plexus(&["config", "check", path.to_str().unwrap()]).expect(2);
         let place = format!("{}:{line}:", path.display());
         assert!(said.err.contains(&place) && said.err.contains(message), "{}", said.err);
         let help = format!("help: {remedy}");
         assert!(said.err.contains(&help), "{}", said.err);
     }
-    let _ = fs::remove_dir_all(&dir);
 }

@@ -5,60 +5,44 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Said, until};
+use common::{Desk, Running, Said, Signal, until};
 use serde_json::Value;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/router-frr.toml");
 
 /// The lab, up; it ends with the test.
 struct Lab {
-    dir: PathBuf,
-    others: Vec<Child>,
+    others: Vec<Running>,
+    desk: Desk,
 }
 
 impl Lab {
     /// `None`, said aloud, where it cannot be.
     fn up() -> Option<Lab> {
-        if !common::is_root("routing daemons") {
-            return None;
-        }
+        let desk = Desk::root("routing")?;
         for program in ["/usr/lib/frr/zebra", "/usr/sbin/bird"] {
             if !Path::new(program).exists() {
                 eprintln!("SKIPPED: {program} is not installed (scripts/setup routing)");
                 return None;
             }
         }
-        let lab = Lab { dir: common::directory("routing"), others: Vec::new() };
-        let said = lab.plexus(&["lab", "up", FILE]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        Some(lab)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.dir).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn plexus(&self, arguments: &[&str]) -> Said {
-        Said::by(self.command(arguments).spawn().unwrap())
+        desk.plexus(&["lab", "up", FILE]).expect(0);
+        Some(Lab { others: Vec::new(), desk })
     }
 
     /// Runs a program in a node or a host.
     fn exec(&self, place: &str, command: &str) -> Said {
-        let mut arguments = vec!["lab", "exec", "router-frr", place, "--"];
-        arguments.extend(command.split(' '));
-        self.plexus(&arguments)
+        self.desk.exec("router-frr", place, command)
     }
 
     /// The prefix by which r1 sends packets to an address, as it says itself.
     fn prefix(&self, address: &str) -> Option<String> {
-        let said = self.plexus(&["show", "route", address, "--node", "router-frr/r1", "--json"]);
+        let show = ["show", "route", address, "--node", "router-frr/r1", "--json"];
+        let said = self.desk.plexus(&show);
         let answer: Value = serde_json::from_str(&said.out).ok()?;
         assert_eq!(answer["agrees"], true, "{answer}");
         answer["prefix"].as_str().map(str::to_string)
@@ -67,23 +51,11 @@ impl Lab {
     fn pings(&self, from: &str, to: &str) -> bool {
         self.exec(from, &format!("ping -c 1 -W 1 {to}")).code == Some(0)
     }
-}
 
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for child in &mut self.others {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = self.plexus(&["lab", "down", "router-frr"]);
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-impl Lab {
     /// Where a routing daemon of the lab has its files.
     fn files(&self, of: &str) -> PathBuf {
-        let state = std::fs::read_to_string(self.dir.join("labs/router-frr/state.json")).unwrap();
+        let state =
+            std::fs::read_to_string(self.desk.dir.join("labs/router-frr/state.json")).unwrap();
         let state: Value = serde_json::from_str(&state).unwrap();
         Path::new("/run/plexus-routing").join(format!("router-frr.{}", state["pid"])).join(of)
     }
@@ -97,8 +69,9 @@ impl Lab {
         let again: Vec<&str> = line.split_terminator('\0').collect();
         self.exec(node, &format!("kill -9 {pid}")).expect(0);
         let run = [&["lab", "exec", "router-frr", node, "--"][..], &again[..], more].concat();
-        let mut command = self.command(&run);
-        self.others.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let mut command = self.desk.command(&run);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.others.push(Running(command.spawn().unwrap()));
     }
 
     /// Whether the daemons have all their sessions, and every route by every way.
@@ -106,7 +79,7 @@ impl Lab {
         let frr = |question: &str| {
             let sockets = frr.to_str().unwrap();
             let words = ["vtysh", "--vty_socket", sockets, "-c", question];
-            self.plexus(&[&["lab", "exec", "router-frr", "r1", "--"][..], &words].concat()).out
+            self.desk.plexus(&[&["lab", "exec", "router-frr", "r1", "--"][..], &words].concat()).out
         };
         let bird = |question: &str| {
             let socket = bird.join("bird.ctl");
@@ -141,7 +114,7 @@ struct Flow {
 impl Flow {
     fn start(lab: &mut Lab, from: &str, to: &'static str) -> Flow {
         let ping = ["lab", "exec", "router-frr", from, "--", "ping", "-n", "-i", "0.02", to];
-        let mut child = lab.command(&ping).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = lab.desk.command(&ping).stderr(Stdio::null()).spawn().unwrap();
         let flow = Flow { to, last: Arc::default(), answered: Arc::default() };
         let (last, answered) = (flow.last.clone(), flow.answered.clone());
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -154,7 +127,7 @@ impl Flow {
                 }
             }
         });
-        lab.others.push(child);
+        lab.others.push(Running(child));
         flow
     }
 
@@ -173,9 +146,9 @@ impl Flow {
 }
 
 /// The number of the process that is the node of this file.
-fn daemon_of(config: &str) -> Option<String> {
+fn daemon_of(config: &str) -> Option<i32> {
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
-    let mut numbers = processes.filter_map(|p| p.file_name().into_string().ok());
+    let mut numbers = processes.filter_map(|p| p.file_name().to_str()?.parse::<i32>().ok());
     numbers.find(|number| {
         let line = std::fs::read_to_string(format!("/proc/{number}/cmdline")).unwrap_or_default();
         line.ends_with(&format!("\0node\0run\0--config\0{config}\0"))
@@ -185,9 +158,8 @@ fn daemon_of(config: &str) -> Option<String> {
 #[test]
 fn routes_of_frr_and_bird_carry_traffic_come_go_and_outlive_a_restart() {
     let Some(mut lab) = Lab::up() else { return };
-    let said = lab.plexus(&["lab", "run", FILE, "--json"]);
-    let report: Value = serde_json::from_str(&said.out).unwrap_or_default();
-    assert_eq!(report["passed"], true, "{said:?}");
+    let report = lab.desk.json(&["lab", "run", FILE], 0);
+    assert_eq!(report["passed"], true, "{report:#}");
 
     // By OSPF from BIRD to FRR, and by BGP.
     assert_eq!(lab.prefix("10.0.3.2").as_deref(), Some("10.0.3.0/24"));
@@ -205,17 +177,18 @@ fn routes_of_frr_and_bird_carry_traffic_come_go_and_outlive_a_restart() {
 
     // Our daemon is killed: the kernel's routes and the daemons' sessions stay, and a new one takes
     // them over.
-    let config = lab.dir.join("labs/router-frr/r1.toml");
+    let config = lab.desk.dir.join("labs/router-frr/r1.toml");
     let config = config.to_str().unwrap();
     let daemon = daemon_of(config).expect("it runs");
-    assert!(Command::new("kill").args(["-9", &daemon]).status().unwrap().success());
+    common::kill(daemon, Signal::KILL);
     assert!(until(|| !lab.pings("a", "10.0.3.2")));
     let kept = lab.exec("r1", "ip route");
     assert!(kept.out.contains("10.0.3.0/24"), "{kept:?}");
     let own = env!("CARGO_BIN_EXE_plexus");
     let run = ["lab", "exec", "router-frr", "r1", "--", own, "node", "run", "--config", config];
-    let mut again = lab.command(&run);
-    lab.others.push(again.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut again = lab.desk.command(&run);
+    again.stdout(Stdio::null()).stderr(Stdio::null());
+    lab.others.push(Running(again.spawn().unwrap()));
     assert!(until(|| lab.pings("a", "10.0.3.2")));
     assert!(until(|| lab.pings("b", "fd00:1::2")));
     assert_eq!(lab.prefix("10.0.5.2").as_deref(), Some("10.0.5.0/24"));

@@ -1,9 +1,12 @@
 //! The scenarios in `sims/` pass, and a seed always gives the same run.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Child;
 
+use common::{Desk, Said, Signal, item};
 use serde_json::Value;
 
 /// Lines of a scenario that a person reads before running it.
@@ -17,16 +20,17 @@ fn sims() -> Vec<PathBuf> {
     files
 }
 
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../sims/{name}.toml"))
+}
+
 /// What `plexus sim run FILE --json` prints, which must have passed.
 fn run(file: &Path, seed: Option<&str>) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    command.args(["sim", "run", "--json"]).arg(file);
-    command.args(seed.into_iter().flat_map(|seed| ["--seed", seed]));
-    let out = command.output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    let text = String::from_utf8(out.stdout).unwrap();
-    assert!(out.status.success(), "{} {seed:?}: {said}\n{text}", file.display());
-    text
+    let mut command = common::plexus(&["sim", "run", "--json"]);
+    command.arg(file).args(seed.into_iter().flat_map(|seed| ["--seed", seed]));
+    let said = Said::of(&mut command);
+    assert_eq!(said.code, Some(0), "{} {seed:?}: {said:#?}", file.display());
+    said.out
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn every_scenario_passes_and_a_seed_makes_the_run() {
 
 #[test]
 fn of_named_data_the_result_says_where_every_interest_went() {
-    let file = sims().into_iter().find(|f| f.ends_with("named-data.toml")).unwrap();
+    let file = scenario("named-data");
     let json: Value = serde_json::from_str(&run(&file, None)).unwrap();
     let named = &json["sim"]["named"];
     let of = |node: &str, path: &str| named[node].pointer(path).unwrap().as_u64().unwrap();
@@ -65,56 +69,41 @@ fn of_named_data_the_result_says_where_every_interest_went() {
         assert_eq!(of(node, "/pending/entries"), 0, "{named}");
     }
     // Other files have nothing of the kind.
-    let incast = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
-    let json: Value = serde_json::from_str(&run(&incast, None)).unwrap();
+    let json: Value = serde_json::from_str(&run(&scenario("incast"), None)).unwrap();
     assert!(json["sim"].get("named").is_none(), "{json}");
 }
 
 #[test]
 fn one_file_runs_in_both_fidelities() {
-    let file = sims().into_iter().find(|f| f.ends_with("questions.toml")).unwrap();
-    let run = |fidelity: &[&str]| -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(["sim", "run", "--json"]).arg(&file).args(fidelity);
-        let out = command.output().unwrap();
-        assert!(out.status.success(), "{out:?}");
-        serde_json::from_slice(&out.stdout).unwrap()
+    let file = scenario("questions");
+    let run = |fidelity: &[&str]| {
+        Said::of(common::plexus(&["sim", "run", "--json"]).arg(&file).args(fidelity)).json()
     };
     let (usual, control) = (run(&[]), run(&["--fidelity", "control"]));
     let of = |json: &Value, key: &str| json["sim"][key].clone();
-    assert_eq!(
-        (of(&usual, "fidelity"), of(&control, "fidelity")),
-        ("full".into(), "control".into())
-    );
+    assert_eq!([of(&usual, "fidelity"), of(&control, "fidelity")], ["full", "control"]);
     let questions = |json: &Value, key: &str| json["sim"]["questions"][key].as_u64().unwrap();
     assert_eq!(questions(&usual, "asked"), questions(&control, "asked"));
     assert_eq!(questions(&control, "answered"), questions(&control, "asked"));
     assert!(of(&control, "events").as_u64() < of(&usual, "events").as_u64());
     // Traffic is about queues: a file that asks for none and has some is mistaken.
-    let incast = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
-    let text = "fidelity = \"control\"\n".to_string() + &std::fs::read_to_string(&incast).unwrap();
-    let (told, code) = File::new("incast", &text).run(&[]);
+    let incast = std::fs::read_to_string(scenario("incast")).unwrap();
+    let (told, code) = File::new(&format!("fidelity = \"control\"\n{incast}")).run(&[]);
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains("flow ") && told.contains("full"), "{told}");
 }
 
 #[test]
 fn many_seeds_give_what_each_gives_alone() {
-    let file = sims().into_iter().find(|f| f.ends_with("incast.toml")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let arguments = ["sim", "run", "--seeds", "1..5", "--json"];
-    let out = command.args(arguments).arg(&file).output().unwrap();
-    assert!(out.status.success(), "{out:?}");
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let file = scenario("incast");
+    let mut command = common::plexus(&["sim", "run", "--seeds", "1..5", "--json"]);
+    let json = Said::of(command.arg(&file)).json();
     let seeds = json["seeds"].as_array().unwrap();
     assert_eq!((json["passed"].as_bool(), seeds.len()), (Some(true), 5));
     let alone: Value = serde_json::from_str(&run(&file, Some("4"))).unwrap();
     assert_eq!(seeds[3]["seed"], 4);
     assert_eq!(seeds[3]["digest"], alone["sim"]["digest"]);
-    let of = |name: &str| {
-        let mut all = json["quantities"].as_array().unwrap().iter();
-        all.find(|q| q["name"] == name).unwrap_or_else(|| panic!("{name}"))
-    };
+    let of = |name: &str| item(&json["quantities"], "name", name);
     let received = of("answers-2.received");
     assert_eq!(received["values"][3], alone["flows"][1]["received_bits_per_s"]);
     let (least, mean) = (received["least"].as_f64().unwrap(), received["mean"].as_f64().unwrap());
@@ -134,28 +123,39 @@ fn wait_until_caught(pid: u32, signal: u32) {
     }
 }
 
-/// A file of its own in the directory for temporary ones, which goes when it is dropped.
-struct File(std::path::PathBuf);
+/// A scenario that goes with its desk.
+struct File {
+    desk: Desk,
+    path: String,
+}
 
 impl File {
-    fn new(name: &str, text: &str) -> File {
-        let path = std::env::temp_dir().join(format!("plexus-{name}-{}.toml", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        File(path)
+    fn new(text: &str) -> File {
+        let desk = Desk::new("sims");
+        let path = desk.file("file", text);
+        File { desk, path }
     }
 
     /// What a run says, and its exit code.
     fn run(&self, arguments: &[&str]) -> (String, Option<i32>) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        let out = command.args(["sim", "run"]).arg(&self.0).args(arguments).output().unwrap();
-        (String::from_utf8([out.stdout, out.stderr].concat()).unwrap(), out.status.code())
+        let Said { code, out, err } =
+            self.desk.plexus(&[&["sim", "run", &self.path], arguments].concat());
+        (out + &err, code)
+    }
+
+    /// Starts a run, which is to be interrupted.
+    fn start(&self, arguments: &[&str]) -> Child {
+        let run = [&["sim", "run", &self.path], arguments].concat();
+        let child = self.desk.command(&run).spawn().unwrap();
+        wait_until_caught(child.id(), 2);
+        child
     }
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// What a run says that is interrupted now.
+fn interrupted(child: Child) -> String {
+    common::signal(&child, Signal::INT);
+    Said::by(child).expect(1).out
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn one_scenario_runs_with_queues_and_as_control_messages_alone() {
     let file = |rate: &str| {
         let head = "name = \"two\"\n[generate]\nshape = \"torus 3x3\"\nhosts = 4\n";
         let controller = "[[controller]]\nname = \"c1\"\non = \"s1\"\n";
-        File::new(&format!("two-{rate}"), &format!("{head}rate = \"{rate}\"\n{controller}{rest}"))
+        File::new(&format!("{head}rate = \"{rate}\"\n{controller}{rest}"))
     };
     let fast = file("1Gbit");
     let (said, code) = fast.run(&[]);
@@ -186,7 +186,7 @@ fn one_scenario_runs_with_queues_and_as_control_messages_alone() {
 fn a_run_whose_frames_found_no_memory_has_not_passed() {
     let text = "name = \"flood\"\n[generate]\nshape = \"star 1\"\nhosts = 500\nrate = \"1kbit\"\n\
         [arp]\nrate = 4.0\nfor = \"500ms\"\n";
-    let (said, code) = File::new("flood", text).run(&["--fidelity", "control"]);
+    let (said, code) = File::new(text).run(&["--fidelity", "control"]);
     assert!(code == Some(1) && said.contains("frames found no memory"), "{said}");
 }
 
@@ -194,51 +194,34 @@ fn a_run_whose_frames_found_no_memory_has_not_passed() {
 fn a_network_that_is_interrupted_while_it_finds_itself_says_who_has_not() {
     let text = "name = \"large\"\n[generate]\nshape = \"torus 20x20\"\nhosts = 5\n\
         [[controller]]\nname = \"c1\"\non = \"s1\"\n";
-    let file = File::new("large", text);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-    let command = command.args(["sim", "run"]).arg(&file.0).stdout(Stdio::piped());
-    let child = command.stderr(Stdio::piped()).spawn().unwrap();
-    wait_until_caught(child.id(), 2);
-    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let out = child.wait_with_output().unwrap();
-    let text = String::from_utf8(out.stdout).unwrap();
-    assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+    let file = File::new(text);
+    let text = interrupted(file.start(&[]));
     let told = "note: interrupted before the network had found itself: ";
     assert!(text.contains(told) && text.contains("digest"), "{text}");
 }
 
 #[test]
 fn an_interrupted_run_tells_what_is_known() {
-    let file = std::env::temp_dir().join(format!("plexus-day-{}.toml", std::process::id()));
     let day = "name = \"day\"\n[generate]\nshape = \"line 1\"\nhosts = 2\nrate = \"1Gbit\"\n\
         [[traffic]]\nname = \"u\"\nfrom = \"h1\"\nto = \"h2\"\nproto = \"udp\"\n\
         rate = \"500Mbit\"\nduration = \"24h\"\n";
-    std::fs::write(&file, day).unwrap();
+    let file = File::new(day);
     for (arguments, told) in [
         (&["--json"][..], "\"passed\":false"),
         (&[][..], "note: interrupted: this is what was known by then"),
         (&["--seeds", "1..9"][..], "note: interrupted: 9 of 9 seeds were not run"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(["sim", "run"]).arg(&file).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_until_caught(child.id(), 2);
+        let mut child = file.start(arguments);
         if !arguments.contains(&"--seeds") {
             let mut line = String::new();
             BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
             assert!(line.contains("traffic runs"), "{line}");
         }
-        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        let out = child.wait_with_output().unwrap();
-        let text = String::from_utf8(out.stdout).unwrap();
-        assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = interrupted(child);
         assert!(text.contains(told), "{text}");
         if arguments.is_empty() {
             let flow = text.lines().find(|l| l.starts_with("u ")).unwrap();
             assert!(flow.contains("h1 > h2") && flow.matches("Mbit").count() == 2, "{text}");
         }
     }
-    std::fs::remove_file(&file).unwrap();
 }

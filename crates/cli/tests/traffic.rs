@@ -6,7 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use common::Said;
+use common::{Said, Signal, signal};
 use plexus_io::namespace::Namespaces;
 use serde_json::Value;
 
@@ -105,8 +105,7 @@ fn the_meter_in_the_kernel_counts_what_ports_send() {
     sent_is_received(&net, "af_packet", "xdp");
     sent_is_received(&net, "af_xdp", "xdp");
     // Nothing came: that is an answer, and no rate is made up.
-    let said = net.plexus("meter t2 --backend xdp --duration 50ms");
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = net.plexus("meter t2 --backend xdp --duration 50ms").expect(1);
     assert!(said.err.contains("no probe arrived"), "{said:?}");
 }
 
@@ -114,8 +113,7 @@ fn the_meter_in_the_kernel_counts_what_ports_send() {
 fn frames_that_the_far_end_cannot_take_are_no_success() {
     let Some(net) = Net::new() else { return };
     net.run("ethtool -K t2 gro off");
-    let said = net.plexus("gen t1 --backend xdp_live --count 100 --rate 20kpps --json");
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = net.plexus("gen t1 --backend xdp_live --count 100 --rate 20kpps --json").expect(1);
     assert!(said.err.contains("GRO turned on"), "{said:?}");
     let answer: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&answer["packets"], &answer["rejected"]), (&100.into(), &100.into()));
@@ -131,13 +129,9 @@ fn interrupted_they_still_answer() {
     let mut err = BufReader::new(generator.stderr.take().unwrap());
     err.read_line(&mut line).unwrap();
     assert!(line.starts_with("sent "), "{line}");
-    let interrupt = |child: &Child| {
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    };
-    interrupt(&generator);
+    signal(&generator, Signal::INT);
     let sent = Said::by(generator).json();
-    interrupt(&meter);
+    signal(&meter, Signal::INT);
     let heard = Said::by(meter).json();
     assert!(sent["packets"].as_u64() > Some(0));
     assert!(heard["total"]["received"].as_u64() <= sent["packets"].as_u64());
@@ -148,8 +142,7 @@ fn without_rights_they_say_what_is_missing() {
     let Some(net) = Net::new() else { return };
     for arguments in ["gen t1 --backend xdp_live --count 1", "meter t2 --backend xdp"] {
         let child = net.start(arguments, &["--inh-caps=-all", "--bounding-set=-all"]);
-        let said = Said::by(child);
-        assert_eq!(said.code, Some(2), "{said:?}");
+        let said = Said::by(child).expect(2);
         assert!(said.err.contains("needs cap_bpf,cap_net_admin: run as root"), "{said:?}");
     }
     for (arguments, why) in [
@@ -158,8 +151,7 @@ fn without_rights_they_say_what_is_missing() {
         ("gen no-such-dev --backend xdp_live", "there is no network device 'no-such-dev'"),
         ("meter no-such-dev --backend xdp", "there is no network device 'no-such-dev'"),
     ] {
-        let said = net.plexus(arguments);
-        assert_eq!(said.code, Some(2), "{said:?}");
+        let said = net.plexus(arguments).expect(2);
         assert!(said.err.contains(why), "{said:?}");
     }
 }

@@ -8,11 +8,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
-use common::{Daemons, LIMIT, cable, ip, until};
+use common::{Daemons, LIMIT, cable, ip, item, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
-/// The tunnel's ends.
 const ENDS: [&str; 2] = ["192.0.2.1", "198.51.100.7"];
 
 struct Sites {
@@ -63,8 +62,7 @@ impl Sites {
             ));
             self.daemons.start(&self.sites[i], "node", &name, &text);
         }
-        let text = self.daemons.controller_file();
-        self.daemons.start(&self.sites[0], "controller", "c1", &text);
+        self.daemons.start_controller(&self.sites[0], "");
     }
 
     fn show(&self, name: &str, what: &str) -> Value {
@@ -73,9 +71,8 @@ impl Sites {
 
     /// What `show` says of a port.
     fn port(&self, node: &str, what: &str, port: &str) -> Value {
-        let answer = self.show(node, what);
-        let mut ports = answer["ports"].as_array().cloned().unwrap_or_default().into_iter();
-        ports.find(|p| p["port"] == port || p["name"] == port).unwrap_or_default()
+        let key = if what == "links" { "port" } else { "name" };
+        item(&self.show(node, what)["ports"], key, port)
     }
 
     fn logs(&self) -> String {
@@ -89,9 +86,9 @@ impl Sites {
     }
 
     fn wait_for_controller(&self) {
-        let is_known = |node: &str| self.show(node, "links")["controller"]["path"].is_array();
-        let are_hosts = |node: &str| self.port(node, "links", "p1")["role"] == "host";
-        let settled = || ["n1", "n2"].iter().all(|node| is_known(node) && are_hosts(node));
+        let is_host = |node: &str| self.port(node, "links", "p1")["role"] == "host";
+        let is_settled = |node: &&str| self.daemons.has_controller(node) && is_host(node);
+        let settled = || ["n1", "n2"].iter().all(is_settled);
         assert!(until(settled), "{}", self.logs());
     }
 
@@ -211,9 +208,7 @@ fn strangers_rubbish_and_a_lost_route_harm_no_tunnel() {
     sites.wait_for_controller();
     // A node that has gone is asked for in vain, and found again when it returns.
     let mut sites = sites;
-    let mut second = sites.daemons.running.remove(1);
-    second.kill().unwrap();
-    second.wait().unwrap();
+    sites.daemons.kill(1);
     assert!(until(|| sites.port("n1", "links", "wan")["role"] == "unknown"), "{}", sites.logs());
     let refused = || sites.port("n1", "ports", "wan")["tx_refused"].as_u64() > Some(0);
     assert!(until(refused), "{}", sites.logs());

@@ -19,11 +19,9 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Said, directory};
+use common::{Desk, item};
 use serde_json::Value;
 
 /// A flow of UDP that no cable holds up.
@@ -34,58 +32,28 @@ const FULL_MAX: f64 = 0.05;
 const TCP_MAX: f64 = 0.25;
 const ATTEMPTS: u32 = 3;
 
-/// A directory for files and for the state of labs, which ends them with the test.
-struct Desk(PathBuf);
-
 /// Labs that are measured run one after the other.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Desk {
-    fn drop(&mut self) {
-        let _ = self.command(&["lab", "down", "--all"]).output();
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Desk {
-    /// `None`, said aloud, where labs cannot be made.
-    fn root() -> Option<Desk> {
-        common::is_root("labs and their twins").then(|| Desk(directory("twin")))
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).env_remove("RUST_LOG");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn plexus(&self, arguments: &[&str]) -> Said {
-        Said::by(self.command(arguments).spawn().unwrap())
-    }
-
     /// A lab that ships, changed.
-    fn file(&self, name: &str, changes: &[(&str, &str)]) -> String {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../labs/{name}.toml"));
-        let mut text = fs::read_to_string(file).unwrap();
+    fn changed(&self, name: &str, changes: &[(&str, &str)]) -> String {
+        let mut text = fs::read_to_string(common::shipped(name)).unwrap();
         for (from, to) in changes {
             assert!(text.contains(from), "{name} has no {from}");
             text = text.replace(from, to);
         }
-        let path = self.0.join(format!("{name}.toml"));
-        fs::write(&path, text).unwrap();
-        path.display().to_string()
+        self.file(name, &text)
     }
 
     /// What the simulated twin of a lab says against what the lab said; or that the lab itself did
     /// not pass. `None`, said aloud, where this machine cannot run the lab.
     fn twin(&self, file: &str) -> Option<Result<Value, String>> {
         let lab = self.plexus(&["lab", "run", file, "--json"]);
-        if lab.err.contains("`dhclient` is missing") {
-            eprintln!("SKIPPED: this test of labs needs isc-dhcp-client");
+        if lab.lacks_dhclient() {
             return None;
         }
         if lab.code == Some(1) {
@@ -95,8 +63,7 @@ impl Desk {
         fs::write(&report, &lab.expect(0).out).unwrap();
         let said = self.plexus(&["sim", "run", file, "--against", &report]).expect(0);
         println!("{file}\n{}", said.out.split("\nreceived ").nth(1).unwrap());
-        let said = self.plexus(&["sim", "run", file, "--against", &report, "--json"]);
-        Some(Ok(said.json()["against"].take()))
+        Some(Ok(self.json(&["sim", "run", file, "--against", &report], 0)["against"].take()))
     }
 
     /// Runs a lab and its twin until they agree.
@@ -130,8 +97,7 @@ fn beyond(against: &Value, list: &str, proto: &str, most: f64) -> Vec<String> {
 
 /// What arrived of a flow in the lab, and in its twin.
 fn rates(against: &Value, name: &str) -> [f64; 2] {
-    let mut flows = against["flows"].as_array().unwrap().iter();
-    let flow = flows.find(|f| f["name"] == name).unwrap();
+    let flow = item(&against["flows"], "name", name);
     ["there_bits_per_s", "here_bits_per_s"].map(|key| flow[key].as_f64().unwrap())
 }
 
@@ -163,9 +129,9 @@ const LIGHT: [(&str, &str); 4] = [
 
 #[test]
 fn line_ring_and_torus_carry_what_their_twins_carry() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("twins") else { return };
     let _turn = turn();
-    desk.agree(&desk.file("line", &LIGHT), |against| {
+    desk.agree(&desk.changed("line", &LIGHT), |against| {
         let sums = LAST_FULL.iter().filter_map(|names| sum_beyond(against, names, FULL_MAX));
         let shares = SHARED.iter().filter_map(|name| {
             let all = rates(against, name);
@@ -175,12 +141,12 @@ fn line_ring_and_torus_carry_what_their_twins_carry() {
         [udp, beyond(against, "totals", "tcp", TCP_MAX)].concat()
     });
     let reno = [&LIGHT[..], &[("\"cubic\"", "\"reno\"")]].concat();
-    desk.agree(&desk.file("line", &reno), |against| beyond(against, "totals", "tcp", TCP_MAX));
-    desk.agree(&desk.file("ring", &LIGHT), |against| {
+    desk.agree(&desk.changed("line", &reno), |against| beyond(against, "totals", "tcp", TCP_MAX));
+    desk.agree(&desk.changed("ring", &LIGHT), |against| {
         let udp = beyond(against, "flows", "udp", FLOW_MAX);
         [udp, beyond(against, "totals", "tcp", TCP_MAX)].concat()
     });
-    desk.agree(&desk.file("torus-3x3", &LIGHT[2..3]), |against| {
+    desk.agree(&desk.changed("torus-3x3", &LIGHT[2..3]), |against| {
         beyond(against, "flows", "udp", FLOW_MAX)
     });
 }
@@ -190,9 +156,9 @@ fn line_ring_and_torus_carry_what_their_twins_carry() {
 /// more or less is chance. A factor of two is a model that is wrong.
 #[test]
 fn linux_and_simulated_hosts_make_the_same_of_a_bottleneck() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("twins") else { return };
     let _turn = turn();
-    let file = desk.file("tcp", &[("duration = \"10s\"", "duration = \"5s\"")]);
+    let file = desk.changed("tcp", &[("duration = \"10s\"", "duration = \"5s\"")]);
     desk.agree(&file, |against| {
         let mut found = beyond(against, "flows", "tcp", 1.0);
         for flow in against["flows"].as_array().unwrap() {
@@ -210,9 +176,9 @@ fn linux_and_simulated_hosts_make_the_same_of_a_bottleneck() {
 /// The file's own assertions hold in both; [`Desk::twin`] sees to that.
 #[test]
 fn the_sixteen_port_butterfly_carries_its_permutations() {
-    let Some(desk) = Desk::root() else { return };
+    let Some(desk) = Desk::root("twins") else { return };
     let _turn = turn();
-    let file = desk.file("butterfly-16", &[]);
+    let file = desk.changed("butterfly-16", &[]);
     desk.agree(&file, |against| {
         assert_eq!(against["flows"].as_array().unwrap().len(), 32);
         beyond(against, "totals", "udp", FLOW_MAX)
@@ -221,13 +187,13 @@ fn the_sixteen_port_butterfly_carries_its_permutations() {
 
 #[test]
 fn a_report_of_other_flows_is_refused() {
-    let desk = Desk(directory("twin"));
-    let (ring, line) = (desk.file("ring", &LIGHT), desk.file("line", &LIGHT));
-    let report = desk.0.join("ring.json").display().to_string();
+    let desk = Desk::new("twin");
+    let (ring, line) = (desk.changed("ring", &LIGHT), desk.changed("line", &LIGHT));
+    let report = desk.dir.join("ring.json").display().to_string();
     let said = desk.plexus(&["sim", "run", &ring, "--json"]).expect(0);
     fs::write(&report, &said.out).unwrap();
     // Against itself there is no difference.
-    let against = desk.plexus(&["sim", "run", &ring, "--json", "--against", &report]).json();
+    let against = desk.json(&["sim", "run", &ring, "--against", &report], 0);
     assert_eq!(against["against"]["totals"][1]["difference"], 0.0, "{against:#}");
     desk.plexus(&["sim", "run", &line, "--against", &report]).expect(0);
     fs::write(&report, said.out.replace("tcp-1-3", "bulk")).unwrap();

@@ -14,7 +14,6 @@ use plexus_benches::ndr::trial::Running;
 use plexus_io::disk::DeviceStats;
 use plexus_io::namespace::Namespaces;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 /// How long a process may take until it is ready, or has ended.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,18 +7,23 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
+pub(crate) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
 /// How long anything may take before it counts as hung.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// The same of a whole command.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// Polls until `done`, within the limit; whether it was.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
@@ -51,22 +56,141 @@ pub(crate) fn directory(test: &str) -> PathBuf {
     dir
 }
 
-/// A run directory, and the labs in it, which end with the test.
-pub(crate) struct Desk(pub(crate) PathBuf);
+/// `plexus` with these arguments, of which a test reads what it says.
+pub(crate) fn plexus(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
+    command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn shipped(lab: &str) -> String {
+    format!("{}/../../labs/{lab}.toml", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Sends a signal to a process, which may have ended.
+pub(crate) fn kill(pid: i32, signal: Signal) {
+    let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, signal));
+}
+
+/// Sends a signal to a child, which is there.
+#[track_caller]
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// A process that ends when it is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The item of a JSON list with this value of a key, null if there is none.
+pub(crate) fn item(list: &Value, key: &str, value: &str) -> Value {
+    let mut items = list.as_array().into_iter().flatten();
+    items.find(|item| item[key] == value).cloned().unwrap_or_default()
+}
+
+/// A run directory, and the user who runs labs in it. The labs end with the test.
+pub(crate) struct Desk {
+    pub(crate) dir: PathBuf,
+    user: u32,
+}
 
 impl Desk {
+    pub(crate) fn new(test: &str) -> Desk {
+        Desk { dir: directory(test), user: 0 }
+    }
+
+    /// `None`, said aloud, where root does not run this test of `what`.
+    pub(crate) fn root(what: &str) -> Option<Desk> {
+        is_root(what).then(|| Desk::new(what))
+    }
+
+    /// For another user, who owns the directory.
+    pub(crate) fn of_user(mut self, user: u32) -> Desk {
+        chown(&self.dir, Some(user), Some(user)).unwrap();
+        self.user = user;
+        self
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = plexus(arguments);
+        command.env("PLEXUS_RUN_DIR", &self.dir).current_dir("/");
+        if self.user != 0 {
+            command.uid(self.user).gid(self.user);
+        }
+        command
+    }
+
+    /// Runs `plexus` to its end, within the limit.
     pub(crate) fn plexus(&self, arguments: &[&str]) -> Said {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plexus"));
-        command.args(arguments).env("PLEXUS_RUN_DIR", &self.0).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Said::by(command.spawn().unwrap())
+        Said::of(&mut self.command(arguments))
+    }
+
+    /// Its answer with `--json` and this exit code.
+    #[track_caller]
+    pub(crate) fn json(&self, arguments: &[&str], code: i32) -> Value {
+        let said = self.plexus(&[arguments, &["--json"]].concat()).expect(code);
+        serde_json::from_str(&said.out).unwrap()
+    }
+
+    /// Runs a shell's command in a host or a node of a lab.
+    pub(crate) fn exec(&self, lab: &str, place: &str, script: &str) -> Said {
+        self.plexus(&["lab", "exec", lab, place, "--", "sh", "-c", script])
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.dir.join(format!("{name}.toml"));
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// Processes that belong to this desk's labs.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let mark = format!("PLEXUS_RUN_DIR={}", self.dir.display());
+        let ours = |entry: fs::DirEntry| -> Option<i32> {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let environ = fs::read(entry.path().join("environ")).ok()?;
+            environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()).then_some(pid)
+        };
+        fs::read_dir("/proc").unwrap().flatten().filter_map(ours).collect()
+    }
+
+    pub(crate) fn labs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.dir.join("labs")).into_iter().flatten();
+        entries.flatten().map(|e| e.path()).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self) {
+        assert!(until(|| self.processes().is_empty()), "left: {:?}", self.processes());
+        assert!(until(|| self.labs().is_empty()), "left: {:?}", self.labs());
+    }
+
+    /// Ends a lab, of which nothing stays.
+    #[track_caller]
+    pub(crate) fn down(&self, lab: &str) {
+        self.plexus(&["lab", "down", lab]).expect(0);
+        self.assert_nothing_left();
     }
 }
 
 impl Drop for Desk {
     fn drop(&mut self) {
         self.plexus(&["lab", "down", "--all"]);
-        let _ = fs::remove_dir_all(&self.0);
+        self.processes().into_iter().for_each(|pid| kill(pid, Signal::KILL));
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -116,8 +240,7 @@ pub(crate) fn quiet() -> io::Result<()> {
 pub(crate) fn run(place: &Namespaces, line: &str) {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
-    command.args(words);
-    place.apply(&mut command).unwrap();
+    place.apply(command.args(words)).unwrap();
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}: {error}");
@@ -131,18 +254,14 @@ pub(crate) fn ip(place: &Namespaces, arguments: &str) {
 
 /// A cable from a device of one place to one of another, both up.
 pub(crate) fn cable(from: (&Namespaces, &str), to: (&Namespaces, &str), mtu: u16) {
-    // A process of the other place, to name it by.
+    // The process names the other place to ip(8).
     let mut sleep = Command::new("sleep");
     sleep.arg("60").stdin(Stdio::null());
     to.0.apply(&mut sleep).unwrap();
-    let mut sleep = sleep.spawn().unwrap();
-    let (near, far, pid) = (from.1, to.1, sleep.id());
-    ip(
-        from.0,
-        &format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns {pid}"),
-    );
-    let _ = sleep.kill();
-    let _ = sleep.wait();
+    let sleep = Running(sleep.spawn().unwrap());
+    let (near, far, pid) = (from.1, to.1, sleep.0.id());
+    let peer = format!("peer name {far} mtu {mtu} netns {pid}");
+    ip(from.0, &format!("link add {near} mtu {mtu} type veth {peer}"));
     for (place, device) in [from, to] {
         ip(place, &format!("link set dev {device} up"));
     }
@@ -158,7 +277,6 @@ pub(crate) fn plexus_in(place: &Namespaces, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command said.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -167,14 +285,19 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// What a command says whose output is piped.
+    pub(crate) fn of(command: &mut Command) -> Said {
+        Said::by(command.spawn().unwrap())
+    }
+
     /// What a command says until it ends, or until it is killed at the limit.
     pub(crate) fn by(mut child: Child) -> Said {
         // Read meanwhile: a full pipe would stop it.
-        let pid = child.id().to_string();
+        let pid = child.id() as i32;
         let (ended, end) = std::sync::mpsc::channel::<()>();
         let guard = std::thread::spawn(move || {
-            if end.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
+            if end.recv_timeout(COMMAND_LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                kill(pid, Signal::KILL);
             }
         });
         child.stdin.take();
@@ -192,6 +315,15 @@ impl Said {
     pub(crate) fn expect(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
+    }
+
+    /// Whether a lab cannot be for want of a DHCP client; if so, says it.
+    pub(crate) fn lacks_dhclient(&self) -> bool {
+        let lacks = self.err.contains("`dhclient` is missing");
+        if lacks {
+            eprintln!("SKIPPED: this test of labs needs isc-dhcp-client");
+        }
+        lacks
     }
 
     /// The facts that a command printed, which ended well.
@@ -222,25 +354,28 @@ impl Drop for Daemons {
 }
 
 impl Daemons {
+    /// None yet, of no group.
+    pub(crate) fn bare(test: &str) -> Daemons {
+        Daemons { dir: directory(test), running: vec![] }
+    }
+
     /// None yet, of a group with a controller `c1` and nodes `n1`, `n2` …, whose keys are issued.
     pub(crate) fn new(test: &str, nodes: usize) -> Daemons {
-        let daemons = Daemons { dir: directory(test), running: vec![] };
+        let daemons = Daemons::bare(test);
         let path = |name: &str| daemons.dir.join(name).display().to_string();
         let group = path("group.key");
-        plexus(&["identity", "group", "--out", &group]);
+        Said::of(&mut plexus(&["identity", "group", "--out", &group])).expect(0);
         let issue = |number: usize, name: &str, role: &str| {
             let (number, out) = (number.to_string(), path(&format!("{name}.key")));
-            plexus(&[
-                "identity", "issue", "--group", &group, "--role", role, "--number", &number,
-                "--name", name, "--out", &out,
-            ]);
+            let words =
+                ["identity", "issue", "--group", &group, "--role", role, "--number", &number];
+            Said::of(plexus(&words).args(["--name", name, "--out", &out])).expect(0);
         };
         issue(9, "c1", "controller");
         (1..=nodes).for_each(|i| issue(i, &format!("n{i}"), "node"));
         daemons
     }
 
-    /// The first lines of a node's file.
     pub(crate) fn node_file(&self, name: &str) -> String {
         let dir = self.dir.display();
         format!(
@@ -249,13 +384,24 @@ impl Daemons {
         )
     }
 
-    /// The first lines of the controller's file.
-    pub(crate) fn controller_file(&self) -> String {
+    fn controller_file(&self) -> String {
         let dir = self.dir.display();
         format!(
             "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\
              state = \"{dir}/c1.redb\"\n"
         )
+    }
+
+    pub(crate) fn start_node(&mut self, place: &Namespaces, name: &str, ports: &[&str]) {
+        let text = ports.iter().map(|port| format!("[[port]]\nname = \"{port}\"\n"));
+        let text = self.node_file(name) + &text.collect::<String>();
+        self.start(place, "node", name, &text);
+    }
+
+    /// Starts the controller; `more`: of its file.
+    pub(crate) fn start_controller(&mut self, place: &Namespaces, more: &str) {
+        let text = self.controller_file() + more;
+        self.start(place, "controller", "c1", &text);
     }
 
     /// Starts a node or the controller with a file of this text.
@@ -273,6 +419,19 @@ impl Daemons {
         self.running.push(command.spawn().unwrap());
     }
 
+    /// Ends a daemon without warning, and forgets it.
+    pub(crate) fn kill(&mut self, at: usize) {
+        let mut daemon = self.running.remove(at);
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Has a daemon read its file again, which has this text.
+    pub(crate) fn reload(&self, at: usize, name: &str, text: &str) {
+        fs::write(self.dir.join(format!("{name}.toml")), text).unwrap();
+        signal(&self.running[at], Signal::HUP);
+    }
+
     /// A daemon's answer to a question, `None` if there is none.
     pub(crate) fn ask(&self, name: &str, question: Value) -> Option<Value> {
         ask(&self.dir.join(format!("{name}.sock")), &question)
@@ -287,6 +446,15 @@ impl Daemons {
         self.ask(name, json!({"show": what}))
     }
 
+    pub(crate) fn has_controller(&self, node: &str) -> bool {
+        self.show(node, "links").is_some_and(|links| links["controller"]["path"].is_array())
+    }
+
+    /// What `show links` says of a node's port, null if nothing.
+    pub(crate) fn link(&self, node: &str, port: &str) -> Value {
+        item(&self.show(node, "links").unwrap_or_default()["ports"], "port", port)
+    }
+
     /// What a daemon has logged, and what else it knows.
     pub(crate) fn log(&self, name: &str, facts: &[&str]) -> String {
         let log = fs::read_to_string(self.dir.join(format!("{name}.log"))).unwrap_or_default();
@@ -295,11 +463,4 @@ impl Daemons {
             .map(|what| format!("{name}, {what}: {}\n", self.show(name, what).unwrap_or_default()));
         log + &shown.collect::<String>()
     }
-}
-
-/// Runs `plexus` where the test runs, to a good end.
-fn plexus(arguments: &[&str]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_plexus")).args(arguments).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {error}");
 }

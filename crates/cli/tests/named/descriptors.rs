@@ -10,7 +10,7 @@ use std::process::Child;
 use plexus_wire::ndn::nfd::ControlParameters;
 
 use super::commands::Client;
-use super::common::{directory, until};
+use super::common::until;
 use super::workers::own_address;
 use super::{Desk, Node};
 
@@ -27,7 +27,7 @@ fn node(desk: &Desk, limits: &str, more: &str, log: &Path) -> Node {
 
 #[test]
 fn callers_by_the_network_leave_descriptors_to_applications_and_to_the_node() {
-    let desk = Desk(directory("named-descriptors"));
+    let desk = Desk::new("named-descriptors");
     let (own, log) = (format!("{}:7003", own_address(3)), desk.path("log"));
     let node = node(&desk, "ulimit -n 256", &format!("tcp = [\"{own}\"]\n"), &log);
     let callers: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(&own).unwrap()).collect();
@@ -56,10 +56,10 @@ fn a_node_raises_its_limit_of_descriptors_to_what_its_faces_may_take() {
     for (more, least, most, is_told) in
         [("", 3000, 3000, true), ("faces_max = 1000\n", 1100, 1400, false)]
     {
-        let desk = Desk(directory("named-limit"));
+        let desk = Desk::new("named-limit");
         let log = desk.path("log");
         let node = node(&desk, limits, more, &log);
-        let limit = limit_of(&node.process);
+        let limit = limit_of(&node.process.0);
         assert!((least..=most).contains(&limit), "{more}: {limit}");
         let said = fs::read_to_string(&log).unwrap();
         assert_eq!(said.contains("descriptors are fewer"), is_told, "{said}");

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::common::{Desk, Said, directory, is_root, until};
-use super::{Node, bytes};
+use super::Node;
+use super::common::{Desk, Said, Signal, signal, until};
 
 /// A file of four workers, with so many MiB in all.
 fn four(disk: &Path, mib: u64) -> String {
@@ -28,12 +28,11 @@ impl Desk {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_plexus")]);
         command.args(["node", "run", "--config"]).arg(&file);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Said::by(command.spawn().unwrap()).expect(2)
+        Said::of(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+            .expect(2)
     }
 }
 
-/// Files in a folder, and how long they are.
 fn files(folder: &Path) -> BTreeMap<String, u64> {
     let files = fs::read_dir(folder).unwrap().map(|entry| {
         let entry = entry.unwrap();
@@ -44,10 +43,7 @@ fn files(folder: &Path) -> BTreeMap<String, u64> {
 
 #[test]
 fn a_node_whose_disks_would_fill_the_file_system_does_not_start_and_takes_nothing() {
-    if !is_root("disks that are too small") {
-        return;
-    }
-    let desk = Desk(directory("named-room"));
+    let Some(desk) = Desk::root("named-room") else { return };
     let small = desk.path("small");
     fs::create_dir(&small).unwrap();
     let mount = |size: &str| format!("mount -t tmpfs -o {size} small {}", small.display());
@@ -74,7 +70,7 @@ fn a_node_whose_disks_would_fill_the_file_system_does_not_start_and_takes_nothin
 
 #[test]
 fn a_start_that_fails_later_gives_back_what_all_workers_had_reserved() {
-    let desk = Desk(directory("named-undo"));
+    let desk = Desk::new("named-undo");
     let folder = desk.path("disks");
     fs::create_dir(&folder).unwrap();
     // One of the files is there already, and shorter.
@@ -146,10 +142,8 @@ fn reads_ahead(desk: &Desk, workers: usize, prefix: &str, components: usize) {
         )
     };
     let node = desk.node("n", &with(0));
-    let (file, content) = (desk.path("object"), bytes(16_000_000));
-    fs::write(&file, &content).unwrap();
-    let producer = desk.serve("n", prefix, &file);
-    assert!(until(|| node.has_route(prefix)));
+    let (file, content) = desk.object(16_000_000);
+    let producer = desk.serve(&node, prefix, &file);
     let fetch = || assert!(desk.fetch("n", prefix).unwrap() == content);
     let rounds = || {
         let before = counted(&node);
@@ -164,8 +158,7 @@ fn reads_ahead(desk: &Desk, workers: usize, prefix: &str, components: usize) {
     assert!(reads > 500, "{reads}");
     let reload = |prefetch: u64| {
         desk.write("n", &with(prefetch));
-        let pid = rustix::process::Pid::from_child(&node.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        signal(&node.process.0, Signal::HUP);
         assert!(until(|| counted(&node)[0] == prefetch.max(1)), "{:?}", counted(&node));
     };
     reload(16);
@@ -189,11 +182,11 @@ fn reads_ahead(desk: &Desk, workers: usize, prefix: &str, components: usize) {
 
 #[test]
 fn what_follows_a_chunk_is_read_ahead_and_served_from_memory() {
-    reads_ahead(&Desk(directory("named-ahead")), 1, "/object", 2);
+    reads_ahead(&Desk::new("named-ahead"), 1, "/object", 2);
 }
 
 #[test]
 fn a_batch_that_is_read_ahead_lies_with_one_worker() {
     // The name, its version and its segment are hashed.
-    reads_ahead(&Desk(directory("named-ahead-two")), 2, "/object", 3);
+    reads_ahead(&Desk::new("named-ahead-two"), 2, "/object", 3);
 }

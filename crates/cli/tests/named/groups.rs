@@ -5,9 +5,9 @@ use std::io;
 
 use plexus_wire::ndn::nfd::ControlParameters;
 
+use super::Node;
 use super::commands::Client;
-use super::common::{self, Desk, until};
-use super::{Node, bytes};
+use super::common::{self, Desk};
 
 /// Sets a namespace up so that the addresses of its devices are ready at once.
 fn ready() -> io::Result<()> {
@@ -40,18 +40,16 @@ fn neighbours_fetch_of_groups_of_both_ip_versions() {
     for (place, address) in [(&near, "10.9.0.1/24"), (&far, "10.9.0.2/24")] {
         common::ip(place, &format!("address add {address} dev e0"));
     }
-    let desk = Desk(common::directory("named-groups"));
+    let desk = Desk::new("named-groups");
     let groups = |own| format!("multicast = [\"{own}\"]\nmulticast6 = [\"e0\"]\n");
     let near = desk.node_in(&near, "near", &groups("10.9.0.1"));
     let far = desk.node_in(&far, "far", &groups("10.9.0.2"));
-    let (file, content) = (desk.path("object"), bytes(100_000));
-    fs::write(&file, &content).unwrap();
+    let (file, content) = desk.object(100_000);
     let mut client = Client::new(&desk.path("near.nfd"));
     for (prefix, remote) in
         [("/four", "udp4://224.0.23.170:56363"), ("/six", "udp6://[ff02::1234%")]
     {
-        let _producer = desk.serve("far", prefix, &file);
-        assert!(until(|| far.has_route(prefix)));
+        let _producer = desk.serve(&far, prefix, &file);
         let face = face_to(&near, remote);
         assert!(face.is_some(), "no face to {remote}: {:?}", near.show("faces"));
         let name = Some(prefix.parse().unwrap());
@@ -71,15 +69,15 @@ fn a_device_without_an_address_of_the_version_is_told() {
     let Some([place]) = common::namespaces("a group of IPv6", common::quiet) else { return };
     common::ip(&place, "link add d0 type veth peer name d9");
     common::ip(&place, "link set dev d0 up");
-    let desk = Desk(common::directory("named-groups"));
+    let desk = Desk::new("named-groups");
     for (device, why) in [
         ("d0", "joining the group [ff02::1234]:56363 on d0: "),
         ("d1", "joining the group [ff02::1234]:56363 on d1: No such device"),
     ] {
         let file = desk.write("alone", &format!("multicast6 = [\"{device}\"]\n"));
         let config = file.to_str().unwrap();
-        let node = common::plexus_in(&place, &["node", "run", "--config", config]).spawn().unwrap();
-        let said = common::Said::by(node).expect(2);
+        let mut node = common::plexus_in(&place, &["node", "run", "--config", config]);
+        let said = common::Said::of(&mut node).expect(2);
         assert!(said.err.contains(why), "{}", said.err);
     }
 }

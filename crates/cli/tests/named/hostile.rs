@@ -20,7 +20,7 @@ struct Siege {
     desk: Desk,
     place: Namespaces,
     node: Node,
-    _producer: Program,
+    _producer: Running,
     content: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl Siege {
         let [place] = common::namespaces("hostile input", common::quiet)?;
         common::ip(&place, "link set lo up");
         common::ip(&place, "address add 192.0.2.1/32 dev lo");
-        let desk = Desk(common::directory("named-hostile"));
+        let desk = Desk::new("named-hostile");
         // Nobody answers at the silent face.
         let node = desk.node_in(
             &place,
@@ -40,10 +40,9 @@ impl Siege {
                  prefix = \"/silent\"\nface = \"silent\"\n"
             ),
         );
-        let (file, content) = (desk.path("object"), bytes(100_000));
-        fs::write(&file, &content).unwrap();
-        let producer = desk.serve("n", "/object", &file);
-        assert!(until(|| node.has_route("/object") && node.has_route("/silent")));
+        let (file, content) = desk.object(100_000);
+        let producer = desk.serve(&node, "/object", &file);
+        assert!(until(|| node.has_route("/silent")));
         Some(Siege { desk, place, node, _producer: producer, content })
     }
 
@@ -67,9 +66,7 @@ impl Siege {
 
     /// What the node says of the face of this socket.
     fn face(&self, remote: &str) -> Value {
-        let faces = self.node.show("faces").unwrap();
-        let list = faces["faces"].as_array().unwrap();
-        list.iter().find(|face| face["remote"] == *remote).cloned().unwrap_or_default()
+        common::item(&self.node.show("faces").unwrap()["faces"], "remote", remote)
     }
 }
 
@@ -80,10 +77,8 @@ fn uri(socket: &UdpSocket) -> String {
 fn interest(name: &str, nonce: u32, can_be_prefix: bool) -> Vec<u8> {
     let name: NameBuf = name.parse().unwrap();
     let nonce = Some(nonce.to_be_bytes());
-    let repr = interest::Repr { can_be_prefix, nonce, ..interest::Repr::new(name.as_name()) };
-    let mut packet = vec![0; repr.buffer_len()];
-    repr.emit(&mut packet).unwrap();
-    packet
+    let repr = interest::Repr::new(name.as_name());
+    interest::Repr { can_be_prefix, nonce, ..repr }.to_bytes().unwrap()
 }
 
 /// A signed `rib/register`.

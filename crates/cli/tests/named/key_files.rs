@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::common::{Desk, Said, directory};
+use super::common::{Desk, Said};
 use super::keys::{key, made};
 
 #[test]
 fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
-    let desk = Desk(directory("named-private"));
+    let desk = Desk::new("named-private");
     made(&desk, "make /a --type ed25519 --out ./a");
     let mode = std::fs::metadata(desk.path("a.key")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -51,17 +51,16 @@ fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
 
 #[test]
 fn what_cannot_be_written_whole_leaves_nothing_and_the_next_try_succeeds() {
-    let desk = Desk(directory("named-partly"));
+    let desk = Desk::new("named-partly");
     let name = format!("/{}", "x".repeat(1000));
     let out = desk.path("a").display().to_string();
-    let files = || fs::read_dir(&desk.0).unwrap().count();
+    let files = || fs::read_dir(&desk.dir).unwrap().count();
     let within = |limit: &str, out: &str| {
         let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$@\"");
         let plexus = env!("CARGO_BIN_EXE_plexus");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh", plexus, "ndn", "key", "make", &name, "--out", out]);
-        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Said::by(shell.spawn().unwrap())
+        Said::of(shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
     };
     // Room for nothing, for the key but not for the certificate, and for both.
     for (limit, file) in [("0", "key"), ("1", "ndncert")] {
@@ -86,7 +85,7 @@ fn what_cannot_be_written_whole_leaves_nothing_and_the_next_try_succeeds() {
 
 #[test]
 fn a_key_that_others_may_read_certifies_nobody_and_publishes_with_a_warning() {
-    let desk = Desk(directory("named-readable"));
+    let desk = Desk::new("named-readable");
     made(&desk, "make /a --out ./a");
     made(&desk, "make /a/b --out ./b");
     let file = desk.path("a.key").display().to_string();
@@ -117,7 +116,7 @@ fn a_key_that_others_may_read_certifies_nobody_and_publishes_with_a_warning() {
 
 #[test]
 fn what_strangers_put_into_names_says_nothing_to_the_terminal() {
-    let desk = Desk(directory("named-escapes"));
+    let desk = Desk::new("named-escapes");
     made(&desk, "make /%1B%5B2J%0D --out ./root");
     made(&desk, "make /%1B%5B2J%0D/%9B31m%00%7F --out ./own");
     let issuer = "\u{1b}[H\u{7}";

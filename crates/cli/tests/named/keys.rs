@@ -11,10 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use known::{ED25519_KEY, ED25519_PUBLIC, P256_PUBLIC, P256_SEC1, certificate};
 use plexus_ndn_apps::digest::DigestSigner;
 use plexus_wire::ndn::NameBuf;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Program;
-use super::common::{Desk, Said, ask, directory, until};
+use super::common::{Desk, Running, Said, until};
 use super::workers::own_address;
 
 impl Desk {
@@ -37,7 +36,7 @@ impl Desk {
         let file = self.certificate(key).display().to_string();
         let words = match kind {
             "produce" => vec!["ndn", kind, "--prefix", prefix],
-            "web-publish" => vec!["ndn", kind, prefix, self.0.to_str().unwrap()],
+            "web-publish" => vec!["ndn", kind, prefix, self.dir.to_str().unwrap()],
             _ => vec!["ndn", kind, prefix, &file],
         };
         let mut words: Vec<String> = words.into_iter().map(Into::into).collect();
@@ -46,7 +45,7 @@ impl Desk {
         words
     }
 
-    fn publish(&self, kind: &str, prefix: &str, uri: &str, key: &str) -> Program {
+    fn publish(&self, kind: &str, prefix: &str, uri: &str, key: &str) -> Running {
         let words = self.publishing(kind, prefix, uri, key);
         self.program(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -60,7 +59,7 @@ impl Desk {
 
 #[test]
 fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
-    let desk = Desk(directory("named-keys"));
+    let desk = Desk::new("named-keys");
     desk.key("one", ED25519_KEY, ED25519_PUBLIC);
     desk.key("two", P256_SEC1, P256_PUBLIC);
     let own = format!("{}:7001", own_address(3));
@@ -92,9 +91,8 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
         assert!(told.contains("403 authorization rejected (it may want a key"), "{told}");
     }
     // Other anchors, while it runs: who was trusted is no more, and what they published is gone.
-    let reload = || ask(&node.control, &json!({"reload": true})).unwrap();
     desk.write("n", &file(&["two"]));
-    assert_eq!(reload()["done"], true);
+    assert_eq!(node.reload()["done"], true);
     let _publishing = desk.publish("serve", "/two", &udp, "two");
     assert!(until(|| node.has_route("/two")));
     assert!(!node.has_route("/goes"));
@@ -102,12 +100,12 @@ fn who_has_the_key_of_an_anchor_publishes_here_and_from_another_box() {
     assert!(told.contains("403 authorization rejected"), "{told}");
     // The same names of files with others in them.
     desk.key("two", ED25519_KEY, ED25519_PUBLIC);
-    assert_eq!(reload()["done"], true);
+    assert_eq!(node.reload()["done"], true);
     let _publishing = desk.publish("serve", "/three", &unix, "two");
     assert!(until(|| node.has_route("/three")));
     // What cannot be read changes nothing.
     desk.write("n", &file(&["none"]));
-    let told = reload()["error"].to_string();
+    let told = node.reload()["error"].to_string();
     assert!(told.contains("none.ndncert: No such file"), "{told}");
     let _publishing = desk.publish("serve", "/four", &unix, "two");
     assert!(until(|| node.has_route("/four")));
@@ -134,18 +132,15 @@ pub(super) fn key(desk: &Desk, words: &str) -> Said {
 
 #[test]
 fn keys_that_plexus_makes_command_as_far_as_their_certificates_go() {
-    let desk = Desk(directory("named-made"));
+    let desk = Desk::new("named-made");
     let make = |name: &str, file: &str| made(&desk, &format!("make {name} --out {file}"));
     let root = made(&desk, "make /site --from 2019-01-01 --out ./root");
     assert!(root.starts_with("/site/KEY/") && root.contains("/self/v="), "{root}");
     make("/other", "./other");
     for operator in ["good", "late", "foreign"] {
         make(&format!("/site/{operator}"), &format!("./{operator}-own"));
-        std::fs::rename(
-            desk.path(&format!("{operator}-own.key")),
-            desk.path(&format!("{operator}.key")),
-        )
-        .unwrap();
+        let [own, issued] = ["-own.key", ".key"].map(|end| desk.path(&format!("{operator}{end}")));
+        std::fs::rename(own, issued).unwrap();
     }
     let sign = |operator: &str, by: &str, more: &str| {
         let words = format!(
@@ -201,13 +196,13 @@ fn keys_that_plexus_makes_command_as_far_as_their_certificates_go() {
 
 #[test]
 fn neighbours_may_command_when_an_anchor_comes_and_no_more_when_it_goes() {
-    let desk = Desk(directory("named-anchors"));
+    let desk = Desk::new("named-anchors");
     desk.key("one", ED25519_KEY, ED25519_PUBLIC);
     let own = format!("{}:7002", own_address(3));
     let without = format!("udp = [\"{own}\"]\n");
     let with = format!("{without}anchors = [{:?}]\n", desk.certificate("one"));
     let node = desk.node("n", &without);
-    let reload = || assert_eq!(ask(&node.control, &json!({"reload": true})).unwrap()["done"], true);
+    let reload = || assert_eq!(node.reload()["done"], true);
     let (udp, hop) = (format!("udp4://{own}"), "/localhop/nfd");
     assert!(!node.has_route(hop));
     desk.write("n", &with);

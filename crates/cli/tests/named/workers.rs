@@ -11,8 +11,8 @@ use plexus_wire::ndn::{NameBuf, interest};
 use serde_json::{Value, json};
 
 use super::commands::{Client, of};
-use super::common::{Desk, ask as ask_control, directory, until};
-use super::{Node, Program, bytes};
+use super::common::{Desk, Running, until};
+use super::{Node, bytes};
 
 /// An address of this machine that no other test has: the whole of 127.0.0.0/8 leads here.
 pub(crate) fn own_address(n: u8) -> Ipv4Addr {
@@ -46,13 +46,12 @@ impl Node {
 
 impl Desk {
     /// Publishes files under prefixes that are known not to be one worker's.
-    fn serve_several(&self, node: &Node, name: &str) -> Vec<(String, Vec<u8>, Program)> {
+    fn serve_several(&self, node: &Node) -> Vec<(String, Vec<u8>, Running)> {
         let publish = |i: usize| {
             let (prefix, content) = (format!("/several/{i}"), bytes(300_000 + i));
-            let file = self.path(&format!("{name}-{i}"));
+            let file = self.path(&format!("{}-{i}", node.name));
             fs::write(&file, &content).unwrap();
-            let producer = self.serve(name, &prefix, &file);
-            assert!(until(|| node.has_route(&prefix)));
+            let producer = self.serve(node, &prefix, &file);
             (prefix, content, producer)
         };
         (0..6).map(publish).collect()
@@ -61,10 +60,10 @@ impl Desk {
 
 #[test]
 fn files_come_whole_through_several_workers_by_unix_and_tcp() {
-    let desk = Desk(directory("named-workers"));
+    let desk = Desk::new("named-workers");
     let tcp = own_address(0);
     let node = desk.node("n", &format!("workers = 3\ntcp = [\"{tcp}\"]\n"));
-    for (i, (prefix, content, _producer)) in desk.serve_several(&node, "n").iter().enumerate() {
+    for (i, (prefix, content, _producer)) in desk.serve_several(&node).iter().enumerate() {
         let uri = if i % 2 == 0 { desk.uri("n") } else { format!("tcp4://{tcp}:6363") };
         assert!(desk.fetch_by(&uri, prefix).unwrap() == *content, "{prefix} over {uri}");
         // Once more, from the content stores.
@@ -76,7 +75,7 @@ fn files_come_whole_through_several_workers_by_unix_and_tcp() {
 
 #[test]
 fn a_prefix_of_the_dispatch_table_has_several_workers_and_another_one() {
-    let desk = Desk(directory("named-dispatch"));
+    let desk = Desk::new("named-dispatch");
     let table = |components: u8| {
         let of = format!("prefix = \"/web\"\ncomponents = {components}\n");
         format!("workers = 4\n[[named.dispatch]]\n{of}")
@@ -118,13 +117,13 @@ fn a_prefix_of_the_dispatch_table_has_several_workers_and_another_one() {
     let shown = json!([{"prefix": "/", "components": 2}, {"prefix": "/web", "components": 4}]);
     assert_eq!(names["dispatch"], shown);
     desk.write("n", &table(3));
-    let refused = ask_control(&node.control, &json!({"reload": true})).unwrap();
+    let refused = node.reload();
     assert!(refused["error"].to_string().contains("[[named.dispatch]] changes only"), "{refused}");
 }
 
 #[test]
 fn tokens_lead_data_between_boxes_back_to_the_worker_that_asked() {
-    let desk = Desk(directory("named-tokens"));
+    let desk = Desk::new("named-tokens");
     let [near, far] = [own_address(1), own_address(2)];
     let up = format!(
         "workers = 4\nudp = [\"{near}\"]\n[[named.face]]\nname = \"up\"\n\
@@ -132,7 +131,7 @@ fn tokens_lead_data_between_boxes_back_to_the_worker_that_asked() {
     );
     let far = desk.node("far", &format!("workers = 3\nudp = [\"{far}\"]\n"));
     let near = desk.node("near", &up);
-    for (prefix, content, _producer) in desk.serve_several(&far, "far") {
+    for (prefix, content, _producer) in desk.serve_several(&far) {
         assert!(desk.fetch("near", &prefix).unwrap() == content, "{prefix}");
     }
     near.accounts_for_all();
@@ -147,9 +146,9 @@ fn tokens_lead_data_between_boxes_back_to_the_worker_that_asked() {
 
 #[test]
 fn workers_without_work_sleep() {
-    let desk = Desk(directory("named-idle"));
+    let desk = Desk::new("named-idle");
     let node = desk.node("n", "workers = 4\n");
-    for (prefix, content, _producer) in desk.serve_several(&node, "n") {
+    for (prefix, content, _producer) in desk.serve_several(&node) {
         assert!(desk.fetch("n", &prefix).unwrap() == content, "{prefix}");
     }
     let is_idle = || node.show("faces").unwrap()["faces"] == serde_json::json!([]);
@@ -167,7 +166,7 @@ fn workers_without_work_sleep() {
 
 #[test]
 fn what_a_client_asked_for_is_given_back_once_it_has_gone() {
-    let desk = Desk(directory("named-gone"));
+    let desk = Desk::new("named-gone");
     // Where the route leads, nobody answers.
     let sink = UdpSocket::bind((own_address(3), 0)).unwrap();
     let more = format!(
@@ -182,9 +181,7 @@ fn what_a_client_asked_for_is_given_back_once_it_has_gone() {
         let name: NameBuf = format!("/asked/{number}").parse().unwrap();
         let mut repr = interest::Repr::new(name.as_name());
         (repr.nonce, repr.lifetime_ms) = (Some(nonce.to_be_bytes()), Some(3_600_000));
-        let mut packet = vec![0; repr.buffer_len()];
-        repr.emit(&mut packet).unwrap();
-        packet
+        repr.to_bytes().unwrap()
     };
     let client = || UnixStream::connect(desk.path("n.nfd")).unwrap();
     let (mut goes, mut stays) = (client(), client());
@@ -218,7 +215,7 @@ fn what_a_client_asked_for_is_given_back_once_it_has_gone() {
 
 #[test]
 fn every_worker_finds_its_disk_again() {
-    let desk = Desk(directory("named-warm"));
+    let desk = Desk::new("named-warm");
     let disk = desk.path("cache");
     let more = format!(
         "workers = 2\ncache = \"2MiB\"\n[[named.disk]]\nfile = \"{}\"\nsize = \"64MiB\"\n",
@@ -240,20 +237,9 @@ fn every_worker_finds_its_disk_again() {
         disks.iter().map(|disk| disk[what].as_u64().unwrap()).collect()
     };
     let node = desk.node("n", &more);
-    let producer = desk.program(&[
-        "ndn",
-        "produce",
-        "--prefix",
-        "/warm",
-        "--size",
-        "4000",
-        "--signature",
-        "none",
-        "--freshness",
-        "1h",
-        "--transport",
-        &uri,
-    ]);
+    let produce = "ndn produce --prefix /warm --size 4000 --signature none --freshness 1h";
+    let words: Vec<&str> = produce.split(' ').chain(["--transport", &uri]).collect();
+    let producer = desk.program(&words);
     assert!(until(|| node.has_route("/warm")));
     // What was asked for more than once goes to a disk.
     (0..3).for_each(|_| drop(ask(&[])));
@@ -270,12 +256,12 @@ fn every_worker_finds_its_disk_again() {
 
 #[test]
 fn workers_run_on_the_processors_that_the_file_names() {
-    let desk = Desk(directory("named-cpus"));
+    let desk = Desk::new("named-cpus");
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let cpus: Vec<usize> = (0..1024).filter(|cpu| allowed.is_set(*cpu)).take(2).collect();
     let node = desk.node("n", &format!("workers = {}\ncpus = {cpus:?}\n", cpus.len()));
     let mut found = Vec::new();
-    for task in fs::read_dir(format!("/proc/{}/task", node.process.id())).unwrap() {
+    for task in fs::read_dir(format!("/proc/{}/task", node.process.0.id())).unwrap() {
         let said = |what: &str| fs::read_to_string(task.as_ref().unwrap().path().join(what));
         // Some threads last only for a moment.
         let Ok(name) = said("comm") else { continue };
