@@ -1,12 +1,13 @@
 //! Addresses in files: prefixes, and a device's own address in its network.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
 use plexus_wire::address::{is_routable, is_unicast};
 use plexus_wire::{Prefix, PrefixError};
 
-use crate::document::{At, Section, quoted};
+use crate::document::{Section, quoted};
 use crate::error::{ValueError, quote};
 
 /// An address of a device with the length of its network's prefix, as in `10.0.0.1/24`.
@@ -74,18 +75,16 @@ pub fn parse_route_prefix(text: &str) -> Result<Prefix, ValueError> {
 
 /// The addresses of a device, under the key `address`; problems are noted.
 pub fn read_addresses(section: &Section<'_>) -> Vec<InterfaceAddress> {
-    let mut addresses: Vec<InterfaceAddress> = Vec::new();
-    for At { value, span } in section.texts("address").unwrap_or_default() {
-        match parse_interface_address(value) {
-            Ok(new) if addresses.iter().any(|a| a.address == new.address) => {
-                let message = format!("{} is given twice", new.address);
-                section.problems().add(span, message, "name each address once");
-            }
-            Ok(new) => addresses.push(new),
-            Err(e) => section.problems().add(span, e.message, e.help),
+    let mut seen = HashSet::new();
+    let addresses = section.list("address", |text| {
+        let new = parse_interface_address(text)?;
+        if !seen.insert(new.address) {
+            let message = format!("{} is given twice", new.address);
+            return Err(ValueError::new(message, "name each address once"));
         }
-    }
-    addresses
+        Ok(new)
+    });
+    addresses.unwrap_or_default()
 }
 
 /// A device's address with its prefix length, as in `10.0.0.1/24`.

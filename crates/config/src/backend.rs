@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::words;
+
 /// What moves a port's frames in and out of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
@@ -23,17 +25,16 @@ pub enum Backend {
     Pcap,
 }
 
-impl Backend {
-    /// Every back-end by its name.
-    pub const NAMES: [(&'static str, Backend); 6] = [
-        ("auto", Backend::Auto),
-        ("af_xdp", Backend::AfXdp),
-        ("af_packet", Backend::AfPacket),
-        ("tap", Backend::Tap),
-        ("udp", Backend::Udp),
-        ("pcap", Backend::Pcap),
-    ];
+words!(Backend {
+    Auto = "auto",
+    AfXdp = "af_xdp",
+    AfPacket = "af_packet",
+    Tap = "tap",
+    Udp = "udp",
+    Pcap = "pcap",
+});
 
+impl Backend {
     /// Those that a port of a node may have.
     pub fn of_ports() -> Vec<(&'static str, Backend)> {
         Backend::NAMES.into_iter().filter(|(_, b)| *b != Backend::Pcap).collect()
@@ -42,11 +43,6 @@ impl Backend {
     /// Those that reach a device, which all ports of a node may have.
     pub fn of_devices() -> Vec<(&'static str, Backend)> {
         Backend::of_ports().into_iter().filter(|(_, b)| *b != Backend::Udp).collect()
-    }
-
-    /// Its name in files and messages.
-    pub fn name(self) -> &'static str {
-        Backend::NAMES.iter().find(|(_, b)| *b == self).map_or("auto", |(name, _)| name)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
     MulticastRule, Reservation, RoutePolicy, Subnet,
 };
-use crate::document::{At, Lines, Problems, Section, quoted, read_document, read_text};
+use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name};
 use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usual_control};
@@ -76,28 +76,16 @@ impl ControllerFile {
 
     /// Writes the file; [`ControllerFile::parse`] returns an equal value.
     pub fn to_toml(&self) -> String {
-        let (s, usual) = (&self.settings, ControllerFile::new(&self.name));
+        let usual = ControllerFile::new(&self.name);
         let mut lines = Lines::default();
         lines.text("name", &self.name);
-        for (key, path, usual) in [
-            ("identity", &self.identity, &usual.identity),
-            ("state", &self.state, &usual.state),
-            ("control", &self.control, &usual.control),
-        ] {
-            if path != usual {
-                lines.text(key, &path.to_string_lossy());
-            }
-        }
-        if self.device != usual.device {
-            lines.text("device", &self.device);
-        }
-        if let Some(metrics) = self.metrics {
-            lines.text("metrics", &metrics.to_string());
-        }
-        if self.heartbeat != usual.heartbeat {
-            lines.text("heartbeat", &format_duration(self.heartbeat));
-        }
-        s.write(&mut lines, "");
+        lines.unusual("identity", &self.identity, &usual.identity);
+        lines.unusual("state", &self.state, &usual.state);
+        lines.unusual("control", &self.control, &usual.control);
+        lines.unusual("device", &self.device, &usual.device);
+        lines.given("metrics", self.metrics);
+        lines.unusual("heartbeat", &self.heartbeat, &usual.heartbeat);
+        self.settings.write(&mut lines, "");
         lines.finish()
     }
 }
@@ -105,56 +93,34 @@ impl ControllerFile {
 /// Stands for all hosts in rules.
 const ANY: &str = "any";
 
-fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    let items: Vec<String> = items.into_iter().map(|i| quoted(&i.to_string())).collect();
-    format!("[{}]", items.join(", "))
-}
-
 fn write_subnet(subnet: &Subnet, lines: &mut Lines, above: &str) {
     lines.heading(&format!("[[{above}subnet]]"));
-    lines.text("prefix", &subnet.prefix.to_string());
-    if let Some(gateway) = subnet.gateway {
-        lines.text("gateway", &gateway.to_string());
-    }
+    lines.value("prefix", &subnet.prefix);
+    lines.given("gateway", subnet.gateway);
     if let Some((first, last)) = subnet.range {
         lines.text("range", &format!("{first}-{last}"));
-        let lease = std::time::Duration::from_secs(subnet.lease_s.into());
-        lines.text("lease", &format_duration(lease));
+        lines.value("lease", &Duration::from_secs(subnet.lease_s.into()));
     }
-    if let Some(relay) = subnet.relay {
-        lines.text("relay", &relay.to_string());
-    }
-    if let Some(group) = &subnet.group {
-        lines.text("group", group);
-    }
-    lines.entry("dns", list(&subnet.dns));
-    lines.entry("ntp", list(&subnet.ntp));
-    if let Some(domain) = &subnet.domain {
-        lines.text("domain", domain);
-    }
-    if let Some(mtu) = subnet.mtu {
-        lines.entry("mtu", mtu);
-    }
-    if subnet.advertise {
-        lines.entry("ra", true);
-    }
+    lines.given("relay", subnet.relay);
+    lines.given("group", subnet.group.as_ref());
+    lines.value("dns", &subnet.dns[..]);
+    lines.value("ntp", &subnet.ntp[..]);
+    lines.given("domain", subnet.domain.as_ref());
+    lines.given("mtu", subnet.mtu);
+    lines.unusual("ra", &subnet.advertise, &false);
 }
 
 fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
     let problems = root.problems();
     let name = root.required_text("name", "\"c1\"");
-    if let Some(name) = &name
-        && let Err(e) = check_name("controller", name.value)
-    {
-        problems.add(name.span.clone(), e.message, e.help);
+    if let Some(name) = &name {
+        problems.note(name.span.clone(), check_name("controller", name.value));
     }
     let usual = ControllerFile::new(name.map_or("", |n| n.value));
     let path = |key, usual: PathBuf| root.parsed(key, parse_path).map_or(usual, |p| p.value);
     let device = root.text("device");
-    if let Some(device) = &device
-        && let Err(e) = check_device(device.value)
-    {
-        problems.add(device.span.clone(), e.message, e.help);
+    if let Some(device) = &device {
+        problems.note(device.span.clone(), check_device(device.value));
     }
     Some(ControllerFile {
         identity: path("identity", usual.identity),
@@ -162,7 +128,7 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
         device: device.map_or(usual.device, |d| d.value.to_string()),
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
-        heartbeat: root.quantity("heartbeat", parse_heartbeat).map_or(usual.heartbeat, |h| h.value),
+        heartbeat: root.quantity_or("heartbeat", parse_heartbeat, usual.heartbeat),
         name: usual.name,
         settings: ControllerSettings::read(root),
     })
@@ -173,25 +139,23 @@ impl ControllerSettings {
     /// names: empty, or `controller.` if the settings are in a `[[controller]]`.
     pub fn write(&self, lines: &mut Lines, above: &str) {
         let usual = ControllerSettings::default();
-        if self.group_mac != usual.group_mac {
-            lines.text("group_mac", &self.group_mac.to_string());
-        }
-        let policy = RoutePolicy::NAMES.iter().find(|(_, p)| *p == self.policy);
-        lines.text("policy", policy.map_or("ecmp", |(name, _)| name));
-        lines.entry("strangers_may_talk", self.strangers_may_talk);
+        lines.unusual("group_mac", &self.group_mac, &usual.group_mac);
+        lines.value("policy", &self.policy);
+        lines.value("strangers_may_talk", &self.strangers_may_talk);
         self.limits.write(lines, above);
         self.subnets.iter().for_each(|subnet| write_subnet(subnet, lines, above));
         for r in &self.reservations {
             lines.heading(&format!("[[{above}reservation]]"));
-            lines.text("mac", &r.mac.to_string());
-            lines.text("ip", &r.ip.to_string());
+            lines.value("mac", &r.mac);
+            lines.value("ip", &r.ip);
         }
         for g in &self.groups {
             lines.heading(&format!("[[{above}group]]"));
             lines.text("name", &g.name);
-            lines.entry("macs", list(&g.macs));
-            lines.entry("ports", list(g.ports.iter().map(|(n, p)| format!("{n}:{p}"))));
-            lines.entry("prefixes", list(&g.prefixes));
+            let ports: Vec<String> = g.ports.iter().map(|(n, p)| format!("{n}:{p}")).collect();
+            lines.value("macs", &g.macs[..]);
+            lines.value("ports", &ports[..]);
+            lines.value("prefixes", &g.prefixes[..]);
         }
         for (heading, rules) in [("allow", &self.allow), ("deny", &self.deny)] {
             for rule in rules {
@@ -202,9 +166,8 @@ impl ControllerSettings {
         }
         for rule in &self.multicast {
             lines.heading(&format!("[[{above}multicast]]"));
-            lines.text("groups", &rule.groups.to_string());
-            let name = Members::NAMES.iter().find(|(_, members)| *members == rule.members);
-            lines.text("members", name.map_or("", |(name, _)| name));
+            lines.value("groups", &rule.groups);
+            lines.value("members", &rule.members);
         }
     }
 
@@ -212,15 +175,12 @@ impl ControllerSettings {
     pub fn read(root: &Section<'_>) -> ControllerSettings {
         let mut settings = ControllerSettings::default();
         settings.group_mac = read_mac(root, "group_mac").map_or(settings.group_mac, |m| m.value);
-        if let Some(policy) = root.choice("policy", &RoutePolicy::NAMES) {
-            settings.policy = policy.value;
-        }
+        settings.policy = root.choice_or("policy", &RoutePolicy::NAMES, settings.policy);
         if let Some(talk) = root.flag("strangers_may_talk") {
             settings.strangers_may_talk = talk.value;
         }
         if let Some(section) = root.section("limits", "limits") {
             settings.limits = ControllerLimits::read(&section);
-            section.finish();
         }
         settings.groups = read_groups(root);
         let names: Vec<String> = settings.groups.iter().map(|g| g.name.clone()).collect();
@@ -272,14 +232,12 @@ fn read_subnets(
     let mut subnets: Vec<Subnet> = Vec::new();
     for section in root.sections("subnet", "a subnet") {
         let subnet = read_subnet(&section, groups, servers);
-        let span = section.span();
-        section.finish();
         let Some(subnet) = subnet else { continue };
         let (a, b) = (subnet.prefix, subnet.prefix.addr());
         let other = subnets.iter().find(|s| s.prefix.contains(b) || a.contains(s.prefix.addr()));
         if let Some(other) = other {
             let message = format!("{a} overlaps with {}", other.prefix);
-            root.problems().add(span, message, "keep networks apart");
+            root.problems().add(section.span(), message, "keep networks apart");
         }
         subnets.push(subnet);
     }
@@ -292,10 +250,7 @@ fn read_subnet(
     servers: &mut Vec<At<Ipv4Addr>>,
 ) -> Option<Subnet> {
     let problems = section.problems();
-    if !section.has("prefix") {
-        section.missing("prefix", "\"10.0.0.0/24\"");
-    }
-    let prefix = section.parsed("prefix", parse_prefix);
+    let prefix = section.require("prefix", "\"10.0.0.0/24\"").parsed("prefix", parse_prefix);
     let none = Prefix::host(Ipv4Addr::UNSPECIFIED.into());
     let mut subnet = Subnet::new(prefix.as_ref().map_or(none, |p| p.value));
     let inside = |what: &str, at: crate::error::Span, ip: IpAddr| {
@@ -341,14 +296,10 @@ fn read_subnet(
         }
         subnet.group = Some(group.value.to_string());
     }
-    subnet.dns = addresses(section, "dns", "10.0.0.1");
-    subnet.ntp = addresses(section, "ntp", "10.0.0.1");
-    if let Some(domain) = section.parsed("domain", parse_domain) {
-        subnet.domain = Some(domain.value);
-    }
-    if let Some(lease) = section.quantity("lease", parse_lease) {
-        subnet.lease_s = lease.value;
-    }
+    subnet.dns = section.list("dns", |t| parse_ip(t, "10.0.0.1")).unwrap_or_default();
+    subnet.ntp = section.list("ntp", |t| parse_ip(t, "10.0.0.1")).unwrap_or_default();
+    subnet.domain = section.parsed("domain", parse_domain).map(|domain| domain.value);
+    subnet.lease_s = section.quantity_or("lease", parse_lease, subnet.lease_s);
     subnet.mtu = section.integer("mtu", 576..=1500).map(|m| m.value as u16);
     if let Some(ra) = section.flag("ra") {
         let suits = !is_v4 && subnet.prefix.len() == 64;
@@ -384,31 +335,12 @@ fn parse_lease(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-fn addresses<T: std::str::FromStr>(
-    section: &Section<'_>,
-    key: &'static str,
-    example: &str,
-) -> Vec<T> {
-    let mut found = Vec::new();
-    for At { value, span } in section.texts(key).unwrap_or_default() {
-        match parse_ip(value, example) {
-            Ok(ip) => found.push(ip),
-            Err(e) => section.problems().add(span, e.message, e.help),
-        }
-    }
-    found
-}
-
 fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation> {
     let (mut found, mut macs, mut ips) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for section in root.sections("reservation", "a reservation") {
-        for (key, example) in [("mac", "\"02:00:00:00:00:01\""), ("ip", "\"10.0.0.50\"")] {
-            if !section.has(key) {
-                section.missing(key, example);
-            }
-        }
-        let mac = read_mac(&section, "mac");
-        let ip = section.parsed("ip", |t| parse_ip::<Ipv4Addr>(t, "10.0.0.50"));
+        let mac = read_mac(section.require("mac", "\"02:00:00:00:00:01\""), "mac");
+        let ip = section.require("ip", "\"10.0.0.50\"");
+        let ip = ip.parsed("ip", |t| parse_ip::<Ipv4Addr>(t, "10.0.0.50"));
         if let (Some(mac), Some(ip)) = (mac, ip) {
             let problems = root.problems();
             if !macs.insert(mac.value) {
@@ -425,7 +357,6 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
             }
             found.push(Reservation { mac: mac.value, ip: ip.value });
         }
-        section.finish();
     }
     found
 }
@@ -452,50 +383,32 @@ fn read_groups(root: &Section<'_>) -> Vec<HostGroup> {
             if name.value == ANY || twice {
                 let message = format!("a group cannot be called {} here", quote(name.value));
                 problems.add(name.span.clone(), message, "give each group its own name");
-            } else if let Err(e) = check_name("group", name.value) {
-                problems.add(name.span.clone(), e.message, e.help);
+            } else {
+                problems.note(name.span.clone(), check_name("group", name.value));
             }
         }
-        let ports = section.texts("ports").unwrap_or_default();
-        let ports = ports.into_iter().filter_map(|at| read_port(&at, problems)).collect();
         groups.push(HostGroup {
             name: name.map_or("", |n| n.value).to_string(),
-            macs: listed(&section, "macs", |t| {
-                t.parse::<MacAddr>()
-                    .map_err(|e| ValueError::new(quote(t).to_string(), e.to_string()))
-            }),
-            ports,
-            prefixes: listed(&section, "prefixes", parse_prefix),
+            macs: section.list("macs", parse_mac).unwrap_or_default(),
+            ports: section.list("ports", parse_port).unwrap_or_default(),
+            prefixes: section.list("prefixes", parse_prefix).unwrap_or_default(),
         });
-        section.finish();
     }
     groups
 }
 
-fn listed<T>(
-    section: &Section<'_>,
-    key: &'static str,
-    parse: impl Fn(&str) -> Result<T, ValueError>,
-) -> Vec<T> {
-    let mut found = Vec::new();
-    for At { value, span } in section.texts(key).unwrap_or_default() {
-        match parse(value) {
-            Ok(item) => found.push(item),
-            Err(e) => section.problems().add(span, e.message, e.help),
-        }
-    }
-    found
+fn parse_mac(text: &str) -> Result<MacAddr, ValueError> {
+    text.parse::<MacAddr>().map_err(|e| ValueError::new(quote(text), e.to_string()))
 }
 
-fn read_port(at: &At<&str>, problems: &Problems) -> Option<(String, u8)> {
-    let parts = at.value.rsplit_once(':');
+fn parse_port(text: &str) -> Result<(String, u8), ValueError> {
+    let parts = text.rsplit_once(':');
     let port = parts.and_then(|(node, port)| Some((node, port.parse::<u8>().ok()?)));
     match port {
-        Some((node, port @ 0..=254)) if !node.is_empty() => Some((node.to_string(), port)),
+        Some((node, port @ 0..=254)) if !node.is_empty() => Ok((node.to_string(), port)),
         _ => {
             let help = "write the node's name and the port's number, as in \"s1:3\"";
-            problems.add(at.span.clone(), format!("{} is no port", quote(at.value)), help);
-            None
+            Err(ValueError::new(format!("{} is no port", quote(text)), help))
         }
     }
 }
@@ -503,13 +416,8 @@ fn read_port(at: &At<&str>, problems: &Problems) -> Option<(String, u8)> {
 fn read_multicast(root: &Section<'_>) -> Vec<MulticastRule> {
     let mut rules = Vec::new();
     for section in root.sections("multicast", "a rule about multicast") {
-        for (key, example) in [("groups", "\"239.0.0.0/8\""), ("members", "\"joined\"")] {
-            if !section.has(key) {
-                section.missing(key, example);
-            }
-        }
-        let groups = section.parsed("groups", parse_prefix);
-        let members = section.choice("members", &Members::NAMES);
+        let groups = section.require("groups", "\"239.0.0.0/8\"").parsed("groups", parse_prefix);
+        let members = section.require("members", "\"joined\"").choice("members", &Members::NAMES);
         if let (Some(At { value: groups, span }), Some(members)) = (groups, members) {
             let rule = MulticastRule { groups, members: members.value };
             if let Err(e) = check_multicast(&rule) {
@@ -521,7 +429,6 @@ fn read_multicast(root: &Section<'_>) -> Vec<MulticastRule> {
                 rules.push(rule);
             }
         }
-        section.finish();
     }
     rules
 }
@@ -556,7 +463,6 @@ fn read_rules(root: &Section<'_>, key: &'static str, groups: &[String]) -> Vec<G
         };
         let name = |end: Option<&str>| end.filter(|n| *n != ANY).map(str::to_string);
         rules.push(GroupRule { from: name(end("from")), to: name(end("to")) });
-        section.finish();
     }
     rules
 }

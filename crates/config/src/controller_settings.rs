@@ -6,6 +6,8 @@ use plexus_wire::fabric::reserved_groups;
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
+use crate::words;
+
 /// How routes are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,14 +21,7 @@ pub enum RoutePolicy {
     Spain,
 }
 
-impl RoutePolicy {
-    /// Every policy by the name that files use.
-    pub const NAMES: [(&'static str, RoutePolicy); 3] = [
-        ("shortest", RoutePolicy::Shortest),
-        ("ecmp", RoutePolicy::Ecmp),
-        ("spain", RoutePolicy::Spain),
-    ];
-}
+words!(RoutePolicy { Shortest = "shortest", Ecmp = "ecmp", Spain = "spain" });
 
 /// Configuration of the controller's core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,11 +156,7 @@ pub enum Members {
     Joined,
 }
 
-impl Members {
-    /// Both by the name that files use.
-    pub const NAMES: [(&'static str, Members); 2] =
-        [("all", Members::All), ("joined", Members::Joined)];
-}
+words!(Members { All = "all", Joined = "joined" });
 
 impl MulticastRule {
     /// The fabric's own group that is among these, if one is.
@@ -204,8 +195,7 @@ macro_rules! limits {
             pub(crate) fn read(section: &crate::document::Section<'_>) -> ControllerLimits {
                 let usual = ControllerLimits::default();
                 ControllerLimits {
-                    $($field: section.integer(stringify!($field), $range)
-                        .map_or(usual.$field, |n| n.value as u32),)*
+                    $($field: section.integer_or(stringify!($field), $range, usual.$field),)*
                 }
             }
 
@@ -215,9 +205,7 @@ macro_rules! limits {
                     return;
                 }
                 lines.heading(&format!("[{above}limits]"));
-                $(if self.$field != usual.$field {
-                    lines.entry(stringify!($field), self.$field);
-                })*
+                $(lines.unusual(stringify!($field), &self.$field, &usual.$field);)*
             }
         }
     };

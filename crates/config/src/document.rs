@@ -1,19 +1,28 @@
 //! Reads a TOML document key by key and collects every problem.
 //!
 //! The caller requests values one at a time: a missing or wrong one gives `None` and leaves a
-//! [`Problem`], and reading continues, so that one pass finds as many problems as it can.
-//! [`Section::finish`] reports unknown keys: those that were never requested.
+//! [`Problem`], and reading continues, so that one pass finds as many problems as it can. When a
+//! [`Section`] is dropped, it reports unknown keys: those that were never requested.
 
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use plexus_wire::ndn::NameBuf;
+use plexus_wire::ndn::face_uri::FaceUri;
+use plexus_wire::{MacAddr, Prefix};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::address::InterfaceAddress;
 use crate::error::{FileError, Problem, Span, ValueError, closest, quote};
+use crate::router::Gateway;
+use crate::units::format_duration;
 
 /// Largest file that is read: a topology of 50,000 hosts takes 10 MB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -41,6 +50,12 @@ impl Problems {
             let problem = Problem { span: Some(span), message: message.into(), help: help.into() };
             self.0.borrow_mut().push(problem);
         }
+    }
+
+    /// The value; or `None`, and its problem at `span`.
+    pub fn note<T, E: Into<ValueError>>(&self, span: Span, result: Result<T, E>) -> Option<T> {
+        let refuse = |ValueError { message, help }| self.add(span, message, help);
+        result.map_err(|error| refuse(error.into())).ok()
     }
 
     /// Whether further problems are no longer kept, nor worth looking for.
@@ -103,7 +118,7 @@ pub fn top_level_keys(text: &str) -> Vec<String> {
     root.get_ref().keys().map(|key| key.get_ref().to_string()).collect()
 }
 
-/// Reads a document: `read` requests values from the root section (which this function finishes).
+/// Reads a document: `read` requests values from the root section.
 ///
 /// # Errors
 /// With every problem found: of syntax, or otherwise of contents.
@@ -124,9 +139,7 @@ pub fn read_document<T>(
     if errors.is_empty() {
         // Where the file as a whole lacks something, that is said at its end.
         let end = text.trim_end().len();
-        let section = Section::new(root.get_ref(), end..end, what, &problems);
-        value = read(&section);
-        section.finish();
+        value = read(&Section::new(root.get_ref(), end..end, what, &problems));
     }
     match (value, problems.0.into_inner()) {
         (Some(value), found) if found.is_empty() => Ok(value),
@@ -148,7 +161,6 @@ fn explain(message: &str) -> (String, &'static str) {
 
 /// A table of the document, being read.
 #[derive(Debug)]
-#[must_use = "finish() reports unknown keys"]
 pub struct Section<'a> {
     table: &'a DeTable<'a>,
     span: Span,
@@ -192,26 +204,23 @@ impl<'a> Section<'a> {
         self.get(key).map(|v| v.span)
     }
 
-    /// Reports the keys that were not requested.
-    pub fn finish(self) {
-        let known = self.asked.borrow();
-        for (key, _) in self.table.iter().filter(|(k, _)| !known.contains(&k.get_ref().as_ref())) {
-            let message = format!("{} is not a setting of {}", quote(key.get_ref()), self.what);
-            let mut names: Vec<&str> = known.to_vec();
-            names.sort_unstable();
-            names.dedup();
-            let help = match closest(key.get_ref(), names.iter().copied()) {
-                Some(meant) => format!("did you mean {}?", quote(meant)),
-                None => format!("the settings of {} are {}", self.what, names.join(", ")),
-            };
-            self.problems.add(key.span(), message, help);
-        }
+    /// The position of the key's value, or of the section if the key is absent.
+    pub fn near(&self, key: &'static str) -> Span {
+        self.span_of(key).unwrap_or_else(|| self.span())
     }
 
     /// Reports that a required key is missing, at the section's heading.
     pub fn missing(&self, key: &str, example: &str) {
         let message = format!("{} lacks {}", self.what, quote(key));
         self.problems.add(self.span(), message, format!("add a line such as {key} = {example}"));
+    }
+
+    /// Reports that the key is missing if it is, with an example of its value.
+    pub fn require(&self, key: &'static str, example: &str) -> &Section<'a> {
+        if !self.has(key) {
+            self.missing(key, example);
+        }
+        self
     }
 
     fn get(&self, key: &'static str) -> Option<At<&'a DeValue<'a>>> {
@@ -238,10 +247,7 @@ impl<'a> Section<'a> {
 
     /// A required text; `example` is suggested in the message.
     pub fn required_text(&self, key: &'static str, example: &str) -> Option<At<&'a str>> {
-        if !self.has(key) {
-            self.missing(key, example);
-        }
-        self.text(key)
+        self.require(key, example).text(key)
     }
 
     /// `true` or `false`.
@@ -255,11 +261,26 @@ impl<'a> Section<'a> {
         Some(At { value: flag, span })
     }
 
+    /// `true` or `false`; false if the key is absent.
+    pub fn is_set(&self, key: &'static str) -> bool {
+        self.flag(key).is_some_and(|at| at.value)
+    }
+
     /// A whole number within a range.
     pub fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<At<u64>> {
         let At { value, span } = self.get(key)?;
         let value = self.integer_of(&At { value, span: span.clone() }, key, range)?;
         Some(At { value, span })
+    }
+
+    /// A whole number within a range that `T` can hold, or the usual one.
+    pub fn integer_or<T: TryFrom<u64>>(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        usual: T,
+    ) -> T {
+        self.integer(key, range).and_then(|at| at.value.try_into().ok()).unwrap_or(usual)
     }
 
     /// A whole number within a range, from a value found elsewhere (in a list).
@@ -303,6 +324,11 @@ impl<'a> Section<'a> {
         Some(At { value, span })
     }
 
+    /// [`number`](Self::number), or the usual one.
+    pub fn number_or(&self, key: &'static str, range: RangeInclusive<f64>, usual: f64) -> f64 {
+        self.number(key, range).map_or(usual, |at| at.value)
+    }
+
     /// A text that `parse` makes sense of.
     pub fn parsed<T, E: Into<ValueError>>(
         &self,
@@ -310,14 +336,8 @@ impl<'a> Section<'a> {
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<At<T>> {
         let At { value, span } = self.text(key)?;
-        match parse(value) {
-            Ok(value) => Some(At { value, span }),
-            Err(e) => {
-                let ValueError { message, help } = e.into();
-                self.problems.add(span, message, help);
-                None
-            }
-        }
+        let value = self.problems.note(span.clone(), parse(value))?;
+        Some(At { value, span })
     }
 
     /// A quantity with its unit as a text, or a bare whole number where `parse` allows it.
@@ -337,13 +357,18 @@ impl<'a> Section<'a> {
                 return None;
             }
         };
-        match parsed {
-            Ok(value) => Some(At { value, span }),
-            Err(ValueError { message, help }) => {
-                self.problems.add(span, message, help);
-                None
-            }
-        }
+        let value = self.problems.note(span.clone(), parsed)?;
+        Some(At { value, span })
+    }
+
+    /// [`quantity`](Self::quantity), or the usual one.
+    pub fn quantity_or<T>(
+        &self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, ValueError>,
+        usual: T,
+    ) -> T {
+        self.quantity(key, parse).map_or(usual, |at| at.value)
     }
 
     /// One of a few words.
@@ -365,6 +390,16 @@ impl<'a> Section<'a> {
         None
     }
 
+    /// [`choice`](Self::choice), or the usual one.
+    pub fn choice_or<T: Copy>(
+        &self,
+        key: &'static str,
+        choices: &[(&'static str, T)],
+        usual: T,
+    ) -> T {
+        self.choice(key, choices).map_or(usual, |at| at.value)
+    }
+
     /// A table under this key: `[key]` or `key = { … }`.
     pub fn section(&self, key: &'static str, what: &'static str) -> Option<Section<'a>> {
         let At { value, span } = self.get(key)?;
@@ -384,19 +419,14 @@ impl<'a> Section<'a> {
             self.mistyped(span, key, value, "a list of sections", help());
             return Vec::new();
         };
-        let mut sections = Vec::new();
-        for item in array.iter() {
-            match item.get_ref().as_table() {
-                Some(table) => {
-                    sections.push(Section::new(table, item.span(), what, self.problems));
-                }
-                None => {
-                    let wanted = "a list of sections";
-                    self.mistyped(item.span(), key, item.get_ref(), wanted, help());
-                }
+        let section = |item: &'a Spanned<DeValue<'a>>| {
+            let table = item.get_ref().as_table();
+            if table.is_none() {
+                self.mistyped(item.span(), key, item.get_ref(), "a list of sections", help());
             }
-        }
-        sections
+            table.map(|table| Section::new(table, item.span(), what, self.problems))
+        };
+        array.iter().filter_map(section).collect()
     }
 
     /// The values of a list; a single value stands for a list of one.
@@ -421,6 +451,37 @@ impl<'a> Section<'a> {
             }
         }
         Some(texts)
+    }
+
+    /// The values that `parse` makes of the texts of a list.
+    pub fn list<T>(
+        &self,
+        key: &'static str,
+        mut parse: impl FnMut(&str) -> Result<T, ValueError>,
+    ) -> Option<Vec<T>> {
+        let texts = self.texts(key)?.into_iter();
+        Some(texts.filter_map(|at| self.problems.note(at.span, parse(at.value))).collect())
+    }
+}
+
+impl Drop for Section<'_> {
+    /// Reports the keys that were not requested, unless the section was not read at all.
+    fn drop(&mut self) {
+        let known = self.asked.borrow();
+        if known.is_empty() {
+            return;
+        }
+        for (key, _) in self.table.iter().filter(|(k, _)| !known.contains(&k.get_ref().as_ref())) {
+            let message = format!("{} is not a setting of {}", quote(key.get_ref()), self.what);
+            let mut names: Vec<&str> = known.to_vec();
+            names.sort_unstable();
+            names.dedup();
+            let help = match closest(key.get_ref(), names.iter().copied()) {
+                Some(meant) => format!("did you mean {}?", quote(meant)),
+                None => format!("the settings of {} are {}", self.what, names.join(", ")),
+            };
+            self.problems.add(key.span(), message, help);
+        }
     }
 }
 
@@ -463,7 +524,7 @@ pub fn known_names<'a>(what: &str, word: &str, names: impl IntoIterator<Item = &
 }
 
 /// Builds TOML text line by line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines(String);
 
 impl Lines {
@@ -486,6 +547,41 @@ impl Lines {
         self.entry(key, quoted(text));
     }
 
+    /// `key = value`.
+    pub fn value(&mut self, key: &str, value: &(impl Value + ?Sized)) {
+        self.entry(key, value.to_toml());
+    }
+
+    /// `key = value`, unless it is the usual one.
+    pub fn unusual<T: Value + PartialEq + ?Sized>(&mut self, key: &str, value: &T, usual: &T) {
+        if value != usual {
+            self.value(key, value);
+        }
+    }
+
+    /// `key = value`, if there is one.
+    pub fn given(&mut self, key: &str, value: Option<impl Value>) {
+        if let Some(value) = value {
+            self.value(key, &value);
+        }
+    }
+
+    /// `key = ["a", "b"]`, unless the list is empty.
+    pub fn list<T: Value>(&mut self, key: &str, values: &[T]) {
+        if !values.is_empty() {
+            self.value(key, values);
+        }
+    }
+
+    /// `key = { a, b }`, a section in one line.
+    pub fn inline(&mut self, key: &str, entries: &Lines) {
+        let entries: Vec<&str> = entries.0.lines().collect();
+        match entries.as_slice() {
+            [] => self.entry(key, "{}"),
+            entries => self.entry(key, format_args!("{{ {} }}", entries.join(", "))),
+        }
+    }
+
     /// The whole text.
     pub fn finish(self) -> String {
         self.0
@@ -504,4 +600,67 @@ pub fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// A value as files have it.
+pub trait Value {
+    /// The value as TOML text.
+    fn to_toml(&self) -> String;
+}
+
+macro_rules! values {
+    ($to_toml:expr => $($type:ty),+) => {
+        $(impl Value for $type {
+            fn to_toml(&self) -> String {
+                let to_toml: fn(&$type) -> String = $to_toml;
+                to_toml(self)
+            }
+        })+
+    };
+}
+
+values!(ToString::to_string => bool, u8, u16, u32, u64, usize);
+values!(|number| format!("{number:?}") => f64);
+values!(|text| quoted(text) => str, String);
+values!(|path| quoted(&path.to_string_lossy()) => PathBuf);
+values!(|duration| quoted(&format_duration(*duration)) => Duration);
+values!(|value| quoted(&value.to_string()) =>
+    IpAddr, Ipv4Addr, SocketAddr, MacAddr, Prefix, InterfaceAddress, Gateway, NameBuf, FaceUri);
+
+impl<T: Value> Value for [T] {
+    fn to_toml(&self) -> String {
+        let values: Vec<String> = self.iter().map(Value::to_toml).collect();
+        format!("[{}]", values.join(", "))
+    }
+}
+
+impl<T: Value + ?Sized> Value for &T {
+    fn to_toml(&self) -> String {
+        (**self).to_toml()
+    }
+}
+
+/// Declares the words of an enum in files, in the order in which messages list them.
+#[macro_export]
+macro_rules! words {
+    ($type:ident { $($value:ident = $word:literal),+ $(,)? }) => {
+        impl $type {
+            /// Every value by its word in files.
+            pub const NAMES: [(&'static str, $type); [$($word),+].len()] =
+                [$(($word, $type::$value)),+];
+
+            /// Its word in files.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$value => $word,)+
+                }
+            }
+        }
+
+        impl $crate::document::Value for $type {
+            fn to_toml(&self) -> String {
+                $crate::document::quoted(self.name())
+            }
+        }
+    };
 }

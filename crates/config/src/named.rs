@@ -12,11 +12,12 @@ use plexus_wire::ndn::face_uri::WEBSOCKET_PORT;
 use plexus_wire::ndn::{NameBuf, PACKET_LEN_MAX, PORT};
 
 use crate::controller::parse_path;
-use crate::document::{At, Lines, Section, quoted};
+use crate::document::{At, Lines, Section};
 use crate::error::{ValueError, quote};
 use crate::name::check_device;
 use crate::node::parse_socket_path;
-use crate::units::{format_duration, format_size, parse_duration, parse_size};
+use crate::units::{format_size, parse_duration, parse_size};
+use crate::words;
 pub use dispatch::NamedDispatch;
 pub use face::{NamedEthernet, NamedFace};
 
@@ -147,21 +148,13 @@ pub enum StrategyName {
     Random,
 }
 
-impl StrategyName {
-    const NAMES: [(&'static str, StrategyName); 5] = [
-        ("best-route", StrategyName::BestRoute),
-        ("multicast", StrategyName::Multicast),
-        ("asf", StrategyName::Asf),
-        ("weighted", StrategyName::Weighted),
-        ("random", StrategyName::Random),
-    ];
-
-    /// Its name in files, and as the last but one component of its instance names.
-    pub fn name(self) -> &'static str {
-        let found = StrategyName::NAMES.iter().find(|(_, s)| *s == self);
-        found.map_or("best-route", |(name, _)| name)
-    }
-}
+words!(StrategyName {
+    BestRoute = "best-route",
+    Multicast = "multicast",
+    Asf = "asf",
+    Weighted = "weighted",
+    Random = "random",
+});
 
 impl Default for NamedSettings {
     /// NFD's: a Unix socket, TCP, UDP and WebSocket on all addresses, 600 s; and 64 MiB of cache.
@@ -207,7 +200,7 @@ impl NamedSettings {
     pub fn read(root: &Section<'_>, taken: &[&str]) -> Option<NamedSettings> {
         let section = root.section("named", "named data")?;
         let usual = NamedSettings::default();
-        let workers = section.integer("workers", WORKERS).map_or(1, |w| w.value as usize);
+        let workers = section.integer_or("workers", WORKERS, usual.workers);
         let mut read = NamedSettings {
             workers,
             cpus: read_cpus(&section, workers),
@@ -220,23 +213,19 @@ impl NamedSettings {
             multicast6: list(&section, "multicast6", |text| parse_device(text, taken))
                 .unwrap_or_default(),
             mtu: section.integer("mtu", MTU).map(|m| m.value as u16),
-            idle: section.quantity("idle", parse_idle).map_or(usual.idle, |i| i.value),
-            faces_max: section
-                .integer("faces_max", FACES)
-                .map_or(usual.faces_max, |f| f.value as usize),
-            prefixes_max: section
-                .integer("prefixes_max", PREFIXES)
-                .map_or(usual.prefixes_max, |p| p.value as usize),
-            open: section.flag("open").is_some_and(|o| o.value),
+            idle: section.quantity_or("idle", parse_idle, usual.idle),
+            faces_max: section.integer_or("faces_max", FACES, usual.faces_max),
+            prefixes_max: section.integer_or("prefixes_max", PREFIXES, usual.prefixes_max),
+            open: section.is_set("open"),
             anchors: list(&section, "anchors", parse_path).unwrap_or_default(),
             certificates: list(&section, "certificates", parse_path).unwrap_or_default(),
-            signed: section.flag("signed").is_some_and(|s| s.value),
-            cache: section
-                .quantity("cache", |text| parse_cache(text, workers))
-                .map_or(usual.cache, |c| c.value),
-            disk_free_percent: section
-                .integer("disk_free_percent", FREE_PERCENT)
-                .map_or(usual.disk_free_percent, |p| p.value as u8),
+            signed: section.is_set("signed"),
+            cache: section.quantity_or("cache", |text| parse_cache(text, workers), usual.cache),
+            disk_free_percent: section.integer_or(
+                "disk_free_percent",
+                FREE_PERCENT,
+                usual.disk_free_percent,
+            ),
             prefetch: read_prefetch(&section),
             regions: list(&section, "regions", parse_name).unwrap_or_default(),
             ..NamedSettings::default()
@@ -244,39 +233,31 @@ impl NamedSettings {
         for secret in section.sections("secret", "a secret") {
             let one = read_secret(&secret, &read);
             read.secrets.extend(one);
-            secret.finish();
         }
         read.check_trust(&section);
         for dispatch in section.sections("dispatch", "a line of the dispatch table") {
             let one = NamedDispatch::read(&dispatch, &read);
             read.dispatch.extend(one);
-            dispatch.finish();
         }
         for disk in section.sections("disk", "a disk") {
             read.disks.extend(read_disk(&disk, &read));
-            disk.finish();
         }
         for ethernet in section.sections("ethernet", "an Ethernet") {
             let one = NamedEthernet::read(&ethernet, &read, taken);
             read.ethernets.extend(one);
-            ethernet.finish();
         }
         for face in section.sections("face", "a face") {
             let one = NamedFace::read(&face, &read);
             read.faces.extend(one);
-            face.finish();
         }
         for route in section.sections("route", "a route") {
             let one = read_route(&route, &read);
             read.routes.extend(one);
-            route.finish();
         }
         let mut prefixes = HashSet::new();
         for strategy in section.sections("strategy", "a strategy") {
             read.strategies.extend(read_strategy(&strategy, &mut prefixes));
-            strategy.finish();
         }
-        section.finish();
         Some(read)
     }
 
@@ -295,8 +276,7 @@ impl NamedSettings {
             let message = format!("{key} without anchors: no signer is trusted then");
             let help =
                 "name a certificate that is trusted: anchors = [\"/etc/plexus/root.ndncert\"]";
-            let span = section.span_of(key).unwrap_or(section.span());
-            section.problems().add(span, message, help);
+            section.problems().add(section.near(key), message, help);
         }
     }
 
@@ -311,111 +291,69 @@ impl NamedSettings {
     pub fn write(&self, lines: &mut Lines, place: &str) {
         let usual = NamedSettings::default();
         lines.heading(&format!("[{place}named]"));
-        if self.workers != usual.workers {
-            lines.entry("workers", self.workers);
-        }
-        if !self.cpus.is_empty() {
-            lines.entry("cpus", format!("{:?}", self.cpus));
-        }
-        let mut texts = |key: &str, texts: Vec<String>, usual: Vec<String>| {
-            if texts != usual {
-                let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
-                lines.entry(key, format!("[{}]", texts.join(", ")));
-            }
-        };
-        let paths = |all: &[PathBuf]| all.iter().map(|p| p.to_string_lossy().into()).collect();
-        let ends = |all: &[SocketAddr]| all.iter().map(ToString::to_string).collect();
-        texts("unix", paths(&self.unix), paths(&usual.unix));
-        texts("tcp", ends(&self.tcp), ends(&usual.tcp));
-        texts("udp", ends(&self.udp), ends(&usual.udp));
-        texts("websocket", ends(&self.websocket), ends(&usual.websocket));
-        texts("multicast", self.multicast.iter().map(ToString::to_string).collect(), vec![]);
-        texts("multicast6", self.multicast6.clone(), vec![]);
-        if let Some(mtu) = self.mtu {
-            lines.entry("mtu", mtu);
-        }
-        if self.idle != usual.idle {
-            lines.text("idle", &format_duration(self.idle));
-        }
-        if self.faces_max != usual.faces_max {
-            lines.entry("faces_max", self.faces_max);
-        }
-        if self.prefixes_max != usual.prefixes_max {
-            lines.entry("prefixes_max", self.prefixes_max);
-        }
-        if self.open {
-            lines.entry("open", true);
-        }
-        for (key, all) in [("anchors", &self.anchors), ("certificates", &self.certificates)] {
-            if !all.is_empty() {
-                let all: Vec<String> = all.iter().map(|p| quoted(&p.to_string_lossy())).collect();
-                lines.entry(key, format!("[{}]", all.join(", ")));
-            }
-        }
-        if self.signed {
-            lines.entry("signed", true);
-        }
-        if self.cache != usual.cache {
-            lines.text("cache", &format_size(self.cache));
-        }
-        if self.disk_free_percent != usual.disk_free_percent {
-            lines.entry("disk_free_percent", self.disk_free_percent);
-        }
-        if self.prefetch != usual.prefetch {
-            lines.entry("prefetch", self.prefetch);
-        }
-        if !self.regions.is_empty() {
-            let regions: Vec<String> =
-                self.regions.iter().map(|r| quoted(&r.to_string())).collect();
-            lines.entry("regions", format!("[{}]", regions.join(", ")));
-        }
+        lines.unusual("workers", &self.workers, &usual.workers);
+        lines.list("cpus", &self.cpus);
+        lines.unusual("unix", &self.unix[..], &usual.unix);
+        lines.unusual("tcp", &self.tcp[..], &usual.tcp);
+        lines.unusual("udp", &self.udp[..], &usual.udp);
+        lines.unusual("websocket", &self.websocket[..], &usual.websocket);
+        lines.list("multicast", &self.multicast);
+        lines.list("multicast6", &self.multicast6);
+        lines.given("mtu", self.mtu);
+        lines.unusual("idle", &self.idle, &usual.idle);
+        lines.unusual("faces_max", &self.faces_max, &usual.faces_max);
+        lines.unusual("prefixes_max", &self.prefixes_max, &usual.prefixes_max);
+        lines.unusual("open", &self.open, &false);
+        lines.list("anchors", &self.anchors);
+        lines.list("certificates", &self.certificates);
+        lines.unusual("signed", &self.signed, &false);
+        lines.unusual("cache", &format_size(self.cache), &format_size(usual.cache));
+        lines.unusual("disk_free_percent", &self.disk_free_percent, &usual.disk_free_percent);
+        lines.unusual("prefetch", &self.prefetch, &usual.prefetch);
+        lines.list("regions", &self.regions);
         for secret in &self.secrets {
             lines.heading(&format!("[[{place}named.secret]]"));
-            lines.text("name", &secret.name.to_string());
-            lines.text("file", &secret.file.to_string_lossy());
+            lines.value("name", &secret.name);
+            lines.value("file", &secret.file);
         }
         self.dispatch.iter().for_each(|dispatch| dispatch.write(lines, place));
         for disk in &self.disks {
             lines.heading(&format!("[[{place}named.disk]]"));
-            lines.text("file", &disk.file.to_string_lossy());
+            lines.value("file", &disk.file);
             lines.text("size", &format_size(disk.size));
         }
         self.ethernets.iter().for_each(|ethernet| ethernet.write(lines, place));
         self.faces.iter().for_each(|face| face.write(lines, place));
         for route in &self.routes {
             lines.heading(&format!("[[{place}named.route]]"));
-            lines.text("prefix", &route.prefix.to_string());
+            lines.value("prefix", &route.prefix);
             lines.text("face", &route.face);
-            if route.cost != 0 {
-                lines.entry("cost", route.cost);
-            }
+            lines.unusual("cost", &route.cost, &0);
         }
         for strategy in &self.strategies {
             lines.heading(&format!("[[{place}named.strategy]]"));
-            lines.text("prefix", &strategy.prefix.to_string());
-            lines.text("strategy", strategy.strategy.name());
+            lines.value("prefix", &strategy.prefix);
+            lines.value("strategy", &strategy.strategy);
         }
     }
 }
 
 /// A list of texts that `parse` makes sense of, none twice.
-fn list<T: PartialEq>(
+fn list<T: PartialEq + Clone>(
     section: &Section<'_>,
     key: &'static str,
     parse: impl Fn(&str) -> Result<T, ValueError>,
 ) -> Option<Vec<T>> {
-    let mut all = Vec::new();
-    for At { value, span } in section.texts(key)? {
-        match parse(value) {
-            Ok(one) if all.contains(&one) => {
-                let message = format!("{} is there twice", quote(value));
-                section.problems().add(span, message, "name each once");
-            }
-            Ok(one) => all.push(one),
-            Err(e) => section.problems().add(span, e.message, e.help),
+    let mut seen = Vec::new();
+    section.list(key, |text| {
+        let one = parse(text)?;
+        if seen.contains(&one) {
+            let message = format!("{} is there twice", quote(text));
+            return Err(ValueError::new(message, "name each once"));
         }
-    }
-    Some(all)
+        seen.push(one.clone());
+        Ok(one)
+    })
 }
 
 fn parse_listen(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
@@ -510,10 +448,8 @@ fn read_cpus(section: &Section<'_>, workers: usize) -> Vec<u16> {
 
 fn read_disk(section: &Section<'_>, named: &NamedSettings) -> Option<NamedDisk> {
     let file = section.required_text("file", "\"/var/cache/plexus/names\"");
-    if !section.has("size") {
-        section.missing("size", "\"100GB\"");
-    }
-    let size = section.quantity("size", |text| match parse_cache(text, named.workers)? {
+    let size = section.require("size", "\"100GB\"");
+    let size = size.quantity("size", |text| match parse_cache(text, named.workers)? {
         0 => Err(ValueError::new("a disk of no size is none", "write a size, as in \"100GB\"")),
         size => Ok(size),
     });
@@ -528,10 +464,7 @@ fn read_disk(section: &Section<'_>, named: &NamedSettings) -> Option<NamedDisk> 
 }
 
 fn read_secret(section: &Section<'_>, named: &NamedSettings) -> Option<NamedSecret> {
-    if !section.has("name") {
-        section.missing("name", "\"/example/operator\"");
-    }
-    let name = section.parsed("name", parse_name);
+    let name = section.require("name", "\"/example/operator\"").parsed("name", parse_name);
     let file = section.required_text("file", "\"/etc/plexus/operator.secret\"");
     let name = name?;
     if named.secrets.iter().any(|secret| secret.name == name.value) {
@@ -543,10 +476,7 @@ fn read_secret(section: &Section<'_>, named: &NamedSettings) -> Option<NamedSecr
 }
 
 fn read_prefix(section: &Section<'_>) -> Option<At<NameBuf>> {
-    if !section.has("prefix") {
-        section.missing("prefix", "\"/example\"");
-    }
-    section.parsed("prefix", parse_name)
+    section.require("prefix", "\"/example\"").parsed("prefix", parse_name)
 }
 
 fn parse_name(text: &str) -> Result<NameBuf, ValueError> {
@@ -557,7 +487,7 @@ fn parse_name(text: &str) -> Result<NameBuf, ValueError> {
 fn read_route(section: &Section<'_>, named: &NamedSettings) -> Option<NamedRoute> {
     let prefix = read_prefix(section);
     let face = section.required_text("face", "\"upstream\"");
-    let cost = section.integer("cost", COST).map_or(0, |c| c.value as u32);
+    let cost = section.integer_or("cost", COST, 0);
     let face = face?;
     if !named.face_names().any(|name| name == face.value) {
         section.problems().unknown(face.span, "face", face.value, named.face_names());
@@ -567,10 +497,8 @@ fn read_route(section: &Section<'_>, named: &NamedSettings) -> Option<NamedRoute
 
 fn read_strategy(section: &Section<'_>, seen: &mut HashSet<String>) -> Option<NamedStrategy> {
     let prefix = read_prefix(section);
-    if !section.has("strategy") {
-        section.missing("strategy", "\"best-route\"");
-    }
-    let strategy = section.choice("strategy", &StrategyName::NAMES);
+    let strategy = section.require("strategy", "\"best-route\"");
+    let strategy = strategy.choice("strategy", &StrategyName::NAMES);
     let prefix = prefix?;
     if !seen.insert(prefix.value.to_string()) {
         let message = "the prefix has a strategy already";

@@ -14,7 +14,7 @@ use crate::port::{FaultSettings, StaticMacEntry};
 use crate::router::RouterSettings;
 use crate::settings::{LaneChoice, PortSettings, PortUse, SwitchSettings, VlanMode};
 use crate::tunnel::Tunnel;
-use crate::units::{format_duration, parse_duration};
+use crate::units::parse_duration;
 
 /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its final zero.
 const SOCKET_PATH_MAX: usize = 107;
@@ -80,35 +80,23 @@ impl FabricFile {
         let section = root.section("fabric", "the fabric")?;
         let identity = section.required_text("identity", "\"/etc/plexus/n1.identity\"");
         let usual = FabricFile::new(identity.map_or(PathBuf::new(), |i| i.value.into()));
-        let file = FabricFile {
-            heartbeat: section
-                .quantity("heartbeat", parse_heartbeat)
-                .map_or(usual.heartbeat, |h| h.value),
-            native: section.flag("native").is_some_and(|n| n.value),
-            lanes: section.choice("lanes", &LaneChoice::NAMES).map_or(usual.lanes, |l| l.value),
+        Some(FabricFile {
+            heartbeat: section.quantity_or("heartbeat", parse_heartbeat, usual.heartbeat),
+            native: section.is_set("native"),
+            lanes: section.choice_or("lanes", &LaneChoice::NAMES, usual.lanes),
             record: section.text("record").map(|r| r.value.into()),
             identity: usual.identity,
-        };
-        section.finish();
-        Some(file)
+        })
     }
 
     fn write(&self, lines: &mut Lines) {
-        lines.heading("[fabric]");
-        lines.text("identity", &self.identity.to_string_lossy());
         let usual = FabricFile::new(PathBuf::new());
-        if self.heartbeat != usual.heartbeat {
-            lines.text("heartbeat", &format_duration(self.heartbeat));
-        }
-        if self.native {
-            lines.entry("native", true);
-        }
-        if self.lanes != usual.lanes {
-            lines.text("lanes", self.lanes.name());
-        }
-        if let Some(record) = &self.record {
-            lines.text("record", &record.to_string_lossy());
-        }
+        lines.heading("[fabric]");
+        lines.value("identity", &self.identity);
+        lines.unusual("heartbeat", &self.heartbeat, &usual.heartbeat);
+        lines.unusual("native", &self.native, &false);
+        lines.unusual("lanes", &self.lanes, &usual.lanes);
+        lines.given("record", self.record.as_ref());
     }
 }
 
@@ -202,15 +190,11 @@ impl NodeFile {
         let usual = NodeFile::new(&self.name);
         let mut lines = Lines::default();
         lines.text("name", &self.name);
-        if self.control != usual.control {
-            lines.text("control", &self.control.to_string_lossy());
-        }
-        if let Some(metrics) = self.metrics {
-            lines.text("metrics", &metrics.to_string());
-        }
+        lines.unusual("control", &self.control, &usual.control);
+        lines.given("metrics", self.metrics);
         lines.entry("workers", self.workers);
         lines.entry("frames", self.frames);
-        lines.text("backend", self.backend.name());
+        lines.value("backend", &self.backend);
         self.switch.write(&mut lines);
         if let Some(fabric) = &self.fabric {
             fabric.write(&mut lines);
@@ -218,19 +202,13 @@ impl NodeFile {
         for port in &self.ports {
             lines.heading("[[port]]");
             lines.text("name", &port.name);
-            if port.device != port.name {
-                lines.text("device", &port.device);
-            }
-            if let Some(backend) = port.backend {
-                lines.text("backend", backend.name());
-            }
+            lines.unusual("device", &port.device, &port.name);
+            lines.given("backend", port.backend);
             if let Some(tunnel) = &port.tunnel {
                 tunnel.write(&mut lines);
             }
-            port.role.write(&mut lines);
-            if let Some(worker) = port.worker {
-                lines.entry("worker", worker);
-            }
+            lines.unusual("role", &port.role, &PortUse::Auto);
+            lines.given("worker", port.worker);
             port.settings.write(&mut lines);
             if let Some(faults) = &port.faults {
                 faults.write(&mut lines);
@@ -263,14 +241,12 @@ pub(crate) fn parse_heartbeat(text: &str) -> Result<Duration, ValueError> {
 fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let problems = root.problems();
     let name = root.required_text("name", "\"sw1\"");
-    if let Some(name) = &name
-        && let Err(e) = check_name("node", name.value)
-    {
-        problems.add(name.span.clone(), e.message, e.help);
+    if let Some(name) = &name {
+        problems.note(name.span.clone(), check_name("node", name.value));
     }
     let name = name.map_or("", |n| n.value);
     let usual = NodeFile::new(name);
-    let workers = root.integer("workers", 1..=WORKERS_MAX).map_or(1, |w| w.value as usize);
+    let workers = root.integer_or("workers", 1..=WORKERS_MAX, 1);
     let mut switch = SwitchSettings::read(root);
     let ports = read_ports(root, workers);
     let entries = StaticMacEntry::read(root);
@@ -286,7 +262,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
             router.check_beside_fabric(spans, &ports, problems);
         }
     }
-    let backend = root.choice("backend", &Backend::of_devices()).map_or(usual.backend, |b| b.value);
+    let backend = root.choice_or("backend", &Backend::of_devices(), usual.backend);
     // Of a TAP device the port has one end, and the kernel the other, which is a device like any.
     let takes = |p: &&PortFile| p.tunnel.is_none() && p.backend.unwrap_or(backend) != Backend::Tap;
     let taken: Vec<&str> = ports.iter().filter(takes).map(|p| p.device.as_str()).collect();
@@ -296,7 +272,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
         workers,
-        frames: root.integer("frames", FRAMES).map_or(usual.frames, |f| f.value as usize),
+        frames: root.integer_or("frames", FRAMES, usual.frames),
         backend,
         fabric: FabricFile::read(root),
         router: router.map(|(router, _)| router),
@@ -399,7 +375,6 @@ fn read_ports(root: &Section<'_>, workers: usize) -> Vec<PortFile> {
             settings: PortSettings::read(&section),
             faults: FaultSettings::read(&section),
         });
-        section.finish();
     }
     ports
 }
@@ -409,8 +384,7 @@ fn read_tunnel(root: &Section<'_>, section: &Section<'_>, ports: &[PortFile]) ->
     if !root.has("fabric") {
         let message = "a tunnel leads to a node of the same fabric, and this node is in none";
         let help = "add [fabric] with identity = \"/etc/plexus/n1.identity\" above the ports";
-        let span = section.span_of("backend").unwrap_or(section.span());
-        section.problems().add(span, message, help);
+        section.problems().add(section.near("backend"), message, help);
     }
     let tunnel = Tunnel::read(section)?;
     let others = ports.iter().filter_map(|p| Some((p.name.as_str(), p.tunnel.as_ref()?)));

@@ -14,8 +14,7 @@ use crate::settings::{
     Trust, VlanMode,
 };
 use crate::units::{
-    format_duration, format_rate, format_size, parse_duration, parse_packet_rate, parse_rate,
-    parse_size,
+    format_rate, format_size, parse_duration, parse_packet_rate, parse_rate, parse_size,
 };
 
 /// Highest VLAN that can be used: 0 and 4095 are reserved (IEEE 802.1Q, table 9-2).
@@ -26,9 +25,6 @@ const QUEUE_BYTES_MIN: u64 = 1_518;
 /// IEEE 802.1Q, table 8-6.
 const AGEING_MAX: Duration = Duration::from_secs(1_000_000);
 const MAC_TABLE_MAX: u64 = 1 << 24;
-
-const TRUST: [(&str, Trust); 3] =
-    [("pcp", Trust::Pcp), ("dscp", Trust::Dscp), ("none", Trust::None)];
 
 impl PortUse {
     /// Reads `role` of a port's section; `in_fabric`: the port is one of a fabric node.
@@ -42,13 +38,6 @@ impl PortUse {
             section.problems().add(span, message, help);
         }
         value
-    }
-
-    /// Writes `role`, unless it is the usual one.
-    pub fn write(self, lines: &mut Lines) {
-        if self != PortUse::Auto {
-            lines.text("role", self.name());
-        }
     }
 }
 
@@ -78,9 +67,9 @@ impl FaultSettings {
     /// Reads `faults = { … }` of a section.
     pub fn read(section: &Section<'_>) -> Option<FaultSettings> {
         let faults = section.section("faults", "faults")?;
-        let chance = |key| faults.number(key, 0.0..=1.0).map_or(0.0, |p| p.value);
-        let time = |key| faults.quantity(key, parse_duration).map_or(Duration::ZERO, |d| d.value);
-        let settings = FaultSettings {
+        let chance = |key| faults.number_or(key, 0.0..=1.0, 0.0);
+        let time = |key| faults.quantity_or(key, parse_duration, Duration::ZERO);
+        Some(FaultSettings {
             drop: chance("drop"),
             duplicate: chance("duplicate"),
             reorder: chance("reorder"),
@@ -89,44 +78,21 @@ impl FaultSettings {
             jitter: time("jitter"),
             rate_bits_per_s: read_rate(&faults, "rate"),
             seed: read_seed(&faults).unwrap_or(0),
-        };
-        faults.finish();
-        Some(settings)
+        })
     }
 
     /// Writes `faults = { … }`.
     pub fn write(&self, lines: &mut Lines) {
-        let mut parts = Vec::new();
-        let mut chance = |key: &str, p: f64| {
-            if p != 0.0 {
-                parts.push(format!("{key} = {p:?}"));
-            }
-        };
-        chance("drop", self.drop);
-        chance("duplicate", self.duplicate);
-        chance("reorder", self.reorder);
-        chance("corrupt", self.corrupt);
-        for (key, time) in [("delay", self.delay), ("jitter", self.jitter)] {
-            if !time.is_zero() {
-                parts.push(format!("{key} = \"{}\"", format_duration(time)));
-            }
-        }
-        if let Some(rate) = self.rate_bits_per_s {
-            parts.push(format!("rate = \"{}\"", format_rate(rate)));
-        }
-        if self.seed != 0 {
-            parts.push(format!("seed = {}", self.seed));
-        }
-        inline(lines, "faults", &parts);
-    }
-}
-
-/// `key = { a, b }`, or nothing inside where all is as usual.
-fn inline(lines: &mut Lines, key: &str, parts: &[String]) {
-    if parts.is_empty() {
-        lines.entry(key, "{}");
-    } else {
-        lines.entry(key, format_args!("{{ {} }}", parts.join(", ")));
+        let mut faults = Lines::default();
+        faults.unusual("drop", &self.drop, &0.0);
+        faults.unusual("duplicate", &self.duplicate, &0.0);
+        faults.unusual("reorder", &self.reorder, &0.0);
+        faults.unusual("corrupt", &self.corrupt, &0.0);
+        faults.unusual("delay", &self.delay, &Duration::ZERO);
+        faults.unusual("jitter", &self.jitter, &Duration::ZERO);
+        faults.given("rate", self.rate_bits_per_s.map(format_rate));
+        faults.unusual("seed", &self.seed, &0);
+        lines.inline("faults", &faults);
     }
 }
 
@@ -169,8 +135,8 @@ impl PortSettings {
             storm: read_storm(section).unwrap_or(usual.storm),
             mac_limit: limit("mac_limit"),
             learning: section.flag("learning").map_or(usual.learning, |f| f.value),
-            trust: section.choice("trust", &TRUST).map_or(trust, |t| t.value),
-            priority: section.integer("priority", 0..=7).map_or(usual.priority, |p| p.value as u8),
+            trust: section.choice_or("trust", &Trust::NAMES, trust),
+            priority: section.integer_or("priority", 0..=7, usual.priority),
         }
     }
 
@@ -180,52 +146,29 @@ impl PortSettings {
         if self.vlan != usual.vlan {
             write_vlan(&self.vlan, lines);
         }
-        if let Some(rate) = self.rate_bits_per_s {
-            lines.text("rate", &format_rate(rate));
-        }
+        lines.given("rate", self.rate_bits_per_s.map(format_rate));
         let QueueSettings { order, packets, bytes, ecn_bytes } = self.queue;
         if self.queue == (QueueSettings { order, ..usual.queue }) {
-            if order != usual.queue.order {
-                lines.text("queue", order.name());
-            }
+            lines.unusual("queue", &order, &usual.queue.order);
         } else {
-            let mut parts = vec![
-                format!("packets = {packets}"),
-                format!("bytes = \"{}\"", format_size(bytes.into())),
-            ];
-            if order != usual.queue.order {
-                parts.insert(0, format!("order = \"{}\"", order.name()));
-            }
-            if let Some(ecn) = ecn_bytes {
-                parts.push(format!("ecn = \"{}\"", format_size(ecn.into())));
-            }
-            inline(lines, "queue", &parts);
+            let mut queue = Lines::default();
+            queue.unusual("order", &order, &usual.queue.order);
+            queue.value("packets", &packets);
+            queue.value("bytes", &format_size(bytes.into()));
+            queue.given("ecn", ecn_bytes.map(|bytes| format_size(bytes.into())));
+            lines.inline("queue", &queue);
         }
         if self.storm != usual.storm {
-            let storm = &self.storm;
-            let kinds = [
-                ("broadcast", storm.broadcast_pps),
-                ("multicast", storm.multicast_pps),
-                ("unknown", storm.unknown_pps),
-            ];
-            let parts: Vec<String> =
-                kinds.iter().filter_map(|(k, v)| v.map(|v| format!("{k} = {v}"))).collect();
-            inline(lines, "storm", &parts);
+            let mut storm = Lines::default();
+            storm.given("broadcast", self.storm.broadcast_pps);
+            storm.given("multicast", self.storm.multicast_pps);
+            storm.given("unknown", self.storm.unknown_pps);
+            lines.inline("storm", &storm);
         }
-        if let Some(limit) = self.mac_limit {
-            lines.entry("mac_limit", limit);
-        }
-        if !self.learning {
-            lines.entry("learning", false);
-        }
-        if let Some((name, _)) = TRUST.iter().find(|(_, t)| *t == self.trust)
-            && self.trust != usual_trust(&self.vlan)
-        {
-            lines.text("trust", name);
-        }
-        if self.priority != usual.priority {
-            lines.entry("priority", self.priority);
-        }
+        lines.given("mac_limit", self.mac_limit);
+        lines.unusual("learning", &self.learning, &true);
+        lines.unusual("trust", &self.trust, &usual_trust(&self.vlan));
+        lines.unusual("priority", &self.priority, &usual.priority);
     }
 
     /// Whether the port carries a VLAN.
@@ -258,10 +201,8 @@ fn read_queue(section: &Section<'_>) -> Option<QueueSettings> {
         fits
     };
     let settings = QueueSettings {
-        order: queue.choice("order", &QueueOrder::NAMES).map_or(usual.order, |o| o.value),
-        packets: queue
-            .integer("packets", 1..=u64::from(u32::MAX))
-            .map_or(usual.packets, |p| p.value as u32),
+        order: queue.choice_or("order", &QueueOrder::NAMES, usual.order),
+        packets: queue.integer_or("packets", 1..=u64::from(u32::MAX), usual.packets),
         bytes: size("bytes", QUEUE_BYTES_MIN).unwrap_or(usual.bytes),
         ecn_bytes: size("ecn", 0),
     };
@@ -272,7 +213,6 @@ fn read_queue(section: &Section<'_>) -> Option<QueueSettings> {
         let bytes = format_size(settings.bytes.into());
         queue.problems().add(span, message, format!("write at most \"{bytes}\""));
     }
-    queue.finish();
     Some(settings)
 }
 
@@ -287,13 +227,11 @@ fn read_storm(section: &Section<'_>) -> Option<StormSettings> {
         }
         limit
     };
-    let settings = StormSettings {
+    Some(StormSettings {
         broadcast_pps: limit("broadcast"),
         multicast_pps: limit("multicast"),
         unknown_pps: limit("unknown"),
-    };
-    storm.finish();
-    Some(settings)
+    })
 }
 
 fn read_vlan(section: &Section<'_>) -> Option<VlanMode> {
@@ -338,9 +276,12 @@ fn read_vlan(section: &Section<'_>) -> Option<VlanMode> {
 fn read_vlan_id(section: &Section<'_>, key: &'static str) -> Option<u16> {
     let items = section.items(key)?;
     let [item] = items.as_slice() else {
-        let span = section.span_of(key).unwrap_or(section.span());
         let message = format!("{} is one VLAN", quote(key));
-        section.problems().add(span, message, "for several write trunk = [10, \"20-29\"]");
+        section.problems().add(
+            section.near(key),
+            message,
+            "for several write trunk = [10, \"20-29\"]",
+        );
         return None;
     };
     vlan_of(section, item, key)
@@ -366,13 +307,7 @@ fn read_vlan_range<'a>(section: &Section<'a>, item: &At<&'a DeValue<'a>>) -> Opt
     let Some(text) = item.value.as_str() else {
         return vlan_of(section, item, "trunk").map(|v| (v, v));
     };
-    match parse_vlan_range(text) {
-        Ok(range) => Some(range),
-        Err(e) => {
-            section.problems().add(item.span.clone(), e.message, e.help);
-            None
-        }
-    }
+    section.problems().note(item.span.clone(), parse_vlan_range(text))
 }
 
 /// One VLAN (`10`) or an inclusive range of them (`20-29`).
@@ -441,10 +376,7 @@ impl StaticMacEntry {
     pub fn read(section: &Section<'_>) -> Vec<StaticMacEntry> {
         let mut entries = Vec::new();
         for entry in section.sections("static_mac", "a static MAC") {
-            let mac = read_mac(&entry, "mac");
-            if !entry.has("mac") {
-                entry.missing("mac", "\"02:00:00:00:00:01\"");
-            }
+            let mac = read_mac(entry.require("mac", "\"02:00:00:00:00:01\""), "mac");
             let vlan_id = read_vlan_id(&entry, "vlan");
             let vlan = vlan_id.zip(entry.span_of("vlan")).map(|(value, span)| At { value, span });
             let port = entry.required_text("port", "\"p1\"");
@@ -454,7 +386,6 @@ impl StaticMacEntry {
                 let port = At { value: port.value.to_string(), span: port.span };
                 entries.push(StaticMacEntry { mac, vlan, port, span: entry.span() });
             }
-            entry.finish();
         }
         entries
     }
@@ -503,26 +434,21 @@ impl StaticMacEntry {
 
 /// An Ethernet address of one station.
 pub fn read_mac(section: &Section<'_>, key: &'static str) -> Option<At<MacAddr>> {
-    let At { value: text, span } = section.text(key)?;
-    let help = "an Ethernet address is six hexadecimal bytes, as in \"02:00:00:00:00:01\"";
-    match text.parse::<MacAddr>() {
+    section.parsed(key, |text| match text.parse::<MacAddr>() {
         Ok(mac) if mac.is_multicast() => {
             let message = format!("{mac} is a group address, not that of one station");
-            section.problems().add(span, message, "the first byte of a station's is even");
-            None
+            Err(ValueError::new(message, "the first byte of a station's is even"))
         }
         Ok(mac) if mac == MacAddr::default() => {
             let message = "the all-zero address belongs to no station";
-            section.problems().add(span, message, "use an address such as 02:00:00:00:00:01");
-            None
+            Err(ValueError::new(message, "use an address such as 02:00:00:00:00:01"))
         }
-        Ok(mac) => Some(At { value: mac, span }),
-        Err(_) => {
-            let message = format!("{} is not an Ethernet address", quote(text));
-            section.problems().add(span, message, help);
-            None
-        }
-    }
+        Ok(mac) => Ok(mac),
+        Err(_) => Err(ValueError::new(
+            format!("{} is not an Ethernet address", quote(text)),
+            "an Ethernet address is six hexadecimal bytes, as in \"02:00:00:00:00:01\"",
+        )),
+    })
 }
 
 impl SwitchSettings {
@@ -537,10 +463,7 @@ impl SwitchSettings {
             }
             settings.ageing = value;
         }
-        if let Some(size) = switch.integer("mac_table", 1..=MAC_TABLE_MAX) {
-            settings.mac_table = size.value as usize;
-        }
-        switch.finish();
+        settings.mac_table = switch.integer_or("mac_table", 1..=MAC_TABLE_MAX, settings.mac_table);
         settings
     }
 
@@ -548,15 +471,11 @@ impl SwitchSettings {
     /// stations.
     pub fn write(&self, lines: &mut Lines) {
         let usual = SwitchSettings::default();
-        let mut parts = Vec::new();
-        if self.ageing != usual.ageing {
-            parts.push(format!("ageing = \"{}\"", format_duration(self.ageing)));
-        }
-        if self.mac_table != usual.mac_table {
-            parts.push(format!("mac_table = {}", self.mac_table));
-        }
-        if !parts.is_empty() {
-            inline(lines, "switch", &parts);
+        let mut switch = Lines::default();
+        switch.unusual("ageing", &self.ageing, &usual.ageing);
+        switch.unusual("mac_table", &self.mac_table, &usual.mac_table);
+        if switch != Lines::default() {
+            lines.inline("switch", &switch);
         }
     }
 
@@ -564,7 +483,7 @@ impl SwitchSettings {
     pub fn write_static_macs(&self, heading: &str, lines: &mut Lines) {
         for station in &self.static_macs {
             lines.heading(heading);
-            lines.text("mac", &station.mac.to_string());
+            lines.value("mac", &station.mac);
             lines.entry("vlan", station.vlan);
             lines.text("port", &station.port);
         }

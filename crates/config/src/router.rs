@@ -9,11 +9,12 @@ use plexus_wire::address::{is_link_local, is_unicast};
 use plexus_wire::{MacAddr, Prefix};
 
 use crate::address::{InterfaceAddress, parse_route_prefix, read_addresses};
-use crate::document::{At, Lines, Problems, Section, known_names, quoted};
+use crate::document::{At, Lines, Problems, Section, known_names};
 use crate::error::{Span, ValueError, quote};
 use crate::name::check_device;
 use crate::port::read_mac;
 use crate::settings::{PortSettings, PortUse, VlanMode};
+use crate::words;
 
 /// Most interfaces: each is a VLAN.
 const INTERFACES_MAX: usize = 4000;
@@ -79,19 +80,7 @@ pub enum ReversePath {
     Strict,
 }
 
-impl ReversePath {
-    const NAMES: [(&'static str, ReversePath); 3] =
-        [("off", ReversePath::Off), ("loose", ReversePath::Loose), ("strict", ReversePath::Strict)];
-
-    /// The word in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReversePath::Off => "off",
-            ReversePath::Loose => "loose",
-            ReversePath::Strict => "strict",
-        }
-    }
-}
+words!(ReversePath { Off = "off", Loose = "loose", Strict = "strict" });
 
 /// A route of the box's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,15 +171,6 @@ impl Via {
         }
         Ok(Via::Gateways(gateways))
     }
-
-    fn texts(&self) -> Vec<String> {
-        match self {
-            Via::Gateways(gateways) => gateways.iter().map(ToString::to_string).collect(),
-            Via::Blackhole => vec!["blackhole".into()],
-            Via::Unreachable => vec!["unreachable".into()],
-            Via::Prohibited => vec!["prohibited".into()],
-        }
-    }
 }
 
 impl RouterSettings {
@@ -215,11 +195,9 @@ impl RouterSettings {
         let routes = section.sections("route", "a route");
         let is_router = router.is_some() || !interfaces.is_empty() || !routes.is_empty();
         if let Some(router) = router {
-            settings.kernel = router.flag("kernel").is_some_and(|k| k.value);
+            settings.kernel = router.is_set("kernel");
             settings.routes_file = router.text("routes").map(|r| r.value.into());
-            let most = router.integer("routes_max", ROUTES);
-            settings.routes_max = most.map_or(settings.routes_max, |m| m.value as usize);
-            router.finish();
+            settings.routes_max = router.integer_or("routes_max", ROUTES, settings.routes_max);
         }
         let mut names = HashSet::new();
         let mut spans = Vec::new();
@@ -231,7 +209,6 @@ impl RouterSettings {
                 let place = interface.span_of("port").or_else(|| interface.span_of("vlan"));
                 spans.push(place.unwrap_or(interface.span()));
             }
-            interface.finish();
         }
         if settings.interfaces.len() > INTERFACES_MAX {
             let message = format!("there are more than {INTERFACES_MAX} interfaces");
@@ -242,7 +219,6 @@ impl RouterSettings {
                 settings.check_gateways(&section, &route);
                 settings.routes.push(route);
             }
-            section.finish();
         }
         is_router.then_some((settings, spans))
     }
@@ -303,10 +279,7 @@ impl RouterSettings {
     fn check_gateways(&self, section: &Section<'_>, route: &StaticRoute) {
         let Via::Gateways(gateways) = &route.via else { return };
         for gateway in gateways {
-            if let Err(e) = self.interface_to(gateway) {
-                let span = section.span_of("via").unwrap_or(section.span());
-                section.problems().add(span, e.message, e.help);
-            }
+            section.problems().note(section.near("via"), self.interface_to(gateway));
         }
     }
 
@@ -391,23 +364,22 @@ impl RouterSettings {
     pub fn write(&self, lines: &mut Lines, above: &str) {
         let usual = RouterSettings::new();
         lines.heading(&format!("[{above}router]"));
-        if self.kernel {
-            lines.entry("kernel", true);
-        }
-        if let Some(file) = &self.routes_file {
-            lines.text("routes", &file.to_string_lossy());
-        }
-        if self.routes_max != usual.routes_max {
-            lines.entry("routes_max", self.routes_max);
-        }
+        lines.unusual("kernel", &self.kernel, &false);
+        lines.given("routes", self.routes_file.as_ref());
+        lines.unusual("routes_max", &self.routes_max, &usual.routes_max);
         for interface in &self.interfaces {
             lines.heading(&format!("[[{above}interface]]"));
             interface.write(lines);
         }
         for route in &self.routes {
             lines.heading(&format!("[[{above}route]]"));
-            lines.text("prefix", &route.prefix.to_string());
-            lines.entry("via", list(&route.via.texts()));
+            lines.value("prefix", &route.prefix);
+            match &route.via {
+                Via::Gateways(gateways) => lines.value("via", &gateways[..]),
+                Via::Blackhole => lines.value("via", &["blackhole"][..]),
+                Via::Unreachable => lines.value("via", &["unreachable"][..]),
+                Via::Prohibited => lines.value("via", &["prohibited"][..]),
+            }
         }
     }
 }
@@ -425,25 +397,11 @@ impl InterfaceSettings {
             InterfacePlace::Port(port) => lines.text("port", port),
             InterfacePlace::Vlan(vlan) => lines.entry("vlan", vlan),
         }
-        if !self.addresses.is_empty() {
-            let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-            lines.entry("address", list(&addresses));
-        }
-        if let Some(mac) = self.mac {
-            lines.text("mac", &mac.to_string());
-        }
-        if let Some(mtu) = self.mtu {
-            lines.entry("mtu", mtu);
-        }
-        if self.reverse_path != ReversePath::Off {
-            lines.text("reverse_path", self.reverse_path.name());
-        }
+        lines.list("address", &self.addresses);
+        lines.given("mac", self.mac);
+        lines.given("mtu", self.mtu);
+        lines.unusual("reverse_path", &self.reverse_path, &ReversePath::Off);
     }
-}
-
-fn list(texts: &[String]) -> String {
-    let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
-    format!("[{}]", texts.join(", "))
 }
 
 fn read_interface<'a>(
@@ -457,7 +415,7 @@ fn read_interface<'a>(
     let addresses = read_addresses(section);
     let mac = read_mac(section, "mac");
     let mtu = section.integer("mtu", MTU);
-    let reverse_path = section.choice("reverse_path", &ReversePath::NAMES);
+    let reverse_path = section.choice_or("reverse_path", &ReversePath::NAMES, ReversePath::Off);
     let place = match (port, vlan) {
         (Some(port), None) => InterfacePlace::Port(port.value.to_string()),
         (None, Some(vlan)) => InterfacePlace::Vlan(vlan.value as u16),
@@ -474,10 +432,7 @@ fn read_interface<'a>(
         }
     };
     let At { value: name, span } = name?;
-    if let Err(e) = check_device(name) {
-        problems.add(span, e.message, e.help);
-        return None;
-    }
+    problems.note(span.clone(), check_device(name))?;
     if !names.insert(name) {
         let message = format!("there are two interfaces {}", quote(name));
         problems.add(span, message, "give each interface its own name");
@@ -489,7 +444,7 @@ fn read_interface<'a>(
         addresses,
         mac: mac.map(|m| m.value),
         mtu: mtu.map(|m| m.value as u16),
-        reverse_path: reverse_path.map_or(ReversePath::Off, |r| r.value),
+        reverse_path,
     })
 }
 
@@ -504,7 +459,6 @@ struct Owners {
 /// there could leave by two interfaces, one of them wrong. One network may contain another.
 /// Link-local networks are the same on every link.
 fn check_owners(section: &Section<'_>, interface: &InterfaceSettings, owners: &mut Owners) {
-    let span = || section.span_of("address").unwrap_or(section.span());
     for own in &interface.addresses {
         if is_link_local(own.address) {
             continue;
@@ -512,39 +466,32 @@ fn check_owners(section: &Section<'_>, interface: &InterfaceSettings, owners: &m
         let (address, network) = (own.address, own.network());
         if let Some(other) = owners.addresses.insert(address, interface.name.clone()) {
             let message = format!("{address} is an address of interface {} too", quote(&other));
-            section.problems().add(span(), message, "an address is one interface's alone");
+            section.problems().add(
+                section.near("address"),
+                message,
+                "an address is one interface's alone",
+            );
             continue;
         }
         let other = owners.networks.insert(network, interface.name.clone());
         if let Some(other) = other.filter(|other| *other != interface.name) {
             let message = format!("interface {} is on {network} too", quote(&other));
             let help = "give each its own network, or make both ports one VLAN with one interface";
-            section.problems().add(span(), message, help);
+            section.problems().add(section.near("address"), message, help);
         }
     }
 }
 
 fn read_route(section: &Section<'_>) -> Option<StaticRoute> {
-    if !section.has("prefix") {
-        section.missing("prefix", "\"0.0.0.0/0\"");
-    }
-    if !section.has("via") {
-        section.missing("via", "\"10.0.0.1\"");
-    }
-    let prefix = section.parsed("prefix", parse_route_prefix);
-    let via = section.texts("via");
+    let prefix = section.require("prefix", "\"0.0.0.0/0\"").parsed("prefix", parse_route_prefix);
+    let via = section.require("via", "\"10.0.0.1\"").texts("via");
     let (prefix, via) = (prefix?.value, via?);
     let texts: Vec<&str> = via.iter().map(|t| t.value).collect();
-    match Via::of(&texts, prefix) {
-        Ok(via) => Some(StaticRoute { prefix, via }),
-        Err(message) => {
-            let span = section.span_of("via").unwrap_or(section.span());
-            let help = "write gateways, as in [\"10.0.0.1\"], or one of \"blackhole\", \
-                        \"unreachable\", \"prohibited\"";
-            section.problems().add(span, message, help);
-            None
-        }
-    }
+    let help = "write gateways, as in [\"10.0.0.1\"], or one of \"blackhole\", \"unreachable\", \
+                \"prohibited\"";
+    let via = Via::of(&texts, prefix).map_err(|message| ValueError::new(message, help));
+    let via = section.problems().note(section.near("via"), via)?;
+    Some(StaticRoute { prefix, via })
 }
 
 /// A routed port's settings: the VLAN that is its own, where nothing is learned.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use plexus_wire::MacAddr;
 
+use crate::words;
+
 /// A port's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSettings {
@@ -70,16 +72,7 @@ pub enum QueueOrder {
     Fifo,
 }
 
-impl QueueOrder {
-    /// Every order by its name in files.
-    pub const NAMES: [(&'static str, QueueOrder); 3] =
-        [("fair", QueueOrder::Fair), ("port", QueueOrder::Port), ("fifo", QueueOrder::Fifo)];
-
-    /// Its name in files.
-    pub fn name(self) -> &'static str {
-        QueueOrder::NAMES.iter().find(|(_, o)| *o == self).map_or("fair", |(name, _)| name)
-    }
-}
+words!(QueueOrder { Fair = "fair", Port = "port", Fifo = "fifo" });
 
 /// Limits of each of a port's eight output queues, one per traffic class, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +119,8 @@ pub enum Trust {
     Dscp,
 }
 
+words!(Trust { Pcp = "pcp", Dscp = "dscp", None = "none" });
+
 /// How a fabric node chooses among several routes of a flow: parallel lanes or paths. It chooses
 /// the first lane; the route determines the rest of the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,19 +135,7 @@ pub enum LaneChoice {
     LeastLoaded,
 }
 
-impl LaneChoice {
-    /// Every choice by the name that files use.
-    pub const NAMES: [(&'static str, LaneChoice); 3] = [
-        ("static", LaneChoice::Static),
-        ("per_flow", LaneChoice::PerFlow),
-        ("least_loaded", LaneChoice::LeastLoaded),
-    ];
-
-    /// Its name in files and arguments.
-    pub fn name(self) -> &'static str {
-        LaneChoice::NAMES.iter().find(|(_, c)| *c == self).map_or("per_flow", |(name, _)| name)
-    }
-}
+words!(LaneChoice { Static = "static", PerFlow = "per_flow", LeastLoaded = "least_loaded" });
 
 /// What a port of a fabric node may lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,20 +152,7 @@ pub enum PortUse {
     Switch,
 }
 
-impl PortUse {
-    /// Every use by the name that files use.
-    pub const NAMES: [(&'static str, PortUse); 4] = [
-        ("auto", PortUse::Auto),
-        ("host", PortUse::Host),
-        ("fabric", PortUse::Fabric),
-        ("switch", PortUse::Switch),
-    ];
-
-    /// Its name in files.
-    pub fn name(self) -> &'static str {
-        PortUse::NAMES.iter().find(|(_, u)| *u == self).map_or("auto", |(name, _)| name)
-    }
-}
+words!(PortUse { Auto = "auto", Host = "host", Fabric = "fabric", Switch = "switch" });
 
 /// Settings of the whole switch.
 #[derive(Clone, Debug, PartialEq, Eq)]

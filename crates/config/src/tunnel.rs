@@ -43,12 +43,7 @@ impl Tunnel {
                         of IPv4 or 1672 of IPv6";
             problems.add(span, "what a tunnel carries is found out, not set", help);
         }
-        let end = |key, example| {
-            if !section.has(key) {
-                section.missing(key, example);
-            }
-            section.parsed(key, parse_end)
-        };
+        let end = |key, example| section.require(key, example).parsed(key, parse_end);
         let local = end("local", "\"192.0.2.1\"");
         let peer = end("peer", "\"192.0.2.2\"");
         let (local, peer) = (local?, peer?);
@@ -90,14 +85,13 @@ impl Tunnel {
                 if ours != theirs {
                     continue;
                 }
-                let span = section.span_of(key).unwrap_or(section.span());
                 let message = format!("this is the {key} end of port {} already", quote(name));
                 let next = SocketAddr::new(ours.ip(), TUNNEL_PORT + 1);
                 let help = format!(
                     "give each tunnel a UDP port of its own, as in \"{next}\", here and at the \
                      other node"
                 );
-                section.problems().add(span, message, help);
+                section.problems().add(section.near(key), message, help);
             }
         }
     }

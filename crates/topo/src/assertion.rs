@@ -12,10 +12,10 @@
 
 use std::fmt;
 
-use plexus_config::ValueError;
 use plexus_config::document::known_names;
 use plexus_config::error::quote;
 use plexus_config::units::{parse_duration, parse_rate};
+use plexus_config::{ValueError, words};
 
 /// Something that must hold after a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,19 +81,17 @@ pub enum FlowMetric {
     Transactions,
 }
 
-impl FlowMetric {
-    const NAMES: [(&'static str, FlowMetric); 9] = [
-        ("received", FlowMetric::Received),
-        ("sent", FlowMetric::Sent),
-        ("loss", FlowMetric::Loss),
-        ("latency_p50", FlowMetric::LatencyP50),
-        ("latency_p99", FlowMetric::LatencyP99),
-        ("first", FlowMetric::First),
-        ("reordered", FlowMetric::Reordered),
-        ("duplicates", FlowMetric::Duplicates),
-        ("transactions", FlowMetric::Transactions),
-    ];
-}
+words!(FlowMetric {
+    Received = "received",
+    Sent = "sent",
+    Loss = "loss",
+    LatencyP50 = "latency_p50",
+    LatencyP99 = "latency_p99",
+    First = "first",
+    Reordered = "reordered",
+    Duplicates = "duplicates",
+    Transactions = "transactions",
+});
 
 /// The unit in which a subject is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,17 +146,17 @@ pub enum Operator {
     NotEqual,
 }
 
-impl Operator {
-    /// Two characters before one, so that `<=` is not read as `<`.
-    const NAMES: [(&'static str, Operator); 6] = [
-        ("<=", Operator::LessOrEqual),
-        (">=", Operator::GreaterOrEqual),
-        ("==", Operator::Equal),
-        ("!=", Operator::NotEqual),
-        ("<", Operator::Less),
-        (">", Operator::Greater),
-    ];
+// Two characters before one, so that `<=` is not read as `<`.
+words!(Operator {
+    LessOrEqual = "<=",
+    GreaterOrEqual = ">=",
+    Equal = "==",
+    NotEqual = "!=",
+    Less = "<",
+    Greater = ">",
+});
 
+impl Operator {
     /// Whether `left` compares so with `right`.
     pub fn holds(self, left: f64, right: f64) -> bool {
         match self {
@@ -174,8 +172,7 @@ impl Operator {
 
 impl fmt::Display for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Operator::NAMES.iter().find(|(_, o)| o == self).map_or("", |(name, _)| name);
-        f.write_str(name)
+        f.write_str(self.name())
     }
 }
 
@@ -348,10 +345,8 @@ fn parse_value(text: &str, unit: Unit) -> Result<f64, ValueError> {
                 Some(percent) => plain(percent.trim()).map(|v| v / 100.0),
                 None => plain(text),
             };
-            match value {
-                Some(value) => Ok(value),
-                None => refuse("a fraction", "write a number from 0 to 1, or as in 0.5%"),
-            }
+            let help = "write a number from 0 to 1, or as in 0.5%";
+            value.map_or_else(|| refuse("a fraction", help), Ok)
         }
         Unit::Count => match text.parse::<u64>() {
             Ok(count) if !text.starts_with('+') => Ok(count as f64),

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use plexus_config::document::{Lines, Section};
 use plexus_config::error::quote;
-use plexus_config::units::{format_duration, parse_duration};
+use plexus_config::units::parse_duration;
 
-use crate::circle::Joined;
+use crate::loop_check::Joined;
 use crate::model::{Device, End, Host, Link, Topology};
 
 /// Name of a bridge's own device in a lab.
@@ -60,10 +60,8 @@ impl Bridge {
         let usual = Bridge::new("");
         let bridge = Bridge {
             name,
-            stp: section.flag("stp").is_some_and(|s| s.value),
-            priority: section
-                .integer("priority", 0..=u64::from(u16::MAX))
-                .map_or(usual.priority, |p| p.value as u16),
+            stp: section.is_set("stp"),
+            priority: section.integer_or("priority", 0..=u64::from(u16::MAX), usual.priority),
             forward_delay: read_forward_delay(section).unwrap_or(usual.forward_delay),
             group_fwd_mask: read_group_fwd_mask(section),
             ports: Vec::new(),
@@ -81,15 +79,9 @@ impl Bridge {
         let usual = Bridge::new("");
         lines.heading("[[bridge]]");
         lines.text("name", &self.name);
-        if self.stp {
-            lines.entry("stp", true);
-        }
-        if self.priority != usual.priority {
-            lines.entry("priority", self.priority);
-        }
-        if self.forward_delay != usual.forward_delay {
-            lines.text("forward_delay", &format_duration(self.forward_delay));
-        }
+        lines.unusual("stp", &self.stp, &false);
+        lines.unusual("priority", &self.priority, &usual.priority);
+        lines.unusual("forward_delay", &self.forward_delay, &usual.forward_delay);
         if self.group_fwd_mask != 0 {
             lines.entry("group_fwd_mask", format_args!("{:#06x}", self.group_fwd_mask));
         }
@@ -185,25 +177,23 @@ impl Topology {
         for bridge in bridges.clone() {
             let mtu = *known.mtus.entry(bridge).or_insert(link.mtu);
             if mtu != link.mtu {
-                let at = section.span_of("mtu").unwrap_or(section.span());
                 let name = quote(self.device_name(bridge));
                 let message =
                     format!("bridge {name} has a link of MTU {mtu}, and this has {}", link.mtu);
                 let help = "give all links of a bridge one MTU: it drops what is too long silently";
-                section.problems().add(at, message, help);
+                section.problems().add(section.near("mtu"), message, help);
             }
         }
         let has_node = devices.iter().any(|d| matches!(d, Device::Node(_)));
         if bridges.next().is_some() && !has_node {
             let faults = [("delay", !link.delay.is_zero()), ("loss", link.loss > 0.0)];
             for (key, _) in faults.into_iter().filter(|(_, set)| *set) {
-                let at = section.span_of(key).unwrap_or(section.span());
                 let message = format!("a bridge makes no {key}, and neither does the other end");
-                section.problems().add(at, message, "give it to a link of a node");
+                section.problems().add(section.near(key), message, "give it to a link of a node");
             }
         }
         if devices.iter().all(|d| self.floods(*d)) && !known.joined.join(devices) {
-            let at = section.span_of("ends").unwrap_or(section.span());
+            let at = section.near("ends");
             let message = "this link closes a circle of bridges, which would flood it for ever";
             section.problems().add(at, message, "remove it, or add stp = true to a bridge of it");
         }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use plexus_config::ValueError;
-use plexus_config::document::{At, Lines, Section};
-use plexus_config::units::{format_duration, parse_duration};
+use plexus_config::document::{Lines, Section};
+use plexus_config::units::parse_duration;
 use plexus_wire::ndn::NameBuf;
 
 /// What there is, and how it is asked for. Chunk `c` of item `i`, from 1 on, has the name
@@ -46,40 +46,34 @@ const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 impl Catalogue {
     /// Reads the keys of a `[[traffic]]` that are about it.
     pub(crate) fn read(section: &Section<'_>) -> Catalogue {
-        if !section.has("prefix") {
-            section.missing("prefix", "\"/video\"");
-        }
-        let window = section.integer("window", WINDOW).map_or(16, |w| w.value as u32);
+        let prefix = section.require("prefix", "\"/video\"").parsed("prefix", parse_prefix);
+        let window = section.integer_or("window", WINDOW, 16);
         let rate = section.number("interests", INTERESTS);
         if let (Some(_), Some(span)) = (&rate, section.span_of("window")) {
             let message = "\"interests\" says already how fast is asked";
             section.problems().add(span, message, "keep one of window and interests");
         }
         Catalogue {
-            prefix: section.parsed("prefix", parse_prefix).map(|p| p.value).unwrap_or_default(),
-            items: section.integer("items", ITEMS).map_or(100, |n| n.value),
-            chunks: section.integer("chunks", CHUNKS).map_or(1, |n| n.value),
-            zipf: section.number("zipf", ZIPF).map_or(0.8, |z| z.value),
+            prefix: prefix.map(|p| p.value).unwrap_or_default(),
+            items: section.integer_or("items", ITEMS, 100),
+            chunks: section.integer_or("chunks", CHUNKS, 1),
+            zipf: section.number_or("zipf", ZIPF, 0.8),
             pace: rate.map_or(AskingPace::Window(window), |rate| AskingPace::Rate(rate.value)),
-            lifetime: section
-                .quantity("lifetime", parse_lifetime)
-                .map_or(LIFETIME_USUAL, |At { value, .. }| value),
+            lifetime: section.quantity_or("lifetime", parse_lifetime, LIFETIME_USUAL),
         }
     }
 
     /// Writes them.
     pub(crate) fn write(&self, lines: &mut Lines) {
-        lines.text("prefix", &self.prefix.to_string());
-        lines.entry("items", self.items);
-        lines.entry("chunks", self.chunks);
-        lines.entry("zipf", format_args!("{:?}", self.zipf));
+        lines.value("prefix", &self.prefix);
+        lines.value("items", &self.items);
+        lines.value("chunks", &self.chunks);
+        lines.value("zipf", &self.zipf);
         match self.pace {
-            AskingPace::Window(window) => lines.entry("window", window),
-            AskingPace::Rate(rate) => lines.entry("interests", format_args!("{rate:?}")),
+            AskingPace::Window(window) => lines.value("window", &window),
+            AskingPace::Rate(rate) => lines.value("interests", &rate),
         }
-        if self.lifetime != LIFETIME_USUAL {
-            lines.text("lifetime", &format_duration(self.lifetime));
-        }
+        lines.unusual("lifetime", &self.lifetime, &LIFETIME_USUAL);
     }
 }
 

@@ -10,7 +10,6 @@ use plexus_config::{ControllerSettings, LaneChoice};
 use plexus_wire::fabric::LINK_MTU_MIN;
 
 use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link, Topology};
-use crate::read::note;
 
 /// Reads every `[[controller]]`; the nodes are known, hosts are not yet.
 pub(crate) fn read_controllers(
@@ -25,7 +24,7 @@ pub(crate) fn read_controllers(
         }
         let name = section.required_text("name", "\"c1\"");
         if let Some(At { value, span }) = &name {
-            note(&section, span.clone(), check_name("controller", value));
+            section.problems().note(span.clone(), check_name("controller", value));
             if devices.contains_key(*value) {
                 let message = format!("there are two devices {}", quote(value));
                 let help = "devices and controllers share their names: give each its own";
@@ -42,7 +41,6 @@ pub(crate) fn read_controllers(
             }
         });
         let settings = ControllerSettings::read(&section);
-        section.finish();
         let name = name.map_or("", |n| n.value).to_string();
         topology.controllers.push(Controller { name, node: node.unwrap_or(0), settings });
     }
@@ -99,8 +97,7 @@ impl Topology {
         let other = others.iter().find(|h| h.leased_address() == host.leased_address());
         if let Some(other) = other {
             let message = format!("{} is reserved for {} already", address, quote(&other.name));
-            let at = section.span_of("address").unwrap_or(section.span());
-            problems.add(at, message, "an address is for one host");
+            problems.add(section.near("address"), message, "an address is for one host");
         }
     }
 
@@ -117,7 +114,7 @@ impl Topology {
     /// Checks what needs hosts and ports to be known.
     pub(crate) fn check_controllers(&self, root: &Section<'_>) {
         for controller in &self.controllers {
-            let at = root.span_of("controller").unwrap_or(root.span());
+            let at = root.near("controller");
             let ports = self.nodes.get(controller.node).map_or(&[][..], |n| &n.ports);
             let taken = [CONTROLLER_PORT, CONTROLLER_DEVICE];
             if let Some(port) = ports.iter().find(|p| taken.contains(&p.name.as_str())) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_config::ValueError;
 use plexus_config::document::{At, Lines, Section, quoted};
-use plexus_config::units::{format_duration, format_size, parse_duration, parse_size};
+use plexus_config::units::{format_size, parse_duration, parse_size};
 
 /// What a client asks, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +49,10 @@ impl Dialogue {
             }
             Some(value)
         };
-        let outstanding = section.integer("outstanding", OUTSTANDING);
         Dialogue {
             exchanges: read_exchanges(section),
             think: time("think").unwrap_or_default(),
-            outstanding: outstanding.map_or(1, |o| o.value as u16),
+            outstanding: section.integer_or("outstanding", OUTSTANDING, 1),
             service: time("service").unwrap_or_default(),
         }
     }
@@ -76,15 +75,9 @@ impl Dialogue {
                 lines.entry("exchanges", format_args!("[\n{}]", texts.collect::<String>()));
             }
         }
-        if !self.think.is_zero() {
-            lines.text("think", &format_duration(self.think));
-        }
-        if self.outstanding != 1 {
-            lines.entry("outstanding", self.outstanding);
-        }
-        if !self.service.is_zero() {
-            lines.text("service", &format_duration(self.service));
-        }
+        lines.unusual("think", &self.think, &Duration::ZERO);
+        lines.unusual("outstanding", &self.outstanding, &1);
+        lines.unusual("service", &self.service, &Duration::ZERO);
     }
 }
 
@@ -97,26 +90,15 @@ fn read_exchanges(section: &Section<'_>) -> Vec<Exchange> {
             let message = "\"exchanges\" says already what is asked and answered";
             section.problems().add(span, message, "remove it");
         }
-        if texts.is_empty() || texts.len() > EXCHANGES_MAX {
-            let span = section.span_of("exchanges").unwrap_or(section.span());
+        if !(1..=EXCHANGES_MAX).contains(&texts.len()) {
             let message = format!("{} exchanges", texts.len());
-            section.problems().add(span, message, format!("write 1 to {EXCHANGES_MAX}"));
+            let help = format!("write 1 to {EXCHANGES_MAX}");
+            section.problems().add(section.near("exchanges"), message, help);
         }
-        let mut exchanges = Vec::new();
-        for At { value, span } in texts {
-            match parse_exchange(value) {
-                Ok(exchange) => exchanges.push(exchange),
-                Err(e) => section.problems().add(span, e.message, e.help),
-            }
-        }
-        return exchanges;
+        let parse = |at: At<&str>| section.problems().note(at.span, parse_exchange(at.value));
+        return texts.into_iter().filter_map(parse).collect();
     }
-    if !section.has("request") {
-        section.missing("request", "\"128B\"");
-    }
-    if !section.has("response") {
-        section.missing("response", "\"8KiB\"");
-    }
+    section.require("request", "\"128B\"").require("response", "\"8KiB\"");
     let both = request.zip(response);
     both.map(|(request, response)| Exchange { request, response }).into_iter().collect()
 }

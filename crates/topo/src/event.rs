@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use plexus_config::document::{At, Lines, Section, quoted};
+use plexus_config::document::{At, Lines, Section};
 use plexus_config::error::{Span, quote};
 use plexus_config::units::{format_duration, parse_duration};
+use plexus_config::words;
 
 use crate::model::{Device, End, Topology};
 
@@ -88,15 +89,7 @@ pub enum Failure {
     Silent,
 }
 
-impl Failure {
-    /// Its name in files and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Failure::Carrier => "carrier",
-            Failure::Silent => "silent",
-        }
-    }
-}
+words!(Failure { Carrier = "carrier", Silent = "silent" });
 
 /// What a bad cable does to frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,12 +188,10 @@ pub(crate) fn read_events(
         if let Some(fault) = reader.fault() {
             if let Fault::Crash { party, .. } = fault {
                 let ends = lasts.map_or(Duration::MAX, |lasts| at + lasts);
-                let span = section.span_of("device").unwrap_or(section.span());
-                crashes.push((party, at, ends, span));
+                crashes.push((party, at, ends, section.near("device")));
             }
             events.push(Event { at, fault, lasts });
         }
-        section.finish();
     }
     check_crashes(root, topology, crashes);
     events.sort_by_key(|e| e.at);
@@ -247,7 +238,7 @@ impl Reader<'_> {
     /// `None` if something is wrong with it, which is then noted.
     fn fault(&self) -> Option<Fault> {
         let section = self.section;
-        let kind = section.choice("kind", &KINDS).map_or(Kind::Cut(Failure::Carrier), |k| k.value);
+        let kind = section.choice_or("kind", &KINDS, Kind::Cut(Failure::Carrier));
         let kind = match kind {
             Kind::Cut(kind) => {
                 let end = self.end(section.required_text("cut", "\"n1.p1\"")?)?;
@@ -258,18 +249,12 @@ impl Reader<'_> {
             Kind::Skew => return self.skew(),
             Kind::Loss => TroubleKind::Loss,
             Kind::Duplicate => TroubleKind::Duplicate,
-            Kind::Corrupt => {
-                let hidden = section.flag("hidden").is_some_and(|h| h.value);
-                TroubleKind::Corrupt { hidden }
-            }
+            Kind::Corrupt => TroubleKind::Corrupt { hidden: section.is_set("hidden") },
             Kind::Reorder => {
                 TroubleKind::Reorder { by: self.time("by").unwrap_or(HELD_BACK_USUAL) }
             }
         };
-        let chance = section.number("chance", 0.0..=1.0).map(|c| c.value);
-        if !section.has("chance") {
-            section.missing("chance", "0.01");
-        }
+        let chance = section.require("chance", "0.01").number("chance", 0.0..=1.0);
         let (cable, port) = (section.text("cable"), section.text("port"));
         let (place, both) = match (cable, port) {
             (Some(cable), None) => (cable, true),
@@ -285,7 +270,7 @@ impl Reader<'_> {
             }
         };
         let end = self.end(place)?;
-        Some(Fault::Trouble { end, both, trouble: Trouble { kind, chance: chance? } })
+        Some(Fault::Trouble { end, both, trouble: Trouble { kind, chance: chance?.value } })
     }
 
     fn crash(&self) -> Option<Fault> {
@@ -297,22 +282,18 @@ impl Reader<'_> {
             self.section.problems().add(span, message, "cut its cable instead");
             return None;
         }
-        let silent = self.section.flag("silent").is_some_and(|s| s.value);
-        Some(Fault::Crash { party, silent })
+        Some(Fault::Crash { party, silent: self.section.is_set("silent") })
     }
 
     fn partition(&self) -> Option<Fault> {
-        if !self.section.has("devices") {
-            self.section.missing("devices", "[\"n1\", \"h1\"]");
-        }
-        let texts = self.section.texts("devices")?;
+        let texts = self.section.require("devices", "[\"n1\", \"h1\"]").texts("devices")?;
         let parties: Vec<_> = texts.into_iter().map(|t| self.party(t.value, t.span)).collect();
         parties.into_iter().collect::<Option<Vec<_>>>().map(Fault::Partition)
     }
 
     fn skew(&self) -> Option<Fault> {
         let section = self.section;
-        let ppm = section.number("ppm", -PPM_MAX..=PPM_MAX).map_or(0.0, |p| p.value);
+        let ppm = section.number_or("ppm", -PPM_MAX..=PPM_MAX, 0.0);
         let ahead = self.time("ahead").unwrap_or(Duration::ZERO);
         let At { value, span } = section.required_text("device", "\"n1\"")?;
         let party = self.party(value, span.clone())?;
@@ -372,38 +353,34 @@ impl Topology {
 
     pub(crate) fn write_event(&self, event: &Event, lines: &mut Lines) {
         lines.heading("[[event]]");
-        lines.text("at", &format_duration(event.at));
+        lines.value("at", &event.at);
         lines.text("kind", event.fault.name());
         match &event.fault {
             Fault::Cut { end, .. } => lines.text("cut", &self.end_name(*end)),
             Fault::Trouble { end, both, trouble } => {
                 lines.text(if *both { "cable" } else { "port" }, &self.end_name(*end));
-                lines.entry("chance", format_args!("{:?}", trouble.chance));
+                lines.value("chance", &trouble.chance);
                 match trouble.kind {
                     TroubleKind::Corrupt { hidden: true } => lines.entry("hidden", true),
-                    TroubleKind::Reorder { by } => lines.text("by", &format_duration(by)),
+                    TroubleKind::Reorder { by } => lines.value("by", &by),
                     _ => {}
                 }
             }
             Fault::Crash { party, silent } => {
                 lines.text("device", self.party_name(*party));
-                if *silent {
-                    lines.entry("silent", true);
-                }
+                lines.unusual("silent", silent, &false);
             }
             Fault::Partition(parties) => {
-                let names: Vec<_> = parties.iter().map(|p| quoted(self.party_name(*p))).collect();
-                lines.entry("devices", format_args!("[{}]", names.join(", ")));
+                let names: Vec<&str> = parties.iter().map(|p| self.party_name(*p)).collect();
+                lines.value("devices", &names[..]);
             }
             Fault::Skew { party, ppm, ahead } => {
                 lines.text("device", self.party_name(*party));
-                lines.entry("ppm", format_args!("{ppm:?}"));
-                lines.text("ahead", &format_duration(*ahead));
+                lines.value("ppm", ppm);
+                lines.value("ahead", ahead);
             }
         }
-        if let Some(lasts) = event.lasts {
-            lines.text("for", &format_duration(lasts));
-        }
+        lines.given("for", event.lasts);
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much of a network is simulated: `fidelity = "…"` of a topology file. A lab takes no notice.
 
-use plexus_config::document::{Lines, Section};
+use plexus_config::document::Section;
+use plexus_config::words;
 
 /// What a simulator does with a frame that finds its cable taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,29 +16,12 @@ pub enum Fidelity {
     Control,
 }
 
+words!(Fidelity { Full = "full", Control = "control" });
+
 impl Fidelity {
-    /// The names in files and on the command line.
-    pub const NAMES: [(&'static str, Fidelity); 2] =
-        [("full", Fidelity::Full), ("control", Fidelity::Control)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fidelity::Full => "full",
-            Fidelity::Control => "control",
-        }
-    }
-
     /// Reads `fidelity` of the file's root.
     pub(crate) fn read(root: &Section<'_>) -> Fidelity {
-        root.choice("fidelity", &Fidelity::NAMES).map_or_else(Fidelity::default, |f| f.value)
-    }
-
-    /// Writes it, unless it is the usual one.
-    pub(crate) fn write(self, lines: &mut Lines) {
-        if self != Fidelity::default() {
-            lines.text("fidelity", self.name());
-        }
+        root.choice_or("fidelity", &Fidelity::NAMES, Fidelity::default())
     }
 }
 

@@ -18,19 +18,7 @@ use crate::generate::Grid;
 use crate::model::{Arrivals, Device, Expect, Extent, Flow, Proto, Target, Topology};
 use crate::pattern::PatternReader;
 use crate::reach::Reach;
-use crate::read::note;
 use crate::site::Site;
-
-const PROTOS: [(&str, Proto); 6] = [
-    ("tcp", Proto::Tcp),
-    ("udp", Proto::Udp),
-    ("icmp", Proto::Icmp),
-    ("request", Proto::Request),
-    ("web", Proto::Web),
-    ("named", Proto::Named),
-];
-const ARRIVALS: [(&str, Arrivals); 2] = [("even", Arrivals::Even), ("poisson", Arrivals::Poisson)];
-const EXPECTS: [(&str, Expect); 2] = [("pass", Expect::Pass), ("blocked", Expect::Blocked)];
 
 /// UDP payload of a full Ethernet frame less what IPv6 takes more than IPv4.
 const UDP_SIZE_USUAL: u16 = 1_452;
@@ -79,7 +67,7 @@ pub(crate) fn read_traffic(root: &Section<'_>, topology: &mut Topology, known: &
         }
         let name = section.required_text("name", "\"bulk\"");
         if let Some(At { value, span }) = &name {
-            note(&section, span.clone(), check_name("flow", value));
+            section.problems().note(span.clone(), check_name("flow", value));
             if matches!(*value, "drops" | "conserved") {
                 let message = format!("a flow cannot be called {}", quote(value));
                 let help = "assertions use this word for something else; take another";
@@ -102,13 +90,11 @@ pub(crate) fn read_traffic(root: &Section<'_>, topology: &mut Topology, known: &
             known.reach.check_flow(&section, span, topology, &flow);
         }
         topology.traffic.push(flow);
-        section.finish();
     }
     let mut reader = PatternReader { topology, known: *known, names: &mut names };
     for section in root.sections("pattern", "a pattern") {
         let flows = reader.read(&section);
         afters.extend(section.text("after").map(|after| (flows, after)));
-        section.finish();
     }
     // Of each flow: where it says which one it waits for.
     let mut told = vec![None; topology.traffic.len()];
@@ -150,22 +136,17 @@ fn break_circles(root: &Section<'_>, topology: &mut Topology, told: &[Option<Spa
 
 /// What a section says of a flow, but for where it goes.
 pub(crate) fn read_flow(section: &Section<'_>, name: &str, from: usize) -> Flow {
-    let proto = section.choice("proto", &PROTOS).map(|p| p.value);
-    if !section.has("proto") {
-        section.missing("proto", "\"tcp\"");
-    }
+    let proto = section.require("proto", "\"tcp\"").choice("proto", &Proto::NAMES);
+    let proto = proto.map(|p| p.value);
     let rate_bits_per_s = read_rate(section, "rate");
-    if proto == Some(Proto::Udp) && !section.has("rate") {
-        section.missing("rate", "\"50Mbit\" (UDP has no pace of its own)");
+    if proto == Some(Proto::Udp) {
+        section.require("rate", "\"50Mbit\" (UDP has no pace of its own)");
     }
     let (usual, range) = match proto {
         Some(Proto::Icmp) => (ICMP_SIZE_USUAL, UDP_SIZE),
         Some(Proto::Named) => (CONTENT_SIZE_USUAL, CONTENT_SIZE),
         _ => (UDP_SIZE_USUAL, UDP_SIZE),
     };
-    let size = section.integer("size", range).map_or(usual, |s| s.value as u16);
-    let verify = section.flag("verify");
-    let begin = section.quantity("start", parse_duration);
     let flow = Flow {
         name: name.to_string(),
         from,
@@ -174,16 +155,16 @@ pub(crate) fn read_flow(section: &Section<'_>, name: &str, from: usize) -> Flow 
         proto: proto.unwrap_or(Proto::Tcp),
         rate_bits_per_s,
         extent: read_extent(section, proto),
-        size,
-        start: begin.map_or(Duration::ZERO, |s| s.value),
+        size: section.integer_or("size", range, usual),
+        start: section.quantity_or("start", parse_duration, Duration::ZERO),
         after: None,
-        verify: verify.is_some_and(|v| v.value),
+        verify: section.is_set("verify"),
         congestion: read_congestion(section),
-        arrivals: section.choice("arrivals", &ARRIVALS).map_or(Arrivals::Even, |a| a.value),
+        arrivals: section.choice_or("arrivals", &Arrivals::NAMES, Arrivals::Even),
         dialogue: (proto == Some(Proto::Request)).then(|| Arc::new(Dialogue::read(section))),
         site: (proto == Some(Proto::Web)).then(|| Site::read(section)),
         catalogue: (proto == Some(Proto::Named)).then(|| Catalogue::read(section)),
-        expect: section.choice("expect", &EXPECTS).map_or(Expect::Pass, |e| e.value),
+        expect: section.choice_or("expect", &Expect::NAMES, Expect::Pass),
     };
     let foreign: &[&'static str] = match proto {
         Some(Proto::Tcp) => &["size", "arrivals"],
@@ -223,9 +204,12 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     let given: Vec<&'static str> =
         ["bytes", "duration", "count"].into_iter().filter(|key| section.has(key)).collect();
     if let [_, second, ..] = given.as_slice() {
-        let span = section.span_of(second).unwrap_or(section.span());
         let message = format!("the flow already ends by {}", quote(given[0]));
-        section.problems().add(span, message, "keep one of bytes, duration and count");
+        section.problems().add(
+            section.near(second),
+            message,
+            "keep one of bytes, duration and count",
+        );
     }
     let allowed: &[&str] = match proto {
         Some(Proto::Tcp) => &["bytes", "duration"],
@@ -236,9 +220,8 @@ fn read_extent(section: &Section<'_>, proto: Option<Proto>) -> Extent {
     if let (Some(key), Some(proto)) = (given.first(), proto)
         && !allowed.contains(key)
     {
-        let span = section.span_of(key).unwrap_or(section.span());
         let message = format!("{} does not end {} traffic", quote(key), proto.name());
-        section.problems().add(span, message, format!("use {}", allowed.join(" or ")));
+        section.problems().add(section.near(key), message, format!("use {}", allowed.join(" or ")));
     }
     if let Some(At { value, span }) = bytes {
         if value == 0 {
@@ -387,7 +370,6 @@ pub(crate) fn read_assertions(root: &Section<'_>, topology: &mut Topology) {
     } else {
         for section in root.sections("assert", "an assertion") {
             texts.extend(section.required_text("text", "\"bulk.received >= 80Mbit\""));
-            section.finish();
         }
     }
     let mut subjects = 0;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use plexus_config::document::{At, Lines, Section};
-use plexus_config::units::{format_duration, parse_duration};
+use plexus_config::units::parse_duration;
+use plexus_config::words;
 
 /// A simulated node's way of forwarding, and the time it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,10 +33,8 @@ pub enum ForwardingMode {
     CutThrough,
 }
 
-const MODES: [(&str, ForwardingMode); 2] = [
-    ("store-and-forward", ForwardingMode::StoreAndForward),
-    ("cut-through", ForwardingMode::CutThrough),
-];
+words!(ForwardingMode { StoreAndForward = "store-and-forward", CutThrough = "cut-through" });
+
 /// A node that takes longer is a slip of the unit.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
 
@@ -64,7 +63,7 @@ impl Forwarding {
             }
             Some(value)
         };
-        let mode = section.choice("forwarding", &MODES).map_or_else(Default::default, |m| m.value);
+        let mode = section.choice_or("forwarding", &ForwardingMode::NAMES, Default::default());
         let latency = time("latency").unwrap_or_default();
         let host_latency = time("host_latency").filter(|l| *l != latency);
         let per_kilobyte = time("per_kilobyte").unwrap_or_default();
@@ -73,10 +72,9 @@ impl Forwarding {
             let message = "a node that cuts through does not wait for a frame's bytes";
             section.problems().add(span, message, "remove per_kilobyte, or store and forward");
         }
-        if is_cut_through && !section.has("latency") {
-            section.missing("latency", "\"520ns\"");
+        if is_cut_through {
+            section.require("latency", "\"520ns\"");
         }
-        section.finish();
         Forwarding { mode, latency, host_latency, per_kilobyte }
     }
 
@@ -85,19 +83,12 @@ impl Forwarding {
         if *self == Forwarding::default() {
             return;
         }
-        let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(name, _)| name);
-        let mut parts = vec![format!("forwarding = \"{mode}\"")];
-        let mut time = |key: &str, time: Duration| {
-            parts.push(format!("{key} = \"{}\"", format_duration(time)));
-        };
-        time("latency", self.latency);
-        if let Some(latency) = self.host_latency {
-            time("host_latency", latency);
-        }
-        if !self.per_kilobyte.is_zero() {
-            time("per_kilobyte", self.per_kilobyte);
-        }
-        lines.entry("sim", format_args!("{{ {} }}", parts.join(", ")));
+        let mut sim = Lines::default();
+        sim.value("forwarding", &self.mode);
+        sim.value("latency", &self.latency);
+        sim.given("host_latency", self.host_latency);
+        sim.unusual("per_kilobyte", &self.per_kilobyte, &Duration::ZERO);
+        lines.inline("sim", &sim);
     }
 }
 

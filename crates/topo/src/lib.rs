@@ -4,11 +4,10 @@
 //! asserts; `lab`, `sim` and `topo` read the same one. [`Topology::parse`] reads it,
 //! [`Topology::to_toml`] writes it, [`generate()`] makes one, and [`Graph`] finds the ways in it.
 
-mod arp;
+mod arp_load;
 pub mod assertion;
 mod bridge;
 mod catalogue;
-mod circle;
 mod controller;
 mod dialogue;
 mod event;
@@ -17,6 +16,7 @@ mod flow;
 mod forwarding;
 mod generate;
 mod graph;
+mod loop_check;
 mod model;
 mod pattern;
 mod reach;
@@ -25,7 +25,7 @@ mod routing;
 mod site;
 mod write;
 
-pub use arp::{ArpLoad, ArpTargets};
+pub use arp_load::{ArpLoad, ArpTargets};
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use catalogue::{AskingPace, Catalogue};
 pub use dialogue::{Dialogue, Exchange};

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use plexus_config::{
     Backend, ControllerSettings, FaultSettings, InterfaceAddress, InterfacePlace, LaneChoice,
-    NamedSettings, PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings,
+    NamedSettings, PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings, words,
 };
 use plexus_wire::MacAddr;
 
-use crate::arp::ArpLoad;
+use crate::arp_load::ArpLoad;
 use crate::assertion::{Assertion, Subject};
 use crate::bridge::Bridge;
 use crate::catalogue::Catalogue;
@@ -337,6 +337,8 @@ pub enum Arrivals {
     Poisson,
 }
 
+words!(Arrivals { Even = "even", Poisson = "poisson" });
+
 /// The receiver of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -365,19 +367,14 @@ pub enum Proto {
     Named,
 }
 
-impl Proto {
-    /// Its name in files and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Proto::Tcp => "tcp",
-            Proto::Udp => "udp",
-            Proto::Icmp => "icmp",
-            Proto::Request => "request",
-            Proto::Web => "web",
-            Proto::Named => "named",
-        }
-    }
-}
+words!(Proto {
+    Tcp = "tcp",
+    Udp = "udp",
+    Icmp = "icmp",
+    Request = "request",
+    Web = "web",
+    Named = "named",
+});
 
 /// When a flow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,25 +397,12 @@ pub enum Expect {
     Blocked,
 }
 
+words!(Expect { Pass = "pass", Blocked = "blocked" });
+
 impl Topology {
     /// A topology without contents.
     pub fn new(name: &str) -> Topology {
-        Topology {
-            name: name.to_string(),
-            description: String::new(),
-            seed: 1,
-            lanes: LaneChoice::default(),
-            fidelity: Fidelity::default(),
-            nodes: Vec::new(),
-            controllers: Vec::new(),
-            bridges: Vec::new(),
-            hosts: Vec::new(),
-            links: Vec::new(),
-            traffic: Vec::new(),
-            arp: None,
-            events: Vec::new(),
-            assertions: Vec::new(),
-        }
+        Topology { name: name.to_string(), seed: 1, ..Topology::default() }
     }
 
     /// Leaves out the flows that `keep` does not choose, and the assertions about them. A flow that
@@ -475,16 +459,13 @@ impl Topology {
     pub fn end_name(&self, end: End) -> String {
         match end {
             End::Port { node, port } => {
-                let node = &self.nodes[node];
-                format!("{}.{}", node.name, node.ports[port].name)
+                format!("{}.{}", self.nodes[node].name, self.nodes[node].ports[port].name)
             }
             End::Host { host, interface } => {
-                let host = &self.hosts[host];
-                format!("{}.{}", host.name, host.interfaces[interface].name)
+                format!("{}.{}", self.hosts[host].name, self.hosts[host].interfaces[interface].name)
             }
             End::Bridge { bridge, port } => {
-                let bridge = &self.bridges[bridge];
-                format!("{}.{}", bridge.name, bridge.ports[port])
+                format!("{}.{}", self.bridges[bridge].name, self.bridges[bridge].ports[port])
             }
         }
     }

@@ -13,6 +13,7 @@ use plexus_config::document::{At, Section};
 use plexus_config::error::{Span, quote};
 use plexus_config::name::check_name;
 use plexus_config::units::parse_duration;
+use plexus_config::words;
 
 use crate::flow::{FLOWS_MAX, Known, find_host, host_target, read_flow, read_host};
 use crate::generate::{Dice, Grid};
@@ -39,15 +40,15 @@ enum Kind {
     Tornado,
 }
 
-const KINDS: [(&str, Kind); 7] = [
-    ("permutation", Kind::Permutation),
-    ("all-to-all", Kind::AllToAll),
-    ("random", Kind::Random),
-    ("incast", Kind::Incast),
-    ("stride", Kind::Stride),
-    ("bit-complement", Kind::BitComplement),
-    ("tornado", Kind::Tornado),
-];
+words!(Kind {
+    Permutation = "permutation",
+    AllToAll = "all-to-all",
+    Random = "random",
+    Incast = "incast",
+    Stride = "stride",
+    BitComplement = "bit-complement",
+    Tornado = "tornado",
+});
 
 /// Which kind a key has a meaning for.
 const KEYS: [(&str, Kind); 4] = [
@@ -70,10 +71,7 @@ impl PatternReader<'_> {
     pub(crate) fn read(&mut self, section: &Section<'_>) -> Range<usize> {
         let first = self.topology.traffic.len();
         let name = section.required_text("name", "\"mix\"");
-        let kind = section.choice("kind", &KINDS);
-        if !section.has("kind") {
-            section.missing("kind", "\"permutation\"");
-        }
+        let kind = section.require("kind", "\"permutation\"").choice("kind", &Kind::NAMES);
         let hosts = self.hosts(section);
         let jitter = section.quantity("jitter", parse_duration).map_or(Duration::ZERO, |jitter| {
             check_delay(section, &jitter);
@@ -128,8 +126,8 @@ impl PatternReader<'_> {
             section.has("to").then(|| read_host(section, "to", self.topology, self.known.devices));
         for (key, of) in KEYS {
             if let Some(span) = section.span_of(key).filter(|_| of != kind.value) {
-                let of = KINDS.iter().find(|(_, k)| *k == of).map_or("", |(name, _)| name);
-                let message = format!("{} has a meaning for {} only", quote(key), quote(of));
+                let of = quote(of.name());
+                let message = format!("{} has a meaning for {of} only", quote(key));
                 return refuse(span, &message, "remove it");
             }
         }
@@ -152,12 +150,8 @@ impl PatternReader<'_> {
                 hosts.iter().flat_map(|from| others(*from).map(|to| [*from, *to])).collect()
             }
             Kind::Random => {
-                let Some(flows) = flows else {
-                    if !section.has("flows") {
-                        section.missing("flows", "100");
-                    }
-                    return None;
-                };
+                section.require("flows", "100");
+                let flows = flows?;
                 let draw = |_| {
                     let from = dice.below(n);
                     [hosts[from], hosts[(from + 1 + dice.below(n - 1)) % n]]
@@ -165,17 +159,13 @@ impl PatternReader<'_> {
                 (0..flows).map(draw).collect()
             }
             Kind::Incast => {
-                let Some(to) = to else {
-                    section.missing("to", "\"h1\"");
-                    return None;
-                };
-                let to = to?;
+                section.require("to", "\"h1\"");
+                let to = to??;
                 let mut others: Vec<usize> = hosts.into_iter().filter(|h| *h != to).collect();
                 if let Some(senders) = senders {
                     if senders > others.len() {
                         let message = format!("there are {} other hosts", others.len());
-                        let span = section.span_of("senders").unwrap_or(kind.span.clone());
-                        return refuse(span, &message, "take so many, or fewer");
+                        return refuse(section.near("senders"), &message, "take so many, or fewer");
                     }
                     shuffle(&mut others, dice);
                     others.truncate(senders);
@@ -183,20 +173,16 @@ impl PatternReader<'_> {
                 }
                 others.into_iter().map(|from| [from, to]).collect()
             }
-            Kind::Stride => match stride {
-                None => {
-                    if !section.has("stride") {
-                        section.missing("stride", "1");
-                    }
-                    return None;
-                }
-                Some(stride) if stride % n == 0 => {
-                    let span = section.span_of("stride").unwrap_or(kind.span.clone());
+            Kind::Stride => {
+                section.require("stride", "1");
+                let stride = stride?;
+                if stride % n == 0 {
                     let message = format!("of {n} hosts each would send to itself");
-                    return refuse(span, &message, "take a stride that is no multiple of that");
+                    let help = "take a stride that is no multiple of that";
+                    return refuse(section.near("stride"), &message, help);
                 }
-                Some(stride) => to_others(stride % n),
-            },
+                to_others(stride % n)
+            }
             Kind::BitComplement => {
                 let pairs = (0..n).map(|i| [hosts[i], hosts[n - 1 - i]]);
                 pairs.filter(|[from, to]| from != to).collect()

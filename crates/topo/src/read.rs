@@ -17,7 +17,7 @@ use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
 use plexus_config::{
     Backend, FaultSettings, FileError, InterfaceAddress, NamedSettings, PortSettings, PortUse,
-    RouterSettings, SwitchSettings, ValueError, read_addresses,
+    RouterSettings, SwitchSettings, read_addresses,
 };
 use plexus_wire::MacAddr;
 
@@ -110,7 +110,7 @@ impl Topology {
             let name = root.required_text("name", "\"my-lab\"");
             let mut topology = Topology::new(name.as_ref().map_or("", |n| n.value));
             if let Some(At { value, span }) = name {
-                note(root, span, check_name("topology", value));
+                root.problems().note(span, check_name("topology", value));
             }
             if let Some(description) = root.text("description") {
                 topology.description = description.value.to_string();
@@ -126,7 +126,7 @@ impl Topology {
             let mut spans = vec![generated_at; reader.topology.links.len()];
             reader.links(root, &mut spans);
             if purpose == Purpose::Run {
-                reader.topology.check_circles(root, &spans);
+                reader.topology.check_loops(root, &spans);
             }
             reader.addresses(root);
             reader.finish_nodes(root);
@@ -137,19 +137,12 @@ impl Topology {
             reach.check_addresses(root, &reader.topology, &reader.hosts_at);
             let known = Known { devices: &reader.devices, grid: grid.as_ref(), reach: &reach };
             crate::flow::read_traffic(root, &mut reader.topology, &known);
-            reader.topology.arp = crate::arp::ArpLoad::read(root);
+            reader.topology.arp = crate::arp_load::ArpLoad::read(root);
             reach.check_questions(root, &reader.topology);
             crate::event::read_events(root, &mut reader.topology, &reader.devices, &reader.ends);
             crate::flow::read_assertions(root, &mut reader.topology);
             Some(reader.topology)
         })
-    }
-}
-
-/// Notes what is wrong with a value at `span`.
-pub(crate) fn note(section: &Section<'_>, span: Span, result: Result<(), ValueError>) {
-    if let Err(e) = result {
-        section.problems().add(span, e.message, e.help);
     }
 }
 
@@ -180,12 +173,11 @@ struct Reader {
 
 /// A node without its ports, its router and its daemons, and where it asks for `native` cables.
 pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Span>) {
-    let backend = section.choice("backend", &Backend::of_devices());
     let native = section.flag("native").filter(|n| n.value);
     let node = Node {
         name,
-        backend: backend.map_or(Backend::Auto, |b| b.value),
-        workers: section.integer("workers", WORKERS).map_or(1, |w| w.value as usize),
+        backend: section.choice_or("backend", &Backend::of_devices(), Backend::Auto),
+        workers: section.integer_or("workers", WORKERS, 1),
         native: native.is_some(),
         forwarding: Forwarding::read(section),
         router: None,
@@ -252,9 +244,7 @@ impl Reader {
             self.routers.push(spans);
             for port in section.sections("port", "a port") {
                 self.port(&port, device, root.has("controller"));
-                port.finish();
             }
-            section.finish();
         }
         crate::controller::read_controllers(root, &mut self.topology, &self.devices);
         for span in native_at.into_iter().filter(|_| self.topology.controllers.is_empty()) {
@@ -265,7 +255,6 @@ impl Reader {
             let device = Device::Bridge(self.topology.bridges.len());
             let name = self.device_name(&section, "bridge", "\"b1\"", device);
             self.topology.bridges.push(Bridge::read(&section, name));
-            section.finish();
         }
         for section in root.sections("host", "a host") {
             let device = Device::Host(self.topology.hosts.len());
@@ -285,10 +274,9 @@ impl Reader {
             if let Some(at) = asks {
                 self.topology.check_dhcp(&section, at.span);
             }
-            self.hosts_at.push(section.span_of("address").unwrap_or(section.span()));
+            self.hosts_at.push(section.near("address"));
             self.macs.push(mac);
             self.next_eth.push(0);
-            section.finish();
         }
         if self.devices.is_empty() {
             root.missing("node", "[[node]] and name = \"s1\" below");
@@ -305,7 +293,7 @@ impl Reader {
         let Some(At { value, span }) = section.required_text("name", example) else {
             return String::new();
         };
-        note(section, span.clone(), check_name(what, value));
+        section.problems().note(span.clone(), check_name(what, value));
         let is_controller = self.topology.controllers.iter().any(|c| c.name == value);
         if is_controller || self.devices.contains_key(value) {
             let message = format!("there are two devices {}", quote(value));
@@ -322,7 +310,7 @@ impl Reader {
         let settings = PortSettings::read(section);
         let faults = FaultSettings::read(section);
         let Some(At { value, span }) = section.required_text("name", "\"p1\"") else { return };
-        note(section, span.clone(), check_port_name(value));
+        section.problems().note(span.clone(), check_port_name(value));
         let Some(end) = self.new_port(device, value) else {
             let message = format!("there are two ports {} in this node", quote(value));
             section.problems().add(span, message, "give each port its own name");
@@ -362,15 +350,14 @@ impl Reader {
                 cables,
                 rate_bits_per_s: read_rate(&section, "rate"),
                 delay: delay.map_or(Duration::ZERO, |d| d.value),
-                mtu: section.integer("mtu", MTU_RANGE).map_or(MTU_USUAL, |m| m.value as u16),
-                loss: section.number("loss", 0.0..=1.0).map_or(0.0, |l| l.value),
+                mtu: section.integer_or("mtu", MTU_RANGE, MTU_USUAL),
+                loss: section.number_or("loss", 0.0..=1.0, 0.0),
             };
             if !link.cables.is_empty() {
                 self.topology.check_bridge_link(&section, &link, &mut self.bridge_links);
                 self.topology.links.push(link);
-                spans.push(section.span_of("ends").unwrap_or(section.span()));
+                spans.push(section.near("ends"));
             }
-            section.finish();
         }
     }
 
@@ -381,9 +368,12 @@ impl Reader {
         }
         let ends = section.texts("ends").unwrap_or_default();
         let [a, b] = ends.as_slice() else {
-            let span = section.span_of("ends").unwrap_or(section.span());
             let message = format!("a link has two ends, and this has {}", ends.len());
-            section.problems().add(span, message, "write ends = [\"h1\", \"s1.p1\"]");
+            section.problems().add(
+                section.near("ends"),
+                message,
+                "write ends = [\"h1\", \"s1.p1\"]",
+            );
             return Vec::new();
         };
         let device_a = self.device_of(section, a);
@@ -401,9 +391,8 @@ impl Reader {
             (lanes, ..) => lanes.map_or(1, |l| l.value),
         };
         if a_of == b_of {
-            let span = section.span_of("ends").unwrap_or(section.span());
             let message = "this link joins a device with itself";
-            section.problems().add(span, message, "name two devices");
+            section.problems().add(section.near("ends"), message, "name two devices");
             return Vec::new();
         }
         let mut cables = Vec::new();
@@ -456,10 +445,7 @@ impl Reader {
                 return None;
             }
         };
-        if let Err(e) = check_port_name(&name) {
-            problems.add(at.span.clone(), e.message, e.help);
-            return None;
-        }
+        problems.note(at.span.clone(), check_port_name(&name))?;
         if matches!(device, Device::Bridge(_)) && name == BRIDGE_DEVICE {
             let message = format!("port {} is the bridge itself", quote(&name));
             problems.add(at.span.clone(), message, "give the port another name");
@@ -561,14 +547,8 @@ impl Reader {
 
 /// The first derived address of a name that is free.
 pub(crate) fn free_mac(name: &str, taken: &mut HashSet<MacAddr>) -> MacAddr {
-    let mut attempt = 0;
-    loop {
-        let mac = MacAddr::derived(name, attempt);
-        if taken.insert(mac) {
-            return mac;
-        }
-        attempt += 1;
-    }
+    let mut derived = (0..).map(|attempt| MacAddr::derived(name, attempt));
+    derived.find(|mac| taken.insert(*mac)).unwrap_or_default()
 }
 
 fn read_gateways(section: &Section<'_>, addresses: &[InterfaceAddress]) -> Vec<IpAddr> {

@@ -2,7 +2,7 @@
 //! for them to run on.
 
 use plexus_config::document::{Lines, Section};
-use plexus_config::parse_prefix;
+use plexus_config::{parse_prefix, words};
 use plexus_wire::Prefix;
 
 /// Longest configuration of a daemon, in bytes.
@@ -28,18 +28,7 @@ pub enum RoutingSuite {
     Bird,
 }
 
-impl RoutingSuite {
-    const NAMES: [(&'static str, RoutingSuite); 2] =
-        [("frr", RoutingSuite::Frr), ("bird", RoutingSuite::Bird)];
-
-    /// The word in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            RoutingSuite::Frr => "frr",
-            RoutingSuite::Bird => "bird",
-        }
-    }
-}
+words!(RoutingSuite { Frr = "frr", Bird = "bird" });
 
 impl RoutingDaemon {
     /// Reads every `[[node.daemon]]` of a node, whose router must follow the kernel.
@@ -47,18 +36,9 @@ impl RoutingDaemon {
         let mut daemons: Vec<RoutingDaemon> = Vec::new();
         for section in node.sections("daemon", "a routing daemon") {
             let problems = section.problems();
-            if !section.has("run") {
-                section.missing("run", "\"frr\"");
-            }
-            let suite = section.choice("run", &RoutingSuite::NAMES);
+            let suite = section.require("run", "\"frr\"").choice("run", &RoutingSuite::NAMES);
             let config = section.required_text("config", "\"\"\"…\"\"\"");
-            let mut until = Vec::new();
-            for prefix in section.texts("until").unwrap_or_default() {
-                match parse_prefix(prefix.value) {
-                    Ok(prefix) => until.push(prefix),
-                    Err(e) => problems.add(prefix.span, e.message, e.help),
-                }
-            }
+            let until = section.list("until", parse_prefix).unwrap_or_default();
             if !follows_kernel {
                 let message = "nothing follows the routes of this daemon";
                 let help = "add [node.router] with kernel = true above it";
@@ -76,7 +56,6 @@ impl RoutingDaemon {
                 let (suite, config) = (suite.value, config.value.to_string());
                 daemons.push(RoutingDaemon { suite, config, until });
             }
-            section.finish();
         }
         daemons
     }
@@ -84,12 +63,8 @@ impl RoutingDaemon {
     /// Writes what [`read`](Self::read) reads.
     pub(crate) fn write(&self, lines: &mut Lines) {
         lines.heading("[[node.daemon]]");
-        lines.text("run", self.suite.name());
+        lines.value("run", &self.suite);
         lines.text("config", &self.config);
-        if !self.until.is_empty() {
-            let quoted = |p: &Prefix| plexus_config::document::quoted(&p.to_string());
-            let all: Vec<String> = self.until.iter().map(quoted).collect();
-            lines.entry("until", format_args!("[{}]", all.join(", ")));
-        }
+        lines.list("until", &self.until);
     }
 }

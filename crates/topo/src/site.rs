@@ -23,7 +23,7 @@ const ZIPF: std::ops::RangeInclusive<f64> = 0.0..=10.0;
 impl Site {
     /// Reads the keys of a `[[traffic]]` that are about it.
     pub(crate) fn read(section: &Section<'_>) -> Site {
-        let objects = section.integer("objects", OBJECTS).map_or(20, |o| o.value as u32);
+        let objects = section.integer_or("objects", OBJECTS, 20_u32);
         let bytes = section.quantity("object_bytes", parse_size);
         if let Some(At { value, span }) = &bytes
             && !(1..=SITE_MAX / u64::from(objects)).contains(value)
@@ -31,7 +31,7 @@ impl Site {
             let message = "an object has at least a byte, and all objects together at most 1 GiB";
             section.problems().add(span.clone(), message, "write fewer or smaller objects");
         }
-        let zipf = section.number("zipf", ZIPF).map_or(0.8, |z| z.value);
+        let zipf = section.number_or("zipf", ZIPF, 0.8);
         Site { objects, object_bytes: bytes.map_or(64 << 10, |b| b.value), zipf }
     }
 
@@ -39,6 +39,6 @@ impl Site {
     pub(crate) fn write(&self, lines: &mut Lines) {
         lines.entry("objects", self.objects);
         lines.text("object_bytes", &format_size(self.object_bytes));
-        lines.entry("zipf", format_args!("{:?}", self.zipf));
+        lines.value("zipf", &self.zipf);
     }
 }

@@ -1,10 +1,13 @@
 //! Writes a topology as a file that reads back equal.
 
-use plexus_config::document::{Lines, quoted};
-use plexus_config::units::{format_duration, format_rate, format_size};
-use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings};
+use std::time::Duration;
+
+use plexus_config::document::{Lines, Value, quoted};
+use plexus_config::units::{format_rate, format_size};
+use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings, PortUse};
 use plexus_wire::MacAddr;
 
+use crate::fidelity::Fidelity;
 use crate::model::{
     Arrivals, Controller, Expect, Extent, Flow, Host, Link, MTU_USUAL, Node, NodePort, Proto,
     Target, Topology,
@@ -15,14 +18,10 @@ impl Topology {
     pub fn to_toml(&self) -> String {
         let mut lines = Lines::default();
         lines.text("name", &self.name);
-        if !self.description.is_empty() {
-            lines.text("description", &self.description);
-        }
+        lines.unusual("description", self.description.as_str(), "");
         lines.entry("seed", self.seed);
-        if self.lanes != LaneChoice::default() {
-            lines.text("lanes", self.lanes.name());
-        }
-        self.fidelity.write(&mut lines);
+        lines.unusual("lanes", &self.lanes, &LaneChoice::default());
+        lines.unusual("fidelity", &self.fidelity, &Fidelity::default());
         // Keys of the root come before the first section.
         if !self.assertions.is_empty() {
             let texts: Vec<String> =
@@ -65,21 +64,11 @@ impl Topology {
         lines.heading("[[link]]");
         let [a, b] = link.cables[0].map(|end| quoted(&self.end_name(end)));
         lines.entry("ends", format_args!("[{a}, {b}]"));
-        if link.cables.len() > 1 {
-            lines.entry("lanes", link.cables.len());
-        }
-        if let Some(rate) = link.rate_bits_per_s {
-            lines.text("rate", &format_rate(rate));
-        }
-        if !link.delay.is_zero() {
-            lines.text("delay", &format_duration(link.delay));
-        }
-        if link.mtu != MTU_USUAL {
-            lines.entry("mtu", link.mtu);
-        }
-        if link.loss != 0.0 {
-            lines.entry("loss", format_args!("{:?}", link.loss));
-        }
+        lines.unusual("lanes", &link.cables.len(), &1);
+        lines.given("rate", link.rate_bits_per_s.map(format_rate));
+        lines.unusual("delay", &link.delay, &Duration::ZERO);
+        lines.unusual("mtu", &link.mtu, &MTU_USUAL);
+        lines.unusual("loss", &link.loss, &0.0);
     }
 
     fn write_flow(&self, flow: &Flow, lines: &mut Lines) {
@@ -88,35 +77,23 @@ impl Topology {
         lines.text("from", &self.hosts[flow.from].name);
         match flow.to {
             Target::Host(host) => lines.text("to", &self.hosts[host].name),
-            Target::Address(address) => lines.text("to", &address.to_string()),
+            Target::Address(address) => lines.value("to", &address),
         }
-        lines.text("proto", flow.proto.name());
-        if let Some(rate) = flow.rate_bits_per_s {
-            lines.text("rate", &format_rate(rate));
-        }
+        lines.value("proto", &flow.proto);
+        lines.given("rate", flow.rate_bits_per_s.map(format_rate));
         match flow.extent {
             Extent::Bytes(bytes) => lines.text("bytes", &format_size(bytes)),
-            Extent::Duration(duration) => lines.text("duration", &format_duration(duration)),
+            Extent::Duration(duration) => lines.value("duration", &duration),
             Extent::Packets(count) => lines.entry("count", count),
         }
         if matches!(flow.proto, Proto::Udp | Proto::Icmp | Proto::Named) {
             lines.entry("size", flow.size);
         }
-        if !flow.start.is_zero() {
-            lines.text("start", &format_duration(flow.start));
-        }
-        if let Some(after) = flow.after {
-            lines.text("after", &self.traffic[after].name);
-        }
-        if flow.verify {
-            lines.entry("verify", true);
-        }
-        if let Some(congestion) = &flow.congestion {
-            lines.text("congestion", congestion);
-        }
-        if flow.arrivals == Arrivals::Poisson {
-            lines.text("arrivals", "poisson");
-        }
+        lines.unusual("start", &flow.start, &Duration::ZERO);
+        lines.given("after", flow.after.map(|after| &self.traffic[after].name));
+        lines.unusual("verify", &flow.verify, &false);
+        lines.given("congestion", flow.congestion.as_ref());
+        lines.unusual("arrivals", &flow.arrivals, &Arrivals::Even);
         if let Some(dialogue) = &flow.dialogue {
             dialogue.write(lines);
         }
@@ -126,31 +103,23 @@ impl Topology {
         if let Some(catalogue) = &flow.catalogue {
             catalogue.write(lines);
         }
-        if flow.expect == Expect::Blocked {
-            lines.text("expect", "blocked");
-        }
+        lines.unusual("expect", &flow.expect, &Expect::Pass);
     }
 }
 
 fn write_node(node: &Node, lines: &mut Lines) {
     lines.heading("[[node]]");
     lines.text("name", &node.name);
-    if node.backend != Backend::Auto {
-        lines.text("backend", node.backend.name());
-    }
-    if node.workers != 1 {
-        lines.entry("workers", node.workers);
-    }
-    if node.native {
-        lines.entry("native", true);
-    }
+    lines.unusual("backend", &node.backend, &Backend::Auto);
+    lines.unusual("workers", &node.workers, &1);
+    lines.unusual("native", &node.native, &false);
     node.forwarding.write(lines);
     node.switch.write(lines);
     // Every port, settings or not: that keeps their order.
     for NodePort { name, role, settings, faults } in &node.ports {
         lines.heading("[[node.port]]");
         lines.text("name", name);
-        role.write(lines);
+        lines.unusual("role", role, &PortUse::Auto);
         PortSettings::write(settings, lines);
         if let Some(faults) = faults {
             FaultSettings::write(faults, lines);
@@ -169,22 +138,15 @@ fn write_node(node: &Node, lines: &mut Lines) {
 fn write_host(host: &Host, lines: &mut Lines) {
     lines.heading("[[host]]");
     lines.text("name", &host.name);
-    let addresses: Vec<String> = host.addresses.iter().map(|a| quoted(&a.to_string())).collect();
-    match addresses.as_slice() {
-        [] => {}
-        [one] => lines.entry("address", one),
-        several => lines.entry("address", format_args!("[{}]", several.join(", "))),
-    }
-    if host.dhcp {
-        lines.entry("dhcp", true);
-    }
-    let gateways: Vec<String> = host.gateways.iter().map(|g| quoted(&g.to_string())).collect();
-    match gateways.as_slice() {
-        [] => {}
-        [one] => lines.entry("gateway", one),
-        several => lines.entry("gateway", format_args!("[{}]", several.join(", "))),
-    }
-    if host.mac != MacAddr::derived(&host.name, 0) {
-        lines.text("mac", &host.mac.to_string());
+    one_or_several(lines, "address", &host.addresses);
+    lines.unusual("dhcp", &host.dhcp, &false);
+    one_or_several(lines, "gateway", &host.gateways);
+    lines.unusual("mac", &host.mac, &MacAddr::derived(&host.name, 0));
+}
+
+fn one_or_several<T: Value>(lines: &mut Lines, key: &str, values: &[T]) {
+    match values {
+        [one] => lines.value(key, one),
+        several => lines.list(key, several),
     }
 }

@@ -21,10 +21,7 @@ pub struct NamedDispatch {
 impl NamedDispatch {
     pub(super) fn read(section: &Section<'_>, named: &NamedSettings) -> Option<NamedDispatch> {
         let prefix = read_prefix(section);
-        if !section.has("components") {
-            section.missing("components", "4");
-        }
-        let components = section.integer("components", COMPONENTS);
+        let components = section.require("components", "4").integer("components", COMPONENTS);
         let prefix = prefix?;
         if let Some((message, help)) = problem(prefix.value.as_name(), &named.dispatch) {
             let message = format!("{} {message}", quote(&prefix.value.to_string()));
@@ -35,7 +32,7 @@ impl NamedDispatch {
 
     pub(super) fn write(&self, lines: &mut Lines, place: &str) {
         lines.heading(&format!("[[{place}named.dispatch]]"));
-        lines.text("prefix", &self.prefix.to_string());
+        lines.value("prefix", &self.prefix);
         lines.entry("components", self.components);
     }
 }

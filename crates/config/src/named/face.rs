@@ -58,10 +58,7 @@ impl NamedEthernet {
         let mtu = section.integer("mtu", MTU).map(|m| m.value as u16);
         let (name, device) = (name?, device?);
         check_name(named, &name, problems)?;
-        if let Err(e) = check_device(device.value) {
-            problems.add(device.span, e.message, e.help);
-            return None;
-        }
+        problems.note(device.span.clone(), check_device(device.value))?;
         if let Some(other) = named.ethernets.iter().find(|e| e.device == device.value) {
             let message = format!("{} has {} already", quote(device.value), quote(&other.name));
             problems.add(device.span, message, "one face to the group of a device is enough");
@@ -81,12 +78,8 @@ impl NamedEthernet {
         lines.heading(&format!("[[{place}named.ethernet]]"));
         lines.text("name", &self.name);
         lines.text("device", &self.device);
-        if self.backend != Backend::AfPacket {
-            lines.text("backend", self.backend.name());
-        }
-        if let Some(mtu) = self.mtu {
-            lines.entry("mtu", mtu);
-        }
+        lines.unusual("backend", &self.backend, &Backend::AfPacket);
+        lines.given("mtu", self.mtu);
     }
 }
 
@@ -94,14 +87,12 @@ impl NamedFace {
     pub(super) fn read(section: &Section<'_>, named: &NamedSettings) -> Option<NamedFace> {
         let problems = section.problems();
         let name = section.required_text("name", "\"upstream\"");
-        if !section.has("remote") {
-            section.missing("remote", "\"udp4://192.0.2.1:6363\"");
-        }
-        let remote = section.parsed("remote", parse_remote);
+        let remote = section.require("remote", "\"udp4://192.0.2.1:6363\"");
+        let remote = remote.parsed("remote", parse_remote);
         let local = section.parsed("local", parse_local);
         let permanent = section.flag("permanent").is_none_or(|p| p.value);
         let mtu = section.integer("mtu", MTU);
-        let reliability = section.flag("reliability").is_some_and(|r| r.value);
+        let reliability = section.is_set("reliability");
         let (name, remote) = (name?, remote?);
         check_name(named, &name, problems)?;
         let (local, local_span): (Option<FaceUri>, Option<Span>) =
@@ -151,19 +142,11 @@ impl NamedFace {
     pub(super) fn write(&self, lines: &mut Lines, place: &str) {
         lines.heading(&format!("[[{place}named.face]]"));
         lines.text("name", &self.name);
-        lines.text("remote", &self.remote.to_string());
-        if let Some(local) = &self.local {
-            lines.text("local", &local.to_string());
-        }
-        if !self.permanent {
-            lines.entry("permanent", false);
-        }
-        if let Some(mtu) = self.mtu {
-            lines.entry("mtu", mtu);
-        }
-        if self.reliability {
-            lines.entry("reliability", true);
-        }
+        lines.value("remote", &self.remote);
+        lines.given("local", self.local.as_ref());
+        lines.unusual("permanent", &self.permanent, &true);
+        lines.given("mtu", self.mtu);
+        lines.unusual("reliability", &self.reliability, &false);
     }
 }
 

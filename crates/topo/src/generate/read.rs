@@ -67,10 +67,7 @@ pub(crate) struct Grid {
 /// Reads `[generate]`, if there is one; `seed` is where a random shape starts unless it says so
 /// itself.
 pub(crate) fn read_generate(root: &Section<'_>, seed: u64) -> Option<Generated> {
-    let section = root.section("generate", "what is generated")?;
-    let generated = read_section(root, &section, seed);
-    section.finish();
-    generated
+    read_section(root, &root.section("generate", "what is generated")?, seed)
 }
 
 fn read_section(root: &Section<'_>, section: &Section<'_>, seed: u64) -> Option<Generated> {
@@ -85,7 +82,7 @@ fn read_section(root: &Section<'_>, section: &Section<'_>, seed: u64) -> Option<
     }
     let rate = read_rate(section, "rate");
     let host_rate = read_rate(section, "host_rate").or(rate);
-    let lanes = section.integer("lanes", 1..=LANES_MAX).map_or(1, |l| l.value as usize);
+    let lanes = section.integer_or("lanes", 1..=LANES_MAX, 1);
     let delay = section.quantity("delay", parse_duration);
     if let Some(delay) = &delay {
         check_delay(section, delay);
@@ -96,14 +93,9 @@ fn read_section(root: &Section<'_>, section: &Section<'_>, seed: u64) -> Option<
             let message = "\"native\" is about cables of a fabric, and there is no controller";
             node.problems().add(span, message, "add [[controller]], or remove it");
         }
-        node.finish();
         read
     });
-    let port = section.section("port", "a generated port").map(|port| {
-        let read = PortSettings::read(&port);
-        port.finish();
-        read
-    });
+    let port = section.section("port", "a generated port").map(|port| PortSettings::read(&port));
     let (At { value: shape, span }, usual_hosts) = shape?;
     let options = Options {
         hosts_per_node: hosts.unwrap_or(usual_hosts),
@@ -130,7 +122,7 @@ fn read_section(root: &Section<'_>, section: &Section<'_>, seed: u64) -> Option<
     match generate(&shape, options) {
         Ok(mut topology) => {
             let delay = delay.map_or(Duration::ZERO, |d| d.value);
-            settle(&mut topology, node.as_ref(), port.as_ref(), delay, in_fabric);
+            apply_settings(&mut topology, node.as_ref(), port.as_ref(), delay, in_fabric);
             let (hosts, nodes) = (topology.hosts.len(), topology.nodes.len().max(1));
             let hosts_per_node = hosts / nodes;
             let sides = shape.sides().filter(|_| hosts_per_node > 0 && hosts % nodes == 0);
@@ -146,7 +138,7 @@ fn read_section(root: &Section<'_>, section: &Section<'_>, seed: u64) -> Option<
 }
 
 /// Gives everything that was generated the settings of the file.
-fn settle(
+fn apply_settings(
     topology: &mut Topology,
     node: Option<&Node>,
     port: Option<&PortSettings>,
@@ -176,7 +168,7 @@ fn read_shape(section: &Section<'_>, seed: u64) -> Option<(At<Shape>, usize)> {
     let number = |key| section.integer(key, size.clone()).map(|n| n.value as usize);
     let (dilation, fast) = (number("dilation"), number("fast"));
     let (degree, groups) = (number("degree"), number("groups"));
-    let unfolded = section.flag("unfolded").is_some_and(|u| u.value);
+    let unfolded = section.is_set("unfolded");
     let seed = read_seed(section).unwrap_or(seed);
     let At { value: text, span } = section.required_text("shape", "\"fat-tree 4\"")?;
     let mut words = text.split_whitespace();

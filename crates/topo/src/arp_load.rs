@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use plexus_config::document::{At, Lines, Section};
-use plexus_config::units::{format_duration, parse_duration};
+use plexus_config::units::parse_duration;
+use plexus_config::words;
 
 /// What every host asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,8 +28,8 @@ pub enum ArpTargets {
     Popular,
 }
 
-const TARGETS: [(&str, ArpTargets); 2] =
-    [("random", ArpTargets::Random), ("popular", ArpTargets::Popular)];
+words!(ArpTargets { Random = "random", Popular = "popular" });
+
 const RATE_MAX: f64 = 1e6;
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
@@ -37,30 +38,26 @@ impl ArpLoad {
     pub(crate) fn read(root: &Section<'_>) -> Option<ArpLoad> {
         let section = root.section("arp", "what hosts ask for")?;
         let rate = section.number("rate", 0.001..=RATE_MAX);
-        if rate.is_none() && !section.has("rate") {
-            section.missing("rate", "10.0");
+        if rate.is_none() {
+            section.require("rate", "10.0");
         }
-        if !section.has("for") {
-            section.missing("for", "\"1s\"");
-        }
-        let lasts = section.quantity("for", parse_duration).and_then(|At { value, span }| {
+        let lasts = section.require("for", "\"1s\"").quantity("for", parse_duration);
+        let lasts = lasts.and_then(|At { value, span }| {
             if value > TIME_MAX {
                 section.problems().add(span, "more than an hour", "write a time up to 1h");
                 return None;
             }
             Some(value)
         });
-        let targets = section.choice("targets", &TARGETS).map_or(ArpTargets::Random, |t| t.value);
-        section.finish();
+        let targets = section.choice_or("targets", &ArpTargets::NAMES, ArpTargets::Random);
         Some(ArpLoad { per_host_per_s: rate?.value, lasts: lasts?, targets })
     }
 
     pub(crate) fn write(&self, lines: &mut Lines) {
         lines.heading("[arp]");
-        lines.entry("rate", format_args!("{:?}", self.per_host_per_s));
-        lines.text("for", &format_duration(self.lasts));
-        let name = TARGETS.iter().find(|(_, t)| *t == self.targets).map_or("", |(name, _)| name);
-        lines.text("targets", name);
+        lines.value("rate", &self.per_host_per_s);
+        lines.value("for", &self.lasts);
+        lines.value("targets", &self.targets);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Circles of switches. A node without a fabric forwards what it does not know to all its ports and
+//! Loops of switches. A node without a fabric forwards what it does not know to all its ports and
 //! speaks no spanning tree, whose messages it drops like all to 01-80-C2-00-00-0X (IEEE 802.1Q,
 //! table 8-1). Where cables lead round such a node in one VLAN, the first broadcast goes round for
 //! ever, whatever the bridges among them speak.
@@ -26,7 +26,8 @@ impl<K> Default for Joined<K> {
 }
 
 impl<K: Copy + Eq + Hash> Joined<K> {
-    fn root(&mut self, mut thing: K) -> K {
+    /// The one that stands for all that are joined with this one.
+    pub(crate) fn root(&mut self, mut thing: K) -> K {
         while let Some(&parent) = self.parents.get(&thing) {
             if let Some(&above) = self.parents.get(&parent) {
                 self.parents.insert(thing, above);
@@ -93,7 +94,7 @@ impl Topology {
 
     /// Notes the first link that closes a circle with a node in it where there is no fabric.
     /// `spans`: where each link is written.
-    pub(crate) fn check_circles(&self, root: &Section<'_>, spans: &[Span]) {
+    pub(crate) fn check_loops(&self, root: &Section<'_>, spans: &[Span]) {
         if !self.controllers.is_empty() {
             return;
         }
