@@ -148,11 +148,6 @@ impl Graph {
         hops
     }
 
-    /// [`Graph::hops`] from every vertex: a row for each. Takes 4 bytes per pair.
-    pub fn all_hops(&self) -> Vec<Vec<u32>> {
-        (0..self.len()).map(|from| self.hops(from)).collect()
-    }
-
     /// The cheapest ways from a vertex, where `cost` gives a link's cost. Of equal ones that with
     /// fewer links wins, then that whose last step comes from the smaller vertex.
     pub fn cheapest(&self, from: usize, cost: impl Fn(usize) -> u64) -> Paths {
@@ -185,49 +180,6 @@ impl Graph {
         }
         Paths { from, reached }
     }
-
-    /// The edges out of `from` that begin a shortest path (by links) to the vertex to which
-    /// `hops_to` counts ([`Graph::hops`] from it), in the order of [`Graph::edges`].
-    pub fn equal_next_hops<'a>(
-        &'a self,
-        from: usize,
-        hops_to: &'a [u32],
-    ) -> impl Iterator<Item = Edge> + 'a {
-        let own = hops_to.get(from).copied().unwrap_or(UNREACHABLE);
-        self.edges(from).iter().copied().filter(move |edge| {
-            let theirs = hops_to.get(edge.to).copied().unwrap_or(UNREACHABLE);
-            // A host forwards nothing: it is a next hop only as the destination itself.
-            let passes = !self.is_host(edge.to) || theirs == 0;
-            own != UNREACHABLE && passes && theirs.checked_add(1) == Some(own)
-        })
-    }
-
-    /// Largest and mean number of links between two nodes, hosts left out; `None` where there
-    /// are fewer than two nodes or a pair has no path.
-    pub fn node_distances(&self) -> Option<Distances> {
-        let mut diameter = 0;
-        let mut sum = 0_u64;
-        for from in 0..self.nodes {
-            for hops in &self.hops(from)[..self.nodes] {
-                if *hops == UNREACHABLE {
-                    return None;
-                }
-                diameter = diameter.max(*hops);
-                sum += u64::from(*hops);
-            }
-        }
-        let pairs = self.nodes.checked_mul(self.nodes.checked_sub(1)?)?;
-        (pairs > 0).then(|| Distances { diameter, mean: sum as f64 / pairs as f64 })
-    }
-}
-
-/// How far the nodes of a topology are from each other, in links.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Distances {
-    /// Of the pair that is farthest apart.
-    pub diameter: u32,
-    /// Over all ordered pairs of different nodes.
-    pub mean: f64,
 }
 
 /// The cheapest ways from one vertex to all others.

@@ -36,7 +36,7 @@ pub use generate::{
     DEVICES_MAX, Known, LINKS_MAX, Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, ShapeError,
     add_host, generate,
 };
-pub use graph::{Distances, Edge, Graph, Paths, UNREACHABLE};
+pub use graph::{Edge, Graph, Paths, UNREACHABLE};
 pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
     Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
