@@ -99,22 +99,6 @@ pub enum Shape {
     },
 }
 
-/// The topology's name is this and its numbers.
-const WORDS: [&str; 12] = [
-    "line",
-    "ring",
-    "star",
-    "torus",
-    "fat-tree",
-    "butterfly",
-    "clos",
-    "clos-unfolded",
-    "random",
-    "jellyfish",
-    "dragonfly",
-    "two-stage",
-];
-
 impl Shape {
     /// Hosts on each node that has any, unless one says otherwise: as many as make the shape
     /// complete, or 1.
@@ -317,22 +301,28 @@ impl Shape {
     }
 
     /// The word and the numbers of its name.
-    fn parts(&self) -> (usize, Vec<usize>) {
+    fn parts(&self) -> (&'static str, Vec<usize>) {
         match self {
-            Shape::Line { nodes } => (0, vec![*nodes]),
-            Shape::Ring { nodes } => (1, vec![*nodes]),
-            Shape::Star { leaves } => (2, vec![*leaves]),
-            Shape::Torus { sides } => (3, sides.clone()),
-            Shape::FatTree { ports } => (4, vec![*ports]),
+            Shape::Line { nodes } => ("line", vec![*nodes]),
+            Shape::Ring { nodes } => ("ring", vec![*nodes]),
+            Shape::Star { leaves } => ("star", vec![*leaves]),
+            Shape::Torus { sides } => ("torus", sides.clone()),
+            Shape::FatTree { ports } => ("fat-tree", vec![*ports]),
             Shape::Butterfly { ary, flat, dilation, fast } => {
-                (5, vec![*ary, *flat, *dilation, *fast])
+                ("butterfly", vec![*ary, *flat, *dilation, *fast])
             }
-            Shape::Clos { leaves, spines } => (6, vec![*leaves, *spines]),
-            Shape::UnfoldedClos { outer, middle } => (7, vec![*outer, *middle]),
-            Shape::Random { nodes, degree, seed } => (8, vec![*nodes, *degree, *seed as usize]),
-            Shape::Jellyfish { nodes, degree, seed } => (9, vec![*nodes, *degree, *seed as usize]),
-            Shape::Dragonfly { routers, global, groups } => (10, vec![*routers, *global, *groups]),
-            Shape::TwoStage { fronts, backs } => (11, vec![*fronts, *backs]),
+            Shape::Clos { leaves, spines } => ("clos", vec![*leaves, *spines]),
+            Shape::UnfoldedClos { outer, middle } => ("clos-unfolded", vec![*outer, *middle]),
+            Shape::Random { nodes, degree, seed } => {
+                ("random", vec![*nodes, *degree, *seed as usize])
+            }
+            Shape::Jellyfish { nodes, degree, seed } => {
+                ("jellyfish", vec![*nodes, *degree, *seed as usize])
+            }
+            Shape::Dragonfly { routers, global, groups } => {
+                ("dragonfly", vec![*routers, *global, *groups])
+            }
+            Shape::TwoStage { fronts, backs } => ("two-stage", vec![*fronts, *backs]),
         }
     }
 
@@ -341,13 +331,13 @@ impl Shape {
     pub(super) fn name(&self) -> String {
         let (word, numbers) = self.parts();
         let texts: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        let name = format!("{}-{}", WORDS[word], texts.join("x"));
+        let name = format!("{word}-{}", texts.join("x"));
         if plexus_config::name::check_name("topology", &name).is_ok() {
             return name;
         }
         match self {
             Shape::Torus { sides } => format!("torus-{}d", sides.len()),
-            _ => WORDS[word].to_string(),
+            _ => word.to_string(),
         }
     }
 
@@ -356,20 +346,27 @@ impl Shape {
         let (word, numbers) = name.rsplit_once('-')?;
         let numbers: Vec<usize> =
             numbers.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
-        let word = WORDS.iter().position(|w| *w == word)?;
         let shape = match (word, numbers.as_slice()) {
-            (0, &[nodes]) => Shape::Line { nodes },
-            (1, &[nodes]) => Shape::Ring { nodes },
-            (2, &[leaves]) => Shape::Star { leaves },
-            (3, sides) => Shape::Torus { sides: sides.to_vec() },
-            (4, &[ports]) => Shape::FatTree { ports },
-            (5, &[ary, flat, dilation, fast]) => Shape::Butterfly { ary, flat, dilation, fast },
-            (6, &[leaves, spines]) => Shape::Clos { leaves, spines },
-            (7, &[outer, middle]) => Shape::UnfoldedClos { outer, middle },
-            (8, &[nodes, degree, seed]) => Shape::Random { nodes, degree, seed: seed as u64 },
-            (9, &[nodes, degree, seed]) => Shape::Jellyfish { nodes, degree, seed: seed as u64 },
-            (10, &[routers, global, groups]) => Shape::Dragonfly { routers, global, groups },
-            (11, &[fronts, backs]) => Shape::TwoStage { fronts, backs },
+            ("line", &[nodes]) => Shape::Line { nodes },
+            ("ring", &[nodes]) => Shape::Ring { nodes },
+            ("star", &[leaves]) => Shape::Star { leaves },
+            ("torus", sides) => Shape::Torus { sides: sides.to_vec() },
+            ("fat-tree", &[ports]) => Shape::FatTree { ports },
+            ("butterfly", &[ary, flat, dilation, fast]) => {
+                Shape::Butterfly { ary, flat, dilation, fast }
+            }
+            ("clos", &[leaves, spines]) => Shape::Clos { leaves, spines },
+            ("clos-unfolded", &[outer, middle]) => Shape::UnfoldedClos { outer, middle },
+            ("random", &[nodes, degree, seed]) => {
+                Shape::Random { nodes, degree, seed: seed as u64 }
+            }
+            ("jellyfish", &[nodes, degree, seed]) => {
+                Shape::Jellyfish { nodes, degree, seed: seed as u64 }
+            }
+            ("dragonfly", &[routers, global, groups]) => {
+                Shape::Dragonfly { routers, global, groups }
+            }
+            ("two-stage", &[fronts, backs]) => Shape::TwoStage { fronts, backs },
             _ => return None,
         };
         shape.check().is_ok().then_some(shape)
