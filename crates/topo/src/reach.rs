@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use plexus_config::document::Section;
 use plexus_config::error::{Span, quote};
 
+use crate::loop_check::Joined;
 use crate::model::{Device, End, Expect, Flow, HostsByAddress, Target, Topology};
 
 /// What forwards to each other: a node or a bridge, or one interface of a host, for hosts forward
@@ -18,60 +19,33 @@ enum Place {
 
 /// The parts of a topology.
 pub(crate) struct Reach {
-    numbers: HashMap<Place, usize>,
-    /// Of each place: one nearer to the one that stands for its part, or itself.
-    parents: Vec<usize>,
+    /// Of each place with a cable: the place that stands for its part.
+    parts: HashMap<Place, Place>,
     hosts: HostsByAddress,
 }
 
 impl Reach {
     /// The parts that the links make.
     pub(crate) fn new(topology: &Topology) -> Reach {
-        let mut reach = Reach {
-            numbers: HashMap::new(),
-            parents: Vec::new(),
-            hosts: HostsByAddress::new(topology),
+        let place = |end: End| match end {
+            End::Host { host, interface } => Place::Interface(host, interface),
+            _ => Place::Box(end.device()),
         };
-        for (_, _, ends) in topology.cables() {
-            let [a, b] = ends.map(|end| {
-                let number = reach.number(match end {
-                    End::Host { host, interface } => Place::Interface(host, interface),
-                    _ => Place::Box(end.device()),
-                });
-                reach.part(number)
-            });
-            reach.parents[a] = b;
+        let mut joined = Joined::default();
+        let cables = || topology.cables().map(|(_, _, ends)| ends.map(place));
+        for ends in cables() {
+            joined.join(ends);
         }
-        for place in 0..reach.parents.len() {
-            reach.parents[place] = reach.part(place);
-        }
-        reach
-    }
-
-    fn number(&mut self, place: Place) -> usize {
-        let next = self.parents.len();
-        let number = *self.numbers.entry(place).or_insert(next);
-        if number == next {
-            self.parents.push(next);
-        }
-        number
-    }
-
-    fn part(&mut self, mut place: usize) -> usize {
-        while self.parents[place] != place {
-            // Half the way for the next one that asks.
-            self.parents[place] = self.parents[self.parents[place]];
-            place = self.parents[place];
-        }
-        place
+        let parts = cables().flatten().map(|place| (place, joined.root(place))).collect();
+        Reach { parts, hosts: HostsByAddress::new(topology) }
     }
 
     /// The part of a place; none without a cable.
-    fn part_of(&self, place: Place) -> Option<usize> {
-        self.numbers.get(&place).map(|number| self.parents[*number])
+    fn part_of(&self, place: Place) -> Option<Place> {
+        self.parts.get(&place).copied()
     }
 
-    fn parts_of_host(&self, topology: &Topology, host: usize) -> Vec<usize> {
+    fn parts_of_host(&self, topology: &Topology, host: usize) -> Vec<Place> {
         let interfaces = 0..topology.hosts[host].interfaces.len();
         interfaces.filter_map(|i| self.part_of(Place::Interface(host, i))).collect()
     }
@@ -112,7 +86,7 @@ impl Reach {
         if let Some((other, _)) = apart {
             let [first, other] = [first, other].map(|h| quote(&topology.hosts[h].name));
             let message = format!("no cables lead from {first} to {other}, who is asked for too");
-            let at = root.span_of("arp").unwrap_or(root.span());
+            let at = root.near("arp");
             root.problems().add(at, message, "join all hosts by [[link]]s, or take [arp] out");
         }
     }
@@ -164,7 +138,7 @@ impl Reach {
                 "no cables lead from {first}{more} to the controller {} on {on}",
                 quote(&controller.name)
             );
-            let at = root.span_of("controller").unwrap_or(root.span());
+            let at = root.near("controller");
             root.problems().add(at, message, "join the parts of the fabric by a [[link]]");
         }
     }
