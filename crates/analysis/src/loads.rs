@@ -164,17 +164,6 @@ impl fmt::Display for LoadsError {
 
 impl std::error::Error for LoadsError {}
 
-/// Something that wants to know the path that a flow was given, as its cables in order.
-pub(crate) trait PathOf {
-    fn found(&mut self, cables: &[usize]);
-}
-
-impl<F: FnMut(&[usize])> PathOf for F {
-    fn found(&mut self, cables: &[usize]) {
-        self(cables);
-    }
-}
-
 /// Lays demands on a topology. The same input gives the same answer to the last bit.
 ///
 /// Routings that optimise do so on utilisation where any link has a rate, links without one never

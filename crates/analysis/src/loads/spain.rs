@@ -9,7 +9,7 @@
 use plexus_topo::UNREACHABLE;
 
 use super::net::Net;
-use super::{Demand, PathOf};
+use super::Demand;
 
 /// Links that a path may have more than the shortest.
 const DETOUR: usize = 2;
@@ -36,7 +36,7 @@ pub(crate) fn spain(
     flows: &[Demand],
     capacity: &[f64],
     loads: &mut [f64],
-    mut path: impl PathOf,
+    mut path: impl FnMut(&[usize]),
 ) {
     let mean = flows.iter().map(|f| f.amount / flows.len() as f64).sum::<f64>();
     // The usual capacity weighs 1: the greatest that is bounded.
@@ -52,7 +52,7 @@ pub(crate) fn spain(
         for cable in &cables {
             loads[*cable] += flow.amount;
         }
-        path.found(&cables);
+        path(&cables);
     }
 }
 
