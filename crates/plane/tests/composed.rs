@@ -107,7 +107,7 @@ fn frames() -> Vec<(usize, Vec<u8>)> {
         (2, frame(mac(3), mac(0x22))),
         (4, frame(mac(0x22), mac(3))),
         (2, frame(MacAddr::BROADCAST, mac(0x22))),
-        // From a host of the fabric: routed by its source route, to nobody, to all.
+        // From a host of the fabric: routed by its source route, to an unknown station, to all.
         (HOST, frame(mac(B), mac(A))),
         (HOST, frame(mac(0x99), mac(A))),
         (HOST, frame(MacAddr::BROADCAST, mac(A))),
@@ -167,9 +167,6 @@ proptest! {
         punted.sort_by_key(order);
         apart.sort_by_key(order);
         prop_assert_eq!(punted, apart);
-        all.finish();
-        router.finish();
-        node.finish();
     }
 }
 
@@ -202,12 +199,11 @@ fn names_by_frames_reach_the_forwarder_from_any_kind_of_port_and_leave_by_the_qu
     // Data leaves by the port's queues, on a port of the fabric without its header.
     for port in [2, HOST] {
         let data = interest(mac(A), NODE);
-        let sent = all.inject(&data, Injection::Named(port as u16)).unwrap();
+        let sent = all.rig.inject(&data, Injection::Named(port as u16)).unwrap();
         assert_eq!(sent, [(port, data)]);
     }
     let account = all.rig.account();
     assert_eq!((account.consumed, account.injected), (4, 2));
-    all.finish();
 }
 
 #[test]
@@ -224,5 +220,4 @@ fn a_flood_of_names_takes_no_more_frames_than_stay_free() {
     all.send(HOST, &frame(MacAddr::BROADCAST, mac(A)));
     assert_eq!(all.punted().len(), 1);
     assert_eq!(named(&mut all).len(), 1024);
-    all.finish();
 }

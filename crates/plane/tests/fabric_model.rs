@@ -405,6 +405,5 @@ proptest! {
                 }
             }
         }
-        net.finish();
     }
 }

@@ -79,7 +79,6 @@ proptest! {
             let expected = if i > 0 && options == 1 { blanked } else { extra };
             prop_assert_eq!(kept, expected);
         }
-        router.finish();
     }
 }
 
@@ -105,7 +104,6 @@ fn what_may_not_be_cut_is_told_the_links_mtu() {
         router.send(0, &ipv6(own(0), "2001:db9::1", "2001:db8::1", 17, 64, &[1; 1240])).len(),
         1
     );
-    router.finish();
 }
 
 #[test]
@@ -144,7 +142,6 @@ fn a_super_packet_is_as_long_as_its_segments_whatever_its_metadata_says_of_heade
                 let out = router.rig.take();
                 assert_eq!(out.len(), if fits { 2 } else { 0 }, "{header_len} of {segment_size}");
                 assert_eq!(router.punted().len(), usize::from(!fits));
-                router.finish();
             }
         }
     }
@@ -164,5 +161,4 @@ fn a_fragment_that_ends_beyond_the_longest_datagram_is_not_cut() {
         assert_eq!(router.send(0, &sent).len(), pieces, "{offset} {len}");
     }
     assert_eq!(router.drops(DropReason::BadIpHeader), 1);
-    router.finish();
 }

@@ -101,8 +101,8 @@ fn send(node: &mut Node, offers: &[Offer]) -> Vec<Left> {
     }
 }
 
-/// Flows whose packets did not leave in order. Of two that leave at once by different ports nobody
-/// can say which comes first.
+/// Flows whose packets did not leave in order. Two packets that leave at once by different ports
+/// have no order.
 fn reordered(left: &[Left]) -> BTreeSet<u16> {
     let mut last: BTreeMap<u16, Left> = BTreeMap::new();
     let mut found = BTreeSet::new();
@@ -162,7 +162,6 @@ fn static_lanes_follow_from_the_destinations_port() {
     node.rig.plug(1, true);
     node.rig.maintain();
     (0..8).for_each(|port| assert_eq!(to(&mut node, port, 1), [by_port(port)]));
-    node.finish();
 }
 
 #[test]
@@ -180,7 +179,6 @@ fn a_lane_that_fails_moves_its_static_flows_and_no_others() {
         f[..6].copy_from_slice(&mac(0x100 + port).0);
         assert_eq!(node.rig.ports_reached(0, &f), [lane], "to port {port}");
     }
-    node.finish();
 }
 
 /// How far from even `flows` equal streams are that begin within 300 ms: the flows of the lane
@@ -199,7 +197,6 @@ fn unevenness(choice: LaneChoice, flows: u16, rates: &[Option<u64>], seed: u64) 
     assert!(ports.values().all(|p| p.len() == 1), "{ports:?}");
     let on = |port| ports.values().filter(|p| p.contains(&port)).count();
     let counts: Vec<usize> = (1..=rates.len()).map(on).collect();
-    node.finish();
     counts.iter().max().unwrap() - counts.iter().min().unwrap()
 }
 
@@ -233,7 +230,6 @@ fn a_large_flow_keeps_away_from_another_whatever_small_ones_do() {
         let ports = ports_of(&left);
         assert!(ports[&1].is_disjoint(&ports[&2]), "seed {seed}: {ports:?}");
         assert_eq!(reordered(&left), BTreeSet::new());
-        node.finish();
     }
 }
 
@@ -248,7 +244,6 @@ fn a_faster_lane_gets_more() {
     let ports = ports_of(&left);
     assert_eq!(ports.values().filter(|p| p.contains(&1)).count(), 6, "{ports:?}");
     assert_eq!(node.rig.account().dropped, 0);
-    node.finish();
 }
 
 #[test]
@@ -272,7 +267,6 @@ fn what_waits_at_a_lane_keeps_flows_away_from_it() {
     let left = send(&mut node, &[(now, 110, 100)]);
     let ports = ports_of(&left);
     assert!((100..=110).all(|flow| ports[&flow] == BTreeSet::from([2])), "{ports:?}");
-    node.finish();
 }
 
 #[test]
@@ -285,7 +279,6 @@ fn a_flow_waits_for_all_of_a_batch_before_it_changes_lanes() {
     offers.push((begin + Duration::from_millis(1000), 1, 1500));
     let left = send(&mut node, &offers);
     assert_eq!((left.len(), reordered(&left)), (62, BTreeSet::new()));
-    node.finish();
 }
 
 #[test]
@@ -305,7 +298,6 @@ fn more_flows_than_are_remembered_still_keep_their_lanes() {
         let share = first.values().filter(|p| **p == port).count();
         assert!((4000..6000).contains(&share), "port {port} has {share} of 20,000 flows");
     }
-    node.finish();
 }
 
 #[test]
@@ -321,7 +313,7 @@ fn a_lane_that_goes_down_is_left_at_once_and_for_good() {
     }
     let share = moved.iter().filter(|p| **p == [1]).count();
     assert!((25..=35).contains(&share), "what has moved is spread: {share} of 60");
-    // It is back: who sends stays, who begins takes it.
+    // It is back: flows that send stay where they are, new flows take it.
     node.rig.plug(2, true);
     node.rig.maintain();
     assert!((0..60).all(|f| reach(&mut node, f) == moved[usize::from(f)]));
@@ -332,7 +324,6 @@ fn a_lane_that_goes_down_is_left_at_once_and_for_good() {
     node.rig.maintain();
     assert!(reach(&mut node, 1).is_empty());
     assert_eq!(node.rig.drops(0, DropReason::PortDown), 1);
-    node.finish();
 }
 
 /// Bursts of some flows: pause before in milliseconds, packets, their length.
@@ -380,7 +371,6 @@ proptest! {
         let run = || {
             let mut node = lanes(choice, &rates, workers);
             let mut left = send(&mut node, &offers_of(&bursts));
-            node.finish();
             left.iter_mut().for_each(|l| l.at = l.at + Duration::from_millis(ways[l.port - 1].1));
             left.sort_by_key(|l| l.at);
             left
@@ -411,6 +401,5 @@ proptest! {
                 false => prop_assert!(out.is_empty()),
             }
         }
-        node.finish();
     }
 }

@@ -356,7 +356,6 @@ proptest! {
             check_tables(&rig, &model);
         }
         prop_assert_eq!(rig.account().held, 0);
-        rig.finish();
     }
 }
 
@@ -496,6 +495,5 @@ proptest! {
             .map(|(p, r)| rig.drops(p, r))
             .sum();
         prop_assert_eq!(named, account.dropped);
-        rig.finish();
     }
 }

@@ -14,14 +14,12 @@ use plexus_wire::Time;
 /// Two ports that know each other's stations: 1 on port 0, 2 on port 1.
 fn acquainted(plan: Plan) -> Rig {
     let mut rig = plan.build();
-    rig.send(0, &frame(mac(2), mac(1)));
-    rig.now = Time::from_secs(2);
-    rig.settle();
-    rig.take();
-    rig.send(1, &frame(mac(1), mac(2)));
-    rig.now = Time::from_secs(3);
-    rig.settle();
-    rig.take();
+    for (port, (to, from)) in [(2, 1), (1, 2)].into_iter().enumerate() {
+        rig.send(port, &frame(mac(to), mac(from)));
+        rig.now = Time::from_secs(2 + port as u64);
+        rig.settle();
+        rig.take();
+    }
     rig
 }
 
@@ -55,34 +53,27 @@ fn a_port_keeps_to_its_rate_frame_by_frame() {
     let expected: Vec<_> = (0..100).map(|i| Duration::from_micros(100 * i)).collect();
     assert_eq!(departures, expected);
     assert_eq!(rig.workers[0].next_deadline(), Time::FOREVER);
-    rig.finish();
 }
 
 #[test]
 fn queues_are_limited_in_packets_and_in_bytes() {
-    let mut plan = Plan::new(2);
-    plan.ports[1].rate_bits_per_s = Some(1_000_000);
-    plan.ports[1].queue.packets = 20;
-    let mut rig = acquainted(plan);
-    for _ in 0..30 {
-        rig.offer(0, &long_frame());
-    }
-    rig.settle();
+    let full = |packets, bytes| {
+        let mut plan = Plan::new(2);
+        plan.ports[1].rate_bits_per_s = Some(1_000_000);
+        (plan.ports[1].queue.packets, plan.ports[1].queue.bytes) = (packets, bytes);
+        let mut rig = acquainted(plan);
+        for _ in 0..30 {
+            rig.offer(0, &long_frame());
+        }
+        rig.settle();
+        rig
+    };
     // All 30 come in one batch: 20 wait, and the first leaves only after they were queued.
+    let rig = full(20, 1_000_000);
     assert_eq!(rig.drops(1, DropReason::QueuePackets), 10);
     assert_eq!(rig.account().held, 19);
-    rig.finish();
-
-    let mut plan = Plan::new(2);
-    plan.ports[1].rate_bits_per_s = Some(1_000_000);
-    plan.ports[1].queue.bytes = 10 * 1226;
-    let mut rig = acquainted(plan);
-    for _ in 0..30 {
-        rig.offer(0, &long_frame());
-    }
-    rig.settle();
+    let rig = full(1000, 10 * 1226);
     assert_eq!(rig.drops(1, DropReason::QueueBytes), 20);
-    rig.finish();
 }
 
 #[test]
@@ -102,15 +93,8 @@ fn higher_classes_leave_first_and_each_in_order() {
         rig.offer(0, &f);
         sent.push(f);
     }
-    rig.settle();
-    let mut order: Vec<u8> = rig.take().iter().map(|(_, f)| f[59]).collect();
-    while rig.workers[0].next_deadline() < Time::FOREVER {
-        rig.now = rig.workers[0].next_deadline();
-        rig.settle();
-        order.extend(rig.take().iter().map(|(_, f)| f[59]));
-    }
+    let order: Vec<u8> = rig.drain().iter().map(|(_, f)| f[59]).collect();
     assert_eq!(order, [2, 4, 5, 1, 0, 3]);
-    rig.finish();
 }
 
 #[test]
@@ -130,17 +114,8 @@ fn capable_packets_are_marked_from_the_threshold_on() {
     }
     rig.settle();
     assert_eq!(rig.workers[0].pipeline().counters().ports[1].ecn_marked, 7);
-    let mut marks = Vec::new();
-    loop {
-        marks.extend(rig.take().iter().map(|(_, f)| f[15] & 3));
-        if rig.workers[0].next_deadline() == Time::FOREVER {
-            break;
-        }
-        rig.now = rig.workers[0].next_deadline();
-        rig.settle();
-    }
+    let marks: Vec<u8> = rig.drain().iter().map(|(_, f)| f[15] & 3).collect();
     assert_eq!(marks, [2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3]);
-    rig.finish();
 }
 
 #[test]
@@ -155,17 +130,12 @@ fn a_full_device_holds_packets_back_and_loses_none() {
         }
         rig.settle();
     }
-    let mut got = 0;
-    loop {
+    let out = std::iter::from_fn(|| {
         let out = rig.take().len();
-        if out == 0 {
-            break;
-        }
-        got += out;
         rig.settle();
-    }
-    assert_eq!(got, 300);
-    rig.finish();
+        (out > 0).then_some(out)
+    });
+    assert_eq!(out.sum::<usize>(), 300);
 }
 
 #[test]
@@ -181,7 +151,6 @@ fn a_pool_that_runs_dry_drops_copies_by_name() {
     let dropped: u64 = (0..4).map(|p| rig.drops(p, DropReason::NoFrame)).sum();
     assert_eq!(out + dropped, 9);
     assert_eq!(dropped, 1); // three frames and five copies fit eight frames
-    rig.finish();
 }
 
 #[test]
@@ -191,7 +160,6 @@ fn frames_too_long_for_the_way_out_are_dropped_by_name() {
     f.resize(1515, 0);
     assert!(rig.send(0, &f).is_empty());
     assert_eq!(rig.drops(1, DropReason::TooLong), 1);
-    rig.finish();
 }
 
 /// A TCP super-packet from station 1 to station 2 with 3,000 bytes of payload.
@@ -221,14 +189,11 @@ fn a_super_packet_is_cut_for_a_worker_with_smaller_frames() {
     plan.frame_sizes = vec![69_632, 2048];
     let mut rig = acquainted(plan);
     let (f, offload) = super_packet();
-    let mut packet = rig.packet(0, &f);
-    packet.offload = offload;
-    rig.offer_packet(0, packet);
+    rig.offer_owing(0, &f, offload);
     rig.settle();
     let out = rig.take();
     assert_eq!(out.iter().map(|(port, f)| (*port, f.len())).collect::<Vec<_>>(), [(1, 1054); 3]);
     assert_eq!(rig.account().copied, 2);
-    rig.finish();
 }
 
 #[test]
@@ -242,28 +207,14 @@ fn a_rate_is_kept_whatever_the_metadata_says() {
     let start = rig.now;
     let (f, mut offload) = super_packet();
     offload.header_len = f.len() as u16;
-    for _ in 0..3 {
-        let mut packet = rig.packet(0, &f);
-        packet.offload = offload;
-        rig.offer_packet(0, packet);
-    }
-    rig.settle();
-    let mut out = rig.take().len();
-    while rig.workers[0].next_deadline() < Time::FOREVER {
-        rig.now = rig.workers[0].next_deadline();
-        rig.settle();
-        out += rig.take().len();
-    }
-    assert_eq!(out, 3);
+    (0..3).for_each(|_| rig.offer_owing(0, &f, offload));
+    assert_eq!(rig.drain().len(), 3);
     // Three frames of 1,054 and 24 bytes each: the last packet leaves when two have passed.
     assert_eq!(rig.now.since(start), Duration::from_nanos(2 * 3 * (1054 + 24) * 80));
     // And one whose headers are not what its metadata says is dropped.
-    let mut packet = rig.packet(0, &frame(mac(2), mac(1)));
-    packet.offload = offload;
-    rig.offer_packet(0, packet);
+    rig.offer_owing(0, &frame(mac(2), mac(1)), offload);
     rig.settle();
     assert_eq!(rig.drops(1, DropReason::BadOffload), 1);
-    rig.finish();
 }
 
 #[test]
@@ -292,7 +243,6 @@ fn congested_ports_leave_frames_to_receive_into() {
     assert!((290..=310).contains(&available), "{available} of 900 frames are free");
     rig.take();
     assert_eq!(rig.ports_reached(0, &frame(mac(3), mac(7))), [3]);
-    rig.finish();
 }
 
 #[test]
@@ -300,40 +250,24 @@ fn a_host_cannot_raise_its_own_priority_unless_it_is_trusted() {
     let mut plan = Plan::new(2);
     plan.ports[1].rate_bits_per_s = Some(1_000_000);
     let mut rig = acquainted(plan);
-    let mut order = Vec::new();
     for (i, priority) in [0, 7, 5, 7].into_iter().enumerate() {
         let mut f = tagged(mac(2), mac(1), priority, 1);
         f[59] = i as u8;
         rig.offer(0, &f);
     }
-    rig.settle();
-    loop {
-        order.extend(rig.take().iter().map(|(_, f)| *f.last().unwrap()));
-        if rig.workers[0].next_deadline() == Time::FOREVER {
-            break;
-        }
-        rig.now = rig.workers[0].next_deadline();
-        rig.settle();
-    }
+    let order: Vec<u8> = rig.drain().iter().map(|(_, f)| *f.last().unwrap()).collect();
     assert_eq!(order, [0, 1, 2, 3]);
-    rig.finish();
 }
 
 #[test]
 fn an_owed_checksum_that_points_outside_is_dropped_by_name() {
     let mut rig = acquainted(Plan::new(2));
-    let mut packet = rig.packet(0, &frame(mac(2), mac(1)));
-    packet.offload = Offload {
-        checksum: Checksum::Partial,
-        checksum_start: 50,
-        checksum_offset: 16,
-        ..Offload::NONE
-    };
-    rig.offer_packet(0, packet);
+    let (checksum, checksum_start, checksum_offset) = (Checksum::Partial, 50, 16);
+    let owed = Offload { checksum, checksum_start, checksum_offset, ..Offload::NONE };
+    rig.offer_owing(0, &frame(mac(2), mac(1)), owed);
     rig.settle();
     assert!(rig.take().is_empty());
     assert_eq!(rig.drops(1, DropReason::BadOffload), 1);
-    rig.finish();
 }
 
 /// A frame of station 1 that tells its number.
@@ -353,7 +287,6 @@ fn whole_batches_in_a_row_go_through_in_order_and_without_a_queue() {
     frames.iter().for_each(|f| rig.offer(0, f));
     rig.settle();
     assert_eq!(rig.take_from(1), frames);
-    rig.finish();
 }
 
 #[test]
@@ -386,7 +319,6 @@ fn a_lone_packet_among_whole_batches_waits_some_microseconds_at_most() {
     busy(&mut rig, true);
     rig.settle();
     assert_eq!(rig.take_from(2).len(), 1);
-    rig.finish();
 }
 
 #[test]
@@ -398,7 +330,6 @@ fn a_worker_that_closes_hands_over_what_it_has_gathered() {
     rig.workers[0].turn(now);
     rig.workers[0].close(now);
     assert_eq!(rig.take_from(1), frames);
-    rig.finish();
 }
 
 /// Frames that each of four stations gets through a cable of 100 Mbit/s in a second; a frame takes
@@ -437,7 +368,6 @@ fn shares(order: QueueOrder) -> [usize; 4] {
         rig.settle();
         out = rig.take();
     }
-    rig.finish();
     got
 }
 

@@ -107,7 +107,6 @@ fn each_member_gets_one_copy_and_the_sender_none() {
             assert_eq!(headers.len(), 2);
             assert_eq!(arrived(journey), [(0, 3), (1, 0), (1, 3), (2, 0), (2, 3)]);
         }
-        net.finish();
     }
 }
 
@@ -123,7 +122,6 @@ fn no_frame_goes_farther_than_its_credits_even_in_a_ring_of_lies() {
         let journey = net.send(0, 0, &to_group(b"round and round"));
         // Both ways round, one cable more than there are credits.
         assert_eq!(journey.on_cables.len(), 2 * (1 + usize::from(credits)));
-        net.finish();
     }
 }
 
@@ -157,7 +155,6 @@ fn what_a_tree_frame_must_not_be_is_dropped_by_name() {
     net.nodes[1].publish();
     assert!(net.nodes[1].rig.send(1, &sound).is_empty());
     assert_eq!(net.nodes[1].rig.drops(1, DropReason::NoMember), 1);
-    net.finish();
 }
 
 #[test]
@@ -168,7 +165,6 @@ fn a_port_that_is_something_else_by_now_gets_nothing() {
     net.nodes[0].rig.plug(3, false);
     let journey = net.send(0, 0, &to_group(b"x"));
     assert_eq!(arrived(journey), [(2, 0), (2, 3)]);
-    net.finish();
 }
 
 #[test]
@@ -178,7 +174,7 @@ fn what_the_control_plane_answers_does_not_go_along_a_tree() {
     igmp::Repr::ReportV2([239, 1, 2, 3].into()).emit(&mut join).unwrap();
     let mut others = vec![
         packet(group_mac(), [239, 1, 2, 3], Protocol::IGMP, &join),
-        // Another group's, or nobody's, address in the same Ethernet frame.
+        // An IP address of another group, or of no group, in the same Ethernet frame.
         packet(group_mac(), [239, 9, 9, 9], Protocol::UDP, b"x"),
         packet(group_mac(), [10, 0, 0, 9], Protocol::UDP, b"x"),
         [&group_mac().0[..], &mac(A).0, &[0x12, 0x34], &[0; 46]].concat(),
@@ -208,7 +204,6 @@ fn what_the_control_plane_answers_does_not_go_along_a_tree() {
     stranger[11] ^= 1;
     assert!(net.nodes[0].rig.send(0, &stranger).is_empty());
     assert_eq!(net.nodes[0].punted().len(), 1);
-    net.finish();
 }
 
 #[test]
@@ -216,18 +211,14 @@ fn owed_work_is_done_before_the_copies_are_made() {
     let mut net = with_tree(three(false, false, 2), 1);
     // A datagram whose checksum field holds the sum of the pseudo-header, as a host leaves it.
     let udp = [&[0x10, 0, 0x20, 0, 0, 12, 0x12, 0x34][..], b"data"].concat();
-    let mut sum = plexus_wire::checksum::Sum::new();
-    sum.add(&udp);
-    let want = sum.finish_udp().to_be_bytes();
-    let f = to_group(&udp);
-    let mut owing = net.nodes[0].rig.packet(0, &f);
-    owing.offload = Offload {
+    let want = plexus_wire::checksum::Sum::new().with(&udp).finish_udp().to_be_bytes();
+    let owed = Offload {
         checksum: Checksum::Partial,
         checksum_start: 34,
         checksum_offset: 6,
         ..Offload::NONE
     };
-    let out = net.nodes[0].send_packet(0, owing);
+    let out = net.nodes[0].send_owing(0, &to_group(&udp), owed);
     let mut journey = Journey::default();
     net.follow(0, out, &mut journey);
     assert_eq!(journey.arrived.len(), 5);
@@ -236,21 +227,13 @@ fn owed_work_is_done_before_the_copies_are_made() {
     }
     // A super-datagram: every part to every member.
     let payload = vec![5; 8 + 3000];
-    let mut segmented = net.nodes[0].rig.packet(0, &to_group(&payload[..1000]));
-    segmented.offload = Offload {
-        checksum: Checksum::Partial,
-        checksum_start: 34,
-        checksum_offset: 6,
-        segmentation: Segmentation::Udp,
-        segment_size: 400,
-        header_len: 42,
-    };
-    let out = net.nodes[0].send_packet(0, segmented);
+    let owed =
+        Offload { segmentation: Segmentation::Udp, segment_size: 400, header_len: 42, ..owed };
+    let out = net.nodes[0].send_owing(0, &to_group(&payload[..1000]), owed);
     let mut journey = Journey::default();
     net.follow(0, out, &mut journey);
     assert_eq!(journey.arrived.len(), 3 * 5);
     assert!(journey.arrived.iter().all(|(_, _, f)| f.len() <= 442));
-    net.finish();
 }
 
 #[test]
@@ -258,14 +241,13 @@ fn a_control_plane_sends_a_hosts_frame_as_the_host_would_have() {
     let mut net = with_tree(three(true, false, 1), 1);
     let inner = to_group(b"held");
     let header = Repr::tree(TREE, 1, 0).unwrap().to_bytes().unwrap();
-    let out = net.nodes[0].inject(&[&header[..], &inner].concat(), Injection::Fabric).unwrap();
+    let out = net.nodes[0].rig.inject(&[&header[..], &inner].concat(), Injection::Fabric).unwrap();
     let mut journey = Journey::default();
     net.follow(0, out, &mut journey);
     assert_eq!(arrived(journey), [(0, 3), (1, 0), (1, 3), (2, 0), (2, 3)]);
     let unknown = Repr::tree(TREE + 1, 1, 0).unwrap().to_bytes().unwrap();
-    let refused = net.nodes[0].inject(&[&unknown[..], &inner].concat(), Injection::Fabric);
+    let refused = net.nodes[0].rig.inject(&[&unknown[..], &inner].concat(), Injection::Fabric);
     assert_eq!(refused, Err(DropReason::UnknownTree));
-    net.finish();
 }
 
 #[test]
@@ -276,7 +258,7 @@ fn a_storm_to_a_group_is_cut_at_the_senders_port() {
     let mut first = Node::with(plan);
     first.host(0, mac(A));
     first.link(&[2]);
-    std::mem::replace(&mut net.nodes[0], first).finish();
+    net.nodes[0] = first;
     let mut net = with_tree(net, 1);
     let mut out = 0;
     for _ in 0..100 {
@@ -285,5 +267,4 @@ fn a_storm_to_a_group_is_cut_at_the_senders_port() {
     assert!(out > 0 && out < 30, "{out}");
     let dropped = net.nodes[0].rig.drops(0, DropReason::StormMulticast);
     assert_eq!(dropped as usize + out, 100);
-    net.finish();
 }

@@ -250,6 +250,5 @@ impl Net {
     /// Every packet is accounted for, and no frame has leaked.
     pub(crate) fn finish(mut self) {
         self.run();
-        self.machines.into_iter().for_each(|machine| machine.rig.finish());
     }
 }

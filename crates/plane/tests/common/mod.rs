@@ -7,9 +7,10 @@
 use plexus_config::{PortSettings, StaticMac, SwitchSettings, VlanMode};
 use plexus_io::memory::{self, Cable, MemoryPort};
 use plexus_io::wrap::{Plug, Plugged};
-use plexus_io::{Capabilities, Packet, Pool, Port, PortId};
+use plexus_io::{Capabilities, Offload, Packet, Pool, Port, PortId};
 use plexus_plane::{
-    Account, Crossing, DropReason, Published, PublishedFabric, RouterSource, Snapshot, Worker, mesh,
+    Account, Crossing, DropReason, Injection, Published, PublishedFabric, RouterSource, Snapshot,
+    Worker, mesh,
 };
 use plexus_wire::{MacAddr, Time};
 
@@ -166,6 +167,13 @@ impl Rig {
         self.offer_packet(port, packet);
     }
 
+    /// The same for a packet whose sender left work to its device.
+    pub(crate) fn offer_owing(&mut self, port: usize, frame: &[u8], offload: Offload) {
+        let mut packet = self.packet(port, frame);
+        packet.offload = offload;
+        self.offer_packet(port, packet);
+    }
+
     pub(crate) fn offer_packet(&mut self, port: usize, packet: Packet) {
         self.cables[port].to_port.push(packet).expect("the cable holds enough");
     }
@@ -196,6 +204,18 @@ impl Rig {
         self.offer(port, frame);
         self.settle();
         self.take()
+    }
+
+    /// Sends a packet of the control plane and returns what comes out.
+    pub(crate) fn inject(
+        &mut self,
+        bytes: &[u8],
+        how: Injection,
+    ) -> Result<Vec<(usize, Vec<u8>)>, DropReason> {
+        let now = self.now;
+        self.workers[0].inject(now, bytes, how)?;
+        self.settle();
+        Ok(self.take())
     }
 
     /// Sends a frame into a port and returns the ports that it comes out of.
@@ -235,8 +255,35 @@ impl Rig {
         workers.map(|w| w.pipeline().counters().ports[port].drops[reason as usize]).sum()
     }
 
-    /// The balance, and that no frame has leaked: every test ends with it.
-    pub(crate) fn finish(mut self) {
+    /// Switches until nothing moves, at the present instant and then each time that a packet may
+    /// next leave; returns what has come out.
+    pub(crate) fn drain(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let mut all = Vec::new();
+        loop {
+            self.settle();
+            all.extend(self.take());
+            match self.workers.iter().map(Worker::next_deadline).min() {
+                None | Some(Time::FOREVER) => return all,
+                Some(next) => self.now = next,
+            }
+        }
+    }
+
+    /// Sends a frame into a port: nothing comes out, and it is dropped there for this reason.
+    #[track_caller]
+    pub(crate) fn expect_drop(&mut self, port: usize, frame: &[u8], reason: DropReason) {
+        let before = self.drops(port, reason);
+        assert_eq!(self.send(port, frame), [], "{reason:?}");
+        assert_eq!(self.drops(port, reason), before + 1, "{reason:?}");
+    }
+}
+
+/// At the end of every test the account balances and no frame has leaked.
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         self.take();
         let account = self.account();
         assert!(account.balances(), "{account:?}");

@@ -3,10 +3,9 @@
 // Each test file uses its part of it.
 #![allow(dead_code)]
 
-use plexus_io::{Capabilities, Packet};
+use plexus_io::{Capabilities, Offload};
 use plexus_plane::{
-    DropReason, Encapsulation, FabricPlan, FabricTables, Injection, PortRole, PublishedFabric,
-    Punt, route_along,
+    Encapsulation, FabricPlan, FabricTables, PortRole, PublishedFabric, Punt, route_along,
 };
 use plexus_table::{RouteKey, RouteSet};
 use plexus_wire::MacAddr;
@@ -78,28 +77,26 @@ impl Node {
         all
     }
 
-    /// Sends a packet of the control plane and returns what comes out.
-    pub(crate) fn inject(
+    /// Sends a packet whose sender left work to its device, and returns what comes out.
+    pub(crate) fn send_owing(
         &mut self,
-        bytes: &[u8],
-        how: Injection,
-    ) -> Result<Vec<(usize, Vec<u8>)>, DropReason> {
-        let now = self.rig.now;
-        self.rig.workers[0].inject(now, bytes, how)?;
-        self.rig.settle();
-        Ok(self.rig.take())
-    }
-
-    pub(crate) fn send_packet(&mut self, port: usize, packet: Packet) -> Vec<(usize, Vec<u8>)> {
-        self.rig.offer_packet(port, packet);
+        port: usize,
+        frame: &[u8],
+        owed: Offload,
+    ) -> Vec<(usize, Vec<u8>)> {
+        self.rig.offer_owing(port, frame, owed);
         self.rig.settle();
         self.rig.take()
     }
+}
 
-    pub(crate) fn finish(mut self) {
-        self.rig.settle();
-        self.punted();
-        self.rig.finish();
+/// What still waits for the control plane is taken before the rig takes stock.
+impl Drop for Node {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.rig.settle();
+            self.punted();
+        }
     }
 }
 
@@ -145,10 +142,6 @@ impl Net {
             journey.on_cables.push((node, port, frame));
             moving.extend(out.into_iter().map(|(port, f)| (next, port, f)));
         }
-    }
-
-    pub(crate) fn finish(self) {
-        self.nodes.into_iter().for_each(Node::finish);
     }
 }
 

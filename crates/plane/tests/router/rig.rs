@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use plexus_config::ReversePath;
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, PublishedRouter,
-    Punt, RouterSource, RouterTables,
+    DropReason, FibReaders, GroupKind, GroupSpec, Hop, InterfacePlan, PublishedRouter, Punt,
+    RouterSource, RouterTables,
 };
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
 use plexus_wire::MacAddr;
@@ -118,7 +118,7 @@ impl Router {
         self.group(n, &[n]);
     }
 
-    /// Neighbour `n` on an interface, whose Ethernet address nobody knows, and its group.
+    /// Neighbour `n` on an interface, whose Ethernet address is unknown, and its group.
     pub(crate) fn silent_neighbour(&mut self, n: u16, interface: usize) {
         assert!(self.tables.set_neighbour(n, None));
         self.vlans.insert(n, VLANS[interface]);
@@ -155,25 +155,18 @@ impl Router {
         all
     }
 
-    pub(crate) fn inject(
-        &mut self,
-        bytes: &[u8],
-        how: Injection,
-    ) -> Result<Vec<(usize, Vec<u8>)>, DropReason> {
-        let now = self.rig.now;
-        self.rig.workers[0].inject(now, bytes, how)?;
-        self.rig.settle();
-        Ok(self.rig.take())
-    }
-
     pub(crate) fn drops(&self, reason: DropReason) -> u64 {
         (0..6).map(|port| self.rig.drops(port, reason)).sum()
     }
+}
 
-    pub(crate) fn finish(mut self) {
-        self.rig.settle();
-        self.punted();
-        self.rig.finish();
+/// What still waits for the control plane is taken before the rig takes stock.
+impl Drop for Router {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.rig.settle();
+            self.punted();
+        }
     }
 }
 
