@@ -107,13 +107,6 @@ impl AfPacketPort {
         })
     }
 
-    fn set_link(&mut self, link: Link) {
-        if self.link == Link::Up && link == Link::Down {
-            self.stats.link_downs += 1;
-        }
-        self.link = link;
-    }
-
     /// Follows the device: it may have disappeared, come back under another index, or lost its
     /// carrier.
     fn follow(&mut self, state: Option<State>) {
@@ -122,7 +115,7 @@ impl AfPacketPort {
             self.index = 0;
             // The pending ENETDOWN would keep the socket readable and the worker awake.
             let _ = sys::take_error(socket);
-            self.set_link(Link::Down);
+            self.link.set(Link::Down, &mut self.stats);
             return;
         };
         if state.index != self.index {
@@ -130,7 +123,7 @@ impl AfPacketPort {
             if self.index != 0 {
                 // Replaced since the last call: users of the link have to be told.
                 self.index = 0;
-                self.set_link(Link::Down);
+                self.link.set(Link::Down, &mut self.stats);
                 return;
             }
             match bind(socket, state.index, self.only) {
@@ -149,7 +142,7 @@ impl AfPacketPort {
             let _ = sys::take_error(socket);
         }
         self.capabilities.max_frame = state.mtu + ETHERNET;
-        self.set_link(state.link);
+        self.link.set(state.link, &mut self.stats);
     }
 
     /// Makes packets of the `n` frames that the kernel filled; returns how many were valid.
@@ -226,7 +219,9 @@ impl Port for AfPacketPort {
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    Some(libc::ENETDOWN | libc::ENXIO) => self.set_link(Link::Down),
+                    Some(libc::ENETDOWN | libc::ENXIO) => {
+                        self.link.set(Link::Down, &mut self.stats)
+                    }
                     // A super-packet of a kind that the vnet header cannot express: it is lost.
                     Some(libc::EINVAL) => self.stats.rx_invalid += 1,
                     _ => break,
@@ -255,7 +250,9 @@ impl Port for AfPacketPort {
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => self.set_link(Link::Down),
+                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                        self.link.set(Link::Down, &mut self.stats)
+                    }
                     // The queue below is full: the packets stay with the caller.
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
                     _ => self.reject(pool, from, 1),

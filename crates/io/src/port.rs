@@ -103,6 +103,14 @@ pub enum Link {
     Down,
 }
 
+impl Link {
+    /// Changes the state, and counts when the link goes down.
+    pub(crate) fn set(&mut self, to: Link, stats: &mut PortStats) {
+        stats.link_downs += u64::from((*self, to) == (Link::Up, Link::Down));
+        *self = to;
+    }
+}
+
 /// Work that a port can leave to its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {

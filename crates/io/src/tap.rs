@@ -62,18 +62,11 @@ impl TapPort {
         })
     }
 
-    fn set_link(&mut self, link: Link) {
-        if self.link == Link::Up && link == Link::Down {
-            self.stats.link_downs += 1;
-        }
-        self.link = link;
-    }
-
     /// Follows the interface: one that was deleted and created again is reattached.
     fn follow(&mut self, state: Option<State>) {
         if state.is_none_or(|s| s.index != self.index) {
             self.file = None;
-            self.set_link(Link::Down);
+            self.link.set(Link::Down, &mut self.stats);
         }
         let Some(state) = state else { return };
         if self.file.is_none() {
@@ -93,7 +86,7 @@ impl TapPort {
             }
         }
         self.capabilities.max_frame = state.mtu + ETHERNET;
-        self.set_link(state.link);
+        self.link.set(state.link, &mut self.stats);
     }
 
     fn is_sendable(&self, pool: &Pool, packet: &Packet) -> bool {
@@ -140,7 +133,7 @@ impl Port for TapPort {
                     Some(libc::EINVAL) => self.stats.rx_invalid += 1,
                     Some(libc::EBADFD) => {
                         self.file = None;
-                        self.set_link(Link::Down);
+                        self.link.set(Link::Down, &mut self.stats);
                     }
                     _ => break,
                 },
@@ -168,7 +161,7 @@ impl Port for TapPort {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
                     // The interface is down (EIO) or gone.
-                    Some(libc::EIO | libc::EBADFD) => self.set_link(Link::Down),
+                    Some(libc::EIO | libc::EBADFD) => self.link.set(Link::Down, &mut self.stats),
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
                     _ => {
                         self.stats.tx_rejected += 1;

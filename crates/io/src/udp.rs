@@ -124,13 +124,6 @@ impl UdpPort {
         Ok(port)
     }
 
-    fn set_link(&mut self, link: Link) {
-        if self.link == Link::Up && link == Link::Down {
-            self.stats.link_downs += 1;
-        }
-        self.link = link;
-    }
-
     /// Checks whether the address is local and there is a route to the peer, and the route's MTU.
     fn look(&mut self, pool: &Pool) {
         let route_mtu = match route_mtu(&self.ends) {
@@ -140,7 +133,7 @@ impl UdpPort {
                 if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) {
                     self.close_sockets();
                 }
-                return self.set_link(Link::Down);
+                return self.link.set(Link::Down, &mut self.stats);
             }
         };
         if self.sockets.is_none() {
@@ -159,7 +152,7 @@ impl UdpPort {
             tracing::info!(port = %self.name, path_mtu = mtu, "frames of {max_frame} bytes");
         }
         self.max_frame = max_frame;
-        self.set_link(Link::Up);
+        self.link.set(Link::Up, &mut self.stats);
     }
 
     /// Makes a packet of a datagram, if it is the peer's and sound.
@@ -264,7 +257,7 @@ impl Port for UdpPort {
                     _ if !has_failed => has_failed = true,
                     // There is no route now: `maintain` will notice when there is one again.
                     Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN) => {
-                        self.set_link(Link::Down);
+                        self.link.set(Link::Down, &mut self.stats);
                     }
                     _ => {
                         self.stats.tx_rejected += 1;

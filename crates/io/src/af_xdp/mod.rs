@@ -149,13 +149,6 @@ impl AfXdpPort {
         self.attached.as_ref().is_some_and(|a| a.queues.iter().all(|q| !q.copies))
     }
 
-    fn set_link(&mut self, link: Link) {
-        if self.link == Link::Up && link == Link::Down {
-            self.stats.link_downs += 1;
-        }
-        self.link = link;
-    }
-
     /// Refills this port's own fill rings. Each port refills by its own deficit: otherwise frames
     /// would accumulate at ports that only send, and reception would stop.
     fn refill(&mut self, pool: &mut Pool) {
@@ -207,7 +200,7 @@ impl AfXdpPort {
         self.retry = (queue.tx.pending() > 0).then(|| now + RETRY);
         if result.is_err() {
             self.retry = None;
-            self.set_link(Link::Down);
+            self.link.set(Link::Down, &mut self.stats);
         }
     }
 
@@ -233,7 +226,7 @@ impl AfXdpPort {
         if current.is_some() && state.map(|s| s.index) != current {
             // Also if a replacement exists already: users of the link have to be told.
             self.detach(pool);
-            self.set_link(Link::Down);
+            self.link.set(Link::Down, &mut self.stats);
             return;
         }
         let Some(state) = state else { return };
@@ -269,7 +262,7 @@ impl AfXdpPort {
             }
         }
         self.capabilities.max_frame = state.mtu + ETHERNET;
-        self.set_link(state.link);
+        self.link.set(state.link, &mut self.stats);
     }
 }
 
