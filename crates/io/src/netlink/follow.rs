@@ -6,11 +6,10 @@ use std::net::IpAddr;
 use super::event::{KernelEvent, KernelRoute};
 use super::message::Message;
 use super::next_hops::NextHops;
-use super::parse::{self, AddressFact, Detection, DeviceFact, RouteFact, kind};
+use super::parse::{
+    self, AddressFact, DEL_NEXT_HOP, Detection, DeviceFact, NEW_NEXT_HOP, RouteFact,
+};
 use super::routes::{Known, Routes};
-
-/// `RTPROT_KERNEL`: the origin of a route.
-const BY_KERNEL: u8 = 2;
 
 /// The known state of the kernel; it turns messages into events.
 #[derive(Default)]
@@ -90,7 +89,7 @@ impl Follower {
     pub(super) fn dumped(&mut self, message: Message<'_>, events: &mut Vec<KernelEvent>) {
         let body = message.body;
         let known = match message.kind {
-            kind::NEW_ROUTE => parse::route(body).map(|fact| {
+            libc::RTM_NEWROUTE => parse::route(body).map(|fact| {
                 self.note_needs(&fact);
                 self.routes.dumped(fact, self.round, &self.next_hops, events)
             }),
@@ -108,12 +107,12 @@ impl Follower {
     pub(super) fn changed(&mut self, message: Message<'_>, events: &mut Vec<KernelEvent>) {
         let body = message.body;
         let known = match message.kind {
-            kind::NEW_ROUTE => parse::route(body).map(|fact| {
+            libc::RTM_NEWROUTE => parse::route(body).map(|fact| {
                 self.note_needs(&fact);
                 let round = self.dumping.then_some(self.round);
                 self.routes.added(fact, message.flags, round, &self.next_hops, events)
             }),
-            kind::DEL_ROUTE => parse::route(body)
+            libc::RTM_DELROUTE => parse::route(body)
                 .map(|fact| self.routes.removed(fact, self.dumping, &self.next_hops, events)),
             _ => {
                 if self.dumping {
@@ -130,27 +129,27 @@ impl Follower {
     fn other(&mut self, message: Message<'_>, events: &mut Vec<KernelEvent>) {
         let body = message.body;
         match message.kind {
-            kind::NEW_NEXT_HOP => {
+            NEW_NEXT_HOP => {
                 if let Some((id, object)) = parse::next_hop(body) {
                     self.next_hops.set(self.round, id, object, events);
                 }
             }
-            kind::DEL_NEXT_HOP => {
+            DEL_NEXT_HOP => {
                 if let Some((id, _)) = parse::next_hop(body) {
                     self.next_hops.remove(id, events);
                 }
             }
-            kind::NEW_ADDRESS | kind::DEL_ADDRESS => {
+            libc::RTM_NEWADDR | libc::RTM_DELADDR => {
                 if let Some(fact) = parse::address(body) {
-                    self.address(fact, message.kind == kind::NEW_ADDRESS, events);
+                    self.address(fact, message.kind == libc::RTM_NEWADDR, events);
                 }
             }
-            kind::NEW_LINK => {
+            libc::RTM_NEWLINK => {
                 if let Some(fact) = parse::device(body) {
                     self.device(fact, events);
                 }
             }
-            kind::DEL_LINK => {
+            libc::RTM_DELLINK => {
                 if let Some(fact) = parse::device(body) {
                     // Its routes are removed with it; the kernel reports only IPv6 ones.
                     let known = self.devices.remove(&fact.index).is_some();
@@ -171,7 +170,7 @@ impl Follower {
         }
         // The kernel reports the removal of its own routes of an address.
         if let Some(source) = fact.source
-            && (fact.protocol, fact.key.metric) != (BY_KERNEL, 0)
+            && (fact.protocol, fact.key.metric) != (libc::RTPROT_KERNEL, 0)
         {
             self.needed.insert(Needed::Source(source), self.round);
         }
@@ -241,13 +240,13 @@ impl Follower {
 fn named(message: Message<'_>) -> Option<Named> {
     let body = message.body;
     match message.kind {
-        kind::NEW_LINK | kind::DEL_LINK => parse::device(body).map(|d| Named::Device(d.index)),
-        kind::NEW_ADDRESS | kind::DEL_ADDRESS => {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => {
+            parse::device(body).map(|d| Named::Device(d.index))
+        }
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => {
             parse::address(body).map(|a| Named::Address(a.device, a.address, a.prefix_len))
         }
-        kind::NEW_NEXT_HOP | kind::DEL_NEXT_HOP => {
-            parse::next_hop(body).map(|(id, _)| Named::NextHop(id))
-        }
+        NEW_NEXT_HOP | DEL_NEXT_HOP => parse::next_hop(body).map(|(id, _)| Named::NextHop(id)),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use plexus_wire::MacAddr;
 
 use super::message::{Builder, flag};
-use super::parse::{self, AddressFact, DeviceFact, INET, INET6, kind};
+use super::parse::{self, AddressFact, DeviceFact, INET, INET6};
 use super::socket::Socket;
 use crate::OpenError;
 
@@ -94,7 +94,7 @@ pub fn remove_interface(name: &str) -> Result<bool, OpenError> {
     }
     let fixed = link_header(device.index, 0, 0);
     socket
-        .request(kind::DEL_LINK, 0, &fixed, |_| {}, |_| {})
+        .request(libc::RTM_DELLINK, 0, &fixed, |_| {}, |_| {})
         .map_err(|e| refused(name, "removing the device", e))?;
     Ok(true)
 }
@@ -159,7 +159,7 @@ fn find_pair(
 fn find(socket: &mut Socket, name: &str) -> Result<Option<DeviceFact>, OpenError> {
     let mut found = None;
     let asked = socket.request(
-        kind::GET_LINK,
+        libc::RTM_GETLINK,
         0,
         &link_header(0, 0, 0),
         |request| put_name(request, name),
@@ -172,11 +172,6 @@ fn find(socket: &mut Socket, name: &str) -> Result<Option<DeviceFact>, OpenError
     }
 }
 
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_LINKINFO: u16 = 18;
-
 /// `struct ifinfomsg`; `flags` are those to set.
 fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
     let mut fixed = [0; 16];
@@ -187,31 +182,29 @@ fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
 }
 
 fn put_name(request: &mut Builder, name: &str) {
-    request.put(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+    request.put(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
 }
 
 fn make_pair(socket: &mut Socket, spec: &InterfaceSpec<'_>) -> Result<(), OpenError> {
-    const INFO_KIND: u16 = 1;
-    const INFO_DATA: u16 = 2;
     const VETH_INFO_PEER: u16 = 1;
     let content = |request: &mut Builder| {
         put_name(request, spec.name);
-        request.put(IFLA_ADDRESS, &spec.mac.0);
-        request.put(IFLA_MTU, &spec.mtu.to_ne_bytes());
-        request.nest(IFLA_LINKINFO, |info| {
-            info.put(INFO_KIND, b"veth");
-            info.nest(INFO_DATA, |data| {
+        request.put(libc::IFLA_ADDRESS, &spec.mac.0);
+        request.put(libc::IFLA_MTU, &spec.mtu.to_ne_bytes());
+        request.nest(libc::IFLA_LINKINFO, |info| {
+            info.put(libc::IFLA_INFO_KIND, b"veth");
+            info.nest(libc::IFLA_INFO_DATA, |data| {
                 data.nest(VETH_INFO_PEER, |peer| {
                     peer.raw(&link_header(0, 0, 0));
                     put_name(peer, spec.peer);
-                    peer.put(IFLA_MTU, &spec.mtu.to_ne_bytes());
+                    peer.put(libc::IFLA_MTU, &spec.mtu.to_ne_bytes());
                 });
             });
         });
     };
     let flags = flag::CREATE | flag::EXCLUSIVE;
     socket
-        .request(kind::NEW_LINK, flags, &link_header(0, 0, 0), content, |_| {})
+        .request(libc::RTM_NEWLINK, flags, &link_header(0, 0, 0), content, |_| {})
         .map_err(|e| refused(spec.name, "making a veth pair", e))
 }
 
@@ -229,14 +222,14 @@ fn set_device(
     let up = libc::IFF_UP.cast_unsigned();
     let content = |request: &mut Builder| {
         if let Some(mac) = mac {
-            request.put(IFLA_ADDRESS, &mac.0);
+            request.put(libc::IFLA_ADDRESS, &mac.0);
         }
         if let Some(mtu) = mtu {
-            request.put(IFLA_MTU, &mtu.to_ne_bytes());
+            request.put(libc::IFLA_MTU, &mtu.to_ne_bytes());
         }
     };
     socket
-        .request(kind::NEW_LINK, 0, &link_header(device.index, up, up), content, |_| {})
+        .request(libc::RTM_NEWLINK, 0, &link_header(device.index, up, up), content, |_| {})
         .map_err(|e| refused(&device.name, "setting address, MTU and state", e))
 }
 
@@ -264,7 +257,7 @@ fn set_addresses(
     let mut there = Vec::new();
     socket
         .request(
-            kind::GET_ADDRESS,
+            libc::RTM_GETADDR,
             flag::DUMP,
             &[0; 8],
             |_| {},
@@ -275,7 +268,7 @@ fn set_addresses(
     let wanted = |a: &AddressFact| spec.addresses.contains(&(a.address, a.prefix_len));
     for old in there.iter().filter(|a| a.protocol == ADDRESS_MARK && !wanted(a)) {
         let (address, prefix_len) = (old.address, old.prefix_len);
-        change_address(socket, kind::DEL_ADDRESS, 0, device, (address, prefix_len))
+        change_address(socket, libc::RTM_DELADDR, 0, device, (address, prefix_len))
             .map_err(|e| refused(spec.name, "removing an address", e))?;
     }
     for &(address, prefix_len) in spec.addresses {
@@ -283,7 +276,7 @@ fn set_addresses(
             continue;
         }
         let flags = flag::CREATE | flag::REPLACE;
-        change_address(socket, kind::NEW_ADDRESS, flags, device, (address, prefix_len))
+        change_address(socket, libc::RTM_NEWADDR, flags, device, (address, prefix_len))
             .map_err(|e| refused(spec.name, "setting an address", e))?;
     }
     Ok(())
@@ -296,9 +289,6 @@ fn change_address(
     device: &DeviceFact,
     (address, prefix_len): (IpAddr, u8),
 ) -> io::Result<()> {
-    const ADDRESS: u16 = 1;
-    const LOCAL: u16 = 2;
-    const BROADCAST: u16 = 4;
     const PROTO: u16 = 11;
     let (family, octets) = match address {
         IpAddr::V4(a) => (INET, a.octets().to_vec()),
@@ -308,11 +298,11 @@ fn change_address(
     let mut fixed = [family, prefix_len, no_dad, 0, 0, 0, 0, 0];
     fixed[4..].copy_from_slice(&device.index.to_ne_bytes());
     let content = |request: &mut Builder| {
-        request.put(LOCAL, &octets);
-        request.put(ADDRESS, &octets);
+        request.put(libc::IFA_LOCAL, &octets);
+        request.put(libc::IFA_ADDRESS, &octets);
         if let (IpAddr::V4(a), 1..=30) = (address, prefix_len) {
             let broadcast = a.to_bits() | u32::MAX >> prefix_len;
-            request.put(BROADCAST, &broadcast.to_be_bytes());
+            request.put(libc::IFA_BROADCAST, &broadcast.to_be_bytes());
         }
         request.put(PROTO, &[ADDRESS_MARK]);
     };

@@ -8,54 +8,17 @@ use plexus_wire::MacAddr;
 use super::event::{Hop, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN};
 use super::message::{attributes, u16_at, u32_at};
 
-/// Kinds of messages.
-pub(super) mod kind {
-    pub(crate) const NEW_LINK: u16 = 16;
-    pub(crate) const DEL_LINK: u16 = 17;
-    pub(crate) const GET_LINK: u16 = 18;
-    pub(crate) const NEW_ADDRESS: u16 = 20;
-    pub(crate) const DEL_ADDRESS: u16 = 21;
-    pub(crate) const GET_ADDRESS: u16 = 22;
-    pub(crate) const NEW_ROUTE: u16 = 24;
-    pub(crate) const DEL_ROUTE: u16 = 25;
-    pub(crate) const GET_ROUTE: u16 = 26;
-    pub(crate) const NEW_NEXT_HOP: u16 = 104;
-    pub(crate) const DEL_NEXT_HOP: u16 = 105;
-    pub(crate) const GET_NEXT_HOP: u16 = 106;
-}
-
-/// Attributes of a route.
-pub(super) mod rta {
-    pub(crate) const DST: u16 = 1;
-    pub(crate) const OIF: u16 = 4;
-    pub(crate) const GATEWAY: u16 = 5;
-    pub(crate) const PRIORITY: u16 = 6;
-    pub(crate) const PREFSRC: u16 = 7;
-    pub(crate) const MULTIPATH: u16 = 9;
-    pub(crate) const TABLE: u16 = 15;
-    pub(crate) const VIA: u16 = 18;
-    pub(crate) const NEWDST: u16 = 19;
-    pub(crate) const ENCAP: u16 = 22;
-    pub(crate) const NH_ID: u16 = 30;
-}
-
-/// Types of routes.
-pub(super) mod rtn {
-    pub(crate) const UNICAST: u8 = 1;
-    pub(crate) const LOCAL: u8 = 2;
-    pub(crate) const BROADCAST: u8 = 3;
-    pub(crate) const BLACKHOLE: u8 = 6;
-    pub(crate) const UNREACHABLE: u8 = 7;
-    pub(crate) const PROHIBIT: u8 = 8;
-    pub(crate) const THROW: u8 = 9;
-}
+/// Kinds of messages about next-hop objects.
+pub(super) const NEW_NEXT_HOP: u16 = 104;
+pub(super) const DEL_NEXT_HOP: u16 = 105;
+pub(super) const GET_NEXT_HOP: u16 = 106;
+/// `RTA_NH_ID`.
+const NH_ID: u16 = 30;
 
 pub(super) const INET: u8 = libc::AF_INET as u8;
 pub(super) const INET6: u8 = libc::AF_INET6 as u8;
 /// `RTNH_F_ONLINK`.
 pub(super) const ON_LINK: u8 = 4;
-/// `RTM_F_CLONED`: an entry of a cache.
-const CLONED: u32 = 0x200;
 
 /// A route in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +126,7 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
     let [family, dst_len, src_len, tos, table, protocol, _scope, kind, ..] = *fixed;
     let flags = u32_at(fixed, 8)?;
     let (any, width) = bits(family)?;
-    if src_len != 0 || tos != 0 || flags & CLONED != 0 || dst_len > width {
+    if src_len != 0 || tos != 0 || flags & libc::RTM_F_CLONED != 0 || dst_len > width {
         return None;
     }
     let mut table = u32::from(table);
@@ -173,16 +136,16 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
     let (mut several, mut wrapped, mut source) = (None, false, None);
     for (attribute, value) in attributes(rest) {
         match attribute {
-            rta::PREFSRC => source = Some(ip(family, value)?),
-            rta::DST => prefix = Some(ip(family, value)?),
-            rta::TABLE => table = u32_at(value, 0)?,
-            rta::PRIORITY => metric = u32_at(value, 0)?,
-            rta::OIF => single.device = u32_at(value, 0)?,
-            rta::GATEWAY => single.gateway = Some(ip(family, value)?),
-            rta::VIA => single.gateway = Some(via(value)?),
-            rta::MULTIPATH => several = Some(hops(family, value)?),
-            rta::NH_ID => next_hop = u32_at(value, 0)?,
-            rta::ENCAP | rta::NEWDST => wrapped = true,
+            libc::RTA_PREFSRC => source = Some(ip(family, value)?),
+            libc::RTA_DST => prefix = Some(ip(family, value)?),
+            libc::RTA_TABLE => table = u32_at(value, 0)?,
+            libc::RTA_PRIORITY => metric = u32_at(value, 0)?,
+            libc::RTA_OIF => single.device = u32_at(value, 0)?,
+            libc::RTA_GATEWAY => single.gateway = Some(ip(family, value)?),
+            libc::RTA_VIA => single.gateway = Some(via(value)?),
+            libc::RTA_MULTIPATH => several = Some(hops(family, value)?),
+            NH_ID => next_hop = u32_at(value, 0)?,
+            libc::RTA_ENCAP | libc::RTA_NEWDST => wrapped = true,
             _ => {}
         }
     }
@@ -198,17 +161,17 @@ pub(super) fn route(body: &[u8]) -> Option<RouteFact> {
     }
     let bare = single.device == 0 && several.is_none();
     let route = match kind {
-        rtn::UNICAST if bare && next_hop != 0 => None,
-        rtn::UNICAST if bare => return None,
-        rtn::UNICAST => Some(match several.unwrap_or(Some(vec![single])) {
+        libc::RTN_UNICAST if bare && next_hop != 0 => None,
+        libc::RTN_UNICAST if bare => return None,
+        libc::RTN_UNICAST => Some(match several.unwrap_or(Some(vec![single])) {
             Some(hops) if !wrapped && !hops.is_empty() => KernelRoute::Via(hops),
             _ => KernelRoute::Encapsulated,
         }),
-        rtn::LOCAL => Some(KernelRoute::Local),
-        rtn::BROADCAST => Some(KernelRoute::Broadcast),
-        rtn::BLACKHOLE => Some(KernelRoute::Blackhole),
-        rtn::UNREACHABLE | rtn::THROW => Some(KernelRoute::Unreachable),
-        rtn::PROHIBIT => Some(KernelRoute::Prohibited),
+        libc::RTN_LOCAL => Some(KernelRoute::Local),
+        libc::RTN_BROADCAST => Some(KernelRoute::Broadcast),
+        libc::RTN_BLACKHOLE => Some(KernelRoute::Blackhole),
+        libc::RTN_UNREACHABLE | libc::RTN_THROW => Some(KernelRoute::Unreachable),
+        libc::RTN_PROHIBIT => Some(KernelRoute::Prohibited),
         _ => return None,
     };
     let key = RouteKey { prefix: (prefix, dst_len), table, metric };
@@ -229,9 +192,9 @@ fn hops(family: u8, mut bytes: &[u8]) -> Option<Option<Vec<Hop>>> {
         };
         for (attribute, value) in attributes(bytes.get(8..len)?) {
             match attribute {
-                rta::GATEWAY => hop.gateway = Some(ip(family, value)?),
-                rta::VIA => hop.gateway = Some(via(value)?),
-                rta::ENCAP | rta::NEWDST => wrapped = true,
+                libc::RTA_GATEWAY => hop.gateway = Some(ip(family, value)?),
+                libc::RTA_VIA => hop.gateway = Some(via(value)?),
+                libc::RTA_ENCAP | libc::RTA_NEWDST => wrapped = true,
                 _ => {}
             }
         }
@@ -246,13 +209,6 @@ fn hops(family: u8, mut bytes: &[u8]) -> Option<Option<Vec<Hop>>> {
 /// `RTM_NEWLINK`, `RTM_DELLINK`. A bridge reports its ports in messages of its own family: those
 /// are not about devices.
 pub(super) fn device(body: &[u8]) -> Option<DeviceFact> {
-    const ADDRESS: u16 = 1;
-    const NAME: u16 = 3;
-    const MTU: u16 = 4;
-    const LINK: u16 = 5;
-    const LINK_INFO: u16 = 18;
-    const LINK_NETNS: u16 = 37;
-    const INFO_KIND: u16 = 1;
     let (fixed, rest) = body.split_first_chunk::<16>()?;
     let index = u32_at(fixed, 4).filter(|_| fixed[0] == 0)?;
     let flags = u32_at(fixed, 8)?;
@@ -268,13 +224,14 @@ pub(super) fn device(body: &[u8]) -> Option<DeviceFact> {
     let mut elsewhere = false;
     for (attribute, value) in attributes(rest) {
         match attribute {
-            ADDRESS => fact.mac = value.try_into().ok().map(MacAddr),
-            NAME => fact.name = text(value),
-            MTU => fact.mtu = u32_at(value, 0)?,
-            LINK => fact.peer = u32_at(value, 0),
-            LINK_NETNS => elsewhere = true,
-            LINK_INFO => {
-                let kind = attributes(value).find(|(attribute, _)| *attribute == INFO_KIND);
+            libc::IFLA_ADDRESS => fact.mac = value.try_into().ok().map(MacAddr),
+            libc::IFLA_IFNAME => fact.name = text(value),
+            libc::IFLA_MTU => fact.mtu = u32_at(value, 0)?,
+            libc::IFLA_LINK => fact.peer = u32_at(value, 0),
+            libc::IFLA_LINK_NETNSID => elsewhere = true,
+            libc::IFLA_LINKINFO => {
+                let kind =
+                    attributes(value).find(|(attribute, _)| *attribute == libc::IFLA_INFO_KIND);
                 fact.kind = kind.map(|(_, name)| text(name)).unwrap_or_default();
             }
             _ => {}
@@ -292,8 +249,6 @@ fn text(value: &[u8]) -> String {
 
 /// `RTM_NEWADDR`, `RTM_DELADDR`.
 pub(super) fn address(body: &[u8]) -> Option<AddressFact> {
-    const ADDRESS: u16 = 1;
-    const LOCAL: u16 = 2;
     const FLAGS: u16 = 8;
     const PROTO: u16 = 11;
     let (fixed, rest) = body.split_first_chunk::<8>()?;
@@ -305,8 +260,8 @@ pub(super) fn address(body: &[u8]) -> Option<AddressFact> {
     let (mut address, mut local) = (None, None);
     for (attribute, value) in attributes(rest) {
         match attribute {
-            ADDRESS => address = Some(ip(family, value)?),
-            LOCAL => local = Some(ip(family, value)?),
+            libc::IFA_ADDRESS => address = Some(ip(family, value)?),
+            libc::IFA_LOCAL => local = Some(ip(family, value)?),
             FLAGS => flags = u32_at(value, 0)?,
             PROTO => protocol = *value.first()?,
             _ => {}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::event::{KernelEvent, TABLE_LOCAL, TABLE_MAIN};
 use super::follow::Follower;
 use super::message::{self, Builder, Message, flag, messages};
-use super::parse::{INET, INET6, kind};
+use super::parse::{GET_NEXT_HOP, INET, INET6};
 use super::socket::{Received, Socket};
 
 /// Groups of changes (linux/rtnetlink.h): link, IPv4 address and route, IPv6 address and route,
@@ -32,13 +32,13 @@ const REPEATS: u32 = 10;
 
 /// The order of the dumps: a route is reported after its dependencies.
 const STEPS: [Step; 7] = [
-    Step { kind: kind::GET_LINK, family: 0, table: 0 },
-    Step { kind: kind::GET_ADDRESS, family: 0, table: 0 },
-    Step { kind: kind::GET_NEXT_HOP, family: 0, table: 0 },
-    Step { kind: kind::GET_ROUTE, family: INET, table: LOCAL },
-    Step { kind: kind::GET_ROUTE, family: INET6, table: LOCAL },
-    Step { kind: kind::GET_ROUTE, family: INET, table: MAIN },
-    Step { kind: kind::GET_ROUTE, family: INET6, table: MAIN },
+    Step { kind: libc::RTM_GETLINK, family: 0, table: 0 },
+    Step { kind: libc::RTM_GETADDR, family: 0, table: 0 },
+    Step { kind: GET_NEXT_HOP, family: 0, table: 0 },
+    Step { kind: libc::RTM_GETROUTE, family: INET, table: LOCAL },
+    Step { kind: libc::RTM_GETROUTE, family: INET6, table: LOCAL },
+    Step { kind: libc::RTM_GETROUTE, family: INET, table: MAIN },
+    Step { kind: libc::RTM_GETROUTE, family: INET6, table: MAIN },
 ];
 
 /// One dump.
@@ -195,8 +195,8 @@ impl Watcher {
         fixed[0] = family;
         fixed[4] = table;
         let len = match kind {
-            kind::GET_LINK => 16,
-            kind::GET_ROUTE => 12,
+            libc::RTM_GETLINK => 16,
+            libc::RTM_GETROUTE => 12,
             _ => 8,
         };
         let sequence = self.socket.next_sequence();

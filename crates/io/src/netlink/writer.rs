@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::event::{Hop, KernelRoute, RouteKey};
 use super::message::{self, Builder, flag, messages};
-use super::parse::{INET, INET6, ON_LINK, kind, rta, rtn};
+use super::parse::{INET, INET6, ON_LINK};
 use super::socket::{Received, Socket};
 
 /// Bytes of messages in one call: some thousand routes.
@@ -123,26 +123,25 @@ fn put(batch: &mut Builder, sequence: u32, change: &RouteChange) {
         IpAddr::V4(a) => (INET, a.octets().to_vec()),
         IpAddr::V6(a) => (INET6, a.octets().to_vec()),
     };
-    const SCOPE_LINK: u8 = 253;
-    const SCOPE_HOST: u8 = 254;
-    const SCOPE_NOWHERE: u8 = 255;
     let (kind, scope) = match &change.route {
-        None => (0, SCOPE_NOWHERE),
+        None => (0, libc::RT_SCOPE_NOWHERE),
         Some(KernelRoute::Via(hops)) if hops.iter().any(|h| h.gateway.is_some()) => {
-            (rtn::UNICAST, 0)
+            (libc::RTN_UNICAST, 0)
         }
-        Some(KernelRoute::Via(_) | KernelRoute::Encapsulated) => (rtn::UNICAST, SCOPE_LINK),
-        Some(KernelRoute::Local) => (rtn::LOCAL, SCOPE_HOST),
-        Some(KernelRoute::Broadcast) => (rtn::BROADCAST, SCOPE_LINK),
-        Some(KernelRoute::Blackhole) => (rtn::BLACKHOLE, 0),
-        Some(KernelRoute::Unreachable) => (rtn::UNREACHABLE, 0),
-        Some(KernelRoute::Prohibited) => (rtn::PROHIBIT, 0),
+        Some(KernelRoute::Via(_) | KernelRoute::Encapsulated) => {
+            (libc::RTN_UNICAST, libc::RT_SCOPE_LINK)
+        }
+        Some(KernelRoute::Local) => (libc::RTN_LOCAL, libc::RT_SCOPE_HOST),
+        Some(KernelRoute::Broadcast) => (libc::RTN_BROADCAST, libc::RT_SCOPE_LINK),
+        Some(KernelRoute::Blackhole) => (libc::RTN_BLACKHOLE, 0),
+        Some(KernelRoute::Unreachable) => (libc::RTN_UNREACHABLE, 0),
+        Some(KernelRoute::Prohibited) => (libc::RTN_PROHIBIT, 0),
     };
     let flags = |hop: &Hop| if hop.on_link { ON_LINK } else { 0 };
     let mut fixed = [family, prefix_len, 0, 0, 0, change.protocol, scope, kind, 0, 0, 0, 0];
     let (message, message_flags) = match change.route {
-        Some(_) => (kind::NEW_ROUTE, flag::CREATE | flag::REPLACE),
-        None => (kind::DEL_ROUTE, 0),
+        Some(_) => (libc::RTM_NEWROUTE, flag::CREATE | flag::REPLACE),
+        None => (libc::RTM_DELROUTE, 0),
     };
     if let Some(KernelRoute::Via(hops)) = &change.route
         && let [hop] = &hops[..]
@@ -150,16 +149,16 @@ fn put(batch: &mut Builder, sequence: u32, change: &RouteChange) {
         fixed[8..].copy_from_slice(&u32::from(flags(hop)).to_ne_bytes());
     }
     batch.begin(message, message_flags, sequence, &fixed);
-    batch.put(rta::DST, &octets);
-    batch.put(rta::TABLE, &table.to_ne_bytes());
-    batch.put(rta::PRIORITY, &metric.to_ne_bytes());
+    batch.put(libc::RTA_DST, &octets);
+    batch.put(libc::RTA_TABLE, &table.to_ne_bytes());
+    batch.put(libc::RTA_PRIORITY, &metric.to_ne_bytes());
     let Some(KernelRoute::Via(hops)) = &change.route else { return };
     if let [hop] = &hops[..] {
-        batch.put(rta::OIF, &hop.device.to_ne_bytes());
+        batch.put(libc::RTA_OIF, &hop.device.to_ne_bytes());
         put_gateway(batch, family, hop);
         return;
     }
-    batch.nest(rta::MULTIPATH, |list| {
+    batch.nest(libc::RTA_MULTIPATH, |list| {
         for hop in hops {
             let weight = u8::try_from(hop.weight.saturating_sub(1)).unwrap_or(u8::MAX);
             let [a, b, c, d] = hop.device.to_ne_bytes();
@@ -171,11 +170,11 @@ fn put(batch: &mut Builder, sequence: u32, change: &RouteChange) {
 
 fn put_gateway(batch: &mut Builder, family: u8, hop: &Hop) {
     match hop.gateway {
-        Some(IpAddr::V4(a)) => batch.put(rta::GATEWAY, &a.octets()),
-        Some(IpAddr::V6(a)) if family == INET6 => batch.put(rta::GATEWAY, &a.octets()),
+        Some(IpAddr::V4(a)) => batch.put(libc::RTA_GATEWAY, &a.octets()),
+        Some(IpAddr::V6(a)) if family == INET6 => batch.put(libc::RTA_GATEWAY, &a.octets()),
         Some(IpAddr::V6(a)) => {
             let family = u16::from(INET6).to_ne_bytes();
-            batch.put(rta::VIA, &[&family[..], &a.octets()].concat());
+            batch.put(libc::RTA_VIA, &[&family[..], &a.octets()].concat());
         }
         None => {}
     }

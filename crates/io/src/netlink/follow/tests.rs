@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::netlink::message::{Builder, flag, messages};
-use crate::netlink::parse::{INET, INET6, rta};
+use crate::netlink::parse::{INET, INET6};
 use crate::netlink::{Hop, KernelRoute, RouteKey, TABLE_MAIN};
 
 /// Feeds a datagram's messages to a follower, as changes or as a dump's.
@@ -25,10 +25,10 @@ fn feed(follower: &mut Follower, datagram: &[u8], dump: bool) -> Vec<KernelEvent
 fn route(kind: u16, flags: u16, devices: &[u32]) -> Vec<u8> {
     let mut message = Builder::default();
     message.begin(kind, flags, 1, &[INET6, 32, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0]);
-    message.put(rta::DST, &[0x20, 1, 0xD, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    message.put(libc::RTA_DST, &[0x20, 1, 0xD, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     match devices {
-        [one] => message.put(rta::OIF, &one.to_ne_bytes()),
-        several => message.nest(rta::MULTIPATH, |list| {
+        [one] => message.put(libc::RTA_OIF, &one.to_ne_bytes()),
+        several => message.nest(libc::RTA_MULTIPATH, |list| {
             for device in several {
                 let [a, b, c, d] = device.to_ne_bytes();
                 list.record(&[0, 0, a, b, c, d], |_| {});
@@ -56,16 +56,16 @@ fn a_dump_that_is_older_than_a_message_before_it_does_not_count() {
     let mut follower = Follower::default();
     follower.begin();
     let new = flag::CREATE | flag::REPLACE;
-    assert_eq!(feed(&mut follower, &route(kind::NEW_ROUTE, new, &[7]), false), [told(&[7])]);
-    assert_eq!(feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[6]), true), []);
+    assert_eq!(feed(&mut follower, &route(libc::RTM_NEWROUTE, new, &[7]), false), [told(&[7])]);
+    assert_eq!(feed(&mut follower, &route(libc::RTM_NEWROUTE, 0, &[6]), true), []);
     // Of a route that went before it was named, other entries may be there.
     follower.begin();
-    feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[7]), false);
+    feed(&mut follower, &route(libc::RTM_DELROUTE, 0, &[7]), false);
     assert!(follower.disturbed());
-    assert_eq!(feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[7]), true), []);
+    assert_eq!(feed(&mut follower, &route(libc::RTM_NEWROUTE, 0, &[7]), true), []);
     follower.begin();
-    feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[7]), false);
-    assert_eq!(feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[7, 8]), true), [told(&[8])]);
+    feed(&mut follower, &route(libc::RTM_DELROUTE, 0, &[7]), false);
+    assert_eq!(feed(&mut follower, &route(libc::RTM_NEWROUTE, 0, &[7, 8]), true), [told(&[8])]);
     assert!(!follower.asks_again());
 }
 
@@ -73,13 +73,13 @@ fn a_dump_that_is_older_than_a_message_before_it_does_not_count() {
 fn known_multipath_routes_survive_dumps_of_others() {
     let mut follower = Follower::default();
     follower.begin();
-    feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[1, 2, 3]), true);
+    feed(&mut follower, &route(libc::RTM_NEWROUTE, 0, &[1, 2, 3]), true);
     follower.end(&mut Vec::new());
-    assert_eq!(feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[2]), false), [told(&[1, 3])]);
+    assert_eq!(feed(&mut follower, &route(libc::RTM_DELROUTE, 0, &[2]), false), [told(&[1, 3])]);
     // Not named by the next round of dumps: it is removed, and the loss of one hop is not reported.
     follower.begin();
     follower.end(&mut Vec::new());
-    assert_eq!(feed(&mut follower, &route(kind::DEL_ROUTE, 0, &[1]), false), [told(&[])]);
+    assert_eq!(feed(&mut follower, &route(libc::RTM_DELROUTE, 0, &[1]), false), [told(&[])]);
 }
 
 /// A message about an IPv4 address of device 7: its prefix length and flags, and the far end's
@@ -105,15 +105,15 @@ fn an_address_has_a_subnet_only_where_the_kernel_makes_one_of_it() {
         |kind, len, flags, far| feed(&mut follower, &address(kind, len, flags, own, far), false);
     let no_route = libc::IFA_F_NOPREFIXROUTE;
     let (there, gone) = (|len| told_address(own, len, true), |len| told_address(own, len, false));
-    assert_eq!(told(kind::NEW_ADDRESS, 24, 0, own), [there(24)]);
+    assert_eq!(told(libc::RTM_NEWADDR, 24, 0, own), [there(24)]);
     // The subnet is taken away, and later the address.
-    assert_eq!(told(kind::NEW_ADDRESS, 24, no_route, own), [gone(24), there(32)]);
-    assert_eq!(told(kind::DEL_ADDRESS, 24, no_route, own), [gone(32)]);
+    assert_eq!(told(libc::RTM_NEWADDR, 24, no_route, own), [gone(24), there(32)]);
+    assert_eq!(told(libc::RTM_DELADDR, 24, no_route, own), [gone(32)]);
     // The prefix is the far end's, which need not contain our own address.
-    assert_eq!(told(kind::NEW_ADDRESS, 30, 0, far), [there(32)]);
-    assert_eq!(told(kind::NEW_ADDRESS, 32, 0, own), [there(32)]);
-    assert_eq!(told(kind::DEL_ADDRESS, 32, 0, own), [], "the other one is there");
-    assert_eq!(told(kind::DEL_ADDRESS, 30, 0, far), [gone(32)]);
+    assert_eq!(told(libc::RTM_NEWADDR, 30, 0, far), [there(32)]);
+    assert_eq!(told(libc::RTM_NEWADDR, 32, 0, own), [there(32)]);
+    assert_eq!(told(libc::RTM_DELADDR, 32, 0, own), [], "the other one is there");
+    assert_eq!(told(libc::RTM_DELADDR, 30, 0, far), [gone(32)]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_address_that_others_turn_out_to_have_is_gone() {
     let own = [10, 0, 0, 1];
     let mut follower = Follower::default();
     let mut told =
-        |flags: u32| feed(&mut follower, &address(kind::NEW_ADDRESS, 24, flags, own, own), false);
+        |flags: u32| feed(&mut follower, &address(libc::RTM_NEWADDR, 24, flags, own, own), false);
     let (tentative, failed) = (libc::IFA_F_TENTATIVE, libc::IFA_F_DADFAILED);
     assert_eq!(told(tentative), [], "not known yet");
     assert_eq!(told(0), [told_address(own, 24, true)]);
@@ -146,35 +146,37 @@ fn only_what_routes_depend_on_has_everything_named_again() {
     let asks = |messages: &[Vec<u8>]| {
         let mut follower = Follower::default();
         follower.begin();
-        feed(&mut follower, &device(kind::NEW_LINK, 1, true), true);
-        feed(&mut follower, &device(kind::NEW_LINK, 7, true), true);
-        feed(&mut follower, &route(kind::NEW_ROUTE, 0, &[1]), true);
+        feed(&mut follower, &device(libc::RTM_NEWLINK, 1, true), true);
+        feed(&mut follower, &device(libc::RTM_NEWLINK, 7, true), true);
+        feed(&mut follower, &route(libc::RTM_NEWROUTE, 0, &[1]), true);
         follower.end(&mut Vec::new());
         messages.iter().for_each(|message| drop(feed(&mut follower, message, false)));
         follower.asks_again()
     };
     let (own, no_flags) = ([10, 0, 0, 1], 0);
-    let removed = address(kind::DEL_ADDRESS, 24, no_flags, own, own);
-    for change in [device(kind::DEL_LINK, 7, false), device(kind::NEW_LINK, 7, false), removed] {
+    let removed = address(libc::RTM_DELADDR, 24, no_flags, own, own);
+    for change in
+        [device(libc::RTM_DELLINK, 7, false), device(libc::RTM_NEWLINK, 7, false), removed]
+    {
         assert!(!asks(&[change]), "nothing goes by device 7");
     }
-    assert!(asks(&[device(kind::DEL_LINK, 1, false)]));
-    assert!(asks(&[device(kind::NEW_LINK, 1, false)]));
-    let by_seven = route(kind::NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE, &[7]);
-    assert!(asks(&[by_seven.clone(), device(kind::DEL_LINK, 7, false)]));
-    assert!(asks(&[by_seven, address(kind::DEL_ADDRESS, 24, no_flags, own, own)]), "its last");
+    assert!(asks(&[device(libc::RTM_DELLINK, 1, false)]));
+    assert!(asks(&[device(libc::RTM_NEWLINK, 1, false)]));
+    let by_seven = route(libc::RTM_NEWROUTE, flag::CREATE | flag::EXCLUSIVE, &[7]);
+    assert!(asks(&[by_seven.clone(), device(libc::RTM_DELLINK, 7, false)]));
+    assert!(asks(&[by_seven, address(libc::RTM_DELADDR, 24, no_flags, own, own)]), "its last");
     // By a next-hop object: its number, and the device.
     let mut object = Builder::default();
-    object.begin(kind::NEW_NEXT_HOP, 0, 1, &[INET, 0, 0, 0, 0, 0, 0, 0]);
+    object.begin(NEW_NEXT_HOP, 0, 1, &[INET, 0, 0, 0, 0, 0, 0, 0]);
     object.put(1, &5u32.to_ne_bytes());
     object.put(5, &7u32.to_ne_bytes());
-    assert!(asks(&[object.bytes().to_vec(), device(kind::DEL_LINK, 7, false)]));
+    assert!(asks(&[object.bytes().to_vec(), device(libc::RTM_DELLINK, 7, false)]));
 }
 
 #[test]
 fn nonsense_is_no_event() {
     let mut follower = Follower::default();
-    let good = route(kind::NEW_ROUTE, flag::CREATE | flag::EXCLUSIVE, &[1]);
+    let good = route(libc::RTM_NEWROUTE, flag::CREATE | flag::EXCLUSIVE, &[1]);
     for cut in 0..good.len() {
         assert_eq!(feed(&mut follower, &good[..cut], false), [], "cut at {cut}");
     }
