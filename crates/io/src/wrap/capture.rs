@@ -45,7 +45,7 @@ impl<P: Port, W: Write + Send> Capture<P, W> {
 }
 
 impl<P: Port, W: Write + Send> Port for Capture<P, W> {
-    leave_to_inner!();
+    leave_to_inner!(next_deadline, stats);
 
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
         let n = self.inner.receive(now, pool, into);
@@ -87,14 +87,6 @@ impl<P: Port, W: Write + Send> Port for Capture<P, W> {
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
         self.write(Writer::flush);
         self.inner.maintain(now, pool)
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.inner.next_deadline()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
     }
 
     fn close(&mut self, pool: &mut Pool) {

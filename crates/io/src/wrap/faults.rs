@@ -62,25 +62,15 @@ impl Default for FaultSettings {
 /// From a file's settings, with defaults for the rest.
 impl From<&plexus_config::FaultSettings> for FaultSettings {
     fn from(written: &plexus_config::FaultSettings) -> FaultSettings {
-        let plexus_config::FaultSettings {
-            drop,
-            duplicate,
-            reorder,
-            corrupt,
-            delay,
-            jitter,
-            rate_bits_per_s,
-            seed,
-        } = *written;
         FaultSettings {
-            drop,
-            duplicate,
-            reorder,
-            corrupt,
-            delay,
-            jitter,
-            rate_bits_per_s,
-            seed,
+            drop: written.drop,
+            duplicate: written.duplicate,
+            reorder: written.reorder,
+            corrupt: written.corrupt,
+            delay: written.delay,
+            jitter: written.jitter,
+            rate_bits_per_s: written.rate_bits_per_s,
+            seed: written.seed,
             ..FaultSettings::default()
         }
     }
@@ -104,34 +94,31 @@ pub struct FaultCounts {
     pub discarded: u64,
 }
 
-#[derive(Default)]
-struct Counters {
-    dropped: AtomicU64,
-    duplicated: AtomicU64,
-    reordered: AtomicU64,
-    corrupted: AtomicU64,
-    overflowed: AtomicU64,
-    discarded: AtomicU64,
+/// Places of the counts in a [`FaultHandle`].
+#[derive(Clone, Copy)]
+enum Fault {
+    Dropped,
+    Duplicated,
+    Reordered,
+    Corrupted,
+    Overflowed,
+    Discarded,
 }
 
 /// Reads the counts of a port that is already boxed, or belongs to another thread.
-#[derive(Clone)]
-pub struct FaultHandle {
-    counters: Arc<Counters>,
-}
+#[derive(Clone, Default)]
+pub struct FaultHandle(Arc<[AtomicU64; 6]>);
 
 impl FaultHandle {
     /// The counts so far.
     pub fn counts(&self) -> FaultCounts {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        FaultCounts {
-            dropped: get(&self.counters.dropped),
-            duplicated: get(&self.counters.duplicated),
-            reordered: get(&self.counters.reordered),
-            corrupted: get(&self.counters.corrupted),
-            overflowed: get(&self.counters.overflowed),
-            discarded: get(&self.counters.discarded),
-        }
+        let counts = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let [dropped, duplicated, reordered, corrupted, overflowed, discarded] = counts;
+        FaultCounts { dropped, duplicated, reordered, corrupted, overflowed, discarded }
+    }
+
+    fn count(&self, fault: Fault) {
+        self.0[fault as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -195,7 +182,7 @@ impl<P: Port> Faults<P> {
             entered: 0,
             sender_free: Time::ZERO,
             last_due: Time::ZERO,
-            handle: FaultHandle { counters: Arc::default() },
+            handle: FaultHandle::default(),
             delivered: 0,
             delivered_bytes: 0,
         }
@@ -216,24 +203,19 @@ impl<P: Port> Faults<P> {
         f64::from(self.dice.next_u32()) / (f64::from(u32::MAX) + 1.0)
     }
 
-    fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// A packet enters the cable. The number of random draws per packet is constant, so that one
     /// fault's probability does not change which packets the others hit.
     fn enter(&mut self, now: Time, pool: &mut Pool, mut packet: Packet) {
         let rolls: [f64; 5] = std::array::from_fn(|_| self.roll());
         let [drop, duplicate, reorder, corrupt, jitter] = rolls;
         let bit = self.dice.next_u32() as usize;
-        let counters = self.handle.counters.clone();
         if drop < self.settings.drop {
-            Self::count(&counters.dropped);
+            self.handle.count(Fault::Dropped);
             pool.free(packet);
             return;
         }
         if corrupt < self.settings.corrupt && !packet.is_empty() {
-            Self::count(&counters.corrupted);
+            self.handle.count(Fault::Corrupted);
             let bit = bit % (packet.len() * 8);
             pool.data_mut(&mut packet)[bit / 8] ^= 1 << (bit % 8);
         }
@@ -245,7 +227,7 @@ impl<P: Port> Faults<P> {
             && reorder >= self.settings.reorder
             && self.last_due <= now;
         if is_full && !at_once {
-            Self::count(&counters.overflowed);
+            self.handle.count(Fault::Overflowed);
             pool.free(packet);
             return;
         }
@@ -256,7 +238,7 @@ impl<P: Port> Faults<P> {
         }
         due = due + self.settings.delay + self.settings.jitter.mul_f64(jitter);
         if reorder < self.settings.reorder {
-            Self::count(&counters.reordered);
+            self.handle.count(Fault::Reordered);
             due = due.max(self.last_due) + self.settings.reorder_by;
         } else {
             due = due.max(self.last_due);
@@ -265,7 +247,7 @@ impl<P: Port> Faults<P> {
         let twin = (duplicate < self.settings.duplicate).then(|| pool.duplicate(&packet)).flatten();
         self.hold(due, packet);
         if let Some(twin) = twin {
-            Self::count(&counters.duplicated);
+            self.handle.count(Fault::Duplicated);
             self.hold(due, twin);
         }
     }
@@ -284,7 +266,7 @@ fn time_on_cable(len: usize, bits_per_s: u64) -> Duration {
 }
 
 impl<P: Port> Port for Faults<P> {
-    leave_to_inner!();
+    leave_to_inner!(transmit, maintain);
 
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
         // Packets that find the cable full are taken and lost: left in the inner port, they would
@@ -310,14 +292,6 @@ impl<P: Port> Port for Faults<P> {
         into.len() - before
     }
 
-    fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
-        self.inner.transmit(now, pool, from)
-    }
-
-    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
-        self.inner.maintain(now, pool)
-    }
-
     fn next_deadline(&self) -> Option<Time> {
         let first = self.held.peek().map(|Reverse(held)| held.due);
         [first, self.inner.next_deadline()].into_iter().flatten().min()
@@ -338,7 +312,7 @@ impl<P: Port> Port for Faults<P> {
 
     fn close(&mut self, pool: &mut Pool) {
         for Reverse(held) in self.held.drain() {
-            Self::count(&self.handle.counters.discarded);
+            self.handle.count(Fault::Discarded);
             pool.free(held.packet);
         }
         self.inner.close(pool);

@@ -44,7 +44,7 @@ impl<P: Port> Plugged<P> {
 }
 
 impl<P: Port> Port for Plugged<P> {
-    leave_to_inner!();
+    leave_to_inner!(next_deadline, stats, close);
 
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
         if self.plug.is_in() { self.inner.receive(now, pool, into) } else { 0 }
@@ -57,17 +57,5 @@ impl<P: Port> Port for Plugged<P> {
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
         let link = self.inner.maintain(now, pool);
         if self.plug.is_in() { link } else { Link::Down }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.inner.next_deadline()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
-    }
-
-    fn close(&mut self, pool: &mut Pool) {
-        self.inner.close(pool);
     }
 }

@@ -28,7 +28,7 @@ impl<P: Port, S: FnMut(&str) + Send> Tracer<P, S> {
 }
 
 impl<P: Port, S: FnMut(&str) + Send> Port for Tracer<P, S> {
-    leave_to_inner!();
+    leave_to_inner!(maintain, next_deadline, stats, close);
 
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
         let n = self.inner.receive(now, pool, into);
@@ -44,22 +44,6 @@ impl<P: Port, S: FnMut(&str) + Send> Port for Tracer<P, S> {
         let n = self.inner.transmit(now, pool, from);
         self.lines.drain(..).take(n).for_each(|line| (self.sink)(&line));
         n
-    }
-
-    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
-        self.inner.maintain(now, pool)
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.inner.next_deadline()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
-    }
-
-    fn close(&mut self, pool: &mut Pool) {
-        self.inner.close(pool);
     }
 }
 
