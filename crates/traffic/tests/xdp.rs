@@ -1,15 +1,15 @@
 //! The generator and the meter in the kernel, over a virtual cable: compared with the wire formats
 //! and with the meter in user space. As root, each in a separate namespace.
 
+#[path = "../../io/tests/common/mod.rs"]
+mod net;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::process::Command;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::bpf::{Alu, Asm, If, Map, Program, Reg, Target, Verdict, Width, XdpMode, context};
-use plexus_io::namespace::Namespaces;
 use plexus_io::{Batch, Pool, Port};
 use plexus_traffic::{
     Encapsulation, FlowSpec, GeneratorConfig, Meter, MeterConfig, PROBE_ETHERTYPE, PROBE_UDP_PORT,
@@ -26,51 +26,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Runs a test in a namespace with a cable from `t1` to `t2`; says so where it cannot. `t2` takes
 /// redirected frames.
 fn over_a_cable(test: impl FnOnce() + Send + 'static) {
-    let quiet = || {
-        for which in ["all", "default"] {
-            let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-            let _ = std::fs::write(path, "1");
-        }
-        Ok(())
-    };
-    if !is_root() {
-        eprintln!("SKIPPED: programs in the kernel need root");
-        return;
-    }
-    let inside = match Namespaces::create(quiet) {
-        Ok(inside) => inside,
-        Err(e) => return eprintln!("SKIPPED: making a network namespace: {e}"),
-    };
-    let (done, finished) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        let run = || {
-            command("ip", "link add t1 type veth peer name t2");
-            command("ip", "link set t1 up");
-            command("ip", "link set t2 up");
-            // The kernel makes the receive context only when GRO is turned on.
-            command("ethtool", "-K t2 gro off");
-            command("ethtool", "-K t2 gro on");
-            test();
-        };
-        let result = inside.run(run);
-        let _ = done.send(());
-        result.unwrap();
+    net::in_quiet_namespace("a cable", || {
+        net::veth("t1", "t2");
+        // The kernel makes the receive context only when GRO is turned on.
+        net::command("ethtool", "-K t2 gro off");
+        net::command("ethtool", "-K t2 gro on");
+        test();
     });
-    match finished.recv_timeout(2 * LIMIT) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-    }
-}
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
-}
-
-fn command(program: &str, arguments: &str) {
-    let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments}: {error}");
 }
 
 /// Polls until `done`, within the limit; whether it was.

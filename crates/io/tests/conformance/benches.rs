@@ -10,7 +10,7 @@ use plexus_io::memory::{self, Cable};
 use plexus_io::pcap::{PcapOptions, PcapPort, Reader};
 use plexus_io::tap::TapPort;
 use plexus_io::udp::{UdpEnds, UdpPort};
-use plexus_io::{Batch, Link, Pool, Port};
+use plexus_io::{Batch, Link, Packet, Pool, Port};
 use plexus_wire::Time;
 
 use crate::net;
@@ -51,12 +51,15 @@ pub(crate) fn drain(port: &mut dyn Port, pool: &mut Pool, now: Time) -> Vec<Vec<
     let mut frames = Vec::new();
     let mut batch = Batch::new();
     while port.receive(now, pool, &mut batch) > 0 {
-        for packet in batch.drain(..) {
-            frames.push(pool.data(&packet).to_vec());
-            pool.free(packet);
-        }
+        frames.extend(batch.drain(..).map(|packet| bytes_of(pool, packet)));
     }
     frames
+}
+
+fn bytes_of(pool: &mut Pool, packet: Packet) -> Vec<u8> {
+    let bytes = pool.data(&packet).to_vec();
+    pool.free(packet);
+    bytes
 }
 
 /// A cable in memory.
@@ -89,12 +92,8 @@ impl Bench for Memory {
 
     fn sent(&mut self, pool: &mut Pool) -> Vec<Vec<u8>> {
         let cable = self.cable.as_mut().unwrap();
-        let mut frames = Vec::new();
-        while let Ok(packet) = cable.from_port.pop() {
-            frames.push(pool.data(&packet).to_vec());
-            pool.free(packet);
-        }
-        frames
+        let packets = std::iter::from_fn(|| cable.from_port.pop().ok());
+        packets.map(|packet| bytes_of(pool, packet)).collect()
     }
 }
 
@@ -145,33 +144,27 @@ pub(crate) struct Veth {
 impl Veth {
     /// A packet socket.
     pub(crate) fn af_packet(frame_size: usize) -> Veth {
-        let open = |pool: &mut Pool| -> Box<dyn Port> {
-            Box::new(AfPacketPort::open("port", "near", pool).unwrap())
-        };
+        let open =
+            |pool: &mut Pool| Box::new(AfPacketPort::open("port", "near", pool).unwrap()) as _;
         Veth { frame_size, open, station: None }
     }
 
     /// AF_XDP in the driver.
     pub(crate) fn af_xdp_native(frame_size: usize) -> Veth {
-        let open = |pool: &mut Pool| -> Box<dyn Port> {
-            let options = XdpOptions { mode: XdpMode::Native, ..XdpOptions::default() };
-            let port = AfXdpPort::open("port", "near", options, pool).unwrap();
-            assert!(port.is_native());
-            Box::new(port)
-        };
-        Veth { frame_size, open, station: None }
+        Veth { frame_size, open: |pool| af_xdp(pool, XdpMode::Native), station: None }
     }
 
     /// AF_XDP before the stack.
     pub(crate) fn af_xdp_generic() -> Veth {
-        let open = |pool: &mut Pool| -> Box<dyn Port> {
-            let options = XdpOptions { mode: XdpMode::Generic, ..XdpOptions::default() };
-            let port = AfXdpPort::open("port", "near", options, pool).unwrap();
-            assert!(!port.is_native());
-            Box::new(port)
-        };
-        Veth { frame_size: 2048, open, station: None }
+        Veth { frame_size: 2048, open: |pool| af_xdp(pool, XdpMode::Generic), station: None }
     }
+}
+
+fn af_xdp(pool: &mut Pool, mode: XdpMode) -> Box<dyn Port> {
+    let options = XdpOptions { mode, ..XdpOptions::default() };
+    let port = AfXdpPort::open("port", "near", options, pool).unwrap();
+    assert_eq!(port.is_native(), mode == XdpMode::Native);
+    Box::new(port)
 }
 
 impl Bench for Veth {

@@ -5,6 +5,7 @@
 //! without the rights to create one they are skipped, with a message.
 
 mod benches;
+#[path = "../common/mod.rs"]
 mod net;
 mod offload;
 mod sharing;
@@ -17,36 +18,43 @@ use plexus_io::wrap::{Capture, FaultSettings, Faults, Plugged, Tracer};
 use plexus_io::{Pool, Port};
 use plexus_wire::Time;
 
-/// The suite on a back-end that needs nothing of the kernel.
-macro_rules! conforms {
-    ($name:ident, $bench:expr) => {
+/// The suite on back-ends: with `in_namespace` those of the kernel, each in a namespace of its own.
+macro_rules! conform {
+    (in_namespace: $($name:ident = $bench:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            net::in_quiet_namespace(stringify!($name), || suite::run(&mut $bench));
+        }
+    )*};
+    ($($name:ident = $bench:expr;)*) => {$(
         #[test]
         fn $name() {
             suite::run(&mut $bench);
         }
-    };
+    )*};
 }
 
-/// The suite on a back-end of the kernel, in a namespace of its own.
-macro_rules! conforms_in_namespace {
-    ($name:ident, $bench:expr) => {
-        #[test]
-        fn $name() {
-            net::in_namespace(stringify!($name), || suite::run(&mut $bench));
-        }
-    };
+conform! {
+    memory = Memory::new();
+    memory_traced = Wrapped { inner: Memory::new(), wrap: traced };
+    memory_captured = Wrapped { inner: Memory::new(), wrap: captured };
+    memory_with_a_faultless_cable = Wrapped { inner: Memory::new(), wrap: faultless };
+    memory_plugged_in = Wrapped { inner: Memory::new(), wrap: plugged };
 }
 
-conforms!(memory, Memory::new());
-conforms_in_namespace!(af_packet, Veth::af_packet(2048));
-conforms_in_namespace!(af_packet_with_large_frames, Veth::af_packet(plexus_io::SUPER_FRAME));
-conforms_in_namespace!(af_xdp_native, Veth::af_xdp_native(2048));
-conforms_in_namespace!(af_xdp_native_with_frames_of_a_page, Veth::af_xdp_native(4096));
-conforms_in_namespace!(af_xdp_generic, Veth::af_xdp_generic());
-conforms_in_namespace!(tap, Tap::new(2048));
-conforms_in_namespace!(tap_with_large_frames, Tap::new(plexus_io::SUPER_FRAME));
-conforms_in_namespace!(udp_over_ipv4, Tunnel::v4());
-conforms_in_namespace!(udp_over_ipv6, Tunnel::v6());
+conform! { in_namespace:
+    af_packet = Veth::af_packet(2048);
+    af_packet_with_large_frames = Veth::af_packet(plexus_io::SUPER_FRAME);
+    af_xdp_native = Veth::af_xdp_native(2048);
+    af_xdp_native_with_frames_of_a_page = Veth::af_xdp_native(4096);
+    af_xdp_generic = Veth::af_xdp_generic();
+    tap = Tap::new(2048);
+    tap_with_large_frames = Tap::new(plexus_io::SUPER_FRAME);
+    udp_over_ipv4 = Tunnel::v4();
+    udp_over_ipv6 = Tunnel::v6();
+    af_packet_in_all_wrappers = Wrapped { inner: Veth::af_packet(2048), wrap: all_of_them };
+    af_xdp_in_all_wrappers = Wrapped { inner: Veth::af_xdp_native(2048), wrap: all_of_them };
+}
 
 fn traced(port: Box<dyn Port>) -> Box<dyn Port> {
     Box::new(Tracer::new(port, |line: &str| assert!(!line.is_empty())))
@@ -67,19 +75,6 @@ fn plugged(port: Box<dyn Port>) -> Box<dyn Port> {
 fn all_of_them(port: Box<dyn Port>) -> Box<dyn Port> {
     plugged(faultless(captured(traced(port))))
 }
-
-conforms!(memory_traced, Wrapped { inner: Memory::new(), wrap: traced });
-conforms!(memory_captured, Wrapped { inner: Memory::new(), wrap: captured });
-conforms!(memory_with_a_faultless_cable, Wrapped { inner: Memory::new(), wrap: faultless });
-conforms!(memory_plugged_in, Wrapped { inner: Memory::new(), wrap: plugged });
-conforms_in_namespace!(
-    af_packet_in_all_wrappers,
-    Wrapped { inner: Veth::af_packet(2048), wrap: all_of_them }
-);
-conforms_in_namespace!(
-    af_xdp_in_all_wrappers,
-    Wrapped { inner: Veth::af_xdp_native(2048), wrap: all_of_them }
-);
 
 #[test]
 fn pcap() {

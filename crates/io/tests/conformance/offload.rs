@@ -7,11 +7,12 @@ use plexus_io::af_packet::Only;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::Sleeper;
 use plexus_io::{Batch, Checksum, Link, Offload, Packet, Pool, Port, SUPER_FRAME, Segmentation};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::checksum::Sum;
+use plexus_wire::{MacAddr, Protocol, Time, ipv4, udp};
 
-use crate::benches::{Station, drain};
+use crate::benches::Station;
 use crate::net;
-use crate::suite::wait;
+use crate::suite::{assert_takes_nothing, take, wait};
 
 const HEADERS: usize = 14 + 20 + 20;
 
@@ -94,7 +95,7 @@ fn round_trip(a: (&str, Backend), b: (&str, Backend)) {
 
 #[test]
 fn packet_sockets_carry_what_is_owed() {
-    net::in_namespace("owed", || {
+    net::in_quiet_namespace("owed", || {
         net::veth("near", "far");
         round_trip(("near", Backend::AfPacket), ("far", Backend::AfPacket));
     });
@@ -102,7 +103,7 @@ fn packet_sockets_carry_what_is_owed() {
 
 #[test]
 fn tap_devices_carry_what_is_owed() {
-    net::in_namespace("owed_tap", || {
+    net::in_quiet_namespace("owed_tap", || {
         net::ip("tuntap add mode tap vnet_hdr name near");
         net::ip("link set near up");
         round_trip(("near", Backend::Tap), ("near", Backend::AfPacket));
@@ -111,7 +112,7 @@ fn tap_devices_carry_what_is_owed() {
 
 #[test]
 fn a_super_packet_that_does_not_fit_is_counted() {
-    net::in_namespace("too_long", || {
+    net::in_quiet_namespace("too_long", || {
         net::veth("near", "far");
         let mut large = Pool::new(8, SUPER_FRAME).unwrap();
         let mut small = Pool::new(8, 2048).unwrap();
@@ -136,7 +137,7 @@ fn a_super_packet_that_does_not_fit_is_counted() {
 
 #[test]
 fn a_worker_sleeps_until_a_packet_or_its_time_comes() {
-    net::in_namespace("sleep", || {
+    net::in_quiet_namespace("sleep", || {
         net::veth("a0", "a1");
         net::veth("b0", "b1");
         let mut pool = Pool::new(512, 2048).unwrap();
@@ -164,7 +165,7 @@ fn a_worker_sleeps_until_a_packet_or_its_time_comes() {
 
 #[test]
 fn a_lost_carrier_is_a_link_that_is_down() {
-    net::in_namespace("carrier", || {
+    net::in_quiet_namespace("carrier", || {
         net::veth("a0", "a1");
         net::veth("b0", "b1");
         let mut pool = Pool::new(512, 2048).unwrap();
@@ -173,10 +174,7 @@ fn a_lost_carrier_is_a_link_that_is_down() {
             let mut port = open(near, backend, &mut pool);
             net::ip(&format!("link set {far} down"));
             wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Down, "the link to go down");
-            let mut batch = Batch::new();
-            batch.push(pool.alloc_from(&[1; 60]).unwrap());
-            assert_eq!(port.transmit(Time::ZERO, &mut pool, &mut batch), 0);
-            batch.drain(..).for_each(|p| pool.free(p));
+            assert_takes_nothing(port.as_mut(), &mut pool);
             net::ip(&format!("link set {far} up"));
             wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up, "the link to return");
             assert_eq!(port.stats().link_downs, 1);
@@ -188,7 +186,7 @@ fn a_lost_carrier_is_a_link_that_is_down() {
 
 #[test]
 fn auto_takes_what_the_device_can_do_and_says_so() {
-    net::in_namespace("auto", || {
+    net::in_quiet_namespace("auto", || {
         net::veth("a0", "a1");
         let spec = PortSpec { name: "p".into(), device: "a0".into(), ..PortSpec::default() };
         let mut pool = Pool::new(512, 2048).unwrap();
@@ -225,7 +223,7 @@ fn backends(share: &spec::Share) -> Vec<Backend> {
 /// large enough for them.
 #[test]
 fn auto_ports_lose_no_super_packet_of_virtual_devices() {
-    net::in_namespace("macvlan", || {
+    net::in_quiet_namespace("macvlan", || {
         net::veth("v0", "v1");
         net::ip("link add m0 link v0 type macvlan mode bridge");
         net::ip("link add m1 link v0 type macvlan mode bridge");
@@ -257,7 +255,7 @@ fn auto_ports_lose_no_super_packet_of_virtual_devices() {
 
 #[test]
 fn auto_ports_agree_with_the_ports_that_are_set() {
-    net::in_namespace("resolve", || {
+    net::in_quiet_namespace("resolve", || {
         net::veth("v0", "v1");
         net::ip("link add m0 link v0 type macvlan mode bridge");
         net::veth("a0", "a1");
@@ -286,7 +284,7 @@ fn auto_ports_agree_with_the_ports_that_are_set() {
 
 #[test]
 fn a_port_follows_the_mtu_of_its_device() {
-    net::in_namespace("mtu", || {
+    net::in_quiet_namespace("mtu", || {
         net::veth("a0", "a1");
         net::veth("b0", "b1");
         let mut pool = Pool::new(512, 2048).unwrap();
@@ -310,7 +308,7 @@ fn a_port_follows_the_mtu_of_its_device() {
 
 #[test]
 fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel() {
-    net::in_namespace("only", || {
+    net::in_quiet_namespace("only", || {
         net::veth("a0", "a1");
         let group = MacAddr([0x01, 0, 0x5E, 0, 0x17, 0xAA]);
         let only = Some(Only { ethertype: 0x8624, group });
@@ -325,8 +323,7 @@ fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel
         let (pool, port) = (&mut opened.pool, &mut opened.ports[0].port);
         // It has no super-packets.
         assert_eq!(pool.frame_size(), 2048);
-        let shown = std::process::Command::new("ip").args(["-d", "link", "show", "a0"]).output();
-        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        let shown = net::ip("-d link show a0");
         assert!(shown.contains("promiscuity 0 "), "{shown}");
         let mut station = Station::on("a1");
         station.wait();
@@ -339,15 +336,7 @@ fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel
         let wanted = [frame(group, 0x8624, 1), frame(own, 0x8624, 2)];
         let others = [frame(own, 0x0800, 3), frame(MacAddr::BROADCAST, 0x0806, 4)];
         station.send(&[&others[..], &wanted].concat());
-        let mut got = Vec::new();
-        wait(
-            || {
-                got.extend(drain(port.as_mut(), pool, Time::ZERO));
-                got.len() >= wanted.len()
-            },
-            "the frames",
-        );
-        assert_eq!(got, wanted);
+        assert_eq!(take(port.as_mut(), pool, wanted.len()), wanted);
         port.close(pool);
     });
 }
@@ -356,7 +345,7 @@ fn a_packet_socket_for_one_protocol_leaves_the_device_and_the_rest_to_the_kernel
 /// the unfinished checksum and its position, or the checksum is complete.
 #[test]
 fn checksums_that_the_kernel_left_to_its_device_are_owed_or_right() {
-    net::in_namespace("default_offloads", || {
+    net::in_quiet_namespace("default_offloads", || {
         net::veth("x0", "x1");
         net::veth("p0", "p1");
         let mut pool = Pool::new(512, 2048).unwrap();
@@ -371,23 +360,16 @@ fn checksums_that_the_kernel_left_to_its_device_are_owed_or_right() {
             net::ip(&format!("neigh replace 192.0.2.2 {mac} dev {host} nud permanent"));
             let socket = std::net::UdpSocket::bind("192.0.2.1:1000").unwrap();
             socket.send_to(&[7; 333], "192.0.2.2:2000").unwrap();
-            let datagram = wait_for_udp(&mut port, &mut pool);
-            let (mut frame, owed) = datagram;
+            let (mut frame, owed) = wait_for_udp(&mut port, &mut pool);
             if owed.checksum == Checksum::Partial {
                 assert_eq!((owed.checksum_start, owed.checksum_offset), (34, 6), "{backend}");
-                let mut sum = plexus_wire::checksum::Sum::new();
-                sum.add(&frame[34..]);
-                frame[40..42].copy_from_slice(&sum.finish_udp().to_be_bytes());
+                let sum = Sum::new().with(&frame[34..]).finish_udp();
+                frame[40..42].copy_from_slice(&sum.to_be_bytes());
             }
-            let ip = plexus_wire::ipv4::Packet::new_checked(&frame[14..]).unwrap();
-            let udp = plexus_wire::udp::Datagram::new_checked(ip.payload()).unwrap();
-            let protocol = plexus_wire::Protocol::UDP;
-            let pseudo = plexus_wire::checksum::Sum::pseudo_v4(
-                ip.src(),
-                ip.dst(),
-                protocol,
-                udp.datagram_len() as u16,
-            );
+            let ip = ipv4::Packet::new_checked(&frame[14..]).unwrap();
+            let udp = udp::Datagram::new_checked(ip.payload()).unwrap();
+            let len = udp.datagram_len() as u16;
+            let pseudo = Sum::pseudo_v4(ip.src(), ip.dst(), Protocol::UDP, len);
             assert!(udp.checksum_ok(pseudo), "{backend}");
             net::ip(&format!("address del 192.0.2.1/24 dev {host}"));
             port.close(&mut pool);

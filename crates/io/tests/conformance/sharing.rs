@@ -6,7 +6,7 @@ use plexus_wire::Time;
 
 use crate::benches::Station;
 use crate::net;
-use crate::suite::{frame, wait};
+use crate::suite::{frame, gather, wait};
 
 fn open(device: &str, pool: &mut Pool) -> AfXdpPort {
     let mut port = AfXdpPort::open(device, device, XdpOptions::default(), pool).unwrap();
@@ -25,25 +25,20 @@ fn forward(
     let frames: Vec<_> = (0..count).map(|i| frame(60 + i, i as u8)).collect();
     from.send(&frames);
     let mut numbers = Vec::new();
-    let mut got = Vec::new();
     let mut batch = Batch::new();
-    wait(
-        || {
-            input.receive(Time::ZERO, pool, &mut batch);
-            numbers.extend(batch.iter().map(Packet::frame));
-            output.transmit(Time::ZERO, pool, &mut batch);
-            got.extend(to.take());
-            got.len() == count
-        },
-        "frames to be forwarded",
-    );
+    let got = gather(count, "frames to be forwarded", || {
+        input.receive(Time::ZERO, pool, &mut batch);
+        numbers.extend(batch.iter().map(Packet::frame));
+        output.transmit(Time::ZERO, pool, &mut batch);
+        to.take()
+    });
     assert_eq!(got, frames);
     numbers
 }
 
 #[test]
 fn two_ports_of_a_worker_share_its_frames() {
-    net::in_namespace("sharing", || {
+    net::in_quiet_namespace("sharing", || {
         net::veth("a0", "a1");
         net::veth("b0", "b1");
         let (mut left, mut right) = (Station::on("a1"), Station::on("b1"));
@@ -80,7 +75,7 @@ fn two_ports_of_a_worker_share_its_frames() {
 
 #[test]
 fn a_device_that_vanishes_leaves_the_other_ports_their_frames() {
-    net::in_namespace("vanishing", || {
+    net::in_quiet_namespace("vanishing", || {
         net::veth("a0", "a1");
         net::veth("b0", "b1");
         let mut right = Station::on("b1");

@@ -77,17 +77,28 @@ pub(crate) fn assert_same(got: &[Vec<u8>], expected: &[Vec<u8>]) {
     assert_eq!(got.len(), expected.len());
 }
 
-/// Receives until `n` frames are there.
-fn take(port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
+/// Collects frames until there are `n`.
+pub(crate) fn gather(n: usize, what: &str, mut more: impl FnMut() -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
-    wait(
-        || {
-            got.extend(drain(port, pool, Time::ZERO));
-            got.len() >= n
-        },
-        "frames to arrive",
-    );
+    let enough = || {
+        got.extend(more());
+        got.len() >= n
+    };
+    wait(enough, what);
     got
+}
+
+/// Receives until `n` frames are there.
+pub(crate) fn take(port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
+    gather(n, "frames to arrive", || drain(port, pool, Time::ZERO))
+}
+
+/// Asserts that the port takes nothing to send.
+pub(crate) fn assert_takes_nothing(port: &mut dyn Port, pool: &mut Pool) {
+    let mut batch = Batch::new();
+    batch.push(pool.alloc_from(&frame(60, 1)).unwrap());
+    assert_eq!(port.transmit(Time::ZERO, pool, &mut batch), 0);
+    batch.drain(..).for_each(|p| pool.free(p));
 }
 
 /// Sends all of these, retrying what the port left.
@@ -107,18 +118,12 @@ fn send(port: &mut dyn Port, pool: &mut Pool, frames: &[Vec<u8>]) {
 
 /// The packets that the port sent, once there are `n`.
 fn sent(bench: &mut dyn Bench, port: &mut dyn Port, pool: &mut Pool, n: usize) -> Vec<Vec<u8>> {
-    let mut got = Vec::new();
-    wait(
-        || {
-            // A port that has to be called again for held packets is called again.
-            port.transmit(Time::ZERO, pool, &mut Batch::new());
-            port.maintain(Time::ZERO, pool);
-            got.extend(bench.sent(pool));
-            got.len() >= n
-        },
-        "frames to be sent",
-    );
-    got
+    gather(n, "frames to be sent", || {
+        // A port that has to be called again for held packets is called again.
+        port.transmit(Time::ZERO, pool, &mut Batch::new());
+        port.maintain(Time::ZERO, pool);
+        bench.sent(pool)
+    })
 }
 
 /// Lengths from the shortest to the longest frame, more than a batch of them.
@@ -254,11 +259,8 @@ fn closing_twice_is_closing_once(bench: &mut dyn Bench) {
     bench.sent(&mut pool);
     assert_eq!(pool.available(), pool.frames());
     assert_eq!(port.maintain(Time::ZERO, &mut pool), Link::Down);
-    let mut batch = Batch::new();
-    assert_eq!(port.receive(Time::ZERO, &mut pool, &mut batch), 0);
-    batch.push(pool.alloc_from(&frame(60, 4)).unwrap());
-    assert_eq!(port.transmit(Time::ZERO, &mut pool, &mut batch), 0, "a closed port takes nothing");
-    batch.drain(..).for_each(|p| pool.free(p));
+    assert_eq!(port.receive(Time::ZERO, &mut pool, &mut Batch::new()), 0);
+    assert_takes_nothing(&mut *port, &mut pool);
     assert!(port.fd().is_none());
     close(pool, port);
 }
@@ -267,10 +269,7 @@ fn a_device_that_goes_and_returns(bench: &mut dyn Bench) {
     let (mut pool, mut port) = open(bench, 256);
     if bench.remove_device() {
         wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Down, "the link to go down");
-        let mut batch = Batch::new();
-        batch.push(pool.alloc_from(&frame(60, 1)).unwrap());
-        assert_eq!(port.transmit(Time::ZERO, &mut pool, &mut batch), 0);
-        batch.drain(..).for_each(|p| pool.free(p));
+        assert_takes_nothing(&mut *port, &mut pool);
         assert_eq!(drain(&mut *port, &mut pool, Time::ZERO), Vec::<Vec<u8>>::new());
         assert_eq!(port.stats().link_downs, 1);
         bench.restore_device();

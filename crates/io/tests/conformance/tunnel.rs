@@ -7,9 +7,9 @@ use plexus_io::udp::{UdpEnds, UdpPort};
 use plexus_io::{Batch, Link, OpenError, Pool, Port};
 use plexus_wire::Time;
 
-use crate::benches::{drain, roomy_socket};
+use crate::benches::roomy_socket;
 use crate::net;
-use crate::suite::{frame, wait};
+use crate::suite::{assert_takes_nothing, frame, gather, take};
 
 fn address(last: u8) -> SocketAddr {
     ([192, 0, 2, last], 18_773).into()
@@ -22,7 +22,9 @@ fn ends() -> UdpEnds {
 /// Both ends' addresses and a stranger's on the loopback device.
 fn lay_out() {
     net::ip("link set lo mtu 1700 up");
-    (1..=3).for_each(|n| net::ip(&format!("address add {} dev lo", address(n).ip())));
+    for n in 1..=3 {
+        net::ip(&format!("address add {} dev lo", address(n).ip()));
+    }
 }
 
 fn open(ends: UdpEnds) -> (Pool, UdpPort) {
@@ -53,7 +55,7 @@ fn of_flow(port: u16) -> Vec<u8> {
 
 #[test]
 fn foreign_and_invalid_datagrams_are_dropped_and_counted() {
-    net::in_namespace("strangers", || {
+    net::in_quiet_namespace("strangers", || {
         lay_out();
         let (mut pool, mut port) = open(ends());
         let (peer, stranger) = (UdpSocket::bind(address(2)).unwrap(), address(3));
@@ -67,15 +69,7 @@ fn foreign_and_invalid_datagrams_are_dropped_and_counted() {
             peer.send_to(&vec![2; len], address(1)).unwrap();
         }
         peer.send_to(&frame(60, 2), address(1)).unwrap();
-        let mut got = Vec::new();
-        wait(
-            || {
-                got.extend(drain(&mut port, &mut pool, Time::ZERO));
-                !got.is_empty()
-            },
-            "the peer's frame",
-        );
-        assert_eq!(got, [frame(60, 2)]);
+        assert_eq!(take(&mut port, &mut pool, 1), [frame(60, 2)]);
         let stats = port.stats();
         assert_eq!((stats.rx_foreign, stats.rx_invalid, stats.rx_packets), (100, 4, 1));
         close(pool, port);
@@ -84,7 +78,7 @@ fn foreign_and_invalid_datagrams_are_dropped_and_counted() {
 
 #[test]
 fn flows_have_source_ports_and_keep_them() {
-    net::in_namespace("entropy", || {
+    net::in_quiet_namespace("entropy", || {
         lay_out();
         let (mut pool, mut port) = open(ends());
         // A program that uses some of our source ports is no obstacle.
@@ -115,7 +109,7 @@ fn flows_have_source_ports_and_keep_them() {
 
 #[test]
 fn a_peer_that_does_not_listen_harms_nothing() {
-    net::in_namespace("refused", || {
+    net::in_quiet_namespace("refused", || {
         lay_out();
         let (mut pool, mut port) = open(ends());
         for n in 0..20 {
@@ -129,22 +123,17 @@ fn a_peer_that_does_not_listen_harms_nothing() {
         let peer = roomy_socket(address(2));
         send(&mut port, &mut pool, &[frame(60, 99)]);
         let mut buffer = [0; 2048];
-        let mut got = None;
-        wait(
-            || {
-                got = peer.recv_from(&mut buffer).ok();
-                got.is_some()
-            },
-            "the frame at the peer",
-        );
-        assert_eq!(buffer[..got.unwrap().0], frame(60, 99));
+        let got = gather(1, "the frame at the peer", || {
+            peer.recv(&mut buffer).map_or(vec![], |len| vec![buffer[..len].to_vec()])
+        });
+        assert_eq!(got, [frame(60, 99)]);
         close(pool, port);
     });
 }
 
 #[test]
 fn the_path_says_how_long_frames_may_be() {
-    net::in_namespace("path", || {
+    net::in_quiet_namespace("path", || {
         lay_out();
         let (mut pool, mut port) = open(ends());
         assert_eq!(port.capabilities().max_frame, 1700 - 28);
@@ -166,7 +155,7 @@ fn the_path_says_how_long_frames_may_be() {
 
 #[test]
 fn without_a_route_or_an_address_the_link_is_down() {
-    net::in_namespace("routes", || {
+    net::in_quiet_namespace("routes", || {
         net::ip("link set lo up");
         net::veth("near", "far");
         let ends = UdpEnds { local: address(1), peer: ([198, 51, 100, 2], 18_773).into() };
@@ -180,10 +169,7 @@ fn without_a_route_or_an_address_the_link_is_down() {
         send(&mut port, &mut pool, &[frame(60, 1)]);
         // Removed before the next call: sent packets stay with the caller.
         net::ip("route del 198.51.100.0/24");
-        let mut batch = Batch::new();
-        batch.push(pool.alloc_from(&frame(60, 2)).unwrap());
-        assert_eq!(port.transmit(Time::ZERO, &mut pool, &mut batch), 0);
-        batch.drain(..).for_each(|p| pool.free(p));
+        assert_takes_nothing(&mut port, &mut pool);
         assert_eq!(port.maintain(Time::ZERO, &mut pool), Link::Down);
         assert_eq!(port.stats().link_downs, 1);
         close(pool, port);
@@ -192,7 +178,7 @@ fn without_a_route_or_an_address_the_link_is_down() {
 
 #[test]
 fn a_port_number_in_use_and_mixed_families_are_refused() {
-    net::in_namespace("busy", || {
+    net::in_quiet_namespace("busy", || {
         lay_out();
         let (mut pool, port) = open(ends());
         let error = UdpPort::open("again", ends(), &mut pool).err().unwrap();

@@ -2,6 +2,8 @@
 //! Each test has its own network namespace; without the rights to create one it is skipped, with a
 //! message.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod interface;
 mod many;
 mod net;

@@ -1,46 +1,13 @@
-//! Network namespaces, `ip`, and a consumer of a watcher's events.
+//! Devices in a network namespace, and a consumer of a watcher's events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::process::Command;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
-use plexus_io::namespace::Namespaces;
 use plexus_io::netlink::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_MAIN, Watcher};
 
-/// How long a test may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Runs a test on a thread in fresh namespaces, which end with it. Says so and returns where the
-/// process may not make any.
-pub(crate) fn in_namespace(name: &'static str, test: impl FnOnce() + Send + 'static) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED {name}: making a network namespace needs root");
-        return;
-    }
-    let (done, finished) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        let world = Namespaces::create(|| Ok(())).unwrap();
-        let result = world.run(test);
-        let _ = done.send(());
-        result.unwrap();
-    });
-    match finished.recv_timeout(LIMIT) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name} hangs"),
-        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-    }
-}
-
-/// Runs `ip` in the thread's namespace.
-pub(crate) fn ip(arguments: &str) -> String {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
+pub(crate) use crate::common::{in_namespace, ip};
 
 /// Two veth pairs, `va` and `vb`, up, with the addresses .1 and ::1 of subnets 10.0.N.0/24 and
 /// 2001:db8:N::/64, N being 0 and 1. Their numbers.
