@@ -29,27 +29,7 @@ pub enum Start {
 #[derive(Clone, Debug)]
 pub struct FlowStats {
     start: Start,
-    /// Arrivals, duplicates included.
-    received: u64,
-    duplicates: u64,
-    reordered: u64,
-    /// Arrivals too old to distinguish late packets from duplicates.
-    ancient: u64,
-    restarts: u64,
-    /// Probes that were sent "after" they arrived.
-    clock_errors: u64,
-    bytes: u64,
-    first_bytes: u64,
-    first: Time,
-    last: Time,
-    /// Packets expected in, and first copies received of, the runs and flows already summed up.
-    past_expected: u64,
-    past_distinct: u64,
-    /// First copies received in this run.
-    distinct: u64,
-    /// Lowest sequence number of this run, and one more than the highest (RFC 4737's NextExp).
-    base: u64,
-    next: u64,
+    counts: Counts,
     /// How many packets the sender says this run has; 0 if it has not said.
     told: u64,
     /// When the packet with the highest sequence number was sent.
@@ -59,22 +39,28 @@ pub struct FlowStats {
     latency: Option<Latencies>,
 }
 
-/// Counts from another meter by the rules of [`FlowStats`], whose fields explain them.
+/// What [`FlowStats`] counts, as other meters do by its rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
+    /// Arrivals, duplicates included.
     pub(crate) received: u64,
     pub(crate) duplicates: u64,
     pub(crate) reordered: u64,
+    /// Arrivals too old to distinguish late packets from duplicates.
     pub(crate) ancient: u64,
     pub(crate) restarts: u64,
+    /// Probes that were sent "after" they arrived.
     pub(crate) clock_errors: u64,
     pub(crate) bytes: u64,
     pub(crate) first_bytes: u64,
     pub(crate) first: Time,
     pub(crate) last: Time,
+    /// Packets expected in, and first copies received of, the runs and flows already summed up.
     pub(crate) past_expected: u64,
     pub(crate) past_distinct: u64,
+    /// First copies received in this run.
     pub(crate) distinct: u64,
+    /// Lowest sequence number of this run, and one more than the highest (RFC 4737's NextExp).
     pub(crate) base: u64,
     pub(crate) next: u64,
 }
@@ -94,21 +80,7 @@ impl FlowStats {
     pub fn with_window(start: Start, window: usize) -> FlowStats {
         FlowStats {
             start,
-            received: 0,
-            duplicates: 0,
-            reordered: 0,
-            ancient: 0,
-            restarts: 0,
-            clock_errors: 0,
-            bytes: 0,
-            first_bytes: 0,
-            first: Time::FOREVER,
-            last: Time::ZERO,
-            past_expected: 0,
-            past_distinct: 0,
-            distinct: 0,
-            base: 0,
-            next: 0,
+            counts: Counts { first: Time::FOREVER, ..Counts::default() },
             told: 0,
             newest_ns: 0,
             window: vec![0; window.max(64).next_power_of_two() / 64].into(),
@@ -124,42 +96,25 @@ impl FlowStats {
     }
 
     /// A flow as it was counted elsewhere; nothing more is to be recorded in it.
-    pub(crate) fn counted(start: Start, counts: &Counts) -> FlowStats {
-        FlowStats {
-            received: counts.received,
-            duplicates: counts.duplicates,
-            reordered: counts.reordered,
-            ancient: counts.ancient,
-            restarts: counts.restarts,
-            clock_errors: counts.clock_errors,
-            bytes: counts.bytes,
-            first_bytes: counts.first_bytes,
-            first: counts.first,
-            last: counts.last,
-            past_expected: counts.past_expected,
-            past_distinct: counts.past_distinct,
-            distinct: counts.distinct,
-            base: counts.base,
-            next: counts.next,
-            ..FlowStats::with_window(start, 64)
-        }
+    pub(crate) fn counted(start: Start, counts: Counts) -> FlowStats {
+        FlowStats { counts, ..FlowStats::with_window(start, 64) }
     }
 
     /// Accounts for a probe that arrived at `now` in a packet of `bytes` bytes (the caller says
     /// of which layer). Returns its latency in nanoseconds, `None` if the clocks differ.
     #[inline]
     pub fn record(&mut self, now: Time, bytes: usize, probe: &Probe) -> Option<u64> {
-        if self.received == 0 {
-            self.first = now;
-            self.first_bytes = bytes as u64;
+        if self.counts.received == 0 {
+            self.counts.first = now;
+            self.counts.first_bytes = bytes as u64;
         }
-        self.received += 1;
-        self.bytes += bytes as u64;
-        self.last = now;
+        self.counts.received += 1;
+        self.counts.bytes += bytes as u64;
+        self.counts.last = now;
         let latency = probe.latency_ns(now);
         match latency {
             Some(ns) => self.record_latency(ns),
-            None => self.clock_errors += 1,
+            None => self.counts.clock_errors += 1,
         }
         self.sequence(probe);
         latency
@@ -176,33 +131,33 @@ impl FlowStats {
     #[inline]
     fn sequence(&mut self, probe: &Probe) {
         let sequence = probe.sequence;
-        if self.next == 0 {
+        if self.counts.next == 0 {
             self.begin(probe);
-        } else if sequence >= self.next {
+        } else if sequence >= self.counts.next {
             // The numbers in between are missing until they arrive late.
-            self.forget(self.next, sequence);
+            self.forget(self.counts.next, sequence);
             self.arrived(probe);
         } else if later(probe.time_ns, self.newest_ns) {
             // Within a run a lower number is never sent later: the sender has started again.
-            self.restarts += 1;
+            self.counts.restarts += 1;
             self.close_run();
             self.begin(probe);
-        } else if self.next - sequence > self.window_bits() {
-            self.ancient += 1;
+        } else if self.counts.next - sequence > self.window_bits() {
+            self.counts.ancient += 1;
         } else if self.test_and_set(sequence) {
-            self.duplicates += 1;
+            self.counts.duplicates += 1;
         } else {
             // RFC 4737, section 3.3: Type-P-Reordered is true when s < NextExp. Only the first
             // copy of a packet is judged.
-            self.reordered += 1;
-            self.distinct += 1;
-            self.base = self.base.min(sequence);
+            self.counts.reordered += 1;
+            self.counts.distinct += 1;
+            self.counts.base = self.counts.base.min(sequence);
         }
     }
 
     fn begin(&mut self, probe: &Probe) {
         self.window.fill(0);
-        self.base = match self.start {
+        self.counts.base = match self.start {
             Start::Zero => 0,
             Start::Seen => probe.sequence,
         };
@@ -212,24 +167,24 @@ impl FlowStats {
     /// The first copy of a packet beyond all others.
     #[inline]
     fn arrived(&mut self, probe: &Probe) {
-        self.distinct += 1;
-        self.next = probe.sequence + 1;
+        self.counts.distinct += 1;
+        self.counts.next = probe.sequence + 1;
         self.newest_ns = probe.time_ns;
         self.test_and_set(probe.sequence);
     }
 
     fn close_run(&mut self) {
-        self.past_expected += self.expected();
-        self.past_distinct += self.distinct;
-        self.distinct = 0;
-        self.base = 0;
-        self.next = 0;
+        self.counts.past_expected += self.expected();
+        self.counts.past_distinct += self.counts.distinct;
+        self.counts.distinct = 0;
+        self.counts.base = 0;
+        self.counts.next = 0;
         self.told = 0;
     }
 
     /// Packets of this run that should have arrived.
     fn expected(&self) -> u64 {
-        self.next.max(self.told) - self.base
+        self.counts.next.max(self.told) - self.counts.base
     }
 
     fn window_bits(&self) -> u64 {
@@ -260,17 +215,17 @@ impl FlowStats {
 
     /// Packets received, duplicates included.
     pub fn received(&self) -> u64 {
-        self.received
+        self.counts.received
     }
 
     /// Distinct packets received: first copies.
     pub fn distinct(&self) -> u64 {
-        self.past_distinct + self.distinct
+        self.counts.past_distinct + self.counts.distinct
     }
 
     /// Packets missing so far between the first and the last that arrived.
     pub fn lost(&self) -> u64 {
-        (self.past_expected + self.expected()).saturating_sub(self.distinct())
+        (self.counts.past_expected + self.expected()).saturating_sub(self.distinct())
     }
 
     /// Counts losses after the last arrival: the sender has sent the sequence numbers below `sent`
@@ -282,22 +237,23 @@ impl FlowStats {
     /// Adds another flow's counts, as for a total. Sequence numbers of the two are unrelated, so
     /// later arrivals have to be recorded in the parts, not in the sum.
     pub fn merge(&mut self, other: &FlowStats) {
-        if other.received > 0 {
-            if other.first < self.first {
-                self.first = other.first;
-                self.first_bytes = other.first_bytes;
+        let (mine, theirs) = (&mut self.counts, &other.counts);
+        if theirs.received > 0 {
+            if theirs.first < mine.first {
+                mine.first = theirs.first;
+                mine.first_bytes = theirs.first_bytes;
             }
-            self.last = self.last.max(other.last);
+            mine.last = mine.last.max(theirs.last);
         }
-        self.received += other.received;
-        self.duplicates += other.duplicates;
-        self.reordered += other.reordered;
-        self.ancient += other.ancient;
-        self.restarts += other.restarts;
-        self.clock_errors += other.clock_errors;
-        self.bytes += other.bytes;
-        self.past_expected += other.past_expected + other.expected();
-        self.past_distinct += other.distinct();
+        mine.received += theirs.received;
+        mine.duplicates += theirs.duplicates;
+        mine.reordered += theirs.reordered;
+        mine.ancient += theirs.ancient;
+        mine.restarts += theirs.restarts;
+        mine.clock_errors += theirs.clock_errors;
+        mine.bytes += theirs.bytes;
+        mine.past_expected += theirs.past_expected + other.expected();
+        mine.past_distinct += other.distinct();
         self.merge_latency(other);
     }
 
@@ -319,23 +275,23 @@ impl FlowStats {
 
     /// The counts so far, for output.
     pub fn summary(&self) -> Summary {
-        let elapsed = self.last.since(self.first).as_secs_f64();
+        let elapsed = self.counts.last.since(self.counts.first).as_secs_f64();
         let rate = |amount: u64| if elapsed > 0.0 { amount as f64 / elapsed } else { 0.0 };
         let lost = self.lost();
         let expected = lost + self.distinct();
         Summary {
-            received: self.received,
+            received: self.counts.received,
             lost,
             loss: if expected > 0 { lost as f64 / expected as f64 } else { 0.0 },
-            duplicates: self.duplicates,
-            reordered: self.reordered,
-            ancient: self.ancient,
-            restarts: self.restarts,
-            clock_errors: self.clock_errors,
-            bytes: self.bytes,
+            duplicates: self.counts.duplicates,
+            reordered: self.counts.reordered,
+            ancient: self.counts.ancient,
+            restarts: self.counts.restarts,
+            clock_errors: self.counts.clock_errors,
+            bytes: self.counts.bytes,
             seconds: elapsed,
-            packets_per_s: rate(self.received.saturating_sub(1)),
-            bits_per_s: rate((self.bytes - self.first_bytes) * 8),
+            packets_per_s: rate(self.counts.received.saturating_sub(1)),
+            bits_per_s: rate((self.counts.bytes - self.counts.first_bytes) * 8),
             latency: self.latency.as_ref().and_then(|l| Latency::of(l.histogram()?.as_ref())),
         }
     }

@@ -140,7 +140,7 @@ impl XdpMeter {
     pub fn flows(&self) -> impl Iterator<Item = (u32, FlowStats)> + '_ {
         let all = (0..self.flows.count()).map(|n| (n as u32, self.flows.value(n)));
         let seen = all.filter(|(_, value)| read(value, flow::RECEIVED) > 0);
-        seen.map(|(n, value)| (n, FlowStats::counted(self.start, &counts(value))))
+        seen.map(|(n, value)| (n, FlowStats::counted(self.start, counts(value))))
     }
 
     /// The sum over all flows, with their latencies.
