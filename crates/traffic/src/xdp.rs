@@ -1,11 +1,20 @@
 //! Generator and meter inside the kernel: XDP programs that write and read probes themselves, for
 //! cases where a port's system calls would be slower than the device under test.
 
+/// Names of 64-bit words one after another, each with its offset in bytes.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Word { $($name,)* }
+        $($(#[$doc])* pub(super) const $name: i16 = 8 * Word::$name as i16;)*
+    };
+}
+
 mod generator;
 mod meter;
 mod plan;
 
-use plexus_io::bpf::{Alu, Asm, If, Reg};
+use plexus_io::bpf::{Alu, Asm, If, Reg, Width};
 
 pub use generator::{XdpGenerator, XdpSent};
 pub use meter::XdpMeter;
@@ -49,4 +58,11 @@ fn emit_mark(asm: &mut Asm, high: Reg, low: Reg, out: Reg, scratch: [Reg; 2]) {
 fn emit_cut(asm: &mut Asm, reg: Reg, bits: i32) {
     asm.alu_imm(Alu::Lsh, reg, 64 - bits);
     asm.alu_imm(Alu::Rsh, reg, 64 - bits);
+}
+
+/// `*(to + offset) += add`, 64 bits; the sum is in `sum` as well.
+fn emit_sum(asm: &mut Asm, to: Reg, offset: i16, add: Reg, sum: Reg) {
+    asm.load(Width::D, sum, to, offset);
+    asm.alu(Alu::Add, sum, add);
+    asm.store(Width::D, to, offset, sum);
 }

@@ -9,7 +9,7 @@ use plexus_io::bpf::{self, Alu, Asm, Helper, If, Map, Program, Reg, Target, Verd
 use super::plan::{
     FLOW, FRAME, FRAME_AT_MAX, GAP, LEN, MARK, Plan, RECORD, REMAINDER, XdpPlanError,
 };
-use super::{emit_cut, emit_mark};
+use super::{emit_cut, emit_mark, emit_sum};
 use crate::generator::{GeneratorConfig, LATE_NS, Sent};
 use crate::sizes::FCS;
 
@@ -20,24 +20,19 @@ const BATCH_PACED: u32 = 32;
 
 /// Offsets in the state that program and process share.
 mod state {
-    /// Set by the program when it has finished, or by us.
-    pub(super) const DONE: i16 = 0;
-    pub(super) const BEGAN: i16 = 8;
-    pub(super) const DUE: i16 = 16;
-    pub(super) const REMAINDER: i16 = 24;
-    pub(super) const PACKETS: i16 = 32;
-    pub(super) const BYTES: i16 = 40;
-    pub(super) const LATE: i16 = 48;
-    pub(super) const LAG_MAX: i16 = 56;
-    /// The next template.
-    pub(super) const NEXT: i16 = 64;
-    /// When the last packet was sent, or when the end was seen.
-    pub(super) const LAST: i16 = 72;
-    /// Runs in which the kernel refused something unexpectedly.
-    pub(super) const FAILED: i16 = 80;
-    pub(super) const DURATION: i16 = 88;
-    pub(super) const COUNT: i16 = 96;
-    pub(super) const WORDS: usize = 13;
+    words! {
+        /// Set by the program when it has finished, or by us.
+        DONE
+        BEGAN DUE REMAINDER PACKETS BYTES LATE LAG_MAX
+        /// The next template.
+        NEXT
+        /// When the last packet was sent, or when the end was seen.
+        LAST
+        /// Runs in which the kernel refused something unexpectedly.
+        FAILED
+        DURATION COUNT
+    }
+    pub(super) const WORDS: usize = COUNT as usize / 8 + 1;
 }
 
 /// Counters of the generator in the kernel.
@@ -208,9 +203,7 @@ fn assemble(plan: &Plan, maps: &Maps<'_>, interface: u32) -> Asm {
     a.bump(R7, state::PACKETS, 1, R1);
     a.load(W, R1, R9, LEN);
     a.alu_imm(Alu::Add, R1, FCS as i32);
-    a.load(D, R2, R7, state::BYTES);
-    a.alu(Alu::Add, R2, R1);
-    a.store(D, R7, state::BYTES, R2);
+    emit_sum(a, R7, state::BYTES, R1, R2);
     a.store(D, R7, state::LAST, R8);
     a.mov_imm(R1, interface as i32);
     a.mov_imm(R2, 0);

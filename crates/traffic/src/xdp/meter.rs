@@ -21,7 +21,7 @@ use plexus_io::bpf::{
 };
 use plexus_wire::Time;
 
-use super::{emit_cut, emit_mark};
+use super::{emit_cut, emit_mark, emit_sum};
 use crate::meter::{Arrived, MeterConfig};
 use crate::probe::{PROBE_ETHERTYPE, PROBE_LEN};
 use crate::sizes::FCS;
@@ -38,35 +38,23 @@ const SLOTS: i16 = 16;
 
 /// Offsets in a flow's value.
 mod flow {
-    pub(super) const RECEIVED: i16 = 0;
-    pub(super) const BYTES: i16 = 8;
-    pub(super) const FIRST: i16 = 16;
-    pub(super) const FIRST_BYTES: i16 = 24;
-    pub(super) const LAST: i16 = 32;
-    pub(super) const DUPLICATES: i16 = 40;
-    pub(super) const REORDERED: i16 = 48;
-    pub(super) const ANCIENT: i16 = 56;
-    pub(super) const RESTARTS: i16 = 64;
-    pub(super) const CLOCK_ERRORS: i16 = 72;
-    pub(super) const PAST_EXPECTED: i16 = 80;
-    pub(super) const PAST_DISTINCT: i16 = 88;
-    pub(super) const DISTINCT: i16 = 96;
-    pub(super) const BASE: i16 = 104;
-    pub(super) const NEXT: i16 = 112;
-    pub(super) const NEWEST_NS: i16 = 120;
-    /// Pairs of words: which block of 64 sequence numbers, and a bit for each.
-    pub(super) const WINDOW: i16 = 128;
-    pub(super) const WORDS: usize = 16 + 2 * super::SLOTS as usize;
+    words! {
+        RECEIVED BYTES FIRST FIRST_BYTES LAST DUPLICATES REORDERED ANCIENT RESTARTS CLOCK_ERRORS
+        PAST_EXPECTED PAST_DISTINCT DISTINCT BASE NEXT NEWEST_NS
+        /// Pairs of words: which block of 64 sequence numbers, and a bit for each.
+        WINDOW
+    }
+    pub(super) const WORDS: usize = WINDOW as usize / 8 + 2 * super::SLOTS as usize;
 }
 
 /// Offsets of the totals over all flows.
 mod totals {
-    pub(super) const FOREIGN: i16 = 0;
-    pub(super) const UNTRACKED: i16 = 8;
-    pub(super) const UNTRACKED_BYTES: i16 = 16;
-    /// One more than the highest flow number seen.
-    pub(super) const FLOWS: i16 = 24;
-    pub(super) const WORDS: usize = 4;
+    words! {
+        FOREIGN UNTRACKED UNTRACKED_BYTES
+        /// One more than the highest flow number seen.
+        FLOWS
+    }
+    pub(super) const WORDS: usize = FLOWS as usize / 8 + 1;
 }
 
 /// Counts probes by flow, in the kernel, from its making to [`stop`](XdpMeter::stop).
@@ -252,13 +240,9 @@ fn assemble(config: &MeterConfig, maps: &Maps<'_>) -> Asm {
     a.bump(R6, flow::RESTARTS, 1, R2);
     a.load(D, R2, R6, flow::BASE);
     a.alu(Alu::Sub, R1, R2);
-    a.load(D, R2, R6, flow::PAST_EXPECTED);
-    a.alu(Alu::Add, R2, R1);
-    a.store(D, R6, flow::PAST_EXPECTED, R2);
+    emit_sum(a, R6, flow::PAST_EXPECTED, R1, R2);
     a.load(D, R1, R6, flow::DISTINCT);
-    a.load(D, R2, R6, flow::PAST_DISTINCT);
-    a.alu(Alu::Add, R2, R1);
-    a.store(D, R6, flow::PAST_DISTINCT, R2);
+    emit_sum(a, R6, flow::PAST_DISTINCT, R1, R2);
     a.store_imm(D, R6, flow::DISTINCT, 0);
 
     a.place(begin);
@@ -342,14 +326,18 @@ fn find_probe(a: &mut Asm, udp_port: u16, foreign: Label) {
     use Width::{B, D, H, W};
     let be = |n: u16| i32::from(n.to_be());
     let (ipv4, ipv6, udp, probe) = (a.label(), a.label(), a.label(), a.label());
-    // R2: the frame; R3: its end; R4: the end of the headers seen so far.
+    // R2: the frame; R3: its end; R4: the end of the headers seen so far. `reach` takes a step that
+    // must end within the frame.
     a.load(W, R2, R1, context::DATA);
     a.load(W, R3, R1, context::DATA_END);
     a.mov(R9, R3);
     a.alu(Alu::Sub, R9, R2);
-    a.mov(R4, R2);
-    a.alu_imm(Alu::Add, R4, 14);
-    a.jump(If::Gt, R4, R3, foreign);
+    let reach = |a: &mut Asm, to: Reg, from: Reg, bytes: i32| {
+        a.mov(to, from);
+        a.alu_imm(Alu::Add, to, bytes);
+        a.jump(If::Gt, to, R3, foreign);
+    };
+    reach(a, R4, R2, 14);
     a.load(H, R5, R2, 12);
     let untagged = a.label();
     for _ in 0..2 {
@@ -357,9 +345,7 @@ fn find_probe(a: &mut Asm, udp_port: u16, foreign: Label) {
         a.jump_imm(If::Eq, R5, be(0x8100), tagged);
         a.jump_imm(If::Ne, R5, be(0x88A8), untagged);
         a.place(tagged);
-        a.mov(R0, R4);
-        a.alu_imm(Alu::Add, R0, 4);
-        a.jump(If::Gt, R0, R3, foreign);
+        reach(a, R0, R4, 4);
         a.load(H, R5, R4, 2);
         a.mov(R4, R0);
     }
@@ -370,9 +356,7 @@ fn find_probe(a: &mut Asm, udp_port: u16, foreign: Label) {
     a.goto(foreign);
 
     a.place(ipv4);
-    a.mov(R0, R4);
-    a.alu_imm(Alu::Add, R0, 20);
-    a.jump(If::Gt, R0, R3, foreign);
+    reach(a, R0, R4, 20);
     a.load(B, R1, R4, 0);
     a.mov(R5, R1);
     a.alu_imm(Alu::Rsh, R5, 4);
@@ -389,9 +373,7 @@ fn find_probe(a: &mut Asm, udp_port: u16, foreign: Label) {
     a.goto(udp);
 
     a.place(ipv6);
-    a.mov(R0, R4);
-    a.alu_imm(Alu::Add, R0, 40);
-    a.jump(If::Gt, R0, R3, foreign);
+    reach(a, R0, R4, 40);
     a.load(B, R5, R4, 0);
     a.alu_imm(Alu::Rsh, R5, 4);
     a.jump_imm(If::Ne, R5, 6, foreign);
@@ -400,17 +382,13 @@ fn find_probe(a: &mut Asm, udp_port: u16, foreign: Label) {
     a.mov(R4, R0);
 
     a.place(udp);
-    a.mov(R0, R4);
-    a.alu_imm(Alu::Add, R0, 8);
-    a.jump(If::Gt, R0, R3, foreign);
+    reach(a, R0, R4, 8);
     a.load(H, R5, R4, 2);
     a.jump_imm(If::Ne, R5, be(udp_port), foreign);
     a.mov(R4, R0);
 
     a.place(probe);
-    a.mov(R0, R4);
-    a.alu_imm(Alu::Add, R0, PROBE_LEN as i32);
-    a.jump(If::Gt, R0, R3, foreign);
+    reach(a, R0, R4, PROBE_LEN as i32);
     a.load(H, R6, R4, 0);
     a.load(D, R7, R4, 2);
     a.load(D, R8, R4, 10);
