@@ -37,8 +37,6 @@ pub struct InterfaceSpec<'a> {
 pub struct Interface {
     /// The kernel's number of the daemons' end.
     pub index: u32,
-    /// The kernel's number of the data plane's end.
-    pub peer_index: u32,
     /// Whether the pair was made just now, or had been there.
     pub created: bool,
 }
@@ -78,7 +76,7 @@ pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError
     set_device(&mut socket, &device, mac, spec.mtu)?;
     set_device(&mut socket, &peer, None, spec.mtu)?;
     set_addresses(&mut socket, &device, spec)?;
-    Ok(Interface { index: device.index, peer_index: peer.index, created })
+    Ok(Interface { index: device.index, created })
 }
 
 /// Removes a veth pair, both ends, with all routes through it; returns whether it existed.
