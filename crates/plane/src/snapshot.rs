@@ -1,6 +1,5 @@
 //! The data plane's configuration, as one immutable value that workers pick up between batches.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -76,46 +75,24 @@ impl PortPlan {
 }
 
 /// Why settings are refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// More ports than the tables can name.
+    #[error("{0} ports are more than the {PORTS_MAX} that one box can have")]
     TooManyPorts(usize),
     /// A VLAN outside 1 to 4094 at this port.
+    #[error("port {0}: VLAN {1} is not between 1 and 4094")]
     Vlan(String, u16),
     /// More configured stations than the table holds.
+    #[error("{0} static MACs do not fit a table of {1}: raise mac_table")]
     TooManyStatic(usize, usize),
     /// A configured station names a port that does not exist.
+    #[error("a static MAC names port {0}, which does not exist")]
     UnknownPort(String),
     /// A configured station has a group address or a VLAN that its port does not carry.
+    #[error("static MAC {0}: the address must be unicast and its port carry the VLAN")]
     StaticMac(String),
 }
-
-impl fmt::Display for SnapshotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SnapshotError::TooManyPorts(n) => {
-                write!(f, "{n} ports are more than the {PORTS_MAX} that one box can have")
-            }
-            SnapshotError::Vlan(port, vlan) => {
-                write!(f, "port {port}: VLAN {vlan} is not between 1 and 4094")
-            }
-            SnapshotError::TooManyStatic(count, table) => {
-                write!(f, "{count} static MACs do not fit a table of {table}: raise mac_table")
-            }
-            SnapshotError::UnknownPort(name) => {
-                write!(f, "a static MAC names port {name}, which does not exist")
-            }
-            SnapshotError::StaticMac(text) => {
-                write!(
-                    f,
-                    "static MAC {text}: the address must be unicast and its port carry the VLAN"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for SnapshotError {}
 
 impl Snapshot {
     /// Checks settings and puts them in the packet path's form. `ports`: name, owning worker and

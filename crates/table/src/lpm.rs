@@ -91,9 +91,10 @@ impl Default for Limits {
 }
 
 /// Why a route was not inserted or removed; the table is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The prefix is longer than an address.
+    #[error("a prefix of {len} bits is longer than an address, which has {most}")]
     Length {
         /// The length asked for.
         len: u8,
@@ -101,18 +102,25 @@ pub enum Refused {
         most: u8,
     },
     /// The limit of routes is reached.
+    #[error("the table holds {limit} routes, as many as it may: raise the limit")]
     Routes {
         /// How many that is.
         limit: usize,
     },
     /// The lookup structure would exceed its limit.
+    #[error(
+        "the lookup table would outgrow its limit of {limit} bytes: raise the limit, or announce \
+         fewer long prefixes"
+    )]
     LookupFull {
         /// The limit, bytes.
         limit: usize,
     },
     /// A batch that has not ended holds up memory.
+    #[error("a worker has not ended its batch for thousands of updates: memory waits for it")]
     ReaderBusy,
     /// The limit is below the minimum of a table with few routes.
+    #[error("a limit of {asked} bytes is too small: a table of few routes may take {least}")]
     TooSmall {
         /// The minimum, in bytes.
         least: usize,
@@ -120,41 +128,12 @@ pub enum Refused {
         asked: usize,
     },
     /// The system refused the address space.
+    #[error("the system does not give {bytes} bytes of address space")]
     OutOfMemory {
         /// The requested size, in bytes.
         bytes: usize,
     },
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Length { len, most } => {
-                write!(f, "a prefix of {len} bits is longer than an address, which has {most}")
-            }
-            Refused::Routes { limit } => {
-                write!(f, "the table holds {limit} routes, as many as it may: raise the limit")
-            }
-            Refused::LookupFull { limit } => write!(
-                f,
-                "the lookup table would outgrow its limit of {limit} bytes: raise the limit, or \
-                 announce fewer long prefixes"
-            ),
-            Refused::ReaderBusy => f.write_str(
-                "a worker has not ended its batch for thousands of updates: memory waits for it",
-            ),
-            Refused::TooSmall { least, asked } => write!(
-                f,
-                "a limit of {asked} bytes is too small: a table of few routes may take {least}"
-            ),
-            Refused::OutOfMemory { bytes } => {
-                write!(f, "the system does not give {bytes} bytes of address space")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Memory of a table in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,10 +55,11 @@ formats! {
 }
 
 /// The problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
     /// The bytes end before the format does, both in bytes from its first one. When writing: the
     /// buffer is too small.
+    #[error("truncated, {need} bytes needed and {have} there")]
     Truncated {
         /// Bytes that the format needs.
         need: usize,
@@ -66,6 +67,7 @@ pub enum Reason {
         have: usize,
     },
     /// A field holds a value that the format forbids or that this crate does not speak.
+    #[error("bad {field} {value}")]
     Invalid {
         /// The field.
         field: &'static str,
@@ -73,8 +75,10 @@ pub enum Reason {
         value: u32,
     },
     /// The checksum does not match the bytes.
+    #[error("wrong checksum")]
     Checksum,
     /// More nested headers than any honest sender uses.
+    #[error("more than {limit} in a row")]
     TooMany {
         /// The limit.
         limit: usize,
@@ -82,7 +86,8 @@ pub enum Reason {
 }
 
 /// A packet that was refused: the format, and the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{format}: {reason}")]
 pub struct Error {
     /// Which format.
     pub format: Format,
@@ -117,19 +122,3 @@ pub(crate) fn need(format: Format, have: usize, need: usize) -> Result<(), Error
     }
     Ok(())
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = self.format;
-        match self.reason {
-            Reason::Truncated { need, have } => {
-                write!(f, "{format}: truncated, {need} bytes needed and {have} there")
-            }
-            Reason::Invalid { field, value } => write!(f, "{format}: bad {field} {value}"),
-            Reason::Checksum => write!(f, "{format}: wrong checksum"),
-            Reason::TooMany { limit } => write!(f, "{format}: more than {limit} in a row"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

@@ -89,16 +89,9 @@ impl fmt::Display for MacAddr {
 }
 
 /// Why a text is not an Ethernet address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an Ethernet address is six hexadecimal bytes, as in 02:00:00:00:00:01")]
 pub struct MacAddrError;
-
-impl fmt::Display for MacAddrError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an Ethernet address is six hexadecimal bytes, as in 02:00:00:00:00:01")
-    }
-}
-
-impl std::error::Error for MacAddrError {}
 
 impl FromStr for MacAddr {
     type Err = MacAddrError;

@@ -15,31 +15,18 @@ pub struct Prefix {
 }
 
 /// Why something is not a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// Not `address/length`.
+    #[error("a prefix is ADDRESS/LENGTH, as in 192.0.2.0/24")]
     Form,
     /// Longer than the address: 32 or 128 bits at most.
+    #[error("length {0}: IPv4 has at most 32 bits, IPv6 128")]
     Length(u8),
     /// Host bits are set; this is the prefix without them.
+    #[error("bits behind the length are set; without them it is {0}")]
     HostBits(Prefix),
 }
-
-impl fmt::Display for PrefixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PrefixError::Form => f.write_str("a prefix is ADDRESS/LENGTH, as in 192.0.2.0/24"),
-            PrefixError::Length(len) => {
-                write!(f, "length {len}: IPv4 has at most 32 bits, IPv6 128")
-            }
-            PrefixError::HostBits(prefix) => {
-                write!(f, "bits behind the length are set; without them it is {prefix}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PrefixError {}
 
 /// Bits of an address.
 const fn width(addr: IpAddr) -> u8 {

@@ -1,6 +1,5 @@
 //! Lists of prefixes as text, one to a line: `192.0.2.0/24`, `2001:db8::/32`.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A prefix of either family, in host order.
@@ -13,26 +12,17 @@ pub enum Prefix {
 }
 
 /// A line that is not a prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {line}: {text:?} is no prefix: write 192.0.2.0/24 or 2001:db8::/32, no bit set beyond \
+     the length"
+)]
 pub struct PrefixError {
     /// The line's number, from 1.
     pub line: usize,
     /// Its text.
     pub text: String,
 }
-
-impl fmt::Display for PrefixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "line {}: {:?} is no prefix: write 192.0.2.0/24 or 2001:db8::/32, no bit set beyond \
-             the length",
-            self.line, self.text
-        )
-    }
-}
-
-impl std::error::Error for PrefixError {}
 
 /// Parses a text with a prefix per line; empty lines are skipped.
 pub fn parse_prefixes(text: &str) -> impl Iterator<Item = Result<Prefix, PrefixError>> + '_ {

@@ -33,18 +33,9 @@ impl std::fmt::Debug for NameHasher {
 
 /// A name whose components' ends are not ascending or do not end with its bytes, or which is longer
 /// than 65,535 bytes, more than any packet carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ends of a name's components have to ascend to its length, 65535 bytes at most")]
 pub struct Malformed;
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(
-            "the ends of a name's components have to ascend to its length, 65535 bytes at most",
-        )
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// The hashes of a name's prefixes. Memory reused for the next name.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! Limits, memory use and errors of the name FIB.
 
-use std::fmt;
-
 use super::hash::COMPONENTS_MAX;
 
 /// Limits of a table.
@@ -22,58 +20,33 @@ impl Default for NameLimits {
 }
 
 /// Why a prefix was not inserted; the table is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameRefused {
     /// The prefix has more than [`COMPONENTS_MAX`] components.
+    #[error("a prefix has at most {COMPONENTS_MAX} components: announce a shorter one")]
     Components,
     /// The limit of prefixes is reached.
+    #[error("the table holds {limit} prefixes, as many as it may: raise the limit")]
     Prefixes {
         /// How many that is.
         limit: usize,
     },
     /// The records would exceed their limit.
+    #[error("the names of prefixes would outgrow their limit of {limit} bytes: raise the limit")]
     Records {
         /// The limit, bytes.
         limit: usize,
     },
     /// A batch that has not ended holds up memory.
+    #[error("a worker has not ended its batch for thousands of updates: memory waits for it")]
     ReaderBusy,
     /// By chance, no line near the prefix's slot has room.
+    #[error("no room near the prefix's place, though the table is half empty: try another key")]
     Crowded,
     /// The system refused the address space.
+    #[error("the system does not give the table's address space: lower the limits")]
     OutOfMemory,
 }
-
-impl fmt::Display for NameRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NameRefused::Components => {
-                write!(
-                    f,
-                    "a prefix has at most {COMPONENTS_MAX} components: announce a shorter one"
-                )
-            }
-            NameRefused::Prefixes { limit } => {
-                write!(f, "the table holds {limit} prefixes, as many as it may: raise the limit")
-            }
-            NameRefused::Records { limit } => write!(
-                f,
-                "the names of prefixes would outgrow their limit of {limit} bytes: raise the limit"
-            ),
-            NameRefused::ReaderBusy => f.write_str(
-                "a worker has not ended its batch for thousands of updates: memory waits for it",
-            ),
-            NameRefused::Crowded => f.write_str(
-                "no room near the prefix's place, though the table is half empty: try another key",
-            ),
-            NameRefused::OutOfMemory => {
-                f.write_str("the system does not give the table's address space: lower the limits")
-            }
-        }
-    }
-}
-
-impl std::error::Error for NameRefused {}
 
 /// Memory of a table in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

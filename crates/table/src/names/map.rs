@@ -16,16 +16,9 @@ pub struct NameMap {
 }
 
 /// The map is full, or has a hundred entries with this hash or one near it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the name map has no room: take an entry out first")]
 pub struct MapFull;
-
-impl std::fmt::Display for MapFull {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the name map has no room: take an entry out first")
-    }
-}
-
-impl std::error::Error for MapFull {}
 
 impl NameMap {
     /// Entries that a map may have.

@@ -91,32 +91,17 @@ impl Hop {
 }
 
 /// Why a frame has no next hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
     /// No forward hop is left.
+    #[error("fabric: no forward hop is left")]
     NoHop,
     /// It follows a tree, and has no hops.
+    #[error("fabric: it goes along a tree")]
     Tree,
     /// The header is not one.
-    Header(Error),
-}
-
-impl fmt::Display for FabricError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FabricError::NoHop => f.write_str("fabric: no forward hop is left"),
-            FabricError::Tree => f.write_str("fabric: it goes along a tree"),
-            FabricError::Header(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for FabricError {}
-
-impl From<Error> for FabricError {
-    fn from(e: Error) -> FabricError {
-        FabricError::Header(e)
-    }
+    #[error(transparent)]
+    Header(#[from] Error),
 }
 
 /// The fixed part of a header that has been held against its frame: its first eight bytes as they

@@ -49,18 +49,11 @@ pub enum FaceUri {
 }
 
 /// Why a text is no face URI.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct UriError {
     message: String,
 }
-
-impl fmt::Display for UriError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for UriError {}
 
 fn error(message: impl Into<String>) -> UriError {
     UriError { message: message.into() }

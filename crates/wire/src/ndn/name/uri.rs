@@ -67,21 +67,14 @@ impl fmt::Display for Name<'_> {
 }
 
 /// Why text is not a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{}\" in a name: {problem}", .text.escape_debug())]
 pub struct UriError {
     /// The component that cannot be read, or all of the text.
     pub text: String,
     /// The problem.
     pub problem: &'static str,
 }
-
-impl fmt::Display for UriError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" in a name: {}", self.text.escape_debug(), self.problem)
-    }
-}
-
-impl std::error::Error for UriError {}
 
 /// Parses `/a/b`, `ndn:/a/b`, and `ndn://authority/a/b`, whose authority is ignored. One slash at
 /// the end is ignored too.
