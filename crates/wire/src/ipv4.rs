@@ -165,21 +165,6 @@ impl<'a> Packet<&'a [u8]> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Takes one from the time to live and mends the checksum (RFC 1812, 5.3.1; RFC 1624).
-    /// False, and nothing changed, if it would reach zero: the packet must not be forwarded.
-    #[inline]
-    pub fn decrement_ttl(&mut self) -> bool {
-        let b = self.0.as_mut();
-        if b[8] <= 1 {
-            return false;
-        }
-        let old = u16_at(b, 8);
-        let sum = checksum::update(u16_at(b, 10), old, old - 0x0100);
-        b[8] -= 1;
-        put_u16(b, 10, sum);
-        true
-    }
-
     /// Rewrites the ECN field (its lower 2 bits) and mends the checksum.
     #[inline]
     pub fn set_ecn(&mut self, ecn: u8) {
@@ -465,8 +450,6 @@ mod tests {
     fn rewrites_keep_the_checksum_right() {
         let mut b = packet();
         let mut view = Packet::new_checked(&mut b[..]).unwrap();
-        assert!(view.decrement_ttl());
-        assert_eq!((view.ttl(), view.checksum()), (63, 0xB2E6));
         view.set_ecn(3);
         assert_eq!((view.ecn(), view.dscp()), (3, 0));
         assert!(view.checksum_ok());
@@ -476,9 +459,6 @@ mod tests {
         let before = view.checksum();
         view.fill_checksum();
         assert_eq!(view.checksum(), before);
-        b[8] = 1;
-        assert!(!Packet::new_checked(&mut b[..]).unwrap().decrement_ttl());
-        assert_eq!(b[8], 1);
     }
 
     #[test]

@@ -35,9 +35,9 @@ fields! {
         /// Hop limit.
         hop_limit: u8 = 7,
         /// Source address.
-        src / set_src: Ipv6Addr = 8,
+        src: Ipv6Addr = 8,
         /// Destination address; not the final one under a routing header.
-        dst / set_dst: Ipv6Addr = 24,
+        dst: Ipv6Addr = 24,
     }
 }
 
@@ -120,31 +120,11 @@ impl<'a> Packet<&'a [u8]> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Takes one from the hop limit. False, and nothing changed, if it would reach zero: the
-    /// packet must not be forwarded (RFC 8200, 3).
-    #[inline]
-    pub fn decrement_hop_limit(&mut self) -> bool {
-        let b = self.0.as_mut();
-        if b[7] <= 1 {
-            return false;
-        }
-        b[7] -= 1;
-        true
-    }
-
-    /// Rewrites the traffic class: code point and ECN.
-    #[inline]
-    pub fn set_traffic_class(&mut self, class: u8) {
-        let b = self.0.as_mut();
-        b[0] = b[0] & 0xF0 | class >> 4;
-        b[1] = b[1] & 0x0F | class << 4;
-    }
-
     /// Rewrites the ECN field (its lower 2 bits).
     #[inline]
     pub fn set_ecn(&mut self, ecn: u8) {
-        let class = self.traffic_class() & 0xFC | ecn & 3;
-        self.set_traffic_class(class);
+        let b = self.0.as_mut();
+        b[1] = b[1] & 0xCF | (ecn & 3) << 4;
     }
 
     /// The payload, for rewriting.
@@ -280,9 +260,5 @@ mod tests {
         let mut view = Packet::new_checked(&mut b[..]).unwrap();
         view.set_ecn(3);
         assert_eq!((view.dscp(), view.ecn(), view.flow_label()), (46, 3, 0x12345));
-        assert!(view.decrement_hop_limit());
-        assert_eq!(view.hop_limit(), 63);
-        b[7] = 1;
-        assert!(!Packet::new_checked(&mut b[..]).unwrap().decrement_hop_limit());
     }
 }

@@ -24,7 +24,7 @@ pub struct Datagram<T>(T);
 fields! {
     Datagram {
         /// Source port.
-        src_port / set_src_port: u16 = 0,
+        src_port: u16 = 0,
         /// Destination port.
         dst_port: u16 = 2,
         /// The checksum as stored; 0 if the sender computed none.

@@ -300,22 +300,6 @@ fn rotate_slowly(bytes: &mut [u8], fields: Fields, in_port: u8) {
     bytes[last] = in_port;
 }
 
-/// Undoes [`rotate`]: takes the first reverse hop out and puts `hop` in as the first forward hop.
-/// `fields` must be what [`Fields::read`] found in these bytes; without a reverse hop nothing is
-/// changed.
-pub fn rotate_back(bytes: &mut [u8], fields: Fields, hop: u8) {
-    if fields.reverse() == 0 {
-        return;
-    }
-    let counts = u16_at(bytes, 2) + 1;
-    put_u16(bytes, 2, counts);
-    let counts = u16_at(bytes, 4) - (1 << 4);
-    put_u16(bytes, 4, counts);
-    let end = FIXED_LEN + usize::from(fields.forward());
-    bytes.copy_within(FIXED_LEN..end, FIXED_LEN + 1);
-    bytes[FIXED_LEN] = hop;
-}
-
 /// The number of the tree that a frame follows, and how many further nodes may forward it. `fields`
 /// must come from [`Fields::read`] of these bytes. None if it is not a tree frame, or has no
 /// number.
