@@ -21,6 +21,8 @@ pub(crate) fn two_devices() -> [u32; 2] {
         ip(&format!("link set {name} up"));
         ip(&format!("addr add 10.0.{n}.1/24 dev {name}"));
         ip(&format!("addr add 2001:db8:{n}::1/64 dev {name} nodad"));
+        // The kernel makes the address local a moment later, from another thread.
+        while !ip(&format!("-6 route show table local dev {name}")).contains("2001:db8") {}
         indexes[n] = index(name);
     }
     indexes
