@@ -50,6 +50,7 @@ pub fn pipeline(data: &[u8]) {
             machine.settle();
         }
     }
+    machine.finish();
 }
 
 struct Machine {
