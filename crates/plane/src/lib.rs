@@ -6,6 +6,7 @@
 //! `now`; nothing here reads a clock, takes a lock or, once warm, allocates on the packet path.
 
 mod bits;
+pub mod carriers;
 mod context;
 mod control;
 mod counters;

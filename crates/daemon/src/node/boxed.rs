@@ -1,4 +1,4 @@
-//! A running node: its workers' threads and what can be asked of them.
+//! A running node: the threads of its workers and control planes, and questions to them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,12 +15,14 @@ use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_node::ports::{Tables, expand};
+use plexus_plane::carriers::Bell;
 use plexus_plane::{
-    Account, Counters, Crossing, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot,
-    Worker, mesh,
+    Account, Counters, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot, Worker,
+    mesh,
 };
 
 use super::fabric::Fabric;
+use super::inner::WorkerEnd;
 use super::links::LinkCells;
 use super::named::{self, Named};
 use super::news::{Inject, NEWS_MAX, News};
@@ -31,7 +33,7 @@ use super::thread::{Ask, Stations, Thread};
 use super::{fabric, inner, reload, router};
 use crate::ask::ask;
 
-/// Packets on their way from one worker to another, at most.
+/// Most packets under way from one worker to another.
 const CROSSING: usize = 512;
 /// How long a worker may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -47,7 +49,7 @@ pub(crate) struct Node {
     how: RwLock<Vec<ports::How>>,
     published: Published,
     tables: Tables,
-    /// What is known of every link, for people.
+    /// The state of every link, for people.
     links: Arc<LinkCells>,
     workers: Vec<Handle>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -70,13 +72,13 @@ struct Handle {
 
 impl Handle {
     fn tell(&self, ask: Ask) {
-        // A worker that has ended needs no news.
+        // A worker that has ended needs no messages.
         let _ = self.ask.send(ask);
         self.waker.wake();
     }
 }
 
-/// An onlooker at a port, who goes when this does.
+/// An onlooker at a port. Dropping this removes the onlooker.
 pub(crate) struct Watching<'a> {
     worker: Option<&'a Handle>,
     number: u64,
@@ -90,7 +92,7 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// What all workers together report.
+/// The sum of all workers' reports.
 pub(crate) struct Totals {
     /// By port number.
     pub(crate) ports: Vec<PortReport>,
@@ -120,8 +122,6 @@ impl Node {
         let (shares, how) = ports::open(&file)?;
         let file = ports::pinned(file);
         let started = Instant::now();
-        let len_max: Vec<usize> = shares.iter().map(|s| s.pool.max_len()).collect();
-        let crossings = mesh(&len_max, CROSSING);
         let links = Arc::new(LinkCells::new(file.ports.len()));
         let mut handles = Vec::new();
         let mut beds = Vec::new();
@@ -140,7 +140,10 @@ impl Node {
         let (of_router, router_inbox) = router.as_ref().map(|r| plane(&r.missed)).unzip();
         let control = ControlPlanes { fabric: of_fabric, router: of_router };
         let wakers: Vec<Waker> = handles.iter().map(|h: &Handle| h.waker.clone()).collect();
-        let (face_ends, worker_ends) = inner::queues(&file, &wakers)?;
+        let bells = wakers.iter().cloned().map(Bell::new);
+        let meshed = bells.zip(shares.iter().map(|s| s.pool.max_len()));
+        let crossings = mesh(&meshed.collect::<Vec<_>>(), CROSSING);
+        let (face_ends, worker_ends) = inner::rings(&file, &wakers)?;
         let named = file.named.as_ref().map(|named| Named::start(named, face_ends, started));
         let (named, threads, reserved) = match named.transpose()? {
             Some((named, thread, reserved)) => (Some(named), vec![thread], reserved),
@@ -162,11 +165,16 @@ impl Node {
             onlookers: AtomicU64::default(),
             started,
         };
-        for (index, (((share, crossing), (sleeper, asks)), named)) in
+        for (index, (((share, crossing), (sleeper, asks)), ports)) in
             shares.into_iter().zip(crossings).zip(beds).zip(worker_ends).enumerate()
         {
-            let named = named.with(faces.clone());
-            let worker = node.worker(index, share, crossing);
+            let faces = faces.clone().filter(|_| !ports.is_empty());
+            let named = faces.map(|faces| WorkerEnd { ports, faces });
+            // The standard library keys its hash maps from the operating system's randomness; an
+            // empty hash with such keys is a random number.
+            let seed = RandomState::new().hash_one(index);
+            let Share { pool, ports } = share;
+            let worker = Worker::new(index, pool, ports, &node.published, crossing, seed);
             let on_link = node.on_link(index);
             let link_news = LinkNews::listen()
                 .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
@@ -188,8 +196,8 @@ impl Node {
             let handle = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(move || {
-                    // Without one of its workers a node would go on half alive, the others waiting
-                    // for it: it is better started again.
+                    // Without one of its workers a node would go on half alive, and the others
+                    // would wait for it. A restart is better.
                     if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
                         tracing::error!("a worker ended with a panic: the node ends");
                         std::process::exit(70);
@@ -235,17 +243,6 @@ impl Node {
                 }
             }
         })
-    }
-
-    fn worker(&self, index: usize, share: Share, mut crossing: Crossing) -> Worker {
-        for (other, handle) in self.workers.iter().enumerate() {
-            let waker = handle.waker.clone();
-            crossing.on_wake(other, move || waker.wake());
-        }
-        // The standard library keys its hash maps from the operating system's randomness; an
-        // empty hash with such keys is a random number.
-        let seed = RandomState::new().hash_one(index);
-        Worker::new(index, share.pool, share.ports, &self.published, crossing, seed)
     }
 
     /// Tells people and the other workers of a link that changed.
@@ -305,7 +302,7 @@ impl Node {
         reload::check(&now, &placed.file)?;
         let file = placed.file;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
-        // Whoever waits for this may wait for certificates, the thread that forwards may not.
+        // This thread may wait for certificates to be read; the thread that forwards may not.
         let named = file.named.as_ref().map(named::Changed::read).transpose()?;
         let snapshot = snapshot(&file, &self.tables)?;
         let known = now.ports.len();
@@ -323,7 +320,7 @@ impl Node {
             owner.into_iter().for_each(|worker| worker.tell(Ask::Remove(port)));
         }
         self.add(opened, known);
-        // A control plane that has ended chooses nothing any more.
+        // A control plane that has ended needs no news.
         if let (Some(control), Some(fabric)) = (&self.control.fabric, &file.fabric) {
             let _ = control.news.send(News::Lanes(fabric.lanes));
         }
@@ -338,10 +335,11 @@ impl Node {
         Ok(())
     }
 
-    /// Has the workers open the ports of a changed file from this number on; how, and which worker.
+    /// Has the workers open the ports of a changed file from this number on. Gives for each port
+    /// its worker, and how it was opened.
     ///
     /// # Errors
-    /// When one does not open; then none is.
+    /// When a port does not open; then none is kept.
     fn open(&self, file: &NodeFile, known: usize) -> Result<Vec<(usize, ports::How)>, String> {
         let mut opened = Vec::new();
         for port in &file.ports[known..] {
@@ -360,7 +358,7 @@ impl Node {
         Ok(opened)
     }
 
-    /// Has the workers take in what they have opened: the ports from this number on.
+    /// Has the workers add the ports that they have opened, from this number on.
     fn add(&self, opened: Vec<(usize, ports::How)>, known: usize) {
         let mut shares: Vec<Vec<PortId>> = vec![vec![]; self.workers.len()];
         let mut how = self.how.write().unwrap_or_else(PoisonError::into_inner);
@@ -510,8 +508,7 @@ impl Node {
     /// Ends the workers and waits for them.
     pub(crate) fn stop(&self) {
         {
-            // Not between the halves of a question: a worker would wait at the barrier for one
-            // that has ended.
+            // Not during a question: a worker would wait at the barrier for one that has ended.
             let _one = lock(&self.asking);
             // The control planes were started last and end first, so that workers send their last
             // frames.
@@ -520,7 +517,7 @@ impl Node {
             }
             for _ in self.control.iter() {
                 let thread = lock(&self.threads).pop();
-                // One that panicked has ended the process.
+                // A panic would have ended the process.
                 thread.map(|thread| thread.join());
             }
             self.workers.iter().for_each(|w| w.tell(Ask::Stop));
@@ -529,7 +526,7 @@ impl Node {
             named.stop();
         }
         for thread in lock(&self.threads).drain(..) {
-            // One that panicked has ended the process.
+            // A panic would have ended the process.
             let _ = thread.join();
         }
     }
@@ -555,7 +552,7 @@ fn snapshot(file: &NodeFile, tables: &Tables) -> Result<Snapshot, String> {
     plexus_node::ports::snapshot(file, &ports::owners(file), tables, &inner::named(file)?)
 }
 
-/// A panic elsewhere does not make the data wrong.
+/// A panic of another thread leaves the data valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! Named data through the node's own ports. An Ethernet of `[named]` whose device is that of a port
-//! opens no socket: its frames come from the port's worker, and leave by the port's queues, in the
-//! same account as all others.
+//! Named data through the node's own ports. An Ethernet of `[named]` on the device of a port opens
+//! no socket. Its frames come from the port's worker and leave by the port's queues, in the same
+//! account as all others.
 //!
 //! ```text
 //! device ─ worker ── to the node's address or the group ──▶ face ─ forwarder of names
@@ -8,23 +8,23 @@
 //!             └── output queues ◀── Injection::Named ◀────────┘
 //! ```
 //!
-//! A frame crosses as bytes between two threads, by queues of fixed length: neither thread waits.
+//! A frame crosses between the two threads by [carriers](plexus_plane::carriers): neither waits.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use plexus_config::{Backend, NodeFile};
 use plexus_io::wake::Waker;
 use plexus_io::{Batch, Capabilities, HEADROOM, Link, Pool, Port, PortId, PortStats};
 use plexus_ndn_faces::EthernetEnds;
+use plexus_plane::carriers::{Inward, Outward, way};
 use plexus_plane::{Injection, Worker};
 use plexus_wire::{MacAddr, Time, ethernet};
 
 use super::ports;
 
-/// Frames that wait on their way, for each port and direction.
+/// Most frames under way, for each port and direction.
 const DEPTH: usize = 1024;
 
 /// The ports of a file that carry an Ethernet of `[named]`, and the address of each.
@@ -52,35 +52,51 @@ fn facts(device: &str) -> Result<plexus_io::DeviceFacts, String> {
     plexus_io::device_facts(device).map_err(|e| format!("{device}: {e}"))
 }
 
-/// The worker's end of the queues, of all its ports.
+/// The worker's end of the rings of one port.
+pub(crate) struct PortEnd {
+    port: PortId,
+    to_face: Outward<Vec<u8>>,
+    from_face: Inward<Vec<u8>>,
+    /// Frames for the face that found no carrier at home.
+    missed: Arc<AtomicU64>,
+}
+
+/// The worker's end of the rings of all its ports.
 pub(crate) struct WorkerEnd {
-    /// By port: to the face, and frames that found its queue full.
-    to_faces: Vec<(PortId, SyncSender<Vec<u8>>, Arc<AtomicU64>)>,
-    from_faces: Receiver<(PortId, Vec<u8>)>,
-    faces: Waker,
+    pub(crate) ports: Vec<PortEnd>,
+    /// Wakes the thread of the faces.
+    pub(crate) faces: Waker,
+}
+
+/// Fills a carrier with a frame.
+fn fill(carrier: &mut Vec<u8>, frame: &[u8]) {
+    carrier.clear();
+    carrier.extend_from_slice(frame);
 }
 
 impl WorkerEnd {
     /// Passes frames on in both directions; true if the worker has some to send.
-    pub(crate) fn pass(&self, now: Time, worker: &mut Worker) -> bool {
+    pub(crate) fn pass(&mut self, now: Time, worker: &mut Worker) -> bool {
         let mut any = false;
         worker.take_named(|port, frame| {
-            let Some((_, queue, missed)) = self.to_faces.iter().find(|(p, ..)| *p == port) else {
-                return;
-            };
+            let Some(end) = self.ports.iter_mut().find(|end| end.port == port) else { return };
             any = true;
-            if queue.try_send(frame.to_vec()).is_err() {
-                missed.fetch_add(1, Ordering::Relaxed);
+            if !end.to_face.send(|carrier| fill(carrier, frame)) {
+                end.missed.fetch_add(1, Ordering::Relaxed);
             }
         });
         if any {
             self.faces.wake();
         }
         let mut is_busy = false;
-        while let Ok((port, frame)) = self.from_faces.try_recv() {
-            // The data plane counts what it drops.
-            let _ = worker.inject(now, &frame, Injection::Named(port));
-            is_busy = true;
+        for end in &mut self.ports {
+            for _ in 0..end.from_face.arrived() {
+                let Some(frame) = end.from_face.pop() else { break };
+                // The data plane counts what it drops.
+                let _ = worker.inject(now, &frame, Injection::Named(end.port));
+                end.from_face.send_home(frame);
+                is_busy = true;
+            }
         }
         is_busy
     }
@@ -88,14 +104,13 @@ impl WorkerEnd {
 
 /// The faces' end of one port.
 pub(crate) struct FaceEnd {
-    port: PortId,
     device: String,
     /// Longest frame at present, and the longest that its pool holds.
     max_frame: usize,
     frame_limit: usize,
-    arrived: Receiver<Vec<u8>>,
+    from_worker: Inward<Vec<u8>>,
     missed: Arc<AtomicU64>,
-    to_worker: SyncSender<(PortId, Vec<u8>)>,
+    to_worker: Outward<Vec<u8>>,
     worker: Waker,
     stats: PortStats,
 }
@@ -132,7 +147,7 @@ impl Port for FaceEnd {
         let before = into.len();
         while !into.is_full()
             && pool.available() > 0
-            && let Ok(frame) = self.arrived.try_recv()
+            && let Some(frame) = self.from_worker.pop()
         {
             match pool.alloc_from(&frame) {
                 Some(packet) => {
@@ -142,6 +157,7 @@ impl Port for FaceEnd {
                 }
                 None => self.stats.rx_invalid += 1,
             }
+            self.from_worker.send_home(frame);
         }
         into.len() - before
     }
@@ -149,13 +165,12 @@ impl Port for FaceEnd {
     fn transmit(&mut self, _: Time, pool: &mut Pool, from: &mut Batch) -> usize {
         let mut taken = 0;
         for packet in from.iter() {
-            let frame = pool.data(packet).to_vec();
-            let len = frame.len() as u64;
-            if self.to_worker.try_send((self.port, frame)).is_err() {
+            let frame = pool.data(packet);
+            if !self.to_worker.send(|carrier| fill(carrier, frame)) {
                 break;
             }
             self.stats.tx_packets += 1;
-            self.stats.tx_bytes += len;
+            self.stats.tx_bytes += frame.len() as u64;
             taken += 1;
         }
         from.drain(..taken).for_each(|packet| pool.free(packet));
@@ -187,50 +202,30 @@ impl Port for FaceEnd {
     fn close(&mut self, _: &mut Pool) {}
 }
 
-/// A worker's end before the faces' thread runs: without its waker.
-pub(crate) struct Half {
-    to_faces: Vec<(PortId, SyncSender<Vec<u8>>, Arc<AtomicU64>)>,
-    from_faces: Receiver<(PortId, Vec<u8>)>,
-}
-
-impl Half {
-    /// `None` if no port of the worker carries named data.
-    pub(crate) fn with(self, faces: Option<Waker>) -> Option<WorkerEnd> {
-        let Half { to_faces, from_faces } = self;
-        let faces = faces.filter(|_| !to_faces.is_empty())?;
-        Some(WorkerEnd { to_faces, from_faces, faces })
-    }
-}
-
-/// Queues for the ports of a file: the faces' ends, and each worker's. `wakers` are the workers'.
+/// Rings for the ports of a file: the faces' ends, and each worker's. `wakers` are the workers'.
 ///
 /// # Errors
 /// When a device cannot be read.
-pub(crate) fn queues(
+pub(crate) fn rings(
     file: &NodeFile,
     wakers: &[Waker],
-) -> Result<(Vec<FaceEnd>, Vec<Half>), String> {
+) -> Result<(Vec<FaceEnd>, Vec<Vec<PortEnd>>), String> {
     let owners = ports::owners(file);
-    let (mut faces, mut workers, mut senders) = (vec![], vec![], vec![]);
-    for _ in wakers {
-        let (sender, from_faces) = mpsc::sync_channel(DEPTH);
-        senders.push(sender);
-        workers.push(Half { to_faces: vec![], from_faces });
-    }
+    let mut faces = vec![];
+    let mut workers: Vec<Vec<PortEnd>> = wakers.iter().map(|_| vec![]).collect();
     for (port, device) in carried(file) {
         let owner = owners.get(usize::from(port)).copied().unwrap_or(0);
-        let (to_face, arrived) = mpsc::sync_channel(DEPTH);
+        let ((to_face, from_worker), (to_worker, from_face)) = (way(DEPTH), way(DEPTH));
         let missed = Arc::new(AtomicU64::new(0));
         let max_frame = facts(device)?.mtu + ethernet::HEADER_LEN;
-        workers[owner].to_faces.push((port, to_face, missed.clone()));
+        workers[owner].push(PortEnd { port, to_face, from_face, missed: missed.clone() });
         faces.push(FaceEnd {
-            port,
             device: device.to_string(),
             max_frame,
             frame_limit: max_frame,
-            arrived,
+            from_worker,
             missed,
-            to_worker: senders[owner].clone(),
+            to_worker,
             worker: wakers[owner].clone(),
             stats: PortStats::default(),
         });

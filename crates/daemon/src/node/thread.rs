@@ -18,7 +18,7 @@ use super::ports;
 
 /// How often links are looked at and stations aged.
 const MAINTENANCE: Duration = Duration::from_millis(100);
-/// How often a busy worker looks whether a link has changed; one that sleeps is woken by that.
+/// How often a busy worker checks for changed links. A change wakes a sleeping worker.
 const LINK_NEWS: Duration = Duration::from_millis(1);
 /// How long to wait before a device that was full is tried again.
 const RETRY: Duration = Duration::from_micros(100);
@@ -26,24 +26,24 @@ const RETRY: Duration = Duration::from_micros(100);
 /// Stations, and the nanoseconds since each was last heard.
 pub(crate) type Stations = Vec<(MacKey, Station, u64)>;
 
-/// What a worker can be asked between two batches.
+/// Requests to a worker, answered between two batches.
 pub(crate) enum Ask {
-    /// Its counts. Every worker waits at the barrier before and after, so that no packet is
-    /// between two of them while they count.
+    /// Report the counters. Every worker waits at the barrier before and after, so that no packet
+    /// is between two workers while they count.
     Report(Arc<Barrier>, Sender<(usize, Report)>),
-    /// Every station it knows, with its age in nanoseconds.
+    /// Report every known station, with its age in nanoseconds.
     Stations(Sender<(usize, Stations)>),
     /// Show the frames of a port to the onlooker of this number.
     Watch(PortId, u64, Onlooker),
-    /// Show that onlooker nothing more.
+    /// Remove the onlooker of this number.
     Unwatch(u64),
     /// Another worker's port has gone up or down.
     Link(PortId, Link),
-    /// Make a port deaf, or hear again.
+    /// Make a port deaf, or let it hear again.
     Silence(PortId, bool),
     /// Open one more port over this worker's pool, and keep it until it is added.
     Open(Box<(NodeFile, PortFile)>, Sender<Result<ports::How, String>>),
-    /// Add the ports that were opened, under these numbers in their order; or none: close them.
+    /// Add the ports that were opened, under these numbers in order. Without numbers close them.
     Add(Vec<PortId>),
     /// Give a port up.
     Remove(PortId),
@@ -53,7 +53,7 @@ pub(crate) enum Ask {
     Stop,
 }
 
-/// What came of the questions.
+/// The result of the requests.
 enum Answered {
     /// Nothing to do about packets.
     Nothing,
@@ -74,11 +74,11 @@ pub(crate) struct Thread {
     pub(crate) on_link: Box<dyn Fn(LinkChange) + Send>,
     /// Called with every frame for the control plane of a fabric node or a router.
     pub(crate) on_control: Option<OnControl>,
-    /// The queues to and from the forwarder of names, if ports of this worker carry named data.
+    /// The rings to and from the forwarder of names, if ports of this worker carry named data.
     pub(crate) named: Option<WorkerEnd>,
-    /// Tells of links between two rounds of maintenance; without it they are seen then.
+    /// Reports changed links at once. Without it, maintenance finds them.
     pub(crate) link_news: Option<LinkNews>,
-    /// Ports that are open, and not yet the worker's.
+    /// Ports that are open, and not yet added to the worker.
     pub(crate) opened: Vec<Box<dyn Port>>,
 }
 
@@ -112,7 +112,7 @@ impl Thread {
         let (mut maintenance, mut link_news) = (Time::ZERO, Time::ZERO);
         loop {
             let now = self.now();
-            // A system call: not with every batch.
+            // It costs a system call, so not with every batch.
             let changed = now >= link_news && self.link_news.as_ref().is_some_and(LinkNews::take);
             if now >= link_news {
                 link_news = now + LINK_NEWS;
@@ -127,16 +127,16 @@ impl Thread {
                     on_control(punt, port, vlan, bytes.into());
                 });
             }
-            let named = self.named.as_ref().is_some_and(|n| n.pass(now, &mut self.worker));
+            let named = self.named.as_mut().is_some_and(|n| n.pass(now, &mut self.worker));
             match self.answer(now) {
                 Answered::Stop => break,
-                // What was handed in leaves with the next turn.
+                // Injected packets leave with the next turn.
                 Answered::Injected => {}
                 Answered::Nothing if busy || named => {}
                 Answered::Nothing => self.sleep(now, maintenance),
             }
         }
-        // What was handed in last has not left yet.
+        // The packets injected last have not left yet.
         let now = self.now();
         self.worker.turn(now);
         self.worker.close(now);
@@ -177,7 +177,7 @@ impl Thread {
                     barrier.wait();
                     let report = self.worker.report();
                     barrier.wait();
-                    // Who asked may have gone.
+                    // The asker may have gone.
                     let _ = reply.send((self.index, report));
                 }
                 Ok(Ask::Stations(reply)) => {
@@ -211,7 +211,7 @@ impl Thread {
                 Ok(Ask::Inject(frames)) => {
                     answered = Answered::Injected;
                     for (how, bytes) in frames {
-                        // What was dropped is counted by its reason.
+                        // The data plane counts drops.
                         let _ = self.worker.inject(now, &bytes, how);
                     }
                 }

@@ -8,6 +8,7 @@ use plexus_config::{PortSettings, StaticMac, SwitchSettings, VlanMode};
 use plexus_io::memory::{self, Cable, MemoryPort};
 use plexus_io::wrap::{Plug, Plugged};
 use plexus_io::{Capabilities, Offload, Packet, Pool, Port, PortId};
+use plexus_plane::carriers::Bell;
 use plexus_plane::{
     Account, Crossing, DropReason, Injection, Published, PublishedFabric, RouterSource, Snapshot,
     Worker, mesh,
@@ -107,8 +108,8 @@ impl Plan {
         let crossings = match self.workers {
             1 => vec![Crossing::alone()],
             n => {
-                let sizes = (0..n).map(|i| self.frame_size(i) - plexus_io::HEADROOM);
-                mesh(&sizes.collect::<Vec<_>>(), self.crossing_depth)
+                let size = |i| (Bell::default(), self.frame_size(i) - plexus_io::HEADROOM);
+                mesh(&(0..n).map(size).collect::<Vec<_>>(), self.crossing_depth)
             }
         };
         let workers = shares.into_iter().zip(crossings).enumerate();

@@ -1,14 +1,14 @@
-//! The other workers, as the first sees them: packets to and from them, orders, and what they say.
+//! The other workers, as the first one sees them: packets to and from them, orders, and reports.
 //!
-//! Orders come by a channel of their own, for none may be lost. A worker looks how many packets
-//! have arrived, then carries out the orders, then takes those packets. So whatever was ordered
-//! before a packet was sent is known when it is looked at: its face is there, and what the
-//! management has answered for holds. What was sent before an order may be looked at after it, as
-//! if it had come later.
+//! Orders have a channel of their own, because none may be lost. A worker counts the packets that
+//! have arrived, executes the orders, and then takes those packets. So a packet is processed after
+//! every order that was given before it was sent: its face exists, and changes that the management
+//! has confirmed are in force. A packet sent before an order may be processed after it, as if it
+//! had come later.
 //!
-//! A face's number is not given again before every worker has let it go: "gone" is ahead of "there"
-//! in every channel. What of the old face is still in a ring, or in a PIT, has its old number,
-//! which comes again after 4096 others in its place.
+//! A face's number is reused only after every worker has released it: in every channel `Gone` comes
+//! before the next `Face`. Packets of the old face in a ring, and its records in a PIT, have its old
+//! number, which returns after 4096 other faces in the same place.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,31 +18,32 @@ use plexus_ndn::dispatch::{Depths, Dispatch, Workers};
 use plexus_ndn::face::{Face, FaceId, LinkType};
 use plexus_ndn::forwarder::{Arrived, Output};
 use plexus_ndn::management::{CacheChange, Erased};
+use plexus_plane::carriers::Bell;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::{Name, NameBuf};
 
-use super::crossing::{Bell, Inward, Outward};
+use super::crossing::{Inward, Outward};
 use super::share::{Plot, Report};
 use super::worker::{self, Begun};
 
-/// What a worker is told.
+/// An order to a worker.
 pub(super) enum Order {
-    /// There is a face, or something else is to be known of it.
+    /// A face was opened, or its properties have changed.
     Face(FaceId, Face),
-    /// The face has gone.
+    /// The face was closed.
     Gone(FaceId),
-    /// The content store; its capacity is all workers'.
+    /// Change the content store. The capacity is that of all workers together.
     Cache(CacheChange),
     /// Read this many chunks from disks together.
     Prefetch(u64),
     /// Erase so many packets under the prefix.
     Erase(NameBuf, u64, Sender<Erased>),
-    /// Say which of these faces have answered what they were asked.
+    /// Name the faces among these that have answered an Interest.
     Answered(Arc<[FaceId]>, Sender<Vec<FaceId>>),
-    /// Say what was counted, at each face too if it is true.
+    /// Report, with each face's counters if it is true.
     Report(bool, Sender<Report>),
-    /// Write what is left to the disks, and end.
+    /// Write the rest to the disks, and end.
     Stop,
 }
 
@@ -57,12 +58,13 @@ pub(super) struct Other {
 
 impl Other {
     fn tell(&self, order: Order) {
-        // One that has ended needs no orders.
+        // A worker that has ended needs no orders.
         let _ = self.orders.send(order);
         self.bell.wake();
     }
 
-    /// Its answer to an order. It never waits for this thread, so it has one soon: after its batch.
+    /// Its answer to an order. It comes after its batch, because a worker never waits for this
+    /// thread.
     fn ask<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> Receiver<T> {
         let (reply, answer) = mpsc::channel();
         self.tell(order(reply));
@@ -70,11 +72,11 @@ impl Other {
     }
 }
 
-/// All of them; none where one worker is enough.
+/// All other workers; none if one worker is enough.
 pub(super) struct Crew {
     others: Vec<Other>,
     dispatch: Dispatch,
-    /// Rung by the others.
+    /// The first worker's, rung by the others.
     bell: Bell,
 }
 
@@ -106,12 +108,12 @@ impl Crew {
         self.others.is_empty()
     }
 
-    /// How many components of a name say whose it is.
+    /// How many components of a name decide its worker.
     pub(super) fn depths(&self) -> &Depths {
         self.dispatch.depths()
     }
 
-    /// Whose a packet is; 0 is the first worker.
+    /// The workers of a packet; 0 is the first worker.
     pub(super) fn workers(
         &mut self,
         now: Time,
@@ -134,10 +136,10 @@ impl Crew {
         }
     }
 
-    /// Sends on what the others had to send.
+    /// Sends the packets that came from the other workers.
     pub(super) fn deliver(&mut self, out: &mut impl Output) {
         for other in &mut self.others {
-            // What comes meanwhile is the next turn's.
+            // Packets that come meanwhile wait for the next turn.
             for _ in 0..other.from.arrived() {
                 let Some(carrier) = other.from.pop() else { break };
                 let packet = std::iter::once(carrier.packet());
@@ -147,17 +149,18 @@ impl Crew {
         }
     }
 
-    /// Wakes those that packets were sent to.
+    /// Wakes the workers that packets were sent to.
     pub(super) fn ring(&mut self) {
         self.others.iter_mut().for_each(|other| other.to.ring());
     }
 
-    /// Says that the first worker is about to sleep. False if something has come for it.
+    /// Announces that the first worker is about to sleep. False if a packet has come for it.
     pub(super) fn may_sleep(&self) -> bool {
-        self.is_empty() || self.bell.may_sleep(self.others.iter().map(|other| &other.from))
+        let is_quiet = || self.others.iter().all(|other| other.from.is_empty());
+        self.is_empty() || self.bell.may_sleep(is_quiet)
     }
 
-    /// The first worker sleeps no more.
+    /// The first worker no longer sleeps.
     pub(super) fn awake(&self) {
         self.bell.awake();
     }
@@ -178,7 +181,7 @@ impl Crew {
         self.others.iter().for_each(|other| other.tell(Order::Prefetch(chunks)));
     }
 
-    /// Erases up to `count` packets under a prefix, of one worker's after the other's.
+    /// Erases up to `count` packets under a prefix, worker by worker.
     pub(super) fn erase(&self, prefix: Name<'_>, count: u64) -> Erased {
         let mut all = Erased::default();
         for other in &self.others {
@@ -191,8 +194,8 @@ impl Crew {
         all
     }
 
-    /// What each says of itself, in their order: as of now, between two of its batches. All of them
-    /// answer at the same time, but not for the same moment.
+    /// Each worker's report, in order. Each is made between two batches of its worker, so they are
+    /// not of the same instant.
     pub(super) fn reports(&self, with_faces: bool) -> Vec<Report> {
         let ask = |other: &Other| other.ask(|reply| Order::Report(with_faces, reply));
         let answers: Vec<_> = self.others.iter().map(ask).collect();
@@ -205,7 +208,7 @@ impl Crew {
         reports.collect()
     }
 
-    /// Which of these faces have answered what one of them had them asked.
+    /// The faces among these that have answered an Interest of one of the workers.
     pub(super) fn answered(&self, faces: &[FaceId]) -> Vec<FaceId> {
         let faces: Arc<[FaceId]> = faces.into();
         let ask = |other: &Other| other.ask(|reply| Order::Answered(faces.clone(), reply));
@@ -213,7 +216,7 @@ impl Crew {
         answers.into_iter().flat_map(|answer| answer.recv().unwrap_or_default()).collect()
     }
 
-    /// Tells all to end; that they have, is waited for when this goes.
+    /// Tells all to end. Dropping the crew waits for them.
     pub(super) fn stop(&self) {
         self.others.iter().for_each(|other| other.tell(Order::Stop));
     }
@@ -223,7 +226,7 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.stop();
         for thread in self.others.iter_mut().filter_map(|other| other.thread.take()) {
-            // One that panicked has ended the process.
+            // A panic would have ended the process.
             let _ = thread.join();
         }
     }
@@ -231,14 +234,12 @@ impl Drop for Crew {
 
 #[cfg(test)]
 mod tests {
-    use plexus_io::wake::Sleeper;
-
     use super::super::crossing::{DEPTH, way};
     use super::*;
 
     #[test]
     fn what_a_worker_is_too_slow_for_is_dropped_and_told() {
-        let bell = Bell::new(Sleeper::new().unwrap().1);
+        let bell = Bell::default();
         let ((to, _theirs), (_, from)) = (way(bell.clone()), way(bell.clone()));
         let (orders, inbox) = mpsc::channel();
         let other = Other { to, from, bell: bell.clone(), orders, thread: None };

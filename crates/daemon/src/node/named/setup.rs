@@ -1,4 +1,4 @@
-//! What is opened at the start: where to listen, the disks, and the forwarder with its tables.
+//! The start of named data: opens sockets and disks, and makes the forwarder with its tables.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -16,13 +16,13 @@ use plexus_ndn::face::FaceId;
 use plexus_ndn::management::{Management, ManagementConfig, ManagementLimits, RibLimits};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn_faces::{Bounds, ETHERNET_GROUP, ETHERTYPE, EthernetEnds, Faces, Group, Listen};
+use plexus_plane::carriers::Bell;
 use plexus_wire::Time;
 use plexus_wire::ndn::PACKET_LEN_MAX;
 use plexus_wire::ndn::face_uri::FaceUri;
 use rustix::io::Errno;
 
 use super::crew::Crew;
-use super::crossing::Bell;
 use super::descriptors::make_room;
 use super::numa::Nodes;
 use super::ordered::Ordered;
@@ -41,8 +41,8 @@ const GROUP_V6: SocketAddrV6 =
     SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234), GROUP_PORT, 0, 0);
 const GROUP_PORT: u16 = 56363;
 
-/// Listens and opens everything, in the thread that calls it and is to run what comes of it: memory
-/// lies where it is first touched.
+/// Opens everything. The calling thread must be the one that runs the result, because memory
+/// belongs to the NUMA node of the thread that touches it first.
 ///
 /// # Errors
 /// In words for the person who started it.
@@ -128,7 +128,7 @@ fn depths(settings: &NamedSettings) -> Result<Depths, String> {
     Ok(depths)
 }
 
-/// Listens where the file says; gives these ends.
+/// Listens at the file's addresses; gives their URIs.
 fn listen(faces: &mut Faces, settings: &NamedSettings) -> Result<Vec<FaceUri>, String> {
     let mut channels = Vec::new();
     for path in &settings.unix {
@@ -147,7 +147,7 @@ fn listen(faces: &mut Faces, settings: &NamedSettings) -> Result<Vec<FaceUri>, S
             let listen = kind(*address);
             match faces.listen(&listen) {
                 Ok(own) => channels.push(uri(own.unwrap_or(*address))),
-                // The usual list has both IP versions, and a box may have one of them.
+                // The default list has both IP versions, and a box may lack one.
                 Err(error) if is_without(&error) && address.ip().is_unspecified() => {
                     tracing::warn!(at = %uri(*address), %error, "not listened at");
                 }
@@ -186,7 +186,7 @@ fn ethernets(
     Ok(groups)
 }
 
-/// Opens a device that is no port's.
+/// Opens a device that no port has.
 fn open_ethernet(
     name: &str,
     device: &str,

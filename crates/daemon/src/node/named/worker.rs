@@ -1,6 +1,6 @@
 //! A worker beside the first: a thread that owns a forwarder and its disks, and no socket.
 //!
-//! Packets come by a ring from the first worker, who has the faces, and go back to it by another.
+//! Packets come by a ring from the first worker, which has the faces, and return by another ring.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -11,17 +11,18 @@ use arrayvec::ArrayVec;
 use plexus_io::wake::Sleeper;
 use plexus_ndn::forwarder::Arrived;
 use plexus_ndn::plan::Published;
+use plexus_plane::carriers::Bell;
 use plexus_wire::Time;
 
 use super::crew::{Order, Other};
-use super::crossing::{BATCH, Bell, Carrier, Inward, Outward, way};
+use super::crossing::{BATCH, Carrier, Inward, Outward, way};
 use super::share::{Plot, Share, settle};
 use crate::node::thread::time_since;
 
-/// How long to wait where the kernel does not let it sleep.
+/// The pause if the kernel refuses to let the thread sleep.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// A worker that has been started, and may still be making its tables.
+/// A worker that was started, and may still be making its tables.
 pub(super) struct Begun {
     thread: JoinHandle<()>,
     orders: mpsc::Sender<Order>,
@@ -31,22 +32,22 @@ pub(super) struct Begun {
 /// Starts the thread. `home` is the first worker's bell.
 ///
 /// # Errors
-/// In words, when there is no thread to be had.
+/// In words, when the thread cannot be started.
 pub(super) fn start(plot: Plot, home: Bell) -> Result<Begun, String> {
     let (orders, inbox) = mpsc::channel();
     let (told, ready) = mpsc::channel();
     let index = plot.index;
     let run = move || match Worker::new(plot, home, inbox) {
         Ok((worker, ends)) => {
-            // Who started it waits for this.
+            // The thread that starts this one waits for the message.
             let _ = told.send(Ok(ends));
             worker.run();
         }
         Err(why) => drop(told.send(Err(why))),
     };
     let run = move || {
-        // Without one of its workers a node would go on half alive: names of its share would never
-        // be answered. It is better started again.
+        // Without one of its workers a node would never answer the names of that worker's share.
+        // A restart is better.
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             tracing::error!(worker = index, "a worker of named data ended with a panic");
             std::process::exit(70);
@@ -101,7 +102,7 @@ impl Worker {
 
     fn run(mut self) {
         loop {
-            // In this order: see `crew`.
+            // The order matters: see `crew`.
             let arrived = self.from.arrived().min(BATCH);
             if !self.obey() {
                 break;
@@ -141,7 +142,7 @@ impl Worker {
     /// Carries out what was ordered; false at the end.
     fn obey(&mut self) -> bool {
         loop {
-            // Who asked for an answer may have gone.
+            // The asker may have gone.
             match self.orders.try_recv() {
                 Ok(Order::Face(id, face)) => self.share.add_face(id, face),
                 Ok(Order::Gone(id)) => self.share.remove_face(id),
@@ -164,9 +165,9 @@ impl Worker {
         }
     }
 
-    /// Sleeps until something comes, or is due.
+    /// Sleeps until a packet or an order comes, or something is due.
     fn sleep(&mut self, now: Time) {
-        if !self.bell.may_sleep(std::iter::once(&self.from)) {
+        if !self.bell.may_sleep(|| self.from.is_empty()) {
             return;
         }
         let limit = self.share.next_deadline().map(|due| due.since(now));
