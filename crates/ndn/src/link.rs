@@ -96,7 +96,8 @@ pub enum Kind {
 pub struct Received<'a> {
     /// Its kind. The packet has not been parsed.
     pub kind: Kind,
-    /// Its headers: only those that this face's peer may use, and none of the link's own.
+    /// Its headers: only those that this face's peer may use, and none of the link's own. The
+    /// reason of a Nack is among them, as the forwarder takes it.
     pub headers: Headers<'a>,
     /// The Interest or Data.
     pub packet: &'a [u8],

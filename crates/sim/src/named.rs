@@ -18,8 +18,8 @@ use plexus_io::Pool;
 use plexus_ndn::face::{Face, FaceId, FaceIds, LinkType};
 use plexus_ndn::fib::{Fib, NameLimits};
 use plexus_ndn::forwarder::{Config, Forwarder, Output, Store, in_one};
-use plexus_ndn::link::{Came, Kind, Limits, Link, Memory, Options};
-use plexus_ndn::management::{Claim, Rib, RibLimits, Route};
+use plexus_ndn::link::{Came, Limits, Link, Memory, Options};
+use plexus_ndn::management::{Rib, RibLimits, Route};
 use plexus_ndn::names::NameHasher;
 use plexus_ndn::plan::Plan;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
@@ -29,7 +29,6 @@ use plexus_plane::{Injection, Pipeline, ToControl};
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
-use plexus_wire::ndn::nfd::{origin, route_flags};
 use plexus_wire::{EtherType, MacAddr, Time, ethernet};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -203,15 +202,7 @@ impl SimNamed {
         for route in &settings.routes {
             let face = by_name.get(&route.face[..]).copied();
             let face = face.ok_or_else(|| format!("no face {}", route.face))?;
-            let (origin, flags) = (origin::STATIC, route_flags::CHILD_INHERIT);
-            let own = Route {
-                face,
-                origin,
-                cost: route.cost.into(),
-                flags,
-                expires: None,
-                claim: Claim::OWN,
-            };
+            let own = Route::of_file(face, route.cost.into());
             rib.add(route.prefix.as_name(), own, &mut |prefix, hops| fib.set(prefix, hops))
                 .map_err(|e| format!("route to {}: {e}", route.prefix))?;
         }
@@ -301,11 +292,6 @@ impl SimNamed {
         let id = face.id;
         let received = face.link.receive_from(now, sender, link_packet, &mut self.memory);
         let Ok(Some(received)) = received.map(|came| came.map(Came::packet)) else { return };
-        let nack = match received.kind {
-            Kind::Nack(reason) => Some(reason),
-            Kind::Interest | Kind::Data => None,
-        };
-        let headers = Headers { nack, ..received.headers };
         let pool = &mut core.pool;
         let mut out = Out {
             ports: Ports { now, pool, pipeline, frame: &mut self.frame },
@@ -313,7 +299,7 @@ impl SimNamed {
             ethers: &self.ethers,
             gathered: &mut self.gathered,
         };
-        self.forwarder.receive(now, id, &headers, received.packet, &mut out);
+        self.forwarder.receive(now, id, &received.headers, received.packet, &mut out);
     }
 
     /// Does what is due.

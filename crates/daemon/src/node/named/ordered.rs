@@ -1,18 +1,18 @@
-//! The file's own faces, with their routes, its strategies and its regions.
+//! The faces of the file with their routes, and its strategies and regions.
 
 use std::time::Duration;
 
 use plexus_config::{NamedFace, NamedRoute, NamedSettings, NamedStrategy};
 use plexus_ndn::face::FaceId;
-use plexus_ndn::management::{Claim, Management, Route};
+use plexus_ndn::management::{Management, Route};
 use plexus_ndn_faces::{Persistency, Refusal, Settings};
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
-use plexus_wire::ndn::nfd::{origin, route_flags};
+use plexus_wire::ndn::nfd::origin;
 
 use super::host::Node;
 
-/// Between two attempts to make a face: first, and at most.
+/// The time between two attempts to make a face: at first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
@@ -21,12 +21,12 @@ struct Wanted {
     face: NamedFace,
     /// Its number, while it is there.
     id: Option<FaceId>,
-    /// When to make it; `None`: no more.
+    /// When to make it; `None`: not again.
     due: Option<Time>,
     wait: Duration,
 }
 
-/// What the file wants beside listening.
+/// What the file asks for besides addresses to listen at.
 pub(super) struct Ordered {
     /// The groups of Ethernets, by the file's names for them.
     groups: Vec<(String, FaceId)>,
@@ -49,7 +49,7 @@ impl Ordered {
         Ordered { groups, faces, routes, strategies, regions }
     }
 
-    /// The face that the file calls so, if it is there.
+    /// The face with this name in the file, if it exists.
     fn id_of(&self, name: &str) -> Option<FaceId> {
         let group = self.groups.iter().find(|(group, _)| group == name).map(|(_, id)| *id);
         group.or_else(|| self.faces.iter().find(|wanted| wanted.face.name == name)?.id)
@@ -82,7 +82,7 @@ impl Ordered {
         }
     }
 
-    /// A face has gone, and with it its routes. A permanent one is made again.
+    /// A face was closed, and its routes are gone. A permanent face is made again.
     pub(super) fn forget(&mut self, now: Time, id: FaceId) {
         self.groups.retain(|(_, group)| *group != id);
         for wanted in self.faces.iter_mut().filter(|wanted| wanted.id == Some(id)) {
@@ -91,7 +91,7 @@ impl Ordered {
         }
     }
 
-    /// Takes the file's routes, strategies and regions in the place of those it had.
+    /// Replaces the routes, strategies and regions with those of the file.
     pub(super) fn change(
         &mut self,
         settings: &NamedSettings,
@@ -110,7 +110,7 @@ impl Ordered {
         }
         for old in &self.strategies {
             if !settings.strategies.iter().any(|new| new.prefix == old.prefix) {
-                // Only a name that is too long is refused, and this one was not.
+                // Only a name that is too long is refused, and this one was accepted.
                 let _ = management.unset_strategy(old.prefix.as_name(), node);
             }
         }
@@ -124,7 +124,7 @@ impl Ordered {
                 tracing::error!(prefix = %new.prefix, %why, "its strategy stays as it was");
             }
         }
-        // The strategies that a plan is made of are those it had.
+        // The regions change, and the plan keeps its strategies.
         if self.regions != settings.regions && node.plane.set_regions(&settings.regions).is_ok() {
             self.regions = settings.regions.clone();
         }
@@ -144,7 +144,7 @@ fn create(now: Time, face: &NamedFace, node: &mut Node<'_>) -> Result<FaceId, Re
         ..Settings::new(persistency)
     };
     match node.faces.create(now, &face.remote, face.local.as_ref(), settings, node.plane) {
-        // Somebody called from there already, or ordered it.
+        // The neighbour has connected already, or a command has made the face.
         Err(Refusal::Exists(id)) => {
             node.faces.table_mut().set_persistency(id, persistency);
             Ok(id)
@@ -154,14 +154,7 @@ fn create(now: Time, face: &NamedFace, node: &mut Node<'_>) -> Result<FaceId, Re
 }
 
 fn add(route: &NamedRoute, id: FaceId, node: &mut Node<'_>, management: &mut Management) {
-    let own = Route {
-        face: id,
-        origin: origin::STATIC,
-        cost: route.cost.into(),
-        flags: route_flags::CHILD_INHERIT,
-        expires: None,
-        claim: Claim::OWN,
-    };
+    let own = Route::of_file(id, route.cost.into());
     if let Err(why) = management.add_route(route.prefix.as_name(), own, node) {
         tracing::error!(prefix = %route.prefix, face = route.face, %why, "no route");
     }

@@ -1,5 +1,5 @@
-//! Packets between faces and the forwarder of whichever worker they belong to, and to the
-//! management's face, which is no socket.
+//! Packets between the faces, the workers' forwarders, and the management's face, which has no
+//! socket.
 
 use std::mem;
 
@@ -8,7 +8,7 @@ use plexus_ndn::dispatch::Depths;
 use plexus_ndn::face::{Face, FaceId, LinkType, Scope};
 use plexus_ndn::fib::{FibError, NextHop};
 use plexus_ndn::forwarder::{Arrived, Output, in_one};
-use plexus_ndn::link::{Kind, Received};
+use plexus_ndn::link::Received;
 use plexus_ndn::management::{CacheChange, Erased};
 use plexus_ndn::strategy::StrategyError;
 use plexus_ndn_faces::{BATCH, Down, Facts, Receiver, Table};
@@ -20,18 +20,20 @@ use super::crew::Crew;
 use super::routing::Routing;
 use super::share::{Report, Share};
 
-/// Interests for the management that wait for its turn, at most: more are dropped, and asked again.
+/// Most Interests that wait for the management's turn. More are dropped, and retransmitted by their
+/// senders.
 const COMMANDS_MAX: usize = 1024;
 
-/// What the management is told once the faces are at rest, for it may make and end some.
+/// News for the management. It gets them after the faces' turn, because it may open and close
+/// faces.
 pub(super) enum Mail {
-    /// An Interest for it, and the face that it came from.
+    /// An Interest for the management, and the face that it came from.
     Interest(FaceId, Box<[u8]>),
-    /// A face has come.
+    /// A face was opened.
     Up(Box<Facts>),
-    /// A face has lost its connection, or has one again.
+    /// A face has lost its connection, or has it again.
     Link(FaceId, bool),
-    /// A face has gone, for this reason.
+    /// A face was closed, for this reason.
     Down(FaceId, String),
 }
 
@@ -39,13 +41,13 @@ pub(super) enum Mail {
 pub(super) struct Plane {
     share: Share,
     crew: Crew,
-    /// What all of them go by.
+    /// The tables of all workers.
     pub(super) routing: Routing,
     /// The management's face.
     pub(super) management: FaceId,
     mail: Vec<Mail>,
     commands: usize,
-    /// Something was sent since the last turn, and leaves with the next.
+    /// Packets sent since the last turn leave with the next one.
     owing: bool,
     gathered: Vec<u8>,
 }
@@ -67,30 +69,31 @@ impl Plane {
         plane
     }
 
-    /// What has come for the management since the last time.
+    /// The news for the management since the last call.
     pub(super) fn take_mail(&mut self) -> Vec<Mail> {
         self.commands = 0;
         mem::take(&mut self.mail)
     }
 
-    /// Whether something has come for it.
+    /// Whether there are news for the management.
     pub(super) fn has_mail(&self) -> bool {
         !self.mail.is_empty()
     }
 
-    /// Whether something was sent since it was asked last.
+    /// Whether a packet was sent since the last call.
     pub(super) fn take_owing(&mut self) -> bool {
         mem::take(&mut self.owing)
     }
 
-    /// A packet from the management. The content store has none of them: a command that is repeated
-    /// would be answered from there, as if it had been accepted again.
+    /// A packet from the management. The content store does not keep it: a repeated command would
+    /// be answered from there, as if it had been accepted again.
     pub(super) fn answer(&mut self, now: Time, packet: &[u8], table: &mut Table) {
         let headers = Headers { no_cache: true, ..Headers::default() };
         self.forward(now, &[Arrived { face: self.management, headers, packet }], table);
     }
 
-    /// A face's applications may say where their Interests go, and are told where Data comes from.
+    /// Sets whether a face's applications may choose the next hop of their Interests, and are told
+    /// the incoming face of Data.
     pub(super) fn set_local_fields(&mut self, facts: &Facts, local_fields: bool) {
         self.add_face(facts.id, Face { local_fields, ..face(facts) });
     }
@@ -100,7 +103,7 @@ impl Plane {
         self.crew.add_face(id, face);
     }
 
-    /// Forwards a batch, or gives what is others' to them.
+    /// Forwards a batch: here, or by the workers of its names.
     fn forward(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
         if self.crew.is_empty() {
             return self.forward_here(now, batch, table);
@@ -109,7 +112,7 @@ impl Plane {
         for arrived in batch {
             let Arrived { face, headers, packet } = arrived;
             let link = self.share.forwarder.face(*face).map_or(LinkType::PointToPoint, |f| f.link);
-            // Who gets it first counts it; what the others get are copies.
+            // The first worker to get the packet counts it; the others get copies.
             let mut is_copy = false;
             for worker in self.crew.workers(now, link, headers, packet) {
                 is_copy |= match worker {
@@ -128,7 +131,7 @@ impl Plane {
     fn forward_here(&mut self, now: Time, batch: &[Arrived<'_>], table: &mut Table) {
         let (share, _, mut out) = self.split(now, table);
         match batch {
-            // Nothing is to be had by looking ahead.
+            // There is nothing to look ahead to.
             [Arrived { face, headers, packet }] => {
                 share.forwarder.receive(now, *face, headers, packet, &mut out);
             }
@@ -136,19 +139,19 @@ impl Plane {
         }
     }
 
-    /// Sends on what other workers had to send, or keeps it for the management.
+    /// Sends the packets that came from the other workers, or keeps them for the management.
     pub(super) fn deliver(&mut self, now: Time, table: &mut Table) {
         let (_, crew, mut out) = self.split(now, table);
         crew.deliver(&mut out);
     }
 
-    /// What is due by itself, and the disks.
+    /// Does what is due, and gives the disks their turn.
     pub(super) fn turn(&mut self, now: Time, table: &mut Table) {
         let (share, _, mut out) = self.split(now, table);
         share.turn(now, &mut out);
     }
 
-    /// Ends all workers, when what is left has been written to the disks.
+    /// Ends all workers, after they have written the rest to the disks.
     pub(super) fn close(mut self, now: Time, table: &mut Table) {
         self.crew.stop();
         let (share, _, mut out) = self.split(now, table);
@@ -160,7 +163,7 @@ impl Plane {
         &self.share
     }
 
-    /// How many components of a name say whose it is.
+    /// How many components of a name decide its worker.
     pub(super) fn depths(&self) -> &Depths {
         self.crew.depths()
     }
@@ -170,7 +173,7 @@ impl Plane {
         &mut self.crew
     }
 
-    /// What each worker says of itself; of each face only if that is asked for.
+    /// Each worker's report, with each face's counters if `with_faces`.
     pub(super) fn reports(&self, with_faces: bool) -> Vec<Report> {
         let mut all = vec![self.share.report(with_faces)];
         all.extend(self.crew.reports(with_faces));
@@ -196,7 +199,7 @@ impl Plane {
         Erased { count: here.count + others.count, more: here.more || others.more }
     }
 
-    /// Gives a prefix other next hops; none: it leaves the FIB.
+    /// Sets the next hops of a prefix. Without any it leaves the FIB.
     pub(super) fn set_next_hops(
         &mut self,
         prefix: Name<'_>,
@@ -205,7 +208,7 @@ impl Plane {
         self.routing.set_next_hops(prefix, hops)
     }
 
-    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's.
+    /// Sets the strategy of a prefix by its full name; `None`: that of the next shorter prefix.
     pub(super) fn set_strategy(
         &mut self,
         prefix: Name<'_>,
@@ -223,7 +226,7 @@ impl Plane {
         Ok(())
     }
 
-    /// Who forwards, and where the packets go.
+    /// The forwarders, and where their packets go.
     fn split<'a>(
         &'a mut self,
         now: Time,
@@ -235,8 +238,8 @@ impl Plane {
     }
 }
 
-/// What the forwarder has to know of a face. Applications do not get our PIT tokens: they are no
-/// faster for it, and some do not know them.
+/// A face as the forwarder knows it. Applications do not get our PIT tokens: tokens make them no
+/// faster, and some do not understand them.
 fn face(facts: &Facts) -> Face {
     Face {
         scope: facts.scope,
@@ -248,12 +251,10 @@ fn face(facts: &Facts) -> Face {
 
 impl Receiver for Plane {
     fn packets(&mut self, now: Time, batch: &[(FaceId, Received<'_>)], out: &mut Table) {
-        let arrived = batch.iter().map(|(face, Received { kind, headers, packet })| {
-            let nack = match kind {
-                Kind::Nack(reason) => Some(*reason),
-                Kind::Interest | Kind::Data => None,
-            };
-            Arrived { face: *face, headers: Headers { nack, ..*headers }, packet }
+        let arrived = batch.iter().map(|(face, Received { headers, packet, .. })| Arrived {
+            face: *face,
+            headers: *headers,
+            packet,
         });
         let arrived: ArrayVec<Arrived<'_>, BATCH> = arrived.collect();
         self.forward(now, &arrived, out);

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use plexus_config::NamedSettings;
 use plexus_io::clock::unix_ms;
 use plexus_io::wake::Waker;
-use plexus_ndn::management::{Claim, Management, Route};
+use plexus_ndn::management::{Management, Route};
 use plexus_ndn_faces::Faces;
 use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
-use plexus_wire::ndn::nfd::{origin, route_flags};
 
 use super::host::Node;
 use super::ordered::Ordered;
@@ -19,7 +18,7 @@ use super::plane::{Mail, Plane};
 use super::{Ask, Changed, status};
 use crate::node::thread::time_since;
 
-/// How long to wait where the kernel does not let it sleep.
+/// The pause if the kernel refuses to let the thread sleep.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// What runs in the thread.
@@ -47,7 +46,7 @@ impl Thread {
             let now = time_since(self.started);
             self.plane.deliver(now, self.faces.table_mut());
             self.faces.turn(now, &mut self.plane);
-            // What was sent up to here has left.
+            // Everything sent up to here has left.
             self.plane.take_owing();
             self.plane.turn(now, self.faces.table_mut());
             self.manage(now);
@@ -64,7 +63,7 @@ impl Thread {
         self.plane.close(time_since(self.started), self.faces.table_mut());
     }
 
-    /// How long nothing is due.
+    /// The time until something is due.
     fn limit(&self) -> Option<Duration> {
         let due = [
             self.faces.next_deadline(),
@@ -117,7 +116,7 @@ impl Thread {
         }
     }
 
-    /// Lets Interests for the management come to it, and takes the file's routes and strategies.
+    /// Routes Interests for the management to it, and takes the file's routes and strategies.
     ///
     /// # Errors
     /// In words, when a table is full.
@@ -144,20 +143,14 @@ impl Thread {
     }
 }
 
-/// Lets commands come to the management: those of this box, and of neighbours if any may command.
+/// Routes commands to the management: those of this box, and those of neighbours if any neighbour
+/// may command.
 fn lead_to_management(
     settings: &NamedSettings,
     node: &mut Node<'_>,
     management: &mut Management,
 ) -> Result<(), String> {
-    let own = Route {
-        face: node.plane.management,
-        origin: origin::STATIC,
-        cost: 0,
-        flags: route_flags::CHILD_INHERIT,
-        expires: None,
-        claim: Claim::OWN,
-    };
+    let own = Route::of_file(node.plane.management, 0);
     let may_neighbours = settings.open || settings.trusts_somebody();
     for (prefix, may) in [("/localhost/nfd", true), ("/localhop/nfd", may_neighbours)] {
         let name: NameBuf = prefix.parse().map_err(|e| format!("{prefix}: {e}"))?;

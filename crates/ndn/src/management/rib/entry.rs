@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plexus_wire::Time;
-use plexus_wire::ndn::nfd::route_flags;
+use plexus_wire::ndn::nfd::{origin, route_flags};
 
 use super::sets::SetNumber;
 use crate::face::FaceId;
@@ -28,6 +28,12 @@ pub struct Route {
 }
 
 impl Route {
+    /// A static route of this node's file, which holds for longer prefixes too.
+    pub fn of_file(face: FaceId, cost: u64) -> Route {
+        let (origin, flags) = (origin::STATIC, route_flags::CHILD_INHERIT);
+        Route { face, origin, cost, flags, expires: None, claim: Claim::OWN }
+    }
+
     fn says(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
