@@ -1,73 +1,160 @@
-//! A fabric node's control plane joined to its data plane: what the daemon, the simulator and the
-//! tests all do between the two, so that they do the same. Neither crate knows the other.
+//! A fabric node's control plane joined to the tables of its data plane. The daemon, the simulator
+//! and the tests all drive it, so that they do the same. Neither plane knows the other.
+//!
+//! A driver passes inputs in, lets [`Fabric::carry_out`] bring the tables up to date, and sends the
+//! frames that it returns. What a batch of inputs changes is published before any frame that
+//! follows from it is sent: a host never hears of a station to which the data plane has no route.
 
-use plexus_control::node::{Event, FrameKind, Output};
-use plexus_plane::{DropReason, FabricTables, Injection, Punt};
-use plexus_wire::MacAddr;
+use std::collections::BTreeMap;
 
-/// What is left to do of a batch of outputs once the tables are up to date.
-#[derive(Debug, Default)]
-pub struct Rest {
-    /// The tables have changed: their plan is to be published before any frame is sent.
-    pub changed: bool,
-    /// Frames to send, in order.
-    pub frames: Vec<(Injection, Vec<u8>)>,
-    /// What a person may want to know.
-    pub events: Vec<Event>,
+use plexus_config::{LaneChoice, PortFile, PortUse};
+use plexus_control::link::Pin;
+use plexus_control::node::{Event, FrameKind, Input, Node, Output};
+use plexus_io::PortId;
+use plexus_plane::{DropReason, FabricPlan, FabricTables, Injection, PublishedFabric, Punt};
+use plexus_wire::{MacAddr, Time};
+
+use crate::Rest;
+
+/// The fabric of a node.
+pub struct Fabric {
+    control: Node,
+    tables: FabricTables,
+    published: PublishedFabric,
+    /// The Ethernet address of each port that has had a link.
+    macs: BTreeMap<u8, MacAddr>,
 }
 
-/// Brings `tables` up to date with the outputs; `own` is the Ethernet address of a port of the
-/// node, if it has a device by now.
-pub fn carry_out(
-    outputs: impl IntoIterator<Item = Output>,
-    tables: &mut FabricTables,
-    own: impl Fn(u8) -> Option<MacAddr>,
-) -> Rest {
-    let mut rest = Rest::default();
-    for output in outputs {
-        rest.changed |= match output {
-            Output::Transmit { port, frame } => {
-                rest.frames.push((Injection::Port(port.into()), frame));
-                false
-            }
-            Output::Send { frame } => {
-                rest.frames.push((Injection::Fabric, frame));
-                false
-            }
-            Output::Tell(event) => {
-                rest.events.push(event);
-                false
-            }
-            Output::Role { port, role, neighbour, native } => {
-                tables.set_link(port.into(), role, own(port).zip(neighbour), native)
-            }
-            Output::Admit { port, mac } => tables.admit(port.into(), mac),
-            Output::Expel { port, mac } => tables.expel(port.into(), mac),
-            Output::Install(entry) => tables.install_entry(&entry),
-            Output::Tree { tree, ports } => {
-                tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
-                true
-            }
-            Output::Group(r) => {
-                let way = r.tree.map(|tree| (tree, r.credits));
-                tables.set_group(r.port, r.source, r.group, way)
-            }
-        };
+impl Fabric {
+    /// A control plane with a data plane of so many ports. `seed` keys the choice among lanes.
+    ///
+    /// # Errors
+    /// When there are more ports than a fabric node can have.
+    pub fn new(
+        control: Node,
+        ports: usize,
+        lanes: LaneChoice,
+        seed: u64,
+    ) -> Result<Fabric, String> {
+        let mut tables = FabricTables::new(ports, seed)
+            .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+        tables.set_lanes(lanes);
+        let published = tables.current().clone().publish();
+        Ok(Fabric { control, tables, published, macs: BTreeMap::new() })
     }
-    rest
+
+    /// What the workers read.
+    pub fn source(&self) -> PublishedFabric {
+        self.published.clone()
+    }
+
+    /// The control plane, for questions.
+    pub fn control(&self) -> &Node {
+        &self.control
+    }
+
+    /// What the data plane is told.
+    pub fn plan(&self) -> &FabricPlan {
+        self.tables.current()
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn next_deadline(&self) -> Time {
+        self.control.next_deadline()
+    }
+
+    /// Passes an input to the control plane.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        if let Input::Port { port, facts: Some(facts) } = &input {
+            self.macs.insert(*port, facts.mac);
+        }
+        self.control.handle(now, input);
+    }
+
+    /// Chooses how flows are spread over lanes.
+    pub fn set_lanes(&mut self, lanes: LaneChoice) {
+        self.tables.set_lanes(lanes);
+        self.publish();
+    }
+
+    /// Makes room for so many ports. False if a fabric node cannot have as many.
+    pub fn grow(&mut self, ports: usize, seed: u64) -> bool {
+        let has_room = self.tables.grow(ports, seed);
+        if has_room {
+            self.publish();
+        }
+        has_room
+    }
+
+    /// Brings the tables up to date with what the control plane has decided, and publishes them.
+    /// `see` is shown every output.
+    pub fn carry_out(&mut self, mut see: impl FnMut(&Output)) -> Rest<Event> {
+        let (mut rest, mut has_changed) = (Rest::default(), false);
+        while let Some(output) = self.control.poll_output() {
+            see(&output);
+            has_changed |= match output {
+                Output::Transmit { port, frame } => {
+                    rest.frames.push((Injection::Port(port.into()), frame));
+                    false
+                }
+                Output::Send { frame } => {
+                    rest.frames.push((Injection::Fabric, frame));
+                    false
+                }
+                Output::Tell(event) => {
+                    rest.events.push(event);
+                    false
+                }
+                Output::Role { port, role, neighbour, native } => {
+                    let own = self.macs.get(&port).copied();
+                    self.tables.set_link(port.into(), role, own.zip(neighbour), native)
+                }
+                Output::Admit { port, mac } => self.tables.admit(port.into(), mac),
+                Output::Expel { port, mac } => self.tables.expel(port.into(), mac),
+                Output::Install(entry) => self.tables.install_entry(&entry),
+                Output::Tree { tree, ports } => {
+                    self.tables.set_tree(tree, ports.map(|p| p.into_iter().collect()));
+                    true
+                }
+                Output::Group(r) => {
+                    let way = r.tree.map(|tree| (tree, r.credits));
+                    self.tables.set_group(r.port, r.source, r.group, way)
+                }
+            };
+        }
+        if has_changed {
+            self.publish();
+        }
+        rest
+    }
+
+    fn publish(&self) {
+        self.published.store(self.tables.plan());
+    }
 }
 
-/// As what the control plane hears of a frame that the data plane has handed to it.
-pub fn frame_kind(punt: Punt) -> FrameKind {
-    match punt {
+/// What a port of a file is pinned to.
+pub fn pin(port: &PortFile) -> Option<Pin> {
+    match (port.role, &port.tunnel) {
+        (_, Some(_)) => Some(Pin::Tunnel),
+        (PortUse::Host, None) => Some(Pin::Hosts),
+        (PortUse::Fabric, None) => Some(Pin::Fabric),
+        (PortUse::Auto | PortUse::Switch, None) => None,
+    }
+}
+
+/// A frame that the data plane has handed over, as an input; `None`: no port of a fabric.
+pub fn frame(punt: Punt, port: PortId, bytes: Vec<u8>) -> Option<Input> {
+    let kind = match punt {
         Punt::Bootstrap => FrameKind::Bootstrap,
         Punt::Host => FrameKind::Host,
         Punt::Control => FrameKind::Control,
         Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
         Punt::Error(_) => FrameKind::Error,
-        // A router's, which a node of a fabric is not.
+        // These are for a router or for the forwarder of names.
         Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) | Punt::Named => {
             FrameKind::Error
         }
-    }
+    };
+    Some(Input::Frame { port: u8::try_from(port).ok()?, kind, bytes })
 }

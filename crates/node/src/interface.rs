@@ -1,7 +1,7 @@
 //! IP interfaces of a node: what the router's control plane is told of them, by the file and by the
 //! ports that carry them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use plexus_config::{InterfacePlace, InterfaceSettings, NodeFile, RouterSettings};
@@ -12,7 +12,7 @@ use plexus_wire::MacAddr;
 use crate::ports::{Carried, carried};
 use crate::router::Place;
 
-/// The longest IP packets of an interface that several ports share, unless its settings say more or
+/// The longest IP packet of an interface that several ports share, unless its settings say more or
 /// its ports take less.
 const MTU_USUAL: u16 = 1500;
 /// An Ethernet header.
@@ -33,11 +33,13 @@ pub struct Interface {
     pub derived: MacAddr,
     /// The longest frame of each of `ports`, once that is known.
     pub max_frames: BTreeMap<PortId, usize>,
+    /// Those of `ports` whose link is up.
+    pub up: BTreeSet<PortId>,
 }
 
 impl Interface {
-    /// The longest IP packet that all its ports take, as far as they are known: a longer one would
-    /// be dropped there without a word to its sender.
+    /// The longest IP packet that all its known ports take. A port would drop a longer one, and its
+    /// sender would not hear of it.
     pub fn of_ports(&self) -> Option<u16> {
         let max_frame = self.max_frames.values().min()?;
         Some(u16::try_from(max_frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX))
@@ -53,8 +55,8 @@ impl Interface {
         of_ports.map_or(wanted, |of_ports| wanted.min(of_ports))
     }
 
-    /// The only device that it is, whose address is the interface's; several ports have several
-    /// addresses, none of which is.
+    /// The device of a routed port: its address is the interface's. An interface on several ports
+    /// has an address of its own.
     pub fn device(&self) -> Option<&str> {
         match self.settings.place {
             InterfacePlace::Port(_) => self.devices.first().map(String::as_str),
@@ -62,9 +64,9 @@ impl Interface {
         }
     }
 
-    /// What the control plane is told of it while it is up. `mac` is that of its
-    /// [device](Self::device), if it has one; `kernel` are the addresses of the kernel's device,
-    /// where the kernel is followed.
+    /// What the control plane is told of the interface while it is up. `mac` is the address of its
+    /// [device](Self::device), if it has one. `kernel` are the addresses of the kernel's device, if
+    /// the kernel is followed.
     pub fn facts(&self, mac: Option<MacAddr>, kernel: Option<Vec<(IpAddr, u8)>>) -> InterfaceFacts {
         let settings = &self.settings;
         let mac = settings.mac.or(mac).unwrap_or(self.derived);
@@ -101,6 +103,7 @@ pub fn interfaces(
             devices,
             derived: MacAddr::derived(&format!("{}.{}", file.name, own.name), 0),
             max_frames: BTreeMap::new(),
+            up: BTreeSet::new(),
             settings: own.clone(),
         };
         (interface, Place { vlan, port, kernel, reverse_path: own.reverse_path })

@@ -9,3 +9,18 @@ pub mod interface;
 pub mod ports;
 pub mod router;
 pub mod routes;
+
+/// What a driver has to do once tables and plans are up to date.
+#[derive(Debug)]
+pub struct Rest<E> {
+    /// Frames to send, in order.
+    pub frames: Vec<(plexus_plane::Injection, Vec<u8>)>,
+    /// Events that a person may want to know of.
+    pub events: Vec<E>,
+}
+
+impl<E> Default for Rest<E> {
+    fn default() -> Rest<E> {
+        Rest { frames: Vec::new(), events: Vec::new() }
+    }
+}

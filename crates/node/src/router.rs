@@ -1,24 +1,33 @@
-//! An IP router's control plane joined to its data plane: what the daemon and the tests both do
-//! between the two, so that they do the same. Neither crate knows the other.
+//! An IP router's control plane joined to the tables of its data plane. The daemon, the simulator
+//! and the tests all drive it, so that they do the same. Neither plane knows the other.
 //!
-//! The forwarding table changes in place while workers read it; what its entries mean, groups and
-//! neighbours, is in plans that are published. So there is an order: a plan with new groups is
-//! published, then every worker must have ended the batch that it was at, and only then do entries
-//! name those groups. Groups that no entry names any more leave with the next plan after that.
+//! The forwarding table changes in place while workers read it. Groups and neighbours, which its
+//! entries name, are in plans that are published. So changes have an order. A plan with new groups
+//! is published. Then every worker ends its current batch. Then entries name those groups. Groups
+//! that no entry names leave with the next plan.
 
-use plexus_config::ReversePath;
+use plexus_config::{NodeFile, ReversePath, RouterSettings};
 use plexus_control::router::{
     self as control, Event, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits,
-    Member, NeighbourId, Output, Why,
+    Member, NeighbourId, Output, Route, Source, Why,
 };
+use plexus_io::Link;
 use plexus_plane::{
-    DropReason, FibReaders, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, MEMBERS_MAX,
-    PublishedRouter, Punt, RouterSource, RouterTables,
+    DropReason, FibReaders, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, LinkChange,
+    MEMBERS_MAX, PublishedRouter, Punt, RouterSource, RouterTables,
 };
 use plexus_table::lpm;
 use plexus_wire::{EtherType, Prefix, Time, ethernet, ipv4};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::Rest;
+use crate::interface::{self, Interface};
+
+/// How often the control plane hears which neighbours are used. It verifies a stale neighbour five
+/// seconds after its first use (RFC 4861, 7.3.3), and a few more do no harm.
+const USED: Duration = Duration::from_secs(2);
 
 /// What the data plane needs of an interface beside what the control plane is told.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +42,6 @@ pub struct Place {
     pub reverse_path: ReversePath,
 }
 
-/// What is left to do once tables and plan are up to date.
-#[derive(Debug, Default)]
-pub struct Rest {
-    /// Frames to send, in order.
-    pub frames: Vec<(Injection, Vec<u8>)>,
-    /// What a person may want to know.
-    pub events: Vec<Event>,
-}
-
 /// A router.
 pub struct Router {
     control: control::Router,
@@ -50,6 +50,10 @@ pub struct Router {
     v6: lpm::Fib6,
     published: PublishedRouter,
     places: Vec<Place>,
+    /// The interfaces of the file, at `places`.
+    interfaces: Vec<Interface>,
+    /// When the control plane hears next which neighbours are used.
+    used_at: Time,
     /// Entries that wait for the plan with their groups.
     entries: VecDeque<(Prefix, Option<GroupId>)>,
     /// Groups that leave once those entries are in.
@@ -69,8 +73,8 @@ impl Router {
     /// # Errors
     /// When memory is short.
     pub fn new(limits: Limits, places: Vec<Place>, seed: [u8; 32]) -> Result<Router, lpm::Refused> {
-        // Own addresses, subnets and their broadcast addresses, and every neighbour, besides: who
-        // is known but has no entry would be asked for with each packet.
+        // Besides the routes: own addresses, subnets and their broadcast addresses, and every
+        // neighbour. A known neighbour without an entry would be resolved with each packet.
         let addresses = places.len() * limits.addresses * 5;
         let routes = limits.routes + limits.neighbours + addresses;
         let of_table = lpm::Limits { routes, ..lpm::Limits::default() };
@@ -83,6 +87,8 @@ impl Router {
             v6: lpm::Fib::new(of_table)?,
             published: (*plan).clone().publish(),
             places,
+            interfaces: Vec::new(),
+            used_at: Time::ZERO + USED,
             entries: VecDeque::new(),
             leaving: BTreeSet::new(),
             vacated: BTreeSet::new(),
@@ -90,6 +96,21 @@ impl Router {
             lacking: Default::default(),
             refused: 0,
         })
+    }
+
+    /// The router of a file that has been [expanded](crate::ports::expand).
+    ///
+    /// # Errors
+    /// In words, when an interface is of a port that is not there, or memory is short.
+    pub fn of_file(
+        file: &NodeFile,
+        settings: &RouterSettings,
+        limits: Limits,
+        seed: [u8; 32],
+    ) -> Result<Router, String> {
+        let (interfaces, places) = interface::interfaces(file, settings)?;
+        let router = Router::new(limits, places, seed).map_err(|e| e.to_string())?;
+        Ok(Router { interfaces, ..router })
     }
 
     /// What the workers read.
@@ -132,12 +153,50 @@ impl Router {
         self.lacking.iter().map(BTreeMap::len).sum()
     }
 
-    /// When [`handle`](Self::handle) is next due, with [`Input::Tick`].
-    pub fn next_deadline(&self) -> Time {
-        self.control.next_deadline()
+    /// The interfaces of the file.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
     }
 
-    /// Tells both planes of an interface; absent: it is down.
+    /// When [`run`](Self::run) has something to do.
+    pub fn next_deadline(&self) -> Time {
+        self.control.next_deadline().min(self.used_at)
+    }
+
+    /// A port's link or longest frame has changed. Gives the interfaces of that port, which
+    /// [`follow_ports`](Self::follow_ports) is to set, and whether the longest frame is another.
+    pub fn hear_link(&mut self, change: LinkChange) -> Vec<(usize, bool)> {
+        let LinkChange { port, link, max_frame } = change;
+        let interfaces = self.interfaces.iter_mut().enumerate();
+        let of_port = interfaces.filter(|(_, interface)| interface.ports.contains(&port));
+        let heard = of_port.map(|(index, interface)| {
+            match link {
+                Link::Up => interface.up.insert(port),
+                Link::Down => interface.up.remove(&port),
+            };
+            (index, interface.max_frames.insert(port, max_frame) != Some(max_frame))
+        });
+        heard.collect()
+    }
+
+    /// Tells both planes what has become of an interface of the file. It is up if a port of it is
+    /// up and `facts` has something to tell the control plane. Whether it is up, if that is new.
+    pub fn follow_ports(
+        &mut self,
+        now: Time,
+        index: usize,
+        facts: impl FnOnce(&Interface) -> Option<InterfaceFacts>,
+    ) -> Option<bool> {
+        let id = InterfaceId(index as u16);
+        let was_up = self.control.interfaces().any(|(known, _)| known == id);
+        let interface = self.interfaces.get(index)?;
+        let facts = if interface.up.is_empty() { None } else { facts(interface) };
+        let is_up = facts.is_some();
+        self.set_interface(now, id, facts);
+        (was_up != is_up).then_some(is_up)
+    }
+
+    /// Tells both planes of an interface; without facts it is down.
     pub fn set_interface(&mut self, now: Time, id: InterfaceId, facts: Option<InterfaceFacts>) {
         if let Some(place) = self.places.get(usize::from(id.0)) {
             let plan = facts.as_ref().map(|facts| InterfacePlan {
@@ -163,8 +222,8 @@ impl Router {
     }
 
     /// Tells the control plane which neighbours packets were sent to since the last call: those it
-    /// verifies when they are stale. Once in a few seconds is often enough.
-    pub fn note_used(&mut self, now: Time) {
+    /// verifies when they are stale.
+    fn note_used(&mut self, now: Time) {
         let used = self.tables.take_used();
         if !used.is_empty() {
             let used = used.into_iter().map(|number| NeighbourId(number.into())).collect();
@@ -172,9 +231,32 @@ impl Router {
         }
     }
 
+    /// These are the static routes from now on.
+    pub fn replace_routes(&mut self, now: Time, routes: Vec<(Prefix, Route)>) {
+        let source = Source::Static;
+        self.control.handle(now, Input::Begin(source));
+        for (prefix, route) in routes {
+            let route = Some(route);
+            self.control.handle(now, Input::Route { source, prefix, metric: 0, route });
+        }
+        self.control.handle(now, Input::End(source));
+    }
+
     /// Any other input.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.control.handle(now, input);
+    }
+
+    /// Lets the control plane do what is due, and [carries out](Self::carry_out) what it decides.
+    pub fn run(&mut self, now: Time, wait: impl FnMut()) -> Rest<Event> {
+        if self.control.next_deadline() <= now {
+            self.control.handle(now, Input::Tick);
+        }
+        if self.used_at <= now {
+            self.note_used(now);
+            self.used_at = now + USED;
+        }
+        self.carry_out(wait)
     }
 
     /// Carries out what the control plane has decided; afterwards the data plane follows it.
@@ -182,7 +264,7 @@ impl Router {
     ///
     /// What is urgent comes first: groups that lose members are with the workers before the
     /// control plane looks at the whole table.
-    pub fn carry_out(&mut self, mut wait: impl FnMut()) -> Rest {
+    pub fn carry_out(&mut self, mut wait: impl FnMut()) -> Rest<Event> {
         let mut rest = Rest::default();
         let was_lacking = self.lacking() > 0;
         loop {

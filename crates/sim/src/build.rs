@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use plexus_config::{PortSettings, PortUse, QueueSettings, SwitchSettings};
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
-use plexus_control::link::Pin;
 use plexus_io::Pool;
 use plexus_reference::portland::{INTERVAL, Manager, Switch};
 use plexus_reference::stp::Settings;
@@ -32,15 +31,16 @@ use crate::named::{self, NamedEnd};
 use crate::node::{Blueprint, PortSpec, SimNode};
 use crate::portland::{self, PortLand, SimPortLand};
 
-/// The rate of a link that names none, in bits/s: in a lab it goes as fast as the machine does.
+/// The rate of a link without one in the file, in bits/s. In a lab such a link is as fast as the
+/// machine.
 pub const RATE_USUAL: u64 = 10_000_000_000;
-/// Frames under way or waiting, at most. Memory is taken as they are first used.
+/// Most frames under way or waiting. A frame's memory is taken when it is first used.
 const FRAMES: usize = 1 << 18;
 /// Room in a frame besides what the largest MTU says: Ethernet header, tag, longest fabric header,
 /// and what headers are pushed into.
 const AROUND: usize = 14 + 4 + HEADER_LEN_MAX + 14 + 256;
-/// The rate at which nothing waits: 80,000 usual full frames in a nanosecond, or 1,900 of the
-/// longest (MTU 65,535).
+/// The rate of ports without queues: 80,000 full frames (MTU 1,500) per nanosecond, or 1,900 of the
+/// longest ones (MTU 65,535).
 const RATE_WITHOUT_QUEUES: u64 = 1_000_000_000_000_000_000;
 /// Between nodes and a controller: room for a control message over any path.
 const CONTROLLER_MTU: u16 = 2000;
@@ -70,7 +70,7 @@ pub(crate) struct Devices {
     /// In place of the nodes, and then of the controller.
     pub(crate) portland: Vec<SimPortLand>,
     pub(crate) flows: Vec<SimFlow>,
-    /// Of the nodes that the file has crash: what they are made from.
+    /// What nodes that crash are rebuilt from.
     pub(crate) blueprints: BTreeMap<usize, Blueprint>,
     /// The port at each end that has a cable.
     pub(crate) port_of: HashMap<End, PortIndex>,
@@ -96,7 +96,7 @@ impl Numbers {
         let nodes = topology.nodes.iter().enumerate();
         let nodes = nodes.map(|(n, node)| take(node.ports.len() + controlled(n))).collect();
         let bridges = topology.bridges.iter().map(|b| take(b.ports.len())).collect();
-        // One without a cable has a port all the same, which leads nowhere.
+        // A device without a cable still has a port, which leads nowhere.
         let hosts = topology.hosts.iter().map(|h| take(h.interfaces.len().max(1))).collect();
         Numbers { nodes, bridges, hosts, count }
     }
@@ -111,10 +111,10 @@ impl Numbers {
     }
 }
 
-/// What the simulator cannot do of what a file asks for.
+/// Refuses a file that asks for what the simulator cannot do.
 ///
 /// # Errors
-/// In words that name the thing.
+/// In words that name the key.
 fn check(topology: &Topology) -> Result<(), String> {
     for (node, router) in topology.nodes.iter().filter_map(|n| Some((n, n.router.as_ref()?))) {
         let lacks = match (router.kernel, &router.routes_file) {
@@ -200,12 +200,12 @@ fn check(topology: &Topology) -> Result<(), String> {
     Ok(())
 }
 
-/// What the nodes and the controller of a file are.
+/// What a simulation builds in place of the file's nodes and controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// What they are.
     Plexus,
-    /// The same, but hosts do not announce themselves, and each bridge has room for so many
+    /// The same, but hosts do not announce themselves, and each bridge has room for this many
     /// stations.
     Quiet { stations: usize },
     /// PortLand's switches and manager; hosts announce themselves or do not.
@@ -375,8 +375,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Bridges' addresses are as random as those of devices that one buys, and no two are alike:
-    /// were they in order, so would be roots along the way (see `stp`).
+    /// Bridges' addresses are random and distinct, as those of bought devices. With addresses in
+    /// order, the roots that `stp` elects on the way would be in order too.
     fn tree_settings(&mut self, bridge: usize) -> Settings {
         let [a, b, c] = self.random.random();
         let [.., d, e] = (bridge as u32).to_be_bytes();
@@ -400,7 +400,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A box's port: it sends no faster than its cable takes, unless nothing is to wait.
+    /// A box's port. It sends at the rate of its cable, unless the simulation has no queues.
     fn spec(
         &self,
         index: PortIndex,
@@ -417,16 +417,11 @@ impl Builder<'_> {
             settings.queue =
                 QueueSettings { packets: u32::MAX, bytes: u32::MAX, ..QueueSettings::default() };
         }
-        let pin = match role {
-            PortUse::Auto | PortUse::Switch => None,
-            PortUse::Host => Some(Pin::Hosts),
-            PortUse::Fabric => Some(Pin::Fabric),
-        };
         let (name, mtu) = (name.into(), port.mtu);
-        PortSpec { name, settings, rate_bits_per_s, pin, role, mtu, expected: None }
+        PortSpec { name, settings, rate_bits_per_s, role, mtu, expected: None }
     }
 
-    /// What a node is to find at a port: beyond those of the file there is the controller.
+    /// What a node is to find at a port. The controller is at the port behind those of the file.
     fn expected(&self, own: End) -> Option<PortRole> {
         match self.neighbours.get(&own) {
             None => Some(PortRole::Controller),
@@ -481,7 +476,7 @@ impl Builder<'_> {
                 made.dhcp = Some(dhcp::Client::new(at.into(), self.random.random()));
             } else {
                 made.address = host.addresses.iter().find_map(v4);
-                // Once its port may be taken for a host's.
+                // Once its port may have become a host port.
                 let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
                 let announces = announces && made.address.is_some();
                 made.announce = announces.then_some((at.into(), ANNOUNCEMENTS));

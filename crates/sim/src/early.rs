@@ -1,10 +1,10 @@
 //! A node that cuts through: what it does with a frame whose end is still to come.
 //!
-//! The data plane gets the frame with its header, and the output queue takes it from there: the
-//! output cable is not faster, so that bits never leave before they have come
-//! ([`forward`](crate::forward)). The control plane waits for the whole frame. A damaged frame is
-//! passed on, for its checksum comes last; whoever receives it whole drops it. One with several
-//! ways out, or none, is dropped by the node that it came to: its copies would carry no mark.
+//! The data plane processes the frame once its header is there. The output cable is not faster than
+//! the input cable, so bits never leave before they have come ([`forward`](crate::forward)). The
+//! control plane waits for the whole frame. A damaged frame is passed on, because its checksum
+//! comes last, and is dropped by the device that receives it whole. A damaged frame with several
+//! ways out, or none, is dropped by this node: its copies would carry no mark.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::node::SimNode;
 use crate::time::SimTime;
 
-/// What the control plane is to hear once it is whole, in order of time.
+/// Frames that the control plane gets once they are whole, in order of time.
 #[derive(Default)]
 pub(crate) struct Early {
     coming: VecDeque<(SimTime, ToControl)>,
@@ -86,11 +86,11 @@ impl SimNode {
     fn has_one_way(&self, core: &Core, port: u16, packet: &Packet) -> bool {
         let bytes = core.pool.data(packet);
         let Ok(frame) = Frame::new_checked(bytes) else { return false };
-        let Some(fabric) = &self.fabric else {
+        let Some(own) = &self.fabric else {
             let mut stations = self.pipeline.switch().stations(core.now.floor());
             return stations.any(|(key, ..)| key.mac() == frame.dst());
         };
-        if fabric.control.role(port as u8) != PortRole::Fabric {
+        if own.fabric.control().role(port as u8) != PortRole::Fabric {
             return !frame.dst().is_multicast();
         }
         let is_encapsulated = frame.ethertype() == encapsulation::ETHERTYPE;

@@ -1,5 +1,4 @@
-//! A box: the data plane of the daemon, and on a fabric node its control plane, joined as the
-//! daemon joins them.
+//! A box: the data plane and the control planes of the daemon, on simulated ports.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,11 +6,12 @@ use std::time::Duration;
 
 use plexus_config::{FabricFile, NodeFile, PortFile, PortUse};
 use plexus_control::identity::Identity;
-use plexus_control::link::{Pace, Pin};
+use plexus_control::link::Pace;
 use plexus_control::node::{Input, Node};
 use plexus_io::{Batch, Capabilities, Link, Packet, Port, take_each};
+use plexus_node::fabric::{self, Fabric};
 use plexus_node::ports::{self, Tables};
-use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, ToControl};
+use plexus_plane::{Account, DropReason, Injection, Pipeline, Side, ToControl};
 use plexus_reference::stp::Settings;
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
@@ -43,7 +43,6 @@ pub(crate) struct PortSpec {
     pub(crate) settings: plexus_config::PortSettings,
     /// What the fabric is told of its link, in bits/s.
     pub(crate) rate_bits_per_s: Option<u64>,
-    pub(crate) pin: Option<Pin>,
     /// What it may lead to, in a fabric; or that it is not the fabric's.
     pub(crate) role: PortUse,
     /// Largest Ethernet payload in bytes.
@@ -79,7 +78,7 @@ pub(crate) struct SimNode {
     /// Its first port; the others follow.
     pub(crate) first: PortIndex,
     pub(crate) pipeline: Pipeline,
-    pub(crate) fabric: Option<Fabric>,
+    pub(crate) fabric: Option<SimFabric>,
     /// One that speaks spanning tree.
     pub(crate) tree: Option<Box<Tree>>,
     /// One that cuts through.
@@ -107,11 +106,10 @@ pub(crate) struct SimNode {
     control_at: Time,
 }
 
-/// What makes it a node of a fabric.
-pub(crate) struct Fabric {
-    pub(crate) control: Node,
-    tables: FabricTables,
-    published: PublishedFabric,
+/// What makes a box a node of a fabric.
+pub(crate) struct SimFabric {
+    pub(crate) fabric: Fabric,
+    /// By port: what its neighbour is told, and what it is to find there.
     facts: Vec<LinkFacts>,
     expected: Vec<Option<PortRole>>,
 }
@@ -130,7 +128,6 @@ impl SimNode {
     pub(crate) fn new(blueprint: Blueprint, seed: [u8; 32]) -> Result<SimNode, String> {
         let Blueprint { device, first, specs, node, fabric, tree } = blueprint;
         let tree = tree.map(|settings| Box::new(Tree::new(settings, &specs, node.switch.clone())));
-        let count = specs.len() as u16;
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
         let named = match &node.named {
@@ -151,8 +148,6 @@ impl SimNode {
         });
         let facts: Vec<LinkFacts> = facts.collect();
         let expected = specs.iter().map(|s| s.expected).collect();
-        let pins: Vec<(u16, Pin)> =
-            (0..).zip(&specs).filter_map(|(port, s)| Some((port, s.pin?))).collect();
         let mut file = NodeFile::new(&node.name);
         file.ports = specs.into_iter().map(PortSpec::into_file).collect();
         (file.switch, file.router) = (node.switch.clone(), node.router.clone());
@@ -161,22 +156,20 @@ impl SimNode {
         let fabric = match fabric {
             None => None,
             Some((identity, lanes)) => {
-                let mut tables = FabricTables::new(usize::from(count), hash_seed)
-                    .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
-                tables.set_lanes(lanes);
-                let published = tables.current().clone().publish();
-                let mut control = Node::new(identity, Pace::default(), seed);
-                for (port, pin) in pins {
-                    control.handle(Time::ZERO, Input::Pinned { port: port as u8, pin });
+                let control = Node::new(identity, Pace::default(), seed);
+                let mut fabric = Fabric::new(control, facts.len(), lanes, hash_seed)?;
+                let pins = file.ports.iter().map(fabric::pin).zip(0..);
+                for (pin, port) in pins.filter_map(|(pin, port)| Some((pin?, port))) {
+                    fabric.handle(Time::ZERO, Input::Pinned { port, pin });
                 }
-                Some(Fabric { control, tables, published, facts, expected })
+                Some(SimFabric { fabric, facts, expected })
             }
         };
         let max_frames: Vec<usize> = mtus.iter().map(|mtu| usize::from(*mtu) + 14).collect();
         let router = SimRouter::new(device, &file, &max_frames, seed)?.map(Box::new);
         let tables = Tables {
-            fabric: fabric.as_ref().map(|f| f.published.clone()),
-            router: router.as_ref().map(|r| r.source()),
+            fabric: fabric.as_ref().map(|f| f.fabric.source()),
+            router: router.as_ref().map(|r| r.router.source()),
         };
         let of_names: Vec<_> = named.iter().flat_map(|named| named.ports()).collect();
         let owners = vec![0; file.ports.len()];
@@ -361,7 +354,7 @@ impl SimNode {
         let at = SimTime::from(paced).min(control).min(self.tick_at);
         let early = self.early.as_ref().map_or(SimTime::FOREVER, |early| early.next_deadline());
         let held = self.faulty.as_deref().map_or(Time::FOREVER, faulty::next_deadline);
-        let router = self.router.as_ref().map_or(Time::FOREVER, |router| router.next_deadline());
+        let router = self.router.as_ref().map_or(Time::FOREVER, |own| own.router.next_deadline());
         let at = at.min(early).min(held.into()).min(router.into());
         core.wake(self.device, at.min(self.tree_deadline()));
     }
@@ -383,24 +376,30 @@ impl SimNode {
 
     /// Hands the control plane what is for it.
     fn hear(&mut self, core: &mut Core, waiting: ToControl) {
-        let now = core.now.floor();
-        let router = self.router.as_mut();
-        if router.is_some_and(|r| r.hear(now, &waiting, core.pool.data(&waiting.packet))) {
-            return core.pool.free(waiting.packet);
+        let ToControl { punt, in_port, packet } = waiting;
+        let (bytes, vlan) = (core.pool.data(&packet).to_vec(), packet.vlan);
+        core.pool.free(packet);
+        match (&mut self.router, punt.side()) {
+            (Some(own), Side::Router) => own.router.frame(core.now.floor(), punt, vlan, bytes),
+            _ => {
+                let input = fabric::frame(punt, in_port, bytes);
+                input.into_iter().for_each(|input| self.input(core, input));
+            }
         }
-        let bytes = core.pool.data(&waiting.packet).to_vec();
-        core.pool.free(waiting.packet);
-        let kind = plexus_node::fabric::frame_kind(waiting.punt);
-        self.input(core, Input::Frame { port: waiting.in_port as u8, kind, bytes });
     }
 
     /// Lets the router do what is due, and sends what follows from it.
     fn run_router(&mut self, core: &mut Core) {
-        let Some(router) = &mut self.router else { return };
-        let now = core.now.floor();
-        for (how, frame) in router.run(now).frames {
-            // What was dropped at once is counted.
-            let _ = self.pipeline.inject(now, &mut core.pool, &frame, how);
+        let Some(own) = &mut self.router else { return };
+        // One thread reads and writes: no batch is ever under way.
+        let frames = own.router.run(core.now.floor(), || ()).frames;
+        self.inject(core, frames);
+    }
+
+    /// Sends frames of a control plane. The data plane counts what it drops.
+    fn inject(&mut self, core: &mut Core, frames: Vec<(Injection, Vec<u8>)>) {
+        for (to, frame) in frames {
+            let _ = self.pipeline.inject(core.now.floor(), &mut core.pool, &frame, to);
         }
     }
 
@@ -410,21 +409,12 @@ impl SimNode {
     }
 
     fn input(&mut self, core: &mut Core, input: Input) {
-        let now = core.now.floor();
-        let Some(fabric) = &mut self.fabric else { return };
-        fabric.control.handle(self.clock.read(core.now), input);
-        let outputs = std::iter::from_fn(|| fabric.control.poll_output());
-        let own = |port: u8| fabric.facts.get(usize::from(port)).map(|f| f.mac);
-        // Tables first, then the frames that follow from them. Events are for people.
-        let rest = plexus_node::fabric::carry_out(outputs, &mut fabric.tables, own);
-        if rest.changed {
-            fabric.published.store(fabric.tables.plan());
-        }
-        for (how, frame) in rest.frames {
-            // What was dropped at once is counted.
-            let _ = self.pipeline.inject(now, &mut core.pool, &frame, how);
-        }
-        self.control_at = fabric.control.next_deadline();
+        let Some(SimFabric { fabric, .. }) = &mut self.fabric else { return };
+        fabric.handle(self.clock.read(core.now), input);
+        // Events are for people.
+        let frames = fabric.carry_out(|_| ()).frames;
+        self.control_at = fabric.next_deadline();
+        self.inject(core, frames);
     }
 
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
@@ -434,14 +424,15 @@ impl SimNode {
             || tree_is_settled
                 && self.fabric.as_ref().is_none_or(|f| {
                     let is_found = |(port, expected): (u8, &Option<PortRole>)| {
-                        let role = f.control.role(port);
+                        let role = f.fabric.control().role(port);
                         !self.is_in_fabric(port.into())
                             || expected
                                 .map_or(!matches!(role, PortRole::Down | PortRole::Unknown), |e| {
                                     e == role
                                 })
                     };
-                    f.control.controller().0.is_some() && (0..).zip(&f.expected).all(is_found)
+                    let has_way = f.fabric.control().controller().0.is_some();
+                    has_way && (0..).zip(&f.expected).all(is_found)
                 })
     }
 

@@ -8,8 +8,8 @@
 
 use plexus_topo::UNREACHABLE;
 
-use super::net::Net;
 use super::Demand;
+use super::net::Net;
 
 /// Links that a path may have more than the shortest.
 const DETOUR: usize = 2;

@@ -66,7 +66,7 @@ impl Trial {
         let whole = |world: &World, from: usize, to: usize| {
             let Some(boxed) = &world.nodes[from] else { return false };
             let mac = world.hosts[to].mac;
-            let routes = boxed.node.routes();
+            let routes = boxed.node().routes();
             let entry = routes.iter().find(|r| r.destination == mac && r.port == HOST);
             entry.is_some_and(|e| e.routes.iter().all(|p| !world.walk(from, p).1.contains(&dead)))
         };

@@ -152,7 +152,7 @@ fn exactly_the_members_get_each_frame_once_before_and_after_every_failure() {
         assert_eq!(trees, 1, "one tree for all senders");
         world.run(3000);
         for n in 0..nodes {
-            assert!(world.node(n).node.trees().len() <= 1, "old trees are removed");
+            assert!(world.node(n).node().trees().len() <= 1, "old trees are removed");
         }
         world.finish();
     }
@@ -328,7 +328,7 @@ fn trees_outlive_the_controller_and_its_successor_takes_them_over() {
     assert_eq!((views.len(), views[0].listeners), (1, 3), "{views:?}");
     let number = views[0].tree.unwrap();
     for n in 0..4 {
-        let known: Vec<u32> = world.node(n).node.trees().iter().map(|(t, _)| *t).collect();
+        let known: Vec<u32> = world.node(n).node().trees().iter().map(|(t, _)| *t).collect();
         assert_eq!(known, [number], "node {n} holds nothing of the old one");
     }
     // It acts on its knowledge too.
@@ -381,7 +381,7 @@ fn lossy_cables_and_many_changes_leave_the_right_trees() {
             world.assert_listeners(from, group, &expected, 1500);
         }
         world.run(4000);
-        let held = |n: usize| world.nodes[n].as_ref().unwrap().node.trees();
+        let held = |n: usize| world.nodes[n].as_ref().unwrap().node().trees();
         let numbers: BTreeSet<u32> = (0..4).flat_map(held).map(|(tree, _)| tree).collect();
         assert_eq!(numbers.len(), 1, "seed {seed}: {numbers:?}");
         world.finish();
@@ -427,7 +427,7 @@ fn a_flood_of_joins_is_cut_and_counted() {
     }
     assert!(unserved(&mut world, 1, Unserved::TooManyGroups) >= 136);
     assert!(refused(&mut world, Drop::TooManyGroups) > 0);
-    let all: usize = world.node(1).node.group_members().iter().map(|(_, _, g)| g.len()).sum();
+    let all: usize = world.node(1).node().group_members().iter().map(|(_, _, g)| g.len()).sum();
     assert!(all <= 64, "{all}");
     for n in 0..200u32 {
         let number = world.number();
@@ -458,7 +458,7 @@ fn an_unproved_station_cannot_join() {
     let number = world.number();
     world.multicast(1, group, number);
     world.run(300);
-    assert!(world.node(1).node.group_members().is_empty());
+    assert!(world.node(1).node().group_members().is_empty());
     assert_eq!(world.brain(0).core.group_trees().count(), 0);
     // A forged sender does not get the frames either: the true station joins itself.
     world.hosts[1].mac = own;

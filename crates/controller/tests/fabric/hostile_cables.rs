@@ -47,11 +47,11 @@ fn refused(world: &World) -> usize {
 fn unharmed(world: &mut World) {
     for n in 0..4 {
         for port in [0, 1] {
-            assert_eq!(world.node(n).node.role(port), PortRole::Fabric, "node {n}, port {port}");
+            assert_eq!(world.node(n).node().role(port), PortRole::Fabric, "node {n}, port {port}");
         }
-        assert!(world.node(n).node.controller().0.is_some(), "node {n}");
+        assert!(world.node(n).node().controller().0.is_some(), "node {n}");
     }
-    assert_eq!(world.node(0).node.role(CONTROL), PortRole::Controller);
+    assert_eq!(world.node(0).node().role(CONTROL), PortRole::Controller);
     let all = world.all_pairs();
     assert_eq!(world.unreached_at_once(&all), []);
 }

@@ -132,7 +132,7 @@ fn a_flood_of_ethernet_addresses_is_bounded() {
     let limit = world.config.limits.stations_per_port as usize;
     let at_port = world.brain(0).core.hosts().filter(|h| (h.node, h.port) == (4, HOST)).count();
     assert!(at_port <= limit, "{at_port} stations");
-    let admitted = world.node(ROGUE).node.stations();
+    let admitted = world.node(ROGUE).node().stations();
     assert!(admitted.iter().filter(|s| s.port == HOST).count() <= limit);
     world.finish();
 }
@@ -187,7 +187,7 @@ fn a_host_does_not_become_a_node_by_hellos() {
     }
     world.run(1000);
     let node = world.node(ROGUE);
-    assert_eq!(node.node.role(HOST), PortRole::Host);
+    assert_eq!(node.node().role(HOST), PortRole::Host);
     let refused = |e: &&Event| matches!(e, Event::Refused(Some(HOST), _));
     assert!(node.events.iter().filter(refused).count() > 0);
     let all = world.all_pairs();
@@ -211,7 +211,7 @@ fn roles_with_colluding_hosts(pinned: [bool; 2]) -> [PortRole; 2] {
     assert_eq!(refused, [pinned[0] && !pinned[1], pinned[1] && !pinned[0]]);
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 200), []);
-    let roles = [0, 2].map(|n| world.node(n).node.role(SPARE));
+    let roles = [0, 2].map(|n| world.node(n).node().role(SPARE));
     world.finish();
     roles
 }

@@ -13,7 +13,7 @@ use crate::world::{End, SECOND, World};
 fn two_lanes(choice: LaneChoice) -> World {
     let mut world = World::joined(2, &[(0, 1), (0, 1)], 1);
     for n in 0..2 {
-        world.node(n).set_lanes(choice);
+        world.node(n).fabric.set_lanes(choice);
         let host = world.host(n, SECOND);
         world.announce(host);
     }

@@ -25,7 +25,7 @@ fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
         let mut world = talking(seed);
         let all = world.all_pairs();
         let routes =
-            |w: &World| w.nodes.iter().flatten().map(|b| b.node.routes()).collect::<Vec<_>>();
+            |w: &World| w.nodes.iter().flatten().map(|b| b.node().routes()).collect::<Vec<_>>();
         let before = routes(&world);
         world.crash_controller(0);
         for _ in 0..20 {
@@ -67,7 +67,7 @@ fn a_controller_that_was_replaced_is_refused_by_its_epoch() {
     world.cable(End::Controller(old), End::Node(2, CONTROL));
     world.run(3000);
     for n in 0..4 {
-        let (path, epoch) = world.node(n).node.controller();
+        let (path, epoch) = world.node(n).node().controller();
         assert!(path.is_some() && epoch == 2, "node {n}");
     }
     assert_eq!(world.brain(old).core.hosts().count(), 0, "no node reports to it");
@@ -77,7 +77,7 @@ fn a_controller_that_was_replaced_is_refused_by_its_epoch() {
     world.crash_controller(new);
     world.run(5000);
     for n in 0..4 {
-        assert_eq!(world.node(n).node.controller(), (None, 2), "node {n}");
+        assert_eq!(world.node(n).node().controller(), (None, 2), "node {n}");
     }
     assert_eq!(world.unreached_at_once(&all), []);
     world.finish();

@@ -23,7 +23,7 @@ fn switched(seed: u64, ports: &[End], hosts: usize) -> World {
 
 fn roles(world: &mut World, ports: &[End]) -> Vec<PortRole> {
     let role = |end: &End| match *end {
-        End::Node(n, port) => world.node(n).node.role(port),
+        End::Node(n, port) => world.node(n).node().role(port),
         other => panic!("{other:?}"),
     };
     ports.iter().map(role).collect()

@@ -33,7 +33,7 @@ fn hosts_of_different_groups_do_not_reach_each_other() {
         let own = |r: &plexus_wire::fabric::message::RouteEntry| {
             usize::from(r.destination.0[5] - 1) % 2 == n % 2
         };
-        assert!(world.node(n).node.routes().iter().all(own), "node {n}");
+        assert!(world.node(n).node().routes().iter().all(own), "node {n}");
     }
     world.finish();
 }

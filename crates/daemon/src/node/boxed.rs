@@ -21,14 +21,12 @@ use plexus_plane::{
     mesh,
 };
 
-use super::fabric::Fabric;
 use super::inner::WorkerEnd;
 use super::links::LinkCells;
 use super::named::{self, Named};
 use super::news::{Inject, NEWS_MAX, News};
 use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
-use super::router::Driver;
 use super::thread::{Ask, Stations, Thread};
 use super::{fabric, inner, reload, router};
 use crate::ask::ask;
@@ -115,7 +113,7 @@ impl Node {
         let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
         let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
         let tables = Tables {
-            fabric: fabric.as_ref().map(|f| f.published.clone()),
+            fabric: fabric.as_ref().map(|f| f.source()),
             router: router.as_ref().map(|r| r.source()),
         };
         let published = snapshot(&file, &tables)?.publish();
@@ -430,7 +428,7 @@ impl Node {
     /// When there is none, or it does not answer.
     pub(crate) fn ask_fabric<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Fabric) -> T + Send + 'static,
+        question: impl FnOnce(&fabric::Driver) -> T + Send + 'static,
     ) -> Result<T, String> {
         let control = self.control.fabric.as_ref();
         let control = control.ok_or("this node is in no fabric: its file has no [fabric]")?;
@@ -443,7 +441,7 @@ impl Node {
     /// When there is none, or it does not answer.
     pub(crate) fn ask_router<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Driver) -> T + Send + 'static,
+        question: impl FnOnce(&router::Driver) -> T + Send + 'static,
     ) -> Result<T, String> {
         let control = self.control.router.as_ref();
         let control = control.ok_or("this node is no router: its file has no [[interface]]")?;
@@ -456,8 +454,10 @@ impl Node {
     /// When one does not answer.
     pub(crate) fn unserved(&self) -> Result<Counts, String> {
         let mut sum = Counts::new();
-        let fabric = self.control.fabric.as_ref().map(|_| self.ask_fabric(Fabric::unserved));
-        let router = self.control.router.as_ref().map(|_| self.ask_router(Driver::unserved));
+        let fabric =
+            self.control.fabric.as_ref().map(|_| self.ask_fabric(fabric::Driver::unserved));
+        let router =
+            self.control.router.as_ref().map(|_| self.ask_router(router::Driver::unserved));
         for counts in fabric.into_iter().chain(router) {
             for (why, count) in counts? {
                 *sum.entry(why).or_default() += count;

@@ -1,8 +1,5 @@
-//! The control plane's thread of a fabric node: the driver of [`plexus_control::node::Node`]. It
-//! reads the clock, keeps the data plane's tables, and speaks with the workers by their channels.
-//!
-//! What a batch of inputs changes is published once, and before any frame that follows from it is
-//! sent: a host never hears of a station to which the data plane does not lead.
+//! The thread of a fabric's control plane: the driver of [`plexus_node::fabric::Fabric`]. It reads
+//! the clock, asks devices for their facts, records, logs, and exchanges frames with the workers.
 
 mod answers;
 mod mtu;
@@ -21,10 +18,10 @@ use plexus_api::word;
 use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
 use plexus_control::identity::{Role, short_key};
 use plexus_control::link::{Pace, Pin};
-
-use plexus_control::node::{Event, Input, Node, Output};
+use plexus_control::node::{Event, Input, Node};
 use plexus_io::{Link, PortId};
-use plexus_plane::{FabricTables, LinkChange, PublishedFabric, Punt};
+use plexus_node::fabric::{self, Fabric};
+use plexus_plane::{LinkChange, PublishedFabric};
 use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::{LinkFacts, PortRole, Refusal};
 use plexus_wire::{MacAddr, Time};
@@ -43,18 +40,16 @@ const BATCH: usize = 64;
 /// Longest sleep: a clock that is set does not matter, a lost wake-up would.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A control plane, before it runs.
+/// A fabric before its thread runs.
 pub(crate) struct Prepared {
-    node: Node,
+    fabric: Fabric,
+    /// The node's number, and whether it wants cables without encapsulation.
     number: u64,
     native: bool,
-    tables: FabricTables,
-    /// Where the data plane finds its tables.
-    pub(crate) published: PublishedFabric,
     ports: Vec<PortName>,
-    record: Option<BufWriter<File>>,
+    recording: Recording,
     mtus: Mtus,
-    /// Frames that came when too many waited already.
+    /// Frames dropped because too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
 }
 
@@ -62,47 +57,34 @@ pub(crate) struct Prepared {
 ///
 /// # Errors
 /// In words for the person who started it.
-pub(crate) fn prepare(file: &NodeFile, fabric: &FabricFile) -> Result<Prepared, String> {
-    let identity = identity::read(&fabric.identity, Role::Node)?;
-    let mut tables = FabricTables::new(file.ports.len(), u64::from_ne_bytes(identity::random()?))
-        .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
-    tables.set_lanes(fabric.lanes);
-    // It holds what makes the session keys: nobody else may read it.
-    let record = fabric.record.as_ref().map(|path| {
-        let mut new = File::options();
-        let new = new.write(true).create(true).truncate(true).mode(0o600);
-        new.open(path).map(BufWriter::new).map_err(|e| format!("{}: {e}", path.display()))
-    });
-    let mut record = record.transpose()?;
-    let pace = Pace { heartbeat: fabric.heartbeat };
-    let seed: [u8; 32] = identity::random()?;
-    if let Some(record) = &mut record {
-        let start = Start {
-            seed,
-            heartbeat_ns: pace.heartbeat.as_nanos() as u64,
-            identity: std::path::absolute(&fabric.identity).ok(),
-        };
-        let start = serde_json::to_string(&start).map_err(|e| e.to_string())?;
-        writeln!(record, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
-    }
+pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared, String> {
+    let identity = identity::read(&settings.identity, Role::Node)?;
+    let pace = Pace { heartbeat: settings.heartbeat };
+    let (seed, lane_seed) = (identity::random()?, u64::from_ne_bytes(identity::random()?));
     let number = identity.claims().node;
-    let native = fabric.native;
+    let native = settings.native;
+    let node = Node::new(Arc::new(identity), pace, seed);
+    let fabric = Fabric::new(node, file.ports.len(), settings.lanes, lane_seed)?;
+    let recording = Recording::begin(settings, pace, seed)?;
     let ports = file.ports.iter().enumerate().map(|(i, p)| PortName::new(p, i, number, native));
     let devices: Vec<&str> = file.ports.iter().map(|p| p.device.as_str()).collect();
     Ok(Prepared {
+        fabric,
         mtus: Mtus::new(&file.control, &devices),
         number,
         native,
-        node: Node::new(Arc::new(identity), pace, seed),
-        published: tables.current().clone().publish(),
-        tables,
         ports: ports.collect(),
-        record,
+        recording,
         missed: Arc::default(),
     })
 }
 
 impl Prepared {
+    /// What the workers read.
+    pub(crate) fn source(&self) -> PublishedFabric {
+        self.fabric.source()
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -114,60 +96,62 @@ impl Prepared {
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        let Prepared { node, number, native, tables, published, ports, record, mtus, missed } =
-            self;
-        let unserved = BTreeMap::new();
-        let fabric = Fabric {
-            node,
-            number,
-            native,
-            tables,
-            published,
-            ports,
-            news,
-            links,
-            inject,
-            started,
-            record,
-            unserved,
-            missed,
-            mtus,
-            quiet: Quiet::default(),
+        let (unserved, quiet) = (BTreeMap::new(), Quiet::default());
+        let driver = Driver { own: self, news, links, inject, started, unserved, quiet };
+        start_control_plane(|| driver.run())
+    }
+}
+
+/// Where every input and output is written, for replay; nowhere unless the file says so.
+struct Recording(Option<BufWriter<File>>);
+
+impl Recording {
+    fn begin(settings: &FabricFile, pace: Pace, seed: [u8; 32]) -> Result<Recording, String> {
+        let Some(path) = &settings.record else { return Ok(Recording(None)) };
+        // It holds what makes the session keys: nobody else may read it.
+        let mut new = File::options();
+        let new = new.write(true).create(true).truncate(true).mode(0o600);
+        let file = new.open(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let start = Start {
+            seed,
+            heartbeat_ns: pace.heartbeat.as_nanos() as u64,
+            identity: std::path::absolute(&settings.identity).ok(),
         };
-        start_control_plane(|| fabric.run())
+        let start = serde_json::to_string(&start).map_err(|e| e.to_string())?;
+        let mut file = BufWriter::new(file);
+        writeln!(file, "{start}").map_err(|e| format!("writing the recording: {e}"))?;
+        Ok(Recording(Some(file)))
+    }
+
+    fn write(&mut self, line: impl FnOnce() -> Value) {
+        let Some(file) = &mut self.0 else { return };
+        if let Err(error) = writeln!(file, "{}", line()).and_then(|()| file.flush()) {
+            tracing::error!(%error, "the recording ends");
+            self.0 = None;
+        }
     }
 }
 
 /// What the thread has.
-pub(crate) struct Fabric {
-    node: Node,
-    /// The node's number, and whether it wants cables without encapsulation.
-    number: u64,
-    native: bool,
-    tables: FabricTables,
-    published: PublishedFabric,
-    ports: Vec<PortName>,
+pub(crate) struct Driver {
+    own: Prepared,
     news: Receiver<News>,
     links: Arc<LinkCells>,
     inject: Inject,
     started: Instant,
-    /// Where every input and output is written, for replay.
-    record: Option<BufWriter<File>>,
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
-    missed: Arc<AtomicU64>,
-    mtus: Mtus,
-    /// What stations caused in the log, by port and reason.
+    /// Log lines that stations caused, by port and reason.
     quiet: Quiet<(u8, Option<Refusal>)>,
 }
 
-/// A port as people and the kernel know it.
+/// A port as the file names it.
 struct PortName {
     name: String,
     device: String,
     rate_mbit_per_s: u32,
     native: bool,
-    /// The fabric's; others are the box's own.
+    /// It belongs to the fabric, and not to the switch.
     in_fabric: bool,
     pin: Option<Pin>,
     tunnel: Option<TunnelFacts>,
@@ -183,12 +167,7 @@ impl PortName {
             rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
             native,
             in_fabric: p.role != PortUse::Switch,
-            pin: match (p.role, &p.tunnel) {
-                (_, Some(_)) => Some(Pin::Tunnel),
-                (PortUse::Host, None) => Some(Pin::Hosts),
-                (PortUse::Fabric, None) => Some(Pin::Fabric),
-                (PortUse::Auto | PortUse::Switch, None) => None,
-            },
+            pin: fabric::pin(p),
             tunnel: p.tunnel.map(|ends| {
                 let mac = tunnel_mac(node, port);
                 TunnelFacts { mac, mtu: 0, ends }
@@ -198,17 +177,21 @@ impl PortName {
     }
 }
 
-/// What a neighbour hears of a port without a device.
+fn name_of(ports: &[PortName], port: u8) -> &str {
+    ports.get(usize::from(port)).map_or("?", |p| p.name.as_str())
+}
+
+/// What a neighbour is told of a tunnel, which has no device.
 #[derive(Clone, Copy, Debug)]
 struct TunnelFacts {
     mac: MacAddr,
-    /// What a datagram carries, in bytes.
+    /// Bytes that a datagram carries.
     mtu: u16,
     ends: Tunnel,
 }
 
-/// The Ethernet address of a tunnel: nobody's, locally administered, and the same as long as the
-/// node's number and the port's are. The finalizer of MurmurHash3 spreads them.
+/// The Ethernet address of a tunnel: locally administered, and derived from the numbers of node and
+/// port by the finalizer of MurmurHash3.
 fn tunnel_mac(node: u64, port: usize) -> MacAddr {
     let mut h = node ^ (port as u64) << 56;
     for factor in [0xFF51_AFD7_ED55_8CCD_u64, 0xC4CE_B9FE_1A85_EC53] {
@@ -218,7 +201,7 @@ fn tunnel_mac(node: u64, port: usize) -> MacAddr {
     MacAddr([a & 0xFC | 2, b, c, d, e, f])
 }
 
-/// What a neighbour is to hear of a port; `None` where its device cannot be asked.
+/// What a neighbour is told of a port; `None` if its device cannot be read.
 fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
     let known = ports.get(usize::from(port))?;
     let number = u8::try_from(port).ok()?;
@@ -241,12 +224,12 @@ fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
     }
 }
 
-impl Fabric {
+impl Driver {
     /// Serves until told to stop.
     fn run(mut self) {
         self.pin_from(0);
         loop {
-            let wait = self.node.next_deadline().since(self.now()).min(SLEEP_MAX);
+            let wait = self.own.fabric.next_deadline().since(self.now()).min(SLEEP_MAX);
             let mut next = match self.news.recv_timeout(wait) {
                 Ok(news) => Some(news),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -260,12 +243,12 @@ impl Fabric {
                         self.input(Input::Stop);
                         return self.carry_out();
                     }
-                    News::Frame(punt, port, _, bytes) => self.frame(punt, port, bytes),
-                    News::Links | News::Routes(_) | News::Kernel(_) => {}
-                    News::Lanes(lanes) => {
-                        self.tables.set_lanes(lanes);
-                        self.published.store(self.tables.plan());
+                    News::Frame(punt, port, _, bytes) => {
+                        let input = fabric::frame(punt, port, bytes);
+                        input.into_iter().for_each(|input| self.input(input));
                     }
+                    News::Links | News::Routes(_) | News::Kernel(_) => {}
+                    News::Lanes(lanes) => self.own.fabric.set_lanes(lanes),
                     News::Ports(count, new) => self.add_ports(count, &new),
                     News::Removed(ports) => self.remove_ports(&ports),
                     News::AskFabric(question) => question(&self),
@@ -284,13 +267,12 @@ impl Fabric {
         }
     }
 
-    /// Says which neighbours have not raised the MTU of their ends of fabric links.
+    /// Warns of neighbours that have not raised the MTU of their ends of fabric links.
     fn warn_of_small_ends(&mut self) {
-        for port in self.mtus.overdue(self.now()) {
-            let Some(known) = self.ports.get(usize::from(port)) else { continue };
-            let (Some(there), Some(at)) = (self.node.neighbour(port), self.node.peer(port)) else {
-                continue;
-            };
+        for port in self.own.mtus.overdue(self.now()) {
+            let Some(known) = self.own.ports.get(usize::from(port)) else { continue };
+            let ends = self.node().neighbour(port).zip(self.node().peer(port));
+            let Some((there, at)) = ends else { continue };
             let device = match known.tunnel {
                 Some(_) => "the one that its tunnel leaves by".to_string(),
                 None => format!("the one with the address {}", at.mac),
@@ -314,7 +296,7 @@ impl Fabric {
     /// Raises the MTU of a fabric link that is too small, where it can be.
     fn follow_role(&mut self, port: u8, role: PortRole) {
         let now = self.now();
-        let Some(known) = self.ports.get(usize::from(port)).filter(|p| !p.is_removed) else {
+        let Some(known) = self.own.ports.get(usize::from(port)).filter(|p| !p.is_removed) else {
             return;
         };
         if role == PortRole::TooSmall {
@@ -322,16 +304,16 @@ impl Fabric {
                 Some(tunnel) => End::Tunnel(tunnel.ends, tunnel.mtu),
                 None => End::Device(&known.device),
             };
-            self.mtus.too_small(now, port, &known.name, &end);
+            self.own.mtus.too_small(now, port, &known.name, &end);
         } else if matches!(role, PortRole::Fabric | PortRole::Down | PortRole::Host) {
-            self.mtus.settled(port);
+            self.own.mtus.settled(port);
         }
     }
 
-    /// Tells the node what its ports from this number on may lead to.
+    /// Passes in the pins of the ports from this number on.
     fn pin_from(&mut self, first: usize) {
-        for port in first..self.ports.len() {
-            if let (Ok(number), Some(pin)) = (u8::try_from(port), self.ports[port].pin) {
+        for port in first..self.own.ports.len() {
+            if let (Ok(number), Some(pin)) = (u8::try_from(port), self.own.ports[port].pin) {
                 self.input(Input::Pinned { port: number, pin });
             }
         }
@@ -341,23 +323,22 @@ impl Fabric {
     fn add_ports(&mut self, count: usize, new: &[PortFile]) {
         let first = count - new.len();
         let seed = identity::random().map(u64::from_ne_bytes).unwrap_or_default();
-        if first != self.ports.len() || !self.tables.grow(count, seed) {
+        if first != self.own.ports.len() || !self.own.fabric.grow(count, seed) {
             return tracing::error!(count, "new ports do not fit");
         }
-        let (number, native) = (self.number, self.native);
+        let (number, native) = (self.own.number, self.own.native);
         let named = (first..).zip(new).map(|(i, p)| PortName::new(p, i, number, native));
-        self.ports.extend(named);
+        self.own.ports.extend(named);
         self.pin_from(first);
-        self.published.store(self.tables.plan());
     }
 
     /// A reload has removed these ports: their devices get their former MTU.
     fn remove_ports(&mut self, ports: &[PortId]) {
         for port in ports {
-            let Some(known) = self.ports.get_mut(usize::from(*port)) else { continue };
+            let Some(known) = self.own.ports.get_mut(usize::from(*port)) else { continue };
             known.is_removed = true;
             if let (Ok(port), None) = (u8::try_from(*port), known.tunnel) {
-                self.mtus.removed(port, &known.device);
+                self.own.mtus.removed(port, &known.device);
             }
         }
     }
@@ -366,28 +347,23 @@ impl Fabric {
         time_since(self.started)
     }
 
+    /// The control plane, for questions.
+    fn node(&self) -> &Node {
+        self.own.fabric.control()
+    }
+
     fn input(&mut self, input: Input) {
         let now = self.now();
-        // A tick before anything is due changes nothing.
-        if input == Input::Tick && self.node.next_deadline() > now {
+        // A tick before the deadline changes nothing.
+        if input == Input::Tick && self.own.fabric.next_deadline() > now {
             return;
         }
-        if self.record.is_some() {
-            self.write_down(&json!({"now": now, "input": input}));
-        }
-        self.node.handle(now, input);
+        self.own.recording.write(|| json!({"now": now, "input": input}));
+        self.own.fabric.handle(now, input);
     }
 
-    fn write_down(&mut self, line: &Value) {
-        let Some(record) = &mut self.record else { return };
-        if let Err(error) = writeln!(record, "{line}").and_then(|()| record.flush()) {
-            tracing::error!(%error, "the recording ends");
-            self.record = None;
-        }
-    }
-
-    /// What has become of links. Before anything that came after it: a frame is of a port that is
-    /// known to be up.
+    /// Takes the states of links. They come before frames, so that a frame's port is known to be
+    /// up.
     fn hear_links(&mut self) {
         for change in self.links.take() {
             self.link(change);
@@ -396,39 +372,25 @@ impl Fabric {
 
     fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
         let Ok(number) = u8::try_from(port) else { return };
-        if !self.ports.get(usize::from(port)).is_some_and(|p| p.in_fabric) {
+        if !self.own.ports.get(usize::from(port)).is_some_and(|p| p.in_fabric) {
             return;
         }
-        if let Some(tunnel) = self.ports.get_mut(usize::from(port)).and_then(|p| p.tunnel.as_mut())
-        {
+        let known = self.own.ports.get_mut(usize::from(port));
+        if let Some(tunnel) = known.and_then(|known| known.tunnel.as_mut()) {
             tunnel.mtu = u16::try_from(max_frame).unwrap_or(u16::MAX);
         }
-        let facts = (link == Link::Up).then(|| facts(&self.ports, port)).flatten();
+        let facts = (link == Link::Up).then(|| facts(&self.own.ports, port)).flatten();
         self.input(Input::Port { port: number, facts });
     }
 
-    fn frame(&mut self, punt: Punt, port: PortId, bytes: Vec<u8>) {
-        let Ok(port) = u8::try_from(port) else { return };
-        let kind = plexus_node::fabric::frame_kind(punt);
-        self.input(Input::Frame { port, kind, bytes });
-    }
-
     fn carry_out(&mut self) {
-        let outputs: Vec<Output> = std::iter::from_fn(|| self.node.poll_output()).collect();
-        if self.record.is_some() {
-            outputs.iter().for_each(|output| self.write_down(&json!({"output": output})));
-        }
-        let ports = &self.ports;
-        let own = |port: u8| facts(ports, port.into()).map(|f| f.mac);
-        let rest = plexus_node::fabric::carry_out(outputs, &mut self.tables, own);
+        let Prepared { fabric, recording, .. } = &mut self.own;
+        let rest = fabric.carry_out(|output| recording.write(|| json!({"output": output})));
         for event in &rest.events {
             self.tell(event);
             if let Event::Role(port, role) = event {
                 self.follow_role(*port, *role);
             }
-        }
-        if rest.changed {
-            self.published.store(self.tables.plan());
         }
         if !rest.frames.is_empty() {
             (self.inject)(rest.frames);
@@ -437,7 +399,8 @@ impl Fabric {
 
     fn tell(&mut self, event: &Event) {
         let now = self.now();
-        let name = |port: &u8| self.ports.get(usize::from(*port)).map_or("?", |p| p.name.as_str());
+        let ports = &self.own.ports;
+        let name = |port: &u8| name_of(ports, *port);
         match event {
             Event::Dropped(port, why) => {
                 let why = word(why);
@@ -465,14 +428,14 @@ impl Fabric {
                 stranger.advice()
             ),
             Event::NumberTaken { key, same: false } => tracing::warn!(
-                number = self.number,
+                number = self.own.number,
                 "another live node has this node's number, with the key {}: the controller refuses \
                  this node until the other one is gone. Switch one of them off, or issue another \
                  number to it (`plexus identity issue`)",
                 short_key(key)
             ),
             Event::NumberTaken { same: true, .. } => tracing::warn!(
-                number = self.number,
+                number = self.own.number,
                 "another live node uses this node's identity: the controller refuses this node \
                  until the other one is gone. Each box needs its own identity (`plexus identity \
                  issue`)"

@@ -7,8 +7,7 @@ use plexus_io::netlink::KernelEvent;
 use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
 
-use super::fabric::Fabric;
-use super::router::Driver;
+use super::{fabric, router};
 use crate::ask::Question;
 
 /// News that wait for the thread, at most.
@@ -32,9 +31,9 @@ pub(crate) enum News {
     /// What the kernel has to say of its devices and routes.
     Kernel(Vec<KernelEvent>),
     /// The fabric's control plane is asked.
-    AskFabric(Question<Fabric>),
+    AskFabric(Question<fabric::Driver>),
     /// The router's control plane is asked.
-    AskRouter(Question<Driver>),
+    AskRouter(Question<router::Driver>),
     /// End.
     Stop,
 }

@@ -1,5 +1,5 @@
 //! The thread of a router's control plane: the driver of [`plexus_node::router::Router`]. It reads
-//! the clock, says which interfaces are up, and speaks with the workers by their channels.
+//! the clock, follows links and the kernel, logs, and exchanges frames with the workers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plexus_config::{NodeFile, RouterSettings};
-use plexus_control::router::{Event, Input, InterfaceFacts, InterfaceId, Limits, Route, Source};
+use plexus_control::router::{Event, InterfaceId, Limits, Route};
 use plexus_io::netlink::KernelEvent;
-use plexus_io::{Link, PortId};
-use plexus_node::interface::{self, Interface};
+use plexus_node::Rest;
+use plexus_node::interface::Interface;
 use plexus_node::router::Router;
 use plexus_plane::{LinkChange, RouterSource};
 use plexus_wire::{MacAddr, Prefix, Time};
@@ -33,18 +33,14 @@ pub(crate) use routes::static_routes;
 const BATCH: usize = 256;
 /// Longest sleep: a clock that is set does not matter, a lost wake-up would.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How often the control plane hears which neighbours are used: a stale one is to be verified five
-/// seconds after its first use (RFC 4861, 7.3.3), and a few more do no harm.
-const USED: Duration = Duration::from_secs(2);
+
 /// A router before it runs.
 pub(crate) struct Prepared {
     router: Router,
-    interfaces: Vec<Interface>,
-    links: Vec<Link>,
     routes: Vec<(Prefix, Route)>,
     /// The kernel's devices and routes, where they are followed.
     kernel: Option<kernel::Kernel>,
-    /// Frames that came when too many waited already.
+    /// Frames dropped because too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
 }
 
@@ -53,18 +49,11 @@ pub(crate) struct Prepared {
 /// # Errors
 /// In words for the person who started it.
 pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prepared, String> {
-    let (interfaces, places) = interface::interfaces(file, settings)?;
-    let kernel = settings.kernel.then(|| kernel::Kernel::prepare(&interfaces)).transpose()?;
     let limits = Limits { routes: settings.routes_max, ..Limits::default() };
-    let router = Router::new(limits, places, identity::random()?).map_err(|e| e.to_string())?;
-    Ok(Prepared {
-        router,
-        interfaces,
-        links: vec![Link::Down; file.ports.len()],
-        routes: static_routes(settings)?,
-        kernel,
-        missed: Arc::default(),
-    })
+    let router = Router::of_file(file, settings, limits, identity::random()?)?;
+    let kernel =
+        settings.kernel.then(|| kernel::Kernel::prepare(router.interfaces())).transpose()?;
+    Ok(Prepared { router, routes: static_routes(settings)?, kernel, missed: Arc::default() })
 }
 
 impl Prepared {
@@ -107,7 +96,7 @@ pub(crate) struct Driver {
     links: Arc<LinkCells>,
     inject: Inject,
     started: Instant,
-    /// Conflicts that people have been told of, by address.
+    /// Address conflicts that were logged.
     conflicts: BTreeMap<IpAddr, MacAddr>,
 }
 
@@ -116,7 +105,6 @@ impl Driver {
     fn run(mut self) {
         let routes = std::mem::take(&mut self.own.routes);
         self.replace_routes(routes);
-        let mut used = self.now() + USED;
         loop {
             let wait = self.own.router.next_deadline().since(self.now()).min(SLEEP_MAX);
             let mut next = match self.news.recv_timeout(wait) {
@@ -147,15 +135,8 @@ impl Driver {
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };
             }
             self.hear_links();
-            let now = self.now();
-            if self.own.router.next_deadline() <= now {
-                self.own.router.handle(now, Input::Tick);
-            }
-            if now >= used {
-                self.own.router.note_used(now);
-                used = now + USED;
-            }
-            self.carry_out();
+            let rest = self.own.router.run(self.now(), std::thread::yield_now);
+            self.finish(rest);
         }
     }
 
@@ -165,36 +146,23 @@ impl Driver {
 
     /// These are the static routes from now on.
     fn replace_routes(&mut self, routes: Vec<(Prefix, Route)>) {
-        let now = self.now();
-        let source = Source::Static;
-        self.own.router.handle(now, Input::Begin(source));
-        for (prefix, route) in routes {
-            let route = Some(route);
-            self.own.router.handle(now, Input::Route { source, prefix, metric: 0, route });
-        }
-        self.own.router.handle(now, Input::End(source));
+        self.own.router.replace_routes(self.now(), routes);
         self.carry_out();
     }
 
-    /// What has become of links. Before anything that came after it: a frame is of a port that is
-    /// known to be up.
+    /// Takes the states of links. They come before frames, so that a frame's port is known to be
+    /// up.
     fn hear_links(&mut self) {
         for change in self.links.take() {
             self.link(change);
         }
     }
 
-    fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
-        if let Some(known) = self.own.links.get_mut(usize::from(port)) {
-            *known = link;
-        }
+    fn link(&mut self, change: LinkChange) {
         let now = self.now();
-        for index in 0..self.own.interfaces.len() {
-            let interface = &mut self.own.interfaces[index];
-            if !interface.ports.contains(&port) {
-                continue;
-            }
-            if interface.max_frames.insert(port, max_frame) != Some(max_frame)
+        for (index, has_another_length) in self.own.router.hear_link(change) {
+            let interface = &self.own.router.interfaces()[index];
+            if has_another_length
                 && let (Some(mtu), Some(of_ports)) = (interface.settings.mtu, interface.of_ports())
                 && mtu > of_ports
             {
@@ -205,20 +173,23 @@ impl Driver {
         }
     }
 
-    /// Says what has become of an interface.
+    /// Brings an interface up to date with its ports and its kernel device.
     fn set_interface(&mut self, now: Time, index: usize) {
-        let facts = self.facts(index);
-        let name = &self.own.interfaces[index].settings.name;
-        let id = InterfaceId(index as u16);
-        let was = self.own.router.control().interfaces().any(|(known, _)| known == id);
-        if was != facts.is_some() {
-            let word = if was { "down" } else { "up" };
-            tracing::info!(interface = name, "{word}");
+        let Prepared { router, kernel, .. } = &mut self.own;
+        let is_up = router.follow_ports(now, index, |interface| {
+            let kernel = match kernel {
+                Some(kernel) => Some(kernel.addresses(index)?),
+                None => None,
+            };
+            Some(interface.facts(device_mac(interface), kernel))
+        });
+        if let Some(is_up) = is_up {
+            let word = if is_up { "up" } else { "down" };
+            tracing::info!(interface = self.interface_name(InterfaceId(index as u16)), "{word}");
         }
-        self.own.router.set_interface(now, id, facts);
     }
 
-    /// What the kernel has to say of its devices and routes.
+    /// Takes the kernel's notifications of devices and routes.
     fn hear_kernel(&mut self, events: Vec<KernelEvent>) {
         let now = self.now();
         let Some(kernel) = &mut self.own.kernel else { return };
@@ -231,22 +202,12 @@ impl Driver {
         }
     }
 
-    /// An interface's facts; `None` if no port of it is up.
-    fn facts(&self, index: usize) -> Option<InterfaceFacts> {
-        let interface = &self.own.interfaces[index];
-        let is_up = |p: &PortId| self.own.links.get(usize::from(*p)) == Some(&Link::Up);
-        if !interface.ports.iter().any(is_up) {
-            return None;
-        }
-        let kernel = match &self.own.kernel {
-            Some(kernel) => Some(kernel.addresses(index)?),
-            None => None,
-        };
-        Some(interface.facts(device_mac(interface), kernel))
-    }
-
     fn carry_out(&mut self) {
         let rest = self.own.router.carry_out(std::thread::yield_now);
+        self.finish(rest);
+    }
+
+    fn finish(&mut self, rest: Rest<Event>) {
         for event in &rest.events {
             self.tell(event);
         }
@@ -256,7 +217,8 @@ impl Driver {
     }
 
     fn interface_name(&self, id: InterfaceId) -> &str {
-        self.own.interfaces.get(usize::from(id.0)).map_or("?", |i| i.settings.name.as_str())
+        let interfaces = self.own.router.interfaces();
+        interfaces.get(usize::from(id.0)).map_or("?", |i| i.settings.name.as_str())
     }
 
     fn tell(&mut self, event: &Event) {

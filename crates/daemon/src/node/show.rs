@@ -12,8 +12,7 @@ use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 
 use super::boxed::Node;
-use super::fabric::Fabric;
-use super::router::Driver;
+use super::{fabric, router};
 
 /// Answers a question of `plexus show`.
 ///
@@ -26,12 +25,14 @@ pub(crate) fn answer(node: &Node, topic: Topic) -> Result<Answer, String> {
         Topic::Macs => Answer::Macs(macs(node)?),
         Topic::Drops => Answer::Drops(Of::Node(drops(node)?)),
         Topic::Node => Answer::Node(about(node)?),
-        Topic::Links => Answer::Links(Of::Node(node.ask_fabric(Fabric::links)?)),
-        Topic::Hosts => Answer::Hosts(Of::Node(node.ask_fabric(Fabric::stations)?)),
-        Topic::Groups => Answer::Groups(Of::Node(node.ask_fabric(Fabric::joined)?)),
-        Topic::SourceRoutes => Answer::SourceRoutes(node.ask_fabric(Fabric::source_routes)?),
-        Topic::Fib => Answer::Fib(node.ask_router(Driver::fib)?),
-        Topic::Neighbours => Answer::Neighbours(node.ask_router(Driver::neighbours)?),
+        Topic::Links => Answer::Links(Of::Node(node.ask_fabric(fabric::Driver::links)?)),
+        Topic::Hosts => Answer::Hosts(Of::Node(node.ask_fabric(fabric::Driver::stations)?)),
+        Topic::Groups => Answer::Groups(Of::Node(node.ask_fabric(fabric::Driver::joined)?)),
+        Topic::SourceRoutes => {
+            Answer::SourceRoutes(node.ask_fabric(fabric::Driver::source_routes)?)
+        }
+        Topic::Fib => Answer::Fib(node.ask_router(router::Driver::fib)?),
+        Topic::Neighbours => Answer::Neighbours(node.ask_router(router::Driver::neighbours)?),
         Topic::Faces => Answer::Faces(node.ask_named(|named| named.show_faces(name))?),
         Topic::Names => Answer::Names(node.ask_named(|named| named.show_names(name))?),
         Topic::Cache => Answer::Cache(node.ask_named(|named| named.show_cache(name))?),

@@ -113,7 +113,7 @@ impl Machine {
             for (punt, vlan, bytes) in punted {
                 self.router.frame(now, punt, vlan, bytes);
             }
-            let rest = self.router.carry_out(|| panic!("no worker is at a batch"));
+            let rest = self.router.run(now, || panic!("no worker is at a batch"));
             if none && rest.frames.is_empty() {
                 return round > 0;
             }
@@ -229,10 +229,6 @@ impl Net {
             let now = next.unwrap_or(end).max(self.now()).min(end);
             for machine in &mut self.machines {
                 machine.rig.now = now;
-                machine.router.note_used(now);
-                if machine.router.next_deadline() <= now {
-                    machine.router.handle(now, Input::Tick);
-                }
             }
             self.run();
             if now == end && self.machines.iter().all(|m| m.router.next_deadline() > end) {

@@ -5,7 +5,8 @@ use plexus_config::{LaneChoice, PortSettings, SwitchSettings};
 use plexus_control::link::Pace;
 use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
-use plexus_plane::{Account, DropReason, FabricTables, Pipeline, PublishedFabric, Snapshot};
+use plexus_node::fabric::{self, Fabric};
+use plexus_plane::{Account, DropReason, Pipeline, Snapshot};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::LinkFacts;
 
@@ -25,9 +26,7 @@ pub(crate) struct Step {
 pub(crate) struct Boxed {
     number: usize,
     pub(crate) seed: [u8; 32],
-    pub(crate) node: Node,
-    tables: FabricTables,
-    published: PublishedFabric,
+    pub(crate) fabric: Fabric,
     pub(crate) pipeline: Pipeline,
     pool: Pool,
     received: u64,
@@ -45,11 +44,11 @@ pub(crate) fn control_plane(number: usize, seed: [u8; 32]) -> Node {
 impl Boxed {
     pub(crate) fn new(number: usize, seed: [u8; 32]) -> Boxed {
         let hash_seed = u64::from_ne_bytes(*seed.first_chunk().unwrap());
-        let tables = FabricTables::new(PORTS, hash_seed).unwrap();
-        let published = tables.current().clone().publish();
+        let node = control_plane(number, seed);
+        let fabric = Fabric::new(node, PORTS, LaneChoice::default(), hash_seed).unwrap();
         let ports = (0..PORTS).map(|p| (format!("p{p}"), 0, PortSettings::default()));
         let snapshot = Snapshot::new(ports.collect(), &SwitchSettings::default()).unwrap();
-        let plan = snapshot.with_fabric(published.clone(), |_| true).into();
+        let plan = snapshot.with_fabric(fabric.source(), |_| true).into();
         let mut pipeline = Pipeline::new(plan, 0, hash_seed, false);
         for port in 0..PORTS as u16 {
             let capabilities =
@@ -59,9 +58,7 @@ impl Boxed {
         Boxed {
             number,
             seed,
-            node: control_plane(number, seed),
-            tables,
-            published,
+            fabric,
             pipeline,
             pool: Pool::new(600, 2048).unwrap(),
             received: 0,
@@ -71,10 +68,9 @@ impl Boxed {
         }
     }
 
-    /// Which of several routes hosts' flows take from here.
-    pub(crate) fn set_lanes(&mut self, lanes: LaneChoice) {
-        self.tables.set_lanes(lanes);
-        self.published.store(self.tables.plan());
+    /// The control plane.
+    pub(crate) fn node(&self) -> &Node {
+        self.fabric.control()
     }
 
     pub(crate) fn facts(number: usize, port: u8) -> LinkFacts {
@@ -118,54 +114,40 @@ impl Boxed {
                 }
             }
             let waiting: Vec<_> = self.pipeline.to_control().drain(..).collect();
-            let punted: Vec<_> = waiting
-                .into_iter()
-                .map(|w| {
-                    let bytes = self.pool.data(&w.packet).to_vec();
-                    self.pool.free(w.packet);
-                    (w.punt, w.in_port as u8, bytes)
-                })
-                .collect();
+            let punted = waiting.into_iter().map(|waiting| {
+                let bytes = self.pool.data(&waiting.packet).to_vec();
+                self.pool.free(waiting.packet);
+                fabric::frame(waiting.punt, waiting.in_port, bytes).expect("a port of the fabric")
+            });
+            let punted: Vec<Input> = punted.collect();
             if punted.is_empty() && left.len() == before {
                 assert_eq!(self.pipeline.held(), 0, "a frame stays in node {}", self.number);
                 return left;
             }
-            for (punt, port, bytes) in punted {
-                let kind = plexus_node::fabric::frame_kind(punt);
-                self.hand_in(now, Input::Frame { port, kind, bytes });
-            }
+            punted.into_iter().for_each(|input| self.hand_in(now, input));
         }
     }
 
     fn hand_in(&mut self, now: Time, input: Input) {
         let said = self.recording.is_some().then(|| serde_json::to_string(&input).unwrap());
-        self.node.handle(now, input);
-        let outputs: Vec<Output> = std::iter::from_fn(|| self.node.poll_output()).collect();
+        self.fabric.handle(now, input);
+        let mut outputs: Vec<Output> = Vec::new();
+        let rest = self.fabric.carry_out(|output| outputs.push(output.clone()));
         if let (Some(recording), Some(input)) = (&mut self.recording, said) {
             let outputs = serde_json::to_string(&outputs).unwrap();
             recording.push(Step { now, input, outputs });
         }
-        self.carry_out(now, outputs);
-    }
-
-    /// Tables first, then the frames that depend on them.
-    fn carry_out(&mut self, now: Time, outputs: Vec<Output>) {
-        let own = |port| Some(port_mac(self.number, port));
-        let rest = plexus_node::fabric::carry_out(outputs, &mut self.tables, own);
         self.events.extend(rest.events);
-        if rest.changed {
-            self.published.store(self.tables.plan());
-        }
-        for (how, frame) in rest.frames {
+        for (to, frame) in rest.frames {
             // A frame dropped at once is counted.
-            let _ = self.pipeline.inject(now, &mut self.pool, &frame, how);
+            let _ = self.pipeline.inject(now, &mut self.pool, &frame, to);
         }
     }
 
     /// The size of the data plane's route memory, which equals the control plane's.
     pub(crate) fn routes_in_plane(&self) -> usize {
         let ports = 0..PORTS as u16;
-        ports.filter_map(|p| self.tables.current().tables(p)).map(|t| t.routes.len()).sum()
+        ports.filter_map(|p| self.fabric.plan().tables(p)).map(|t| t.routes.len()).sum()
     }
 
     pub(crate) fn drops(&self, port: u8, reason: DropReason) -> u64 {

@@ -93,7 +93,7 @@ impl World {
         let mut wrong = Vec::new();
         for &n in nodes {
             let Some(boxed) = &self.nodes[n] else { continue };
-            let routes = boxed.node.routes();
+            let routes = boxed.node().routes();
             assert_eq!(boxed.routes_in_plane(), routes.len(), "node {n}'s two memories differ");
             for entry in &routes {
                 let at = self.cables.get(&End::Node(n, entry.port));
@@ -123,7 +123,7 @@ impl World {
         let known: BTreeSet<_> =
             brain.core.flows().map(|f| (f.node, f.port, f.source, f.destination)).collect();
         let all = self.nodes.iter().enumerate().filter_map(|(n, b)| Some((n, b.as_ref()?)));
-        let routes = all.flat_map(|(n, b)| b.node.routes().into_iter().map(move |r| (n, r)));
+        let routes = all.flat_map(|(n, b)| b.node().routes().into_iter().map(move |r| (n, r)));
         routes
             .filter(|(n, r)| !known.contains(&(*n as u64 + 1, r.port, r.source, r.destination)))
             .map(|(n, r)| format!("node {n}: {r:?}"))
@@ -137,7 +137,7 @@ impl World {
             let Some(boxed) = &self.nodes[at] else { return false };
             let is_last = i + 1 == path.len();
             let role = if is_last { PortRole::Host } else { PortRole::Fabric };
-            if boxed.node.role(hop) != role || self.is_silent(End::Node(at, hop)) {
+            if boxed.node().role(hop) != role || self.is_silent(End::Node(at, hop)) {
                 return false;
             }
             match self.cables.get(&End::Node(at, hop)) {

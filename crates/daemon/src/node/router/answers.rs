@@ -26,7 +26,7 @@ impl Driver {
     pub(crate) fn fib(&self) -> Fib {
         let router = &self.own.router;
         let up: Vec<_> = router.control().interfaces().collect();
-        let interfaces = self.own.interfaces.iter().enumerate().map(|(index, interface)| {
+        let interfaces = router.interfaces().iter().enumerate().map(|(index, interface)| {
             let facts = up.iter().find(|(id, _)| usize::from(id.0) == index).map(|(_, f)| f);
             let addresses = facts.into_iter().flat_map(|f| &f.addresses);
             api::Interface {
