@@ -1,6 +1,6 @@
-//! A host that keeps asking for others' addresses: the seed's ARP generator (`axon.txt` §5), "used
-//! as a lower overhead means to simulate host discovery". What it asks for goes the way of any
-//! host's question, and is remembered like any answer.
+//! A host that keeps sending ARP requests: the generator of `axon.txt` §5, "used as a lower
+//! overhead means to simulate host discovery". Its requests and their answers are those of any
+//! host.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::time::SimTime;
 
-/// Draws for a target that is not known yet; who finds none asks nobody this time.
+/// Attempts to draw a target that is not known yet. A host that draws none skips its turn.
 const DRAWS: usize = 16;
 
-/// Who can be asked for.
+/// The addresses that can be asked for.
 pub(crate) struct Targets {
     addresses: Vec<Ipv4Addr>,
-    /// For each address the probability of it and those before it; empty where all are alike.
+    /// The cumulative probability of each address; empty if all are equally likely.
     cumulative: Vec<f64>,
 }
 
 impl Targets {
-    /// The hosts with these addresses; which of them are popular is drawn.
+    /// The hosts with these addresses. The popular ones are drawn at random.
     pub(crate) fn new(
         kind: ArpTargets,
         mut addresses: Vec<Ipv4Addr>,
@@ -88,7 +88,7 @@ impl Asker {
         self.next >= self.until
     }
 
-    /// Whom to ask for by now, if anybody: somebody who is not `known`.
+    /// The address to ask for by now, if any: one that is not `known`.
     pub(crate) fn due(
         &mut self,
         now: SimTime,
@@ -111,7 +111,7 @@ impl Asker {
 pub struct Resolutions {
     /// Addresses that a host began to ask for.
     pub asked: u64,
-    /// Addresses that nobody answered for, however often asked.
+    /// Addresses for which no answer came, after all attempts.
     pub given_up: u64,
     /// From the first question to the answer, in nanoseconds, in the order of the answers.
     pub latency_ns: Vec<u64>,

@@ -2,9 +2,9 @@
 //!
 //! Each port is one end of at most one cable and has that cable's properties for the direction
 //! away from it. Serialisation is that of Ethernet (IEEE 802.3, 3.1.1): preamble and start
-//! delimiter, the frame padded to 64 bytes, its checksum. The gap that has to follow is the
-//! sender's to keep: the data plane's transmit queues do, to a nanosecond. Without queues nobody
-//! does, and frames lie on a cable one over the other; they arrive in the order in which they left.
+//! delimiter, the frame padded to 64 bytes, its checksum. The sender keeps the gap between frames:
+//! the data plane's transmit queues do so to a nanosecond. Without queues, frames overlap on the
+//! cable, and arrive in the order in which they left.
 
 use plexus_topo::{Link, MTU_USUAL, Trouble};
 use rand::RngExt;
@@ -33,23 +33,23 @@ pub(crate) struct Port {
     pub(crate) rate_bits_per_s: Option<u64>,
     /// Picoseconds per byte, where that is a whole number.
     ps_per_byte: Option<u64>,
-    /// Whether a frame waits here until the one before it has left; whose the port is sends
+    /// Whether a frame waits here until the one before it has left. The port's owner paces itself
     /// accordingly.
     pub(crate) has_queue: bool,
     delay: SimTime,
-    /// When the device at the other end takes up what comes there.
+    /// When the device at the other end takes up frames.
     pub(crate) uptake: Uptake,
-    /// When it has taken up the last frame: it keeps their order, so that a short frame that left
-    /// while a long one was on its way comes with that, not before.
+    /// When that device has taken up the last frame. Frames keep their order: a short frame that
+    /// left while a long one was under way is taken up with the long one, not before.
     taken_up: SimTime,
     /// Largest Ethernet payload in bytes.
     pub(crate) mtu: u16,
     loss: f64,
-    /// Counts cuts: what was on its way by then does not arrive.
+    /// Counts cuts: a frame that is under way at a cut does not arrive.
     pub(crate) cable: u32,
-    /// For so many reasons frames vanish, and nobody loses carrier.
+    /// How many faults make frames vanish while both ends keep their carrier.
     pub(crate) silent: u32,
-    /// For so many reasons there is no carrier.
+    /// How many faults take the carrier away.
     pub(crate) dark: u32,
     pub(crate) sent: Traffic,
     /// What is wrong with the cable, by the number of the event.
@@ -72,8 +72,8 @@ impl Traffic {
         Traffic { frames: self.frames - before.frames, bytes: self.bytes - before.bytes }
     }
 
-    /// The bits that this was on the cable, gaps and all; or less, where some frames were shorter
-    /// than the shortest on a cable.
+    /// The bits that these frames took on the cable, gaps included. It is a lower bound if some
+    /// frames were padded.
     pub(crate) fn bits_on_cable(self) -> u64 {
         8 * (self.bytes.max(self.frames * FRAME_MIN) + self.frames * (AROUND + GAP))
     }
@@ -117,8 +117,8 @@ impl Port {
         self.time_of((len as u64).max(FRAME_MIN) + AROUND)
     }
 
-    /// How long it keeps the cable from the next one: the gap behind it included. No time where
-    /// frames do not wait.
+    /// How long the frame occupies the cable, with the gap behind it. Zero where frames do not
+    /// wait.
     #[inline]
     pub(crate) fn occupation(&self, len: usize) -> SimTime {
         if !self.has_queue {
@@ -136,8 +136,8 @@ impl Port {
         }
     }
 
-    /// Sends a frame at `now`: where it arrives, and when it is taken up there. `None`: it does not
-    /// arrive.
+    /// Sends a frame at `now`: where it arrives, and when it is taken up there; `None` if it is
+    /// lost.
     #[inline]
     pub(crate) fn send(
         &mut self,

@@ -23,7 +23,7 @@ impl Clock {
     pub(crate) const TRUE: Clock =
         Clock { since: SimTime::ZERO, base: Time::ZERO, pace: TRUE_PACE };
 
-    /// From now on it is so far ahead of what it showed, and goes so many millionths too fast.
+    /// From now on the clock is ahead by this much, and this many millionths too fast.
     pub(crate) fn set(&mut self, now: SimTime, ppm: f64, ahead: std::time::Duration) {
         let base = self.read(now) + ahead;
         let pace = (TRUE_PACE as f64 * (1.0 + ppm * 1e-6)).round().max(1.0) as u64;
@@ -70,8 +70,8 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// A deadline has come when its event does, and not before: else a node would be woken for
-        /// ever, or late.
+        /// A deadline has come exactly when its event does. Otherwise a node would be woken
+        /// forever, or late.
         #[test]
         fn a_deadline_comes_when_the_clock_shows_it(
             steps in prop::collection::vec(

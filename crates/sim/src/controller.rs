@@ -1,5 +1,5 @@
-//! A controller: sessions and core of the daemon, joined as the daemon joins them. What it stores
-//! is durable some time later.
+//! A controller: sessions and core of the daemon, joined as the daemon joins them. Its writes
+//! become durable some time later.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use crate::time::SimTime;
 
 /// Seconds since 1970 when a simulation begins: leases are counted from it.
 const BEGIN_UNIX_S: u64 = 1_700_000_000;
-/// From a store's order to its durability: what a synchronised write to an SSD takes.
+/// From an order to store until the data is durable: a synchronised write to an SSD.
 const STORE_DELAY: Duration = Duration::from_millis(2);
 const MAC: MacAddr = MacAddr([0x02, 0x0C, 0, 0, 0, 1]);
 
@@ -35,7 +35,7 @@ pub(crate) struct SimController {
     config: Config,
     disk: Disk,
     epoch: u64,
-    /// What it takes for the time.
+    /// Its own clock.
     clock: Clock,
     /// `None` while it is down.
     running: Option<Running>,
@@ -51,8 +51,7 @@ struct Running {
 #[derive(Default)]
 struct Disk {
     leases: BTreeMap<Ipv4Addr, Record>,
-    /// Changes that are being written, by the number of the write: those of a controller that has
-    /// crashed are lost.
+    /// Changes that are being written, by the number of the write. A crash loses them.
     writing: BTreeMap<u64, (u64, Vec<Change>)>,
     writes: u64,
 }
@@ -65,7 +64,7 @@ impl Disk {
         self.writes
     }
 
-    /// A write has ended: the ticket of its changes, unless whoever ordered it is gone.
+    /// A write has ended: the ticket of its changes, unless the controller has crashed since.
     fn end(&mut self, write: u64) -> Option<u64> {
         let (ticket, changes) = self.writing.remove(&write)?;
         for change in changes {
@@ -115,7 +114,7 @@ impl SimController {
         self.running = Some(Running { hub, core });
     }
 
-    /// It stops at once; what is not on its disk is lost.
+    /// It stops at once and loses everything that is not on its disk.
     pub(crate) fn crash(&mut self, core: &mut Core) {
         self.running = None;
         self.disk.writing.clear();
@@ -128,7 +127,7 @@ impl SimController {
         self.carry_out(core);
     }
 
-    /// Its clock jumps ahead, and goes so many millionths too fast from now on.
+    /// Its clock jumps ahead, and runs this many millionths too fast from now on.
     pub(crate) fn set_clock(&mut self, core: &mut Core, ppm: f64, ahead: Duration) {
         self.clock.set(core.now, ppm, ahead);
         self.carry_out(core);
@@ -153,7 +152,7 @@ impl SimController {
         self.carry_out(core);
     }
 
-    /// What it had to store is durable: the number of the write.
+    /// The write of this number is durable.
     pub(crate) fn stored(&mut self, core: &mut Core, write: u64) {
         let (Some(ticket), Some(running)) = (self.disk.end(write), &mut self.running) else {
             return;

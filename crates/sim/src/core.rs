@@ -14,8 +14,7 @@ use crate::time::SimTime;
 /// A device's number, among all kinds.
 pub(crate) type DeviceIndex = u32;
 
-/// A frame that is on its way: its place in [`Core::flying`]. Events are moved about while they
-/// wait, so they are kept small.
+/// A frame under way: its place in [`Core::flying`]. The queue moves events, so they are small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flying(u32);
 
@@ -30,7 +29,7 @@ pub(crate) enum Event {
     Flow(u32),
     /// Something fails or is mended; the number of the topology's event.
     Fault(u32, bool),
-    /// What a controller had to store is on its disk.
+    /// A controller's write is on its disk.
     Stored {
         /// The controller.
         device: DeviceIndex,
@@ -48,10 +47,10 @@ pub(crate) struct Core {
     /// Frames on their way, and the places that are free.
     flying: Vec<Option<Packet>>,
     landed: Vec<u32>,
-    /// Frames whose checksum is wrong, by their place in the pool, with the port in whose queues
-    /// they wait; none while they are on a cable.
+    /// Frames with a wrong checksum, by their place in the pool, and the port in whose queues they
+    /// wait; none while they are on a cable.
     pub(crate) damaged: HashMap<usize, Option<PortIndex>>,
-    /// For what cables do at random.
+    /// For random faults of cables.
     pub(crate) random: Pcg64,
     /// When each device is woken.
     wakes: Vec<SimTime>,
@@ -90,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Puts a frame on a cable, where it is held back so long.
+    /// Puts a frame on a cable, which holds it back for this long.
     #[inline]
     pub(crate) fn launch(&mut self, port: PortIndex, packet: Packet, later: SimTime) {
         let len = packet.len();
@@ -123,7 +122,7 @@ impl Core {
         from.is_some_and(|from| from.uptake.is_early())
     }
 
-    /// Frames that waited at these ports are gone, and their places are free for others.
+    /// Frames that waited at these ports are gone: forgets their marks.
     pub(crate) fn forget_marks(&mut self, ports: Range<PortIndex>) {
         self.damaged.retain(|_, at| at.is_none_or(|port| !ports.contains(&port)));
     }
@@ -135,7 +134,7 @@ impl Core {
         self.flying[frame.0 as usize].take()
     }
 
-    /// A frame with these bytes, if there is room for one. None has more than a frame may have.
+    /// A frame with these bytes, if there is room for one. The caller never makes one too long.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Packet> {
         let packet = self.pool.alloc_from(bytes);
         let fits = bytes.len() <= self.pool.max_len();
@@ -146,7 +145,7 @@ impl Core {
     /// Wakes a device at this time, or earlier if that was wanted before.
     #[inline]
     pub(crate) fn wake(&mut self, device: DeviceIndex, at: SimTime) {
-        // Deadlines are whole nanoseconds: one that is now may have passed by a fraction.
+        // Deadlines are whole nanoseconds: one of now may have passed by a fraction.
         let at = at.max(self.now);
         let wake = &mut self.wakes[device as usize];
         if at < *wake {
@@ -155,7 +154,7 @@ impl Core {
         }
     }
 
-    /// Whether a wake-up that comes now is the one that the device waits for; it has come then.
+    /// Whether the device waits for the wake-up that comes now; if so, it waits no longer.
     #[inline]
     pub(crate) fn is_due(&mut self, device: DeviceIndex) -> bool {
         let wake = &mut self.wakes[device as usize];

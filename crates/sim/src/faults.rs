@@ -91,8 +91,8 @@ impl Sim {
         }
     }
 
-    /// A device stops, and its cables lose their carriers or, where that is `silent`, fall silent;
-    /// or it starts anew.
+    /// A device stops or starts anew. While it is stopped its cables have no carrier or, if the
+    /// crash is `silent`, keep it and lose all frames.
     fn crash(&mut self, party: Party, silent: bool, fails: bool) {
         let place = match party {
             Party::Device(Device::Node(n)) => Place::Node(n),
@@ -124,7 +124,7 @@ impl Sim {
                 continue;
             }
             self.silence([port, peer], fails);
-            // Who starts anew has to be told what its neighbours never stopped seeing.
+            // A device that starts anew must be told of the carrier that its neighbours kept.
             if !fails && self.core.ports[port as usize].has_carrier() {
                 self.tell_carrier(port, true);
             }
@@ -149,7 +149,7 @@ impl Sim {
         ends.filter(|[own, peer]| own < peer && is_inside(*own) != is_inside(*peer)).collect()
     }
 
-    /// What struck on all cables, in words; `None` if nothing did but what links lose by the file.
+    /// The faults of all cables in words; `None` if there was only the loss that the file names.
     pub(crate) fn struck(&self) -> Option<String> {
         let all = self.core.ports.iter().fold(Struck::default(), |sum, p| sum.and(p.struck));
         let counts =

@@ -24,8 +24,8 @@ pub(crate) fn ports(node: &plexus_topo::Node) -> FaultyPorts {
     ports.collect()
 }
 
-/// A frame enters a faulty port, where it waits for [`Port::receive`]; it comes back if the port is
-/// none of them.
+/// A frame enters a faulty port, where it waits for [`Port::receive`]. A frame for any other port
+/// comes back.
 pub(crate) fn enter(ports: &mut FaultyPorts, port: u16, packet: Packet) -> Option<Packet> {
     match ports.iter_mut().find(|(number, _)| *number == port) {
         Some((_, faults)) => {
@@ -56,7 +56,7 @@ impl Port for Inbox {
         count
     }
 
-    /// Nothing leaves by it: cables are the simulator's.
+    /// Nothing leaves by it: the simulator sends on cables itself.
     fn transmit(&mut self, _: Time, _: &mut Pool, _: &mut Batch) -> usize {
         0
     }

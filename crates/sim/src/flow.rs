@@ -1,5 +1,5 @@
-//! A flow of the topology file: the program that sends it and the one that meters it. The two know
-//! of each other what packets say, except that the meter is told when the sender has ended.
+//! A flow of the topology file: the program that sends it and the one that meters it. They exchange
+//! packets only, except that the meter is told when the sender has ended.
 
 mod echo;
 mod named;
@@ -25,8 +25,8 @@ pub(crate) use echo::flow_of as echo_flow_of;
 pub(crate) use tcp::{CONGESTION, Side, flow_of as tcp_flow_of};
 pub(crate) use udp::flow_of as udp_flow_of;
 
-/// How long after the last packet was sent an answer or a straggler is waited for, beyond the
-/// delay of all links, as in the lab.
+/// How long the meter waits for stragglers after the last packet, in addition to the delay of all
+/// links, as in the lab.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A flow and both its ends.
@@ -39,7 +39,7 @@ pub(crate) struct SimFlow {
     /// The sender's address, as the receiver sees it.
     back: Option<Ipv4Addr>,
     pub(crate) from: usize,
-    /// The host that has the address; the sender itself where none has.
+    /// The host with the address; the sender itself if no host has it.
     receiver: usize,
     pub(crate) state: State,
     /// When the run began: gaps are counted from it.
@@ -48,7 +48,7 @@ pub(crate) struct SimFlow {
     sender_ended: SimTime,
     grace: Duration,
     sent: u64,
-    /// Packets that the sender's interface took.
+    /// Packets that the sender's interface accepted.
     departed: u64,
     /// How late in its interval the next datagram leaves.
     late: SimTime,
@@ -84,7 +84,7 @@ pub(crate) struct Ends {
 pub(crate) enum State {
     Waiting,
     Sending,
-    /// What is on its way is waited for.
+    /// It waits for packets that are under way.
     Draining,
     Ended,
 }
@@ -101,7 +101,7 @@ impl SimFlow {
             let [a, b] = ends.seeds.map(u64::from);
             named::consumer(&spec, catalogue, a << 32 | b).map(Box::new)
         });
-        // Longer pauses than such are not to be expected.
+        // Longer pauses are not expected.
         let usual = if spec.arrivals == Arrivals::Poisson { 7 } else { 1 };
         let interval = match &spec.catalogue {
             Some(catalogue) => named::interval(catalogue, ends.delays),

@@ -1,11 +1,11 @@
 //! When a device takes up a frame that comes to one of its ports.
 //!
-//! Store-and-forward: once the last bit is there, and a processing time later. Cut-through: a time
-//! after the first bit, when the header is known; the rest follows. Nothing leaves before it has
-//! come: a node takes up early only what comes by a port that none of its others is faster than, as
-//! switches with ports of several speeds do; what is to wait for its output port waits there whole
-//! or not (`axon.txt` §3.2: routing at the packet level, with buffers for entire packets); and it
-//! is never earlier than the header that it may have to take away.
+//! Store-and-forward: a processing time after the last bit. Cut-through: a time after the first
+//! bit, when the header is known; the rest follows. No bit leaves before it has come. So a node
+//! takes up a frame early only if no other port of the node is faster than the one that it comes
+//! by, as switches with ports of several speeds do, and not before the header has come that it may
+//! have to remove. A frame whose output port is busy waits there, whole or not (`axon.txt` §3.2:
+//! routing at the packet level, with buffers for entire packets).
 
 use plexus_topo::{Device, End, Forwarding, ForwardingMode, Graph, Topology, UNREACHABLE};
 
@@ -21,7 +21,7 @@ const FABRIC: u64 = 6;
 /// A frame's checksum.
 const FCS: u64 = 4;
 
-/// When a device takes up what comes to a port.
+/// When a device takes up a frame that comes to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uptake {
     /// So long after its last bit, and so much more for each 1,000 bytes.
@@ -66,8 +66,8 @@ impl Uptake {
     }
 }
 
-/// Says of every cable into a node of the file how the node takes up what comes by it. `port` is a
-/// port by its end; controllers' cables are not among a node's ports here.
+/// Sets for every cable into a node of the file when the node takes up its frames. `port` gives the
+/// port at an end. Cables of controllers are left out.
 pub(crate) fn plan(topology: &Topology, ports: &mut [Port], port: impl Fn(End) -> usize) {
     if topology.nodes.iter().all(|n| n.forwarding == Forwarding::default()) {
         return;
@@ -123,8 +123,8 @@ fn nodes_on_the_longest_route(topology: &Topology) -> u64 {
     (0..nodes).flat_map(hops).max().map_or(0, |links| u64::from(links) + 1)
 }
 
-/// The fastest cable of a node that cuts through: its controller's is no faster, since what goes
-/// there may come by any other. `None` for other nodes.
+/// The rate of the fastest cable of a node that cuts through; `None` for other nodes. Its
+/// controller's cable is no faster, because frames for the controller may come by any other.
 pub(crate) fn controller_rate(topology: &Topology, node: usize, usual: u64) -> Option<u64> {
     let is_early = topology.nodes[node].forwarding.mode == ForwardingMode::CutThrough;
     let links = topology.links.iter().filter(|l| l.devices().contains(&Device::Node(node)));

@@ -1,6 +1,6 @@
-//! A host: an ordinary IPv4 end system that knows nothing of the fabric. Address resolution is
-//! Linux's in what is seen on a cable: who is unknown is asked for, three times a second apart;
-//! who has not been heard of for a while is asked directly, and used meanwhile.
+//! A host: an ordinary IPv4 end system that knows nothing of the fabric. Seen from the cable it
+//! resolves addresses as Linux does: it asks for an unknown neighbour three times, a second apart.
+//! It asks a stale neighbour directly, and uses the old address meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -20,14 +20,14 @@ use crate::time::SimTime;
 
 /// Bytes before an IPv4 packet's payload.
 pub(crate) const IP_PAYLOAD_AT: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-/// How long an answer is believed without another word (`base_reachable_time_ms`).
+/// How long a neighbour is reachable after an answer (`base_reachable_time_ms`).
 const REACHABLE: Duration = Duration::from_secs(30);
 /// Between two questions (`retrans_time_ms`).
 const RETRY: Duration = Duration::from_secs(1);
-/// How often is asked (`mcast_solicit`, `ucast_solicit`).
+/// How many requests are sent (`mcast_solicit`, `ucast_solicit`).
 const TRIES: u32 = 3;
-/// Announcements of an address that nobody has leased to the host, and the time between them (RFC
-/// 5227, 2.3): who never says anything nobody can find.
+/// Announcements of an address that was not leased, and the time between them (RFC 5227, 2.3). A
+/// host that never sends anything cannot be found.
 pub(crate) const ANNOUNCEMENTS: u8 = 2;
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
 /// Packets that wait for an address, per address.
@@ -52,12 +52,12 @@ pub(crate) struct SimHost {
     pub(crate) address: Option<(Ipv4Addr, u8)>,
     pub(crate) gateway: Option<Ipv4Addr>,
     neighbours: BTreeMap<Ipv4Addr, Neighbour>,
-    /// When who is to be asked for (again).
+    /// When each neighbour is asked for next.
     questions: BTreeSet<(SimTime, Ipv4Addr)>,
     pub(crate) dhcp: Option<dhcp::Client>,
-    /// When it announces its address next, and how often still.
+    /// When it announces its address next, and how many announcements are left.
     pub(crate) announce: Option<(SimTime, u8)>,
-    /// Whom it asks for without need.
+    /// Its ARP generator.
     pub(crate) asker: Option<Box<Asker>>,
     /// What it asks and answers by name.
     pub(crate) named: Option<Box<NamedEnd>>,
@@ -71,7 +71,7 @@ struct Neighbour {
     mac: Option<MacAddr>,
     /// Until when it is believed.
     until: SimTime,
-    /// Questions without an answer, and when the next one is due: see [`SimHost::questions`].
+    /// Requests without an answer, and when the next one is due: see [`SimHost::questions`].
     asked: u32,
     ask_at: Option<SimTime>,
     waiting: VecDeque<Packet>,
@@ -229,7 +229,7 @@ impl SimHost {
             EtherType::NDN if self.named.as_ref().is_some_and(|end| end.takes(frame.dst())) => {
                 return Heard::Named(packet);
             }
-            // Group addresses that nobody here has joined, and what hosts do not know.
+            // Groups that this host has not joined, and protocols that hosts do not speak.
             _ => core.pool.free(packet),
         }
         self.rest(core);
@@ -240,7 +240,7 @@ impl SimHost {
         let own = self.ip();
         let is_question_for_us =
             repr.operation == arp::Operation::REQUEST && Some(repr.target_ip) == own;
-        // RFC 826: who is known already is believed, and who asks for us becomes known.
+        // RFC 826: a known sender's entry is updated, and one that asks for us gets an entry.
         if !repr.sender_ip.is_unspecified()
             && (is_question_for_us || self.neighbours.contains_key(&repr.sender_ip))
         {
@@ -333,7 +333,7 @@ impl SimHost {
     fn forget(&mut self, core: &mut Core) {
         self.questions.clear();
         let neighbours = std::mem::take(&mut self.neighbours);
-        // Nobody waits for their answers any more.
+        // No packet waits for their answers any more.
         let is_open = |n: &&Neighbour| n.mac.is_none() && n.asked > 0;
         core.resolutions.given_up += neighbours.values().filter(is_open).count() as u64;
         let waiting = neighbours.into_values().flat_map(|n| n.waiting);
@@ -373,7 +373,7 @@ impl SimHost {
             neighbour.ask_at = None;
             match (neighbour.asked, neighbour.mac) {
                 (0..TRIES, _) if own.is_some() => self.ask(core, ip),
-                // It does not answer directly: anybody may.
+                // It does not answer directly: ask everybody.
                 (_, Some(_)) => {
                     (neighbour.asked, neighbour.mac) = (0, None);
                     self.ask(core, ip);

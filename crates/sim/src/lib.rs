@@ -1,12 +1,11 @@
 //! A discrete-event simulator that drives the same data plane, control plane and controller as the
 //! daemons do.
 //!
-//! Time is a whole number of picoseconds ([`SimTime`]); what happens next comes out of an
-//! [`EventQueue`]. Nothing here reads a clock or draws a number that the seed does not give: a
-//! scenario and a seed always make the same run, event by event. A [`Sim`] reads the topology file
-//! that `plexus lab` reads, and its report has the same form.
+//! Time is a whole number of picoseconds ([`SimTime`]), and an [`EventQueue`] holds the events. All
+//! randomness comes from the seed: a scenario and a seed always give the same run, event by event.
+//! A [`Sim`] reads the topology file that `plexus lab` reads, and its report has the same form.
 //!
-//! [`real_time`] alone reads a clock: it keeps a simulation at the wall's, for hosts that are real.
+//! Only [`real_time`] reads a clock: it keeps a simulation at wall time, for hosts that are real.
 
 mod asker;
 mod build;

@@ -1,8 +1,8 @@
 //! How much memory a simulation takes, told before it is built.
 //!
 //! The figures are differences of resident memory between runs that differ in one thing (x86-64,
-//! dev and release builds alike). They are what each thing comes to, frames on their way included,
-//! not the sizes of structures; a test holds them against real runs.
+//! equal in dev and release builds). They include frames under way, so they are no sizes of
+//! structures. A test compares them with real runs.
 
 use plexus_ndn_apps::consume::PENDING_MAX;
 use plexus_topo::{AskingPace, Extent, Flow, Proto, Topology};
@@ -31,8 +31,8 @@ const PENDING: u64 = 200;
 const LATENCIES: u64 = 40 << 10;
 const MANY: u64 = 128;
 
-/// Bytes that the simulation of a topology takes, by and large. Where queues fill, frames take up
-/// to 0.6 GiB more.
+/// The approximate memory of a topology's simulation in bytes. Where queues fill, frames take up to
+/// 0.6 GiB more.
 pub fn memory_estimate(topology: &Topology) -> u64 {
     with_stations(topology, bridge_stations(topology))
 }

@@ -1,5 +1,5 @@
-//! A host's or a controller's transmit side: one frame after the other, as fast as the cable takes
-//! them, and a queue for those that wait.
+//! The transmit side of a host or a controller: it sends one frame after the other at the rate of
+//! the cable, and queues the others.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::time::SimTime;
 /// What a Linux interface queues unless told otherwise (`txqueuelen`).
 const QUEUE_MAX: usize = 1000;
 
-/// Frames that wait, from which on a TCP socket holds back (as by "TCP small queues").
+/// The length of the queue from which on a TCP socket holds back (as in "TCP small queues").
 const FEW: usize = 2;
 
 /// A network interface, sending.
@@ -45,7 +45,7 @@ impl Nic {
         true
     }
 
-    /// Whether a frame that has come in is sound; what is not is dropped and counted.
+    /// Gives a frame that has come in back if it is sound. A damaged frame is dropped and counted.
     #[inline]
     pub(crate) fn check(&mut self, core: &mut Core, packet: Packet) -> Option<Packet> {
         if !core.take_damage(&packet) {

@@ -1,8 +1,9 @@
-//! What a bad cable does to frames beyond losing some: damage, repetition, changed order. Every
-//! frame is rolled for once per fault, when it is sent.
+//! Faults of a cable besides loss: damage, duplication and reordering. Each fault is drawn once for
+//! each frame, when it is sent.
 //!
-//! A damaged frame has one wrong bit, and its checksum says so to whoever receives it whole: it is
-//! marked, by its place in the pool. What a fault is told to hide from the checksum is not.
+//! A damaged frame has one wrong bit. It is marked, by its place in the pool, and a device that
+//! receives it whole sees a wrong checksum. A fault that is `hidden` from the checksum sets no
+//! mark.
 
 use plexus_io::Packet;
 use plexus_topo::{Trouble, TroubleKind};
@@ -12,7 +13,7 @@ use crate::cable::PortIndex;
 use crate::core::Core;
 use crate::time::SimTime;
 
-/// What struck on a cable, in the direction away from a port.
+/// The faults that occurred on a cable, in the direction away from a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Struck {
     /// Frames lost.

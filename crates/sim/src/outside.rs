@@ -1,7 +1,7 @@
-//! Hosts that are not simulated: somebody else has their frames, the simulation their cable.
+//! Hosts outside of the simulation: the caller has their frames, and the simulation their cable.
 //!
-//! The simulator still reads no clock. Who has the frames moves it on with
-//! [`Sim::run_until`], hands in what came meanwhile, and takes out what has arrived.
+//! The simulator still reads no clock. The caller moves it on with [`Sim::run_until`], hands in
+//! frames that came meanwhile, and takes out frames that have arrived.
 
 use plexus_io::{Offload, Packet};
 use plexus_topo::Fidelity;
@@ -22,10 +22,10 @@ pub struct Leaving {
 }
 
 impl Sim {
-    /// Takes a host out of the simulation: it does nothing of itself, and what comes to it is for
-    /// [`poll_outside`](Sim::poll_outside). Its cable stays, and the interface that sends on it,
-    /// with its queue. To be done before the network settles; the topology's flows must leave it
-    /// alone.
+    /// Takes a host out of the simulation. It does nothing by itself, and frames for it go to
+    /// [`poll_outside`](Sim::poll_outside). Its cable stays, and so does the interface that sends
+    /// on it, with its queue. Call it before the network converges. The topology's flows must not
+    /// use the host.
     ///
     /// # Errors
     /// In words, when the network has no such host, or no queues for what it may send.
@@ -50,8 +50,8 @@ impl Sim {
         Ok(())
     }
 
-    /// A host that is not simulated sends a frame, now. `offload` is what its device still owes it.
-    /// False: there is no such host, the frame is too long, or the interface's queue is full.
+    /// A host outside sends a frame, now. `offload` is the work that was left to its device. False
+    /// if there is no such host, the frame is too long, or the interface's queue is full.
     pub fn send_from_outside(&mut self, host: usize, frame: &[u8], offload: Offload) -> bool {
         let Some(simulated) = self.devices.hosts.get_mut(host) else { return false };
         let Some(mut packet) = self.core.frame(frame) else { return false };
@@ -66,7 +66,7 @@ impl Sim {
         self.leaving.pop_front()
     }
 
-    /// When something happens next; `None`: nothing ever will unless a frame comes from outside.
+    /// When the next event is; `None` if there is none before a frame comes from outside.
     pub fn next_event(&self) -> Option<SimTime> {
         self.core.queue.next_at()
     }

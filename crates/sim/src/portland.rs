@@ -1,5 +1,6 @@
-//! PortLand in place of the fabric: its switches where the topology has nodes, its manager where
-//! the controller is. The machines are [`plexus_reference::portland`]'s; here they get ports.
+//! PortLand in place of the fabric: its switches in place of the topology's nodes, its manager in
+//! place of the controller. The machines come from [`plexus_reference::portland`]; here they get
+//! ports.
 
 use plexus_io::Packet;
 use plexus_reference::Input;
@@ -115,10 +116,10 @@ impl SimPortLand {
     }
 }
 
-/// What cannot be done with PortLand of what a file asks for.
+/// Refuses a file that asks for what PortLand cannot do.
 ///
 /// # Errors
-/// In words that name the thing.
+/// In words that name the key.
 pub(crate) fn check(topology: &Topology) -> Result<(), String> {
     if topology.controllers.len() != 1 {
         return Err("PortLand's manager takes the place of a controller: name one".into());

@@ -1,20 +1,19 @@
-//! The queue of events: what happens next, of millions.
+//! The queue of events: the earliest of millions.
 //!
-//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) in base 32:
-//! since no event is ever put before the one that is happening, events need not be in order but
-//! only apart from those that come much later. The slot of an event is the highest base-32 digit in
-//! which its time differs from a base, and that digit; so an event moves at most once per digit
-//! until it happens, whatever the number of others, and memory is walked in order.
+//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) in base 32.
+//! No event is inserted before the current one, so events need no full order: they only have to be
+//! apart from much later ones. An event's slot is the highest base-32 digit in which its time
+//! differs from a base, and the value of that digit. So an event moves at most once per digit,
+//! however many others there are, and memory is walked in order.
 //!
-//! The slot that comes next is not taken apart digit by digit but put in order once it holds few
-//! events, as the bottom of a ladder queue is (Tang et al., "Ladder queue: an O(1) priority queue
-//! structure for large-scale discrete event simulation", 2005). Until it is used up, what is put in
-//! for that time finds its place there; when it has become long, its later half goes back into the
-//! heap. So a small network, in which little is to come at any time, has its events in a few cache
-//! lines and not in those of all slots in turn.
+//! The next slot is sorted once it holds few events, like the bottom of a ladder queue (Tang et
+//! al., "Ladder queue: an O(1) priority queue structure for large-scale discrete event simulation",
+//! 2005). New events of its time range are inserted there. When it becomes long, its later half
+//! goes back into the heap. So a small network, which has few events to come, keeps them in a few
+//! cache lines.
 //!
-//! Events of the same instant happen in the order in which they were put in: they are always in the
-//! same slot, one behind the other. This makes a run the same every time.
+//! Events of the same instant happen in the order of their insertion: they are always in the same
+//! slot, one behind the other. This makes runs reproducible.
 
 use crate::time::SimTime;
 
@@ -31,16 +30,16 @@ const NEAR_MANY: usize = 64;
 /// Events by time. They are copied as they move about: small ones are better.
 #[derive(Debug)]
 pub struct EventQueue<T> {
-    /// When the event that is happening, or the last one, is.
+    /// The time of the current event, or of the last one.
     now: u64,
     len: usize,
-    /// What comes next, in order, from `next` on: all that is to happen before `horizon`.
+    /// The next events in order, from `next` on: all those before `horizon`.
     near: Vec<(u64, T)>,
     /// Those before it have happened.
     next: usize,
-    /// Nothing in the slots is earlier.
+    /// No event in the slots is earlier.
     horizon: u64,
-    /// What times are compared with to find their slots. No event in the slots is earlier.
+    /// The base that times are compared with. No event in the slots is earlier.
     base: u64,
     /// Bit `l`: there is something at level `l`.
     levels: u16,
@@ -87,8 +86,7 @@ impl<T: Clone> EventQueue<T> {
         SimTime::from_picos(self.now)
     }
 
-    /// Puts an event in; one for a time that has passed happens now, after those that are to happen
-    /// now already.
+    /// Inserts an event. An event of the past happens now, after the other events of now.
     #[inline]
     pub fn push(&mut self, at: SimTime, event: T) {
         let at = at.as_picos().max(self.now);
@@ -100,7 +98,7 @@ impl<T: Clone> EventQueue<T> {
         }
     }
 
-    /// Puts an event among those that come next, behind all that are not later.
+    /// Inserts an event into `near`, behind all that are not later.
     #[inline]
     fn insert_near(&mut self, at: u64, event: T) {
         if self.near.len() - self.next >= NEAR_MANY {
@@ -125,8 +123,8 @@ impl<T: Clone> EventQueue<T> {
         self.near.insert(place, (at, event));
     }
 
-    /// Gives the later half of what comes next back to the slots; events of one instant stay
-    /// together, so that it may be less, or nothing.
+    /// Gives the later half of `near` back to the slots. Events of one instant stay together, so it
+    /// may be less, or nothing.
     #[cold]
     fn shorten(&mut self) {
         let near = &self.near[self.next..];
@@ -198,8 +196,8 @@ impl<T: Clone> EventQueue<T> {
         Some(level * SLOTS + self.slots[level].trailing_zeros() as usize)
     }
 
-    /// Puts the events of the slot that comes next in order, now that all before have happened. The
-    /// first of them is to happen at once, so that nothing is ever put before the base.
+    /// Sorts the events of the next slot, after all earlier ones have happened. The first of them
+    /// happens at once, so no event is ever inserted before the base.
     fn refill(&mut self, until: SimTime) -> Option<()> {
         self.near.clear();
         self.next = 0;
@@ -220,7 +218,7 @@ impl<T: Clone> EventQueue<T> {
             } else {
                 events.drain(..).for_each(|(at, event)| self.insert(at, event));
             }
-            // What it has grown to it will be again.
+            // It will grow to this size again.
             self.events[index] = events;
         }
         Some(())

@@ -1,8 +1,9 @@
 //! A simulated network in real time, with devices of this machine in place of some of its hosts.
 //!
-//! The simulation is moved on to the wall clock's time, again and again: what has arrived by then
-//! goes out by the devices, what they have received goes in. Between two events the thread sleeps.
-//! How late frames leave is measured: it is what the machine adds to the simulated network.
+//! The thread moves the simulation to wall time, again and again. Frames that have arrived by then
+//! leave by the devices, and frames that the devices have received go in. Between two events the
+//! thread sleeps. It measures how late frames leave: the delay that the machine adds to the
+//! simulated network.
 
 use std::fmt;
 use std::io;
@@ -24,7 +25,7 @@ use plexus_io::process::go_before_others;
 const FRAMES: usize = 4096;
 /// Ethernet header and a tag.
 const AROUND: usize = 18;
-/// How long the thread sleeps at most: who asked to stop is heard then.
+/// The longest sleep of the thread, after which it hears a request to stop.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Devices in place of hosts, over one pool.
@@ -41,7 +42,7 @@ struct Attached {
     waiting: Batch,
 }
 
-/// What came of it.
+/// What happened.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kept {
     /// Wall time, which is simulated time.
@@ -98,9 +99,9 @@ impl Outside {
         self.attached.iter().try_for_each(|a| sim.attach(a.host))
     }
 
-    /// Keeps a simulation at the wall clock's time until `say` gives false, which hears of it some
-    /// fifty times a second. The calling thread runs before ordinary programs from now on, where
-    /// that is permitted.
+    /// Keeps a simulation at wall time until `say`, which is called some fifty times a second,
+    /// gives false. The calling thread gets priority over ordinary programs, where that is
+    /// permitted.
     ///
     /// # Errors
     /// When the machine is short of descriptors.
@@ -122,7 +123,7 @@ impl Outside {
             sim.run_until(begin + elapsed.into());
             while let Some(Leaving { host, at, frame }) = sim.poll_outside() {
                 let Some(to) = self.attached.iter_mut().find(|a| a.host == host) else { continue };
-                // What came while the network settled came to nobody.
+                // Frames that came while the network converged are discarded.
                 if at < begin {
                     continue;
                 }

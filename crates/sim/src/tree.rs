@@ -1,7 +1,7 @@
-//! A box with spanning tree: the data plane's switch, with ports that forward only when the tree of
-//! [`plexus_reference::stp`] has them forward. To the data plane such a port has a link, and any
-//! other has none; so it forgets at once who was behind a port that blocks, where 802.1D lets
-//! stations age.
+//! A box with spanning tree: the data plane's switch, whose ports forward only if
+//! [`plexus_reference::stp`] lets them. To the data plane a forwarding port has a link, and any
+//! other port has none. So it forgets the stations behind a blocked port at once, where 802.1D lets
+//! them age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const VLAN: u16 = 1;
 /// What makes a box speak spanning tree.
 pub(crate) struct Tree {
     bridge: Bridge,
-    /// The ports as the data plane is told, for when stations are to age faster.
+    /// The ports of the data plane's snapshot, which is made anew when stations are to age faster.
     ports: Vec<(String, PortSettings)>,
     switch: SwitchSettings,
 }
@@ -37,7 +37,7 @@ impl Tree {
         Tree { bridge: Bridge::new(settings, specs.len() as u16), ports, switch }
     }
 
-    /// Whether nothing will change unless something happens.
+    /// Whether the tree is stable until an event changes it.
     pub(crate) fn is_settled(&self) -> bool {
         self.bridge.is_settled()
     }
@@ -57,14 +57,14 @@ impl Tree {
 }
 
 impl SimNode {
-    /// A cable has been plugged in, or its carrier is gone: nothing passes before the tree says so.
+    /// A cable has been plugged in, or its carrier is gone. The tree decides when frames pass.
     pub(crate) fn carrier_of_tree(&mut self, core: &mut Core, port: u16, up: bool) {
         let rate = core.ports[(self.first + PortIndex::from(port)) as usize].rate_bits_per_s;
         let rate_bits_per_s = up.then(|| rate.unwrap_or(RATE_USUAL));
         self.tell_tree(core, Input::Port { port, rate_bits_per_s });
     }
 
-    /// Takes a frame that is the tree's, or that its port does not let pass; gives others back.
+    /// Takes a frame for the tree, or one that its port blocks; gives any other back.
     pub(crate) fn pass_tree(
         &mut self,
         core: &mut Core,

@@ -1,8 +1,8 @@
-//! The latest of every link, as its worker knows it and as the control plane's thread is to hear.
+//! The latest state of every link, from its worker to the control plane's thread.
 //!
-//! There is one cell for each port, and a newer state takes an older one's place: a worker never
-//! waits for a control plane that is busy, and what a link is at last is always heard of. What it
-//! was in between may not be.
+//! There is one cell for each port, and a newer state replaces an older one. So a worker never
+//! waits for a busy control plane. The control plane always gets the last state of a link, and may
+//! miss states in between.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -12,11 +12,11 @@ use plexus_plane::LinkChange;
 
 use super::news::News;
 
-/// Of a cell: the control plane has not seen its state.
+/// A cell's flag: the control plane has not seen the state.
 const NEW: u64 = 1;
-/// Of a cell: the link is up.
+/// A cell's flag: the link is up.
 const UP: u64 = 2;
-/// Of a cell: where the longest frame begins.
+/// Where a cell's longest frame begins, in bits.
 const MAX_FRAME: u32 = 2;
 
 /// Most ports of a node.
@@ -24,29 +24,30 @@ const LINKS: usize = 1 << 14;
 
 /// A cell for each port.
 pub(crate) struct LinkCells {
-    /// Whether it is worth while to look into the cells.
+    /// Some cell may have a new state.
     any: AtomicBool,
-    /// By port: link and longest frame in bytes, and whether that is new. First down, and known.
+    /// By port: link, longest frame in bytes, and whether the state is new. At first down and not
+    /// new.
     cells: Box<[AtomicU64]>,
 }
 
 impl LinkCells {
     pub(crate) fn new(ports: usize) -> LinkCells {
-        // Those that a reload adds have theirs already.
+        // Ports that a reload adds have their cells already.
         let cells = (0..ports.max(LINKS)).map(|_| AtomicU64::new(0)).collect();
         LinkCells { any: AtomicBool::new(false), cells }
     }
 
-    /// Notes what a link is now, and tells the control plane's thread if there is one; never waits.
-    /// True if it has come up or gone down by that.
+    /// Sets a link's state, and tells the control plane's thread if there is one. Never waits. True
+    /// if the link came up or went down.
     pub(crate) fn tell(&self, change: LinkChange, news: Option<&SyncSender<News>>) -> bool {
         let LinkChange { port, link, max_frame } = change;
         let Some(cell) = self.cells.get(usize::from(port)) else { return true };
         let up = if link == Link::Up { UP } else { 0 };
         let was = cell.swap((max_frame as u64) << MAX_FRAME | up | NEW, Ordering::SeqCst);
         self.any.store(true, Ordering::SeqCst);
-        // A state that has not been taken yet has woken the thread already. Nor need one be woken
-        // that finds so much: it looks here before each of its news. One that ended needs nothing.
+        // A state that was not taken yet has woken the thread already. If the channel is full the
+        // thread is awake, and looks here before each message. A thread that ended needs nothing.
         if was & NEW == 0
             && let Some(news) = news
         {
@@ -55,12 +56,12 @@ impl LinkCells {
         was & UP != up
     }
 
-    /// What has changed since this was called last, by port.
+    /// The states that are new since the last call, by port.
     pub(crate) fn take(&self) -> Vec<LinkChange> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();
         }
-        // Before the cells: what is told meanwhile is found now or the next time.
+        // Before the cells: a state that comes meanwhile is found now or the next time.
         self.any.store(false, Ordering::SeqCst);
         let cells = self.cells.iter().enumerate();
         let taken =

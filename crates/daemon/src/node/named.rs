@@ -1,7 +1,7 @@
 //! Named data on a node: its threads, and what they can be asked.
 //!
-//! One thread owns the faces' sockets, a forwarder behind them, the management and disks, so that a
-//! packet comes in, is forwarded and goes out without another's help:
+//! One thread owns the faces' sockets, a forwarder, the management and disks. So it forwards a
+//! packet without another thread:
 //!
 //! ```text
 //! sockets ─ faces ─▶ forwarder ─▶ faces ─ sockets
@@ -9,7 +9,7 @@
 //!            │ │      ▼     │
 //!            │ │ management disks
 //!            ▼ │
-//!        (rings) forwarder ─ disks       one such worker, or several, if the file says so
+//!        (rings) forwarder ─ disks       one or several more workers, if the file says so
 //! ```
 //!
 //! With `workers = N` there are N - 1 more threads, each with a forwarder and disks of its own for
@@ -54,7 +54,7 @@ enum Ask {
     Stop,
 }
 
-/// What of its settings can change while it runs, as the new file has it.
+/// The settings that can change while it runs, from the new file.
 pub(crate) struct Changed {
     settings: NamedSettings,
     trust: Trust,
@@ -78,7 +78,7 @@ pub(crate) struct Named {
 
 impl Named {
     /// Starts the thread, which listens, opens the disks and starts the other workers. The caller
-    /// waits for it at the end, and keeps the reserved disk space when the whole node has started.
+    /// joins it at the end, and keeps the reserved disk space once the whole node has started.
     /// `inner` are Ethernets that the node's ports carry.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Named {
         let (asks, inbox) = mpsc::channel();
         let (told, ready) = mpsc::channel();
         let settings = settings.clone();
-        // Who started it waits for what is told.
+        // The thread that starts this one waits for the message.
         let run = move || match setup::prepare(&settings, inner, started, inbox) {
             Ok(thread) => {
                 let _ = told.send(Ok(thread.waker()));

@@ -14,7 +14,7 @@ use super::thread::OnControl;
 #[derive(Clone)]
 pub(crate) struct ControlPlane {
     pub(crate) news: SyncSender<News>,
-    /// What it is to hear of links.
+    /// The states of links for it.
     pub(crate) links: Arc<LinkCells>,
     /// Frames dropped because too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ impl ControlPlanes {
         self.fabric.iter().chain(&self.router)
     }
 
-    /// What a worker does with a frame for a control plane: it never waits. None without any.
+    /// Passes a worker's frames to their control plane, without waiting; `None` if there is none.
     pub(crate) fn on_control(&self) -> Option<OnControl> {
         self.iter().next()?;
         let all = self.clone();
@@ -49,14 +49,14 @@ impl ControlPlanes {
                 Side::Fabric | Side::Names => &all.fabric,
             };
             let Some(control) = control else { return };
-            // A control plane that does not keep up loses frames; all that matters is sent again.
+            // A control plane that is too slow loses frames. Important ones are retransmitted.
             if control.news.try_send(News::Frame(punt, port, vlan, bytes)).is_err() {
                 control.missed.fetch_add(1, Ordering::Relaxed);
             }
         }))
     }
 
-    /// Tells all of a link; true if it has come up or gone down by that.
+    /// Tells all control planes of a link; true if it came up or went down.
     pub(crate) fn tell_link(&self, change: LinkChange) -> bool {
         let mut is_news = false;
         for control in self.iter() {

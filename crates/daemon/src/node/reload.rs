@@ -1,14 +1,14 @@
-//! What of a node's file can change while it runs.
+//! Which parts of a node's file can change while it runs.
 
 use plexus_config::{LaneChoice, NamedSettings, NodeFile, PortFile};
 use plexus_io::PortId;
 
 /// A changed file whose ports are where the running node has them.
 pub(super) struct Placed {
-    /// Its ports keep their numbers: those that it lacks have left a vacant place, and new ones
-    /// follow the others.
+    /// Its ports keep their numbers. A removed port leaves a vacant place, and new ports follow the
+    /// others.
     pub(super) file: NodeFile,
-    /// The ports that it lacks.
+    /// The removed ports.
     pub(super) removed: Vec<PortId>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
                     pending would come to other workers than those that wait for them"
             .into());
     }
-    // Ports that come and go are no difference.
+    // Added and removed ports are no difference.
     let both = |file: &NodeFile| {
         let mut fixed = fixed(file);
         let kept = now.ports.iter().zip(&new.ports).map(|(a, b)| !a.is_vacant() && !b.is_vacant());
@@ -83,7 +83,7 @@ pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
     Ok(())
 }
 
-/// A file without what a running node can change.
+/// A file without the parts that can change.
 fn fixed(file: &NodeFile) -> NodeFile {
     let mut fixed = NodeFile { switch: NodeFile::new(&file.name).switch, ..file.clone() };
     for port in &mut fixed.ports {
@@ -108,7 +108,7 @@ fn fixed(file: &NodeFile) -> NodeFile {
     fixed
 }
 
-/// What differs first in two files, as files call it; `None` if nothing does.
+/// The first key that differs in two files; `None` if they are equal.
 fn difference(now: &str, new: &str) -> Option<String> {
     let key = |line: &str| line.split(" = ").next().unwrap_or_default().to_string();
     let mut heading = "";
@@ -123,7 +123,7 @@ fn difference(now: &str, new: &str) -> Option<String> {
             }
             pair => pair,
         };
-        // A line that is in one file alone has come, or gone.
+        // A line that is in one file only was added or removed.
         let line = match (old, new) {
             (Some(old), Some(new)) if new_lines.any(|line| line == old) => new,
             (old, new) => old.or(new).unwrap_or_default(),

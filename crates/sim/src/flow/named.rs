@@ -40,13 +40,13 @@ pub(super) fn consumer(spec: &Flow, catalogue: &Catalogue, seed: u64) -> Option<
         seed,
         verify: false,
     };
-    // What cannot be, the file's reader has refused.
+    // The file's reader has refused everything else.
     Consumer::new(config).ok()
 }
 
-/// Pauses up to three such are not to be wondered at: the time from one Interest to the next, or,
-/// of a window, a round trip. When all of a window is lost it stands still for about a lifetime,
-/// which has to be seen.
+/// Pauses of up to three intervals are normal. An interval is the time between two Interests, or
+/// the round trip of a window. A window that is lost as a whole pauses for about a lifetime, which
+/// the report must show.
 pub(super) fn interval(catalogue: &Catalogue, delays: Duration) -> Duration {
     const LONGEST: f64 = 86_400.0;
     match catalogue.pace {
@@ -56,7 +56,7 @@ pub(super) fn interval(catalogue: &Catalogue, delays: Duration) -> Duration {
 }
 
 impl SimFlow {
-    /// Asks for what may be asked for by now.
+    /// Sends the Interests that are due.
     pub(super) fn ask_by_name(&mut self, core: &mut Core, host: &mut SimHost) {
         if let (Some(consumer), Some(mut end)) = (&mut self.consumer, host.named.take()) {
             consumer.poll(core.now.floor(), &mut end.out(core, &mut host.nic));
@@ -95,7 +95,7 @@ impl SimFlow {
         if consumer.is_done() {
             (self.state, self.sender_ended) = (State::Ended, core.now);
             if consumer.counts().timed_out > 0 {
-                // What was waited for afterwards is no pause.
+                // Waiting after the last answer is no pause.
                 let asked = consumer.counted(core.now.floor());
                 self.gaps.end(self.since_start(self.started + asked.into()));
             }

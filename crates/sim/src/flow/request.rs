@@ -1,7 +1,7 @@
 //! Requests and responses: a client that waits for answers, and a server that works on one request
-//! after the other. A message is cut into datagrams that fill the cable's MTU; who has not got the
-//! whole answer in time asks again, each time waiting twice as long. A server that gets a request
-//! again answers it again.
+//! after the other. A message is cut into datagrams that fill the cable's MTU. A client without the
+//! whole answer in time asks again, and doubles its timeout. A server answers a repeated request
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use crate::time::SimTime;
 /// The first wait for an answer; it doubles up to the last one.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LAST_WAIT: Duration = Duration::from_secs(10);
-/// How long a client goes on though nothing is answered, and how long where that is expected.
+/// How long a client tries without an answer, and how long if no answer is expected.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
 /// IPv4 and UDP headers.
@@ -53,9 +53,9 @@ pub(super) struct Requests {
     /// Bytes of a full datagram.
     part_max: usize,
     open: BTreeMap<u32, Open>,
-    /// When which request is repeated.
+    /// When each request is repeated.
     retries: BTreeSet<(SimTime, u32)>,
-    /// When which of the client's askers asks next.
+    /// When each of the client's askers asks next.
     askers: BTreeSet<(SimTime, u16)>,
     answered_at: SimTime,
     sent_bytes: u64,

@@ -1,5 +1,5 @@
-//! TCP: one connection, one direction, and the programs at its ends: one writes as fast as its
-//! socket takes it, or at a rate; the other reads at once and closes after the first.
+//! TCP: one connection, one direction, and the programs at its ends. One program writes as fast as
+//! its socket accepts, or at a rate. The other reads at once, and closes after the first.
 //!
 //! Segments are real but for their payload, of which only the length travels.
 
@@ -18,7 +18,7 @@ use crate::time::SimTime;
 
 /// How long a connection may take, and how long it may stand still.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long it is tried where it is expected to be blocked: two retransmissions of the SYN.
+/// How long a connection that should be blocked is tried: two retransmissions of the SYN.
 const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
 /// Bytes that a program has written and that are not acknowledged, at most (`tcp_wmem`).
 const SEND_BUFFER: u64 = 4 << 20;
@@ -45,7 +45,7 @@ pub(crate) enum Side {
 /// A connection and the programs at its ends.
 pub(super) struct Connection {
     ends: [Tcp; 2],
-    /// Who is in its host's queue of those that want to send.
+    /// Which ends are in their host's queue of ends that want to send.
     is_eager: [bool; 2],
     congestion: &'static str,
     total: u64,
@@ -251,7 +251,7 @@ impl SimFlow {
     /// Says when there is something to do even if nothing arrives.
     fn watch(&self, core: &mut Core) {
         let Some(tcp) = &self.tcp else { return };
-        // Who waits for its turn to send is asked then.
+        // An end that waits for its turn is asked then.
         let ends = tcp.ends.iter().zip(tcp.is_eager).filter(|(_, is_eager)| !is_eager);
         let timers = ends.map(|(end, _)| end.next_deadline()).min().unwrap_or(Time::FOREVER);
         let mut at = SimTime::from(timers).max(core.now);

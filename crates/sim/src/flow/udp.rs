@@ -1,9 +1,9 @@
 //! UDP: numbered and time-stamped datagrams at a constant mean rate, and their meter.
 //!
-//! A program is no clock: each datagram leaves at a random instant of its interval. Senders that
-//! were exact would stay in step with each other and with queues, and one would lose everything
-//! where all should lose a little (Floyd, Jacobson: "On traffic phase effects in packet-switched
-//! gateways", 1992). Or pauses are distributed exponentially, which makes a Poisson process.
+//! Each datagram leaves at a random instant of its interval. Exact senders would stay in phase with
+//! each other and with queues: one would lose everything where all should lose a little (Floyd,
+//! Jacobson: "On traffic phase effects in packet-switched gateways", 1992). As an option, pauses
+//! are distributed exponentially, which makes a Poisson process.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What of a node's named data is not simulated.
+//! Refuses settings of named data that the simulator does not have.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What a forwarder has counted, for the report.
+//! A forwarder's counters, for the report.
 
 use std::collections::BTreeMap;
 

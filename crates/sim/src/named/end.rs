@@ -50,8 +50,7 @@ impl NamedEnd {
         }
     }
 
-    /// Answers Interests below a prefix with so many bytes, from now on. Nobody verifies what
-    /// nobody signs.
+    /// Answers Interests below a prefix with this many bytes from now on, without signatures.
     pub(crate) fn produce(&mut self, prefix: &NameBuf, size: u16) {
         if self.producers.iter().any(|p| p.prefix() == prefix) {
             return;
@@ -79,7 +78,8 @@ impl NamedEnd {
         Out { now, core, nic, link: &mut self.link, frame: &mut self.frame, mac: self.mac }
     }
 
-    /// A frame has come: an Interest is answered here, `hear` gets all else with what sends for it.
+    /// A frame has come. Producers answer an Interest here; `hear` gets Data and Nacks, and a way
+    /// to send.
     pub(crate) fn receive(
         &mut self,
         core: &mut Core,
@@ -125,7 +125,7 @@ impl NamedEnd {
     }
 }
 
-/// Where a host's programs send: to whoever forwards on its Ethernet.
+/// Where a host's programs send: to the forwarders on its Ethernet.
 pub(crate) struct Out<'a> {
     now: Time,
     core: &'a mut Core,
@@ -139,13 +139,13 @@ impl Output for Out<'_> {
     fn send(&mut self, headers: &Headers<'_>, packet: &[u8]) {
         let ends = [ETHERNET_GROUP, self.mac];
         let mut out = |head: &[u8], piece: &[u8]| {
-            // What finds no memory the simulation counts.
+            // The simulation counts frames that find no memory.
             write_frame(self.frame, ends, [head, piece]);
             if let Some(packet) = self.core.frame(self.frame) {
                 self.nic.send(self.core, packet);
             }
         };
-        // Producers and consumers make nothing that is too long.
+        // Packets of producers and consumers are never too long.
         let _ = self.link.send(self.now, headers, packet, 0, &mut out);
     }
 }

@@ -13,7 +13,7 @@ use plexus_config::Tunnel;
 use plexus_wire::Time;
 use plexus_wire::fabric::LINK_MTU_MIN;
 
-/// How long a neighbour may take to raise the MTU of its end before that is worth a warning.
+/// How long a neighbour may take to raise the MTU of its end before a warning is logged.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 const NEEDED: usize = LINK_MTU_MIN as usize;
@@ -26,13 +26,13 @@ pub(super) enum End<'a> {
     Tunnel(Tunnel, u16),
 }
 
-/// Which links are too small, and what was done about it.
+/// Links whose MTU is too small, and devices whose MTU was raised.
 pub(super) struct Mtus {
     /// Devices whose MTU is raised: what it was before.
     raised: BTreeMap<String, usize>,
     /// Where `raised` is kept.
     file: PathBuf,
-    /// Ports that wait for the neighbour to raise its own: from when on that is worth a warning.
+    /// Ports that wait for the neighbour to raise its MTU, and when to warn of it.
     waiting: BTreeMap<u8, Time>,
 }
 
@@ -92,7 +92,7 @@ impl Mtus {
         }
     }
 
-    /// The port's link is not too small, or no more.
+    /// The port's link is large enough, or down.
     pub(super) fn settled(&mut self, port: u8) {
         self.waiting.remove(&port);
     }

@@ -1,5 +1,5 @@
-//! Descriptors: as many as faces may take, or a bound on connections that leaves enough for all
-//! else.
+//! File descriptors: as many as faces may take, or a bound on connections that leaves enough for
+//! everything else.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors that are kept for what the process may open later: control clients, certificates,
 /// devices that come back, the workers of ports.
 const SPARE: u64 = 128;
-/// Those that are open, where nobody can count them.
+/// Open descriptors, if they cannot be counted.
 const OPEN: u64 = 64;
 
-/// Raises the limit to what so many connections take beside what is open by now, as far as that is
-/// allowed; gives how many connections there may be.
+/// Raises the limit, as far as allowed, to the open descriptors and so many connections; gives how
+/// many connections there may be.
 pub(super) fn make_room(connections: usize) -> usize {
     let open = fs::read_dir("/proc/self/fd").map_or(OPEN, |all| all.count() as u64);
     let wanted = open.saturating_add(SPARE).saturating_add(connections as u64);
@@ -38,8 +38,7 @@ pub(super) fn make_room(connections: usize) -> usize {
     left.min(connections)
 }
 
-/// Of so many descriptors as are allowed, those that connections may take; half of what is left at
-/// least, where that is little.
+/// The part of the allowed descriptors that connections may take: at least half of those left.
 fn left_for_connections(allowed: u64, open: u64) -> usize {
     let left = allowed.saturating_sub(open);
     usize::try_from(left.saturating_sub(SPARE).max(left / 2)).unwrap_or(usize::MAX)

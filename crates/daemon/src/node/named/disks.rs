@@ -1,4 +1,4 @@
-//! The files or devices behind the content store: what it asks of them, and what they bring.
+//! The files or devices behind the content store: its reads and writes, and their results.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -19,27 +19,27 @@ use crate::cache_disk::{self, Refused};
 
 /// Bytes that are written at once.
 const SEGMENT: u32 = 1 << 20;
-/// Reads under way: as many as keep a device busy.
+/// Most reads under way: enough to keep a device busy.
 const READS: usize = 64;
 /// Interests that wait for them.
 const WAITERS: usize = 4096;
-/// A packet for so many bytes: 21 bytes of the index in memory for each.
+/// Bytes of disk per packet. Each packet takes 21 bytes of the index in memory.
 const BYTES_PER_OBJECT: u64 = 4096;
-/// How long the end waits for what is still to be written.
+/// How long the end waits for writes.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One of them.
 pub(super) struct Opened {
     pub(super) file: PathBuf,
     pub(super) disk: Disk,
-    /// The kernel has refused it for good, and was said to.
+    /// The kernel has refused it for good, and the log says so.
     is_refused: bool,
     /// What was said of it last.
     health: Health,
 }
 
 impl Opened {
-    /// Tells of a change for the worse, and of its end: memory goes on in any case.
+    /// Logs when a disk fails, and when it works again. The memory layer works in any case.
     fn note(&mut self, log: &SegmentLog<AlignedBuffer>) {
         let health = log.health();
         let before = std::mem::replace(&mut self.health, health);
@@ -75,7 +75,7 @@ impl Opened {
     }
 }
 
-/// Tells why what was on a disk is gone.
+/// Logs why the contents of a disk were discarded.
 fn tell_displaced(file: &impl fmt::Display, now: Part, displaced: Displaced) {
     match displaced {
         Displaced::Size => tracing::warn!(
@@ -97,8 +97,8 @@ pub(super) struct Disks(pub(super) Vec<Opened>);
 /// A content store's log on each disk.
 pub(super) type Logs = Vec<SegmentLog<AlignedBuffer>>;
 
-/// The disks of one of so many workers. Whole disks, if each worker gets as many as the others;
-/// otherwise a file of its own beside each, `file.1` and so on, of its part of the size.
+/// The disks of one of so many workers. Each worker gets whole disks if they divide evenly.
+/// Otherwise it gets a file of its own beside each (`file.1` and so on) with its part of the size.
 ///
 /// # Errors
 /// In words, when a device would have to be split.
@@ -183,12 +183,12 @@ impl Disks {
         Ok((Disks(opened), logs))
     }
 
-    /// What becomes readable when one of them has an answer.
+    /// Descriptors that become readable when a disk has an answer.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|opened| opened.disk.fd())
     }
 
-    /// Gives the forwarder what the disks have brought, and them what it asks for.
+    /// Passes results of the disks to the forwarder, and its requests to the disks.
     pub(super) fn turn(
         &mut self,
         now: Time,
@@ -225,7 +225,7 @@ impl Disks {
         }
     }
 
-    /// Writes what is left, so that a restart finds it.
+    /// Writes the rest, so that a restart finds it.
     pub(super) fn close(
         &mut self,
         now: Time,

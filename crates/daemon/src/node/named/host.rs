@@ -29,7 +29,7 @@ pub(super) struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// As commands are answered: what was counted is none of it.
+    /// A face's status as in answers to commands, which have no counters.
     fn status_of(&self, id: FaceId) -> Result<FaceStatus, FaceRefusal> {
         let counted = FaceCounters::default();
         status::of_face(self.faces, id, &counted).ok_or(FaceRefusal::Unknown)
@@ -39,13 +39,13 @@ impl Node<'_> {
         Report::sum(&self.plane.reports(with_faces))
     }
 
-    /// Of the settings asked for those that a face cannot have.
+    /// The settings among those asked for that a face cannot have.
     fn impossible(&self, id: FaceId, asked: &FaceSettings) -> Option<FaceSettings> {
         let facts = self.faces.table().facts_of(id)?;
         let is_local = facts.scope == Scope::Local;
-        // Sequence numbers and acknowledgements are between two.
+        // Sequence numbers and acknowledgements need a link between two.
         let is_shared = facts.link_type != LinkType::PointToPoint;
-        // Who connected from there is not to be found there again.
+        // This node cannot connect to the port that a client connected from.
         let may_stay = facts.persistency != Persistency::OnDemand
             || !matches!(facts.remote, FaceUri::Tcp(_) | FaceUri::WebSocket(_) | FaceUri::Fd(_));
         let stays = |p: u64| match to_persistency(p) {
@@ -53,7 +53,7 @@ impl Node<'_> {
             known => known.is_some(),
         };
         let is_datagram = self.faces.table().options(id)?.mtu < usize::MAX;
-        // More than the transport takes is as much as that does, as in NFD.
+        // An MTU above the transport's is capped to it, as in NFD.
         let fits = |mtu: u64| is_datagram && mtu >= MTU_MIN as u64;
         let bad = FaceSettings {
             persistency: asked.persistency.filter(|p| !stays(*p)),
@@ -103,7 +103,7 @@ impl Host for Node<'_> {
             let settings = FaceSettings { persistency, ..FaceSettings::default() };
             return Err(FaceRefusal::Settings(settings));
         };
-        // One that could not be made is not made again, however long it would stay.
+        // A face that cannot be made is not tried again, even if it would be permanent.
         let settings = Settings::new(persistency.min(Persistency::Persistent));
         let (remote, local) = (&request.remote, request.local.as_ref());
         let id = match self.faces.create(now, remote, local, settings, self.plane) {
@@ -119,7 +119,7 @@ impl Host for Node<'_> {
         if let Some(bad) = self.impossible(id, asked) {
             let is_stream = self.faces.table().options(id).is_some_and(|o| o.mtu == usize::MAX);
             self.faces.destroy(now, id, self.plane);
-            // As NFD's factories have it, before they look at anything else.
+            // NFD's factories check these before anything else.
             return Err(match bad {
                 FaceSettings { mtu: Some(_), .. } if is_stream => {
                     FaceRefusal::Unsupported("TCP faces do not support MTU overrides".into())

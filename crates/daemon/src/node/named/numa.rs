@@ -1,11 +1,11 @@
-//! Which processors are near which memory, as Linux tells it
+//! The NUMA nodes of the machine, as Linux names them
 //! (Documentation/ABI/stable/sysfs-devices-node).
 
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The machine's nodes: a part of its memory each, and the processors that are near it.
+/// The NUMA nodes: each is a part of the memory, and the processors near it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Nodes(Vec<(RangeInclusive<u32>, u32)>);
 
@@ -15,8 +15,8 @@ impl Nodes {
         Nodes::read(Path::new("/sys/devices/system/node"))
     }
 
-    /// What stands in this folder. If it is not there, or says what cannot be, no processor's node
-    /// is known, as if all memory were equally near.
+    /// The nodes of this folder. If it is missing or malformed, no processor's node is known, as if
+    /// all memory were equally near.
     pub(super) fn read(folder: &Path) -> Nodes {
         Nodes::parse(folder).unwrap_or_default()
     }
@@ -24,7 +24,7 @@ impl Nodes {
     fn parse(folder: &Path) -> Option<Nodes> {
         let list = |file: &str| parse(&fs::read_to_string(folder.join(file)).ok()?);
         let mut nodes: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
-        // However many it says: the first that has no file ends it.
+        // The first node without a file ends the list.
         for node in list("has_memory")?.into_iter().flatten() {
             for cpus in list(&format!("node{node}/cpulist"))? {
                 let overlaps = |(others, _): &(RangeInclusive<u32>, u32)| {

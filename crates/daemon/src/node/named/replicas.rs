@@ -1,10 +1,10 @@
-//! The FIB, once for each node of the machine's memory on which workers run: every worker reads
-//! the one near it, and all say the same. Where there is one node, or the file says nothing of
-//! processors, there is one.
+//! The FIB, with a replica on each NUMA node on which workers run. Every worker reads the nearest
+//! one, and all are equal. There is one replica if the machine has one NUMA node, or if the file
+//! names no processors.
 //!
-//! Memory is of the node where it is first touched, and the thread that changes the replicas is
-//! near the first one alone. So the others' memory is bound to their nodes (`mbind`), which keeps
-//! it there also from the kernel, which moves memory that is not bound to whom it sees use it.
+//! Memory belongs to the NUMA node of the thread that touches it first, and the thread that changes
+//! the replicas is near the first one only. So the memory of the others is bound to their nodes
+//! (`mbind`). This also keeps the kernel's NUMA balancing from moving it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const RECORD_BYTES: usize = 96;
 
 /// The replicas.
 pub(super) struct Replicas {
-    /// The first is near the calling thread's processor, which is the first worker's.
+    /// The first one is near the calling thread, which is the first worker's.
     fibs: Vec<Fib>,
     /// Which one each worker reads.
     of_worker: Vec<usize>,
@@ -51,8 +51,9 @@ impl Replicas {
         })
     }
 
-    /// The same, of FIBs that are made of the node's memory that is asked for. Without another than
-    /// the first its workers read that, and a warning says so.
+    /// As [`new`](Self::new), with FIBs that `make` makes in the memory of the given node. If it
+    /// fails for another node than the first, the workers there read the first replica, and a
+    /// warning says so.
     pub(super) fn of(
         settings: &NamedSettings,
         nodes: &Nodes,
@@ -85,7 +86,7 @@ impl Replicas {
     /// Sets the next hops of a prefix in all replicas.
     ///
     /// # Errors
-    /// [`FibError`]: one has refused, and none was changed.
+    /// [`FibError`]: a replica has refused, and none was changed.
     pub(super) fn set(&mut self, prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
         set(&mut self.fibs, prefix, hops)
     }
@@ -107,14 +108,14 @@ impl Replicas {
         self.fibs.iter().map(|fib| fib.memory().total()).sum()
     }
 
-    /// One of them alone, as nothing but a test may have it.
+    /// One replica alone, for tests.
     #[cfg(test)]
     pub(super) fn one(&mut self, replica: usize) -> &mut Fib {
         &mut self.fibs[replica]
     }
 }
 
-/// Sets it in the first of these if it can be set in the rest.
+/// Sets the next hops in the first replica if all others accept them.
 fn set(fibs: &mut [Fib], prefix: Name<'_>, hops: &[NextHop]) -> Result<(), FibError> {
     let Some((first, rest)) = fibs.split_first_mut() else { return Ok(()) };
     first.set_if(prefix, hops, || set(rest, prefix, hops))

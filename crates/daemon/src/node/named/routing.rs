@@ -1,5 +1,4 @@
-//! Where prefixes lead and which strategies they have, as the management decides it; and the
-//! regions of the file.
+//! Next hops and strategies of prefixes, as the management sets them; and the regions of the file.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +33,7 @@ impl Routing {
         &self.published
     }
 
-    /// Gives a prefix other next hops; none: it leaves the FIB.
+    /// Sets the next hops of a prefix. Without any it leaves the FIB.
     pub(super) fn set_next_hops(
         &mut self,
         prefix: Name<'_>,
@@ -47,8 +46,8 @@ impl Routing {
         self.fib.set(prefix, hops)
     }
 
-    /// Gives a prefix another strategy, by its full name; `None`: the next shorter prefix's. The
-    /// plan of it is published.
+    /// Sets the strategy of a prefix by its full name; `None`: that of the next shorter prefix. The
+    /// new plan is published.
     pub(super) fn set_strategy(
         &mut self,
         prefix: Name<'_>,

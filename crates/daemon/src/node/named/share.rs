@@ -1,5 +1,5 @@
-//! One worker's share of the forwarder: its tables, its content store with its disks, and what it
-//! has counted. Only the worker's own thread touches it.
+//! One worker's share of the forwarder: its tables, its content store with its disks, and its
+//! counters. Only the worker's own thread touches it.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ use plexus_wire::ndn::{Data, Interest, Name};
 use super::disks::Disks;
 use super::{answers, random};
 
-/// Parts of an erasure, of a thousand entries each, that one command may take of a worker.
+/// Most parts, of a thousand entries each, that a worker erases for one command.
 const ERASE_PARTS: usize = 1024;
 
 /// What a worker's share is made of.
@@ -41,7 +41,7 @@ pub(super) struct Plot {
     pub(super) started: Instant,
 }
 
-/// A worker's part of something of which there is so much for all.
+/// A worker's part of a total for all workers.
 fn part(total: u64, index: usize, workers: usize) -> u64 {
     let (index, workers) = (index as u64, workers as u64);
     total / workers + u64::from(index < total % workers)
@@ -57,29 +57,30 @@ pub(super) struct Share {
     workers: usize,
     pub(super) forwarder: Forwarder<AlignedBuffer>,
     disks: Disks,
-    /// What faces that have gone had received and sent.
+    /// Packets that closed faces had received and sent.
     gone: (Packets, Packets),
-    /// Received packets that another worker has counted, by face; and of faces that have gone.
+    /// Received packets that another worker has counted, by face; and those of closed faces.
     copies: HashMap<FaceId, Packets>,
     gone_copies: Packets,
     turns: u64,
 }
 
-/// What one worker says of itself, as of between two of its batches.
+/// A worker's state between two of its batches.
 #[derive(Clone, Default)]
 pub(super) struct Report {
     /// Rounds of its loop.
     pub(super) turns: u64,
     pub(super) counters: Counters,
     pub(super) pending: usize,
-    /// What all faces that ever were have received and sent; what several workers got is counted by
-    /// each.
+    /// Packets that all faces since the start have received and sent. Each worker counts a packet
+    /// that several workers got.
     pub(super) received: Packets,
-    /// How much of that another worker has counted; and the same of each face, if that was asked.
+    /// The part of `received` that another worker has counted; and the same for each face, if the
+    /// question asked for faces.
     pub(super) copies: Packets,
     pub(super) copies_of: HashMap<FaceId, Packets>,
     pub(super) sent: Packets,
-    /// What each face that is there has counted, if that was asked for.
+    /// The counters of each open face, if the question asked for faces.
     pub(super) faces: HashMap<FaceId, FaceCounters>,
     pub(super) cache: CacheInfo,
     pub(super) store: ContentStats,
@@ -91,15 +92,15 @@ pub(super) struct Report {
     pub(super) ahead: (u64, u64),
     /// Its disks, as they are shown.
     pub(super) disks: Vec<Disk>,
-    /// Packets from the first worker that it was sent, and that found no room for their face.
+    /// Packets sent to it by the first worker, and those dropped because their face had no room.
     pub(super) given: (u64, u64),
-    /// Packets that it sent back, and that found no room there.
+    /// Packets that it sent back, and those dropped because there was no room.
     pub(super) returned: (u64, u64),
 }
 
-/// Puts the calling thread on its worker's processor, if the file says which. What it allocates and
-/// touches from now on is memory of that processor's node (Linux: first touch), so every worker
-/// does this before it makes its tables, in the thread that will use them.
+/// Pins the calling thread to its worker's processor, if the file names one. Memory that it touches
+/// first from now on belongs to that processor's NUMA node. So every worker does this before it
+/// makes its tables, in the thread that will use them.
 ///
 /// # Errors
 /// In words, when there is no such processor.
@@ -147,15 +148,15 @@ impl Share {
         })
     }
 
-    /// A packet has come here, and is a copy or not. Copies are rare: they are told apart so that
-    /// what a face received can be counted once.
+    /// Counts a packet that arrived here if it is a copy. Copies are rare. They are counted apart
+    /// so that a report can count each received packet once.
     pub(super) fn count_copy(&mut self, is_copy: bool, arrived: &Arrived<'_>) {
         if !is_copy || self.forwarder.face(arrived.face).is_none() {
             return;
         }
         // Interests have one worker.
         let counted = self.copies.entry(arrived.face).or_default();
-        // As the forwarder counts it, which reads the whole.
+        // The same distinction that the forwarder makes.
         match arrived.headers.nack {
             Some(_) if Interest::new_checked(arrived.packet).is_ok() => counted.nacks += 1,
             None if Data::new_checked(arrived.packet).is_ok() => counted.data += 1,
@@ -163,12 +164,12 @@ impl Share {
         }
     }
 
-    /// A face has come, or something else is to be known of it.
+    /// A face was opened, or its properties have changed.
     pub(super) fn add_face(&mut self, id: FaceId, face: Face) {
         self.forwarder.add_face(id, face);
     }
 
-    /// A face has gone.
+    /// A face was closed.
     pub(super) fn remove_face(&mut self, id: FaceId) {
         if let Some(counted) = self.forwarder.remove_face(id) {
             self.gone.0.add(&counted.received);
@@ -179,7 +180,7 @@ impl Share {
         }
     }
 
-    /// Which of these faces have answered what they were asked.
+    /// The faces among these that have answered an Interest.
     pub(super) fn answered(&self, faces: &[FaceId]) -> Vec<FaceId> {
         let counted = |id: &FaceId| self.forwarder.face_counters(*id);
         let has = |id: &FaceId| counted(id).is_some_and(FaceCounters::has_answered);
@@ -207,7 +208,7 @@ impl Share {
         let unix_ms = self.forwarder.unix_ms();
         let store = self.forwarder.store_mut();
         let (mut erased, mut from) = (0, Some(Erasing::default()));
-        // A million entries at most: packets wait meanwhile.
+        // At most a million entries, because packets wait meanwhile.
         for _ in 0..ERASE_PARTS {
             let Some(at) = from.filter(|_| erased < count) else { break };
             let limit = usize::try_from(count - erased).unwrap_or(usize::MAX);
@@ -218,7 +219,7 @@ impl Share {
         Erased { count: erased, more: from.is_some() }
     }
 
-    /// Ends what is due, and gives the disks their turn.
+    /// Does what is due, and gives the disks their turn.
     pub(super) fn turn(&mut self, now: Time, out: &mut impl Output) {
         self.turns += 1;
         self.forwarder.tick(now);
@@ -241,7 +242,7 @@ impl Share {
         self.disks.close(now, &mut self.forwarder, out);
     }
 
-    /// What it says of itself; of each face only if that is asked for.
+    /// Its state, with each face's counters if `with_faces`.
     pub(super) fn report(&self, with_faces: bool) -> Report {
         let store = self.forwarder.store();
         let (memory, stats) = (store.memory(), store.stats());
@@ -283,13 +284,13 @@ impl Share {
 }
 
 impl Report {
-    /// What all faces that ever were have received, each packet once.
+    /// Packets that all faces since the start have received, each counted once.
     pub(super) fn received_once(&self) -> Packets {
         self.received.without(&self.copies)
     }
 
-    /// What a face has counted, each received packet once; and how many copies of those are in what
-    /// became of them.
+    /// A face's counters, with each received packet counted once; and how many copies are among the
+    /// fates of its packets.
     pub(super) fn face(&self, id: FaceId) -> Option<(FaceCounters, u64)> {
         let counted = self.faces.get(&id)?;
         let copies = self.copies_of.get(&id).copied().unwrap_or_default();
@@ -298,14 +299,14 @@ impl Report {
         Some((once, copies.total()))
     }
 
-    /// How many of a face's packets came to nothing, at least and at most: what one worker drops of
-    /// a packet that several got, another may have waited for.
+    /// The least and the greatest number of a face's packets that were dropped: a packet that one
+    /// worker drops may have answered an Interest of another worker that got a copy.
     pub(super) fn dropped(counted: &FaceCounters, copies: u64) -> RangeInclusive<u64> {
         let dropped = counted.dropped();
         dropped.saturating_sub(copies)..=dropped
     }
 
-    /// All workers' together. A packet that is in a ring meanwhile is in neither's counters.
+    /// The sum of all workers. A packet in a ring is in no worker's counters.
     pub(super) fn sum(workers: &[Report]) -> Report {
         let mut sum = workers.first().cloned().unwrap_or_default();
         workers.iter().skip(1).for_each(|other| sum.add(other));

@@ -18,11 +18,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Interface, device_mac};
 use crate::node::news::News;
 
-/// Least time between two times that the kernel names everything, for changes of which it tells
-/// too little: a full table takes it and us about as long.
+/// Least time between two dumps of the kernel's tables, which are needed where its notifications
+/// say too little. A dump of a full table takes about as long.
 const REST: Duration = Duration::from_secs(1);
 
-/// What the kernel has said.
+/// The kernel's state as far as it was heard.
 #[derive(Default)]
 pub(super) struct Kernel {
     /// The kernel's devices by the names of our interfaces.
@@ -30,21 +30,21 @@ pub(super) struct Kernel {
     /// By the kernel's number: our interface, and whether the device is up.
     devices: HashMap<u32, (usize, bool)>,
     addresses: BTreeMap<u32, BTreeSet<(IpAddr, u8)>>,
-    /// Routes by the next-hop object that they go by.
+    /// Routes by the next-hop object that they use.
     users: HashMap<u32, BTreeSet<RouteKey>>,
-    /// Of those routes: the object.
+    /// The next-hop object of each of those routes.
     used: HashMap<RouteKey, u32>,
-    /// What has not been named again since everything began to be.
+    /// Devices and addresses that the current dump has not named yet.
     unnamed: Option<Unnamed>,
 }
 
-/// Devices and addresses that are gone unless they are named.
+/// Devices and addresses that are removed unless the dump names them.
 struct Unnamed {
     devices: BTreeSet<u32>,
     addresses: BTreeSet<(u32, IpAddr, u8)>,
 }
 
-/// What follows from the kernel's news.
+/// The consequences of the kernel's notifications.
 #[derive(Default)]
 pub(super) struct Heard {
     /// Interfaces whose addresses or state have changed.
@@ -54,10 +54,10 @@ pub(super) struct Heard {
 }
 
 impl Kernel {
-    /// Makes every interface's pair of devices, or takes the one that is there.
+    /// Makes every interface's pair of devices, or takes the existing pair.
     ///
     /// # Errors
-    /// Without the right to; or when something else has the name.
+    /// Without the privilege, or when another device has the name.
     pub(super) fn prepare(interfaces: &[Interface]) -> Result<Kernel, String> {
         let mut kernel = Kernel::default();
         for (index, interface) in interfaces.iter().enumerate() {
@@ -95,8 +95,8 @@ impl Kernel {
             match event {
                 KernelEvent::ResyncBegin => {
                     self.unnamed = Some(self.all());
-                    // Every route that there is will be named. One whose end was not heard must not
-                    // come back with what its next-hop object turns into.
+                    // The dump names every route. A route whose removal was missed must not come
+                    // back when its next-hop object changes.
                     self.users.clear();
                     self.used.clear();
                     heard.inputs.push(Input::Begin(Source::Kernel));
@@ -137,7 +137,7 @@ impl Kernel {
         heard
     }
 
-    /// All devices and addresses there are.
+    /// All known devices and addresses.
     fn all(&self) -> Unnamed {
         let addresses = self.addresses.iter();
         let addresses =
@@ -165,7 +165,7 @@ impl Kernel {
         }
     }
 
-    /// Notes the next-hop object that a route goes by; 0: none.
+    /// Notes the next-hop object of a route; 0: none.
     fn note_user(&mut self, key: RouteKey, next_hop: u32) {
         let old = match next_hop {
             0 => self.used.remove(&key),
@@ -190,9 +190,9 @@ impl Kernel {
         Some(Input::Route { source: Source::Kernel, prefix, metric: metric(&key), route })
     }
 
-    /// A route in the control plane's words. What only the kernel can send on, by a device that is
-    /// no interface of ours or wrapped up, goes to the kernel like what is for the box itself: by
-    /// a shorter prefix it would leave where nobody has sent it.
+    /// A route as the control plane takes it. Some routes only the kernel can use: they lead to a
+    /// device that is no interface of ours, or encapsulate. Their packets go to the kernel, like
+    /// packets for the box itself. Otherwise they would follow a shorter prefix, against the route.
     fn translated(&self, route: KernelRoute) -> Route {
         match route {
             KernelRoute::Via(hops) => {
@@ -209,7 +209,7 @@ impl Kernel {
                 let next_hop = |(hop, interface): (&Hop, InterfaceId)| NextHop {
                     interface,
                     gateway: hop.gateway,
-                    // That it is, the kernel has made sure of by routes that we need not know.
+                    // The kernel has checked this by routes that we need not know.
                     on_link: hop.gateway.is_some(),
                     weight: scaled(hop.weight, largest),
                 };
@@ -228,15 +228,15 @@ impl Kernel {
     }
 }
 
-/// A weight of a route whose heaviest hop has `largest`, in the same proportion and in a byte.
+/// A hop's weight scaled to a byte, if the heaviest hop has `largest`.
 fn scaled(weight: u16, largest: u16) -> u8 {
     let (weight, most) = (u32::from(weight), u32::from(largest).max(u8::MAX.into()));
     let scaled = (weight * u32::from(u8::MAX) + most / 2) / most;
     u8::try_from(scaled).unwrap_or(u8::MAX).max(1)
 }
 
-/// A route's metric for the control plane: own addresses, which have a table of their own, come
-/// before whatever the main one says.
+/// A route's metric for the control plane. Own addresses have a table of their own, and take
+/// precedence over the main table.
 fn metric(key: &RouteKey) -> u32 {
     match key.table {
         TABLE_LOCAL => 0,
@@ -249,8 +249,8 @@ pub(super) fn kernel_metric(metric: u32) -> u32 {
     metric.saturating_sub(1)
 }
 
-/// Follows the kernel in a thread of its own, which waits where the control plane does not keep
-/// up; what the kernel then throws away is named again.
+/// Follows the kernel in a thread of its own. The thread waits for a slow control plane. If the
+/// kernel then drops notifications, a new dump replaces them.
 ///
 /// # Errors
 /// When there are no descriptors or threads left.

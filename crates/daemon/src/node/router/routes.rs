@@ -24,8 +24,8 @@ pub(crate) fn static_routes(settings: &RouterSettings) -> Result<Vec<(Prefix, Ro
     Ok(routes)
 }
 
-/// Reads lines of `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`);
-/// what follows a `#` is for people.
+/// Reads lines of `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`). A `#`
+/// begins a comment.
 fn read(
     path: &Path,
     settings: &RouterSettings,
