@@ -1,6 +1,6 @@
-//! A worker whose ports are pairs of rings, for the benches of packets. A round fills the input ring
-//! of each of the first eight with 256 frames, forwards until they are empty, and empties the output rings; only
-//! the forwarding is timed.
+//! A worker whose ports are pairs of rings, for the benches of packets. A round fills the input
+//! rings of the first eight ports with 256 frames each, forwards until they are empty, and empties
+//! the output rings. Only the forwarding is timed.
 
 use std::time::{Duration, Instant};
 

@@ -7,8 +7,8 @@
 //! had come later.
 //!
 //! A face's number is reused only after every worker has released it: in every channel `Gone` comes
-//! before the next `Face`. Packets of the old face in a ring, and its records in a PIT, have its old
-//! number, which returns after 4096 other faces in the same place.
+//! before the next `Face`. Packets of the old face in a ring, and its records in a PIT, have its
+//! old number, which returns after 4096 other faces in the same place.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
