@@ -365,7 +365,7 @@ impl Driver {
     /// Takes the states of links. They come before frames, so that a frame's port is known to be
     /// up.
     fn hear_links(&mut self) {
-        for change in self.links.take() {
+        for change in self.links.take(self.own.ports.len()) {
             self.link(change);
         }
     }

@@ -56,14 +56,19 @@ impl LinkCells {
         was & UP != up
     }
 
-    /// The states that are new since the last call, by port.
-    pub(crate) fn take(&self) -> Vec<LinkChange> {
+    /// The states that are new since the last call, by port, of the first `ports` ports. A worker
+    /// may tell of a port that a reload adds before the control plane knows it: that state waits.
+    pub(crate) fn take(&self, ports: usize) -> Vec<LinkChange> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();
         }
         // Before the cells: a state that comes meanwhile is found now or the next time.
         self.any.store(false, Ordering::SeqCst);
-        let cells = self.cells.iter().enumerate();
+        let (known, later) = self.cells.split_at(ports.min(self.cells.len()));
+        if later.iter().any(|cell| cell.load(Ordering::SeqCst) & NEW != 0) {
+            self.any.store(true, Ordering::SeqCst);
+        }
+        let cells = known.iter().enumerate();
         let taken =
             cells.map(|(port, cell)| (port as PortId, cell.fetch_and(!NEW, Ordering::SeqCst)));
         let new = taken.filter(|(_, state)| state & NEW != 0);
@@ -131,17 +136,28 @@ mod tests {
         let (news, inbox) = mpsc::sync_channel(8);
         let links = LinkCells::new(2);
         let woken = || inbox.try_iter().filter(|news| matches!(news, News::Links)).count();
-        assert_eq!((links.take(), woken()), (vec![], 0));
+        assert_eq!((links.take(2), woken()), (vec![], 0));
         assert!(links.tell(change(Link::Up, 9014), Some(&news)));
         assert!(links.tell(change(Link::Down, 1514), Some(&news)));
         assert_eq!(woken(), 1);
-        assert_eq!(links.take(), [change(Link::Down, 1514)]);
+        assert_eq!(links.take(2), [change(Link::Down, 1514)]);
         // The same again is news again: a worker tells what has changed, nothing else.
         assert!(!links.tell(change(Link::Down, 1514), Some(&news)));
-        assert_eq!((woken(), links.take()), (1, vec![change(Link::Down, 1514)]));
-        assert_eq!(links.take(), []);
+        assert_eq!((woken(), links.take(2)), (1, vec![change(Link::Down, 1514)]));
+        assert_eq!(links.take(2), []);
         // What has been taken is known still.
         assert!(!links.tell(change(Link::Down, 9014), None));
         assert!(links.tell(change(Link::Up, 9014), None));
+    }
+
+    #[test]
+    fn the_state_of_a_port_that_is_not_known_yet_waits() {
+        let links = LinkCells::new(2);
+        let known = LinkChange { port: 0, ..change(Link::Up, 1514) };
+        assert!(links.tell(known, None) && links.tell(change(Link::Up, 1514), None));
+        assert_eq!(links.take(1), [known]);
+        assert_eq!(links.take(1), []);
+        assert_eq!(links.take(2), [change(Link::Up, 1514)]);
+        assert_eq!(links.take(2), []);
     }
 }
