@@ -13,7 +13,7 @@
 //! [`Pipeline::to_named`](crate::Pipeline::to_named); the Data that answers it comes back by
 //! [`Injection::Named`](crate::Injection::Named), and waits at p1 like any other frame.
 
-use plexus_io::{Batch, Packet, take_each};
+use plexus_io::{Batch, Heads, Packet, take_each};
 use plexus_wire::{EtherType, MacAddr};
 
 use crate::context::Context;
@@ -22,18 +22,28 @@ use crate::verdict::Punt;
 /// The group of all forwarders on a link (NFD, "Ethernet multicast").
 pub(crate) const GROUP: MacAddr = MacAddr([0x01, 0x00, 0x5E, 0x00, 0x17, 0xAA]);
 
+/// Whether a packet is a frame of named data, for whichever node.
+#[inline(always)]
+fn is_named(heads: Heads<'_>, packet: &Packet) -> bool {
+    let ethertype = |head: &[u8; 14]| u16::from_be_bytes([head[12], head[13]]);
+    heads.get(packet).is_some_and(|(_, head)| ethertype(head) == EtherType::NDN.0)
+}
+
 /// Whether a packet is a frame of named data for this node.
 fn is_ours(context: &Context<'_>, packet: &Packet) -> bool {
     let Some(own) = context.plan.ports[usize::from(packet.in_port)].named else { return false };
     let frame = context.pool.data(packet);
-    frame.get(12..14) == Some(&EtherType::NDN.0.to_be_bytes())
+    is_named(context.pool.heads(), packet)
         && (frame.starts_with(&own.0) || frame.starts_with(&GROUP.0))
 }
 
 /// Takes the node's frames of named data out of a batch.
 #[inline(never)]
 pub(crate) fn take(context: &mut Context<'_>, batch: &mut Batch) {
-    if !batch.iter().any(|packet| is_ours(context, packet)) {
+    // Most batches have none. To find that out, only the EtherTypes are read, and no packet is a
+    // branch: ports and addresses are looked at in the others.
+    let heads = context.pool.heads();
+    if !batch.iter().fold(false, |any, packet| any | is_named(heads, packet)) {
         return;
     }
     let mut others = Batch::new();
