@@ -62,8 +62,6 @@ pub(crate) struct Router {
     v6: Found<u128, { ipv6::HEADERS }>,
     /// Packets of one port in a row: the first's place, and the port.
     runs: ArrayVec<(u8, PortId), BATCH>,
-    /// Packets left to the switch.
-    pub(crate) switched: Places,
     /// Packets that the router has decided, whose source the switch is to learn.
     pub(crate) to_learn: Places,
     /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
@@ -183,17 +181,29 @@ impl Router {
         Router { seed, ..Router::default() }
     }
 
-    /// Decides for the packets of the batch that are the router's, among those whose bits are set,
-    /// and finds out about the others what the switch must know: see `switched`.
-    #[inline(never)]
-    pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut [Packet], set: u64) {
+    /// Decides for the packets of the batch that are the router's, among those whose bits are set.
+    /// `leave` gets the place and the addresses of each packet that is not.
+    #[inline(always)]
+    pub(crate) fn run(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut [Packet],
+        set: u64,
+        mut leave: impl FnMut(usize, &Addresses),
+    ) {
         self.clear();
-        let Some(fib) = context.fib else {
-            self.switched = vlan::classified(context, batch, set);
-            return;
-        };
+        let Some(fib) = context.fib else { return };
+        let mut own = Own::of(context, 0);
         for place in bits(self.read(context, batch, set)) {
-            self.classify(context, fib, place, &mut batch[place]);
+            let packet = &mut batch[place];
+            let addresses = vlan::classify(context, packet);
+            if addresses.vlan != own.vlan {
+                own = Own::of(context, addresses.vlan);
+            }
+            // Most packets in a VLAN of several ports are clearly not the router's.
+            if !own.concerns(&addresses) || !self.claim(context, fib, place, packet, &addresses) {
+                leave(place, &addresses);
+            }
         }
         self.send(context, fib, batch);
     }
@@ -202,27 +212,26 @@ impl Router {
     /// or none: usual packets are in `v4` or `v6`. Bit for each packet that is not usual.
     fn read(&mut self, context: &Context<'_>, batch: &mut [Packet], set: u64) -> u64 {
         let (mut unusual, mut place) = (0, 0);
-        let (mut port, mut usual) = (PORT_NONE, None);
-        while let Some(packet) = batch.get(place) {
-            if packet.in_port != port || place == 0 {
-                port = packet.in_port;
-                usual = Usual::of(context, port);
-                self.runs.push((place as u8, port));
-            }
-            if set >> place & 1 == 0 {
-                place += 1;
+        while let Some(&Packet { in_port, .. }) = batch.get(place) {
+            let run = batch[place..].iter().take_while(|p| p.in_port == in_port).count();
+            let end = place + run;
+            self.runs.push((place as u8, in_port));
+            // Of a port the packets are all in the set, or none.
+            let usual = Usual::of(context, in_port).filter(|_| set >> place & 1 != 0);
+            let Some(usual) = usual else {
+                unusual |= range(place, end) & set;
+                place = end;
                 continue;
-            }
-            let from = place;
-            if let Some(usual) = &usual {
-                let heads = context.pool.heads();
+            };
+            while place < end {
+                let (heads, from) = (context.pool.heads(), place);
                 place = usual.read_v4(heads, batch, place, &mut self.v4);
                 unusual |= self.check(from, place);
                 place = usual.read_v6(heads, batch, place, &mut self.v6);
-            }
-            if place == from {
-                unusual |= 1 << place;
-                place += 1;
+                if place == from {
+                    unusual |= 1 << place;
+                    place += 1;
+                }
             }
         }
         unusual
@@ -279,28 +288,12 @@ impl Router {
     fn clear(&mut self) {
         (self.v4.set, self.v6.set) = (0, 0);
         self.runs.clear();
-        self.switched.clear();
         self.to_learn.clear();
         self.to_place = 0;
     }
 
-    /// The general way of a packet.
-    #[inline(never)]
-    fn classify(
-        &mut self,
-        context: &mut Context<'_>,
-        fib: &FibBatch<'_>,
-        place: usize,
-        packet: &mut Packet,
-    ) {
-        let addresses = vlan::classify(context, packet);
-        // Without a source it has been dropped already.
-        if addresses.source != 0 && !self.claim(context, fib, place, packet, &addresses) {
-            self.switched.push((place as u8, addresses));
-        }
-    }
-
     /// If a packet is the router's, checks its header, and notes where it goes or decides for it.
+    #[inline(never)]
     fn claim(
         &mut self,
         context: &mut Context<'_>,
@@ -497,6 +490,28 @@ impl Router {
         }
         hand_over_copy(context, packet);
         false
+    }
+}
+
+/// The router's address in a VLAN.
+struct Own {
+    vlan: u16,
+    /// None has all bits: no frame's address does.
+    mac: u64,
+}
+
+impl Own {
+    #[inline(always)]
+    fn of(context: &Context<'_>, vlan: u16) -> Own {
+        let interface = context.router.interface(vlan);
+        Own { vlan, mac: interface.map_or(u64::MAX, |interface| interface.mac.to_u64()) }
+    }
+
+    /// Whether a packet may be the router's: from its address, to it, or to a group.
+    #[inline(always)]
+    fn concerns(&self, a: &Addresses) -> bool {
+        // Without a branch for each.
+        (a.destination & GROUP_ADDRESS != 0) | (a.destination == self.mac) | (a.source == self.mac)
     }
 }
 

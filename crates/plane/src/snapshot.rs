@@ -35,8 +35,8 @@ pub struct Snapshot {
     pub fabric: Option<PublishedFabric>,
     /// Where a router finds plan and tables; none for a box that does not route.
     pub router: Option<RouterSource>,
-    /// Whether any port takes frames of named data.
-    pub(crate) has_named: bool,
+    /// Whether any port of the fabric takes frames of named data.
+    pub(crate) has_named_in_fabric: bool,
     /// For each VLAN the ports that carry it.
     members: Vec<Box<[PortId]>>,
 }
@@ -143,7 +143,7 @@ impl Snapshot {
             static_macs,
             fabric: None,
             router: None,
-            has_named: false,
+            has_named_in_fabric: false,
             members,
         })
     }
@@ -168,15 +168,19 @@ impl Snapshot {
         if ports.iter().all(|port| port.in_fabric) {
             (self.mac_table, self.members) = (1, vec![]);
         }
-        Snapshot { fabric: Some(fabric), ..self }
+        Snapshot { fabric: Some(fabric), ..self }.note_named()
     }
 
     /// The same box, whose port takes frames of named data for this address.
     pub fn with_named(mut self, port: PortId, own: MacAddr) -> Snapshot {
         if let Some(port) = self.ports.get_mut(usize::from(port)) {
             port.named = Some(own);
-            self.has_named = true;
         }
+        self.note_named()
+    }
+
+    fn note_named(mut self) -> Snapshot {
+        self.has_named_in_fabric = self.ports.iter().any(|p| p.in_fabric && p.named.is_some());
         self
     }
 

@@ -64,9 +64,12 @@ pub struct Switch {
     swept_until: u64,
 }
 
-/// What the first pass finds out about a packet.
+/// Packets of a batch by their places, as the first pass leaves them.
+pub(crate) type Lookups = ArrayVec<(u8, Lookup), BATCH>;
+
+/// The first pass's findings about a packet.
 #[derive(Clone, Copy)]
-struct Lookup {
+pub(crate) struct Lookup {
     source: MacKey,
     source_hash: Hashed,
     destination: MacKey,
@@ -98,7 +101,7 @@ impl Switch {
         let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
         for packet in batch.iter_mut() {
             let addresses = vlan::classify(context, packet);
-            lookups.push(self.prepare(&addresses));
+            lookups.push(self.lookup(&addresses));
         }
         let stamp = self.stamp(context.now);
         for (packet, lookup) in batch.iter_mut().zip(&lookups) {
@@ -125,19 +128,25 @@ impl Switch {
         verdict.store(packet);
     }
 
-    /// The second half of [`run`](Self::run) alone, for packets of a batch that have been
-    /// [classified](vlan::classify), by their places.
+    /// The first half of [`run`](Self::run), for one packet that has been
+    /// [classified](vlan::classify), by its place in the batch. Nothing if that has decided for it.
+    #[inline(always)]
+    pub(crate) fn prepare(&self, place: usize, addresses: &vlan::Addresses, out: &mut Lookups) {
+        if addresses.source != 0 {
+            out.push((place as u8, self.lookup(addresses)));
+        }
+    }
+
+    /// The second half of [`run`](Self::run), for packets that have been prepared.
     pub(crate) fn run_some(
         &mut self,
         context: &mut Context<'_>,
         batch: &mut [Packet],
-        some: &[(u8, vlan::Addresses)],
+        lookups: &Lookups,
     ) {
-        let lookups: ArrayVec<(usize, Lookup), BATCH> =
-            some.iter().map(|(place, a)| (usize::from(*place), self.prepare(a))).collect();
         let stamp = self.stamp(context.now);
-        for (place, lookup) in &lookups {
-            self.decide(context, &mut batch[*place], lookup, stamp);
+        for (place, lookup) in lookups {
+            self.decide(context, &mut batch[usize::from(*place)], lookup, stamp);
         }
     }
 
@@ -151,13 +160,13 @@ impl Switch {
         port: PortId,
         addresses: &vlan::Addresses,
     ) -> Result<(), DropReason> {
-        let lookup = self.prepare(addresses);
+        let lookup = self.lookup(addresses);
         let stamp = self.stamp(context.now);
         self.learn(context, port, &lookup, stamp)
     }
 
     #[inline(always)]
-    fn prepare(&self, addresses: &vlan::Addresses) -> Lookup {
+    fn lookup(&self, addresses: &vlan::Addresses) -> Lookup {
         let source = MacKey::from_u64(addresses.vlan, addresses.source);
         let destination = MacKey::from_u64(addresses.vlan, addresses.destination);
         Lookup {

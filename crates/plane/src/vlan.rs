@@ -3,12 +3,13 @@
 use arrayvec::ArrayVec;
 use plexus_config::Trust;
 use plexus_io::{BATCH, Packet, Pool};
+use plexus_wire::EtherType;
 
-use crate::bits::bits;
 use crate::context::Context;
 use crate::drops::DropReason;
+use crate::names;
 use crate::snapshot::PortPlan;
-use crate::verdict::Verdict;
+use crate::verdict::{Punt, Verdict};
 
 /// `Packet::flags`: the frame carries an 802.1Q tag with the packet's VLAN.
 pub(crate) const TAGGED: u8 = 1;
@@ -16,6 +17,7 @@ pub(crate) const TAGGED: u8 = 1;
 pub(crate) const TAG_LEN: usize = 4;
 
 const TPID: [u8; 2] = [0x81, 0x00];
+const NDN: [u8; 2] = EtherType::NDN.0.to_be_bytes();
 /// Two addresses come before the tag.
 const ADDRESSES: usize = 12;
 
@@ -45,13 +47,13 @@ impl Addresses {
 pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
 
 /// Finds VLAN, class and addresses of a packet by the rules of the port that it came in by. If they
-/// drop the packet, it has no addresses.
+/// decide for the packet, it has no addresses.
 #[inline(always)]
 pub(crate) fn classify(context: &mut Context<'_>, packet: &mut Packet) -> Addresses {
     let port = &context.plan.ports[usize::from(packet.in_port)];
     let addresses = match ingress(context.pool, port, packet) {
-        Ok(addresses) => check(addresses),
-        Err(reason) => Err(reason),
+        Ok(addresses) if addresses.ethertype != NDN => check(addresses),
+        addresses => return unusual(context, packet, addresses.and_then(check)),
     };
     addresses.unwrap_or_else(|reason| {
         Verdict::Drop(reason).store(packet);
@@ -59,10 +61,22 @@ pub(crate) fn classify(context: &mut Context<'_>, packet: &mut Packet) -> Addres
     })
 }
 
-/// The same for those packets of a batch whose bits are set; those that are not dropped.
-pub(crate) fn classified(context: &mut Context<'_>, batch: &mut [Packet], set: u64) -> Places {
-    let all = bits(set).map(|place| (place as u8, classify(context, &mut batch[place])));
-    all.filter(|(_, addresses)| addresses.source != 0).collect()
+/// The addresses of a frame of named data, or of one that the port refuses: none if it is for this
+/// node's forwarder of names.
+#[cold]
+#[inline(never)]
+fn unusual(
+    context: &Context<'_>,
+    packet: &mut Packet,
+    addresses: Result<Addresses, DropReason>,
+) -> Addresses {
+    let verdict = match addresses {
+        _ if names::is_ours(context, packet) => Verdict::Control(Punt::Named),
+        Ok(addresses) => return addresses,
+        Err(reason) => Verdict::Drop(reason),
+    };
+    verdict.store(packet);
+    Addresses::default()
 }
 
 /// Drops frames whose addresses are wrong at every port.

@@ -2,7 +2,7 @@
 //!
 //! - In: packets with `in_port`.
 //! - Out: the same packets with `verdict`, `vlan`, `priority` and `flags`; less those of named data
-//!   for this node, which have left for the forwarder of names.
+//!   for this node that came by ports of a fabric, which have left for the forwarder of names.
 //! - Drops: those of `names.rs`; a verdict may be to drop, with the forwarder's reason.
 //!
 //! This stage picks the forwarder, packet by packet: names by EtherType and destination, the fabric
@@ -25,7 +25,7 @@ use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::names;
 use crate::router::{Router, fragment};
-use crate::switch::Switch;
+use crate::switch::{Lookups, Switch};
 use crate::verdict::Verdict;
 use crate::vlan::{self, Addresses};
 
@@ -44,7 +44,7 @@ impl Lookup {
         queues: &OutputQueues,
         batch: &mut Batch,
     ) {
-        if context.plan.has_named {
+        if context.plan.has_named_in_fabric {
             names::take(context, batch);
         }
         let all = range(0, batch.len());
@@ -57,8 +57,12 @@ impl Lookup {
             Some(_) => self.route(context, batch, left),
             None if left == all => self.switch.run(context, batch),
             None => {
-                let left = vlan::classified(context, batch, left);
-                self.switch.run_some(context, batch, &left);
+                let mut lookups = Lookups::new();
+                for place in bits(left) {
+                    let addresses = vlan::classify(context, &mut batch[place]);
+                    self.switch.prepare(place, &addresses, &mut lookups);
+                }
+                self.switch.run_some(context, batch, &lookups);
             }
         }
     }
@@ -67,10 +71,11 @@ impl Lookup {
     /// others of them.
     fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet], set: u64) {
         let Lookup { switch, router, .. } = self;
-        router.run(context, batch, set);
-        if !router.switched.is_empty() {
-            switch.run_some(context, batch, &router.switched);
-        }
+        let mut lookups = Lookups::new();
+        router.run(context, batch, set, |place, addresses| {
+            switch.prepare(place, addresses, &mut lookups);
+        });
+        switch.run_some(context, batch, &lookups);
         for (place, addresses) in router.to_learn.drain(..) {
             let packet = &mut batch[usize::from(place)];
             if let Err(reason) = switch.learn_source(context, packet.in_port, &addresses) {
