@@ -1,4 +1,4 @@
-//! What daemons answer. Field names are those of the JSON.
+//! Answers of daemons. Field names are those of the JSON.
 
 use serde::{Deserialize, Serialize};
 

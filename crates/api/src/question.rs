@@ -8,7 +8,7 @@ use crate::answer::{fabric, named, node, router};
 /// Makes of each entry a [`Topic`] with its name and help, and a variant of [`Answer`].
 macro_rules! questions {
     ($($(#[doc = $help:literal])+ $topic:ident, $name:literal => $answer:ty;)+) => {
-        /// What can be shown.
+        /// A question of `plexus show`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Topic {
             $($(#[doc = $help])+ #[serde(rename = $name)] $topic,)+
@@ -29,7 +29,7 @@ macro_rules! questions {
             }
         }
 
-        /// What a daemon shows.
+        /// The answer to a [`Topic`].
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum Answer {
@@ -59,7 +59,7 @@ questions! {
     Drops, "drops" => Of<node::Drops, fabric::Unserved>;
     /// A node's version, workers and free frames.
     Node, "node" => node::State;
-    /// What is at the other end of each port of a fabric node.
+    /// The role of each port of a fabric node, and its neighbour.
     Links, "links" => Of<fabric::Links, fabric::Topology>;
     /// The hosts: of a node those on its ports, of a controller all.
     Hosts, "hosts" => Of<fabric::Stations, fabric::Hosts>;

@@ -1,4 +1,4 @@
-//! What a client may ask.
+//! Requests of clients.
 
 use std::net::IpAddr;
 
@@ -16,9 +16,9 @@ use crate::{Topic, VERSION};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// What the daemon knows and counts.
+    /// Facts and counts of the daemon.
     Show(Topic),
-    /// What a router does with packets to an address, and why:
+    /// A router's action on packets to an address, with its reasons:
     /// [`Route`](crate::answer::router::Route).
     Route(IpAddr),
     /// A router's routes in use from a prefix on:

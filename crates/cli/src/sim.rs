@@ -384,7 +384,7 @@ fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
     Ok(facts)
 }
 
-/// What became of hosts' ARP requests; empty if the file has no `[arp]`.
+/// The fates of hosts' ARP requests; empty if the file has no `[arp]`.
 fn questions(sim: &Sim) -> Option<Value> {
     sim.topology().arp?;
     let known = sim.resolutions();

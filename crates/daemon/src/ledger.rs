@@ -28,7 +28,7 @@ struct Head {
 pub struct Entry {
     /// The box's number.
     pub number: u64,
-    /// What the box is.
+    /// The box's role.
     pub role: Role,
     /// The box's name.
     pub name: String,

@@ -49,7 +49,7 @@ pub(crate) trait Asked: Send + Sync {
     }
 }
 
-/// What a daemon has to say.
+/// A daemon's answer.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Reply {

@@ -60,9 +60,9 @@ impl Series {
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     title: String,
-    /// What goes to the right.
+    /// The horizontal axis.
     x: Axis,
-    /// What goes up.
+    /// The vertical axis.
     y: Axis,
     series: Vec<Line>,
 }

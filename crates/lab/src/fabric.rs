@@ -108,7 +108,7 @@ fn is_in_fabric(plan: &Plan, node: usize, end: End) -> bool {
     of_node.ports[port].role != PortUse::Switch && !of_node.routes_at(port)
 }
 
-/// What a node still lacks.
+/// The first thing that a node still lacks.
 fn missing(links: &Links, roles: &BTreeMap<&str, Option<PortRole>>) -> Option<String> {
     if links.controller.path.is_none() {
         return Some("has no way to the controller".into());

@@ -43,7 +43,7 @@ impl Fabric {
         Ok(Fabric { control, tables, published, macs: BTreeMap::new() })
     }
 
-    /// What the workers read.
+    /// The plan that workers read.
     pub fn source(&self) -> PublishedFabric {
         self.published.clone()
     }
@@ -53,7 +53,7 @@ impl Fabric {
         &self.control
     }
 
-    /// What the data plane is told.
+    /// The data plane's tables.
     pub fn plan(&self) -> &FabricPlan {
         self.tables.current()
     }
@@ -133,7 +133,7 @@ impl Fabric {
     }
 }
 
-/// What a port of a file is pinned to.
+/// The role that a file pins a port to.
 pub fn pin(port: &PortFile) -> Option<Pin> {
     match (port.role, &port.tunnel) {
         (_, Some(_)) => Some(Pin::Tunnel),

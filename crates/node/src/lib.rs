@@ -10,7 +10,7 @@ pub mod ports;
 pub mod router;
 pub mod routes;
 
-/// What a driver has to do once tables and plans are up to date.
+/// The driver's work once tables and plans are up to date.
 #[derive(Debug)]
 pub struct Rest<E> {
     /// Frames to send, in order.

@@ -113,7 +113,7 @@ impl Router {
         Ok(Router { interfaces, ..router })
     }
 
-    /// What the workers read.
+    /// The plan that workers read.
     pub fn source(&self) -> RouterSource {
         let fib = FibReaders::new(self.v4.reader(), self.v6.reader());
         RouterSource { plan: self.published.clone(), fib }

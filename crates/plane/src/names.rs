@@ -2,9 +2,9 @@
 //!
 //! - In: packets by ports of which the plan says that they take named data.
 //! - Out: frames to the port's own address or to the group (01-00-5E-00-17-AA) go to the forwarder
-//!   of names. At ports in VLANs, classification (`vlan.rs`) asks for each frame with this EtherType
-//!   whether it is one of them ([`is_ours`]): other frames cost a comparison. Ports of a fabric have
-//!   no such classification, so there these frames leave the batch beforehand ([`take`]).
+//!   of names. At ports in VLANs, classification (`vlan.rs`) asks [`is_ours`] for each frame with
+//!   this EtherType; other frames cost a comparison. Ports of a fabric have no such
+//!   classification: there these frames leave the batch beforehand ([`take`]).
 //! - Parameters: [`PortPlan::named`](crate::snapshot::PortPlan::named), by port.
 //! - Drops: `control_full`, `bad_offload`.
 //!

@@ -1,4 +1,4 @@
-//! What runs of one file with different seeds have in common: each figure's mean and spread.
+//! Figures of runs of one file with different seeds: each one's mean and spread.
 
 use plexus_config::units::format_rate;
 use serde::Serialize;
@@ -12,7 +12,7 @@ const FLOWS_SHOWN: usize = 16;
 /// A figure of all runs.
 #[derive(Serialize)]
 pub struct Quantity {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its unit; empty for what an assertion compares.
     pub unit: &'static str,

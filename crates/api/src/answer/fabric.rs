@@ -50,14 +50,14 @@ pub struct Uplink {
     pub epoch: u64,
 }
 
-/// What is at the other end of a port.
+/// A port, and the other end of its cable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// The port's name.
     pub port: String,
     /// Its number, which is its hop in source routes.
     pub number: u8,
-    /// What it was found to be.
+    /// Its role, as the bootstrap protocol found it.
     pub role: PortRole,
     /// The proved neighbour's name.
     pub neighbour: Option<String>,
@@ -100,7 +100,7 @@ pub struct Station {
 /// Of `show groups` at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joined {
-    /// Who has joined what.
+    /// Hosts and the groups that they have joined.
     pub joined: Vec<Member>,
     /// The trees that include the node.
     pub trees: Vec<Tree>,
@@ -179,7 +179,7 @@ pub struct KnownNode {
 pub struct NodePort {
     /// Its number.
     pub port: u8,
-    /// What it was found to be.
+    /// Its role, as the bootstrap protocol found it.
     pub role: PortRole,
     /// Its MTU, in bytes.
     pub mtu: u16,
@@ -275,6 +275,6 @@ pub struct TreeNode {
 /// Of `show drops` at a controller, which forwards nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unserved {
-    /// What it did not act on, by reason.
+    /// Messages and frames that it did not act on, by reason.
     pub drops: Counts,
 }

@@ -50,7 +50,7 @@ pub struct Face {
     pub sent_bytes: u64,
     /// Copies of received packets that further workers got.
     pub received_copies: u64,
-    /// What became of received packets; of those that several workers got, at each.
+    /// The fates of received packets. A packet that several workers got has one at each.
     pub fates: Counts,
     /// Packets that came to nothing, at least.
     pub dropped_least: u64,
@@ -274,7 +274,7 @@ pub struct Cache {
     pub memory: Memory,
     /// Interests that disks answered.
     pub disk_hits: u64,
-    /// What was read from disks ahead.
+    /// Chunks read from disks ahead.
     pub prefetch: Prefetch,
     /// Interests that neither floor answered.
     pub misses: u64,

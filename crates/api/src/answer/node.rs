@@ -172,7 +172,7 @@ pub struct Drops {
     pub ports: BTreeMap<String, Counts>,
     /// Packets by port that the pipeline never had, or that a device would not send.
     pub losses: BTreeMap<String, Counts>,
-    /// What each reason means, in words.
+    /// The meaning of each reason, in words.
     pub meaning: BTreeMap<String, String>,
     /// Consumed packets that the control planes did not serve, by reason.
     pub unserved: Counts,

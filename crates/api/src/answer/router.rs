@@ -99,7 +99,7 @@ pub struct Route {
     pub routes: Vec<Weighed>,
 }
 
-/// What an address is to the packet path before any lookup.
+/// How the packet path classes an address before any lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -120,7 +120,7 @@ pub struct Weighed {
     pub source: String,
     /// Of one source's routes to a prefix, the lowest metric wins.
     pub metric: u32,
-    /// What is done with the packets.
+    /// The action on its packets.
     pub kind: Kind,
     /// Where they go.
     pub next_hops: Vec<NextHop>,
@@ -132,7 +132,7 @@ pub struct Weighed {
     pub why: String,
 }
 
-/// What a route does with packets.
+/// The action of a route on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -168,7 +168,7 @@ impl Bench {
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
-    /// What errors call it.
+    /// Its name in errors.
     what: &'static str,
 }
 

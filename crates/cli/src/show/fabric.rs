@@ -11,7 +11,7 @@ use plexus_wire::fabric::message::PortRole;
 
 use super::table::{Table, or_dash, words};
 
-/// What is at the other end of each port.
+/// The role of each port, and its neighbour.
 pub(super) fn links(answer: &Links) -> String {
     let head = ["PORT", "HOP", "ROLE", "NEIGHBOUR", "ITS HOP", "BY", "MTU", "MBIT/S"];
     let mut table = Table::new(&head);
@@ -97,7 +97,7 @@ pub(super) fn hosts(answer: &Hosts) -> String {
     table.finish()
 }
 
-/// What hosts of a node have joined, and its trees.
+/// Groups that hosts of a node have joined, and its trees.
 pub(super) fn joined(answer: &Joined) -> String {
     let mut joined = Table::new(&["MAC", "PORT", "HAS JOINED"]);
     for j in &answer.joined {
@@ -174,7 +174,7 @@ pub(super) fn flows(answer: &Flows) -> String {
     table.finish()
 }
 
-/// What a controller did not act on. It forwards nothing and has no account.
+/// Messages that a controller did not act on. It forwards nothing and has no account.
 pub(super) fn unserved(answer: &Unserved) -> String {
     let mut table = Table::new(&["REASON", "COUNT"]);
     for (reason, count) in &answer.drops {

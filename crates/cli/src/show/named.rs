@@ -173,7 +173,7 @@ pub(super) fn cache(answer: &Cache) -> String {
     format!("{}{} misses\n{}", table.finish(), answer.misses, prefetch(&answer.prefetch))
 }
 
-/// What was read from disks ahead; nothing if that is off and has always been.
+/// Chunks read from disks ahead; nothing if that is off and has always been.
 fn prefetch(answer: &Prefetch) -> String {
     let Prefetch { chunks, read_ahead, used } = answer;
     match *chunks > 1 || *read_ahead > 0 {

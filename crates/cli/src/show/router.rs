@@ -57,7 +57,7 @@ pub(super) fn neighbours(answer: &Neighbours) -> String {
     table.finish()
 }
 
-/// What is done with packets to an address, and every route that was weighed, the longest first.
+/// The action on packets to an address, and every route that was weighed, the longest first.
 pub(super) fn route(answer: &Route) -> String {
     let address = answer.address;
     match answer.class {

@@ -1,4 +1,4 @@
-//! What a controller shows of itself.
+//! A controller's answers to `plexus show`.
 
 use plexus_api::answer::fabric::{
     Flow, Flows, Group, Groups, Host, Hosts, KnownNode, NodeName, NodePort, Topology, TreeNode,

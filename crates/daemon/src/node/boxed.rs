@@ -448,7 +448,7 @@ impl Node {
         ask("the router's control plane", question, |q| control.tell(News::AskRouter(q)))
     }
 
-    /// What the control planes did not serve, by reason: those packets were consumed.
+    /// Consumed packets that the control planes did not serve, by reason.
     ///
     /// # Errors
     /// When one does not answer.

@@ -80,7 +80,7 @@ pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared
 }
 
 impl Prepared {
-    /// What the workers read.
+    /// The plan that workers read.
     pub(crate) fn source(&self) -> PublishedFabric {
         self.fabric.source()
     }
@@ -181,7 +181,7 @@ fn name_of(ports: &[PortName], port: u8) -> &str {
     ports.get(usize::from(port)).map_or("?", |p| p.name.as_str())
 }
 
-/// What a neighbour is told of a tunnel, which has no device.
+/// A tunnel's facts for its neighbour; a tunnel has no device.
 #[derive(Clone, Copy, Debug)]
 struct TunnelFacts {
     mac: MacAddr,
@@ -201,7 +201,7 @@ fn tunnel_mac(node: u64, port: usize) -> MacAddr {
     MacAddr([a & 0xFC | 2, b, c, d, e, f])
 }
 
-/// What a neighbour is told of a port; `None` if its device cannot be read.
+/// A port's facts for its neighbour; `None` if its device cannot be read.
 fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
     let known = ports.get(usize::from(port))?;
     let number = u8::try_from(port).ok()?;

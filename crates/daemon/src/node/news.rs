@@ -1,4 +1,4 @@
-//! What reaches the thread of a node's control plane.
+//! Messages to the thread of a node's control plane.
 
 use plexus_config::{LaneChoice, PortFile};
 use plexus_control::router::Route;

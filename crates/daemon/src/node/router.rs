@@ -57,7 +57,7 @@ pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prep
 }
 
 impl Prepared {
-    /// What the workers read.
+    /// The plan that workers read.
     pub(crate) fn source(&self) -> RouterSource {
         self.router.source()
     }

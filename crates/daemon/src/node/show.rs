@@ -1,4 +1,4 @@
-//! What a node shows of itself.
+//! A node's answers to `plexus show`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a fabric node's control plane shows of itself.
+//! Answers of a fabric node's control plane to `plexus show`.
 
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ impl Driver {
         }
     }
 
-    /// What was not served, by reason.
+    /// Frames and messages that were not served, by reason.
     pub(crate) fn unserved(&self) -> Counts {
         let mut unserved = self.unserved.clone();
         let missed = self.own.missed.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the forwarder of named data shows of itself.
+//! Answers of the forwarder of named data to `plexus show`.
 
 use plexus_api::answer::named::{
     self as api, Asked, Cache, Commands, Disk, Dispatch, Face, Faces, Fib, Memory, Names, Origin,
@@ -171,7 +171,7 @@ fn packets(packets: &Packets) -> api::Packets {
     api::Packets { interests, data, nacks, other }
 }
 
-/// What became of the packets that came in by a face, by its text; what never happened is left out.
+/// The fates of the packets that came in by a face, by their texts, without those of no packet.
 fn fates(counted: &FaceCounters) -> Counts {
     let counted = Fate::ALL.iter().map(|fate| (fate.text().to_string(), counted.fate(*fate)));
     counted.filter(|(_, n)| *n > 0).collect()

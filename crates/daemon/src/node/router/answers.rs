@@ -1,4 +1,4 @@
-//! What a router shows of itself.
+//! A router's answers to `plexus show`.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ impl Driver {
         Neighbours { neighbours: all.collect() }
     }
 
-    /// What is done with packets to an address: the answer, and every route that was weighed.
+    /// The action on packets to an address, and every route that was weighed.
     pub(crate) fn route(&self, address: IpAddr) -> api::Route {
         let router = &self.own.router;
         let control = router.control();
@@ -128,7 +128,7 @@ impl Driver {
         Routes { routes, disagree, next: next.map(|p| p.to_string()) }
     }
 
-    /// What was not served, by reason.
+    /// Frames and messages that were not served, by reason.
     pub(crate) fn unserved(&self) -> Counts {
         let refused = self.own.router.control().refusals();
         let refused = refused.map(|(refusal, count)| (word(&refusal), count));
