@@ -433,8 +433,8 @@ impl Link {
         outcome
     }
 
-    /// When [`run`](Self::run) or [`beat`](Self::beat) is next due.
-    pub fn next_deadline(&self) -> Time {
+    /// When [`run`](Self::run) is next due.
+    pub fn run_at(&self) -> Time {
         let (state, channel) = match self.state {
             State::Down => return Time::FOREVER,
             State::Conflict { until } => (until, None),
@@ -443,7 +443,17 @@ impl Link {
             State::Host => (Time::FOREVER, self.channel.next_deadline()),
         };
         let others = [channel, self.wary_until, self.looped_until];
-        others.into_iter().flatten().fold(state.min(self.beat_at), Time::min)
+        others.into_iter().flatten().fold(state, Time::min)
+    }
+
+    /// When [`beat`](Self::beat) is next due.
+    pub fn beat_at(&self) -> Time {
+        self.beat_at
+    }
+
+    /// When [`run`](Self::run) or [`beat`](Self::beat) is next due.
+    pub fn next_deadline(&self) -> Time {
+        self.run_at().min(self.beat_at)
     }
 
     /// A frame to the neighbour with this message.

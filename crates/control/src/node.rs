@@ -4,9 +4,9 @@
 mod effect;
 mod groups;
 mod host_frame;
-mod links;
 mod loops;
 mod resolve;
+mod seam;
 mod stations;
 mod uplink;
 
@@ -16,28 +16,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{
-    Body, GroupRoute, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState,
-    Refusal, RouteEntry, Welcome,
+    Body, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState, Refusal,
+    RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
 use plexus_wire::{MacAddr, Time, ethernet};
-use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
 use crate::link::{Link, Outcome, Pace, Pin};
 use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
-use effect::Effect;
+use crate::timers::Timers;
+use effect::{Effect, Timer, Turn};
 use groups::Groups;
 use host_frame::{HostFrame, Matter, Party, answer, question};
-use links::Links;
 use loops::{Finding, Loops};
 use resolve::Resolver;
 use stations::{Group, Heard, Stations};
 use uplink::{Greeting, Uplink};
 
 pub use effect::{Event, Unserved};
+pub use seam::{FrameKind, Input, Output};
 
 /// Longest host frame that is passed to the controller for an answer.
 const HOST_FRAME_MAX: usize = 1300;
@@ -45,112 +45,6 @@ const HOST_FRAME_MAX: usize = 1300;
 const NUMBER_AGAIN: Duration = Duration::from_secs(1);
 /// Least time between two reports of that.
 const NUMBER_TELL_AGAIN: Duration = Duration::from_secs(60);
-
-/// Input from the driver. Recorded inputs can be replayed: the outputs are the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Input {
-    /// A port gained or lost its carrier, or its facts have changed; absent: no carrier.
-    Port {
-        /// The port.
-        port: u8,
-        /// Its facts, as sent to its neighbour.
-        facts: Option<LinkFacts>,
-    },
-    /// A port's role is restricted. Comes before the port's first [`Input::Port`].
-    Pinned {
-        /// The port.
-        port: u8,
-        /// The restriction.
-        pin: Pin,
-    },
-    /// The data plane passes a frame to the control plane.
-    Frame {
-        /// The port on which it arrived.
-        port: u8,
-        /// Why it was passed.
-        kind: FrameKind,
-        /// The frame.
-        bytes: Vec<u8>,
-    },
-    /// Time has passed: [`Node::next_deadline`] has come.
-    Tick,
-    /// The node stops and tells its neighbours, so that they need not time out. The last input.
-    Stop,
-}
-
-/// Why a frame was passed to the control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrameKind {
-    /// A complete frame to the bootstrap address.
-    Bootstrap,
-    /// A complete frame from a host: no route, unknown station, or a group address.
-    Host,
-    /// A fabric control frame whose next hop was the control plane, after hop processing.
-    Control,
-    /// The beginning of a fabric frame for a station that is not behind its route's port, before
-    /// hop processing; its kind is error.
-    Stale,
-    /// The same for a frame that could not be forwarded for another reason.
-    Error,
-}
-
-/// Actions for the driver, to be carried out in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Output {
-    /// Send a frame out of a port as it is.
-    Transmit {
-        /// The port.
-        port: u8,
-        /// The frame.
-        frame: Vec<u8>,
-    },
-    /// Pass a fabric frame to the data plane as if from port 0xFF, the control plane.
-    Send {
-        /// The frame, starting with its fabric header.
-        frame: Vec<u8>,
-    },
-    /// Set a port's role in the data plane.
-    Role {
-        /// The port.
-        port: u8,
-        /// Its role.
-        role: PortRole,
-        /// The neighbour's Ethernet address, of a fabric or controller port.
-        neighbour: Option<MacAddr>,
-        /// Frames travel without encapsulation.
-        native: bool,
-    },
-    /// Admit a station to a host port: it may send and receive there.
-    Admit {
-        /// The port.
-        port: u8,
-        /// The station.
-        mac: MacAddr,
-    },
-    /// Remove a station from a port.
-    Expel {
-        /// The port.
-        port: u8,
-        /// The station.
-        mac: MacAddr,
-    },
-    /// Set an entry of the route memory; an entry without routes is removed.
-    Install(RouteEntry),
-    /// Set a tree's ports in the data plane; absent: remove the tree.
-    Tree {
-        /// Its number.
-        tree: u32,
-        /// Its ports.
-        ports: Option<Vec<u8>>,
-    },
-    /// Set the tree for a host's frames to a group; without one the control plane gets them.
-    Group(GroupRoute),
-    /// An event for the log.
-    Tell(Event),
-}
 
 /// The control plane of a node.
 ///
@@ -162,7 +56,10 @@ pub struct Node {
     identity: Arc<Identity>,
     pace: Pace,
     random: Random,
-    links: Links,
+    /// A link for each port that has ever had a carrier; [`change_link`](Node::change_link) changes
+    /// it. Boxed: nodes of the map have room for eleven links, and are half empty.
+    links: BTreeMap<u8, Box<Link>>,
+    timers: Timers<Timer>,
     pins: BTreeMap<u8, Pin>,
     /// The roles last reported to the data plane and the controller.
     roles: BTreeMap<u8, PortRole>,
@@ -171,9 +68,7 @@ pub struct Node {
     channel: Channel,
     /// The controller of this session has shown that no later one has replaced it.
     greeted: bool,
-    /// When to ask again for the node's number, which belongs to another node.
-    number_at: Time,
-    /// The key of that node as last reported, and when.
+    /// The key of another node that has this node's number, as last reported, and when.
     number_told: Option<([u8; 32], Time)>,
     requests: Requests,
     group: Option<Group>,
@@ -204,14 +99,14 @@ impl Node {
             identity,
             pace,
             random,
-            links: Links::default(),
+            links: BTreeMap::new(),
+            timers: Timers::default(),
             pins: BTreeMap::new(),
             roles: BTreeMap::new(),
             blocked: BTreeMap::new(),
             uplink: Uplink::new(),
             channel,
             greeted: false,
-            number_at: Time::FOREVER,
             number_told: None,
             requests,
             group: None,
@@ -229,7 +124,7 @@ impl Node {
             Input::Port { port, facts } => self.port(now, port, facts),
             Input::Pinned { port, pin } => drop(self.pins.insert(port, pin)),
             Input::Frame { port, kind: FrameKind::Bootstrap, bytes } => {
-                let outcome = self.links.change(port, |link| link.frame(now, &bytes));
+                let outcome = self.change_link(port, |link| link.frame(now, &bytes));
                 let Some(outcome) = outcome else { return };
                 self.link_outcome(now, port, outcome);
             }
@@ -249,9 +144,8 @@ impl Node {
 
     fn stop(&mut self, now: Time) {
         // Their answers, and the proof that they ask for, no longer concern this node.
-        let mut links = std::mem::take(&mut self.links);
-        for port in links.ports() {
-            let frame = links.change(port, |link| link.goodbye(now)).flatten();
+        for (port, mut link) in std::mem::take(&mut self.links) {
+            let frame = link.goodbye(now);
             self.outputs.extend(frame.map(|frame| Output::Transmit { port, frame }));
         }
     }
@@ -263,25 +157,12 @@ impl Node {
 
     /// When to pass in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
-        let links = self.links.next_deadline();
-        let hosts = self.stations.next_deadline().min(self.resolver.next_deadline());
-        let hosts = hosts.min(self.loops.next_deadline()).min(self.groups.next_deadline());
-        // Without a path nothing can be sent, however long it has been due.
-        let controller = match self.uplink.hello_path() {
-            Some(_) => self
-                .uplink
-                .next_deadline()
-                .min(self.channel.next_deadline().unwrap_or(Time::FOREVER))
-                .min(self.number_at)
-                .min(self.requests.next_deadline()),
-            None => Time::FOREVER,
-        };
-        links.min(hosts).min(controller)
+        self.timers.next()
     }
 
     /// A port's role.
     pub fn role(&self, port: u8) -> PortRole {
-        match (self.links.get(port).map_or(PortRole::Down, Link::role), self.blocked.get(&port)) {
+        match (self.link(port).map_or(PortRole::Down, Link::role), self.blocked.get(&port)) {
             (PortRole::Host, Some(_)) => PortRole::Blocked,
             (role, _) => role,
         }
@@ -291,7 +172,7 @@ impl Node {
     pub fn ports(&self) -> Vec<PortState> {
         self.links
             .iter()
-            .map(|(port, link)| {
+            .map(|(&port, link)| {
                 let facts = link.facts();
                 let neighbour = link.neighbour();
                 PortState {
@@ -309,25 +190,25 @@ impl Node {
 
     /// The name of a port's neighbour, once authenticated.
     pub fn neighbour(&self, port: u8) -> Option<&str> {
-        self.links.get(port)?.neighbour().map(|n| n.name.as_str())
+        self.link(port)?.neighbour().map(|n| n.name.as_str())
     }
 
     /// The neighbour's port, once proved.
     pub fn peer(&self, port: u8) -> Option<&LinkFacts> {
-        self.links.get(port)?.neighbour().map(|n| &n.facts)
+        self.link(port)?.neighbour().map(|n| &n.facts)
     }
 
     /// Why a port's role is what it is, where the cable alone does not explain it.
     pub fn reason(&self, port: u8) -> Option<String> {
         match (self.role(port), self.blocked.get(&port)) {
             (PortRole::Blocked, Some(why)) => Some(format!("closed by the controller: {why:?}")),
-            _ => self.links.get(port)?.reason(),
+            _ => self.link(port)?.reason(),
         }
     }
 
     /// Whether frames on a port travel without an Ethernet header of the link, once authenticated.
     pub fn is_native(&self, port: u8) -> bool {
-        self.links.get(port).is_some_and(Link::is_native)
+        self.link(port).is_some_and(Link::is_native)
     }
 
     /// The admitted stations.
@@ -360,15 +241,36 @@ impl Node {
         if port == CONTROL_HOP {
             return;
         }
-        let (identity, pace, random) = (&self.identity, self.pace, &mut self.random);
-        let pin = self.pins.get(&port).copied();
-        let make = || Link::new(identity.clone(), pace, random.fork(), pin);
-        self.links.open(port, make);
-        let outcome = self.links.change(port, |link| match facts {
+        self.links.entry(port).or_insert_with(|| {
+            let pin = self.pins.get(&port).copied();
+            Box::new(Link::new(self.identity.clone(), self.pace, self.random.fork(), pin))
+        });
+        let outcome = self.change_link(port, |link| match facts {
             Some(facts) => link.up(now, facts),
             None => link.down(),
         });
         self.link_outcome(now, port, outcome.unwrap_or_default());
+    }
+
+    fn link(&self, port: u8) -> Option<&Link> {
+        self.links.get(&port).map(|link| &**link)
+    }
+
+    /// Applies a change to a port's link, if there is one.
+    fn change_link<T>(&mut self, port: u8, how: impl FnOnce(&mut Link) -> T) -> Option<T> {
+        let link = self.links.get_mut(&port)?;
+        let result = how(link);
+        self.timers.set(Timer::Link(port), link.run_at());
+        self.timers.set(Timer::Beat(port), link.beat_at());
+        Some(result)
+    }
+
+    /// Every neighbour gets a Heartbeat at once.
+    fn hurry_links(&mut self, now: Time) {
+        for (&port, link) in &mut self.links {
+            link.hurry(now);
+            self.timers.set(Timer::Beat(port), link.beat_at());
+        }
     }
 
     fn link_outcome(&mut self, now: Time, port: u8, outcome: Outcome) {
@@ -395,20 +297,21 @@ impl Node {
     fn role_changed(&mut self, now: Time, port: u8) {
         let role = self.role(port);
         let before = self.roles.insert(port, role);
-        let link = self.links.get(port);
+        let link = self.link(port);
         let neighbour = link.and_then(Link::neighbour).map(|n| n.facts.mac);
         let native = link.is_some_and(Link::is_native);
-        let mut out = Vec::new();
+        let peer = link.and_then(Link::neighbour).map(|n| (n.node, n.facts.port));
+        let mut turn = Turn::new(now, &mut self.timers);
         if before == Some(PortRole::Host) && role != PortRole::Host {
-            self.stations.close(port, &mut out);
-            self.resolver.close(port, &mut out);
-            self.loops.close(port);
+            self.stations.close(&mut turn, port);
+            self.resolver.close(&mut turn, port);
+            self.loops.close(&mut turn, port);
         }
         if before != Some(PortRole::Host) && role == PortRole::Host {
-            self.loops.open(now, port);
+            turn.timers.set(Timer::Loop(port), now);
         }
-        let peer = link.and_then(Link::neighbour).map(|n| (n.node, n.facts.port));
-        self.groups.port_changed(port, before, peer, &self.roles, &mut out);
+        self.groups.port_changed(&mut turn, port, before, peer, &self.roles);
+        let out = turn.out;
         self.outputs.push_back(Output::Role { port, role, neighbour, native });
         if before != Some(role) {
             self.tell(Event::Role(port, role));
@@ -424,7 +327,7 @@ impl Node {
     /// it.
     fn uplink_changed(&mut self, now: Time) {
         self.tell(Event::Uplink(self.uplink.heartbeat().path));
-        self.links.change_all(|link| link.hurry(now));
+        self.hurry_links(now);
         self.requests.hurry(now);
         let peer = self.channel.peer().map(|p| p.credential.claims().node);
         let controller = self.uplink.controller();
@@ -442,42 +345,88 @@ impl Node {
 
     /// Does everything that is due by now.
     fn run(&mut self, now: Time) {
-        for (port, outcome) in self.links.change_due(now, |link| link.run(now)) {
-            self.link_outcome(now, port, outcome);
-        }
-        let mut out = Vec::new();
-        self.stations.run(now, self.group.as_ref(), &mut out);
-        let group = self.group.as_ref();
-        self.resolver.run(now, |ip| group.map(|g| g.asker(ip)), &mut out);
-        self.groups.run(now, group, &self.roles, &mut out);
-        self.carry_out(now, out);
-        self.probe_for_loops(now);
-        self.speak(now);
-        if self.links.next_deadline() <= now {
-            let beat = self.uplink.heartbeat();
-            for (port, frame) in self.links.change_due(now, |link| link.beat(now, &beat)) {
-                self.outputs.extend(frame.map(|frame| Output::Transmit { port, frame }));
+        let mut beats = Vec::new();
+        while let Some(timer) = self.timers.due(now) {
+            let mut turn = Turn::new(now, &mut self.timers);
+            let group = self.group.as_ref();
+            match timer {
+                Timer::Link(port) => {
+                    if let Some(outcome) = self.change_link(port, |link| link.run(now)) {
+                        self.link_outcome(now, port, outcome);
+                    }
+                    continue;
+                }
+                Timer::Station(port, mac) => self.stations.look_after(&mut turn, group, port, mac),
+                Timer::Probe(id) => self.stations.probe_again(&mut turn, group, id),
+                Timer::Exchange(id) => self.resolver.request(&mut turn, id),
+                Timer::Asking(id) => {
+                    self.resolver.ask_again(&mut turn, id, |ip| group.map(|g| g.asker(ip)));
+                }
+                Timer::Query => self.groups.query_all(&mut turn, group, &self.roles),
+                Timer::Member(port, mac, ip) => self.groups.expired(&mut turn, port, mac, ip),
+                Timer::Asked(sender) => self.groups.waited(&mut turn, sender),
+                Timer::Ended(sender) => self.groups.ended(&mut turn, sender),
+                Timer::Loop(port) => {
+                    self.loops.due(&mut turn, port);
+                    self.probe_for_loops(now, port);
+                    continue;
+                }
+                Timer::Number => {
+                    self.greet_again(now);
+                    continue;
+                }
+                // See below: the controller first, then the neighbours.
+                Timer::Controller => continue,
+                Timer::Beat(port) => {
+                    beats.push(port);
+                    continue;
+                }
             }
+            let out = turn.out;
+            self.carry_out(now, out);
+        }
+        self.speak(now);
+        beats.sort_unstable();
+        let beat = self.uplink.heartbeat();
+        for port in beats {
+            let frame = self.change_link(port, |link| link.beat(now, &beat)).flatten();
+            self.outputs.extend(frame.map(|frame| Output::Transmit { port, frame }));
+        }
+        // Without a path nothing can be sent, however long it has been due.
+        let controller = match self.uplink.hello_path() {
+            Some(_) => (self.uplink.next_deadline())
+                .min(self.channel.next_deadline().unwrap_or(Time::FOREVER))
+                .min(self.requests.next_deadline()),
+            None => Time::FOREVER,
+        };
+        self.timers.set(Timer::Controller, controller);
+    }
+
+    /// Sends a loop probe from a host port, as soon as the group is known.
+    fn probe_for_loops(&mut self, now: Time, port: u8) {
+        let link = self.link(port).filter(|link| link.is_for_hosts(now));
+        let own = link.and_then(Link::facts).map(|f| f.mac);
+        if let (Some(group), Some(own)) = (&self.group, own) {
+            let frame = self.loops.probe(group, own);
+            self.outputs.push_back(Output::Transmit { port, frame });
         }
     }
 
-    /// Sends loop probes from host ports, as soon as the group is known.
-    fn probe_for_loops(&mut self, now: Time) {
-        while let Some(port) = self.loops.due(now) {
-            let link = self.links.get(port).filter(|link| link.is_for_hosts(now));
-            let own = link.and_then(Link::facts).map(|f| f.mac);
-            if let (Some(group), Some(own)) = (&self.group, own) {
-                let frame = self.loops.probe(group, own);
-                self.outputs.push_back(Output::Transmit { port, frame });
-            }
+    /// Asks the controller again for the node's number, unless a handshake is under way.
+    fn greet_again(&mut self, now: Time) {
+        let is_free = self.channel.peer().is_none() && !self.channel.is_opening();
+        if is_free && self.uplink.hello_path().is_some() {
+            let hello = self.channel.start(now);
+            self.send_hello(&hello);
         }
     }
 
     /// A host port received a frame from the group's own address: it leads back into the fabric.
     fn looped(&mut self, now: Time, port: u8, bytes: &[u8]) {
-        let Some(own) = self.links.get(port).and_then(Link::facts).map(|f| f.mac) else { return };
-        if self.loops.heard(now, port, own, bytes) == Finding::Close
-            && let Some(outcome) = self.links.change(port, |link| link.looped(now))
+        let Some(own) = self.link(port).and_then(Link::facts).map(|f| f.mac) else { return };
+        let mut turn = Turn::new(now, &mut self.timers);
+        if self.loops.heard(&mut turn, port, own, bytes) == Finding::Close
+            && let Some(outcome) = self.change_link(port, |link| link.looped(now))
         {
             if outcome.changed {
                 self.tell(Event::Loop(port));
@@ -490,13 +439,6 @@ impl Node {
     fn speak(&mut self, now: Time) {
         if self.uplink.hello_path().is_none() {
             return;
-        }
-        if self.number_at <= now {
-            self.number_at = Time::FOREVER;
-            if self.channel.peer().is_none() && !self.channel.is_opening() {
-                let hello = self.channel.start(now);
-                self.send_hello(&hello);
-            }
         }
         while let Some(message) = self.channel.poll(now) {
             self.send_hello(&message);
@@ -590,7 +532,7 @@ impl Node {
         if let Some(ack) = ack {
             self.seal_to_controller(now, &ack, false);
         }
-        let mut out = Vec::new();
+        let mut turn = Turn::new(now, &mut self.timers);
         let group = self.group.as_ref();
         match body {
             Some(Body::Welcome(welcome)) => return self.welcomed(now, welcome),
@@ -598,51 +540,53 @@ impl Node {
             Some(Body::ResolveForward(forward)) => {
                 // If the station has just left, the question goes unanswered.
                 let asker = group.map(|g| g.asker(forward.target_ip));
-                self.resolver.forward(now, forward, asker, &mut out);
+                self.resolver.forward(&mut turn, forward, asker);
             }
-            Some(Body::ResolveFailed(failed)) => self.resolver.failed(&failed, &mut out),
-            Some(Body::RouteUpdate(update)) => self.resolver.update(update.routes, &mut out),
+            Some(Body::ResolveFailed(failed)) => self.resolver.failed(&mut turn, &failed),
+            Some(Body::RouteUpdate(update)) => self.resolver.update(&mut turn, update.routes),
             Some(Body::HostVerdict(verdict)) => {
-                let held = self.stations.judge(now, &verdict, &mut out);
+                let held = self.stations.judge(&mut turn, &verdict);
+                let out = turn.out;
                 self.carry_out(now, out);
                 for frame in held {
                     self.host_frame(now, verdict.port, &frame);
                 }
                 return;
             }
-            Some(Body::HostProbe(probe)) => self.stations.probe(now, group, &probe, &mut out),
-            Some(Body::HostSend(send)) => {
-                out.push(Effect::Host { port: send.port, frame: send.frame });
-            }
+            Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
+            Some(Body::HostSend(send)) => turn.host(send.port, Some(send.frame)),
             Some(Body::TreeUpdate(update)) => {
                 let epoch = self.uplink.heartbeat().epoch;
-                self.groups.update(now, epoch, update, &self.roles, &mut out);
+                self.groups.update(&mut turn, epoch, update, &self.roles);
             }
-            Some(Body::GroupRoutes(routes)) => self.groups.set_routes(now, routes.routes, &mut out),
+            Some(Body::GroupRoutes(routes)) => self.groups.set_routes(&mut turn, routes.routes),
             Some(Body::GroupPolicy(policy)) => {
-                self.groups.set_policy(now, policy, group, &self.roles, &mut out);
+                self.groups.set_policy(&mut turn, policy, group, &self.roles);
             }
             Some(Body::PortBlock(block)) => {
                 match block.reason {
                     Some(reason) => self.blocked.insert(block.port, reason),
                     None => self.blocked.remove(&block.port),
                 };
-                if self.links.get(block.port).is_some() {
+                if self.link(block.port).is_some() {
                     self.role_changed(now, block.port);
                 }
+                return;
             }
             None => {}
             Some(other) => {
-                self.tell(Event::Refused(None, format!("{} is not for a node", other.name())));
+                let why = format!("{} is not for a node", other.name());
+                turn.push(Effect::Tell(Event::Refused(None, why)));
             }
         }
+        let out = turn.out;
         self.carry_out(now, out);
     }
 
     /// The number belongs to another node: this node asks again later.
     fn number_taken(&mut self, now: Time, key: [u8; 32]) {
         self.channel.reset();
-        self.number_at = now + NUMBER_AGAIN;
+        self.timers.set(Timer::Number, now + NUMBER_AGAIN);
         let is_news = self
             .number_told
             .is_none_or(|(told, at)| told != key || now.since(at) >= NUMBER_TELL_AGAIN);
@@ -664,7 +608,7 @@ impl Node {
             }
             Greeting::Verified => {
                 self.tell(Event::Uplink(self.uplink.heartbeat().path));
-                self.links.change_all(|link| link.hurry(now));
+                self.hurry_links(now);
                 self.requests.hurry(now);
             }
             Greeting::Known => {}
@@ -675,32 +619,35 @@ impl Node {
         if self.group != group {
             self.group = group;
             let hosts = self.roles.iter().filter(|(_, role)| **role == PortRole::Host);
-            self.loops.hurry(now, hosts.map(|(port, _)| *port));
+            hosts.for_each(|(port, _)| self.timers.set(Timer::Loop(*port), now));
         }
         if welcome.report {
-            let mut out = Vec::new();
-            self.stations.report(&mut out);
-            self.resolver.report(&mut out);
-            self.groups.report(&mut out);
+            let mut turn = Turn::new(now, &mut self.timers);
+            self.stations.report(&mut turn);
+            self.resolver.report(&mut turn);
+            self.groups.report(&mut turn);
+            let out = turn.out;
             self.carry_out(now, out);
         }
     }
 
     /// Another node sent a message, sealed by the key of an exchange.
     fn keyed(&mut self, now: Time, exchange: u64, body: &[u8]) {
-        let mut out = Vec::new();
+        let mut turn = Turn::new(now, &mut self.timers);
         match Body::parse(body) {
             Ok((_, Body::ResolveReply(reply))) => {
-                self.resolver.replied(exchange, &reply, &mut out);
+                self.resolver.replied(&mut turn, exchange, &reply);
             }
             Ok((_, Body::Invalidate(told))) => {
-                self.resolver.invalidated(exchange, &told, &mut out);
+                self.resolver.invalidated(&mut turn, exchange, &told);
             }
             Ok((_, other)) => {
-                self.tell(Event::Refused(None, format!("{} is not for a node", other.name())));
+                let why = format!("{} is not for a node", other.name());
+                turn.push(Effect::Tell(Event::Refused(None, why)));
             }
-            Err(e) => self.tell(Event::Refused(None, e.to_string())),
+            Err(e) => turn.push(Effect::Tell(Event::Refused(None, e.to_string()))),
         }
+        let out = turn.out;
         self.carry_out(now, out);
     }
 
@@ -711,95 +658,94 @@ impl Node {
         let Some(frame) = HostFrame::parse(bytes) else {
             return self.tell(Event::Dropped(port, Unserved::Runt));
         };
-        let mut out = Vec::new();
+        let mut turn = Turn::new(now, &mut self.timers);
         if let Matter::Have { ip } = frame.matter {
-            self.stations.answered(port, frame.source, ip, &mut out);
+            self.stations.answered(&mut turn, port, frame.source, ip);
         }
         let group = self.group.as_ref();
-        match self.stations.heard(now, group, port, &frame, bytes, &mut out) {
+        let heard = self.stations.heard(&mut turn, group, port, &frame, bytes);
+        let mut out = turn.out;
+        match heard {
             Heard::Held => {}
             Heard::Loop => self.looped(now, port, bytes),
-            Heard::Ready => self.serve(now, port, &frame, bytes, &mut out),
+            Heard::Ready => out = self.serve(now, port, &frame, bytes, out),
         }
         self.carry_out(now, out);
     }
 
-    /// A frame of an admitted station with a valid source address.
+    /// A frame of an admitted station with a valid source address; adds to the actions.
     fn serve(
         &mut self,
         now: Time,
         port: u8,
         frame: &HostFrame,
         bytes: &[u8],
-        out: &mut Vec<Effect>,
-    ) {
+        out: Vec<Effect>,
+    ) -> Vec<Effect> {
         let mac = frame.source;
-        let dropped = |why| Effect::Tell(Event::Dropped(port, why));
+        let mut turn = Turn { now, timers: &mut self.timers, out };
+        let group = self.group.as_ref();
         match frame.matter {
             Matter::Ask { ip, target } => {
-                let group = self.group.as_ref().filter(|g| g.owns(target));
-                if let Some(group) = group {
+                if let Some(group) = group.filter(|g| g.owns(target)) {
                     let frame = answer(Party { mac: group.mac, ip: target }, mac, Some(ip));
-                    out.extend(frame.map(|frame| Effect::Host { port, frame }));
+                    turn.host(port, frame);
                 } else if self.stations.holder(port, target).is_some() {
-                    out.push(dropped(Unserved::SamePort));
+                    turn.dropped(port, Unserved::SamePort);
                 } else {
-                    self.ask(now, port, Party { mac, ip }, target, None, out);
+                    self.resolver.ask(
+                        &mut turn,
+                        port,
+                        Party { mac, ip },
+                        target,
+                        None,
+                        &mut self.random,
+                    );
                 }
             }
-            Matter::Have { ip } => self.resolver.answered(port, mac, ip, out),
+            Matter::Have { ip } => self.resolver.answered(&mut turn, port, mac, ip),
             // No other host has it, or the claim would not have been granted.
             Matter::Probe { .. } => {}
             Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {
                 let body = HostFrameBody { port, frame: bytes.to_vec() };
-                out.push(Effect::Controller { body: body.into(), sure: false });
+                turn.push(Effect::Controller { body: body.into(), sure: false });
             }
-            Matter::ForController => out.push(dropped(Unserved::TooLong)),
+            Matter::ForController => turn.dropped(port, Unserved::TooLong),
             Matter::Data { source, target } => {
                 let known = self.resolver.address_of(port, mac, frame.destination);
                 let target = known.unwrap_or(target);
                 if let Some(ip) = self.stations.address(port, mac, target) {
-                    return self.ask(now, port, Party { mac, ip }, target, Some(bytes), out);
+                    let (party, random) = (Party { mac, ip }, &mut self.random);
+                    self.resolver.ask(&mut turn, port, party, target, Some(bytes), random);
+                } else {
+                    // A host that keeps its neighbour cache across our restart sends no question,
+                    // so the node asks.
+                    turn.dropped(port, Unserved::NoRoute);
+                    let asker = group.map(|g| g.asker(source));
+                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
                 }
-                // A host that keeps its neighbour cache across our restart sends no question, so
-                // the node asks.
-                out.push(dropped(Unserved::NoRoute));
-                let asker = self.group.as_ref().map(|g| g.asker(source));
-                let frame = asker.and_then(|asker| question(asker, mac, source));
-                out.extend(frame.map(|frame| Effect::Host { port, frame }));
             }
             Matter::Unicast => {
                 let known = self.resolver.address_of(port, mac, frame.destination);
                 let ip = known.and_then(|target| self.stations.address(port, mac, target));
                 match (ip, known) {
                     (Some(ip), Some(target)) => {
-                        self.ask(now, port, Party { mac, ip }, target, Some(bytes), out);
+                        let (party, random) = (Party { mac, ip }, &mut self.random);
+                        self.resolver.ask(&mut turn, port, party, target, Some(bytes), random);
                     }
-                    _ => out.push(dropped(Unserved::NoRoute)),
+                    _ => turn.dropped(port, Unserved::NoRoute),
                 }
             }
             Matter::Listens(ref reports) => {
-                self.groups.reported(now, port, mac, reports, self.group.as_ref(), out);
+                self.groups.reported(&mut turn, port, mac, reports, group);
             }
             Matter::Multicast(group) if self.groups.served(group).is_some() => {
-                self.groups.sent(now, port, mac, group, bytes, out);
+                self.groups.sent(&mut turn, port, mac, group, bytes);
             }
-            Matter::Multicast(_) | Matter::Group => out.push(dropped(Unserved::NotFlooded)),
-            Matter::Forged => out.push(dropped(Unserved::Forged)),
+            Matter::Multicast(_) | Matter::Group => turn.dropped(port, Unserved::NotFlooded),
+            Matter::Forged => turn.dropped(port, Unserved::Forged),
         }
-    }
-
-    fn ask(
-        &mut self,
-        now: Time,
-        port: u8,
-        source: Party,
-        target: IpAddr,
-        frame: Option<&[u8]>,
-        out: &mut Vec<Effect>,
-    ) {
-        let random = &mut self.random;
-        self.resolver.ask(now, port, source, target, frame, random, out);
+        turn.out
     }
 
     /// The sender's node must learn that the station is not here.
@@ -812,8 +758,10 @@ impl Node {
         if let Some(last) = path.last_mut() {
             *last = CONTROL_HOP;
         }
-        let mut out = vec![Effect::Tell(Event::Stale(port, inner.dst()))];
-        self.resolver.stale(inner.dst(), inner.src(), path, &mut out);
+        let mut turn = Turn::new(now, &mut self.timers);
+        turn.push(Effect::Tell(Event::Stale(port, inner.dst())));
+        self.resolver.stale(&mut turn, inner.dst(), inner.src(), path);
+        let out = turn.out;
         self.carry_out(now, out);
     }
 
@@ -851,14 +799,16 @@ impl Node {
                 Effect::Group(route) => self.outputs.push_back(Output::Group(route)),
                 Effect::Admit { port, mac } => {
                     self.outputs.push_back(Output::Admit { port, mac });
-                    let mut more = Vec::new();
-                    self.groups.admitted(port, self.group.as_ref(), &mut more);
+                    let mut turn = Turn::new(now, &mut self.timers);
+                    self.groups.admitted(&mut turn, port, self.group.as_ref());
+                    let more = turn.out;
                     self.carry_out(now, more);
                 }
                 Effect::Expel { port, mac } => {
                     self.outputs.push_back(Output::Expel { port, mac });
-                    let mut more = Vec::new();
-                    self.groups.forget(port, mac, &mut more);
+                    let mut turn = Turn::new(now, &mut self.timers);
+                    self.groups.forget(&mut turn, port, mac);
+                    let more = turn.out;
                     self.carry_out(now, more);
                 }
                 Effect::Route(entry) => self.outputs.push_back(Output::Install(entry)),

@@ -21,8 +21,11 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
-    /// Sets a timer, replacing an earlier setting.
+    /// Sets a timer, replacing an earlier setting; `FOREVER` cancels it.
     pub fn set(&mut self, name: K, at: Time) {
+        if at == Time::FOREVER {
+            return self.cancel(name);
+        }
         let before = self.by_name.insert(name, at);
         if before == Some(at) {
             return;

@@ -4,8 +4,6 @@ mod world;
 
 use plexus_control::hub::Output;
 use plexus_control::node::{Event, Unserved};
-use plexus_wire::MacAddr;
-use plexus_wire::arp::Operation;
 use plexus_wire::fabric::message::{Body, PortRole, Refusal};
 use world::{End, Faults, World};
 
@@ -82,8 +80,7 @@ fn missing(world: &mut World, number: u32) -> Vec<(usize, usize)> {
 fn announce(world: &mut World) {
     for host in 0..world.hosts.len() {
         let (mac, ip) = (world.hosts[host].mac, world.hosts[host].ip);
-        let none = MacAddr::default();
-        world.arp(host, MacAddr::BROADCAST, Operation::REQUEST, mac, ip, none, ip);
+        world.announce(host, (mac, ip), ip);
     }
     world.run(300);
 }
@@ -200,8 +197,8 @@ fn a_host_that_claims_the_gateways_address_is_not_heard() {
     world.run(1000);
     announce(&mut world);
     let gateway = "10.0.0.254".parse().unwrap();
-    let (mac, none) = (world.hosts[0].mac, MacAddr::default());
-    world.arp(0, MacAddr::BROADCAST, Operation::REQUEST, mac, gateway, none, gateway);
+    let mac = world.hosts[0].mac;
+    world.announce(0, (mac, gateway), gateway);
     world.run(200);
     assert!(!world.controller.ips.contains_key(&gateway.into()));
     let forged = Event::Dropped(9, Unserved::Forged);
@@ -215,8 +212,7 @@ fn a_host_that_lies_about_its_own_address_in_arp_is_not_heard() {
     announce(&mut world);
     let (other_mac, other_ip) = (world.hosts[1].mac, world.hosts[1].ip);
     // The frame has its own source; the ARP packet claims another one's.
-    let none = MacAddr::default();
-    world.arp(0, MacAddr::BROADCAST, Operation::REQUEST, other_mac, other_ip, none, other_ip);
+    world.announce(0, (other_mac, other_ip), other_ip);
     world.run(200);
     assert!(world.nodes[0].events.contains(&Event::Dropped(9, Unserved::Forged)));
     assert_eq!(world.controller.macs[&other_mac], (2, 9));
@@ -272,8 +268,7 @@ fn frames_for_a_station_that_has_left_are_called_back() {
     // Its first frame at the new place makes it known; then the same destination is reachable
     // again, although the sender asks no question.
     let own = world.hosts[1].mac;
-    let none = MacAddr::default();
-    world.arp(1, MacAddr::BROADCAST, Operation::REQUEST, own, ip, none, ip);
+    world.announce(1, (own, ip), ip);
     world.run(100);
     world.send(0, ip, 3);
     world.run(100);

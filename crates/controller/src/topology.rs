@@ -63,7 +63,7 @@ pub(crate) struct LinkChange {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct KnownNode {
     pub(crate) id: NodeId,
     pub(crate) name: String,
     pub(crate) up: bool,
@@ -90,7 +90,7 @@ type Ends = [Place; 2];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     ids: BTreeMap<NodeId, u32>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<KnownNode>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
     /// By node: the links that begin there, in the order of their ports. These arrays are separate
@@ -109,11 +109,11 @@ impl Topology {
         self.ids.get(&id).copied()
     }
 
-    pub(crate) fn node(&self, index: u32) -> &Node {
+    pub(crate) fn node(&self, index: u32) -> &KnownNode {
         &self.nodes[index as usize]
     }
 
-    pub(crate) fn node_mut(&mut self, index: u32) -> &mut Node {
+    pub(crate) fn node_mut(&mut self, index: u32) -> &mut KnownNode {
         &mut self.nodes[index as usize]
     }
 
@@ -125,7 +125,7 @@ impl Topology {
         }
         let index = self.nodes.len() as u32;
         self.ids.insert(id, index);
-        self.nodes.push(Node {
+        self.nodes.push(KnownNode {
             id,
             name: name.to_string(),
             up: false,

@@ -8,7 +8,7 @@ use plexus_topo::{Described, Device, End, Event, Failure, Fault, Topology};
 
 use crate::bridges;
 use crate::error::Error;
-use crate::nodes::Node;
+use crate::nodes::RunningNode;
 use crate::plan::Plan;
 use crate::tools::IP;
 use crate::world::World;
@@ -37,7 +37,7 @@ pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
-    nodes: &Mutex<Vec<Node>>,
+    nodes: &Mutex<Vec<RunningNode>>,
     started: Instant,
     cuts: &Mutex<Vec<Cut>>,
     is_over: impl Fn() -> bool,
@@ -81,7 +81,7 @@ pub(crate) fn run(
 fn apply(
     plan: &Plan,
     world: &World,
-    nodes: &Mutex<Vec<Node>>,
+    nodes: &Mutex<Vec<RunningNode>>,
     event: &Event,
     cut: bool,
 ) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use plexus_wire::fabric::message::PortRole;
 
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
 use crate::error::{Doing, Error};
-use crate::nodes::Node;
+use crate::nodes::RunningNode;
 use crate::plan::{Plan, identity_file};
 use crate::world::World;
 
@@ -58,7 +58,7 @@ pub(crate) fn start_controllers(
 ///
 /// # Errors
 /// Names the node that does not get that far, with the end of its log.
-pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [Node]) -> Result<(), Error> {
+pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [RunningNode]) -> Result<(), Error> {
     let limit = Instant::now() + START_LIMIT;
     for (index, node) in nodes.iter_mut().enumerate() {
         let Some(daemon) = node.daemon() else { continue };

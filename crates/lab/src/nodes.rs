@@ -21,14 +21,18 @@ use plexus_report::Counts;
 
 /// A running node.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct RunningNode {
     name: String,
     daemon: Option<Daemon>,
     forwards_names: bool,
 }
 
 /// Starts every node of the plan; they are not ready yet.
-pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<Node>, Error> {
+pub(crate) fn start(
+    plan: &Plan,
+    world: &World,
+    directory: &Path,
+) -> Result<Vec<RunningNode>, Error> {
     let mut nodes = Vec::new();
     for (i, file) in plan.node_files.iter().enumerate() {
         let place = world.place(Device::Node(i));
@@ -43,7 +47,7 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
             }
         };
         let forwards_names = file.named.is_some();
-        nodes.push(Node { name: file.name.clone(), daemon, forwards_names });
+        nodes.push(RunningNode { name: file.name.clone(), daemon, forwards_names });
     }
     Ok(nodes)
 }
@@ -94,7 +98,7 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
     TC.batch(Some(place), &shapers)
 }
 
-impl Node {
+impl RunningNode {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -14,7 +14,7 @@ use plexus_wire::Prefix;
 
 use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
-use crate::nodes::Node;
+use crate::nodes::RunningNode;
 use crate::tools::Tool;
 use crate::world::World;
 
@@ -154,7 +154,7 @@ fn wait_for(socket: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// When they do not come, with those that lack.
-pub(crate) fn wait_for_routes(topology: &Topology, nodes: &mut [Node]) -> Result<(), Error> {
+pub(crate) fn wait_for_routes(topology: &Topology, nodes: &mut [RunningNode]) -> Result<(), Error> {
     let limit = Instant::now() + ROUTES_LIMIT;
     for (node, running) in topology.nodes.iter().zip(nodes) {
         let Some(daemon) = running.daemon() else { continue };

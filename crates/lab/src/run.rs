@@ -11,7 +11,7 @@ use plexus_topo::{Flow, Topology};
 
 use crate::error::Error;
 use crate::events;
-use crate::nodes::Node;
+use crate::nodes::RunningNode;
 use crate::plan::{NodeProgram, Plan};
 use crate::traffic::{self, Live};
 use crate::world::World;
@@ -38,7 +38,7 @@ struct RunningFlows {
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
-    nodes: &Mutex<Vec<Node>>,
+    nodes: &Mutex<Vec<RunningNode>>,
     cut: &AtomicBool,
     mut say: impl FnMut(String) -> bool,
 ) -> Result<RunReport, Error> {
@@ -185,9 +185,9 @@ struct Observation {
     cached: Option<u64>,
 }
 
-fn observe(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
+fn observe(nodes: &Mutex<Vec<RunningNode>>) -> Result<Vec<Observation>, Error> {
     let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
-    let observe = |n: &mut Node| -> Result<Observation, Error> {
+    let observe = |n: &mut RunningNode| -> Result<Observation, Error> {
         let (counts, cached) = (n.counts()?, n.cached()?);
         Ok(Observation { node: n.name().into(), counts, cpu: n.cpu_time(), cached })
     };
@@ -195,7 +195,7 @@ fn observe(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
 }
 
 /// The same once nothing waits in a queue any more, or once that has taken too long.
-fn observe_at_rest(nodes: &Mutex<Vec<Node>>) -> Result<Vec<Observation>, Error> {
+fn observe_at_rest(nodes: &Mutex<Vec<RunningNode>>) -> Result<Vec<Observation>, Error> {
     let limit = Instant::now() + DRAIN_LIMIT;
     loop {
         let seen = observe(nodes)?;

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::control::{self, Answer, Request};
 use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
-use crate::nodes::{self, Node};
+use crate::nodes::{self, RunningNode};
 use crate::plan::{NodeProgram, Plan};
 use crate::run;
 use crate::state::{Directory, Lock, State};
@@ -56,7 +56,7 @@ pub(crate) struct Order {
 struct Lab {
     plan: Plan,
     world: World,
-    nodes: Mutex<Vec<Node>>,
+    nodes: Mutex<Vec<RunningNode>>,
     controllers: Mutex<Vec<Daemon>>,
     /// Held while traffic runs.
     running: Mutex<()>,
@@ -200,12 +200,12 @@ fn build(
     fabric::issue_identities(&plan, directory.path())?;
     let mut nodes = nodes::start(&plan, &world, directory.path())?;
     say("starting the nodes");
-    nodes.iter_mut().try_for_each(Node::wait_until_ready)?;
+    nodes.iter_mut().try_for_each(RunningNode::wait_until_ready)?;
     let mut controllers = fabric::start_controllers(&plan, &world, directory.path())?;
     controllers.iter_mut().try_for_each(Daemon::wait_until_ready)?;
     // A fabric node takes frames as they are on a cable.
     world.raise_hosts(&plan)?;
-    nodes.iter_mut().try_for_each(Node::wait_for_ports)?;
+    nodes.iter_mut().try_for_each(RunningNode::wait_for_ports)?;
     routing::start(&plan.topology, &world, pid)?;
     let time = bridges::time_for_trees(&plan);
     if !time.is_zero() {
@@ -303,7 +303,7 @@ fn bury_orphans(lab: &Lab) {
         else {
             continue;
         };
-        nodes.iter_mut().filter_map(Node::daemon).for_each(|daemon| drop(daemon.state()));
+        nodes.iter_mut().filter_map(RunningNode::daemon).for_each(|daemon| drop(daemon.state()));
         controllers.iter_mut().for_each(|daemon| drop(daemon.state()));
         drop((nodes, controllers));
         let zombies = zombie_children();
@@ -464,7 +464,7 @@ impl Lab {
         let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
         controllers.iter_mut().for_each(Daemon::stop);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        nodes.iter_mut().for_each(Node::stop);
+        nodes.iter_mut().for_each(RunningNode::stop);
         routing::clear(&self.plan.topology.name, self.state.pid);
         let _ = self.directory.clear();
         let _ = io::stdout().flush();

@@ -68,16 +68,11 @@ impl Outcome {
             sent_bits_per_s: bits_per_s(sent_bytes, seconds),
             received_bits_per_s: bits_per_s(received_bytes, seconds.max(arriving)),
             loss: summary.loss,
-            latency_us_first: None,
             latency_us_p50: summary.latency.map(|l| us(l.p50_ns)),
             latency_us_p99: summary.latency.map(|l| us(l.p99_ns)),
             reordered: Some(summary.reordered),
             duplicates: Some(summary.duplicates),
-            transactions_per_s: None,
-            gaps: Vec::new(),
-            set_out: false,
-            problem: None,
-            note: None,
+            ..Outcome::default()
         }
     }
 

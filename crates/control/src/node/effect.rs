@@ -1,11 +1,88 @@
 //! Effects: actions that the parts of the node's control plane request; `node.rs` turns them into
 //! outputs.
 
-use plexus_wire::MacAddr;
+use std::net::IpAddr;
+use std::time::Duration;
+
 use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
+use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::link::Stranger;
+use crate::timers::Timers;
+
+/// Everything in a node that has a deadline. Of equal deadlines the first in this order fires first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// A port's link: handshake, silence of the neighbour, end of a state.
+    Link(u8),
+    /// Check a station's liveness.
+    Station(u8, MacAddr),
+    /// Repeat a probe that the controller requested.
+    Probe(u64),
+    /// Repeat the request of an exchange.
+    Exchange(u64),
+    /// Repeat a question to a local host.
+    Asking(u64),
+    /// Query the hosts for their multicast groups.
+    Query,
+    /// A station's membership in a group expires.
+    Member(u8, MacAddr, IpAddr),
+    /// The controller has not answered for a sender.
+    Asked(Sender),
+    /// The version of a sender's ended route is forgotten.
+    Ended(Sender),
+    /// A host port sends its loop probe.
+    Loop(u8),
+    /// Ask again for the node's number, which belongs to another node.
+    Number,
+    /// Handshake, Hello or retransmission to the controller.
+    Controller,
+    /// A port sends its Heartbeat.
+    Beat(u8),
+}
+
+/// A sender to a multicast group: port, host and the group's Ethernet address.
+pub(super) type Sender = (u8, MacAddr, MacAddr);
+
+/// What the parts of a node work with while it processes an input.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) now: Time,
+    pub(super) timers: &'a mut Timers<Timer>,
+    /// The actions requested so far.
+    pub(super) out: Vec<Effect>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(now: Time, timers: &'a mut Timers<Timer>) -> Turn<'a> {
+        Turn { now, timers, out: Vec::new() }
+    }
+
+    /// Sets a timer to fire after this time.
+    pub(super) fn after(&mut self, wait: Duration, timer: Timer) {
+        self.timers.set(timer, self.now + wait);
+    }
+
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.out.push(effect);
+    }
+
+    /// A frame for a host, if one could be made.
+    pub(super) fn host(&mut self, port: u8, frame: Option<Vec<u8>>) {
+        self.out.extend(frame.map(|frame| Effect::Host { port, frame }));
+    }
+
+    /// A host's frame is not served.
+    pub(super) fn dropped(&mut self, port: u8, why: Unserved) {
+        self.push(Effect::Tell(Event::Dropped(port, why)));
+    }
+
+    /// A body for the controller, repeated until it is acknowledged.
+    pub(super) fn report(&mut self, body: impl Into<Body>) {
+        self.push(Effect::Controller { body: body.into(), sure: true });
+    }
+}
 
 /// One action, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +143,7 @@ pub enum Event {
     /// A station left a port.
     Gone(u8, MacAddr),
     /// A station's claim was refused.
-    Denied(u8, MacAddr, Option<std::net::IpAddr>, plexus_wire::fabric::message::Refusal),
+    Denied(u8, MacAddr, Option<IpAddr>, plexus_wire::fabric::message::Refusal),
 }
 
 /// Why a host's frame was not served.

@@ -18,9 +18,8 @@ use plexus_wire::fabric::message::{
 };
 use plexus_wire::{MacAddr, Prefix, Time};
 
-use super::effect::{Effect, Event, Unserved};
+use super::effect::{Effect, Sender, Timer, Turn, Unserved};
 use super::stations::Group;
-use crate::timers::Timers;
 use query::{igmp_query, mld_query};
 
 /// Most groups of one station: as many as one message holds.
@@ -43,23 +42,13 @@ const ASKED_FOR: Duration = Duration::from_secs(1);
 /// flight for longer.
 const ENDED_FOR: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Timer {
-    Query,
-    Member(u8, MacAddr, IpAddr),
-    Asked(Sender),
-    Ended(Sender),
-}
-
-/// Port, host and the group's Ethernet address.
-type Sender = (u8, MacAddr, MacAddr);
-
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     policy: Policy,
     /// The groups of each station, and when they expire.
     members: BTreeMap<u8, BTreeMap<MacAddr, BTreeMap<IpAddr, Time>>>,
-    asked: BTreeMap<Sender, Asked>,
+    /// Senders without a tree yet, and the frame that waits for it.
+    asked: BTreeMap<Sender, Option<Vec<u8>>>,
     ways: BTreeMap<Sender, Way>,
     trees: BTreeMap<u32, Tree>,
     removed: VecDeque<u32>,
@@ -67,19 +56,12 @@ pub(crate) struct Groups {
     peers: BTreeMap<u8, (u64, u8)>,
     /// Version of the last GroupMembership.
     version: u64,
-    timers: Timers<Timer>,
 }
 
 #[derive(Debug, Default)]
 struct Policy {
     version: u64,
     prefixes: Vec<GroupPrefix>,
-}
-
-/// A sender without a tree yet.
-#[derive(Debug)]
-struct Asked {
-    frame: Option<Vec<u8>>,
 }
 
 /// A sender's route from the controller; without a tree it is kept to compare versions.
@@ -114,11 +96,10 @@ impl Groups {
     /// The controller set which groups are served.
     pub(crate) fn set_policy(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         policy: GroupPolicy,
         group: Option<&Group>,
         roles: &BTreeMap<u8, PortRole>,
-        out: &mut Vec<Effect>,
     ) {
         if policy.version < self.policy.version {
             return;
@@ -128,44 +109,36 @@ impl Groups {
         if self.policy.prefixes == before {
             return;
         }
-        let all = self.members.iter().flat_map(|(port, stations)| {
-            stations.iter().map(|(mac, groups)| (*port, *mac, groups.keys().copied().collect()))
-        });
-        let all: Vec<(u8, MacAddr, Vec<IpAddr>)> = all.collect();
-        for (port, mac, groups) in all {
+        for (port, mac, groups) in self.list() {
             let gone = groups.into_iter().filter(|g| self.served(*g) != Some(true));
             let gone: Vec<IpAddr> = gone.collect();
             if !gone.is_empty() {
-                gone.into_iter().for_each(|g| self.drop_member(port, mac, g));
-                self.say(port, mac, out);
+                gone.into_iter().for_each(|g| self.drop_member(turn, port, mac, g));
+                self.say(turn, port, mac);
             }
         }
-        self.timers.cancel(Timer::Query);
+        turn.timers.cancel(Timer::Query);
         if self.asks(true) || self.asks(false) {
-            self.timers.set(Timer::Query, now);
-            // Query at once, not with the next tick.
-            self.run(now, group, roles, out);
+            self.query_all(turn, group, roles);
         }
     }
 
     /// A station was admitted: its groups should be known soon.
-    pub(crate) fn admitted(&self, port: u8, group: Option<&Group>, out: &mut Vec<Effect>) {
-        self.query(port, None, 1, group, out);
+    pub(crate) fn admitted(&self, turn: &mut Turn<'_>, port: u8, group: Option<&Group>) {
+        self.query(turn, port, None, 1, group);
     }
 
     /// Queries a port's hosts for all their groups, or for one; hosts answer within `seconds`.
     fn query(
         &self,
+        turn: &mut Turn<'_>,
         port: u8,
         which: Option<IpAddr>,
         seconds: u8,
         group: Option<&Group>,
-        out: &mut Vec<Effect>,
     ) {
         let Some(group) = group else { return };
-        let mut ask = |frame: Option<Vec<u8>>| {
-            out.extend(frame.map(|frame| Effect::Host { port, frame }));
-        };
+        let mut ask = |frame| turn.host(port, frame);
         match which {
             Some(IpAddr::V4(ip)) => ask(igmp_query(group, ip, seconds)),
             Some(IpAddr::V6(ip)) => ask(mld_query(group, ip, seconds)),
@@ -183,12 +156,11 @@ impl Groups {
     /// An admitted station reported joining or leaving groups.
     pub(crate) fn reported(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         port: u8,
         mac: MacAddr,
         reports: &[(IpAddr, bool)],
         group: Option<&Group>,
-        out: &mut Vec<Effect>,
     ) {
         let mut changed = false;
         for &(ip, listens) in reports {
@@ -199,7 +171,7 @@ impl Groups {
                 None if is_reserved_group(ip) => continue,
                 None => {
                     if listens {
-                        out.push(Effect::Tell(Event::Dropped(port, Unserved::GroupRefused)));
+                        turn.dropped(port, Unserved::GroupRefused);
                     }
                     continue;
                 }
@@ -210,31 +182,31 @@ impl Groups {
             let known = groups.contains_key(&ip);
             if listens {
                 if !known && (groups.len() >= GROUPS_MAX || at_port >= MEMBERS_MAX) {
-                    out.push(Effect::Tell(Event::Dropped(port, Unserved::TooManyGroups)));
+                    turn.dropped(port, Unserved::TooManyGroups);
                     continue;
                 }
                 changed |= !known;
-                groups.insert(ip, now + MEMBER_FOR);
-                self.timers.set(Timer::Member(port, mac, ip), now + MEMBER_FOR);
+                groups.insert(ip, turn.now + MEMBER_FOR);
+                turn.after(MEMBER_FOR, Timer::Member(port, mac, ip));
             } else if known {
                 // Unless the member answers a query. Repeated Leaves do not extend this time (RFC
                 // 3376, 6.6.3.1) and cause no further query.
-                let until = now + LEAVING_FOR;
+                let until = turn.now + LEAVING_FOR;
                 if groups.get(&ip).is_some_and(|known| *known > until) {
                     groups.insert(ip, until);
-                    self.timers.set(Timer::Member(port, mac, ip), until);
-                    self.query(port, Some(ip), 1, group, out);
+                    turn.timers.set(Timer::Member(port, mac, ip), until);
+                    self.query(turn, port, Some(ip), 1, group);
                 }
             }
         }
         self.tidy(port, mac);
         if changed {
-            self.say(port, mac, out);
+            self.say(turn, port, mac);
         }
     }
 
-    fn drop_member(&mut self, port: u8, mac: MacAddr, ip: IpAddr) {
-        self.timers.cancel(Timer::Member(port, mac, ip));
+    fn drop_member(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr, ip: IpAddr) {
+        turn.timers.cancel(Timer::Member(port, mac, ip));
         if let Some(groups) = self.members.get_mut(&port).and_then(|p| p.get_mut(&mac)) {
             groups.remove(&ip);
         }
@@ -253,35 +225,32 @@ impl Groups {
     }
 
     /// Reports all groups of a station to the controller.
-    fn say(&mut self, port: u8, mac: MacAddr, out: &mut Vec<Effect>) {
+    fn say(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr) {
         let groups = self.members.get(&port).and_then(|p| p.get(&mac));
         let groups = groups.map(|g| g.keys().copied().collect()).unwrap_or_default();
         self.version += 1;
-        let body = GroupMembership { port, mac, version: self.version, groups }.into();
-        out.push(Effect::Controller { body, sure: true });
+        turn.report(GroupMembership { port, mac, version: self.version, groups });
     }
 
     /// An admitted station sent a frame to a served group without a tree.
     pub(crate) fn sent(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         port: u8,
         mac: MacAddr,
         group: IpAddr,
         frame: &[u8],
-        out: &mut Vec<Effect>,
     ) {
         let Some(address) = MacAddr::of_group(group) else { return };
         let sender = (port, mac, address);
         // The tree arrived while the frame was on its way here.
         if let Some(Way { tree: Some(tree), credits, .. }) = self.ways.get(&sender) {
             let (tree, credits) = (*tree, *credits);
-            out.push(Effect::AlongTree { port, tree, credits, frame: frame.to_vec() });
+            turn.push(Effect::AlongTree { port, tree, credits, frame: frame.to_vec() });
             return;
         }
-        let dropped = |why| Effect::Tell(Event::Dropped(port, why));
         if self.asked.contains_key(&sender) {
-            out.push(dropped(Unserved::NoRoute));
+            turn.dropped(port, Unserved::NoRoute);
         } else if self
             .asked
             .range((port, MacAddr([0; 6]), MacAddr([0; 6]))..)
@@ -289,19 +258,18 @@ impl Groups {
             .count()
             >= ASKED_MAX
         {
-            out.push(dropped(Unserved::TooMany));
+            turn.dropped(port, Unserved::TooMany);
         } else {
-            self.asked.insert(sender, Asked { frame: Some(frame.to_vec()) });
-            self.timers.set(Timer::Asked(sender), now + ASKED_FOR);
+            self.asked.insert(sender, Some(frame.to_vec()));
+            turn.after(ASKED_FOR, Timer::Asked(sender));
             let way = Way { group: Some(group), version: 0, tree: None, credits: 0 };
             self.ways.entry(sender).or_insert(way).group = Some(group);
-            let body = GroupSender { port, mac, group, tree: None }.into();
-            out.push(Effect::Controller { body, sure: true });
+            turn.report(GroupSender { port, mac, group, tree: None });
         }
     }
 
     /// The controller set the trees by which hosts send.
-    pub(crate) fn set_routes(&mut self, now: Time, routes: Vec<GroupRoute>, out: &mut Vec<Effect>) {
+    pub(crate) fn set_routes(&mut self, turn: &mut Turn<'_>, routes: Vec<GroupRoute>) {
         for route in routes {
             let GroupRoute { port, source, group, version, tree, credits } = route;
             let sender = (port, source, group);
@@ -313,11 +281,11 @@ impl Groups {
             }
             let ip = known.and_then(|w| w.group);
             self.ways.insert(sender, Way { group: ip, version, tree, credits });
-            self.end_or_keep(now, sender, tree);
-            out.push(Effect::Group(route));
-            let held = self.asked.get_mut(&sender).and_then(|a| a.frame.take());
+            Self::end_or_keep(turn, sender, tree);
+            turn.push(Effect::Group(route));
+            let held = self.asked.get_mut(&sender).and_then(Option::take);
             if let (Some(tree), Some(frame)) = (tree, held) {
-                out.push(Effect::AlongTree { port, tree, credits, frame });
+                turn.push(Effect::AlongTree { port, tree, credits, frame });
             }
         }
     }
@@ -325,11 +293,10 @@ impl Groups {
     /// The controller added or removed trees.
     pub(crate) fn update(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         epoch: u64,
         update: TreeUpdate,
         roles: &BTreeMap<u8, PortRole>,
-        out: &mut Vec<Effect>,
     ) {
         let mut ready = Vec::new();
         for entry in update.add {
@@ -337,7 +304,7 @@ impl Groups {
             if self.removed.contains(&entry.tree) {
                 continue;
             }
-            out.push(Effect::Tree { tree: entry.tree, ports: Some(usable(&entry.ports, roles)) });
+            turn.push(Effect::Tree { tree: entry.tree, ports: Some(usable(&entry.ports, roles)) });
             self.trees.insert(entry.tree, Tree { epoch, ports: entry.ports });
         }
         let earlier = self.trees.iter().filter(|(_, t)| update.earlier && t.epoch < epoch);
@@ -348,68 +315,56 @@ impl Groups {
             }
             self.removed.push_back(tree);
             if self.trees.remove(&tree).is_some() {
-                out.push(Effect::Tree { tree, ports: None });
-                self.end_ways(now, tree, out);
+                turn.push(Effect::Tree { tree, ports: None });
+                self.end_ways(turn, tree);
             }
         }
         if !ready.is_empty() {
-            let body = TreesReady { trees: ready }.into();
-            out.push(Effect::Controller { body, sure: true });
+            turn.report(TreesReady { trees: ready });
         }
     }
 
     /// Starts the expiry of a sender's ended route: otherwise a sender to ever new groups would
     /// fill the memory.
-    fn end_or_keep(&mut self, now: Time, sender: Sender, tree: Option<u32>) {
+    fn end_or_keep(turn: &mut Turn<'_>, sender: Sender, tree: Option<u32>) {
         match tree {
-            Some(_) => self.timers.cancel(Timer::Ended(sender)),
-            None => self.timers.set(Timer::Ended(sender), now + ENDED_FOR),
-        };
+            Some(_) => turn.timers.cancel(Timer::Ended(sender)),
+            None => turn.after(ENDED_FOR, Timer::Ended(sender)),
+        }
     }
 
     /// Ends routes along a removed tree: the control plane gets their frames again.
-    fn end_ways(&mut self, now: Time, tree: u32, out: &mut Vec<Effect>) {
+    fn end_ways(&mut self, turn: &mut Turn<'_>, tree: u32) {
         for (sender, way) in &mut self.ways {
             if way.tree == Some(tree) {
-                let (port, source, group) = sender;
                 way.tree = None;
-                self.timers.set(Timer::Ended(*sender), now + ENDED_FOR);
-                out.push(Effect::Group(GroupRoute {
-                    port: *port,
-                    source: *source,
-                    group: *group,
-                    version: way.version,
-                    tree: None,
-                    credits: 0,
-                }));
+                turn.after(ENDED_FOR, Timer::Ended(*sender));
+                turn.push(without_tree(*sender, way.version));
             }
         }
     }
 
     /// A station was removed.
-    pub(crate) fn forget(&mut self, port: u8, mac: MacAddr, out: &mut Vec<Effect>) {
+    pub(crate) fn forget(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr) {
         let groups = self.members.get(&port).and_then(|p| p.get(&mac));
         let groups: Vec<IpAddr> = groups.map(|g| g.keys().copied().collect()).unwrap_or_default();
         if !groups.is_empty() {
-            groups.into_iter().for_each(|g| self.drop_member(port, mac, g));
-            self.say(port, mac, out);
+            groups.into_iter().for_each(|g| self.drop_member(turn, port, mac, g));
+            self.say(turn, port, mac);
         }
         let of_it = |s: &Sender| s.0 == port && s.1 == mac;
         let gone: Vec<Sender> = self.ways.keys().filter(|s| of_it(s)).copied().collect();
         for sender in gone {
             let Some(way) = self.ways.remove(&sender) else { continue };
-            self.timers.cancel(Timer::Ended(sender));
+            turn.timers.cancel(Timer::Ended(sender));
             if way.tree.is_some() {
-                let (port, source, group) = sender;
-                let version = way.version;
-                let gone = GroupRoute { port, source, group, version, tree: None, credits: 0 };
-                out.push(Effect::Group(gone));
+                turn.push(without_tree(sender, way.version));
             }
         }
         let gone: Vec<Sender> = self.asked.keys().filter(|s| of_it(s)).copied().collect();
         for sender in gone {
             self.asked.remove(&sender);
-            self.timers.cancel(Timer::Asked(sender));
+            turn.timers.cancel(Timer::Asked(sender));
         }
     }
 
@@ -417,11 +372,11 @@ impl Groups {
     /// be behind it next; a fabric port returns if it leads to the same port of the same node.
     pub(crate) fn port_changed(
         &mut self,
+        turn: &mut Turn<'_>,
         port: u8,
         before: Option<PortRole>,
         peer: Option<(u64, u8)>,
         roles: &BTreeMap<u8, PortRole>,
-        out: &mut Vec<Effect>,
     ) {
         let role = roles.get(&port).copied().unwrap_or(PortRole::Down);
         let is_another = match (role, peer) {
@@ -437,63 +392,59 @@ impl Groups {
                 if is_another {
                     known.ports.retain(|p| *p != port);
                 }
-                out.push(Effect::Tree { tree, ports: Some(usable(&known.ports, roles)) });
+                turn.push(Effect::Tree { tree, ports: Some(usable(&known.ports, roles)) });
             }
         }
     }
 
     /// Reports the state that a restarted controller needs.
-    pub(crate) fn report(&mut self, out: &mut Vec<Effect>) {
+    pub(crate) fn report(&mut self, turn: &mut Turn<'_>) {
         let all = self.members.iter().flat_map(|(p, s)| s.keys().map(|mac| (*p, *mac)));
         let all: Vec<(u8, MacAddr)> = all.collect();
-        all.into_iter().for_each(|(port, mac)| self.say(port, mac, out));
+        all.into_iter().for_each(|(port, mac)| self.say(turn, port, mac));
         for ((port, mac, _), way) in &self.ways {
             if let (Some(group), Some(_)) = (way.group, way.tree) {
-                let body = GroupSender { port: *port, mac: *mac, group, tree: way.tree }.into();
-                out.push(Effect::Controller { body, sure: true });
+                turn.report(GroupSender { port: *port, mac: *mac, group, tree: way.tree });
             }
         }
     }
 
-    pub(crate) fn next_deadline(&self) -> Time {
-        self.timers.next()
-    }
-
-    /// Does what is due.
-    pub(crate) fn run(
-        &mut self,
-        now: Time,
+    /// Queries the hosts of all ports, now and regularly.
+    pub(crate) fn query_all(
+        &self,
+        turn: &mut Turn<'_>,
         group: Option<&Group>,
         roles: &BTreeMap<u8, PortRole>,
-        out: &mut Vec<Effect>,
     ) {
-        while let Some(timer) = self.timers.due(now) {
-            match timer {
-                Timer::Query => {
-                    let hosts = roles.iter().filter(|(_, role)| **role == PortRole::Host);
-                    hosts.for_each(|(&port, _)| self.query(port, None, 10, group, out));
-                    self.timers.set(Timer::Query, now + QUERY_EVERY);
-                }
-                Timer::Member(port, mac, ip) => {
-                    self.drop_member(port, mac, ip);
-                    self.say(port, mac, out);
-                }
-                Timer::Asked(sender) => {
-                    let held = self.asked.remove(&sender).and_then(|a| a.frame);
-                    if held.is_some() {
-                        out.push(Effect::Tell(Event::Dropped(sender.0, Unserved::NoRoute)));
-                    }
-                    // The controller has not answered.
-                    if self.ways.get(&sender).is_some_and(|w| w.version == 0) {
-                        self.ways.remove(&sender);
-                    }
-                }
-                // The sender has asked again, so a result will follow soon.
-                Timer::Ended(sender) if self.asked.contains_key(&sender) => {
-                    self.timers.set(Timer::Ended(sender), now + ASKED_FOR);
-                }
-                Timer::Ended(sender) => drop(self.ways.remove(&sender)),
-            }
+        let hosts = roles.iter().filter(|(_, role)| **role == PortRole::Host);
+        hosts.for_each(|(&port, _)| self.query(turn, port, None, 10, group));
+        turn.after(QUERY_EVERY, Timer::Query);
+    }
+
+    /// A member has not answered.
+    pub(crate) fn expired(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr, ip: IpAddr) {
+        self.drop_member(turn, port, mac, ip);
+        self.say(turn, port, mac);
+    }
+
+    /// A sender's first frame has waited long enough.
+    pub(crate) fn waited(&mut self, turn: &mut Turn<'_>, sender: Sender) {
+        if self.asked.remove(&sender).flatten().is_some() {
+            turn.dropped(sender.0, Unserved::NoRoute);
+        }
+        // The controller has not answered.
+        if self.ways.get(&sender).is_some_and(|w| w.version == 0) {
+            self.ways.remove(&sender);
+        }
+    }
+
+    /// The version of an ended route need not be remembered any longer.
+    pub(crate) fn ended(&mut self, turn: &mut Turn<'_>, sender: Sender) {
+        if self.asked.contains_key(&sender) {
+            // The sender has asked again, so a result will follow soon.
+            turn.after(ASKED_FOR, Timer::Ended(sender));
+        } else {
+            self.ways.remove(&sender);
         }
     }
 
@@ -509,6 +460,11 @@ impl Groups {
     pub(crate) fn trees(&self) -> Vec<(u32, Vec<u8>)> {
         self.trees.iter().map(|(tree, t)| (*tree, t.ports.clone())).collect()
     }
+}
+
+/// A sender's frames go to the control plane again.
+fn without_tree((port, source, group): Sender, version: u64) -> Effect {
+    Effect::Group(GroupRoute { port, source, group, version, tree: None, credits: 0 })
 }
 
 /// The ports that get copies at present.

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet};
 
+use super::effect::{Timer, Turn};
 use super::host_frame::broadcast_arp;
 use super::stations::Group;
 use crate::identity::GroupId;
-use crate::timers::Timers;
 
 /// Between probes of a port (a spanning tree's hello time, IEEE 802.1D-1998, table 8-3).
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -25,11 +25,10 @@ const GROUP_AT: usize = ethernet::HEADER_LEN + arp::PACKET_LEN;
 /// A rival is answered at once, but at most once within this time.
 const ANSWER_AFTER: Duration = Duration::from_millis(10);
 
-/// When each host port sends its probe.
+/// When each host port has sent its probe.
 #[derive(Debug)]
 pub(crate) struct Loops {
     group: GroupId,
-    timers: Timers<u8>,
     /// When the last probe was sent.
     sent: BTreeMap<u8, Time>,
 }
@@ -47,41 +46,35 @@ pub(crate) enum Finding {
 
 impl Loops {
     pub(crate) fn new(group: GroupId) -> Loops {
-        Loops { group, timers: Timers::default(), sent: BTreeMap::new() }
-    }
-
-    /// A port became a host port.
-    pub(crate) fn open(&mut self, now: Time, port: u8) {
-        self.timers.set(port, now);
+        Loops { group, sent: BTreeMap::new() }
     }
 
     /// A port is no longer a host port.
-    pub(crate) fn close(&mut self, port: u8) {
-        self.timers.cancel(port);
+    pub(crate) fn close(&mut self, turn: &mut Turn<'_>, port: u8) {
+        turn.timers.cancel(Timer::Loop(port));
         self.sent.remove(&port);
     }
 
-    /// The group is known or has changed: every port sends a probe at once.
-    pub(crate) fn hurry(&mut self, now: Time, ports: impl Iterator<Item = u8>) {
-        ports.for_each(|port| self.timers.set(port, now));
-    }
-
     /// A frame from the group's own address was received; `own` is the port's.
-    pub(crate) fn heard(&mut self, now: Time, port: u8, own: MacAddr, bytes: &[u8]) -> Finding {
+    pub(crate) fn heard(
+        &self,
+        turn: &mut Turn<'_>,
+        port: u8,
+        own: MacAddr,
+        bytes: &[u8],
+    ) -> Finding {
         let finding = prober(bytes, self.group).map_or(Finding::Nothing, |other| find(own, other));
         if finding == Finding::Answer {
             let sent = self.sent.get(&port).copied().unwrap_or(Time::ZERO);
-            self.timers.set(port, now.max(sent + ANSWER_AFTER));
+            turn.timers.set(Timer::Loop(port), turn.now.max(sent + ANSWER_AFTER));
         }
         finding
     }
 
-    /// The next port whose probe is due now.
-    pub(crate) fn due(&mut self, now: Time) -> Option<u8> {
-        let port = self.timers.due(now)?;
-        self.timers.set(port, now + INTERVAL);
-        self.sent.insert(port, now);
-        Some(port)
+    /// A port's probe is due: the next one follows after the interval.
+    pub(crate) fn due(&mut self, turn: &mut Turn<'_>, port: u8) {
+        turn.after(INTERVAL, Timer::Loop(port));
+        self.sent.insert(port, turn.now);
     }
 
     /// The probe of a port.
@@ -99,11 +92,6 @@ impl Loops {
         });
         frame[GROUP_AT..GROUP_AT + 16].copy_from_slice(&self.group);
         frame
-    }
-
-    /// When [`due`](Self::due) next has a port.
-    pub(crate) fn next_deadline(&self) -> Time {
-        self.timers.next()
     }
 }
 
@@ -129,6 +117,7 @@ fn prober(bytes: &[u8], group: GroupId) -> Option<MacAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timers::Timers;
 
     const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -148,35 +137,36 @@ mod tests {
 
     #[test]
     fn of_two_ports_that_hear_each_other_the_lesser_goes_on() {
-        let (mut loops, now) = (loops(), Time::from_secs(9));
-        assert_eq!(loops.heard(now, 0, A, &probe(&group(), B)), Finding::Answer);
-        assert_eq!(loops.heard(now, 0, B, &probe(&group(), A)), Finding::Close);
-        assert_eq!(loops.heard(now, 0, A, &probe(&group(), A)), Finding::Close);
+        let mut timers = Timers::default();
+        let (loops, mut turn) = (loops(), Turn::new(Time::from_secs(9), &mut timers));
+        assert_eq!(loops.heard(&mut turn, 0, A, &probe(&group(), B)), Finding::Answer);
+        assert_eq!(loops.heard(&mut turn, 0, B, &probe(&group(), A)), Finding::Close);
+        assert_eq!(loops.heard(&mut turn, 0, A, &probe(&group(), A)), Finding::Close);
         // Other flooded frames of the group prove nothing.
         let mut reply = probe(&group(), A);
         reply[21] = 2;
-        assert_eq!(loops.heard(now, 0, B, &reply), Finding::Nothing);
-        assert_eq!(loops.heard(now, 0, B, &reply[..30]), Finding::Nothing);
+        assert_eq!(loops.heard(&mut turn, 0, B, &reply), Finding::Nothing);
+        assert_eq!(loops.heard(&mut turn, 0, B, &reply[..30]), Finding::Nothing);
         // A probe of another fabric at the same switch is ignored.
         let other = Loops::new([8; 16]).probe(&group(), A);
-        assert_eq!(loops.heard(now, 0, B, &other), Finding::Nothing);
+        assert_eq!(loops.heard(&mut turn, 0, B, &other), Finding::Nothing);
         let nobody = probe(&group(), MacAddr::default());
-        assert_eq!(loops.heard(now, 0, B, &nobody), Finding::Nothing);
+        assert_eq!(loops.heard(&mut turn, 0, B, &nobody), Finding::Nothing);
     }
 
     #[test]
     fn a_port_speaks_at_once_then_evenly_and_to_a_rival_with_restraint() {
-        let (mut loops, ms) = (loops(), Time::from_millis);
-        loops.open(ms(1000), 7);
-        assert_eq!(loops.due(ms(1000)), Some(7));
-        assert_eq!(loops.next_deadline(), ms(3000));
+        let (mut loops, ms, mut timers) = (loops(), Time::from_millis, Timers::default());
+        loops.due(&mut Turn::new(ms(1000), &mut timers), 7);
+        assert_eq!(timers.next(), ms(3000));
         let rival = probe(&group(), B);
         for at in 1001..1005 {
-            loops.heard(ms(at), 7, A, &rival);
+            loops.heard(&mut Turn::new(ms(at), &mut timers), 7, A, &rival);
         }
-        assert_eq!((loops.due(ms(1009)), loops.next_deadline()), (None, ms(1010)));
-        assert_eq!(loops.due(ms(1010)), Some(7));
-        loops.close(7);
-        assert_eq!(loops.next_deadline(), Time::FOREVER);
+        assert_eq!((timers.due(ms(1009)), timers.next()), (None, ms(1010)));
+        assert_eq!(timers.due(ms(1010)), Some(Timer::Loop(7)));
+        loops.due(&mut Turn::new(ms(1010), &mut timers), 7);
+        loops.close(&mut Turn::new(ms(1010), &mut timers), 7);
+        assert_eq!(timers.next(), Time::FOREVER);
     }
 }

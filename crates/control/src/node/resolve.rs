@@ -18,16 +18,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{
-    Body, FlowReport, Hops, Invalidate, Refusal, ResolveFailed, ResolveForward, ResolveReply,
+    FlowReport, Hops, Invalidate, Refusal, ResolveFailed, ResolveForward, ResolveReply,
     ResolveRequest, RouteEntry,
 };
-use plexus_wire::{MacAddr, Time};
 
-use super::effect::{Effect, Event, Unserved};
+use super::effect::{Effect, Timer, Turn, Unserved};
 use super::host_frame::{Party, answer, question};
 use crate::session::Random;
-use crate::timers::Timers;
 
 /// Most pending questions of one port.
 const EXCHANGES_PER_PORT: usize = 64;
@@ -52,12 +51,6 @@ const TRIES: u8 = 3;
 /// Entries in one message of a report.
 const REPORT_ROUTES: usize = 8;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Timer {
-    Exchange(u64),
-    Asking(u64),
-}
-
 /// Exchanges, the routes that they created, and cached answers.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
@@ -68,7 +61,6 @@ pub(crate) struct Resolver {
     pairs: BTreeMap<u64, Pair>,
     pair_of: HashMap<(MacAddr, MacAddr), u64>,
     ports: BTreeMap<u8, Memory>,
-    timers: Timers<Timer>,
 }
 
 /// A question of a local host.
@@ -114,13 +106,12 @@ impl Resolver {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn ask(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         port: u8,
         source: Party,
         target_ip: IpAddr,
         frame: Option<&[u8]>,
         random: &mut Random,
-        out: &mut Vec<Effect>,
     ) {
         let memory = self.ports.entry(port).or_default();
         if let Some(&mac) = memory.answers.get(&(source.mac, target_ip))
@@ -128,11 +119,10 @@ impl Resolver {
         {
             match frame {
                 // It arrived before the data plane had the route.
-                Some(frame) => out.push(Effect::Along { path, frame: frame.to_vec() }),
+                Some(frame) => turn.push(Effect::Along { path, frame: frame.to_vec() }),
                 None => {
                     let who = Party { mac, ip: target_ip };
-                    let frame = answer(who, source.mac, Some(source.ip));
-                    out.extend(frame.map(|frame| Effect::Host { port, frame }));
+                    turn.host(port, answer(who, source.mac, Some(source.ip)));
                 }
             }
             return;
@@ -140,7 +130,7 @@ impl Resolver {
         let question = (port, source.mac, target_ip);
         if let Some(id) = self.asked.get(&question) {
             if let Some(exchange) = self.exchanges.get_mut(id) {
-                exchange.wait(port, frame, out);
+                exchange.wait(turn, port, frame);
             }
             return;
         }
@@ -148,7 +138,7 @@ impl Resolver {
         let first = (port, MacAddr::default(), IpAddr::from([0, 0, 0, 0]));
         let of_port = self.asked.range(first..).take_while(|((p, ..), _)| *p == port);
         if of_port.count() >= EXCHANGES_PER_PORT {
-            return out.push(Effect::Tell(Event::Dropped(port, Unserved::TooMany)));
+            return turn.dropped(port, Unserved::TooMany);
         }
         let (id, key) = (u64::from_be_bytes(random.bytes()), random.bytes());
         let request = ResolveRequest {
@@ -161,36 +151,37 @@ impl Resolver {
         };
         self.asked.insert(question, id);
         let mut exchange = Exchange { request, sent: 0, answer: false, held: vec![] };
-        exchange.wait(port, frame, out);
+        exchange.wait(turn, port, frame);
         self.exchanges.insert(id, exchange);
-        self.request(now, id, out);
+        self.request(turn, id);
     }
 
-    fn request(&mut self, now: Time, id: u64, out: &mut Vec<Effect>) {
+    /// Sends the request of an exchange, once more if it was sent, or gives the exchange up.
+    pub(crate) fn request(&mut self, turn: &mut Turn<'_>, id: u64) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let Some(&wait) = RETRY.get(exchange.sent) else {
             let port = exchange.request.port;
-            self.give_up(id);
-            return out.push(Effect::Tell(Event::Dropped(port, Unserved::NoRoute)));
+            self.give_up(turn, id);
+            return turn.dropped(port, Unserved::NoRoute);
         };
         exchange.sent += 1;
         let body = exchange.request.clone().into();
-        out.push(Effect::Controller { body, sure: false });
-        self.timers.set(Timer::Exchange(id), now + wait);
+        turn.push(Effect::Controller { body, sure: false });
+        turn.after(wait, Timer::Exchange(id));
     }
 
-    fn give_up(&mut self, id: u64) -> Option<Exchange> {
+    fn give_up(&mut self, turn: &mut Turn<'_>, id: u64) -> Option<Exchange> {
         let exchange = self.exchanges.remove(&id)?;
         let ResolveRequest { port, source_mac, target_ip, .. } = exchange.request;
         self.asked.remove(&(port, source_mac, target_ip));
-        self.timers.cancel(Timer::Exchange(id));
+        turn.timers.cancel(Timer::Exchange(id));
         Some(exchange)
     }
 
     /// The controller reports that there will be no reply.
-    pub(crate) fn failed(&mut self, failed: &ResolveFailed, out: &mut Vec<Effect>) {
-        if let Some(exchange) = self.give_up(failed.exchange) {
-            out.push(Effect::Tell(Event::Dropped(exchange.request.port, Unserved::NoRoute)));
+    pub(crate) fn failed(&mut self, turn: &mut Turn<'_>, failed: &ResolveFailed) {
+        if let Some(exchange) = self.give_up(turn, failed.exchange) {
+            turn.dropped(exchange.request.port, Unserved::NoRoute);
         }
     }
 
@@ -198,25 +189,23 @@ impl Resolver {
     /// already has a route, so that the answer comes to the node and not to that host.
     pub(crate) fn forward(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         forward: ResolveForward,
         group: Option<Party>,
-        out: &mut Vec<Effect>,
     ) {
         let id = forward.exchange;
         if !self.asking.contains_key(&id) && self.asking.len() >= ASKING_MAX {
             return;
         }
         self.asking.insert(id, Asking { forward, asked: 0 });
-        self.put_question(now, id, group, out);
+        self.put_question(turn, id, group);
     }
 
-    fn put_question(&mut self, now: Time, id: u64, group: Option<Party>, out: &mut Vec<Effect>) {
+    fn put_question(&mut self, turn: &mut Turn<'_>, id: u64, group: Option<Party>) {
         let Some(asking) = self.asking.get_mut(&id) else { return };
         if asking.asked >= TRIES {
             self.asking.remove(&id);
-            let body = ResolveFailed { exchange: id, reason: Refusal::Silent }.into();
-            return out.push(Effect::Controller { body, sure: true });
+            return turn.report(ResolveFailed { exchange: id, reason: Refusal::Silent });
         }
         asking.asked += 1;
         let f = &asking.forward;
@@ -228,12 +217,12 @@ impl Resolver {
         let waits = self.asked.contains_key(&(f.target_port, f.target_mac, f.source_ip));
         let asker = if leads || waits { group.unwrap_or(source) } else { source };
         let frame = question(asker, f.target_mac, f.target_ip);
-        out.extend(frame.map(|frame| Effect::Host { port: f.target_port, frame }));
-        self.timers.set(Timer::Asking(id), now + ANSWER_WITHIN);
+        turn.host(f.target_port, frame);
+        turn.after(ANSWER_WITHIN, Timer::Asking(id));
     }
 
     /// A local station has announced its address: exchanges that asked it continue.
-    pub(crate) fn answered(&mut self, port: u8, mac: MacAddr, ip: IpAddr, out: &mut Vec<Effect>) {
+    pub(crate) fn answered(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr, ip: IpAddr) {
         let of_it = |a: &Asking| {
             let f = &a.forward;
             f.target_port == port && f.target_mac == mac && f.target_ip == ip
@@ -242,10 +231,11 @@ impl Resolver {
             self.asking.iter().filter(|(_, a)| of_it(a)).map(|(id, _)| *id).collect();
         found.sort_unstable();
         for id in found {
-            self.timers.cancel(Timer::Asking(id));
+            turn.timers.cancel(Timer::Asking(id));
             let Some(Asking { forward: f, .. }) = self.asking.remove(&id) else { continue };
             // The route back first.
             self.install(
+                turn,
                 RouteEntry {
                     port,
                     source: Some(mac),
@@ -253,20 +243,19 @@ impl Resolver {
                     version: f.version,
                     routes: f.to_source.clone(),
                 },
-                out,
             );
             let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
             self.remember(id, pair);
             // If both hosts asked for each other at once, the result of one exchange serves the
             // other.
             if let Some(crossing) = self.asked.get(&(port, mac, f.source_ip)).copied()
-                && let Some(asked) = self.give_up(crossing)
+                && let Some(asked) = self.give_up(turn, crossing)
             {
                 // The other node will use that number too.
                 let key = asked.request.key;
                 let pair = Pair { local: mac, remote: f.source_mac, port, key };
                 self.remember(crossing, pair);
-                self.conclude(asked, f.source_mac, f.to_source.first(), out);
+                self.conclude(turn, asked, f.source_mac, f.to_source.first());
             }
             let reply = ResolveReply {
                 version: f.version,
@@ -274,7 +263,12 @@ impl Resolver {
                 target_ip: ip,
                 to_target: f.to_target,
             };
-            out.push(Effect::Keyed { path: f.reply, exchange: id, key: f.key, body: reply.into() });
+            turn.push(Effect::Keyed {
+                path: f.reply,
+                exchange: id,
+                key: f.key,
+                body: reply.into(),
+            });
         }
     }
 
@@ -285,8 +279,8 @@ impl Resolver {
     }
 
     /// The target's node has replied.
-    pub(crate) fn replied(&mut self, exchange: u64, reply: &ResolveReply, out: &mut Vec<Effect>) {
-        let Some(asked) = self.give_up(exchange) else { return };
+    pub(crate) fn replied(&mut self, turn: &mut Turn<'_>, exchange: u64, reply: &ResolveReply) {
+        let Some(asked) = self.give_up(turn, exchange) else { return };
         let request = &asked.request;
         if reply.target_ip != request.target_ip {
             return;
@@ -294,6 +288,7 @@ impl Resolver {
         let source = Party { mac: request.source_mac, ip: request.source_ip };
         let port = request.port;
         self.install(
+            turn,
             RouteEntry {
                 port,
                 source: Some(source.mac),
@@ -301,20 +296,19 @@ impl Resolver {
                 version: reply.version,
                 routes: reply.to_target.clone(),
             },
-            out,
         );
         let pair = Pair { local: source.mac, remote: reply.target_mac, port, key: request.key };
         self.remember(exchange, pair);
-        self.conclude(asked, reply.target_mac, reply.to_target.first(), out);
+        self.conclude(turn, asked, reply.target_mac, reply.to_target.first());
     }
 
     /// A question is answered and its route in place: the waiting answer and frames are sent.
     fn conclude(
         &mut self,
+        turn: &mut Turn<'_>,
         asked: Exchange,
         mac: MacAddr,
         path: Option<&Hops>,
-        out: &mut Vec<Effect>,
     ) {
         let ResolveRequest { port, source_mac, source_ip, target_ip, .. } = asked.request;
         let memory = self.ports.entry(port).or_default();
@@ -324,11 +318,11 @@ impl Resolver {
         memory.answers.insert((source_mac, target_ip), mac);
         if let Some(path) = path {
             let along = |frame| Effect::Along { path: path.clone(), frame };
-            out.extend(asked.held.into_iter().map(along));
+            turn.out.extend(asked.held.into_iter().map(along));
         }
         if asked.answer {
             let frame = answer(Party { mac, ip: target_ip }, source_mac, Some(source_ip));
-            out.extend(frame.map(|frame| Effect::Host { port, frame }));
+            turn.host(port, frame);
         }
     }
 
@@ -346,14 +340,14 @@ impl Resolver {
     }
 
     /// The controller changed routes.
-    pub(crate) fn update(&mut self, routes: Vec<RouteEntry>, out: &mut Vec<Effect>) {
+    pub(crate) fn update(&mut self, turn: &mut Turn<'_>, routes: Vec<RouteEntry>) {
         for entry in routes {
-            self.install(entry, out);
+            self.install(turn, entry);
         }
     }
 
     /// Installs an entry unless a newer one is there.
-    fn install(&mut self, entry: RouteEntry, out: &mut Vec<Effect>) {
+    fn install(&mut self, turn: &mut Turn<'_>, entry: RouteEntry) {
         let memory = self.ports.entry(entry.port).or_default();
         let key = (entry.source, entry.destination);
         if memory.routes.get(&key).is_some_and(|(version, _)| *version > entry.version) {
@@ -361,28 +355,28 @@ impl Resolver {
         }
         // A removal is stored with its version: an older installation may still be in flight.
         memory.routes.insert(key, (entry.version, entry.routes.clone()));
-        memory.make_room(entry.port, out);
-        out.push(Effect::Route(entry));
+        memory.make_room(turn, entry.port);
+        turn.push(Effect::Route(entry));
     }
 
     /// The other node reports that the local host's destination is not there: accepted if sealed by
     /// the exchange's key.
-    pub(crate) fn invalidated(&mut self, exchange: u64, told: &Invalidate, out: &mut Vec<Effect>) {
+    pub(crate) fn invalidated(&mut self, turn: &mut Turn<'_>, exchange: u64, told: &Invalidate) {
         let Some(pair) = self.pairs.get(&exchange) else { return };
         if (pair.local, pair.remote) != (told.source, told.destination) {
             return;
         }
-        self.forget_route(pair.port, told.source, told.destination, out);
+        self.forget_route(turn, pair.port, told.source, told.destination);
     }
 
-    fn forget_route(&mut self, port: u8, source: MacAddr, to: MacAddr, out: &mut Vec<Effect>) {
+    fn forget_route(&mut self, turn: &mut Turn<'_>, port: u8, source: MacAddr, to: MacAddr) {
         let Some(memory) = self.ports.get_mut(&port) else { return };
         for key in [(None, to), (Some(source), to)] {
             if let Some((version, routes)) = memory.routes.get_mut(&key) {
                 routes.clear();
                 let (version, (source, destination)) = (*version, key);
                 let entry = RouteEntry { port, source, destination, version, routes: vec![] };
-                out.push(Effect::Route(entry));
+                turn.push(Effect::Route(entry));
             }
         }
     }
@@ -391,18 +385,18 @@ impl Resolver {
     /// source node's control plane.
     pub(crate) fn stale(
         &self,
+        turn: &mut Turn<'_>,
         destination: MacAddr,
         source: MacAddr,
         path: Hops,
-        out: &mut Vec<Effect>,
     ) {
         let body = Invalidate { destination, source };
         let id = self.pair_of.get(&(destination, source));
         match id.and_then(|id| Some((*id, self.pairs.get(id)?.key))) {
             Some((exchange, key)) => {
-                out.push(Effect::Keyed { path, exchange, key, body: body.into() });
+                turn.push(Effect::Keyed { path, exchange, key, body: body.into() });
             }
-            None => out.push(Effect::Controller { body: body.into(), sure: false }),
+            None => turn.push(Effect::Controller { body: body.into(), sure: false }),
         }
     }
 
@@ -417,29 +411,28 @@ impl Resolver {
     }
 
     /// A port is no longer a host port: its routes are removed.
-    pub(crate) fn close(&mut self, port: u8, out: &mut Vec<Effect>) {
+    pub(crate) fn close(&mut self, turn: &mut Turn<'_>, port: u8) {
         let memory = self.ports.remove(&port).unwrap_or_default();
         for ((source, destination), (version, _)) in memory.routes {
             let entry = RouteEntry { port, source, destination, version, routes: vec![] };
-            out.push(Effect::Route(entry));
+            turn.push(Effect::Route(entry));
         }
         let of_port = |e: &Exchange| e.request.port == port;
         let pending: Vec<u64> =
             self.exchanges.iter().filter(|(_, e)| of_port(e)).map(|(id, _)| *id).collect();
         pending.into_iter().for_each(|id| {
-            self.give_up(id);
+            self.give_up(turn, id);
         });
         // The keys stay: hosts that still send to the stations of this port have to be told.
     }
 
     /// Reports routes to a restarted controller.
-    pub(crate) fn report(&self, out: &mut Vec<Effect>) {
+    pub(crate) fn report(&self, turn: &mut Turn<'_>) {
         let flows = self.routes();
         let messages = flows.len().div_ceil(REPORT_ROUTES);
         for (i, flows) in flows.chunks(REPORT_ROUTES).enumerate() {
             let more = (messages - 1 - i) as u16;
-            let body: Body = FlowReport { more, flows: flows.to_vec() }.into();
-            out.push(Effect::Controller { body, sure: true });
+            turn.report(FlowReport { more, flows: flows.to_vec() });
         }
     }
 
@@ -457,37 +450,25 @@ impl Resolver {
         .collect()
     }
 
-    /// Does what is due.
-    pub(crate) fn run(
+    /// A local host has not answered a question.
+    pub(crate) fn ask_again(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
+        id: u64,
         group: impl Fn(IpAddr) -> Option<Party>,
-        out: &mut Vec<Effect>,
     ) {
-        while let Some(timer) = self.timers.due(now) {
-            match timer {
-                Timer::Exchange(id) => self.request(now, id, out),
-                Timer::Asking(id) => {
-                    let target = self.asking.get(&id).map(|a| a.forward.target_ip);
-                    self.put_question(now, id, target.and_then(&group), out);
-                }
-            }
-        }
-    }
-
-    /// When [`run`](Self::run) is next due.
-    pub(crate) fn next_deadline(&self) -> Time {
-        self.timers.next()
+        let target = self.asking.get(&id).map(|a| a.forward.target_ip);
+        self.put_question(turn, id, target.and_then(group));
     }
 }
 
 impl Exchange {
     /// Records that a question waits for the answer, or a frame for the route.
-    fn wait(&mut self, port: u8, frame: Option<&[u8]>, out: &mut Vec<Effect>) {
+    fn wait(&mut self, turn: &mut Turn<'_>, port: u8, frame: Option<&[u8]>) {
         match frame {
             None => self.answer = true,
             Some(frame) if self.held.len() < HELD_MAX => self.held.push(frame.to_vec()),
-            Some(_) => out.push(Effect::Tell(Event::Dropped(port, Unserved::NoRoute))),
+            Some(_) => turn.dropped(port, Unserved::NoRoute),
         }
     }
 }
@@ -505,13 +486,13 @@ impl Memory {
     }
 
     /// Evicts the oldest entry of a full memory.
-    fn make_room(&mut self, port: u8, out: &mut Vec<Effect>) {
+    fn make_room(&mut self, turn: &mut Turn<'_>, port: u8) {
         if self.routes.len() <= ROUTES_MAX {
             return;
         }
         let oldest = self.routes.iter().min_by_key(|(_, (version, _))| *version);
         let Some((&(source, destination), &(version, _))) = oldest else { return };
         self.routes.remove(&(source, destination));
-        out.push(Effect::Route(RouteEntry { port, source, destination, version, routes: vec![] }));
+        turn.push(Effect::Route(RouteEntry { port, source, destination, version, routes: vec![] }));
     }
 }

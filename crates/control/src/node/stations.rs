@@ -10,14 +10,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{
-    Body, Gateway, HostGone, HostProbe, HostProbeReply, HostReport, HostSeen, HostState,
-    HostVerdict,
+    Gateway, HostGone, HostProbe, HostProbeReply, HostReport, HostSeen, HostState, HostVerdict,
 };
 use plexus_wire::{MacAddr, Prefix, Time};
 
-use super::effect::{Effect, Event, Unserved};
+use super::effect::{Effect, Event, Timer, Turn, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, question};
-use crate::timers::Timers;
 
 /// Destination of an advertisement when the asker has no address.
 const ALL_NODES: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
@@ -81,19 +79,10 @@ pub(crate) enum Heard {
     Loop,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Timer {
-    /// Check a station's liveness.
-    Station(u8, MacAddr),
-    /// A probe requested by the controller.
-    Probe(u64),
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Stations {
     ports: BTreeMap<u8, BTreeMap<MacAddr, Station>>,
     probes: BTreeMap<u64, Probe>,
-    timers: Timers<Timer>,
 }
 
 #[derive(Debug)]
@@ -128,12 +117,11 @@ impl Stations {
     /// A frame arrived on a host port. It is kept if its sender has to be admitted first.
     pub(crate) fn heard(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         group: Option<&Group>,
         port: u8,
         frame: &HostFrame,
         bytes: &[u8],
-        out: &mut Vec<Effect>,
     ) -> Heard {
         let mac = frame.source;
         if group.is_some_and(|g| g.mac == mac) {
@@ -143,39 +131,40 @@ impl Stations {
             Matter::Ask { ip, .. } | Matter::Probe { ip } | Matter::Have { ip } => Some(ip),
             _ => None,
         };
-        let mut unserved = |why| {
-            out.push(Effect::Tell(Event::Dropped(port, why)));
-            Heard::Held
-        };
         if frame.matter == Matter::Forged || mac.is_multicast() || mac == MacAddr::default() {
-            return unserved(Unserved::Forged);
+            return unserved(turn, port, Unserved::Forged);
         }
         if claim.is_some_and(|ip| group.is_some_and(|g| g.owns(ip))) {
-            return unserved(Unserved::Forged);
+            return unserved(turn, port, Unserved::Forged);
         }
         let stations = self.ports.entry(port).or_default();
         if !stations.contains_key(&mac) && stations.len() >= STATIONS_MAX {
-            return unserved(Unserved::TooMany);
+            return unserved(turn, port, Unserved::TooMany);
         }
         let station = stations.entry(mac).or_insert_with(|| {
-            self.timers.set(Timer::Station(port, mac), now + SILENT_AFTER);
-            Station { standing: Standing::New, addresses: BTreeMap::new(), heard: now, asked: 0 }
+            turn.after(SILENT_AFTER, Timer::Station(port, mac));
+            Station {
+                standing: Standing::New,
+                addresses: BTreeMap::new(),
+                heard: turn.now,
+                asked: 0,
+            }
         });
-        station.heard = now;
+        station.heard = turn.now;
         station.asked = 0;
         let full = station.addresses.len() >= ADDRESSES_MAX;
         match claim {
             Some(ip) if full && !station.addresses.contains_key(&ip) => {
-                return unserved(Unserved::TooMany);
+                return unserved(turn, port, Unserved::TooMany);
             }
             // Both claims at once, so that the second verdict arrives with the first.
             Some(ip) => {
                 let address = station.addresses.entry(ip).or_insert(Standing::New);
-                address.put(now, || seen(port, mac, Some(ip)), out);
+                address.put(turn, port, mac, Some(ip));
             }
             None => {}
         }
-        station.standing.put(now, || seen(port, mac, None), out);
+        station.standing.put(turn, port, mac, None);
         let address = match frame.matter {
             // A host's frames from an address under judgement wait for the verdict too: another
             // host may have asked for that address and told it where to send.
@@ -187,17 +176,14 @@ impl Stations {
         };
         match (&mut station.standing, address) {
             (Standing::Good, None | Some(Standing::Good)) => Heard::Ready,
-            (Standing::RefusedUntil(_), _) => {
-                out.push(Effect::Tell(Event::Dropped(port, Unserved::Refused)));
-                Heard::Held
-            }
+            (Standing::RefusedUntil(_), _) => unserved(turn, port, Unserved::Refused),
             (Standing::Good, Some(Standing::RefusedUntil(_))) => {
-                out.push(Effect::Tell(Event::Dropped(port, Unserved::Claimed)));
+                turn.dropped(port, Unserved::Claimed);
                 // A host that probes for a duplicate must learn that the address is taken.
                 if let (Matter::Probe { ip }, Some(group)) = (&frame.matter, group) {
                     let to = if ip.is_ipv4() { mac } else { ALL_NODES };
                     let taken = answer(Party { mac: group.mac, ip: *ip }, to, None);
-                    out.extend(taken.map(|frame| Effect::Host { port, frame }));
+                    turn.host(port, taken);
                 }
                 Heard::Held
             }
@@ -205,7 +191,7 @@ impl Stations {
                 if held.len() < HELD_MAX {
                     held.push(bytes.to_vec());
                 } else {
-                    out.push(Effect::Tell(Event::Dropped(port, Unserved::TooMany)));
+                    turn.dropped(port, Unserved::TooMany);
                 }
                 Heard::Held
             }
@@ -215,12 +201,7 @@ impl Stations {
     }
 
     /// The controller has judged a claim, or revised its verdict. Returns the frames that waited.
-    pub(crate) fn judge(
-        &mut self,
-        now: Time,
-        verdict: &HostVerdict,
-        out: &mut Vec<Effect>,
-    ) -> Vec<Vec<u8>> {
+    pub(crate) fn judge(&mut self, turn: &mut Turn<'_>, verdict: &HostVerdict) -> Vec<Vec<u8>> {
         let HostVerdict { port, mac, ip, refused } = *verdict;
         let Some(station) = self.ports.get_mut(&port).and_then(|p| p.get_mut(&mac)) else {
             return vec![];
@@ -234,19 +215,19 @@ impl Stations {
         };
         let verdict = match refused {
             None => Standing::Good,
-            Some(_) => Standing::RefusedUntil(now + REFUSED_FOR),
+            Some(_) => Standing::RefusedUntil(turn.now + REFUSED_FOR),
         };
         let before = std::mem::replace(standing, verdict);
         let was_good = matches!(before, Standing::Good);
         if let Some(reason) = refused {
-            out.push(Effect::Tell(Event::Denied(port, mac, ip, reason)));
+            turn.push(Effect::Tell(Event::Denied(port, mac, ip, reason)));
         }
         match (ip, refused) {
             (None, None) if !was_good => {
-                out.push(Effect::Admit { port, mac });
-                out.push(Effect::Tell(Event::Station(port, mac)));
+                turn.push(Effect::Admit { port, mac });
+                turn.push(Effect::Tell(Event::Station(port, mac)));
             }
-            (None, Some(_)) if was_good => out.push(Effect::Expel { port, mac }),
+            (None, Some(_)) if was_good => turn.push(Effect::Expel { port, mac }),
             _ => {}
         }
         match before {
@@ -273,76 +254,70 @@ impl Stations {
     }
 
     /// The controller asks whether a station is still at its port.
-    pub(crate) fn probe(
-        &mut self,
-        now: Time,
-        group: Option<&Group>,
-        probe: &HostProbe,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn probe(&mut self, turn: &mut Turn<'_>, group: Option<&Group>, probe: &HostProbe) {
         if self.probes.len() >= PROBES_MAX {
             return;
         }
         let &HostProbe { exchange, port, mac, ip } = probe;
         self.probes.insert(exchange, Probe { port, mac, ip, asked: 0 });
-        self.probe_again(now, group, exchange, out);
+        self.probe_again(turn, group, exchange);
     }
 
-    fn probe_again(
+    /// Repeats a probe, or gives it up.
+    pub(crate) fn probe_again(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         group: Option<&Group>,
         exchange: u64,
-        out: &mut Vec<Effect>,
     ) {
         let Some(probe) = self.probes.get_mut(&exchange) else { return };
         if probe.asked >= TRIES {
             self.probes.remove(&exchange);
-            out.push(told(HostProbeReply { exchange, alive: false }));
+            turn.report(HostProbeReply { exchange, alive: false });
             return;
         }
         probe.asked += 1;
         let asker = group.map(|g| g.asker(probe.ip));
         let frame = asker.and_then(|asker| question(asker, probe.mac, probe.ip));
-        out.extend(frame.map(|frame| Effect::Host { port: probe.port, frame }));
-        self.timers.set(Timer::Probe(exchange), now + ANSWER_WITHIN);
+        turn.host(probe.port, frame);
+        turn.after(ANSWER_WITHIN, Timer::Probe(exchange));
     }
 
     /// A station announces that it has an address: this answers pending probes, whether or not the
     /// station is admitted here.
-    pub(crate) fn answered(&mut self, port: u8, mac: MacAddr, ip: IpAddr, out: &mut Vec<Effect>) {
+    pub(crate) fn answered(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr, ip: IpAddr) {
         let of_it = |p: &Probe| p.port == port && p.mac == mac && p.ip == ip;
         let found: Vec<u64> =
             self.probes.iter().filter(|(_, p)| of_it(p)).map(|(id, _)| *id).collect();
         for exchange in found {
             self.probes.remove(&exchange);
-            self.timers.cancel(Timer::Probe(exchange));
-            out.push(told(HostProbeReply { exchange, alive: true }));
+            turn.timers.cancel(Timer::Probe(exchange));
+            turn.report(HostProbeReply { exchange, alive: true });
         }
     }
 
     /// A port is no longer a host port: its stations are removed.
-    pub(crate) fn close(&mut self, port: u8, out: &mut Vec<Effect>) {
+    pub(crate) fn close(&mut self, turn: &mut Turn<'_>, port: u8) {
         for (mac, station) in self.ports.remove(&port).unwrap_or_default() {
-            self.timers.cancel(Timer::Station(port, mac));
-            leave(port, mac, &station, out);
+            turn.timers.cancel(Timer::Station(port, mac));
+            leave(turn, port, mac, &station);
         }
     }
 
     /// Reports hosts to a restarted controller, and the claims that wait for it.
-    pub(crate) fn report(&self, out: &mut Vec<Effect>) {
+    pub(crate) fn report(&self, turn: &mut Turn<'_>) {
         let mut hosts = Vec::new();
         for (&port, stations) in &self.ports {
             for (&mac, station) in stations {
                 if !matches!(station.standing, Standing::Good) {
-                    out.push(seen(port, mac, None));
+                    turn.report(HostSeen { port, mac, ip: None });
                     continue;
                 }
                 let mut ips = Vec::new();
                 for (&ip, standing) in &station.addresses {
                     match standing {
                         Standing::Good => ips.push(ip),
-                        _ => out.push(seen(port, mac, Some(ip))),
+                        _ => turn.report(HostSeen { port, mac, ip: Some(ip) }),
                     }
                 }
                 hosts.push(HostState { port, mac, ips });
@@ -351,27 +326,17 @@ impl Stations {
         let messages = hosts.len().div_ceil(REPORT_HOSTS);
         for (i, hosts) in hosts.chunks(REPORT_HOSTS).enumerate() {
             let more = (messages - 1 - i) as u16;
-            out.push(told(HostReport { more, hosts: hosts.to_vec() }));
+            turn.report(HostReport { more, hosts: hosts.to_vec() });
         }
     }
 
-    /// Does what is due.
-    pub(crate) fn run(&mut self, now: Time, group: Option<&Group>, out: &mut Vec<Effect>) {
-        while let Some(timer) = self.timers.due(now) {
-            match timer {
-                Timer::Probe(exchange) => self.probe_again(now, group, exchange, out),
-                Timer::Station(port, mac) => self.look_after(now, group, port, mac, out),
-            }
-        }
-    }
-
-    fn look_after(
+    /// Checks whether a station that was silent is still there.
+    pub(crate) fn look_after(
         &mut self,
-        now: Time,
+        turn: &mut Turn<'_>,
         group: Option<&Group>,
         port: u8,
         mac: MacAddr,
-        out: &mut Vec<Effect>,
     ) {
         let Some(stations) = self.ports.get_mut(&port) else { return };
         let Some(station) = stations.get_mut(&mac) else { return };
@@ -380,26 +345,23 @@ impl Stations {
         let patience = if address.is_some() { SILENT_AFTER } else { NAMELESS_FOR };
         let quiet_until = station.heard + patience;
         let timer = Timer::Station(port, mac);
-        if station.asked == 0 && now < quiet_until {
-            return self.timers.set(timer, quiet_until);
+        if station.asked == 0 && turn.now < quiet_until {
+            return turn.timers.set(timer, quiet_until);
         }
         if station.asked >= TRIES || address.is_none() {
             let station = stations.remove(&mac);
-            out.extend(station.is_some().then_some(Effect::Tell(Event::Gone(port, mac))));
-            station.iter().for_each(|s| leave(port, mac, s, out));
+            if let Some(station) = station {
+                turn.push(Effect::Tell(Event::Gone(port, mac)));
+                leave(turn, port, mac, &station);
+            }
             return;
         }
         station.asked += 1;
         // Without a group no probe can be sent; the station does not expire for that.
-        let Some(group) = group else { return self.timers.set(timer, now + SILENT_AFTER) };
+        let Some(group) = group else { return turn.after(SILENT_AFTER, timer) };
         let frame = address.and_then(|ip| question(group.asker(ip), mac, ip));
-        out.extend(frame.map(|frame| Effect::Host { port, frame }));
-        self.timers.set(timer, now + ANSWER_WITHIN * 4);
-    }
-
-    /// When [`run`](Self::run) next has something to do.
-    pub(crate) fn next_deadline(&self) -> Time {
-        self.timers.next()
+        turn.host(port, frame);
+        turn.after(ANSWER_WITHIN * 4, timer);
     }
 
     /// Admitted stations with their accepted addresses, for display.
@@ -416,12 +378,13 @@ impl Stations {
 }
 
 impl Standing {
-    /// Submits a claim that is new, or that may be submitted again.
-    fn put(&mut self, now: Time, claim: impl FnOnce() -> Effect, out: &mut Vec<Effect>) {
+    /// Submits a station's claim, to an address if one is given, that is new or may be submitted
+    /// again.
+    fn put(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr, ip: Option<IpAddr>) {
         match self {
-            Standing::RefusedUntil(until) if now < *until => {}
+            Standing::RefusedUntil(until) if turn.now < *until => {}
             Standing::New | Standing::RefusedUntil(_) => {
-                out.push(claim());
+                turn.report(HostSeen { port, mac, ip });
                 *self = Standing::Waiting(vec![]);
             }
             Standing::Waiting(_) | Standing::Good => {}
@@ -429,17 +392,14 @@ impl Standing {
     }
 }
 
-fn leave(port: u8, mac: MacAddr, station: &Station, out: &mut Vec<Effect>) {
+fn unserved(turn: &mut Turn<'_>, port: u8, why: Unserved) -> Heard {
+    turn.dropped(port, why);
+    Heard::Held
+}
+
+fn leave(turn: &mut Turn<'_>, port: u8, mac: MacAddr, station: &Station) {
     if matches!(station.standing, Standing::Good) {
-        out.push(Effect::Expel { port, mac });
+        turn.push(Effect::Expel { port, mac });
     }
-    out.push(told(HostGone { port, mac }));
-}
-
-fn seen(port: u8, mac: MacAddr, ip: Option<IpAddr>) -> Effect {
-    told(HostSeen { port, mac, ip })
-}
-
-fn told(body: impl Into<Body>) -> Effect {
-    Effect::Controller { body: body.into(), sure: true }
+    turn.report(HostGone { port, mac });
 }

@@ -424,28 +424,28 @@ impl World {
     }
 
     pub(crate) fn ask(&mut self, from: usize, target_ip: Ipv4Addr) {
-        let Host { mac, ip, .. } = self.hosts[from];
-        self.arp(
-            from,
-            MacAddr::BROADCAST,
-            arp::Operation::REQUEST,
-            mac,
-            ip,
-            MacAddr::default(),
-            target_ip,
-        );
+        let own = (self.hosts[from].mac, self.hosts[from].ip);
+        self.announce(from, own, target_ip);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn arp(
+    /// A question for an address, from a host that claims these.
+    pub(crate) fn announce(
+        &mut self,
+        from: usize,
+        claimed: (MacAddr, Ipv4Addr),
+        target_ip: Ipv4Addr,
+    ) {
+        let target = (MacAddr::default(), target_ip);
+        self.arp(from, MacAddr::BROADCAST, arp::Operation::REQUEST, claimed, target);
+    }
+
+    fn arp(
         &mut self,
         from: usize,
         dst: MacAddr,
         operation: arp::Operation,
-        sender_mac: MacAddr,
-        sender_ip: Ipv4Addr,
-        target_mac: MacAddr,
-        target_ip: Ipv4Addr,
+        (sender_mac, sender_ip): (MacAddr, Ipv4Addr),
+        (target_mac, target_ip): (MacAddr, Ipv4Addr),
     ) {
         let mut frame = vec![0; 60];
         let src = self.hosts[from].mac;
@@ -470,16 +470,8 @@ impl World {
                     host.arp.insert(repr.sender_ip, repr.sender_mac);
                 }
                 if repr.operation == arp::Operation::REQUEST && repr.target_ip == host.ip {
-                    let (mac, ip) = (host.mac, host.ip);
-                    self.arp(
-                        h,
-                        repr.sender_mac,
-                        arp::Operation::REPLY,
-                        mac,
-                        ip,
-                        repr.sender_mac,
-                        repr.sender_ip,
-                    );
+                    let (own, asker) = ((host.mac, host.ip), (repr.sender_mac, repr.sender_ip));
+                    self.arp(h, asker.0, arp::Operation::REPLY, own, asker);
                 }
                 let waiting = std::mem::take(&mut self.hosts[h].waiting);
                 for (to, number) in waiting {

@@ -18,7 +18,7 @@ pub(super) const HOST_PORT: u8 = 100;
 pub(super) type Memory = BTreeMap<(u8, Option<MacAddr>, MacAddr), RouteEntry>;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct NodeModel {
     pub(super) up: bool,
     generation: u64,
     /// Cables by port: the peer and its port.
@@ -39,7 +39,7 @@ pub(super) struct Host {
 pub(super) struct Net {
     pub(super) controller: Controller,
     pub(super) now: Time,
-    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) nodes: BTreeMap<NodeId, NodeModel>,
     pub(super) cut: BTreeSet<(NodeId, u8)>,
     pub(super) hosts: Vec<Host>,
     /// Messages that nodes received and that tests examine: verdicts, failures, frames, blocks,
@@ -103,7 +103,7 @@ impl Net {
     pub(super) fn joined(config: Config, nodes: u32, pairs: &[(u32, u32)]) -> Net {
         let mut net = Net::new(config);
         for id in 1..=NodeId::from(nodes) {
-            net.nodes.insert(id, Node { up: true, ..Node::default() });
+            net.nodes.insert(id, NodeModel { up: true, ..NodeModel::default() });
         }
         for &(a, b) in pairs {
             let ends = [a, b].map(|n| NodeId::from(n) + 1);

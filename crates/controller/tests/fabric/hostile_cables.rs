@@ -5,9 +5,7 @@ use plexus_wire::fabric::encapsulation;
 use plexus_wire::fabric::message::PortRole;
 use rand::RngExt;
 
-use crate::world::{CONTROL, End, World};
-
-const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
+use crate::world::{CONTROL, End, RING, World};
 
 /// A working fabric, and everything captured on its cables since the first instant.
 fn tapped(seed: u64) -> (World, Vec<(End, Vec<u8>)>) {

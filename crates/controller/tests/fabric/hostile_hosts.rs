@@ -12,18 +12,9 @@ use plexus_wire::fabric::{self, Kind, encapsulation};
 
 use crate::world::{End, HOST, SECOND, SPARE, World, packet};
 
-const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
 /// The honest hosts; 3 is the attacker.
 const HONEST: [usize; 3] = [0, 1, 2];
 const ROGUE: usize = 3;
-
-fn talking(seed: u64) -> World {
-    let mut world = World::joined(4, &RING, seed);
-    let all = world.all_pairs();
-    assert_eq!(world.unreached(&all, 200), []);
-    world.run(1000);
-    world
-}
 
 /// The honest hosts are not affected.
 fn unharmed(world: &mut World) {
@@ -37,7 +28,7 @@ fn refusals(world: &mut World, event: &Event) -> usize {
 /// Defence: the station is probed at its known place; it answers, so the claim is refused.
 #[test]
 fn the_ethernet_address_of_a_live_host_is_not_to_be_had() {
-    let mut world = talking(1);
+    let mut world = World::talking(1);
     let victim = world.hosts[0].mac;
     let to = (world.hosts[1].mac, world.hosts[1].ip);
     let claims = world.brain(0).log.len();
@@ -63,7 +54,7 @@ fn the_ethernet_address_of_a_live_host_is_not_to_be_had() {
 /// Defence: the holder of the address is probed; it answers, so the claim is refused.
 #[test]
 fn the_ip_address_of_a_live_host_is_not_to_be_had() {
-    let mut world = talking(2);
+    let mut world = World::talking(2);
     let (own, victim) = (world.hosts[ROGUE].ip, world.hosts[0].ip);
     world.hosts[ROGUE].ip = victim;
     for _ in 0..5 {
@@ -84,7 +75,7 @@ fn the_ip_address_of_a_live_host_is_not_to_be_had() {
 /// Defence: the node knows the group's addresses and drops the claim as forged.
 #[test]
 fn the_gateways_address_is_not_to_be_had() {
-    let mut world = talking(3);
+    let mut world = World::talking(3);
     let (own, gateway) = (world.hosts[ROGUE].ip, Ipv4Addr::new(10, 0, 0, 254));
     world.hosts[ROGUE].ip = gateway;
     world.announce(ROGUE);
@@ -102,7 +93,7 @@ fn the_gateways_address_is_not_to_be_had() {
 /// Defence: what a port may send to the control plane is limited, and so are its stations.
 #[test]
 fn a_flood_of_ethernet_addresses_is_bounded() {
-    let mut world = talking(4);
+    let mut world = World::talking(4);
     // An honest host on the same node.
     let neighbour = world.host(ROGUE, SECOND);
     world.run(400);
@@ -141,7 +132,7 @@ fn a_flood_of_ethernet_addresses_is_bounded() {
 /// ordinary Ethernet frame.
 #[test]
 fn a_host_cannot_send_fabric_frames() {
-    let mut world = talking(5);
+    let mut world = World::talking(5);
     let inner = packet(
         (world.hosts[ROGUE].mac, world.hosts[ROGUE].ip),
         (world.hosts[1].mac, world.hosts[1].ip),
@@ -169,7 +160,7 @@ fn a_host_cannot_send_fabric_frames() {
 /// replayed or invented, it is refused, and the port stays a host port.
 #[test]
 fn a_host_does_not_become_a_node_by_hellos() {
-    let mut world = talking(6);
+    let mut world = World::talking(6);
     // The messages between two nodes when their cable was plugged in.
     world.wiretap = Some(vec![]);
     let other = world.uncable(End::Node(0, 0)).unwrap();

@@ -2,17 +2,7 @@
 
 use crate::world::{End, SECOND, World};
 
-const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
-
-fn talking(seed: u64) -> World {
-    let mut world = World::joined(4, &RING, seed);
-    let all = world.all_pairs();
-    assert_eq!(world.unreached(&all, 200), []);
-    world.run(1000);
-    world
-}
-
-fn settled(world: &mut World) {
+fn wait_until_stable(world: &mut World) {
     let all = world.all_pairs();
     world.run(1000);
     assert_eq!(world.unreached_at_once(&all), []);
@@ -25,7 +15,7 @@ fn settled(world: &mut World) {
 #[test]
 fn a_host_whose_cable_is_moved_is_reached_within_a_second() {
     for seed in 0..5 {
-        let mut world = talking(seed);
+        let mut world = World::talking(seed);
         let all = world.all_pairs();
         world.uncable(End::Host(1));
         world.run(100);
@@ -35,14 +25,14 @@ fn a_host_whose_cable_is_moved_is_reached_within_a_second() {
         world.announce(1);
         assert_eq!(world.unreached(&all, 600), [], "seed {seed}");
         assert!(world.now.since(began).as_millis() < 1000);
-        settled(&mut world);
+        wait_until_stable(&mut world);
     }
 }
 
 #[test]
 fn a_host_that_moves_behind_switches_is_reached_within_a_second() {
     for (seed, announces) in (0..10).map(|i| (i / 2, i % 2 == 0)) {
-        let mut world = talking(seed);
+        let mut world = World::talking(seed);
         let all = world.all_pairs();
         world.power(End::Node(3, SECOND));
         world.run(1000);
@@ -52,6 +42,6 @@ fn a_host_that_moves_behind_switches_is_reached_within_a_second() {
             world.announce(1);
         }
         assert_eq!(world.unreached(&all, 980), [], "seed {seed}, announces: {announces}");
-        settled(&mut world);
+        wait_until_stable(&mut world);
     }
 }

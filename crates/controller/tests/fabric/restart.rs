@@ -8,21 +8,10 @@ use plexus_wire::fabric::message::Refusal;
 
 use crate::world::{CONTROL, Durable, End, HOST, World};
 
-const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
-
-fn talking(seed: u64) -> World {
-    let mut world = World::joined(4, &RING, seed);
-    let all = world.all_pairs();
-    assert_eq!(world.unreached(&all, 200), []);
-    // Crossing exchanges are over.
-    world.run(1000);
-    world
-}
-
 #[test]
 fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
     for seed in 0..5 {
-        let mut world = talking(seed);
+        let mut world = World::talking(seed);
         let all = world.all_pairs();
         let routes =
             |w: &World| w.nodes.iter().flatten().map(|b| b.node().routes()).collect::<Vec<_>>();
@@ -56,7 +45,7 @@ fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
 
 #[test]
 fn a_controller_that_was_replaced_is_refused_by_its_epoch() {
-    let mut world = talking(11);
+    let mut world = World::talking(11);
     let all = world.all_pairs();
     world.crash_controller(0);
     let new = world.start_controller();
@@ -99,7 +88,7 @@ fn lease(world: &mut World, host: usize) -> Ipv4Addr {
 
 #[test]
 fn leases_survive_the_controller() {
-    let mut world = talking(12);
+    let mut world = World::talking(12);
     let ip = lease(&mut world, 1);
     world.crash_controller(0);
     let new = world.start_controller();
@@ -126,7 +115,7 @@ fn leases_survive_the_controller() {
 
 #[test]
 fn nothing_is_promised_that_a_crash_would_undo() {
-    let mut world = talking(13);
+    let mut world = World::talking(13);
     world.dhcp(1, MessageType::DISCOVER, None);
     world.run(20);
     let offer = world.hosts[1].dhcp.pop().expect("an offer");

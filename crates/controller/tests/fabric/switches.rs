@@ -4,9 +4,7 @@ use plexus_control::link::{CONFLICT_FOR, WARY_FOR};
 use plexus_control::node::Event;
 use plexus_wire::fabric::message::PortRole;
 
-use crate::world::{End, SECOND, SPARE, World};
-
-const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
+use crate::world::{End, RING, SECOND, SPARE, World};
 
 /// A ring of four with a host each, and a switch at these ports with this many hosts behind it.
 fn switched(seed: u64, ports: &[End], hosts: usize) -> World {

@@ -118,6 +118,9 @@ pub(crate) fn usual_config() -> Config {
     Config { subnets: vec![subnet], ..Config::default() }
 }
 
+/// Four nodes, each connected to the next, the last to the first.
+pub(crate) const RING: [(usize, usize); 4] = [(0, 1), (1, 2), (2, 3), (3, 0)];
+
 impl World {
     /// Nodes without cables, and no controller.
     pub(crate) fn new(nodes: usize, seed: u64, config: Config) -> World {
@@ -149,6 +152,15 @@ impl World {
     /// Discovery is complete, and every host is known.
     pub(crate) fn joined(nodes: usize, pairs: &[(usize, usize)], seed: u64) -> World {
         World::joined_as(nodes, pairs, seed, usual_config())
+    }
+
+    /// A [`RING`] whose hosts have all sent to each other; no exchange is under way.
+    pub(crate) fn talking(seed: u64) -> World {
+        let mut world = World::joined(4, &RING, seed);
+        let all = world.all_pairs();
+        assert_eq!(world.unreached(&all, 200), []);
+        world.run(1000);
+        world
     }
 
     pub(crate) fn joined_as(

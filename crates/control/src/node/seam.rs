@@ -1,0 +1,114 @@
+//! What a driver passes to a node, and what the node asks of it.
+
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::message::{GroupRoute, LinkFacts, PortRole, RouteEntry};
+use serde::{Deserialize, Serialize};
+
+use super::Event;
+use crate::link::Pin;
+
+/// Input from the driver. Recorded inputs can be replayed: the outputs are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// A port gained or lost its carrier, or its facts have changed; absent: no carrier.
+    Port {
+        /// The port.
+        port: u8,
+        /// Its facts, as sent to its neighbour.
+        facts: Option<LinkFacts>,
+    },
+    /// A port's role is restricted. Comes before the port's first [`Input::Port`].
+    Pinned {
+        /// The port.
+        port: u8,
+        /// The restriction.
+        pin: Pin,
+    },
+    /// The data plane passes a frame to the control plane.
+    Frame {
+        /// The port on which it arrived.
+        port: u8,
+        /// Why it was passed.
+        kind: FrameKind,
+        /// The frame.
+        bytes: Vec<u8>,
+    },
+    /// Time has passed: [`Node::next_deadline`](super::Node::next_deadline) has come.
+    Tick,
+    /// The node stops and tells its neighbours, so that they need not time out. The last input.
+    Stop,
+}
+
+/// Why a frame was passed to the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameKind {
+    /// A complete frame to the bootstrap address.
+    Bootstrap,
+    /// A complete frame from a host: no route, unknown station, or a group address.
+    Host,
+    /// A fabric control frame whose next hop was the control plane, after hop processing.
+    Control,
+    /// The beginning of a fabric frame for a station that is not behind its route's port, before
+    /// hop processing; its kind is error.
+    Stale,
+    /// The same for a frame that could not be forwarded for another reason.
+    Error,
+}
+
+/// Actions for the driver, to be carried out in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// Send a frame out of a port as it is.
+    Transmit {
+        /// The port.
+        port: u8,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// Pass a fabric frame to the data plane as if from port 0xFF, the control plane.
+    Send {
+        /// The frame, starting with its fabric header.
+        frame: Vec<u8>,
+    },
+    /// Set a port's role in the data plane.
+    Role {
+        /// The port.
+        port: u8,
+        /// Its role.
+        role: PortRole,
+        /// The neighbour's Ethernet address, of a fabric or controller port.
+        neighbour: Option<MacAddr>,
+        /// Frames travel without encapsulation.
+        native: bool,
+    },
+    /// Admit a station to a host port: it may send and receive there.
+    Admit {
+        /// The port.
+        port: u8,
+        /// The station.
+        mac: MacAddr,
+    },
+    /// Remove a station from a port.
+    Expel {
+        /// The port.
+        port: u8,
+        /// The station.
+        mac: MacAddr,
+    },
+    /// Set an entry of the route memory; an entry without routes is removed.
+    Install(RouteEntry),
+    /// Set a tree's ports in the data plane; absent: remove the tree.
+    Tree {
+        /// Its number.
+        tree: u32,
+        /// Its ports.
+        ports: Option<Vec<u8>>,
+    },
+    /// Set the tree for a host's frames to a group; without one the control plane gets them.
+    Group(GroupRoute),
+    /// An event for the log.
+    Tell(Event),
+}
