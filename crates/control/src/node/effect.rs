@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::link::Stranger;
 use crate::timers::Timers;
 
-/// Everything in a node that has a deadline. Of equal deadlines the first in this order fires first.
+/// Everything in a node that has a deadline. Of equal deadlines the first listed fires first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A port's link: handshake, silence of the neighbour, end of a state.
