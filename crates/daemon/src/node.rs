@@ -1,6 +1,5 @@
 //! The daemon that makes a box a switch, a router or a node of a fabric.
 
-mod boxed;
 mod control;
 mod fabric;
 mod inner;
@@ -12,6 +11,7 @@ mod planes;
 mod ports;
 mod reload;
 mod router;
+mod running;
 mod show;
 mod thread;
 
@@ -35,7 +35,7 @@ pub fn run(config: &Path) -> Result<(), String> {
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     // Before any port is opened, so that a second node of the name disturbs no frame.
     let (listener, _socket) = socket::claim(&file.control)?;
-    let (node, reserved) = boxed::Node::start(file)?;
+    let (node, reserved) = running::RunningNode::start(file)?;
     let node = Arc::new(node);
     let answers = Arc::new(control::Answers { node: node.clone(), config: config.to_path_buf() });
     socket::serve(listener, answers, signals.handle())?;

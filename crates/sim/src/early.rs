@@ -73,7 +73,7 @@ impl SimNode {
                 false => early.keep(whole_at, waiting),
             }
         }
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// How many frames wait at each port.

@@ -227,7 +227,7 @@ impl SimNode {
             router.carrier(core.now.floor(), port, link);
             self.run_router(core);
         }
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// A frame has come in.
@@ -254,7 +254,7 @@ impl SimNode {
             },
         };
         self.take_in(port, packet);
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// Takes in what faulty ports let through by now.
@@ -272,7 +272,7 @@ impl SimNode {
             }
         }
         self.faulty = faulty;
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// Puts a frame before the data plane, which [`run`](Self::run) sets going.
@@ -327,12 +327,12 @@ impl SimNode {
         }
         self.run_router(core);
         self.wake_tree(core);
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// Until nothing more happens of itself, and until when.
     #[inline]
-    pub(crate) fn settle(&mut self, core: &mut Core) {
+    pub(crate) fn run_until_idle(&mut self, core: &mut Core) {
         loop {
             self.run(core);
             self.send(core);
@@ -439,7 +439,7 @@ impl SimNode {
     /// Its clock jumps ahead, and goes so many millionths too fast from now on.
     pub(crate) fn set_clock(&mut self, core: &mut Core, ppm: f64, ahead: Duration) {
         self.clock.set(core.now, ppm, ahead);
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// It stops at once. What waits in it is lost.
@@ -459,7 +459,7 @@ impl SimNode {
         let Ok(fresh) = SimNode::new(blueprint.clone(), seed) else { return };
         let (clock, past) = (self.clock, self.past.take());
         *self = SimNode { clock, past, ..fresh };
-        self.settle(core);
+        self.run_until_idle(core);
     }
 
     /// What it has counted since the beginning.

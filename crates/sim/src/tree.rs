@@ -126,6 +126,6 @@ impl SimNode {
                 }
             }
         }
-        self.settle(core);
+        self.run_until_idle(core);
     }
 }

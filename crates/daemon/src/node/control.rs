@@ -14,7 +14,7 @@ use plexus_io::PortId;
 use plexus_wire::hex;
 use serde_json::json;
 
-use super::boxed::Node;
+use super::running::RunningNode;
 use super::show;
 use crate::socket::{Asked, Reply, refuse, say};
 
@@ -23,7 +23,7 @@ const TRACE_QUEUE: usize = 4096;
 
 /// A node that answers, and the file that it reads again.
 pub(crate) struct Answers {
-    pub(crate) node: Arc<Node>,
+    pub(crate) node: Arc<RunningNode>,
     pub(crate) config: PathBuf,
 }
 

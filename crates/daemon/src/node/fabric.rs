@@ -306,7 +306,7 @@ impl Driver {
             };
             self.own.mtus.too_small(now, port, &known.name, &end);
         } else if matches!(role, PortRole::Fabric | PortRole::Down | PortRole::Host) {
-            self.own.mtus.settled(port);
+            self.own.mtus.no_longer_small(port);
         }
     }
 

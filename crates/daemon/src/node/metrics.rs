@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use plexus_io::Link;
 use plexus_plane::{DropReason, PortCounters, PortReport};
 
-use super::boxed::{Node, Totals};
+use super::running::{RunningNode, Totals};
 
 /// The node's metrics; or why there are none.
-pub(crate) fn text(node: &Node) -> Result<String, String> {
+pub(crate) fn text(node: &RunningNode) -> Result<String, String> {
     Ok(families(node, &node.totals()?))
 }
 
@@ -55,7 +55,7 @@ const GAUGES: &[Family] = &[
     ("queued_bytes", "Bytes waiting to be sent", |p, _| p.queued.1 as u64),
 ];
 
-fn families(node: &Node, totals: &Totals) -> String {
+fn families(node: &RunningNode, totals: &Totals) -> String {
     let file = node.file();
     let label = |id: usize| {
         let port = file.ports.get(id).map_or("?", |p| p.name.as_str());

@@ -18,7 +18,7 @@ pub(crate) struct Share {
 
 /// How a port was opened, for people.
 #[derive(Clone, Debug)]
-pub(crate) struct How {
+pub(crate) struct HowOpened {
     /// The back-end in use.
     pub(crate) backend: String,
     /// Mode and reason.
@@ -47,7 +47,7 @@ pub(crate) fn pinned(mut file: NodeFile) -> NodeFile {
 ///
 /// # Errors
 /// With the port's name, and what to do.
-pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<How>), String> {
+pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<HowOpened>), String> {
     let owners = owners(file);
     let mut how = BTreeMap::new();
     let mut shares = Vec::new();
@@ -78,14 +78,14 @@ pub(crate) fn open_beside(
     file: &NodeFile,
     port: &PortFile,
     pool: &mut Pool,
-) -> Result<(Box<dyn Port>, How), String> {
+) -> Result<(Box<dyn Port>, HowOpened), String> {
     let spec = spec_of(file, port);
     let opened = spec::open_beside(&spec, pool).map_err(|e| format!("port {}: {e}", spec.name))?;
     Ok(finish(&spec, port, opened))
 }
 
 /// Says how a port was opened, and puts its faults in front of it.
-fn finish(spec: &PortSpec, file: &PortFile, opened: Opened) -> (Box<dyn Port>, How) {
+fn finish(spec: &PortSpec, file: &PortFile, opened: Opened) -> (Box<dyn Port>, HowOpened) {
     let backend = opened.backend.to_string();
     let device = spec.udp.is_none().then_some(&spec.device);
     tracing::info!(port = spec.name, device, backend, "{}", opened.how);
@@ -96,7 +96,7 @@ fn finish(spec: &PortSpec, file: &PortFile, opened: Opened) -> (Box<dyn Port>, H
         }
         None => opened.port,
     };
-    (port, How { backend, detail: opened.how })
+    (port, HowOpened { backend, detail: opened.how })
 }
 
 fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {

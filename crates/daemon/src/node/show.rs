@@ -11,14 +11,14 @@ use plexus_config::{PortFile, VlanMode};
 use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 
-use super::boxed::Node;
+use super::running::RunningNode;
 use super::{fabric, router};
 
 /// Answers a question of `plexus show`.
 ///
 /// # Errors
 /// When the node has no such thing, or a thread does not answer.
-pub(crate) fn answer(node: &Node, topic: Topic) -> Result<Answer, String> {
+pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String> {
     let name = node.file().name.clone();
     Ok(match topic {
         Topic::Ports => Answer::Ports(ports(node)?),
@@ -43,7 +43,7 @@ pub(crate) fn answer(node: &Node, topic: Topic) -> Result<Answer, String> {
     })
 }
 
-fn about(node: &Node) -> Result<node::State, String> {
+fn about(node: &RunningNode) -> Result<node::State, String> {
     let totals = node.totals()?;
     Ok(node::State {
         node: node.file().name.clone(),
@@ -55,7 +55,7 @@ fn about(node: &Node) -> Result<node::State, String> {
     })
 }
 
-fn ports(node: &Node) -> Result<Ports, String> {
+fn ports(node: &RunningNode) -> Result<Ports, String> {
     let totals = node.totals()?;
     let file = node.file();
     let owners = super::ports::owners(&file);
@@ -102,7 +102,7 @@ fn ports(node: &Node) -> Result<Ports, String> {
     Ok(Ports { node: file.name.clone(), ports: ports.collect() })
 }
 
-fn macs(node: &Node) -> Result<Macs, String> {
+fn macs(node: &RunningNode) -> Result<Macs, String> {
     let file = node.file();
     let stations = node.stations()?;
     let macs = stations.iter().filter_map(|(key, station, age_ns)| {
@@ -153,7 +153,7 @@ const LOSSES: [Loss; 5] = [
     },
 ];
 
-fn drops(node: &Node) -> Result<Drops, String> {
+fn drops(node: &RunningNode) -> Result<Drops, String> {
     let totals = node.totals()?;
     let mut all = PortCounters::default();
     totals.counters.ports.iter().for_each(|p| all.add(p));

@@ -42,7 +42,7 @@ pub(crate) enum Ask {
     /// Make a port deaf, or let it hear again.
     Silence(PortId, bool),
     /// Open one more port over this worker's pool, and keep it until it is added.
-    Open(Box<(NodeFile, PortFile)>, Sender<Result<ports::How, String>>),
+    Open(Box<(NodeFile, PortFile)>, Sender<Result<ports::HowOpened, String>>),
     /// Add the ports that were opened, under these numbers in order. Without numbers close them.
     Add(Vec<PortId>),
     /// Give a port up.

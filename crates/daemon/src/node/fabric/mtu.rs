@@ -93,13 +93,13 @@ impl Mtus {
     }
 
     /// The port's link is large enough, or down.
-    pub(super) fn settled(&mut self, port: u8) {
+    pub(super) fn no_longer_small(&mut self, port: u8) {
         self.waiting.remove(&port);
     }
 
     /// The port was removed: its device gets its former MTU.
     pub(super) fn removed(&mut self, port: u8, device: &str) {
-        self.settled(port);
+        self.no_longer_small(port);
         self.lower(device);
         self.keep();
     }

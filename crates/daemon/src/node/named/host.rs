@@ -21,14 +21,14 @@ use super::share::Report;
 use super::status;
 
 /// The node, as the management sees it.
-pub(super) struct Node<'a> {
+pub(super) struct ManagedNode<'a> {
     pub(super) faces: &'a mut Faces,
     pub(super) plane: &'a mut Plane,
     /// Where it listens.
     pub(super) channels: &'a [FaceUri],
 }
 
-impl Node<'_> {
+impl ManagedNode<'_> {
     /// A face's status as in answers to commands, which have no counters.
     fn status_of(&self, id: FaceId) -> Result<FaceStatus, FaceRefusal> {
         let counted = FaceCounters::default();
@@ -94,7 +94,7 @@ fn to_persistency(number: u64) -> Option<Persistency> {
     }
 }
 
-impl Host for Node<'_> {
+impl Host for ManagedNode<'_> {
     fn create_face(&mut self, now: Time, request: &FaceRequest) -> Result<FaceStatus, FaceRefusal> {
         let asked = &request.settings;
         let wanted = asked.persistency.unwrap_or(persistency::PERSISTENT);

@@ -10,7 +10,7 @@ use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::nfd::origin;
 
-use super::host::Node;
+use super::host::ManagedNode;
 
 /// The time between two attempts to make a face: at first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
@@ -61,7 +61,12 @@ impl Ordered {
     }
 
     /// Makes the faces that are due, and their routes.
-    pub(super) fn make(&mut self, now: Time, node: &mut Node<'_>, management: &mut Management) {
+    pub(super) fn make(
+        &mut self,
+        now: Time,
+        node: &mut ManagedNode<'_>,
+        management: &mut Management,
+    ) {
         for wanted in self.faces.iter_mut().filter(|w| w.due.is_some_and(|due| due <= now)) {
             wanted.due = None;
             match create(now, &wanted.face, node) {
@@ -95,7 +100,7 @@ impl Ordered {
     pub(super) fn change(
         &mut self,
         settings: &NamedSettings,
-        node: &mut Node<'_>,
+        node: &mut ManagedNode<'_>,
         management: &mut Management,
     ) {
         for old in self.routes.iter().filter(|route| !settings.routes.contains(route)) {
@@ -133,7 +138,7 @@ impl Ordered {
     }
 }
 
-fn create(now: Time, face: &NamedFace, node: &mut Node<'_>) -> Result<FaceId, Refusal> {
+fn create(now: Time, face: &NamedFace, node: &mut ManagedNode<'_>) -> Result<FaceId, Refusal> {
     let persistency = match face.permanent {
         true => Persistency::Permanent,
         false => Persistency::Persistent,
@@ -153,7 +158,7 @@ fn create(now: Time, face: &NamedFace, node: &mut Node<'_>) -> Result<FaceId, Re
     }
 }
 
-fn add(route: &NamedRoute, id: FaceId, node: &mut Node<'_>, management: &mut Management) {
+fn add(route: &NamedRoute, id: FaceId, node: &mut ManagedNode<'_>, management: &mut Management) {
     let own = Route::of_file(id, route.cost.into());
     if let Err(why) = management.add_route(route.prefix.as_name(), own, node) {
         tracing::error!(prefix = %route.prefix, face = route.face, %why, "no route");

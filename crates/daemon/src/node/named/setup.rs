@@ -29,7 +29,7 @@ use super::ordered::Ordered;
 use super::plane::Plane;
 use super::replicas::Replicas;
 use super::routing::Routing;
-use super::share::{Plot, Share, settle};
+use super::share::{Plot, Share, pin_to_processor};
 use super::thread::Thread;
 use super::trust::trust;
 use super::{Ask, random};
@@ -52,7 +52,7 @@ pub(super) fn prepare(
     started: Instant,
     asks: Receiver<Ask>,
 ) -> Result<Thread, String> {
-    settle(settings, 0)?;
+    pin_to_processor(settings, 0)?;
     let bounds = Bounds {
         faces: settings.faces_max,
         idle: settings.idle,

@@ -104,7 +104,7 @@ pub(super) struct Report {
 ///
 /// # Errors
 /// In words, when there is no such processor.
-pub(super) fn settle(settings: &NamedSettings, index: usize) -> Result<(), String> {
+pub(super) fn pin_to_processor(settings: &NamedSettings, index: usize) -> Result<(), String> {
     go_before_others();
     let Some(cpu) = settings.cpus.get(index).map(|cpu| usize::from(*cpu)) else { return Ok(()) };
     let mut set = rustix::thread::CpuSet::new();

@@ -12,7 +12,7 @@ use plexus_wire::Time;
 use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 
-use super::host::Node;
+use super::host::ManagedNode;
 use super::ordered::Ordered;
 use super::plane::{Mail, Plane};
 use super::{Ask, Changed, status};
@@ -80,7 +80,7 @@ impl Thread {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         let mut data: Vec<Vec<u8>> = Vec::new();
         let mail = plane.take_mail();
-        let mut node = Node { faces, plane, channels };
+        let mut node = ManagedNode { faces, plane, channels };
         management.tick(now, &mut node);
         let answer = &mut |packet: &[u8]| data.push(packet.to_vec());
         management.write_datasets(now, answer);
@@ -122,7 +122,7 @@ impl Thread {
     /// In words, when a table is full.
     pub(super) fn begin(mut self, settings: &NamedSettings) -> Result<Thread, String> {
         let Thread { faces, plane, management, channels, ordered, .. } = &mut self;
-        let mut node = Node { faces, plane, channels };
+        let mut node = ManagedNode { faces, plane, channels };
         lead_to_management(settings, &mut node, management)?;
         ordered.change(settings, &mut node, management);
         Ok(self)
@@ -131,7 +131,7 @@ impl Thread {
     fn reload(&mut self, Changed { settings, trust }: Changed) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         plane.set_prefetch(settings.prefetch);
-        let mut node = Node { faces, plane, channels };
+        let mut node = ManagedNode { faces, plane, channels };
         let withdrawn = management.set_trust(trust, &mut node);
         if withdrawn > 0 {
             tracing::info!(routes = withdrawn, "withdrawn: who registered them may no longer");
@@ -147,7 +147,7 @@ impl Thread {
 /// may command.
 fn lead_to_management(
     settings: &NamedSettings,
-    node: &mut Node<'_>,
+    node: &mut ManagedNode<'_>,
     management: &mut Management,
 ) -> Result<(), String> {
     let own = Route::of_file(node.plane.management, 0);

@@ -16,7 +16,7 @@ use plexus_wire::Time;
 
 use super::crew::{Order, Other};
 use super::crossing::{BATCH, Carrier, Inward, Outward, way};
-use super::share::{Plot, Share, settle};
+use super::share::{Plot, Share, pin_to_processor};
 use crate::node::thread::time_since;
 
 /// The pause if the kernel refuses to let the thread sleep.
@@ -89,7 +89,7 @@ impl Worker {
         home: Bell,
         orders: Receiver<Order>,
     ) -> Result<(Worker, (Outward, Inward, Bell)), String> {
-        settle(&plot.settings, plot.index)?;
+        pin_to_processor(&plot.settings, plot.index)?;
         let (published, started) = (plot.published.clone(), plot.started);
         let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
         let bell = Bell::new(waker);

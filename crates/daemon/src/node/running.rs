@@ -37,14 +37,14 @@ const CROSSING: usize = 512;
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running node.
-pub(crate) struct Node {
+pub(crate) struct RunningNode {
     /// The threads of the control planes.
     control: ControlPlanes,
     /// The forwarder of named data.
     named: Option<Named>,
     /// The file in force, its ports by their numbers.
     file: RwLock<Arc<NodeFile>>,
-    how: RwLock<Vec<ports::How>>,
+    how: RwLock<Vec<ports::HowOpened>>,
     published: Published,
     tables: Tables,
     /// The state of every link, for people.
@@ -102,13 +102,13 @@ pub(crate) struct Totals {
     pub(crate) frames: Vec<(usize, usize)>,
 }
 
-impl Node {
+impl RunningNode {
     /// Opens the ports and starts the workers. The caller keeps the reserved disk space when the
     /// whole node has started.
     ///
     /// # Errors
     /// In words for the person who started it.
-    pub(crate) fn start(file: NodeFile) -> Result<(Node, Reserved), String> {
+    pub(crate) fn start(file: NodeFile) -> Result<(RunningNode, Reserved), String> {
         let file = expand(file)?;
         let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
         let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
@@ -148,7 +148,7 @@ impl Node {
             None => (None, vec![], Reserved::default()),
         };
         let faces = named.as_ref().map(Named::waker);
-        let node = Node {
+        let node = RunningNode {
             control: control.clone(),
             named,
             file: RwLock::new(Arc::new(file)),
@@ -278,7 +278,7 @@ impl Node {
     }
 
     /// How each port was opened.
-    pub(crate) fn how(&self) -> Vec<ports::How> {
+    pub(crate) fn how(&self) -> Vec<ports::HowOpened> {
         self.how.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -338,7 +338,11 @@ impl Node {
     ///
     /// # Errors
     /// When a port does not open; then none is kept.
-    fn open(&self, file: &NodeFile, known: usize) -> Result<Vec<(usize, ports::How)>, String> {
+    fn open(
+        &self,
+        file: &NodeFile,
+        known: usize,
+    ) -> Result<Vec<(usize, ports::HowOpened)>, String> {
         let mut opened = Vec::new();
         for port in &file.ports[known..] {
             let worker = port.worker.unwrap_or(0);
@@ -357,7 +361,7 @@ impl Node {
     }
 
     /// Has the workers add the ports that they have opened, from this number on.
-    fn add(&self, opened: Vec<(usize, ports::How)>, known: usize) {
+    fn add(&self, opened: Vec<(usize, ports::HowOpened)>, known: usize) {
         let mut shares: Vec<Vec<PortId>> = vec![vec![]; self.workers.len()];
         let mut how = self.how.write().unwrap_or_else(PoisonError::into_inner);
         for (port, (worker, its)) in (known..).zip(opened) {
