@@ -79,6 +79,7 @@ fn facts(id: u16, shape: u8) -> InterfaceFacts {
         mtu: [1500, 68, 1280, 9000][usize::from(shape >> 3 & 3)],
         addresses: vec![(v4.into(), lens[0]), (far.into(), lens[1]), (near.into(), 64)],
         kernel: shape & 0x20 != 0,
+        is_told: false,
     }
 }
 

@@ -24,7 +24,7 @@ local f = {
   length = ProtoField.uint24("plexus.header_length", "Header length", base.DEC, nil, 0x0FFFF0),
   forward_count = ProtoField.uint16("plexus.forward_hops", "Forward hops", base.DEC, nil, 0x0FFF),
   reverse_count = ProtoField.uint16("plexus.reverse_hops", "Reverse hops", base.DEC, nil, 0xFFF0),
-  unused = ProtoField.uint8("plexus.unused", "Unused", base.HEX, nil, 0x0F),
+  routed = ProtoField.bool("plexus.routed", "Routed", 8, nil, 0x01),
   forward = ProtoField.string("plexus.forward", "Forward path"),
   reverse = ProtoField.string("plexus.reverse", "Reverse path"),
   hop = ProtoField.uint8("plexus.hop", "Hop", base.DEC),
@@ -218,7 +218,7 @@ function fabric.dissector(tvb, pinfo, root)
     tree:add(f.length, tvb(0, 3))
     tree:add(f.forward_count, tvb(2, 2))
     tree:add(f.reverse_count, tvb(4, 2))
-    tree:add(f.unused, tvb(5, 1))
+    tree:add(f.routed, tvb(5, 1))
   end
   if reason then
     tree:add_proto_expert_info(bad[reason])

@@ -177,6 +177,12 @@ pub const BENCHES: &[Bench] = &[
         .about("the same with 65,536 destinations"),
     bench("route-v6-spread", |b, s| route::rows(b, route_load(V6, 1 << 16), s))
         .about("the same over IPv6"),
+    bench("group-route-few", |b, s| route::group::rows(b, route_load(V4, 64), s)).about(
+        "ingress of the group's router: one lookup, and the header of the route; the peer is the \
+         router of one box under the same load",
+    ),
+    bench("group-route-spread", |b, s| route::group::rows(b, route_load(V4, 1 << 16), s))
+        .about("the same with 65,536 destinations"),
     bench("fabric-hop", |b, s| fabric::rows(b, fabric::Load::Hop, s)).about(
         "64-byte frames from fabric port to fabric port, 4 hops; the peer is our own switch",
     ),

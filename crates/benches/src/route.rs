@@ -5,6 +5,7 @@
 //! Packets from every port go to random ones of a list of destinations, which lie at random in
 //! random prefixes. The peer reads table and destinations from a file that is made for it.
 
+pub(super) mod group;
 mod world;
 
 use std::time::Duration;

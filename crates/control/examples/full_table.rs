@@ -45,6 +45,7 @@ fn facts(n: u8) -> InterfaceFacts {
         mtu: 1500,
         addresses: vec![(v4, 16), (v6, 64)],
         kernel: true,
+        is_told: false,
     }
 }
 

@@ -6,6 +6,7 @@ mod groups;
 mod host_frame;
 mod loops;
 mod resolve;
+mod routing;
 mod seam;
 mod stations;
 mod uplink;
@@ -32,7 +33,8 @@ use effect::{Effect, Timer, Turn};
 use groups::Groups;
 use host_frame::{HostFrame, Matter, Party, answer, question};
 use loops::{Finding, Loops};
-use resolve::Resolver;
+use resolve::{Need, Resolver};
+use routing::Routing;
 use stations::{Group, Heard, Stations};
 use uplink::{Greeting, Uplink};
 
@@ -74,6 +76,7 @@ pub struct Node {
     group: Option<Group>,
     stations: Stations,
     resolver: Resolver,
+    routing: Routing,
     groups: Groups,
     loops: Loops,
     outputs: VecDeque<Output>,
@@ -112,6 +115,7 @@ impl Node {
             group: None,
             stations: Stations::default(),
             resolver: Resolver::default(),
+            routing: Routing::default(),
             groups: Groups::default(),
             loops,
             outputs: VecDeque::new(),
@@ -136,6 +140,7 @@ impl Node {
                 self.stale_frame(now, port, &bytes);
             }
             Input::Frame { port, kind: FrameKind::Error, .. } => self.tell(Event::Astray(port)),
+            Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
         }
@@ -359,8 +364,12 @@ impl Node {
                 Timer::Station(port, mac) => self.stations.look_after(&mut turn, group, port, mac),
                 Timer::Probe(id) => self.stations.probe_again(&mut turn, group, id),
                 Timer::Exchange(id) => self.resolver.request(&mut turn, id),
-                Timer::Asking(id) => {
-                    self.resolver.ask_again(&mut turn, id, |ip| group.map(|g| g.asker(ip)));
+                Timer::Asking(id) => self.resolver.put_question(&mut turn, id, group),
+                Timer::Known(address) => {
+                    if let Some((port, asker)) = self.routing.is_old(&mut turn, address) {
+                        let (need, random) = (Need::Fresh, &mut self.random);
+                        self.resolver.ask(&mut turn, port, asker, address, need, random);
+                    }
                 }
                 Timer::Query => self.groups.query_all(&mut turn, group, &self.roles),
                 Timer::Member(port, mac, ip) => self.groups.expired(&mut turn, port, mac, ip),
@@ -539,8 +548,7 @@ impl Node {
             Some(Body::NumberTaken(taken)) => return self.number_taken(now, taken.key),
             Some(Body::ResolveForward(forward)) => {
                 // If the station has just left, the question goes unanswered.
-                let asker = group.map(|g| g.asker(forward.target_ip));
-                self.resolver.forward(&mut turn, forward, asker);
+                self.resolver.forward(&mut turn, forward, group);
             }
             Some(Body::ResolveFailed(failed)) => self.resolver.failed(&mut turn, &failed),
             Some(Body::RouteUpdate(update)) => self.resolver.update(&mut turn, update.routes),
@@ -615,8 +623,11 @@ impl Node {
         }
         self.greeted = true;
         self.number_told = None;
-        let group = Some(Group { mac: welcome.group_mac, gateways: welcome.gateways });
+        let group = Group { mac: welcome.group_mac, gateways: welcome.gateways.clone() };
+        let group = Some(group);
         if self.group != group {
+            let addresses = welcome.gateways.iter().map(|g| (g.ip, g.prefix_len)).collect();
+            self.outputs.push_back(Output::Gateways { mac: welcome.group_mac, addresses });
             self.group = group;
             let hosts = self.roles.iter().filter(|(_, role)| **role == PortRole::Host);
             hosts.for_each(|(port, _)| self.timers.set(Timer::Loop(*port), now));
@@ -698,7 +709,7 @@ impl Node {
                         port,
                         Party { mac, ip },
                         target,
-                        None,
+                        Need::Answer,
                         &mut self.random,
                     );
                 }
@@ -711,12 +722,21 @@ impl Node {
                 turn.push(Effect::Controller { body: body.into(), sure: false });
             }
             Matter::ForController => turn.dropped(port, Unserved::TooLong),
+            Matter::Data { target, .. }
+                if group.is_some_and(|g| g.mac == frame.destination && g.owns(target)) =>
+            {
+                turn.push(Effect::Own { frame: bytes.to_vec() });
+            }
             Matter::Data { source, target } => {
+                let need = match group {
+                    Some(group) if group.mac == frame.destination => Need::Routed(bytes),
+                    _ => Need::Route(bytes),
+                };
                 let known = self.resolver.address_of(port, mac, frame.destination);
                 let target = known.unwrap_or(target);
                 if let Some(ip) = self.stations.address(port, mac, target) {
                     let (party, random) = (Party { mac, ip }, &mut self.random);
-                    self.resolver.ask(&mut turn, port, party, target, Some(bytes), random);
+                    self.resolver.ask(&mut turn, port, party, target, need, random);
                 } else {
                     // A host that keeps its neighbour cache across our restart sends no question,
                     // so the node asks.
@@ -731,7 +751,8 @@ impl Node {
                 match (ip, known) {
                     (Some(ip), Some(target)) => {
                         let (party, random) = (Party { mac, ip }, &mut self.random);
-                        self.resolver.ask(&mut turn, port, party, target, Some(bytes), random);
+                        let need = Need::Route(bytes);
+                        self.resolver.ask(&mut turn, port, party, target, need, random);
                     }
                     _ => turn.dropped(port, Unserved::NoRoute),
                 }
@@ -784,8 +805,34 @@ impl Node {
                     self.send_keyed(now, &path, exchange, &key, &body);
                 }
                 Effect::Along { path, frame } => {
-                    let whole = fabric_frame(Kind::Ethernet, &path, &frame);
+                    let mut whole = fabric_frame(Kind::Ethernet, &path, &frame);
+                    // The data plane has routed it, and found no way for it.
+                    if self.group.as_ref().is_some_and(|group| group.has_routed(&frame)) {
+                        whole.iter_mut().for_each(|frame| fabric::set_routed(frame));
+                    }
                     self.outputs.extend(whole.map(|frame| Output::Send { frame }));
+                }
+                Effect::Learn { address, mac, asker } => {
+                    let mut turn = Turn::new(now, &mut self.timers);
+                    self.routing.learn(&mut turn, address, mac, asker);
+                    let more = turn.out;
+                    self.carry_out(now, more);
+                }
+                Effect::Forget { address } => {
+                    let mut turn = Turn::new(now, &mut self.timers);
+                    self.routing.forget(&mut turn, address);
+                    let more = turn.out;
+                    self.carry_out(now, more);
+                }
+                Effect::Neighbour { address, mac } => {
+                    self.outputs.push_back(Output::Neighbour { address, mac });
+                }
+                Effect::Own { frame } => self.outputs.push_back(Output::Own { frame }),
+                Effect::Again { port, frame } => {
+                    self.outputs.push_back(Output::Again { port, frame });
+                }
+                Effect::Unreachable { frame } => {
+                    self.outputs.push_back(Output::Unreachable { frame });
                 }
                 Effect::AlongTree { port, tree, credits, frame } => {
                     let header = fabric::Repr::tree(tree, credits, port);

@@ -139,6 +139,9 @@ impl Router {
             }
             Input::Begin(source) => self.rib.begin(source.into()),
             Input::End(source) => self.end(now, source),
+            Input::Neighbour { interface, address, mac } => {
+                self.told_of_neighbour(now, interface, address, mac);
+            }
             Input::Frame { interface, why, frame } => self.frame(now, interface, why, frame),
             Input::Used(ids) => ids.iter().for_each(|id| self.neighbours.use_one(now, *id)),
             Input::Tick => {}
@@ -166,6 +169,11 @@ impl Router {
     /// How often an action was refused for this reason.
     pub fn refused(&self, refusal: Refusal) -> u64 {
         self.counts.get(refusal)
+    }
+
+    /// A neighbour's address.
+    pub fn address_of(&self, id: NeighbourId) -> Option<IpAddr> {
+        self.neighbours.get(id).map(|neighbour| neighbour.address)
     }
 
     fn refuse(&mut self, refusal: Refusal) {

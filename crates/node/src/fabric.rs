@@ -11,10 +11,14 @@ use plexus_config::{LaneChoice, PortFile, PortUse};
 use plexus_control::link::Pin;
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::PortId;
-use plexus_plane::{DropReason, FabricPlan, FabricTables, Injection, PublishedFabric, Punt};
+use plexus_plane::{
+    DropReason, FabricPlan, FabricTables, Injection, PublishedFabric, Punt, RouterSource, Side,
+};
 use plexus_wire::{MacAddr, Time};
 
 use crate::Rest;
+use crate::group::GroupRouter;
+use crate::router::Router;
 
 /// The fabric of a node.
 pub struct Fabric {
@@ -23,6 +27,8 @@ pub struct Fabric {
     published: PublishedFabric,
     /// The Ethernet address of each port that has had a link.
     macs: BTreeMap<u8, MacAddr>,
+    /// The group's router on this node.
+    router: Option<GroupRouter>,
 }
 
 impl Fabric {
@@ -40,7 +46,25 @@ impl Fabric {
             .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
         tables.set_lanes(lanes);
         let published = tables.current().clone().publish();
-        Ok(Fabric { control, tables, published, macs: BTreeMap::new() })
+        Ok(Fabric { control, tables, published, macs: BTreeMap::new(), router: None })
+    }
+
+    /// The same, and hosts' packets to the group's own address are routed. `seed` spreads timers.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn with_router(self, seed: [u8; 32]) -> Result<Fabric, String> {
+        Ok(Fabric { router: Some(GroupRouter::new(seed)?), ..self })
+    }
+
+    /// This node's part of the group's router, for questions.
+    pub fn router(&self) -> Option<&Router> {
+        self.router.as_ref().map(|own| &own.router)
+    }
+
+    /// The router's plan that workers read.
+    pub fn router_source(&self) -> Option<RouterSource> {
+        self.router.as_ref().map(GroupRouter::source)
     }
 
     /// The plan that workers read.
@@ -60,7 +84,26 @@ impl Fabric {
 
     /// When [`Input::Tick`] is due.
     pub fn next_deadline(&self) -> Time {
-        self.control.next_deadline()
+        let router = self.router.as_ref().map_or(Time::FOREVER, GroupRouter::next_deadline);
+        self.control.next_deadline().min(router)
+    }
+
+    /// Which addresses packets were routed to, as an input; `None`: nothing new.
+    pub fn take_used(&mut self) -> Option<Input> {
+        let used = self.router.as_mut().map(GroupRouter::take_used);
+        used.filter(|used| !used.is_empty()).map(Input::Used)
+    }
+
+    /// A frame that the data plane has handed over. Gives the input that is to be
+    /// [handled](Self::handle), if it is for the control plane of the fabric.
+    pub fn frame(&mut self, now: Time, punt: Punt, port: PortId, bytes: Vec<u8>) -> Option<Input> {
+        match (&mut self.router, punt) {
+            (Some(router), Punt::Error(_) | Punt::TooBig(_)) if punt.side() == Side::Router => {
+                router.dropped(now, punt, bytes);
+                None
+            }
+            _ => frame(punt, port, bytes),
+        }
     }
 
     /// Passes an input to the control plane.
@@ -87,8 +130,14 @@ impl Fabric {
     }
 
     /// Brings the tables up to date with what the control plane has decided, and publishes them.
-    /// `see` is shown every output.
-    pub fn carry_out(&mut self, mut see: impl FnMut(&Output)) -> Rest<Event> {
+    /// `see` is shown every output; `wait` is called as long as a worker is still at the batch that
+    /// it was at.
+    pub fn carry_out(
+        &mut self,
+        now: Time,
+        wait: impl FnMut(),
+        mut see: impl FnMut(&Output),
+    ) -> Rest<Event> {
         let (mut rest, mut has_changed) = (Rest::default(), false);
         while let Some(output) = self.control.poll_output() {
             see(&output);
@@ -120,12 +169,37 @@ impl Fabric {
                     let way = r.tree.map(|tree| (tree, r.credits));
                     self.tables.set_group(r.port, r.source, r.group, way)
                 }
+                Output::Again { port, frame } => {
+                    rest.frames.push((Injection::Routed(port.into()), frame));
+                    false
+                }
+                output => self.route(now, output),
             };
         }
         if has_changed {
             self.publish();
         }
+        if let Some(router) = &mut self.router {
+            rest.frames.extend(router.run(now, wait, self.tables.current()));
+        }
         rest
+    }
+
+    /// Carries out what is for the router. True if the fabric's tables have changed.
+    fn route(&mut self, now: Time, output: Output) -> bool {
+        let Some(router) = &mut self.router else { return false };
+        match output {
+            Output::Gateways { mac, addresses } => {
+                self.tables.set_gateway((!addresses.is_empty()).then_some(mac));
+                router.set_addresses(now, mac, addresses);
+                return true;
+            }
+            Output::Neighbour { address, mac } => router.set_neighbour(now, address, mac),
+            Output::Own { frame } => router.own(now, frame),
+            Output::Unreachable { frame } => router.unreachable(now, frame),
+            _ => {}
+        }
+        false
     }
 
     fn publish(&self) {
@@ -144,17 +218,17 @@ pub fn pin(port: &PortFile) -> Option<Pin> {
 }
 
 /// A frame that the data plane has handed over, as an input; `None`: no port of a fabric.
-pub fn frame(punt: Punt, port: PortId, bytes: Vec<u8>) -> Option<Input> {
+fn frame(punt: Punt, port: PortId, bytes: Vec<u8>) -> Option<Input> {
     let kind = match punt {
         Punt::Bootstrap => FrameKind::Bootstrap,
         Punt::Host => FrameKind::Host,
         Punt::Control => FrameKind::Control,
         Punt::Error(DropReason::StaleRoute) => FrameKind::Stale,
         Punt::Error(_) => FrameKind::Error,
+        // To the group's own address, from a host whose packets are routed here.
+        Punt::Neighbour | Punt::Local | Punt::Unresolved(_) => FrameKind::Host,
         // These are for a router or for the forwarder of names.
-        Punt::Neighbour | Punt::Local | Punt::Unresolved(_) | Punt::TooBig(_) | Punt::Named => {
-            FrameKind::Error
-        }
+        Punt::TooBig(_) | Punt::Named => FrameKind::Error,
     };
     Some(Input::Frame { port: u8::try_from(port).ok()?, kind, bytes })
 }

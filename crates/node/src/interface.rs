@@ -72,7 +72,7 @@ impl Interface {
         let mac = settings.mac.or(mac).unwrap_or(self.derived);
         let (mtu, name) = (self.mtu(self.of_ports()), settings.name.clone());
         if let Some(addresses) = kernel {
-            return InterfaceFacts { name, mac, mtu, addresses, kernel: true };
+            return InterfaceFacts { name, mac, mtu, addresses, kernel: true, is_told: false };
         }
         let mut addresses: Vec<(IpAddr, u8)> =
             settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
@@ -81,7 +81,7 @@ impl Interface {
         if has_v6 && !addresses.iter().any(|(a, _)| link_local(a)) {
             addresses.push((IpAddr::V6(mac.link_local()), 64));
         }
-        InterfaceFacts { name, mac, mtu, addresses, kernel: false }
+        InterfaceFacts { name, mac, mtu, addresses, kernel: false, is_told: false }
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Router {
     interfaces: Vec<Interface>,
     /// When the control plane hears next which neighbours are used.
     used_at: Time,
+    /// Neighbours that packets were sent to, as last collected.
+    used: Vec<NeighbourId>,
     /// Entries that wait for the plan with their groups.
     entries: VecDeque<(Prefix, Option<GroupId>)>,
     /// Groups that leave once those entries are in.
@@ -89,6 +91,7 @@ impl Router {
             places,
             interfaces: Vec::new(),
             used_at: Time::ZERO + USED,
+            used: Vec::new(),
             entries: VecDeque::new(),
             leaving: BTreeSet::new(),
             vacated: BTreeSet::new(),
@@ -226,9 +229,15 @@ impl Router {
     fn note_used(&mut self, now: Time) {
         let used = self.tables.take_used();
         if !used.is_empty() {
-            let used = used.into_iter().map(|number| NeighbourId(number.into())).collect();
-            self.control.handle(now, Input::Used(used));
+            self.used = used.into_iter().map(|number| NeighbourId(number.into())).collect();
+            self.control.handle(now, Input::Used(self.used.clone()));
         }
+    }
+
+    /// The addresses that packets were sent to, once for each time that this is looked for.
+    pub(crate) fn take_used(&mut self) -> Vec<IpAddr> {
+        let used = std::mem::take(&mut self.used).into_iter();
+        used.filter_map(|id| self.control.address_of(id)).collect()
     }
 
     /// These are the static routes from now on.

@@ -73,6 +73,9 @@ pub enum Injection {
     Named(PortId),
     /// Along its path: a fabric frame, processed as if it came in by hop 0xFF.
     Fabric,
+    /// A host's IP packet to the group's own address, routed as if it had come in by this port of
+    /// the fabric.
+    Routed(PortId),
     /// An untagged Ethernet frame out by a VLAN: by its router's only port there, or switched.
     Vlan(u16),
     /// An untagged Ethernet frame, processed as if it had come in by the router's interface that

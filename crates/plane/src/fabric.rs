@@ -15,6 +15,9 @@
 //! rewritten in place. A host's frame is looked up in its own port's route memory, in two passes as
 //! in the switch. What leaves by a host port must be for a station admitted there.
 //!
+//! A host's IP packet to the group's own address is the router's. Once it is routed, its way leads
+//! to the neighbour as if its host had sent it there ([`Fabric::place`]).
+//!
 //! A host's frame to a group that has a tree is copied to the ports of that tree, at each node on
 //! it (`tree`); other frames to groups are the control plane's.
 //!
@@ -35,8 +38,8 @@ mod tree;
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
 use plexus_table::{Found, PortRoutes, Probe};
-use plexus_wire::ethernet;
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, encapsulation};
+use plexus_wire::{MacAddr, ethernet};
 
 use lanes::{Candidate, Lanes};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
@@ -69,6 +72,9 @@ enum Class {
     Controller,
 }
 
+/// `Packet::flags`: the router has sent the packet, which still has its host's address.
+const ROUTED: u8 = 2;
+
 /// The fabric forwarder of one worker.
 pub(crate) struct Fabric {
     lanes: Lanes,
@@ -76,6 +82,15 @@ pub(crate) struct Fabric {
     up: [bool; 256],
     /// Limits on hosts' frames that are copied along trees.
     pub(crate) storms: Storms,
+}
+
+/// Packets of a batch that the fabric leaves, one bit for each.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Left {
+    /// They came in by ports that are not the fabric's: of a port all packets or none.
+    pub(crate) others: u64,
+    /// Hosts' IP packets to the group's own address.
+    pub(crate) to_route: u64,
 }
 
 /// What the first pass finds out about a packet of a host that is admitted.
@@ -122,9 +137,9 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for the packets of the batch that came in by ports of the fabric. Returns a bit for
-    /// each of the others: of a port all or none. The arbiter takes port after port, so packets of
-    /// one port stand together, and their port is examined once for all of them.
+    /// Decides for the packets of the batch that came in by ports of the fabric, and leaves the
+    /// others. The arbiter takes port after port, so packets of one port stand together, and their
+    /// port is examined once for all of them.
     /// Not inlined: that would slow down the switch's code beside it.
     #[inline(never)]
     pub(crate) fn run(
@@ -132,10 +147,11 @@ impl Fabric {
         context: &mut Context<'_>,
         queues: &OutputQueues,
         batch: &mut Batch,
-    ) -> u64 {
+    ) -> Left {
         let plan = context.fabric;
+        let gateway = plan.gateway().map_or(u64::MAX, MacAddr::to_u64);
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
-        let (mut left, end) = (0, batch.len());
+        let (mut left, end) = (Left::default(), batch.len());
         let mut packets = batch.iter_mut();
         while let Some(first) = packets.as_slice().first() {
             let in_port = first.in_port;
@@ -148,7 +164,9 @@ impl Fabric {
             match (plan.role(in_port), plan.tables(in_port)) {
                 (PortRole::Fabric(link), _) => self.take_from_node(context, in_port, link, packets),
                 (PortRole::Host, Some(tables)) => {
-                    take_from_host(context, in_port, tables, packets, &mut lookups);
+                    let packets = (place..).zip(packets);
+                    left.to_route |=
+                        take_from_host(context, in_port, tables, gateway, packets, &mut lookups);
                 }
                 (PortRole::Controller(link), _) => {
                     for packet in packets {
@@ -156,7 +174,7 @@ impl Fabric {
                     }
                 }
                 _ if !context.plan.ports[usize::from(in_port)].in_fabric => {
-                    left |= range(place, place + packets.count());
+                    left.others |= range(place, place + packets.count());
                 }
                 (PortRole::Unknown | PortRole::Host, _) => {
                     for packet in packets {
@@ -170,6 +188,40 @@ impl Fabric {
             self.route(context, queues, lookup).store(lookup.packet);
         }
         left
+    }
+
+    /// Gives packets that the router has sent to neighbours in the group, at the places whose bits
+    /// are set, the routes of their hosts to these. `sources`: the hosts, by place.
+    pub(crate) fn place(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        batch: &mut [Packet],
+        set: u64,
+        sources: &[u64; BATCH],
+    ) {
+        let plan = context.fabric;
+        let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
+        for (place, packet) in batch.iter_mut().enumerate().filter(|(i, _)| set >> i & 1 != 0) {
+            let tables = plan.tables(packet.in_port);
+            let head = context.pool.data_mut(packet).first_chunk_mut();
+            let (Some(tables), Some(head)) = (tables, head) else {
+                Verdict::Drop(DropReason::NoRoute).store(packet);
+                continue;
+            };
+            // Inside the fabric a packet has its host's address: by it routes are looked up, lead
+            // back when they are stale, and keep tenants apart.
+            let source = sources[place];
+            packet.flags |= ROUTED;
+            let destination = set_source(head, source);
+            packet.vlan = 0;
+            let routes = &tables.routes;
+            let probe = routes.prefetch(destination);
+            lookups.push(Lookup { packet, routes, source, destination, probe });
+        }
+        for lookup in &mut lookups {
+            self.route(context, queues, lookup).store(lookup.packet);
+        }
     }
 
     /// Finishes a packet in stage 4: see [`Verdict::Route`] and [`Verdict::Tree`].
@@ -369,7 +421,7 @@ impl Fabric {
             return Verdict::Route(index as u8);
         }
         packet.offload = Offload::NONE;
-        if !push::push(context.pool, packet, header) {
+        if !push::push_route(context.pool, packet, header) {
             return Verdict::Drop(DropReason::TooLong);
         }
         match self.class(port) {
@@ -419,19 +471,20 @@ fn can_take(classes: &[Class; 256], port: u8, header: &[u8]) -> bool {
 }
 
 /// First pass over a frame of a host at a port: what to look up and where, or the decision if none
-/// of it is needed.
+/// of it is needed. Bit for each packet to the gateway.
 #[inline(always)]
 fn take_from_host<'a>(
     context: &mut Context<'_>,
     in_port: PortId,
     tables: &'a PortTables,
-    packets: impl Iterator<Item = &'a mut Packet>,
+    gateway: u64,
+    packets: impl Iterator<Item = (usize, &'a mut Packet)>,
     lookups: &mut ArrayVec<Lookup<'a>, BATCH>,
-) {
+) -> u64 {
     let settings = &context.plan.ports[usize::from(in_port)];
     // Most ports have one host. No station has address zero.
-    let mut admitted = 0;
-    for packet in packets {
+    let (mut admitted, mut to_route) = (0, 0);
+    for (place, packet) in packets {
         let (destination, source) = match examine(context.pool, settings, packet) {
             Ok(addresses) => addresses,
             Err(verdict) => {
@@ -444,10 +497,27 @@ fn take_from_host<'a>(
             continue;
         }
         admitted = source;
+        if destination == gateway && is_ip(context.pool.data(packet)) {
+            to_route |= 1 << place;
+            continue;
+        }
         let routes = &tables.routes;
         let probe = routes.prefetch(destination);
         lookups.push(Lookup { packet, routes, source, destination, probe });
     }
+    to_route
+}
+
+/// Whether an untagged frame is an IP packet.
+fn is_ip(frame: &[u8]) -> bool {
+    matches!(frame.get(12..14), Some([0x08, 0x00] | [0x86, 0xDD]))
+}
+
+/// Writes a frame's source address. Returns its destination.
+fn set_source(head: &mut [u8; 12], source: u64) -> u64 {
+    let [.., a, b, c, d, e, f] = source.to_be_bytes();
+    head[6..].copy_from_slice(&[a, b, c, d, e, f]);
+    head.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes) >> 16)
 }
 
 /// Destination and source of a host's frame, or the decision if these are not needed for it.
@@ -512,7 +582,12 @@ fn to_neighbour(
         return Verdict::Drop(DropReason::SamePort);
     }
     match context.fabric.tables(out) {
-        Some(there) if there.stations.contains(destination) => Verdict::Forward(out),
+        Some(there) if there.stations.contains(destination) => {
+            if packet.flags & ROUTED != 0 {
+                set_gateway(context, packet);
+            }
+            Verdict::Forward(out)
+        }
         _ => stale_here(context, out, packet),
     }
 }
@@ -530,9 +605,22 @@ fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut 
     match context.fabric.tables(out) {
         Some(there) if there.stations.contains(destination) => {
             context.pool.pull_front(packet, len);
+            if fields.is_routed() {
+                set_gateway(context, packet);
+            }
             Verdict::Forward(out)
         }
         _ => fail(context, fields, packet, DropReason::StaleRoute),
+    }
+}
+
+/// A routed packet leaves the fabric: its source becomes the group's address.
+#[inline(never)]
+fn set_gateway(context: &mut Context<'_>, packet: &mut Packet) {
+    packet.flags &= !ROUTED;
+    let head = context.pool.data_mut(packet).first_chunk_mut();
+    if let (Some(head), Some(gateway)) = (head, context.fabric.gateway()) {
+        set_source(head, gateway.to_u64());
     }
 }
 

@@ -40,8 +40,8 @@ pub use fabric::plan::{
 pub use pipeline::Pipeline;
 pub use router::fib::FibReaders;
 pub use router::plan::{
-    Adjacency, GroupKind, GroupSpec, Hop, InterfacePlan, MEMBERS_MAX, PublishedRouter, RouterPlan,
-    RouterSource, RouterTables,
+    Adjacency, GROUP_VLAN, GroupKind, GroupSpec, Hop, InterfacePlan, MEMBERS_MAX, PublishedRouter,
+    RouterPlan, RouterSource, RouterTables,
 };
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use switch::{LearnedMac, Switch};

@@ -210,7 +210,7 @@ impl Pipeline {
         self.follow_plans();
         let mut context = context!(self, now, pool, fib.as_ref());
         let account = match how {
-            Injection::Port(port) | Injection::Named(port) => port,
+            Injection::Port(port) | Injection::Named(port) | Injection::Routed(port) => port,
             Injection::Fabric => 0,
             Injection::Vlan(vlan) | Injection::Received(vlan) => {
                 context.plan.members(vlan).first().copied().unwrap_or(0)
@@ -236,6 +236,12 @@ impl Pipeline {
                 Verdict::Forward(port)
             }
             Injection::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
+            Injection::Routed(_) => {
+                packet.priority = 0;
+                let packet = std::slice::from_mut(&mut packet);
+                self.lookup.route_for_group(&mut context, &self.output, packet, 1);
+                Verdict::load(&packet[0])
+            }
             Injection::Vlan(vlan) => {
                 packet.vlan = vlan;
                 let routed = context.router.interface(vlan).and_then(|i| i.port);
@@ -264,7 +270,12 @@ impl Pipeline {
                 context.drop(packet, account, reason);
                 Err(reason)
             }
-            verdict if matches!(how, Injection::Vlan(_) | Injection::Received(_)) => {
+            verdict
+                if matches!(
+                    how,
+                    Injection::Vlan(_) | Injection::Received(_) | Injection::Routed(_)
+                ) =>
+            {
                 packet.in_port = account;
                 self.output.carry_out(&mut context, &mut self.lookup, verdict, packet);
                 Ok(())

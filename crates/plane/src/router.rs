@@ -285,6 +285,32 @@ impl Router {
         claimed
     }
 
+    /// Decides for packets to the router's address whose port has been examined: those at the
+    /// places whose bits are set. `see` gets their addresses.
+    pub(crate) fn run_addressed(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut [Packet],
+        set: u64,
+        mut see: impl FnMut(usize, &Addresses),
+    ) {
+        self.clear();
+        for place in bits(set) {
+            let packet = &mut batch[place];
+            // For a packet that is not the router's after all: its plan is behind the fabric's.
+            Verdict::Drop(DropReason::NotForUs).store(packet);
+            let addresses = Addresses::untagged(context.pool.data(packet), packet.vlan);
+            let (Some(addresses), Some(fib)) = (addresses, context.fib) else { continue };
+            see(place, &addresses);
+            if self.claim(context, fib, place, packet, &addresses) {
+                self.runs.push((place as u8, packet.in_port));
+            }
+        }
+        if let Some(fib) = context.fib {
+            self.send(context, fib, batch);
+        }
+    }
+
     fn clear(&mut self) {
         (self.v4.set, self.v6.set) = (0, 0);
         self.runs.clear();

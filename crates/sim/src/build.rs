@@ -331,6 +331,8 @@ impl Builder<'_> {
     fn nodes(&mut self, stations: usize) -> Result<(), String> {
         let topology = self.topology;
         let is_fabric = !topology.controllers.is_empty();
+        let subnets = topology.controllers.iter().flat_map(|c| &c.settings.subnets);
+        let routes = subnets.filter(|subnet| subnet.gateway.is_some()).count() > 1;
         for (n, node) in topology.nodes.iter().enumerate() {
             let first = self.numbers.nodes[n];
             let mut specs: Vec<PortSpec> = (first..)
@@ -353,7 +355,7 @@ impl Builder<'_> {
             };
             let fabric = identity.map(|identity| (identity, topology.lanes));
             let (node, tree) = (node.clone(), None);
-            let made = Blueprint { device, first, specs, node, fabric, tree };
+            let made = Blueprint { device, first, specs, node, fabric, routes, tree };
             self.node(made, Device::Node(n))
                 .map_err(|e| format!("node {}: {e}", topology.nodes[n].name))?;
         }
@@ -368,7 +370,7 @@ impl Builder<'_> {
             let switch = SwitchSettings { mac_table: stations, ..usual };
             let tree = bridge.stp.then(|| self.tree_settings(b));
             let node = Node::new(&bridge.name, switch);
-            let made = Blueprint { device, first, specs, node, fabric: None, tree };
+            let made = Blueprint { device, first, specs, node, fabric: None, routes: false, tree };
             self.node(made, Device::Bridge(b))
                 .map_err(|e| format!("bridge {}: {e}", bridge.name))?;
         }

@@ -68,6 +68,8 @@ pub(crate) struct Blueprint {
     pub(crate) node: plexus_topo::Node,
     /// Makes it a node of a fabric.
     pub(crate) fabric: Option<(Arc<Identity>, plexus_config::LaneChoice)>,
+    /// The group has subnets with gateways, so that its nodes route.
+    pub(crate) routes: bool,
     /// Makes it speak spanning tree.
     pub(crate) tree: Option<Settings>,
 }
@@ -126,7 +128,7 @@ impl SimNode {
     /// # Errors
     /// In words, when the ports cannot be those of a box.
     pub(crate) fn new(blueprint: Blueprint, seed: [u8; 32]) -> Result<SimNode, String> {
-        let Blueprint { device, first, specs, node, fabric, tree } = blueprint;
+        let Blueprint { device, first, specs, node, fabric, routes, tree } = blueprint;
         let tree = tree.map(|settings| Box::new(Tree::new(settings, &specs, node.switch.clone())));
         let hash_seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
         let mtus: Vec<u16> = specs.iter().map(|s| s.mtu).collect();
@@ -158,6 +160,9 @@ impl SimNode {
             Some((identity, lanes)) => {
                 let control = Node::new(identity, Pace::default(), seed);
                 let mut fabric = Fabric::new(control, facts.len(), lanes, hash_seed)?;
+                if routes && file.router.is_none() {
+                    fabric = fabric.with_router(seed)?;
+                }
                 let pins = file.ports.iter().map(fabric::pin).zip(0..);
                 for (pin, port) in pins.filter_map(|(pin, port)| Some((pin?, port))) {
                     fabric.handle(Time::ZERO, Input::Pinned { port, pin });
@@ -169,7 +174,10 @@ impl SimNode {
         let router = SimRouter::new(device, &file, &max_frames, seed)?.map(Box::new);
         let tables = Tables {
             fabric: fabric.as_ref().map(|f| f.fabric.source()),
-            router: router.as_ref().map(|r| r.router.source()),
+            router: match &router {
+                Some(router) => Some(router.router.source()),
+                None => fabric.as_ref().and_then(|f| f.fabric.router_source()),
+            },
         };
         let of_names: Vec<_> = named.iter().flat_map(|named| named.ports()).collect();
         let owners = vec![0; file.ports.len()];
@@ -315,6 +323,8 @@ impl SimNode {
         }
         if self.control_at <= self.clock.read(core.now) {
             self.input(core, Input::Tick);
+            let used = self.fabric.as_mut().and_then(|f| f.fabric.take_used());
+            used.into_iter().for_each(|input| self.input(core, input));
         }
         if self.faulty.is_some() {
             self.receive_held(core);
@@ -382,8 +392,11 @@ impl SimNode {
         match (&mut self.router, punt.side()) {
             (Some(own), Side::Router) => own.router.frame(core.now.floor(), punt, vlan, bytes),
             _ => {
-                let input = fabric::frame(punt, in_port, bytes);
-                input.into_iter().for_each(|input| self.input(core, input));
+                let Some(SimFabric { fabric, .. }) = &mut self.fabric else { return };
+                match fabric.frame(self.clock.read(core.now), punt, in_port, bytes) {
+                    Some(input) => self.input(core, input),
+                    None => self.carry_out(core),
+                }
             }
         }
     }
@@ -411,8 +424,14 @@ impl SimNode {
     fn input(&mut self, core: &mut Core, input: Input) {
         let Some(SimFabric { fabric, .. }) = &mut self.fabric else { return };
         fabric.handle(self.clock.read(core.now), input);
-        // Events are for people.
-        let frames = fabric.carry_out(|_| ()).frames;
+        self.carry_out(core);
+    }
+
+    /// Carries out what the fabric's control plane has decided.
+    fn carry_out(&mut self, core: &mut Core) {
+        let Some(SimFabric { fabric, .. }) = &mut self.fabric else { return };
+        // Events are for people, and no batch is ever under way.
+        let frames = fabric.carry_out(self.clock.read(core.now), || (), |_| ()).frames;
         self.control_at = fabric.next_deadline();
         self.inject(core, frames);
     }

@@ -37,6 +37,7 @@ fn what_labs_assert_holds_in_the_simulator() {
         "native.toml",
         "demo-fabric.toml",
         "all-in-one.toml",
+        "router-mesh.toml",
     ];
     for name in names {
         let topology = lab(name);

@@ -66,6 +66,7 @@ impl Router {
             mtu: [68, 1280, 1500, 9000][usize::from(how >> 1 & 3)],
             addresses: vec![(v4, [24, 31, 8, 24][usize::from(how >> 3 & 3)]), (v6, 64)],
             kernel: place.kernel.is_some(),
+            is_told: false,
         };
         self.joined.set_interface(now, InterfaceId(index), (how != 0).then_some(facts));
     }

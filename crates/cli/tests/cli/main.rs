@@ -1,5 +1,5 @@
-//! The `plexus` program as people use it: every command, the daemons, labs, and the files that ship.
-//! One program for all of it: to build twenty takes long, and so does running one after the other.
+//! The `plexus` program as people use it: commands, daemons, labs, and the files that ship. It is
+//! one test program, because twenty take long to build and run one after the other.
 
 mod bad_input;
 mod browser;
@@ -19,6 +19,7 @@ mod named;
 mod ndn;
 mod ndn_interop;
 mod node;
+mod routed;
 mod router;
 mod routing;
 mod sim;

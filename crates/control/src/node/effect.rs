@@ -8,6 +8,7 @@ use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
+use super::host_frame::Party;
 use crate::link::Stranger;
 use crate::timers::Timers;
 
@@ -24,6 +25,8 @@ pub(super) enum Timer {
     Exchange(u64),
     /// Repeat a question to a local host.
     Asking(u64),
+    /// Ask again for an address that packets are routed to.
+    Known(IpAddr),
     /// Query the hosts for their multicast groups.
     Query,
     /// A station's membership in a group expires.
@@ -95,6 +98,18 @@ pub(crate) enum Effect {
     Keyed { path: Hops, exchange: u64, key: [u8; 32], body: Body },
     /// Send a host's frame that arrived before its route along that route.
     Along { path: Hops, frame: Vec<u8> },
+    /// A host of this node needs the station that has this address, to route packets to it.
+    Learn { address: IpAddr, mac: MacAddr, asker: (u8, Party) },
+    /// No station has this address: packets can no longer be routed to it.
+    Forget { address: IpAddr },
+    /// Tell the router which station has an address; absent: it is not known.
+    Neighbour { address: IpAddr, mac: Option<MacAddr> },
+    /// A host's packet is for the group's own address.
+    Own { frame: Vec<u8> },
+    /// Route a host's packet again: what it waited for is known.
+    Again { port: u8, frame: Vec<u8> },
+    /// A host's packet cannot be routed, for no station has its address.
+    Unreachable { frame: Vec<u8> },
     /// Admit a station to this port.
     Admit { port: u8, mac: MacAddr },
     /// Remove a station from this port.

@@ -26,6 +26,7 @@ use plexus_wire::fabric::message::{
 
 use super::effect::{Effect, Timer, Turn, Unserved};
 use super::host_frame::{Party, answer, question};
+use super::stations::Group;
 use crate::session::Random;
 
 /// Most pending questions of one port.
@@ -63,6 +64,19 @@ pub(crate) struct Resolver {
     ports: BTreeMap<u8, Memory>,
 }
 
+/// Why an address is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need<'a> {
+    /// A host waits for the answer.
+    Answer,
+    /// This frame of a host needs the route to the station.
+    Route(&'a [u8]),
+    /// This IP packet of a host, to the group's own address, is to be routed to the station.
+    Routed(&'a [u8]),
+    /// The station is known, but another one may have the address by now.
+    Fresh,
+}
+
 /// A question of a local host.
 #[derive(Debug)]
 struct Exchange {
@@ -70,14 +84,20 @@ struct Exchange {
     sent: usize,
     /// The host waits for an answer; false if one of its packets showed that it needs the route.
     answer: bool,
+    /// The router is to know the station.
+    is_routed: bool,
     /// Frames that arrived before the route: they follow it.
     held: Vec<Vec<u8>>,
+    /// Packets that arrived before the router knew the station: they are routed then.
+    held_to_route: Vec<Vec<u8>>,
 }
 
 /// A question to a local host.
 #[derive(Debug)]
 struct Asking {
     forward: ResolveForward,
+    /// The two hosts are in different networks of the group.
+    is_routed: bool,
     asked: u8,
 }
 
@@ -101,8 +121,8 @@ struct Memory {
 }
 
 impl Resolver {
-    /// A host asks for an address (`frame` absent), or sends a frame to a station without a route:
-    /// the target may have answered it directly, or its route was just removed.
+    /// A host needs the station that has an address. If it sends frames to a station without a
+    /// route, the target may have answered it directly, or its route was just removed.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn ask(
         &mut self,
@@ -110,27 +130,34 @@ impl Resolver {
         port: u8,
         source: Party,
         target_ip: IpAddr,
-        frame: Option<&[u8]>,
+        need: Need<'_>,
         random: &mut Random,
     ) {
         let memory = self.ports.entry(port).or_default();
         if let Some(&mac) = memory.answers.get(&(source.mac, target_ip))
             && let Some(path) = memory.path(source.mac, mac)
         {
-            match frame {
+            match need {
                 // It arrived before the data plane had the route.
-                Some(frame) => turn.push(Effect::Along { path, frame: frame.to_vec() }),
-                None => {
-                    let who = Party { mac, ip: target_ip };
-                    turn.host(port, answer(who, source.mac, Some(source.ip)));
+                Need::Route(frame) => {
+                    return turn.push(Effect::Along { path, frame: frame.to_vec() });
                 }
+                Need::Routed(frame) => {
+                    let asker = (port, source);
+                    turn.push(Effect::Learn { address: target_ip, mac, asker });
+                    return turn.push(Effect::Again { port, frame: frame.to_vec() });
+                }
+                Need::Answer => {
+                    let who = Party { mac, ip: target_ip };
+                    return turn.host(port, answer(who, source.mac, Some(source.ip)));
+                }
+                Need::Fresh => {}
             }
-            return;
         }
         let question = (port, source.mac, target_ip);
         if let Some(id) = self.asked.get(&question) {
             if let Some(exchange) = self.exchanges.get_mut(id) {
-                exchange.wait(turn, port, frame);
+                exchange.wait(turn, port, need);
             }
             return;
         }
@@ -150,8 +177,15 @@ impl Resolver {
             target_ip,
         };
         self.asked.insert(question, id);
-        let mut exchange = Exchange { request, sent: 0, answer: false, held: vec![] };
-        exchange.wait(turn, port, frame);
+        let mut exchange = Exchange {
+            request,
+            sent: 0,
+            answer: false,
+            is_routed: false,
+            held: vec![],
+            held_to_route: vec![],
+        };
+        exchange.wait(turn, port, need);
         self.exchanges.insert(id, exchange);
         self.request(turn, id);
     }
@@ -161,7 +195,11 @@ impl Resolver {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let Some(&wait) = RETRY.get(exchange.sent) else {
             let port = exchange.request.port;
-            self.give_up(turn, id);
+            if let Some(exchange) = self.give_up(turn, id) {
+                exchange.held_to_route.into_iter().for_each(|frame| {
+                    turn.push(Effect::Unreachable { frame });
+                });
+            }
             return turn.dropped(port, Unserved::NoRoute);
         };
         exchange.sent += 1;
@@ -182,26 +220,38 @@ impl Resolver {
     pub(crate) fn failed(&mut self, turn: &mut Turn<'_>, failed: &ResolveFailed) {
         if let Some(exchange) = self.give_up(turn, failed.exchange) {
             turn.dropped(exchange.request.port, Unserved::NoRoute);
+            let address = exchange.request.target_ip;
+            // Where this host may not send, others may.
+            if matches!(failed.reason, Refusal::UnknownTarget | Refusal::Silent) {
+                turn.push(Effect::Forget { address });
+            }
+            exchange.held_to_route.into_iter().for_each(|frame| {
+                turn.push(Effect::Unreachable { frame });
+            });
         }
     }
 
-    /// A host of another node asks for a local host. `group` is the asker to use if the asking host
-    /// already has a route, so that the answer comes to the node and not to that host.
+    /// A host of another node asks for a local host.
     pub(crate) fn forward(
         &mut self,
         turn: &mut Turn<'_>,
         forward: ResolveForward,
-        group: Option<Party>,
+        group: Option<&Group>,
     ) {
         let id = forward.exchange;
         if !self.asking.contains_key(&id) && self.asking.len() >= ASKING_MAX {
             return;
         }
-        self.asking.insert(id, Asking { forward, asked: 0 });
+        let is_routed =
+            group.is_some_and(|g| g.routes_between(forward.source_ip, forward.target_ip));
+        self.asking.insert(id, Asking { forward, is_routed, asked: 0 });
         self.put_question(turn, id, group);
     }
 
-    fn put_question(&mut self, turn: &mut Turn<'_>, id: u64, group: Option<Party>) {
+    /// Asks a local host. The group asks if the asking host already has a route, so that the answer
+    /// comes to the node and not to that host; and if the two are in different networks, because a
+    /// host need not answer a stranger to its own.
+    pub(crate) fn put_question(&mut self, turn: &mut Turn<'_>, id: u64, group: Option<&Group>) {
         let Some(asking) = self.asking.get_mut(&id) else { return };
         if asking.asked >= TRIES {
             self.asking.remove(&id);
@@ -215,7 +265,8 @@ impl Resolver {
         // The same if the target itself waits for the asking host: the question would teach it the
         // address, and it would send before its answer has brought the route.
         let waits = self.asked.contains_key(&(f.target_port, f.target_mac, f.source_ip));
-        let asker = if leads || waits { group.unwrap_or(source) } else { source };
+        let group = group.filter(|_| leads || waits || asking.is_routed);
+        let asker = group.map_or(source, |group| group.asker(f.target_ip));
         let frame = question(asker, f.target_mac, f.target_ip);
         turn.host(f.target_port, frame);
         turn.after(ANSWER_WITHIN, Timer::Asking(id));
@@ -232,7 +283,9 @@ impl Resolver {
         found.sort_unstable();
         for id in found {
             turn.timers.cancel(Timer::Asking(id));
-            let Some(Asking { forward: f, .. }) = self.asking.remove(&id) else { continue };
+            let Some(Asking { forward: f, is_routed, .. }) = self.asking.remove(&id) else {
+                continue;
+            };
             // The route back first.
             self.install(
                 turn,
@@ -244,6 +297,10 @@ impl Resolver {
                     routes: f.to_source.clone(),
                 },
             );
+            if is_routed {
+                let asker = (port, Party { mac, ip });
+                turn.push(Effect::Learn { address: f.source_ip, mac: f.source_mac, asker });
+            }
             let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
             self.remember(id, pair);
             // If both hosts asked for each other at once, the result of one exchange serves the
@@ -316,6 +373,12 @@ impl Resolver {
             memory.answers.clear();
         }
         memory.answers.insert((source_mac, target_ip), mac);
+        if asked.is_routed {
+            let asker = (port, Party { mac: source_mac, ip: source_ip });
+            turn.push(Effect::Learn { address: target_ip, mac, asker });
+            let again = |frame| Effect::Again { port, frame };
+            turn.out.extend(asked.held_to_route.into_iter().map(again));
+        }
         if let Some(path) = path {
             let along = |frame| Effect::Along { path: path.clone(), frame };
             turn.out.extend(asked.held.into_iter().map(along));
@@ -449,26 +512,21 @@ impl Resolver {
         })
         .collect()
     }
-
-    /// A local host has not answered a question.
-    pub(crate) fn ask_again(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: u64,
-        group: impl Fn(IpAddr) -> Option<Party>,
-    ) {
-        let target = self.asking.get(&id).map(|a| a.forward.target_ip);
-        self.put_question(turn, id, target.and_then(group));
-    }
 }
 
 impl Exchange {
     /// Records that a question waits for the answer, or a frame for the route.
-    fn wait(&mut self, turn: &mut Turn<'_>, port: u8, frame: Option<&[u8]>) {
-        match frame {
-            None => self.answer = true,
-            Some(frame) if self.held.len() < HELD_MAX => self.held.push(frame.to_vec()),
-            Some(_) => turn.dropped(port, Unserved::NoRoute),
+    fn wait(&mut self, turn: &mut Turn<'_>, port: u8, need: Need<'_>) {
+        self.answer |= matches!(need, Need::Answer);
+        self.is_routed |= matches!(need, Need::Routed(_) | Need::Fresh);
+        let (frame, held) = match need {
+            Need::Answer | Need::Fresh => return,
+            Need::Route(frame) => (frame, &mut self.held),
+            Need::Routed(frame) => (frame, &mut self.held_to_route),
+        };
+        match held.len() < HELD_MAX {
+            true => held.push(frame.to_vec()),
+            false => turn.dropped(port, Unserved::NoRoute),
         }
     }
 }

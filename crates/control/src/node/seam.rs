@@ -1,5 +1,7 @@
 //! What a driver passes to a node, and what the node asks of it.
 
+use std::net::IpAddr;
+
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{GroupRoute, LinkFacts, PortRole, RouteEntry};
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,9 @@ pub enum Input {
         /// The frame.
         bytes: Vec<u8>,
     },
+    /// Packets were routed to these addresses since the last such input. Once every few seconds is
+    /// often enough.
+    Used(Vec<IpAddr>),
     /// Time has passed: [`Node::next_deadline`](super::Node::next_deadline) has come.
     Tick,
     /// The node stops and tells its neighbours, so that they need not time out. The last input.
@@ -109,6 +114,39 @@ pub enum Output {
     },
     /// Set the tree for a host's frames to a group; without one the control plane gets them.
     Group(GroupRoute),
+    /// The group's router has this Ethernet address and these IP addresses, each with the length of
+    /// its network's prefix; none: the group does not route.
+    Gateways {
+        /// Its Ethernet address.
+        mac: MacAddr,
+        /// Its IP addresses.
+        addresses: Vec<(IpAddr, u8)>,
+    },
+    /// Set the station that has an address which packets are routed to; absent: remove it.
+    Neighbour {
+        /// The address.
+        address: IpAddr,
+        /// The station.
+        mac: Option<MacAddr>,
+    },
+    /// A host's packet is for one of the router's own addresses.
+    Own {
+        /// The frame, as the host sent it.
+        frame: Vec<u8>,
+    },
+    /// Route a host's packet again, as if it had just arrived.
+    Again {
+        /// The port.
+        port: u8,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// A host's packet cannot be routed, because no station has its destination: its sender has to
+    /// be told.
+    Unreachable {
+        /// The frame, as the host sent it.
+        frame: Vec<u8>,
+    },
     /// An event for the log.
     Tell(Event),
 }

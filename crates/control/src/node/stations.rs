@@ -59,6 +59,21 @@ impl Group {
         Party { mac: self.mac, ip: own.unwrap_or(none) }
     }
 
+    /// Whether two addresses are in different networks of the group, so that packets between them
+    /// are routed.
+    pub(crate) fn routes_between(&self, a: IpAddr, b: IpAddr) -> bool {
+        let network = |ip| self.gateways.iter().position(|g| in_network(g, ip));
+        network(a).zip(network(b)).is_some_and(|(a, b)| a != b)
+    }
+
+    /// Whether a frame to a station carries a packet between two networks.
+    pub(crate) fn has_routed(&self, frame: &[u8]) -> bool {
+        match HostFrame::parse(frame).map(|frame| frame.matter) {
+            Some(Matter::Data { source, target }) => self.routes_between(source, target),
+            _ => false,
+        }
+    }
+
     pub(crate) fn owns(&self, ip: IpAddr) -> bool {
         self.gateways.iter().any(|g| g.ip == ip) || ip == IpAddr::from(self.mac.link_local())
     }

@@ -107,7 +107,7 @@ impl Router {
             EtherType::IPV6 => self.error_v6(now, interface, cause, is_group, frame.payload())?,
             _ => return Err(Refusal::Malformed),
         };
-        self.send_own(now, interface, packet)
+        self.send_own(now, interface, bytes, packet)
     }
 
     /// Whether one more error may be sent.

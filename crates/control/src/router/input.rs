@@ -44,6 +44,16 @@ pub enum Input {
     /// The list is complete: routes not in it since [`Begin`](Input::Begin) are withdrawn. Without
     /// a `Begin` it has no effect.
     End(Source),
+    /// The station that has an address on an interface's link, from a source that knows: it is
+    /// neither asked for nor verified. Absent: the source does not know it any more.
+    Neighbour {
+        /// The interface.
+        interface: InterfaceId,
+        /// The neighbour's address.
+        address: IpAddr,
+        /// The station's.
+        mac: Option<MacAddr>,
+    },
     /// The data plane passes a frame that it cannot process alone.
     Frame {
         /// The interface on which it arrived.
@@ -86,6 +96,9 @@ pub struct InterfaceFacts {
     pub addresses: Vec<(IpAddr, u8)>,
     /// The kernel has a device here with the same addresses, and answers for them.
     pub kernel: bool,
+    /// Another source tells of the neighbours ([`Input::Neighbour`]): nobody is asked, and packets
+    /// of our own go to the station whose packet they answer.
+    pub is_told: bool,
 }
 
 /// The target of a route.

@@ -51,11 +51,18 @@ impl Router {
         self.check_source(src)
     }
 
-    fn reply(&mut self, now: Time, interface: InterfaceId, packet: Vec<u8>) -> Result<(), Refusal> {
+    /// Answers a frame with a packet.
+    fn reply(
+        &mut self,
+        now: Time,
+        interface: InterfaceId,
+        frame: &[u8],
+        packet: Vec<u8>,
+    ) -> Result<(), Refusal> {
         if !self.allowance(interface).replies.spend(now) {
             return Err(Refusal::RepliesLimited);
         }
-        self.send_own(now, interface, packet)
+        self.send_own(now, interface, frame, packet)
     }
 
     fn local_v4(
@@ -105,7 +112,7 @@ impl Router {
                 };
                 let repr = icmpv4::Repr::EchoReply { identifier, sequence };
                 let reply = icmpv4_packet(header, repr, message.payload());
-                self.reply(now, interface, reply)
+                self.reply(now, interface, frame, reply)
             }
             _ if is_kernels => Err(Refusal::KernelAnswers),
             Protocol::UDP => {
@@ -123,7 +130,7 @@ impl Router {
                 let mut reply = vec![0; header.buffer_len()];
                 header.emit(&mut reply).map_err(|_| Refusal::Malformed)?;
                 reply.extend_from_slice(&segment);
-                self.reply(now, interface, reply)
+                self.reply(now, interface, frame, reply)
             }
             _ => self.complain(now, interface, Cause::Protocol(9), frame),
         }
@@ -169,7 +176,7 @@ impl Router {
                 let repr = icmpv6::Repr::EchoReply { identifier, sequence };
                 repr.emit(&mut reply).map_err(|_| Refusal::Malformed)?;
                 reply.extend_from_slice(message.payload());
-                self.reply(now, interface, icmpv6_packet(header, &reply))
+                self.reply(now, interface, frame, icmpv6_packet(header, &reply))
             }
             _ if is_kernels => Err(Refusal::KernelAnswers),
             Protocol::UDP => {
@@ -190,7 +197,7 @@ impl Router {
                 let mut reply = vec![0; ipv6::HEADER_LEN];
                 header.emit(&mut reply).map_err(|_| Refusal::Malformed)?;
                 reply.extend_from_slice(&segment);
-                self.reply(now, interface, reply)
+                self.reply(now, interface, frame, reply)
             }
             // RFC 8200, 4.7: to be ignored.
             Protocol::NO_NEXT_HEADER => Err(Refusal::NotSpoken),

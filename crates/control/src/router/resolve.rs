@@ -11,7 +11,7 @@ use super::groups::Turn;
 use super::input::{Fault, InterfaceId, NeighbourId};
 use super::interfaces::is_link_local;
 use super::neighbours::{Effect, State, Waiting};
-use super::output::{Event, Group, Output};
+use super::output::{Adjacency, Event, Group, Output};
 use super::refusal::Refusal;
 
 /// A whole frame.
@@ -48,6 +48,7 @@ impl Router {
             match effect {
                 Effect::Ask { interface, address, to } => {
                     let asked = match address {
+                        _ if self.interfaces.get(interface).is_some_and(|i| i.is_told) => Ok(()),
                         IpAddr::V4(address) => self.ask_arp(interface, address, to),
                         IpAddr::V6(address) => self.ask_nd(interface, address, to),
                     };
@@ -133,6 +134,28 @@ impl Router {
         Ok(())
     }
 
+    /// Another source knows which station has an address, or does not know it any more.
+    pub(super) fn told_of_neighbour(
+        &mut self,
+        now: Time,
+        link: InterfaceId,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+    ) {
+        match (self.neighbours.find(link, address), mac) {
+            (Some(id), None) => self.neighbours.remove(id),
+            (Some(id), Some(mac)) => self.neighbours.fix(now, id, mac),
+            (None, Some(mac)) if self.may_be_neighbour(link, address) => {
+                match self.neighbours.create(now, link, address, Some(mac), false) {
+                    Ok(id) => self.neighbours.fix(now, id, mac),
+                    Err(refusal) => self.refuse(refusal),
+                }
+            }
+            (None, Some(_)) => self.refuse(Refusal::NotOnLink),
+            (None, None) => {}
+        }
+    }
+
     /// The neighbour with this address on this link; created and asked for if it is unknown.
     fn neighbour(
         &mut self,
@@ -159,13 +182,20 @@ impl Router {
                 && !self.interfaces.is_broadcast(address)
     }
 
-    /// Sends a packet of our own. `from`: the interface of the packet that it answers.
+    /// Sends a packet of our own, in answer to a frame from this interface.
     pub(super) fn send_own(
         &mut self,
         now: Time,
         from: InterfaceId,
+        answered: &[u8],
         packet: Vec<u8>,
     ) -> Result<(), Refusal> {
+        if self.interfaces.get(from).is_some_and(|facts| facts.is_told) {
+            let answered = ethernet::Frame::new_checked(answered);
+            let to = answered.map_err(|_| Refusal::Malformed)?.src();
+            self.send_to(from, to, &packet);
+            return Ok(());
+        }
         let to = destination(&packet).ok_or(Refusal::NoWayBack)?;
         let id = if is_link_local(to) {
             self.neighbour(now, from, to)?
@@ -195,14 +225,19 @@ impl Router {
     /// Sends a packet of our own to a resolved neighbour.
     fn send(&mut self, id: NeighbourId, packet: &[u8]) {
         let adjacency = self.neighbours.get(id).and_then(|n| n.adjacency());
-        let Some(adjacency) = adjacency else { return };
-        let interface = adjacency.interface;
+        if let Some(Adjacency { interface, mac }) = adjacency {
+            self.send_to(interface, mac, packet);
+        }
+    }
+
+    /// Sends a packet of our own to a station.
+    fn send_to(&mut self, interface: InterfaceId, mac: MacAddr, packet: &[u8]) {
         let Some(facts) = self.interfaces.get(interface) else { return };
         if packet.len() > usize::from(facts.mtu) {
             return self.refuse(Refusal::OwnTooLong);
         }
         let ethertype = if packet[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
-        let frame = frame(adjacency.mac, facts.mac, ethertype, packet);
+        let frame = frame(mac, facts.mac, ethertype, packet);
         self.outputs.push_back(Output::Send { interface, frame });
     }
 }

@@ -501,6 +501,37 @@ fn waiting_bytes_are_bounded_and_the_oldest_dropped() {
     assert_eq!(plane.again.len(), 1);
 }
 
+#[test]
+fn a_neighbour_that_another_source_tells_of_is_neither_asked_nor_replaced_by_messages() {
+    let mut plane = Plane::two();
+    let tell = |plane: &mut Plane, mac: Option<u8>| {
+        let (interface, address) = (A, ip("10.0.1.7"));
+        plane.input(Input::Neighbour { interface, address, mac: mac.map(self::mac) });
+    };
+    tell(&mut plane, Some(7));
+    let known = |plane: &Plane| {
+        let mut all = plane.router.neighbours(plane.now);
+        all.find(|n| n.address == ip("10.0.1.7")).map(|n| (n.state, n.mac))
+    };
+    let permanent = |n| Some((State::Permanent, Some(mac(n))));
+    assert_eq!(known(&plane), permanent(7));
+    let sent = plane.sent.len();
+    // Longer than any neighbour stays unverified.
+    plane.pass_ms(1_800_000);
+    assert_eq!(plane.sent.len(), sent);
+    plane.frame(A, Why::Arp, arp(A, Operation::REPLY, ("10.0.1.7", 8), "10.0.1.1"));
+    assert_eq!(known(&plane), permanent(7));
+    tell(&mut plane, Some(8));
+    assert_eq!(known(&plane), permanent(8));
+    assert_eq!(plane.adjacencies.len(), 1);
+    tell(&mut plane, None);
+    assert_eq!((known(&plane), plane.adjacencies.len()), (None, 0));
+    // One that is on no link of the interface is refused.
+    let (interface, address) = (A, ip("192.0.2.1"));
+    plane.input(Input::Neighbour { interface, address, mac: Some(mac(9)) });
+    assert_eq!(plane.refused(Refusal::NotOnLink), 1);
+}
+
 /// The effect of a message or of time on one unused IPv6 neighbour.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -555,6 +586,7 @@ fn rfc(known: Option<(State, Option<u8>)>, step: Step) -> Option<(State, Option<
         (Step::Minute, Some((Reachable | Stale, mac))) => Some((Stale, mac)),
         (Step::Minute, Some((Incomplete | Delay | Probe | State::Failed, _))) => None,
         (Step::Minute, None) => None,
+        (Step::Minute, Some((State::Permanent, _))) => unreachable!("no source tells of it"),
     }
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn facts(interface: InterfaceId, addresses: &[&str]) -> InterfaceFact
         mtu: 1500,
         addresses: addresses.iter().map(address).collect(),
         kernel: false,
+        is_told: false,
     }
 }
 

@@ -254,8 +254,12 @@ impl World {
                     here.routes.insert(key, entry);
                 }
             }
-            // No controller here makes trees.
+            // No controller here makes trees or routes packets.
             node::Output::Tree { .. } | node::Output::Group(_) => {}
+            node::Output::Gateways { .. } | node::Output::Neighbour { .. } => {}
+            node::Output::Own { .. }
+            | node::Output::Again { .. }
+            | node::Output::Unreachable { .. } => {}
             node::Output::Tell(event) => here.events.push(event),
         }
     }

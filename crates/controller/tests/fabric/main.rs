@@ -11,6 +11,7 @@ mod lanes;
 mod moves;
 mod replay;
 mod restart;
+mod routed;
 mod switches;
 mod tenants;
 mod topologies;

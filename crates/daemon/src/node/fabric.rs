@@ -21,7 +21,7 @@ use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Event, Input, Node};
 use plexus_io::{Link, PortId};
 use plexus_node::fabric::{self, Fabric};
-use plexus_plane::{LinkChange, PublishedFabric};
+use plexus_plane::{LinkChange, PublishedFabric, RouterSource};
 use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::{LinkFacts, PortRole, Refusal};
 use plexus_wire::{MacAddr, Time};
@@ -64,7 +64,11 @@ pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared
     let number = identity.claims().node;
     let native = settings.native;
     let node = Node::new(Arc::new(identity), pace, seed);
-    let fabric = Fabric::new(node, file.ports.len(), settings.lanes, lane_seed)?;
+    let mut fabric = Fabric::new(node, file.ports.len(), settings.lanes, lane_seed)?;
+    // A box has one router: its own, or its part of the group's.
+    if file.router.is_none() {
+        fabric = fabric.with_router(identity::random()?)?;
+    }
     let recording = Recording::begin(settings, pace, seed)?;
     let ports = file.ports.iter().enumerate().map(|(i, p)| PortName::new(p, i, number, native));
     let devices: Vec<&str> = file.ports.iter().map(|p| p.device.as_str()).collect();
@@ -83,6 +87,11 @@ impl Prepared {
     /// The plan that workers read.
     pub(crate) fn source(&self) -> PublishedFabric {
         self.fabric.source()
+    }
+
+    /// The plan of the group's router that workers read.
+    pub(crate) fn router_source(&self) -> Option<RouterSource> {
+        self.fabric.router_source()
     }
 
     /// Starts the thread.
@@ -244,7 +253,7 @@ impl Driver {
                         return self.carry_out();
                     }
                     News::Frame(punt, port, _, bytes) => {
-                        let input = fabric::frame(punt, port, bytes);
+                        let input = self.own.fabric.frame(self.now(), punt, port, bytes);
                         input.into_iter().for_each(|input| self.input(input));
                     }
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
@@ -252,12 +261,18 @@ impl Driver {
                     News::Ports(count, new) => self.add_ports(count, &new),
                     News::Removed(ports) => self.remove_ports(&ports),
                     News::AskFabric(question) => question(&self),
-                    News::AskRouter(_) => {}
+                    News::AskRouter(question) => {
+                        if let Some(router) = self.own.fabric.router() {
+                            question(router);
+                        }
+                    }
                 }
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };
             }
             self.hear_links();
+            let used = self.own.fabric.take_used();
+            used.into_iter().for_each(|input| self.input(input));
             self.input(Input::Tick);
             self.carry_out();
             self.warn_of_small_ends();
@@ -384,8 +399,11 @@ impl Driver {
     }
 
     fn carry_out(&mut self) {
+        let now = self.now();
         let Prepared { fabric, recording, .. } = &mut self.own;
-        let rest = fabric.carry_out(|output| recording.write(|| json!({"output": output})));
+        let rest = fabric.carry_out(now, std::thread::yield_now, |output| {
+            recording.write(|| json!({"output": output}));
+        });
         for event in &rest.events {
             self.tell(event);
             if let Event::Role(port, role) = event {

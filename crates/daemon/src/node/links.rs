@@ -87,10 +87,12 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use plexus_config::{LaneChoice, NodeFile};
+    use plexus_node::router::Router;
+    use plexus_wire::Time;
 
     use super::*;
     use crate::node::news::NEWS_MAX;
-    use crate::node::router;
+    use crate::node::router::{self, RouterView};
 
     fn change(link: Link, max_frame: usize) -> LinkChange {
         LinkChange { port: 1, link, max_frame }
@@ -108,7 +110,11 @@ mod tests {
             news.send(News::Lanes(LaneChoice::default())).unwrap();
         }
         let (reply, answer) = mpsc::channel();
-        news.send(News::AskRouter(Box::new(move |r| reply.send(r.fib()).unwrap()))).unwrap();
+        let question = move |router: &Router| {
+            let asked = RouterView { router, now: Time::ZERO, missed: 0 };
+            reply.send(asked.fib()).unwrap();
+        };
+        news.send(News::AskRouter(Box::new(question))).unwrap();
         let links = Arc::new(LinkCells::new(file.ports.len()));
         let (done, returned) = mpsc::channel();
         let worker = (links.clone(), news.clone());

@@ -4,10 +4,11 @@ use plexus_config::{LaneChoice, PortFile};
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
+use plexus_node::router::Router;
 use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
 
-use super::{fabric, router};
+use super::fabric;
 use crate::ask::Question;
 
 /// News that wait for the thread, at most.
@@ -33,7 +34,7 @@ pub(crate) enum News {
     /// The fabric's control plane is asked.
     AskFabric(Question<fabric::Driver>),
     /// The router's control plane is asked.
-    AskRouter(Question<router::Driver>),
+    AskRouter(Question<Router>),
     /// End.
     Stop,
 }

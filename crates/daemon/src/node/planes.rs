@@ -45,8 +45,9 @@ impl ControlPlanes {
         let all = self.clone();
         Some(Box::new(move |punt, port, vlan, bytes| {
             let control = match punt.side() {
-                Side::Router => &all.router,
-                Side::Fabric | Side::Names => &all.fabric,
+                // Without a router of its own the box is part of the group's.
+                Side::Router => all.router.as_ref().or(all.fabric.as_ref()),
+                Side::Fabric | Side::Names => all.fabric.as_ref(),
             };
             let Some(control) = control else { return };
             // A control plane that is too slow loses frames. Important ones are retransmitted.

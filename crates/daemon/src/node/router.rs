@@ -27,6 +27,7 @@ mod answers;
 mod kernel;
 mod routes;
 
+pub(crate) use answers::RouterView;
 pub(crate) use routes::static_routes;
 
 /// Inputs taken before the tables are brought up to date.
@@ -127,7 +128,7 @@ impl Driver {
                     News::AskRouter(question) => {
                         // Answers tell what has been decided.
                         self.carry_out();
-                        question(&self);
+                        question(&self.own.router);
                     }
                     News::AskFabric(_) => {}
                 }
@@ -217,8 +218,7 @@ impl Driver {
     }
 
     fn interface_name(&self, id: InterfaceId) -> &str {
-        let interfaces = self.own.router.interfaces();
-        interfaces.get(usize::from(id.0)).map_or("?", |i| i.settings.name.as_str())
+        answers::interface_name(&self.own.router, id)
     }
 
     fn tell(&mut self, event: &Event) {

@@ -15,6 +15,7 @@ use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
 use plexus_node::ports::{Tables, expand};
+use plexus_node::router::Router;
 use plexus_plane::carriers::Bell;
 use plexus_plane::{
     Account, Counters, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot, Worker,
@@ -27,7 +28,8 @@ use super::named::{self, Named};
 use super::news::{Inject, NEWS_MAX, News};
 use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
-use super::thread::{Ask, Stations, Thread};
+use super::router::RouterView;
+use super::thread::{Ask, Stations, Thread, time_since};
 use super::{fabric, inner, reload, router};
 use crate::ask::ask;
 
@@ -114,7 +116,10 @@ impl RunningNode {
         let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
         let tables = Tables {
             fabric: fabric.as_ref().map(|f| f.source()),
-            router: router.as_ref().map(|r| r.source()),
+            router: match &router {
+                Some(router) => Some(router.source()),
+                None => fabric.as_ref().and_then(|f| f.router_source()),
+            },
         };
         let published = snapshot(&file, &tables)?.publish();
         let (shares, how) = ports::open(&file)?;
@@ -225,7 +230,7 @@ impl RunningNode {
         Box::new(move |frames: Vec<(Injection, Vec<u8>)>| {
             let plan = published.load();
             let owner = |how: &Injection| match how {
-                Injection::Port(port) | Injection::Named(port) => {
+                Injection::Port(port) | Injection::Named(port) | Injection::Routed(port) => {
                     plan.ports.get(usize::from(*port)).map_or(0, |p| p.worker)
                 }
                 // Any worker can process these; what it cannot send it passes on.
@@ -445,10 +450,13 @@ impl RunningNode {
     /// When there is none, or it does not answer.
     pub(crate) fn ask_router<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&router::Driver) -> T + Send + 'static,
+        question: impl FnOnce(&RouterView<'_>) -> T + Send + 'static,
     ) -> Result<T, String> {
-        let control = self.control.router.as_ref();
-        let control = control.ok_or("this node is no router: its file has no [[interface]]")?;
+        let control = self.control.router.as_ref().or(self.control.fabric.as_ref());
+        let control = control
+            .ok_or("this node is no router: its file has neither [[interface]] nor [fabric]")?;
+        let (now, missed) = (time_since(self.started), control.missed.load(Ordering::Relaxed));
+        let question = move |router: &Router| question(&RouterView { router, now, missed });
         ask("the router's control plane", question, |q| control.tell(News::AskRouter(q)))
     }
 
@@ -461,7 +469,7 @@ impl RunningNode {
         let fabric =
             self.control.fabric.as_ref().map(|_| self.ask_fabric(fabric::Driver::unserved));
         let router =
-            self.control.router.as_ref().map(|_| self.ask_router(router::Driver::unserved));
+            self.control.router.as_ref().map(|_| self.ask_router(|asked| asked.unserved()));
         for counts in fabric.into_iter().chain(router) {
             for (why, count) in counts? {
                 *sum.entry(why).or_default() += count;

@@ -11,8 +11,8 @@ use plexus_config::{PortFile, VlanMode};
 use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 
+use super::fabric;
 use super::running::RunningNode;
-use super::{fabric, router};
 
 /// Answers a question of `plexus show`.
 ///
@@ -31,8 +31,8 @@ pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String>
         Topic::SourceRoutes => {
             Answer::SourceRoutes(node.ask_fabric(fabric::Driver::source_routes)?)
         }
-        Topic::Fib => Answer::Fib(node.ask_router(router::Driver::fib)?),
-        Topic::Neighbours => Answer::Neighbours(node.ask_router(router::Driver::neighbours)?),
+        Topic::Fib => Answer::Fib(node.ask_router(|asked| asked.fib())?),
+        Topic::Neighbours => Answer::Neighbours(node.ask_router(|asked| asked.neighbours())?),
         Topic::Faces => Answer::Faces(node.ask_named(|named| named.show_faces(name))?),
         Topic::Names => Answer::Names(node.ask_named(|named| named.show_names(name))?),
         Topic::Cache => Answer::Cache(node.ask_named(|named| named.show_cache(name))?),

@@ -34,6 +34,7 @@ pub(crate) fn interface(machine: u64, n: u64, ports: &[usize], addresses: &[&str
         mtu: 1500,
         addresses: addresses.collect(),
         kernel: false,
+        is_told: false,
     };
     Interface { ports: ports.to_vec(), facts }
 }

@@ -74,6 +74,8 @@ pub struct FabricPlan {
     ports: Vec<Arc<PortTables>>,
     lanes: LaneChoice,
     limits: ControlLimits,
+    /// Hosts' IP packets to this address are left to the router.
+    gateway: Option<MacAddr>,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
 }
@@ -111,10 +113,21 @@ impl FabricPlan {
         self.roles.get(usize::from(port)).unwrap_or(&PortRole::Unknown)
     }
 
+    /// The group's address as a router, if it routes.
+    pub fn gateway(&self) -> Option<MacAddr> {
+        self.gateway
+    }
+
     /// A port's tables.
     #[inline(always)]
     pub fn tables(&self, port: PortId) -> Option<&PortTables> {
         self.ports.get(usize::from(port)).map(|tables| &**tables)
+    }
+
+    /// The port that a station is admitted at.
+    pub fn port_of(&self, station: MacAddr) -> Option<PortId> {
+        let has_it = |tables: &Arc<PortTables>| tables.stations.contains(station.to_u64());
+        self.ports.iter().position(has_it).map(|port| port as PortId)
     }
 
     /// The ports of a tree.
@@ -165,6 +178,7 @@ impl FabricTables {
             roles: vec![PortRole::Unknown; ports],
             ports: tables.collect(),
             lanes: LaneChoice::default(),
+            gateway: None,
             limits: ControlLimits::default(),
             trees: Arc::default(),
         }))
@@ -232,6 +246,11 @@ impl FabricTables {
     /// Says which of several routes a host's flow takes.
     pub fn set_lanes(&mut self, lanes: LaneChoice) {
         self.0.lanes = lanes;
+    }
+
+    /// Leaves hosts' IP packets to this address to the router; `None`: the group does not route.
+    pub fn set_gateway(&mut self, gateway: Option<MacAddr>) {
+        self.0.gateway = gateway;
     }
 
     /// Puts a tree in place, or in place of one of the same number; without ports, takes it out.

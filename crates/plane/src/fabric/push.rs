@@ -8,13 +8,25 @@
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
 use plexus_table::Found;
-use plexus_wire::ethernet;
+use plexus_wire::{ethernet, fabric};
 
+use super::ROUTED;
 use super::plan::{Encapsulation, PortRole};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::offload;
 use crate::stage::output::OutputQueues;
+
+/// Puts the header of a route in front of a host's frame. False if the frame has no room for it.
+#[inline(always)]
+pub(super) fn push_route(pool: &mut Pool, packet: &mut Packet, header: &[u8]) -> bool {
+    let fits = push(pool, packet, header);
+    if packet.flags & ROUTED != 0 {
+        packet.flags &= !ROUTED;
+        fabric::set_routed(pool.data_mut(packet));
+    }
+    fits
+}
 
 /// Puts a header in front. False if the frame has no room for it.
 #[inline(always)]
@@ -109,7 +121,8 @@ fn finish(
     mut packet: Packet,
 ) {
     packet.offload = Offload::NONE;
-    if push(context.pool, &mut packet, header) && encapsulate(context.pool, &mut packet, link) {
+    if push_route(context.pool, &mut packet, header) && encapsulate(context.pool, &mut packet, link)
+    {
         queues.enqueue(context, port, packet);
     } else {
         context.drop(packet, port, DropReason::TooLong);

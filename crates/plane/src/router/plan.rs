@@ -42,6 +42,8 @@ impl std::fmt::Debug for RouterSource {
 
 /// VLAN numbers are 12 bits.
 const VLANS: usize = 4096;
+/// The VLAN of the interface that is a fabric as a whole: no port's VLAN has this number.
+pub const GROUP_VLAN: u16 = 0;
 /// Most members of a group, each counted as often as its weight says.
 pub const MEMBERS_MAX: usize = 256;
 

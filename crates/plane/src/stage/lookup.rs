@@ -9,13 +9,14 @@
 //! by the port, the router by the destination's Ethernet address, and the switch for all that is
 //! left. Each decides for the packets that are its own and leaves the others; only those are asked
 //! that the plan has. They know nothing of each other. Where a router's interface is a VLAN of
-//! several ports, this stage asks the switch which of them leads to a neighbour.
+//! several ports, this stage asks the switch which of them leads to a neighbour. Where it is the
+//! fabric as a whole ([`GROUP_VLAN`]), this stage asks the fabric for the route to a neighbour.
 //!
 //! Example: a box is a fabric's node by ports 0 and 1, and routes between ports 2 and 3. Of a batch
 //! from ports 1 and 2, the fabric decides for the packets of port 1. Of those of port 2, the router
 //! decides for the packets to its own address, and the switch for ARP to the broadcast address.
 
-use plexus_io::{Batch, PORT_NONE, Packet};
+use plexus_io::{BATCH, Batch, PORT_NONE, Packet};
 use plexus_wire::MacAddr;
 
 use super::output::{Egress, OutputQueues};
@@ -24,6 +25,7 @@ use crate::context::Context;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::names;
+use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
 use crate::switch::{Lookups, Switch};
 use crate::verdict::Verdict;
@@ -49,7 +51,13 @@ impl Lookup {
         }
         let all = range(0, batch.len());
         let left = match context.plan.fabric {
-            Some(_) => self.fabric.run(context, queues, batch),
+            Some(_) => {
+                let left = self.fabric.run(context, queues, batch);
+                if left.to_route != 0 {
+                    self.route_for_group(context, queues, batch, left.to_route);
+                }
+                left.others
+            }
             None => all,
         };
         match context.fib {
@@ -64,6 +72,31 @@ impl Lookup {
                 }
                 self.switch.run_some(context, batch, &lookups);
             }
+        }
+    }
+
+    /// Routes hosts' IP packets to the group's own address, at the places whose bits are set, and
+    /// gives them their ways through the fabric.
+    #[inline(never)]
+    pub(crate) fn route_for_group(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        batch: &mut [Packet],
+        set: u64,
+    ) {
+        let mut sources = [0; BATCH];
+        self.router.run_addressed(context, batch, set, |place, addresses| {
+            sources[place] = addresses.source;
+        });
+        // The fabric admits stations; the switch has none of them.
+        self.router.to_learn.clear();
+        let to_place = self.router.to_place;
+        let in_group = bits(to_place).filter(|place| batch[*place].vlan == GROUP_VLAN);
+        let in_group = in_group.fold(0, |set, place| set | 1 << place);
+        self.fabric.place(context, queues, batch, in_group, &sources);
+        for place in bits(to_place & !in_group) {
+            self.place_routed(context, &mut batch[place]);
         }
     }
 

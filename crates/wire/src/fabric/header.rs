@@ -6,7 +6,7 @@
 //! +-------+-------------------------------+-----------------------+
 //! | type  |        header length          |   forward hops (f)    |
 //! +-------+---------------+-------+-------+-----------------------+
-//! |    reverse hops (r)   | unused|  f bytes: forward path …      |
+//! |    reverse hops (r)   | flags |  f bytes: forward path …      |
 //! +-----------------------+-------+-------------------------------+
 //! |  r bytes: reverse path …      |  what is carried …            |
 //! +-------------------------------+-------------------------------+
@@ -70,6 +70,18 @@ impl fmt::Display for Kind {
             Kind::Error => "error",
             Kind::Tree => "tree",
         })
+    }
+}
+
+/// Flag of a host's frame: the group's router has sent it. Where it leaves the fabric, the group's
+/// address takes the place of its source.
+const ROUTED: u8 = 1;
+
+/// Sets the flag *routed* of the header at the start of `bytes`.
+#[inline(always)]
+pub fn set_routed(bytes: &mut [u8]) {
+    if let Some(byte) = bytes.get_mut(FIXED_LEN - 1) {
+        *byte |= ROUTED;
     }
 }
 
@@ -191,6 +203,12 @@ impl Fields {
     #[inline(always)]
     pub const fn reverse(self) -> u8 {
         (self.0 >> 20) as u8
+    }
+
+    /// Whether the group's router has sent the frame.
+    #[inline(always)]
+    pub const fn is_routed(self) -> bool {
+        (self.0 >> 16) as u8 & ROUTED != 0
     }
 
     /// Bytes of the whole header.

@@ -46,6 +46,8 @@ pub enum State {
     Probe,
     /// It did not answer: not asked for again for a few seconds.
     Failed,
+    /// Another source knows its address: it is not verified.
+    Permanent,
 }
 
 /// What a message reveals about its sender.
@@ -81,6 +83,7 @@ impl Neighbours {
         });
         let wait = match state {
             State::Incomplete | State::Probe => return self.ask(now, id),
+            State::Permanent => return self.timers.cancel(id),
             State::Delay => DELAY,
             State::Reachable => self.between(REACHABLE[0], REACHABLE[1]),
             State::Stale => self.between(STALE[0], STALE[1]),
@@ -131,6 +134,7 @@ impl Neighbours {
             State::Probe => self.remove(id),
             State::Failed if is_gateway => self.enter(now, id, State::Incomplete),
             State::Failed => self.remove(id),
+            State::Permanent => {}
         }
         true
     }
@@ -153,6 +157,9 @@ impl Neighbours {
     ) {
         let Some(neighbour) = self.get(id) else { return };
         let (known, state) = (neighbour.mac, neighbour.state);
+        if state == State::Permanent {
+            return;
+        }
         if known.is_some_and(|known| known != mac) && !heard.overrides {
             if state == State::Reachable {
                 self.enter(now, id, State::Stale);
@@ -175,6 +182,13 @@ impl Neighbours {
             self.use_one(now, id);
         }
         self.effects.extend(free.into_iter().map(|waiting| Effect::Free { id, waiting }));
+    }
+
+    /// Another source knows this link address of a neighbour.
+    pub(in super::super) fn fix(&mut self, now: Time, id: NeighbourId, mac: MacAddr) {
+        self.edit(id, |n| n.state = State::Stale);
+        self.heard(now, id, mac, Heard { solicited: false, overrides: true });
+        self.enter(now, id, State::Permanent);
     }
 
     /// A message without a link address still shows that its sender is alive.

@@ -5,7 +5,8 @@ use plexus_config::{LaneChoice, PortSettings, SwitchSettings};
 use plexus_control::link::Pace;
 use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
-use plexus_node::fabric::{self, Fabric};
+use plexus_node::Rest;
+use plexus_node::fabric::Fabric;
 use plexus_plane::{Account, DropReason, Pipeline, Snapshot};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::LinkFacts;
@@ -46,9 +47,11 @@ impl Boxed {
         let hash_seed = u64::from_ne_bytes(*seed.first_chunk().unwrap());
         let node = control_plane(number, seed);
         let fabric = Fabric::new(node, PORTS, LaneChoice::default(), hash_seed).unwrap();
+        let fabric = fabric.with_router(seed).unwrap();
         let ports = (0..PORTS).map(|p| (format!("p{p}"), 0, PortSettings::default()));
         let snapshot = Snapshot::new(ports.collect(), &SwitchSettings::default()).unwrap();
-        let plan = snapshot.with_fabric(fabric.source(), |_| true).into();
+        let snapshot = snapshot.with_fabric(fabric.source(), |_| true);
+        let plan = snapshot.with_router(fabric.router_source().unwrap()).into();
         let mut pipeline = Pipeline::new(plan, 0, hash_seed, false);
         for port in 0..PORTS as u16 {
             let capabilities =
@@ -97,6 +100,8 @@ impl Boxed {
 
     pub(crate) fn input(&mut self, now: Time, input: Input) -> Sent {
         self.hand_in(now, input);
+        let used = self.fabric.take_used();
+        used.into_iter().for_each(|input| self.hand_in(now, input));
         self.run_until_idle(now)
     }
 
@@ -114,17 +119,18 @@ impl Boxed {
                 }
             }
             let waiting: Vec<_> = self.pipeline.to_control().drain(..).collect();
-            let punted = waiting.into_iter().map(|waiting| {
-                let bytes = self.pool.data(&waiting.packet).to_vec();
-                self.pool.free(waiting.packet);
-                fabric::frame(waiting.punt, waiting.in_port, bytes).expect("a port of the fabric")
-            });
-            let punted: Vec<Input> = punted.collect();
-            if punted.is_empty() && left.len() == before {
+            if waiting.is_empty() && left.len() == before {
                 assert_eq!(self.pipeline.held(), 0, "a frame stays in node {}", self.number);
                 return left;
             }
-            punted.into_iter().for_each(|input| self.hand_in(now, input));
+            for waiting in waiting {
+                let bytes = self.pool.data(&waiting.packet).to_vec();
+                self.pool.free(waiting.packet);
+                match self.fabric.frame(now, waiting.punt, waiting.in_port, bytes) {
+                    Some(input) => self.hand_in(now, input),
+                    None => self.carry_out(now),
+                }
+            }
         }
     }
 
@@ -132,11 +138,20 @@ impl Boxed {
         let said = self.recording.is_some().then(|| serde_json::to_string(&input).unwrap());
         self.fabric.handle(now, input);
         let mut outputs: Vec<Output> = Vec::new();
-        let rest = self.fabric.carry_out(|output| outputs.push(output.clone()));
+        let rest = self.fabric.carry_out(now, || (), |output| outputs.push(output.clone()));
         if let (Some(recording), Some(input)) = (&mut self.recording, said) {
             let outputs = serde_json::to_string(&outputs).unwrap();
             recording.push(Step { now, input, outputs });
         }
+        self.send(now, rest);
+    }
+
+    fn carry_out(&mut self, now: Time) {
+        let rest = self.fabric.carry_out(now, || (), |_| ());
+        self.send(now, rest);
+    }
+
+    fn send(&mut self, now: Time, rest: Rest<Event>) {
         self.events.extend(rest.events);
         for (to, frame) in rest.frames {
             // A frame dropped at once is counted.

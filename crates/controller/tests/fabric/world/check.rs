@@ -24,38 +24,41 @@ impl World {
     /// Sends a packet for each pair, again every 20 ms, within a time limit; returns the pairs
     /// without an arrival. Time passes only as far as needed.
     pub(crate) fn unreached(&mut self, pairs: &[Pair], within_ms: u64) -> Vec<Pair> {
-        let number = self.number();
-        let mut left = pairs.to_vec();
+        let mut left: Vec<(Pair, u32)> = pairs.iter().map(|&pair| (pair, self.number())).collect();
         let end = self.now + std::time::Duration::from_millis(within_ms);
         loop {
-            for &(from, to) in &left {
+            for &((from, to), number) in &left {
                 let ip = self.hosts[to].ip;
                 self.send(from, ip, number);
             }
             self.run(20);
-            left.retain(|&(from, to)| {
-                !self.hosts[to].received.contains(&(self.hosts[from].mac, number))
-            });
+            left.retain(|&(pair, number)| self.arrivals(pair, number) == 0);
             if left.is_empty() || self.now >= end {
-                return left;
+                return left.into_iter().map(|(pair, _)| pair).collect();
             }
         }
     }
 
+    /// How often a packet has arrived: from its host, or from the group that has routed it.
+    fn arrivals(&self, (from, to): Pair, number: u32) -> usize {
+        let (source, target) = (&self.hosts[from], &self.hosts[to]);
+        let sender = match source.is_near(target.ip) {
+            true => source.mac,
+            false => self.config.group_mac,
+        };
+        target.received.iter().filter(|got| **got == (sender, number)).count()
+    }
+
     /// Sends one packet for each pair; returns the pairs whose packet did not arrive exactly once.
     pub(crate) fn unreached_at_once(&mut self, pairs: &[Pair]) -> Vec<Pair> {
-        let number = self.number();
-        for &(from, to) in pairs {
+        let sent: Vec<(Pair, u32)> = pairs.iter().map(|&pair| (pair, self.number())).collect();
+        for &((from, to), number) in &sent {
             let ip = self.hosts[to].ip;
             self.send(from, ip, number);
         }
         self.run(10);
-        let mut left = pairs.to_vec();
-        left.retain(|&(from, to)| {
-            let sent = (self.hosts[from].mac, number);
-            self.hosts[to].received.iter().filter(|got| **got == sent).count() != 1
-        });
-        left
+        let left = sent.into_iter().filter(|&(pair, number)| self.arrivals(pair, number) != 1);
+        left.map(|(pair, _)| pair).collect()
     }
 
     /// The nodes that are up and connected with this one by working links.

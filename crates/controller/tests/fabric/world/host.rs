@@ -17,9 +17,16 @@ const NUMBERED: u16 = 9000;
 pub(crate) struct Host {
     pub(crate) mac: MacAddr,
     pub(crate) ip: Ipv4Addr,
+    /// Where it sends packets for other networks; its own has 24 bits.
+    pub(crate) gateway: Option<Ipv4Addr>,
     pub(crate) arp: HashMap<Ipv4Addr, MacAddr>,
-    waiting: Vec<(Ipv4Addr, u32)>,
+    /// Packets that wait for a link address: destination, next hop and number.
+    waiting: Vec<(Ipv4Addr, Ipv4Addr, u32)>,
     pub(crate) received: Vec<(MacAddr, u32)>,
+    /// The time to live of the last of them.
+    pub(crate) ttl: u8,
+    /// ICMP messages: sender, type and code.
+    pub(crate) icmp: Vec<(Ipv4Addr, u8, u8)>,
     pub(crate) dhcp: Vec<dhcpv4::Repr>,
     /// It also accepts frames for others: an attacker with many addresses.
     pub(crate) is_promiscuous: bool,
@@ -36,15 +43,25 @@ impl Host {
         Host {
             mac: MacAddr([2, 0, 0, 0, 0, n]),
             ip: Ipv4Addr::new(10, 0, 0, n),
+            gateway: None,
             arp: HashMap::new(),
             waiting: vec![],
             received: vec![],
+            ttl: 0,
+            icmp: vec![],
             dhcp: vec![],
             is_promiscuous: false,
             is_mute: false,
             groups: BTreeSet::new(),
             answers_queries: true,
         }
+    }
+}
+
+impl Host {
+    /// Whether an address is in its network.
+    pub(crate) fn is_near(&self, ip: Ipv4Addr) -> bool {
+        self.ip.octets()[..3] == ip.octets()[..3]
     }
 }
 
@@ -90,11 +107,13 @@ impl World {
 
     /// A host sends a numbered packet to another's address, resolving it first if needed.
     pub(crate) fn send(&mut self, from: usize, to: Ipv4Addr, number: u32) {
-        match self.hosts[from].arp.get(&to).copied() {
+        let host = &mut self.hosts[from];
+        let by = host.gateway.filter(|_| !host.is_near(to)).unwrap_or(to);
+        match host.arp.get(&by).copied() {
             Some(mac) => self.data(from, (mac, to), number),
             None => {
-                self.hosts[from].waiting.push((to, number));
-                self.ask(from, to);
+                host.waiting.push((to, by, number));
+                self.ask(from, by);
             }
         }
     }
@@ -135,6 +154,11 @@ impl World {
                 if ip.dst().is_multicast() {
                     return self.group_frame(h, bytes);
                 }
+                if ip.protocol() == Protocol::ICMPV4 {
+                    assert!(ip.checksum_ok() && ip.dst() == host.ip);
+                    let message = ip.payload();
+                    return host.icmp.push((ip.src(), message[0], message[1]));
+                }
                 let datagram = udp::Datagram::new_checked(ip.payload()).unwrap();
                 let pseudo = Sum::pseudo_v4(
                     ip.src(),
@@ -147,7 +171,9 @@ impl World {
                     NUMBERED => {
                         assert!(host.is_promiscuous || ip.dst() == host.ip);
                         let number = datagram.payload()[..4].try_into().unwrap();
+                        assert!(ip.checksum_ok(), "host {h} got a damaged header");
                         host.received.push((frame.src(), u32::from_be_bytes(number)));
+                        host.ttl = ip.ttl();
                     }
                     dhcpv4::CLIENT_PORT => {
                         let packet = dhcpv4::Packet::new_checked(datagram.payload()).unwrap();
@@ -177,10 +203,10 @@ impl World {
             self.emit(h, arp_frame((own.0, to.0), arp::Operation::REPLY, own, to));
         }
         let waiting = std::mem::take(&mut self.hosts[h].waiting);
-        for (to, number) in waiting {
-            match self.hosts[h].arp.get(&to).copied() {
+        for (to, by, number) in waiting {
+            match self.hosts[h].arp.get(&by).copied() {
                 Some(mac) => self.data(h, (mac, to), number),
-                None => self.hosts[h].waiting.push((to, number)),
+                None => self.hosts[h].waiting.push((to, by, number)),
             }
         }
     }

@@ -403,7 +403,7 @@ impl World {
         let end = self.now + Duration::from_millis(ms);
         loop {
             let frame = self.queue.peek().map_or(Time::FOREVER, |Reverse((at, ..))| *at);
-            let nodes = self.nodes.iter().flatten().map(|b| b.node().next_deadline());
+            let nodes = self.nodes.iter().flatten().map(|b| b.fabric.next_deadline());
             let brains = self.controllers.iter().flatten().map(Brain::next_deadline);
             let timer = nodes.chain(brains).min().unwrap_or(Time::FOREVER);
             let next = frame.min(timer);
@@ -425,9 +425,9 @@ impl World {
         let now = self.now;
         for n in 0..self.nodes.len() {
             let Some(boxed) = &mut self.nodes[n] else { continue };
-            if boxed.node().next_deadline() <= now {
+            if boxed.fabric.next_deadline() <= now {
                 let sent = boxed.input(now, node::Input::Tick);
-                assert!(boxed.node().next_deadline() > now, "node {n} did not do what was due");
+                assert!(boxed.fabric.next_deadline() > now, "node {n} did not do what was due");
                 self.leave(n, sent);
             }
         }

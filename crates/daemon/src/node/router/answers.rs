@@ -1,18 +1,18 @@
 //! A router's answers to `plexus show`.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 
 use plexus_api::answer::node::Counts;
 use plexus_api::answer::router::{self as api, Class, Fib, Kind, Neighbours, Routes, Weighed};
 use plexus_api::word;
-use plexus_config::InterfacePlace;
+use plexus_config::{InterfacePlace, ReversePath};
 use plexus_control::router::show::{PrefixView, RouteSource, RouteView, Standing};
-use plexus_control::router::{HopState, NextHop, Route};
-use plexus_wire::Prefix;
+use plexus_control::router::{HopState, InterfaceId, NextHop, Route};
+use plexus_node::router::Router;
+use plexus_plane::GROUP_VLAN;
 use plexus_wire::address::{is_link_local, is_martian};
+use plexus_wire::{Prefix, Time};
 
-use super::Driver;
 use super::kernel::kernel_metric;
 
 /// Prefixes that cover an address, at most: an IPv6 address has one of each length.
@@ -21,11 +21,31 @@ const COVERS_MAX: usize = 129;
 /// Routes in one answer: some ten milliseconds' work.
 const ROUTES_MAX: usize = 8192;
 
-impl Driver {
+/// What answers are made from: a router of this box, or this box's part of the group's.
+pub(crate) struct RouterView<'a> {
+    pub(crate) router: &'a Router,
+    pub(crate) now: Time,
+    /// Frames dropped because too many waited already.
+    pub(crate) missed: u64,
+}
+
+impl RouterView<'_> {
     /// Interfaces, and how much is in the tables.
     pub(crate) fn fib(&self) -> Fib {
-        let router = &self.own.router;
+        let router = self.router;
         let up: Vec<_> = router.control().interfaces().collect();
+        // The group's interface is in no file.
+        let of_group = up.iter().filter(|_| router.interfaces().is_empty());
+        let of_group = of_group.map(|(_, facts)| api::Interface {
+            name: facts.name.clone(),
+            up: true,
+            vlan: GROUP_VLAN,
+            routed_port: false,
+            mac: Some(facts.mac),
+            mtu: Some(facts.mtu),
+            addresses: facts.addresses.iter().map(|(a, len)| format!("{a}/{len}")).collect(),
+            reverse_path: ReversePath::Strict.name().into(),
+        });
         let interfaces = router.interfaces().iter().enumerate().map(|(index, interface)| {
             let facts = up.iter().find(|(id, _)| usize::from(id.0) == index).map(|(_, f)| f);
             let addresses = facts.into_iter().flat_map(|f| &f.addresses);
@@ -48,7 +68,7 @@ impl Driver {
             writer_bytes: memory[family].writer,
         });
         Fib {
-            interfaces: interfaces.collect(),
+            interfaces: interfaces.chain(of_group).collect(),
             routes: sizes.routes,
             groups: sizes.groups,
             neighbours: sizes.neighbours,
@@ -60,7 +80,7 @@ impl Driver {
 
     /// Those behind the interfaces.
     pub(crate) fn neighbours(&self) -> Neighbours {
-        let all = self.own.router.control().neighbours(self.now()).map(|n| api::Neighbour {
+        let all = self.router.control().neighbours(self.now).map(|n| api::Neighbour {
             address: n.address,
             interface: self.interface_name(n.interface).into(),
             mac: n.mac,
@@ -74,7 +94,7 @@ impl Driver {
 
     /// The action on packets to an address, and every route that was weighed.
     pub(crate) fn route(&self, address: IpAddr) -> api::Route {
-        let router = &self.own.router;
+        let router = self.router;
         let control = router.control();
         let is_ours =
             control.interfaces().any(|(_, f)| f.addresses.iter().any(|(a, _)| *a == address));
@@ -107,7 +127,7 @@ impl Driver {
 
     /// The routes in use, in order from a prefix on.
     pub(crate) fn routes_from(&self, first: Prefix) -> Routes {
-        let router = &self.own.router;
+        let router = self.router;
         let control = router.control();
         let mut prefixes = control.prefixes_from(&first, ROUTES_MAX + 1);
         let next = if prefixes.len() > ROUTES_MAX { prefixes.pop() } else { None };
@@ -128,12 +148,16 @@ impl Driver {
         Routes { routes, disagree, next: next.map(|p| p.to_string()) }
     }
 
+    fn interface_name(&self, id: InterfaceId) -> &str {
+        interface_name(self.router, id)
+    }
+
     /// Frames and messages that were not served, by reason.
     pub(crate) fn unserved(&self) -> Counts {
-        let refused = self.own.router.control().refusals();
+        let refused = self.router.control().refusals();
         let refused = refused.map(|(refusal, count)| (word(&refusal), count));
-        let missed = ("control_busy".to_string(), self.own.missed.load(Ordering::Relaxed));
-        let full = ("table_full".to_string(), self.own.router.refused());
+        let missed = ("control_busy".to_string(), self.missed);
+        let full = ("table_full".to_string(), self.router.refused());
         refused.chain([missed, full]).filter(|(_, count)| *count > 0).collect()
     }
 
@@ -177,7 +201,7 @@ impl Driver {
 
     fn next_hop(&self, hop: &NextHop, state: HopState) -> api::NextHop {
         let neighbour = hop.gateway.and_then(|gateway| {
-            let mut all = self.own.router.control().neighbours(self.now());
+            let mut all = self.router.control().neighbours(self.now);
             all.find(|n| n.interface == hop.interface && n.address == gateway)
         });
         api::NextHop {
@@ -187,6 +211,17 @@ impl Driver {
             state: word(&state),
             mac: neighbour.as_ref().and_then(|n| n.mac),
             neighbour: neighbour.map(|n| word(&n.state)),
+        }
+    }
+}
+
+/// The name of an interface.
+pub(super) fn interface_name(router: &Router, id: InterfaceId) -> &str {
+    match router.interfaces().get(usize::from(id.0)) {
+        Some(interface) => &interface.settings.name,
+        None => {
+            let mut up = router.control().interfaces();
+            up.find(|(up, _)| *up == id).map_or("?", |(_, facts)| &facts.name)
         }
     }
 }

@@ -1,0 +1,190 @@
+//! Hosts in different subnets talk through the group as one router: their packets take one step of
+//! the time to live, whichever boxes they pass.
+
+use std::net::Ipv4Addr;
+
+use plexus_config::{HostGroup, Subnet};
+use plexus_controller::Config;
+use plexus_plane::DropReason;
+use plexus_wire::{EtherType, Prefix, Protocol, ethernet, icmpv4, ipv4};
+
+use crate::world::{End, HOST, RING, SECOND, World, usual_config};
+
+const TIME_EXCEEDED: u8 = 11;
+const UNREACHABLE: u8 = 3;
+const ECHO_REPLY: u8 = 0;
+
+/// The usual subnet and another one, 10.0.1.0/24.
+fn two_subnets() -> Config {
+    let mut config = usual_config();
+    let mut other = Subnet::new(Prefix::new([10, 0, 1, 0].into(), 24).unwrap());
+    other.gateway = Some([10, 0, 1, 254].into());
+    config.subnets.push(other);
+    config
+}
+
+fn gateway(host: usize) -> Ipv4Addr {
+    [10, 0, (host % 2) as u8, 254].into()
+}
+
+/// A [`RING`] with a host at each node, of which every second one is in the other subnet.
+fn ring(seed: u64, config: Config) -> World {
+    let mut world = World::cabled(4, &RING, seed, config);
+    for h in 0..4 {
+        move_to_subnet(&mut world, h);
+    }
+    world.run(1200);
+    (0..4).for_each(|h| world.announce(h));
+    world.run(100);
+    world
+}
+
+fn move_to_subnet(world: &mut World, host: usize) {
+    let [a, b, _, d] = world.hosts[host].ip.octets();
+    world.hosts[host].ip = [a, b, (host % 2) as u8, d].into();
+    world.hosts[host].gateway = Some(gateway(host));
+}
+
+/// A packet of a host to any address by its gateway, which it knows.
+fn by_gateway(world: &World, host: usize, to: Ipv4Addr, ttl: u8, icmp: Option<u8>) -> Vec<u8> {
+    let own = &world.hosts[host];
+    let mac = own.arp[&gateway(host)];
+    let mut frame = vec![0; 14 + 20 + 8];
+    let ethernet = ethernet::Repr { dst: mac, src: own.mac, ethertype: EtherType::IPV4 };
+    ethernet.emit(&mut frame).unwrap();
+    let protocol = if icmp.is_some() { Protocol::ICMPV4 } else { Protocol::UDP };
+    let repr = ipv4::Repr { ttl, ..ipv4::Repr::new(own.ip, to, protocol, 8) };
+    repr.emit(&mut frame[14..]).unwrap();
+    if icmp.is_some() {
+        let echo = icmpv4::Repr::EchoRequest { identifier: 1, sequence: 1 };
+        echo.emit(&mut frame[34..]).unwrap();
+        icmpv4::Packet::new_checked(&mut frame[34..]).unwrap().fill_checksum();
+    }
+    frame
+}
+
+#[test]
+fn hosts_of_two_subnets_talk_and_every_packet_is_routed_once() {
+    for seed in 0..3 {
+        let mut world = ring(seed, two_subnets());
+        let all = world.all_pairs();
+        assert_eq!(world.unreached(&all, 200), [], "seed {seed}");
+        for (from, to) in all {
+            assert_eq!(world.unreached_at_once(&[(from, to)]), []);
+            let hops = u8::from(from % 2 != to % 2);
+            assert_eq!(world.hosts[to].ttl, 64 - hops, "from {from} to {to}");
+        }
+        world.finish();
+    }
+}
+
+#[test]
+fn a_route_is_no_way_around_a_rule_that_keeps_hosts_apart() {
+    let group = |name: &str, nodes: [&str; 2]| HostGroup {
+        name: name.into(),
+        ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
+        ..HostGroup::default()
+    };
+    // Hosts 0 and 1 may talk, and 2 and 3; each pair is in both subnets.
+    let groups = vec![group("red", ["node1", "node2"]), group("blue", ["node3", "node4"])];
+    let config = Config { groups, strangers_may_talk: false, ..two_subnets() };
+    let mut world = ring(1, config);
+    let all = world.all_pairs();
+    let across: Vec<_> = all.iter().copied().filter(|(a, b)| a / 2 != b / 2).collect();
+    // The allowed pairs teach the nodes every address.
+    assert_eq!(world.unreached(&all, 1000), across);
+    assert_eq!(world.unreached(&across, 300), across);
+    world.finish();
+}
+
+#[test]
+fn the_group_answers_pings_and_tells_of_packets_that_it_cannot_route() {
+    let mut world = ring(2, two_subnets());
+    let pair = [(0, 3)];
+    assert_eq!(world.unreached(&pair, 200), []);
+    let ping = by_gateway(&world, 0, gateway(0), 64, Some(8));
+    world.emit(0, ping);
+    world.run(10);
+    assert_eq!(world.hosts[0].icmp, [(gateway(0), ECHO_REPLY, 0)]);
+    // One hop: the group as a whole.
+    let to = world.hosts[3].ip;
+    let last = by_gateway(&world, 0, to, 1, None);
+    world.emit(0, last);
+    world.run(10);
+    assert_eq!(world.hosts[0].icmp[1..], [(gateway(0), TIME_EXCEEDED, 0)]);
+    // An address of a subnet that no host has, and one outside of all of them.
+    let nobody = by_gateway(&world, 0, [10, 0, 1, 77].into(), 64, None);
+    world.emit(0, nobody);
+    world.run(3000);
+    assert_eq!(world.hosts[0].icmp[2..], [(gateway(0), UNREACHABLE, 1)]);
+    let outside = by_gateway(&world, 0, [192, 0, 2, 1].into(), 64, None);
+    world.emit(0, outside);
+    world.run(10);
+    assert_eq!(world.hosts[0].icmp[3..], [(gateway(0), UNREACHABLE, 0)]);
+    world.finish();
+}
+
+#[test]
+fn a_host_that_moves_is_still_routed_to() {
+    for seed in 0..5 {
+        let mut world = ring(seed, two_subnets());
+        let all = world.all_pairs();
+        assert_eq!(world.unreached(&all, 200), []);
+        world.run(1000);
+        world.uncable(End::Host(1));
+        world.run(100);
+        world.cable(End::Host(1), End::Node(3, SECOND));
+        world.run(300);
+        world.announce(1);
+        assert_eq!(world.unreached(&all, 600), [], "seed {seed}");
+        world.run(1000);
+        assert_eq!(world.unreached_at_once(&all), []);
+        world.astray.clear();
+        world.finish();
+    }
+}
+
+#[test]
+fn packets_follow_an_address_that_another_host_has_taken_over() {
+    let mut world = ring(4, two_subnets());
+    let spare = world.host(3, SECOND);
+    world.hosts[spare].gateway = Some(gateway(1));
+    world.run(500);
+    assert_eq!(world.unreached(&[(0, 1), (2, 1)], 200), []);
+    // Host 1 gives its address up and stays; the spare host takes it. Until it is noticed, packets
+    // go to the wrong one.
+    world.hosts[1].is_promiscuous = true;
+    let ip = world.hosts[1].ip;
+    world.hosts[1].ip = [10, 0, 1, 99].into();
+    world.announce(1);
+    world.run(2000);
+    world.hosts[spare].ip = ip;
+    world.announce(spare);
+    // Both are asked for anew within half a minute, as long as packets are sent.
+    for _ in 0..70 {
+        world.send(0, ip, 1);
+        world.run(1000);
+    }
+    world.hosts[spare].received.clear();
+    world.send(0, ip, 2);
+    world.run(100);
+    assert!(world.hosts[spare].received.iter().any(|(_, number)| *number == 2));
+    world.finish();
+}
+
+#[test]
+fn a_packet_from_an_address_of_no_subnet_is_dropped() {
+    let mut world = ring(5, two_subnets());
+    assert_eq!(world.unreached(&[(0, 1)], 200), []);
+    let to = world.hosts[1].ip;
+    let own = world.hosts[0].ip;
+    world.hosts[0].ip = [192, 0, 2, 7].into();
+    let before = world.hosts[1].received.len();
+    let spoofed = by_gateway(&world, 0, to, 64, None);
+    world.hosts[0].ip = own;
+    world.emit(0, spoofed);
+    world.run(100);
+    assert_eq!(world.hosts[1].received.len(), before);
+    assert_eq!(world.node(0).drops(HOST, DropReason::ReversePath), 1);
+    world.finish();
+}

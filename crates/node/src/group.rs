@@ -1,0 +1,114 @@
+//! The group's router on one of its nodes. A host's packet is routed where it comes in: one lookup,
+//! one step of its time to live, and then the way through the fabric that its host has to the
+//! neighbour.
+//!
+//! Its one interface is the fabric as a whole, with an address in each subnet. It asks for no
+//! neighbour: the fabric's control plane tells it of stations that the controller has admitted.
+
+use std::net::IpAddr;
+
+use plexus_config::ReversePath;
+use plexus_control::router::{Fault, Input, InterfaceFacts, InterfaceId, Limits, Why};
+use plexus_plane::{FabricPlan, GROUP_VLAN, Injection, Punt, RouterSource};
+use plexus_wire::{MacAddr, Time, ethernet};
+
+use crate::router::{Place, Router};
+
+/// The only interface.
+const GROUP: InterfaceId = InterfaceId(0);
+
+/// The group's router on a node.
+pub(crate) struct GroupRouter {
+    pub(crate) router: Router,
+}
+
+impl GroupRouter {
+    /// A router that has no addresses yet. `seed` spreads its timers.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(crate) fn new(seed: [u8; 32]) -> Result<GroupRouter, String> {
+        let limits = Limits { routes: 0, ..Limits::default() };
+        // Every host's address is in one of the subnets, or it is not the host's.
+        let reverse_path = ReversePath::Strict;
+        let place = Place { vlan: GROUP_VLAN, port: None, kernel: None, reverse_path };
+        let router = Router::new(limits, vec![place], seed).map_err(|e| e.to_string())?;
+        Ok(GroupRouter { router })
+    }
+
+    /// The plan that workers read.
+    pub(crate) fn source(&self) -> RouterSource {
+        self.router.source()
+    }
+
+    /// When [`run`](Self::run) has something to do.
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.router.next_deadline()
+    }
+
+    /// Sets the group's addresses, each with the length of its subnet's prefix; with none the group
+    /// does not route.
+    pub(crate) fn set_addresses(
+        &mut self,
+        now: Time,
+        mac: MacAddr,
+        mut addresses: Vec<(IpAddr, u8)>,
+    ) {
+        if addresses.iter().any(|(address, _)| address.is_ipv6()) {
+            addresses.push((mac.link_local().into(), 64));
+        }
+        let facts = InterfaceFacts {
+            name: "group".into(),
+            mac,
+            // A frame that is too long for the fabric is dropped there, as between two hosts of
+            // one subnet.
+            mtu: u16::MAX,
+            addresses,
+            kernel: false,
+            is_told: true,
+        };
+        let facts = Some(facts).filter(|facts| !facts.addresses.is_empty());
+        self.router.set_interface(now, GROUP, facts);
+    }
+
+    /// Sets the station that has an address.
+    pub(crate) fn set_neighbour(&mut self, now: Time, address: IpAddr, mac: Option<MacAddr>) {
+        self.router.handle(now, Input::Neighbour { interface: GROUP, address, mac });
+    }
+
+    /// A packet to one of the group's own addresses.
+    pub(crate) fn own(&mut self, now: Time, frame: Vec<u8>) {
+        self.router.frame(now, Punt::Local, GROUP_VLAN, frame);
+    }
+
+    /// A packet that the data plane has dropped.
+    pub(crate) fn dropped(&mut self, now: Time, punt: Punt, frame: Vec<u8>) {
+        self.router.frame(now, punt, GROUP_VLAN, frame);
+    }
+
+    /// A packet whose destination no station has.
+    pub(crate) fn unreachable(&mut self, now: Time, frame: Vec<u8>) {
+        let why = Why::Error(Fault::AddressUnreachable);
+        self.router.handle(now, Input::Frame { interface: GROUP, why, frame });
+    }
+
+    /// Brings the tables up to date. Gives the frames to send: all answer hosts of this node.
+    pub(crate) fn run(
+        &mut self,
+        now: Time,
+        wait: impl FnMut(),
+        fabric: &FabricPlan,
+    ) -> Vec<(Injection, Vec<u8>)> {
+        let frames = self.router.run(now, wait).frames.into_iter();
+        let at_port = |(_, frame): (_, Vec<u8>)| {
+            let to = ethernet::Frame::new_checked(&frame[..]).ok()?.dst();
+            Some((Injection::Port(fabric.port_of(to)?), frame))
+        };
+        frames.filter_map(at_port).collect()
+    }
+
+    /// The addresses that packets were routed to since the last call.
+    pub(crate) fn take_used(&mut self) -> Vec<IpAddr> {
+        self.router.take_used()
+    }
+}
