@@ -467,8 +467,9 @@ fn latencies(
         let time = effort.time / 2;
         let (said, router) = std::thread::scope(|scope| {
             let uri = &node.uri;
+            let seed = SEED + window;
             let probing =
-                scope.spawn(move || ndn_probe::time_in_router_us(uri, CHUNK as usize, time));
+                scope.spawn(move || ndn_probe::time_in_router_us(uri, CHUNK as usize, time, seed));
             (draw(&node, effort, window, time, SEED), probing.join())
         });
         let (said, router) = (said?, router.map_err(|_| "the probe panicked")??);

@@ -40,11 +40,17 @@ impl Application for Timed {
 }
 
 /// The mean time of a packet in the router at `uri`, in microseconds, over so long; contents have
-/// so many bytes.
+/// so many bytes. Each probe of a router needs another seed: what an earlier one has asked for may
+/// be in a cache.
 ///
 /// # Errors
 /// In words: when the router is not there, or does not answer.
-pub(super) fn time_in_router_us(uri: &str, bytes: usize, time: Duration) -> Result<f64, String> {
+pub(super) fn time_in_router_us(
+    uri: &str,
+    bytes: usize,
+    time: Duration,
+    seed: u64,
+) -> Result<f64, String> {
     let uri = uri.parse().map_err(|e| format!("{uri}: {e:?}"))?;
     let prefix: NameBuf = PREFIX.parse().map_err(|e| format!("{PREFIX}: {e}"))?;
     let producer = Producer::new(produce::Config {
@@ -65,7 +71,7 @@ pub(super) fn time_in_router_us(uri: &str, bytes: usize, time: Duration) -> Resu
         warm_up: Duration::ZERO,
         count: None,
         duration: Some(time),
-        seed: 1,
+        seed,
         verify: false,
     });
     let mut consumer = consumer.map_err(str::to_string)?;
