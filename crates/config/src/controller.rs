@@ -10,7 +10,7 @@ use plexus_wire::{MacAddr, Prefix};
 use crate::address::parse_prefix;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
-    MulticastRule, Reservation, RoutePolicy, Subnet,
+    MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation, RoutePolicy, Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -164,6 +164,11 @@ impl ControllerSettings {
                 lines.text("to", rule.to.as_deref().unwrap_or(ANY));
             }
         }
+        for route in &self.routes {
+            lines.heading(&format!("[[{above}route]]"));
+            lines.value("prefix", &route.prefix);
+            lines.value("via", &route.via);
+        }
         for rule in &self.multicast {
             lines.heading(&format!("[[{above}multicast]]"));
             lines.value("groups", &rule.groups);
@@ -191,6 +196,7 @@ impl ControllerSettings {
         settings.allow = read_rules(root, "allow", &names);
         settings.deny = read_rules(root, "deny", &names);
         settings.multicast = read_multicast(root);
+        settings.routes = read_routes(root, &settings.subnets, &settings.reservations);
         settings
     }
 }
@@ -359,6 +365,48 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
         }
     }
     found
+}
+
+fn read_routes(
+    root: &Section<'_>,
+    subnets: &[Subnet],
+    reserved: &[Reservation],
+) -> Vec<OutsideRoute> {
+    let (problems, mut routes) = (root.problems(), Vec::new());
+    for section in root.sections("route", "a route") {
+        let prefix = section.require("prefix", "\"0.0.0.0/0\"").parsed("prefix", parse_prefix);
+        let via = section.require("via", "\"10.0.0.9\"");
+        let via = via.parsed("via", |text| parse_ip::<IpAddr>(text, "10.0.0.9"));
+        let (Some(prefix), Some(via)) = (prefix, via) else { continue };
+        let (prefix, at, via) = (prefix.value, via.span, via.value);
+        let route = OutsideRoute { prefix, via };
+        let on_link = subnets.iter().find(|s| s.prefix.contains(via) && s.gateway.is_some());
+        if prefix.addr().is_ipv4() != via.is_ipv4() {
+            let message = format!("{via} cannot lead to {prefix}: they are of different versions");
+            problems.add(at, message, "write an address of the same version");
+        } else if on_link.is_none_or(|s| s.gateway == Some(via)) {
+            let message = format!("{via} is no host of a subnet that has a gateway");
+            problems.add(at, message, "write the address of a host that forwards packets");
+        } else if subnets
+            .iter()
+            .any(|s| s.prefix.contains(prefix.addr()) && prefix.len() >= s.prefix.len())
+        {
+            let message = format!("{prefix} is in a subnet, where the group delivers itself");
+            problems.add(section.span(), message, "route other networks");
+        } else if via.is_ipv4() && !reserved.iter().any(|r| IpAddr::from(r.ip) == via) {
+            let message = format!("any host could say that it is {via} and get these packets");
+            let help = format!("add [[reservation]] with ip = \"{via}\" and that host's mac");
+            problems.add(at, message, help);
+        } else if routes.contains(&route) {
+            problems.add(section.span(), "this route is there twice", "remove one");
+        } else if routes.len() == OUTSIDE_ROUTES_MAX {
+            let message = format!("there are more than {OUTSIDE_ROUTES_MAX} routes");
+            problems.add(section.span(), message, "sum up prefixes");
+        }
+        routes.push(route);
+    }
+    routes.truncate(OUTSIDE_ROUTES_MAX);
+    routes
 }
 
 /// A host with a server's address leases addresses to all others: so it has to be reserved for one

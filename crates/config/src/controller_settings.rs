@@ -44,6 +44,8 @@ pub struct ControllerSettings {
     pub deny: Vec<GroupRule>,
     /// Groups of receivers that are served, the first rule that fits; others are not.
     pub multicast: Vec<MulticastRule>,
+    /// Where packets for other networks go.
+    pub routes: Vec<OutsideRoute>,
     /// Bounds.
     pub limits: ControllerLimits,
 }
@@ -60,6 +62,7 @@ impl Default for ControllerSettings {
             allow: Vec::new(),
             deny: Vec::new(),
             multicast: Vec::new(),
+            routes: Vec::new(),
             limits: ControllerLimits::default(),
         }
     }
@@ -132,6 +135,18 @@ pub struct HostGroup {
     pub ports: Vec<(String, u8)>,
     /// Hosts with an address in one of these.
     pub prefixes: Vec<Prefix>,
+}
+
+/// Most routes to other networks: what one message to a node holds.
+pub const OUTSIDE_ROUTES_MAX: usize = 32;
+
+/// A route of the group's router to another network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideRoute {
+    /// The destinations. Routes with the same ones share their flows.
+    pub prefix: Prefix,
+    /// The host that leads there, in a subnet with a gateway.
+    pub via: IpAddr,
 }
 
 /// Most rules about groups of receivers: what one message to a node holds.

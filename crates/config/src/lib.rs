@@ -25,7 +25,7 @@ pub use backend::Backend;
 pub use controller::ControllerFile;
 pub use controller_settings::{
     ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
-    MulticastRule, Reservation, RoutePolicy, Subnet,
+    MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
 pub use named::{

@@ -8,6 +8,7 @@ mod loops;
 mod resolve;
 mod routing;
 mod seam;
+mod serve;
 mod stations;
 mod uplink;
 
@@ -17,11 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{
-    Body, HostFrame as HostFrameBody, HostState, LinkFacts, PortRole, PortState, Refusal,
-    RouteEntry, Welcome,
+    Body, HostState, LinkFacts, PortRole, PortState, Refusal, RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
-use plexus_wire::{MacAddr, Time, ethernet};
+use plexus_wire::{MacAddr, Time};
 
 use crate::identity::Identity;
 use crate::link::{Link, Outcome, Pace, Pin};
@@ -31,18 +31,16 @@ use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use crate::timers::Timers;
 use effect::{Effect, Timer, Turn};
 use groups::Groups;
-use host_frame::{HostFrame, Matter, Party, answer, question};
+use host_frame::{HostFrame, Party};
 use loops::{Finding, Loops};
 use resolve::{Need, Resolver};
 use routing::Routing;
-use stations::{Group, Heard, Stations};
+use stations::{Group, Stations};
 use uplink::{Greeting, Uplink};
 
 pub use effect::{Event, Unserved};
 pub use seam::{FrameKind, Input, Output};
 
-/// Longest host frame that is passed to the controller for an answer.
-const HOST_FRAME_MAX: usize = 1300;
 /// A node whose number belongs to another node asks for it again after this time.
 const NUMBER_AGAIN: Duration = Duration::from_secs(1);
 /// Least time between two reports of that.
@@ -366,9 +364,16 @@ impl Node {
                 Timer::Exchange(id) => self.resolver.request(&mut turn, id),
                 Timer::Asking(id) => self.resolver.put_question(&mut turn, id, group),
                 Timer::Known(address) => {
-                    if let Some((port, asker)) = self.routing.is_old(&mut turn, address) {
-                        let (need, random) = (Need::Fresh, &mut self.random);
-                        self.resolver.ask(&mut turn, port, asker, address, need, random);
+                    let stations = &self.stations;
+                    let is_here =
+                        |port, asker: Party| stations.holder(port, asker.ip) == Some(asker.mac);
+                    if let Some((port, asker)) = self.routing.is_old(&mut turn, address, is_here) {
+                        // Hosts that lead to the same networks share their flows again once they
+                        // are back.
+                        for address in self.routing.alike(address) {
+                            let (need, random) = (Need::Fresh, &mut self.random);
+                            self.resolver.ask(&mut turn, port, asker, address, need, random);
+                        }
                     }
                 }
                 Timer::Query => self.groups.query_all(&mut turn, group, &self.roles),
@@ -568,6 +573,12 @@ impl Node {
                 self.groups.update(&mut turn, epoch, update, &self.roles);
             }
             Some(Body::GroupRoutes(routes)) => self.groups.set_routes(&mut turn, routes.routes),
+            Some(Body::RouterRoutes(update)) => {
+                if let Some(routes) = self.routing.set_routes(update) {
+                    self.outputs.push_back(Output::Routes(routes));
+                }
+                return;
+            }
             Some(Body::GroupPolicy(policy)) => {
                 self.groups.set_policy(&mut turn, policy, group, &self.roles);
             }
@@ -629,6 +640,11 @@ impl Node {
             let addresses = welcome.gateways.iter().map(|g| (g.ip, g.prefix_len)).collect();
             self.outputs.push_back(Output::Gateways { mac: welcome.group_mac, addresses });
             self.group = group;
+            // The router begins anew, and so does what it is told.
+            let mut turn = Turn::new(now, &mut self.timers);
+            self.routing.begin(&mut turn, self.group.as_ref(), self.stations.addresses());
+            let out = turn.out;
+            self.carry_out(now, out);
             let hosts = self.roles.iter().filter(|(_, role)| **role == PortRole::Host);
             hosts.for_each(|(port, _)| self.timers.set(Timer::Loop(*port), now));
         }
@@ -662,130 +678,6 @@ impl Node {
         self.carry_out(now, out);
     }
 
-    fn host_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
-        if self.role(port) != PortRole::Host {
-            return;
-        }
-        let Some(frame) = HostFrame::parse(bytes) else {
-            return self.tell(Event::Dropped(port, Unserved::Runt));
-        };
-        let mut turn = Turn::new(now, &mut self.timers);
-        if let Matter::Have { ip } = frame.matter {
-            self.stations.answered(&mut turn, port, frame.source, ip);
-        }
-        let group = self.group.as_ref();
-        let heard = self.stations.heard(&mut turn, group, port, &frame, bytes);
-        let mut out = turn.out;
-        match heard {
-            Heard::Held => {}
-            Heard::Loop => self.looped(now, port, bytes),
-            Heard::Ready => out = self.serve(now, port, &frame, bytes, out),
-        }
-        self.carry_out(now, out);
-    }
-
-    /// A frame of an admitted station with a valid source address; adds to the actions.
-    fn serve(
-        &mut self,
-        now: Time,
-        port: u8,
-        frame: &HostFrame,
-        bytes: &[u8],
-        out: Vec<Effect>,
-    ) -> Vec<Effect> {
-        let mac = frame.source;
-        let mut turn = Turn { now, timers: &mut self.timers, out };
-        let group = self.group.as_ref();
-        match frame.matter {
-            Matter::Ask { ip, target } => {
-                if let Some(group) = group.filter(|g| g.owns(target)) {
-                    let frame = answer(Party { mac: group.mac, ip: target }, mac, Some(ip));
-                    turn.host(port, frame);
-                } else if self.stations.holder(port, target).is_some() {
-                    turn.dropped(port, Unserved::SamePort);
-                } else {
-                    self.resolver.ask(
-                        &mut turn,
-                        port,
-                        Party { mac, ip },
-                        target,
-                        Need::Answer,
-                        &mut self.random,
-                    );
-                }
-            }
-            Matter::Have { ip } => self.resolver.answered(&mut turn, port, mac, ip),
-            // No other host has it, or the claim would not have been granted.
-            Matter::Probe { .. } => {}
-            Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {
-                let body = HostFrameBody { port, frame: bytes.to_vec() };
-                turn.push(Effect::Controller { body: body.into(), sure: false });
-            }
-            Matter::ForController => turn.dropped(port, Unserved::TooLong),
-            Matter::Data { target, .. }
-                if group.is_some_and(|g| g.mac == frame.destination && g.owns(target)) =>
-            {
-                turn.push(Effect::Own { frame: bytes.to_vec() });
-            }
-            Matter::Data { source, target } => {
-                let need = match group {
-                    Some(group) if group.mac == frame.destination => Need::Routed(bytes),
-                    _ => Need::Route(bytes),
-                };
-                let known = self.resolver.address_of(port, mac, frame.destination);
-                let target = known.unwrap_or(target);
-                if let Some(ip) = self.stations.address(port, mac, target) {
-                    let (party, random) = (Party { mac, ip }, &mut self.random);
-                    self.resolver.ask(&mut turn, port, party, target, need, random);
-                } else {
-                    // A host that keeps its neighbour cache across our restart sends no question,
-                    // so the node asks.
-                    turn.dropped(port, Unserved::NoRoute);
-                    let asker = group.map(|g| g.asker(source));
-                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
-                }
-            }
-            Matter::Unicast => {
-                let known = self.resolver.address_of(port, mac, frame.destination);
-                let ip = known.and_then(|target| self.stations.address(port, mac, target));
-                match (ip, known) {
-                    (Some(ip), Some(target)) => {
-                        let (party, random) = (Party { mac, ip }, &mut self.random);
-                        let need = Need::Route(bytes);
-                        self.resolver.ask(&mut turn, port, party, target, need, random);
-                    }
-                    _ => turn.dropped(port, Unserved::NoRoute),
-                }
-            }
-            Matter::Listens(ref reports) => {
-                self.groups.reported(&mut turn, port, mac, reports, group);
-            }
-            Matter::Multicast(group) if self.groups.served(group).is_some() => {
-                self.groups.sent(&mut turn, port, mac, group, bytes);
-            }
-            Matter::Multicast(_) | Matter::Group => turn.dropped(port, Unserved::NotFlooded),
-            Matter::Forged => turn.dropped(port, Unserved::Forged),
-        }
-        turn.out
-    }
-
-    /// The sender's node must learn that the station is not here.
-    fn stale_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
-        let Ok(frame) = fabric::Frame::new_checked(bytes) else { return };
-        let Ok(inner) = ethernet::Frame::new_checked(frame.payload()) else { return };
-        let mut path = vec![port];
-        path.extend(frame.reverse());
-        // The last hop back is the sender's port: replace it by its control plane.
-        if let Some(last) = path.last_mut() {
-            *last = CONTROL_HOP;
-        }
-        let mut turn = Turn::new(now, &mut self.timers);
-        turn.push(Effect::Tell(Event::Stale(port, inner.dst())));
-        self.resolver.stale(&mut turn, inner.dst(), inner.src(), path);
-        let out = turn.out;
-        self.carry_out(now, out);
-    }
-
     fn carry_out(&mut self, now: Time, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
@@ -807,20 +699,18 @@ impl Node {
                 Effect::Along { path, frame } => {
                     let mut whole = fabric_frame(Kind::Ethernet, &path, &frame);
                     // The data plane has routed it, and found no way for it.
-                    if self.group.as_ref().is_some_and(|group| group.has_routed(&frame)) {
+                    if self.has_routed(&frame) {
                         whole.iter_mut().for_each(|frame| fabric::set_routed(frame));
                     }
                     self.outputs.extend(whole.map(|frame| Output::Send { frame }));
                 }
-                Effect::Learn { address, mac, asker } => {
+                Effect::Learn { .. }
+                | Effect::Found { .. }
+                | Effect::Granted { .. }
+                | Effect::Revoked { .. }
+                | Effect::Forget { .. } => {
                     let mut turn = Turn::new(now, &mut self.timers);
-                    self.routing.learn(&mut turn, address, mac, asker);
-                    let more = turn.out;
-                    self.carry_out(now, more);
-                }
-                Effect::Forget { address } => {
-                    let mut turn = Turn::new(now, &mut self.timers);
-                    self.routing.forget(&mut turn, address);
+                    self.routing.hear(&mut turn, self.group.as_ref(), effect);
                     let more = turn.out;
                     self.carry_out(now, more);
                 }
@@ -862,6 +752,14 @@ impl Node {
                 Effect::Tell(event) => self.tell(event),
             }
         }
+    }
+
+    /// Whether the data plane has sent a host's frame to this station as a router.
+    fn has_routed(&self, frame: &[u8]) -> bool {
+        let (Some(group), Some(frame)) = (&self.group, HostFrame::parse(frame)) else {
+            return false;
+        };
+        group.is_between_networks(&frame) && self.routing.address_of(frame.destination).is_some()
     }
 
     fn send_keyed(&mut self, now: Time, path: &[u8], exchange: u64, key: &[u8; 32], body: &Body) {

@@ -227,12 +227,13 @@ impl Controller {
         }
         self.groups = Groups::new(&config);
         self.dhcp.configure(&config);
-        let regrouped = config.multicast != self.config.multicast;
+        let (now_set, before) = (&config, &self.config);
+        let is_new = now_set.multicast != before.multicast || now_set.routes != before.routes;
         self.config = config;
         self.touch_all_groups();
-        if regrouped {
+        if is_new {
             self.set_group_policy();
-            (0..self.topology.nodes.len() as u32).for_each(|node| self.send_group_policy(node));
+            (0..self.topology.nodes.len() as u32).for_each(|node| self.send_settings(node));
         }
         let stations: Vec<MacAddr> = self.hosts.iter().map(|(mac, _)| mac).collect();
         stations.into_iter().for_each(|mac| self.regroup(mac));

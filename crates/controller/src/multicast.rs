@@ -18,7 +18,8 @@ use std::time::Duration;
 use plexus_config::{ControllerSettings, Members};
 use plexus_wire::fabric::is_reserved_group;
 use plexus_wire::fabric::message::{
-    GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, TreeEntry, TreeUpdate,
+    GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, RouterRoute, RouterRoutes,
+    TreeEntry, TreeUpdate,
 };
 use plexus_wire::{MacAddr, Time};
 
@@ -215,14 +216,21 @@ fn served(config: &ControllerSettings, group: IpAddr) -> Option<Members> {
 
 impl Controller {
     /// Sends a node the settings that it needs.
-    pub(crate) fn send_group_policy(&mut self, node: u32) {
+    pub(crate) fn send_settings(&mut self, node: u32) {
+        let routes = self.config.routes.iter().map(|r| RouterRoute {
+            ip: r.prefix.addr(),
+            prefix_len: r.prefix.len(),
+            via: r.via,
+        });
+        let (routes, version) = (routes.collect(), self.multicast.policy_version);
+        self.send_reliably(node, 0, RouterRoutes { version, routes });
+
         let prefixes = self.config.multicast.iter().map(|r| GroupPrefix {
             ip: r.groups.addr(),
             prefix_len: r.groups.len(),
             joined: r.members == Members::Joined,
         });
         let prefixes = prefixes.collect();
-        let version = self.multicast.policy_version;
         self.send_reliably(node, 0, GroupPolicy { version, prefixes });
     }
 
@@ -234,7 +242,7 @@ impl Controller {
 
     /// A node's session is new: the node may have restarted.
     pub(crate) fn groups_of_node_up(&mut self, node: u32) {
-        self.send_group_policy(node);
+        self.send_settings(node);
         let first = Place { node, port: 0 };
         let last = Place { node, port: u8::MAX };
         for stations in self.multicast.joined.range_mut(first..=last).map(|(_, s)| s) {

@@ -151,7 +151,15 @@ impl Controller {
         let failed = ResolveFailed { exchange: ask.exchange, reason };
         self.send_reliably(at.node, request, failed);
         let in_vain = matches!(reason, Refusal::UnknownTarget | Refusal::Forbidden);
-        if in_vain && self.scans.unknown(now, &self.config.limits, at, ask.target_ip) {
+        // A host that leads to other networks asks in their hosts' stead.
+        let is_way_out = || {
+            let mut hops = self.config.routes.iter().filter_map(|r| self.hosts.by_ip(r.via));
+            hops.any(|mac| self.is_at(mac, at))
+        };
+        if in_vain
+            && !is_way_out()
+            && self.scans.unknown(now, &self.config.limits, at, ask.target_ip)
+        {
             self.close_port(now, at, Refusal::Scanning);
         }
     }

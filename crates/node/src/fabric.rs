@@ -170,10 +170,23 @@ impl Fabric {
                     self.tables.set_group(r.port, r.source, r.group, way)
                 }
                 Output::Again { port, frame } => {
-                    rest.frames.push((Injection::Routed(port.into()), frame));
+                    if self.router.is_some() {
+                        rest.frames.push((Injection::Routed(port.into()), frame));
+                    }
                     false
                 }
-                output => self.route(now, output),
+                Output::Gateways { mac, addresses } => {
+                    let gateway = (!addresses.is_empty()).then_some(mac);
+                    self.tables.set_gateway(gateway, self.router.is_some());
+                    if let Some(router) = &mut self.router {
+                        router.set_addresses(now, mac, addresses);
+                    }
+                    true
+                }
+                output => {
+                    self.tell_router(now, output);
+                    false
+                }
             };
         }
         if has_changed {
@@ -185,21 +198,16 @@ impl Fabric {
         rest
     }
 
-    /// Carries out what is for the router. True if the fabric's tables have changed.
-    fn route(&mut self, now: Time, output: Output) -> bool {
-        let Some(router) = &mut self.router else { return false };
+    /// Carries out what is for the router.
+    fn tell_router(&mut self, now: Time, output: Output) {
+        let Some(router) = &mut self.router else { return };
         match output {
-            Output::Gateways { mac, addresses } => {
-                self.tables.set_gateway((!addresses.is_empty()).then_some(mac));
-                router.set_addresses(now, mac, addresses);
-                return true;
-            }
+            Output::Routes(routes) => router.set_routes(now, &routes),
             Output::Neighbour { address, mac } => router.set_neighbour(now, address, mac),
             Output::Own { frame } => router.own(now, frame),
             Output::Unreachable { frame } => router.unreachable(now, frame),
             _ => {}
         }
-        false
     }
 
     fn publish(&self) {

@@ -5,17 +5,23 @@
 //! Its one interface is the fabric as a whole, with an address in each subnet. It asks for no
 //! neighbour: the fabric's control plane tells it of stations that the controller has admitted.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use plexus_config::ReversePath;
-use plexus_control::router::{Fault, Input, InterfaceFacts, InterfaceId, Limits, Why};
+use plexus_control::router::{
+    Fault, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Why,
+};
 use plexus_plane::{FabricPlan, GROUP_VLAN, Injection, Punt, RouterSource};
-use plexus_wire::{MacAddr, Time, ethernet};
+use plexus_wire::{MacAddr, Prefix, Time, ethernet};
 
 use crate::router::{Place, Router};
 
 /// The only interface.
 const GROUP: InterfaceId = InterfaceId(0);
+
+/// Most routes to other networks.
+const ROUTES_MAX: usize = 256;
 
 /// The group's router on a node.
 pub(crate) struct GroupRouter {
@@ -28,8 +34,7 @@ impl GroupRouter {
     /// # Errors
     /// When memory is short.
     pub(crate) fn new(seed: [u8; 32]) -> Result<GroupRouter, String> {
-        let limits = Limits { routes: 0, ..Limits::default() };
-        // Every host's address is in one of the subnets, or it is not the host's.
+        let limits = Limits { routes: ROUTES_MAX, ..Limits::default() };
         let reverse_path = ReversePath::Strict;
         let place = Place { vlan: GROUP_VLAN, port: None, kernel: None, reverse_path };
         let router = Router::new(limits, vec![place], seed).map_err(|e| e.to_string())?;
@@ -54,8 +59,10 @@ impl GroupRouter {
         mac: MacAddr,
         mut addresses: Vec<(IpAddr, u8)>,
     ) {
-        if addresses.iter().any(|(address, _)| address.is_ipv6()) {
-            addresses.push((mac.link_local().into(), 64));
+        let link_local = (IpAddr::from(mac.link_local()), 64);
+        let has_v6 = addresses.iter().any(|(address, _)| address.is_ipv6());
+        if has_v6 && !addresses.contains(&link_local) {
+            addresses.push(link_local);
         }
         let facts = InterfaceFacts {
             name: "group".into(),
@@ -69,6 +76,19 @@ impl GroupRouter {
         };
         let facts = Some(facts).filter(|facts| !facts.addresses.is_empty());
         self.router.set_interface(now, GROUP, facts);
+    }
+
+    /// Sets the routes to other networks: by hosts in the subnets, which share the flows of equal
+    /// prefixes.
+    pub(crate) fn set_routes(&mut self, now: Time, routes: &[(Prefix, IpAddr)]) {
+        let mut by_prefix: BTreeMap<Prefix, Vec<NextHop>> = BTreeMap::new();
+        for &(prefix, via) in routes {
+            let (interface, gateway) = (GROUP, Some(via));
+            let hop = NextHop { interface, gateway, on_link: false, weight: 1 };
+            by_prefix.entry(prefix).or_default().push(hop);
+        }
+        let routes = by_prefix.into_iter().map(|(prefix, hops)| (prefix, Route::Via(hops)));
+        self.router.replace_routes(now, routes.collect());
     }
 
     /// Sets the station that has an address.

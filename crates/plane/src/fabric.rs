@@ -149,7 +149,7 @@ impl Fabric {
         batch: &mut Batch,
     ) -> Left {
         let plan = context.fabric;
-        let gateway = plan.gateway().map_or(u64::MAX, MacAddr::to_u64);
+        let gateway = plan.routed_here().map_or(u64::MAX, MacAddr::to_u64);
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
         let (mut left, end) = (Left::default(), batch.len());
         let mut packets = batch.iter_mut();

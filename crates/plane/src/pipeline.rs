@@ -266,6 +266,13 @@ impl Pipeline {
                 context.hand_over(Punt::Control, packet);
                 Ok(())
             }
+            // The control plane has just said that it can be routed: it must not come back.
+            Verdict::Control(Punt::Unresolved(_) | Punt::Local | Punt::Neighbour)
+                if matches!(how, Injection::Routed(_)) =>
+            {
+                context.drop(packet, account, DropReason::NoRoute);
+                Err(DropReason::NoRoute)
+            }
             Verdict::Drop(reason) => {
                 context.drop(packet, account, reason);
                 Err(reason)

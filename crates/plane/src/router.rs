@@ -42,7 +42,7 @@ use crate::verdict::{Punt, Verdict};
 use crate::vlan::{self, Addresses, Places};
 use fib::FibBatch;
 use ipv4::Summaries;
-use plan::{Adjacency, Group, GroupKind, InterfacePlan, RouterPlan};
+use plan::{Adjacency, GROUP_VLAN, Group, GroupKind, InterfacePlan, RouterPlan};
 use usual::Usual;
 
 /// Bytes of an untagged Ethernet header; the router's packets have no tag.
@@ -591,14 +591,30 @@ fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     FlowKey::from_frame(frame).map_or(0, |key| FlowKey { vlan: None, ..key }.hash(seed))
 }
 
-/// Whether the route to a packet's source allows its input port.
+/// Refuses a packet if the route to its source does not allow its input port; where the interface
+/// is a whole fabric, if it does not allow the station that has sent it.
 #[cold]
-fn may_come_from(context: &Context<'_>, interface: &InterfacePlan, group: &Group) -> bool {
-    match interface.reverse_path {
+fn may_come_from(
+    context: &Context<'_>,
+    interface: &InterfacePlan,
+    group: &Group,
+    packet: &Packet,
+) -> Result<(), Verdict> {
+    let plan = context.router;
+    let may = match interface.reverse_path {
         ReversePath::Off => true,
         ReversePath::Loose => matches!(group.kind, GroupKind::Forward | GroupKind::Glean),
-        ReversePath::Strict => context.router.leads_to(group, interface.vlan),
-    }
+        ReversePath::Strict if interface.vlan == GROUP_VLAN => {
+            let frame = context.pool.data(packet);
+            match group.kind {
+                // Its station may be about to be granted the address.
+                GroupKind::Glean => return Err(Verdict::Control(Punt::Unresolved(None))),
+                _ => frame.get(6..12).is_some_and(|station| plan.is_behind(group, station)),
+            }
+        }
+        ReversePath::Strict => plan.leads_to(group, interface.vlan),
+    };
+    if may { Ok(()) } else { Err(Verdict::Drop(DropReason::ReversePath)) }
 }
 
 /// Rewrites a packet for the group's member that its flow goes to. `ttl`: the offset of its time to

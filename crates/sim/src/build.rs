@@ -332,7 +332,8 @@ impl Builder<'_> {
         let topology = self.topology;
         let is_fabric = !topology.controllers.is_empty();
         let subnets = topology.controllers.iter().flat_map(|c| &c.settings.subnets);
-        let routes = subnets.filter(|subnet| subnet.gateway.is_some()).count() > 1;
+        let beyond = topology.controllers.iter().any(|c| !c.settings.routes.is_empty());
+        let routes = beyond || subnets.filter(|subnet| subnet.gateway.is_some()).count() > 1;
         for (n, node) in topology.nodes.iter().enumerate() {
             let first = self.numbers.nodes[n];
             let mut specs: Vec<PortSpec> = (first..)

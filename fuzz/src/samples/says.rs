@@ -108,6 +108,11 @@ fn orders() -> Vec<Body> {
             prefixes: vec![GroupPrefix { ip: GROUP_IP, prefix_len: 8, joined: true }],
         }
         .into(),
+        RouterRoutes {
+            version: 1,
+            routes: vec![RouterRoute { ip: B_IP, prefix_len: 0, via: A_IP }],
+        }
+        .into(),
         TreeUpdate {
             earlier: false,
             add: vec![TreeEntry { tree: 9, ports: vec![1, 2, 3] }],

@@ -76,7 +76,7 @@ fn rig(world: &World) -> Result<Rig, String> {
 /// Ports, and each host's routes to all neighbours.
 fn fabric() -> Option<FabricTables> {
     let mut tables = FabricTables::new(PORTS, 0x5EED)?;
-    tables.set_gateway(Some(GROUP));
+    tables.set_gateway(Some(GROUP), true);
     for port in 0..PORTS {
         let id = port as PortId;
         if port >= HOST_PORTS {

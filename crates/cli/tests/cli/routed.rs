@@ -26,6 +26,12 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
     for gateway in ["10.1.0.254", "10.2.0.254", "fd00:1::fe"] {
         assert!(pings("a1", gateway).0, "{gateway}");
     }
+    // Beyond the subnets, by the host that the file names; from there only by that host.
+    desk.exec(LAB, "b2", "ip addr add 192.0.2.1/32 dev lo").expect(0);
+    assert!(until(|| pings("a1", "192.0.2.1").0), "{}", pings("a1", "192.0.2.1").1);
+    assert!(pings("b2", "-I 192.0.2.1 10.1.0.1").0);
+    desk.exec(LAB, "b1", "ip addr add 192.0.2.9/32 dev lo").expect(0);
+    assert!(!pings("b1", "-I 192.0.2.9 10.1.0.1").0, "b1 is no way to 192.0.2.0/24");
     // The host's neighbour is the gateway, not the host of the other subnet.
     let known = desk.exec(LAB, "b2", "ip -4 neigh").expect(0).out;
     assert!(known.contains("10.2.0.254 ") && !known.contains("10.1.0."), "{known}");

@@ -98,8 +98,16 @@ pub(crate) enum Effect {
     Keyed { path: Hops, exchange: u64, key: [u8; 32], body: Body },
     /// Send a host's frame that arrived before its route along that route.
     Along { path: Hops, frame: Vec<u8> },
-    /// A host of this node needs the station that has this address, to route packets to it.
-    Learn { address: IpAddr, mac: MacAddr, asker: (u8, Party) },
+    /// Packets are to be routed to this address, which this station has. `asker`: the host that has
+    /// asked for it; absent: the station has asked for a host here. `fresh`: if it was known, this
+    /// is no sign of its use.
+    Learn { address: IpAddr, mac: MacAddr, asker: Option<(u8, Party)>, fresh: bool },
+    /// An exchange has shown which station has an address.
+    Found { address: IpAddr, mac: MacAddr },
+    /// A station of this node has been granted an address.
+    Granted { address: IpAddr, mac: MacAddr },
+    /// A station of this node has lost an address, or has gone.
+    Revoked { address: IpAddr, mac: MacAddr },
     /// No station has this address: packets can no longer be routed to it.
     Forget { address: IpAddr },
     /// Tell the router which station has an address; absent: it is not known.

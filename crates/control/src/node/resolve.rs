@@ -133,6 +133,9 @@ impl Resolver {
         need: Need<'_>,
         random: &mut Random,
     ) {
+        if target_ip == source.ip {
+            return turn.dropped(port, Unserved::SamePort);
+        }
         let memory = self.ports.entry(port).or_default();
         if let Some(&mac) = memory.answers.get(&(source.mac, target_ip))
             && let Some(path) = memory.path(source.mac, mac)
@@ -143,8 +146,8 @@ impl Resolver {
                     return turn.push(Effect::Along { path, frame: frame.to_vec() });
                 }
                 Need::Routed(frame) => {
-                    let asker = (port, source);
-                    turn.push(Effect::Learn { address: target_ip, mac, asker });
+                    let (address, asker) = (target_ip, Some((port, source)));
+                    turn.push(Effect::Learn { address, mac, asker, fresh: false });
                     return turn.push(Effect::Again { port, frame: frame.to_vec() });
                 }
                 Need::Answer => {
@@ -221,8 +224,9 @@ impl Resolver {
         if let Some(exchange) = self.give_up(turn, failed.exchange) {
             turn.dropped(exchange.request.port, Unserved::NoRoute);
             let address = exchange.request.target_ip;
-            // Where this host may not send, others may.
-            if matches!(failed.reason, Refusal::UnknownTarget | Refusal::Silent) {
+            // Where this host may not send, others may; but nobody else asks for it again.
+            let is_gone = matches!(failed.reason, Refusal::UnknownTarget | Refusal::Silent);
+            if is_gone || exchange.is_routed && exchange.held_to_route.is_empty() {
                 turn.push(Effect::Forget { address });
             }
             exchange.held_to_route.into_iter().for_each(|frame| {
@@ -297,9 +301,10 @@ impl Resolver {
                     routes: f.to_source.clone(),
                 },
             );
+            turn.push(Effect::Found { address: f.source_ip, mac: f.source_mac });
             if is_routed {
-                let asker = (port, Party { mac, ip });
-                turn.push(Effect::Learn { address: f.source_ip, mac: f.source_mac, asker });
+                let (address, mac) = (f.source_ip, f.source_mac);
+                turn.push(Effect::Learn { address, mac, asker: None, fresh: true });
             }
             let pair = Pair { local: mac, remote: f.source_mac, port, key: f.key };
             self.remember(id, pair);
@@ -373,9 +378,11 @@ impl Resolver {
             memory.answers.clear();
         }
         memory.answers.insert((source_mac, target_ip), mac);
+        turn.push(Effect::Found { address: target_ip, mac });
         if asked.is_routed {
-            let asker = (port, Party { mac: source_mac, ip: source_ip });
-            turn.push(Effect::Learn { address: target_ip, mac, asker });
+            let asker = Some((port, Party { mac: source_mac, ip: source_ip }));
+            let fresh = asked.held_to_route.is_empty();
+            turn.push(Effect::Learn { address: target_ip, mac, asker, fresh });
             let again = |frame| Effect::Again { port, frame };
             turn.out.extend(asked.held_to_route.into_iter().map(again));
         }

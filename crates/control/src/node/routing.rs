@@ -1,5 +1,5 @@
-//! What the group's router learns from this node: which station has an address that packets are
-//! routed to.
+//! What the group's router learns from this node: the hosts that lead to other networks, and which
+//! station has an address that packets are routed to.
 //!
 //! The router asks nobody. A packet to an address that it does not know becomes a question to the
 //! controller, in the name of the host that sent it, and the answer is kept here. Addresses that
@@ -10,59 +10,183 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_wire::MacAddr;
+use plexus_wire::fabric::message::{RouterRoute, RouterRoutes};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use super::effect::{Effect, Timer, Turn};
 use super::host_frame::Party;
+use super::stations::Group;
 
 /// Most addresses.
 const KNOWN_MAX: usize = 8192;
 /// An address in use is asked for again after this time, as hosts do (RFC 4861, 10).
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
+/// A host that leads to other networks and did not answer is not asked first for this long.
+const AVOIDED_FOR: Duration = Duration::from_secs(10);
+
 /// The addresses that packets are routed to.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
+    /// The version of the routes, and these by prefix.
+    version: u64,
+    routes: Vec<(Prefix, IpAddr)>,
+    /// Hosts of these that did not answer, and when.
+    silent: BTreeMap<IpAddr, Time>,
     known: BTreeMap<IpAddr, Known>,
+    /// Addresses of this node's stations: they need no asking, and packets must come from them.
+    own: BTreeMap<IpAddr, MacAddr>,
 }
 
 /// A station that packets are routed to.
 #[derive(Debug)]
 struct Known {
     mac: MacAddr,
-    /// The host that asked last, and its port.
-    asker: (u8, Party),
+    /// The host that asked last, and its port; absent: the station has asked for a host here.
+    asker: Option<(u8, Party)>,
     /// Packets were routed to it since it was last asked for.
     used: bool,
 }
 
 impl Routing {
-    /// A host of this node needs the station with this address, which is `mac`.
-    pub(crate) fn learn(
+    /// The group has these networks from now on. `own`: every address of this node's stations.
+    pub(crate) fn begin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: Option<&Group>,
+        own: impl Iterator<Item = (IpAddr, MacAddr)>,
+    ) {
+        for address in std::mem::take(&mut self.known).into_keys() {
+            turn.timers.cancel(Timer::Known(address));
+            turn.push(Effect::Neighbour { address, mac: None });
+        }
+        for address in std::mem::take(&mut self.own).into_keys() {
+            turn.push(Effect::Neighbour { address, mac: None });
+        }
+        for (address, mac) in own {
+            self.hear(turn, group, Effect::Granted { address, mac });
+        }
+    }
+
+    /// Takes note of what the node has found out about an address.
+    pub(crate) fn hear(&mut self, turn: &mut Turn<'_>, group: Option<&Group>, news: Effect) {
+        match news {
+            Effect::Granted { address, mac }
+                if group.is_some_and(|group| group.has_network(address)) =>
+            {
+                self.drop_known(turn, address);
+                self.own.insert(address, mac);
+                turn.push(Effect::Neighbour { address, mac: Some(mac) });
+            }
+            Effect::Revoked { address, mac } if self.own.get(&address) == Some(&mac) => {
+                self.own.remove(&address);
+                turn.push(Effect::Neighbour { address, mac: None });
+            }
+            Effect::Found { address, mac } => {
+                if let Some(known) = self.known.get_mut(&address).filter(|k| k.mac != mac) {
+                    known.mac = mac;
+                    turn.push(Effect::Neighbour { address, mac: Some(mac) });
+                }
+            }
+            Effect::Learn { address, mac, asker, fresh } => {
+                self.learn(turn, address, mac, asker, fresh);
+            }
+            Effect::Forget { address } => {
+                if self.routes.iter().any(|(_, via)| *via == address) {
+                    self.silent.insert(address, turn.now);
+                }
+                if self.drop_known(turn, address) {
+                    turn.push(Effect::Neighbour { address, mac: None });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn learn(
         &mut self,
         turn: &mut Turn<'_>,
         address: IpAddr,
         mac: MacAddr,
-        asker: (u8, Party),
+        asker: Option<(u8, Party)>,
+        fresh: bool,
     ) {
+        if self.own.contains_key(&address) {
+            return;
+        }
+        self.silent.remove(&address);
         if !self.known.contains_key(&address) && self.known.len() >= KNOWN_MAX {
             let unused = self.known.iter().find(|(_, known)| !known.used);
             let victim = unused.or_else(|| self.known.first_key_value()).map(|(ip, _)| *ip);
-            victim.into_iter().for_each(|ip| self.forget(turn, ip));
+            if let Some(address) = victim {
+                self.drop_known(turn, address);
+                turn.push(Effect::Neighbour { address, mac: None });
+            }
         }
-        let before = self.known.insert(address, Known { mac, asker, used: true });
-        if before.is_none_or(|known| known.mac != mac) {
-            turn.push(Effect::Neighbour { address, mac: Some(mac) });
-        }
+        let before = self.known.get(&address);
+        let used = !fresh || before.is_none_or(|known| known.used);
+        let asker = asker.or_else(|| before.and_then(|known| known.asker));
+        self.known.insert(address, Known { mac, asker, used });
+        // Also if it is known: a packet has just shown that the router lacks it.
+        turn.push(Effect::Neighbour { address, mac: Some(mac) });
         turn.after(ASK_AGAIN, Timer::Known(address));
     }
 
-    /// No station has this address.
-    pub(crate) fn forget(&mut self, turn: &mut Turn<'_>, address: IpAddr) {
-        if self.known.remove(&address).is_some() {
-            turn.timers.cancel(Timer::Known(address));
-            turn.push(Effect::Neighbour { address, mac: None });
+    fn drop_known(&mut self, turn: &mut Turn<'_>, address: IpAddr) -> bool {
+        turn.timers.cancel(Timer::Known(address));
+        self.known.remove(&address).is_some()
+    }
+
+    /// Whether the router knows the station with this address.
+    pub(crate) fn knows(&self, address: IpAddr) -> bool {
+        self.known.contains_key(&address) || self.own.contains_key(&address)
+    }
+
+    /// The controller has set the routes to other networks; gives them if they are new.
+    pub(crate) fn set_routes(&mut self, update: RouterRoutes) -> Option<Vec<(Prefix, IpAddr)>> {
+        if update.version < self.version {
+            return None;
         }
+        let routes = update.routes.into_iter();
+        let known = |r: RouterRoute| Some((Prefix::new(r.ip, r.prefix_len).ok()?, r.via));
+        let routes: Vec<_> = routes.filter_map(known).collect();
+        self.version = update.version;
+        let is_new = routes != self.routes;
+        self.routes = routes;
+        self.silent.clear();
+        is_new.then(|| self.routes.clone())
+    }
+
+    /// The host to ask for, of those that lead to an address of another network: one that has not
+    /// just failed to answer, if there is one.
+    pub(crate) fn next_hop(&self, now: Time, target: IpAddr) -> Option<IpAddr> {
+        let of_target = self.routes.iter().filter(|(prefix, _)| prefix.contains(target));
+        let longest = of_target.clone().map(|(prefix, _)| prefix.len()).max()?;
+        let hops = of_target.filter(|(prefix, _)| prefix.len() == longest).map(|(_, via)| *via);
+        let is_silent = |via: &IpAddr| {
+            self.silent.get(via).is_some_and(|since| now.since(*since) < AVOIDED_FOR)
+        };
+        hops.clone().find(|via| !is_silent(via)).or_else(|| hops.clone().next())
+    }
+
+    /// An address of this station that packets are routed to.
+    pub(crate) fn address_of(&self, station: MacAddr) -> Option<IpAddr> {
+        let known = self.known.iter().map(|(address, known)| (address, &known.mac));
+        let mut all = known.chain(&self.own);
+        all.find(|(_, mac)| **mac == station).map(|(address, _)| *address)
+    }
+
+    /// This address, and those of hosts that lead to a network that it leads to as well.
+    pub(crate) fn alike(&self, address: IpAddr) -> Vec<IpAddr> {
+        let by_it = self.routes.iter().filter(|(_, via)| *via == address);
+        let others = by_it.flat_map(|(prefix, _)| {
+            let shared = self.routes.iter().filter(move |(other, _)| other == prefix);
+            shared.map(|(_, via)| *via)
+        });
+        let mut all: Vec<IpAddr> = others.chain([address]).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Packets are being routed to these.
@@ -74,15 +198,23 @@ impl Routing {
         }
     }
 
-    /// An address is old. Gives the host in whose name to ask for it again, and its port; one that
-    /// is not in use is forgotten.
-    pub(crate) fn is_old(&mut self, turn: &mut Turn<'_>, address: IpAddr) -> Option<(u8, Party)> {
+    /// An address is old. Gives the host in whose name to ask for it again, and its port. One that
+    /// is not in use is forgotten, and so is one whose host is not here any more.
+    pub(crate) fn is_old(
+        &mut self,
+        turn: &mut Turn<'_>,
+        address: IpAddr,
+        is_here: impl Fn(u8, Party) -> bool,
+    ) -> Option<(u8, Party)> {
         let known = self.known.get_mut(&address)?;
-        if !std::mem::take(&mut known.used) {
-            self.forget(turn, address);
+        let is_kept = known.asker.is_none_or(|(port, asker)| is_here(port, asker));
+        if !std::mem::take(&mut known.used) || !is_kept {
+            self.drop_known(turn, address);
+            turn.push(Effect::Neighbour { address, mac: None });
             return None;
         }
+        let asker = known.asker;
         turn.after(ASK_AGAIN, Timer::Known(address));
-        Some(known.asker)
+        asker
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{GroupRoute, LinkFacts, PortRole, RouteEntry};
+use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
 use super::Event;
@@ -122,6 +122,9 @@ pub enum Output {
         /// Its IP addresses.
         addresses: Vec<(IpAddr, u8)>,
     },
+    /// The group's router sends packets for these networks to these hosts, and no others: they
+    /// share the flows of equal prefixes.
+    Routes(Vec<(Prefix, IpAddr)>),
     /// Set the station that has an address which packets are routed to; absent: remove it.
     Neighbour {
         /// The address.

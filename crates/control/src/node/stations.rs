@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_wire::address::is_link_local;
 use plexus_wire::fabric::message::{
     Gateway, HostGone, HostProbe, HostProbeReply, HostReport, HostSeen, HostState, HostVerdict,
 };
@@ -59,23 +60,39 @@ impl Group {
         Party { mac: self.mac, ip: own.unwrap_or(none) }
     }
 
+    /// The network of the group that an address is in; link-local addresses are in none.
+    fn network(&self, ip: IpAddr) -> Option<usize> {
+        let mut gateways = self.gateways.iter();
+        gateways.position(|g| in_network(g, ip)).filter(|_| !is_link_local(ip))
+    }
+
+    /// Whether an address is in one of the group's networks.
+    pub(crate) fn has_network(&self, ip: IpAddr) -> bool {
+        self.network(ip).is_some()
+    }
+
     /// Whether two addresses are in different networks of the group, so that packets between them
     /// are routed.
     pub(crate) fn routes_between(&self, a: IpAddr, b: IpAddr) -> bool {
-        let network = |ip| self.gateways.iter().position(|g| in_network(g, ip));
-        network(a).zip(network(b)).is_some_and(|(a, b)| a != b)
+        self.network(a).zip(self.network(b)).is_some_and(|(a, b)| a != b)
     }
 
     /// Whether a frame to a station carries a packet between two networks.
-    pub(crate) fn has_routed(&self, frame: &[u8]) -> bool {
-        match HostFrame::parse(frame).map(|frame| frame.matter) {
-            Some(Matter::Data { source, target }) => self.routes_between(source, target),
+    pub(crate) fn is_between_networks(&self, frame: &HostFrame) -> bool {
+        match frame.matter {
+            Matter::Data { source, target } => self.network(source) != self.network(target),
             _ => false,
         }
     }
 
     pub(crate) fn owns(&self, ip: IpAddr) -> bool {
-        self.gateways.iter().any(|g| g.ip == ip) || ip == IpAddr::from(self.mac.link_local())
+        // A router has the first address of an IPv6 network too (RFC 4291, 2.6.1).
+        let is_anycast = |g: &Gateway| {
+            let network = Prefix::around(g.ip, g.prefix_len);
+            ip.is_ipv6() && network.is_ok_and(|network| network.addr() == ip)
+        };
+        self.gateways.iter().any(|g| g.ip == ip || is_anycast(g))
+            || ip == IpAddr::from(self.mac.link_local())
     }
 }
 
@@ -243,6 +260,8 @@ impl Stations {
                 turn.push(Effect::Tell(Event::Station(port, mac)));
             }
             (None, Some(_)) if was_good => turn.push(Effect::Expel { port, mac }),
+            (Some(address), None) if !was_good => turn.push(Effect::Granted { address, mac }),
+            (Some(address), Some(_)) if was_good => turn.push(Effect::Revoked { address, mac }),
             _ => {}
         }
         match before {
@@ -257,6 +276,12 @@ impl Stations {
         let stations = self.ports.get(&port)?.iter();
         let good = |s: &Station| matches!(s.addresses.get(&ip), Some(Standing::Good));
         stations.filter(|(_, s)| good(s)).map(|(mac, _)| *mac).next()
+    }
+
+    /// Every address that a station of this node has.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (IpAddr, MacAddr)> {
+        let stations = self.ports.values().flatten();
+        stations.flat_map(|(mac, station)| station.good_addresses().map(|ip| (ip, *mac)))
     }
 
     /// An accepted address of a station, of the same version as `like`.
@@ -392,6 +417,13 @@ impl Stations {
     }
 }
 
+impl Station {
+    fn good_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let good = self.addresses.iter().filter(|(_, s)| matches!(s, Standing::Good));
+        good.map(|(ip, _)| *ip)
+    }
+}
+
 impl Standing {
     /// Submits a station's claim, to an address if one is given, that is new or may be submitted
     /// again.
@@ -413,6 +445,9 @@ fn unserved(turn: &mut Turn<'_>, port: u8, why: Unserved) -> Heard {
 }
 
 fn leave(turn: &mut Turn<'_>, port: u8, mac: MacAddr, station: &Station) {
+    for address in station.good_addresses() {
+        turn.push(Effect::Revoked { address, mac });
+    }
     if matches!(station.standing, Standing::Good) {
         turn.push(Effect::Expel { port, mac });
     }

@@ -48,7 +48,10 @@ impl Router {
             match effect {
                 Effect::Ask { interface, address, to } => {
                     let asked = match address {
-                        _ if self.interfaces.get(interface).is_some_and(|i| i.is_told) => Ok(()),
+                        _ if self.interfaces.get(interface).is_some_and(|i| i.is_told) => {
+                            self.neighbours.wait_for_source(interface, address);
+                            Ok(())
+                        }
                         IpAddr::V4(address) => self.ask_arp(interface, address, to),
                         IpAddr::V6(address) => self.ask_nd(interface, address, to),
                     };
@@ -143,7 +146,7 @@ impl Router {
         mac: Option<MacAddr>,
     ) {
         match (self.neighbours.find(link, address), mac) {
-            (Some(id), None) => self.neighbours.remove(id),
+            (Some(id), None) => self.neighbours.unfix(now, id),
             (Some(id), Some(mac)) => self.neighbours.fix(now, id, mac),
             (None, Some(mac)) if self.may_be_neighbour(link, address) => {
                 match self.neighbours.create(now, link, address, Some(mac), false) {

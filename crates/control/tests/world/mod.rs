@@ -256,7 +256,9 @@ impl World {
             }
             // No controller here makes trees or routes packets.
             node::Output::Tree { .. } | node::Output::Group(_) => {}
-            node::Output::Gateways { .. } | node::Output::Neighbour { .. } => {}
+            node::Output::Gateways { .. }
+            | node::Output::Routes(_)
+            | node::Output::Neighbour { .. } => {}
             node::Output::Own { .. }
             | node::Output::Again { .. }
             | node::Output::Unreachable { .. } => {}

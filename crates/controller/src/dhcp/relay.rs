@@ -64,7 +64,7 @@ impl Controller {
         servers.filter_map(|ip| self.hosts.by_ip(ip.into())).any(|mac| self.is_at(mac, at))
     }
 
-    fn is_at(&self, mac: MacAddr, at: Place) -> bool {
+    pub(crate) fn is_at(&self, mac: MacAddr, at: Place) -> bool {
         self.hosts.get(mac).is_some_and(|h| h.at == at)
     }
 

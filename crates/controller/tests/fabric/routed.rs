@@ -1,14 +1,14 @@
 //! Hosts in different subnets talk through the group as one router: their packets take one step of
 //! the time to live, whichever boxes they pass.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use plexus_config::{HostGroup, Subnet};
+use plexus_config::{HostGroup, OutsideRoute, Subnet};
 use plexus_controller::Config;
 use plexus_plane::DropReason;
 use plexus_wire::{EtherType, Prefix, Protocol, ethernet, icmpv4, ipv4};
 
-use crate::world::{End, HOST, RING, SECOND, World, usual_config};
+use crate::world::{End, HOST, RING, SECOND, World, packet, usual_config};
 
 const TIME_EXCEEDED: u8 = 11;
 const UNREACHABLE: u8 = 3;
@@ -165,10 +165,65 @@ fn packets_follow_an_address_that_another_host_has_taken_over() {
         world.send(0, ip, 1);
         world.run(1000);
     }
-    world.hosts[spare].received.clear();
-    world.send(0, ip, 2);
-    world.run(100);
-    assert!(world.hosts[spare].received.iter().any(|(_, number)| *number == 2));
+    assert_eq!(world.unreached_at_once(&[(0, spare), (spare, 0)]), []);
+    world.finish();
+}
+
+#[test]
+fn packets_for_other_networks_go_to_the_hosts_that_lead_there() {
+    let far: Ipv4Addr = [192, 0, 2, 1].into();
+    let mut config = two_subnets();
+    let prefix = Prefix::new([0, 0, 0, 0].into(), 0).unwrap();
+    // Both are in the other subnet, at two nodes.
+    let vias = [[10, 0, 1, 2], [10, 0, 1, 4]].map(IpAddr::from);
+    config.routes = vias.map(|via| OutsideRoute { prefix, via }).to_vec();
+    let mut world = ring(6, config);
+    for router in [1, 3] {
+        world.hosts[router].is_promiscuous = true;
+    }
+    assert_eq!(world.unreached(&[(0, 1), (0, 3)], 200), []);
+    let arrived = |world: &World, router: usize, from: u32| {
+        let all = world.hosts[router].received.iter();
+        all.filter(|(_, number)| (from..from + 100).contains(number)).count()
+    };
+    let send = |world: &mut World, from: u32| {
+        for number in from..from + 100 {
+            world.send(0, far, number);
+            world.run(1);
+        }
+        world.run(50);
+    };
+    send(&mut world, 1000);
+    let shares = [1, 3].map(|router| arrived(&world, router, 1000));
+    assert!(shares[0] + shares[1] >= 96, "four may wait for the way: {shares:?}");
+    send(&mut world, 2000);
+    let shares = [1, 3].map(|router| arrived(&world, router, 2000));
+    assert!(shares[0] + shares[1] == 100 && shares.iter().all(|n| *n > 20), "{shares:?}");
+    // What comes from there is taken from these two hosts, and from no other.
+    for (router, arrives) in [(1, 1), (3, 1), (2, 0)] {
+        let (own, gateway) = (world.hosts[router].mac, gateway(router));
+        if !world.hosts[router].arp.contains_key(&gateway) {
+            world.ask(router, gateway);
+            world.run(10);
+        }
+        let by = world.hosts[router].arp[&gateway];
+        let to = world.hosts[0].ip;
+        let number = world.number();
+        world.hosts[0].received.clear();
+        let frame = packet((own, far), (by, to), (9, 9000), &number.to_be_bytes());
+        world.emit(router, frame.clone());
+        world.run(300);
+        world.emit(router, frame);
+        world.run(100);
+        let got = world.hosts[0].received.iter().filter(|(_, n)| *n == number).count();
+        assert_eq!(got > 0, arrives > 0, "from host {router}: {got}");
+    }
+    // One of them leaves: the other gets all flows.
+    world.uncable(End::Host(3));
+    world.run(500);
+    send(&mut world, 3000);
+    send(&mut world, 4000);
+    assert_eq!(arrived(&world, 1, 4000), 100);
     world.finish();
 }
 
@@ -186,5 +241,41 @@ fn a_packet_from_an_address_of_no_subnet_is_dropped() {
     world.run(100);
     assert_eq!(world.hosts[1].received.len(), before);
     assert_eq!(world.node(0).drops(HOST, DropReason::ReversePath), 1);
+    // Nor from the address of another host of its subnet, nor from one that nobody has.
+    for source in [world.hosts[2].ip, [10, 0, 0, 77].into()] {
+        world.hosts[0].ip = source;
+        let spoofed = by_gateway(&world, 0, to, 64, None);
+        world.hosts[0].ip = own;
+        for _ in 0..3 {
+            world.emit(0, spoofed.clone());
+            world.run(300);
+        }
+    }
+    assert_eq!(world.hosts[1].received.len(), before);
+    world.finish();
+}
+
+#[test]
+fn a_node_forgets_addresses_to_which_nothing_is_sent() {
+    let mut world = ring(7, two_subnets());
+    let all = world.all_pairs();
+    assert_eq!(world.unreached(&all, 200), []);
+    let known = |world: &mut World| {
+        let now = world.now;
+        let router = world.node(0).fabric.router().unwrap().control();
+        router.neighbours(now).map(|n| n.address).collect::<Vec<_>>()
+    };
+    let own = std::net::IpAddr::from(world.hosts[0].ip);
+    let found = known(&mut world);
+    assert!(found.len() == 3 && found.contains(&own), "{found:?}");
+    // Packets keep one of them.
+    let used = world.hosts[1].ip;
+    for _ in 0..100 {
+        world.send(0, used, 1);
+        world.run(1000);
+    }
+    let mut found = known(&mut world);
+    found.sort_unstable();
+    assert_eq!(found, [own, used.into()]);
     world.finish();
 }

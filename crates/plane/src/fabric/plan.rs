@@ -74,8 +74,9 @@ pub struct FabricPlan {
     ports: Vec<Arc<PortTables>>,
     lanes: LaneChoice,
     limits: ControlLimits,
-    /// Hosts' IP packets to this address are left to the router.
+    /// The group's address as a router, and whether this node is a part of it.
     gateway: Option<MacAddr>,
+    routes: bool,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
 }
@@ -113,9 +114,15 @@ impl FabricPlan {
         self.roles.get(usize::from(port)).unwrap_or(&PortRole::Unknown)
     }
 
-    /// The group's address as a router, if it routes.
+    /// The group's address as a router, if it routes: the source of routed packets that leave the
+    /// fabric.
     pub fn gateway(&self) -> Option<MacAddr> {
         self.gateway
+    }
+
+    /// The address whose IP packets are left to the router of this node.
+    pub(crate) fn routed_here(&self) -> Option<MacAddr> {
+        self.gateway.filter(|_| self.routes)
     }
 
     /// A port's tables.
@@ -179,6 +186,7 @@ impl FabricTables {
             ports: tables.collect(),
             lanes: LaneChoice::default(),
             gateway: None,
+            routes: false,
             limits: ControlLimits::default(),
             trees: Arc::default(),
         }))
@@ -248,9 +256,10 @@ impl FabricTables {
         self.0.lanes = lanes;
     }
 
-    /// Leaves hosts' IP packets to this address to the router; `None`: the group does not route.
-    pub fn set_gateway(&mut self, gateway: Option<MacAddr>) {
-        self.0.gateway = gateway;
+    /// Sets the group's address as a router; `None`: the group does not route. If `here`, hosts' IP
+    /// packets to it are left to the router of this node.
+    pub fn set_gateway(&mut self, gateway: Option<MacAddr>, here: bool) {
+        (self.0.gateway, self.0.routes) = (gateway, here);
     }
 
     /// Puts a tree in place, or in place of one of the same number; without ports, takes it out.

@@ -47,9 +47,7 @@ pub(super) fn check(
     }
     if interface.reverse_path != ReversePath::Off && packet.in_port != PORT_NONE {
         let group = context.router.group(fib.find_v6(source));
-        if !may_come_from(context, interface, group) {
-            return Err(Verdict::Drop(DropReason::ReversePath));
-        }
+        may_come_from(context, interface, group, packet)?;
     }
     Ok(Some((destination, at)))
 }

@@ -73,7 +73,7 @@ pub struct Adjacency {
     pub(crate) addresses: [u8; 12],
     /// The port that leads there; [`PORT_NONE`](plexus_io::PORT_NONE): where the switch says.
     pub(crate) port: PortId,
-    /// The VLAN that its interface is; 0 for no neighbour.
+    /// The VLAN that its interface is.
     pub(crate) vlan: u16,
     /// The longest IP packet there.
     pub(crate) mtu: u16,
@@ -251,6 +251,20 @@ impl RouterPlan {
         let from = group.first as usize;
         let vlans = self.member_vlans.get(from..from + usize::from(group.count));
         vlans.unwrap_or(&[]).contains(&vlan)
+    }
+
+    /// Whether a station is one of a group's neighbours.
+    #[cold]
+    pub(crate) fn is_behind(&self, group: &Group, station: &[u8]) -> bool {
+        if group.kind != GroupKind::Forward {
+            return false;
+        }
+        let from = group.first as usize;
+        let several = self.members.get(from..from + usize::from(group.count)).unwrap_or(&[]);
+        let one = [group.neighbour()];
+        let members = if group.count == 1 { &one[..] } else { several };
+        let mut members = members.iter().map(|n| self.adjacency(*n));
+        members.any(|a| a.resolved && a.addresses[..6] == *station)
     }
 
     /// A place to publish this and later plans.

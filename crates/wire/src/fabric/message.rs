@@ -289,6 +289,7 @@ bodies! {
     38 GroupSender,
     39 GroupPolicy,
     40 NumberTaken,
+    41 RouterRoutes,
 }
 
 codes! {
@@ -687,6 +688,24 @@ structures! {
     NumberTaken {
         /// The public key of that node.
         key: [u8; 32],
+    }
+
+    /// From the controller: where the group's router sends packets for other networks.
+    RouterRoutes {
+        /// Orders such lists: the higher counts.
+        version: u64,
+        /// The routes; those with equal destinations share its flows.
+        routes: Vec<RouterRoute>,
+    }
+
+    /// A route of the group's router.
+    RouterRoute {
+        /// The first of the destinations.
+        ip: IpAddr,
+        /// Leading bits that count.
+        prefix_len: u8,
+        /// The host that leads there.
+        via: IpAddr,
     }
 
     /// Groups that are served alike.

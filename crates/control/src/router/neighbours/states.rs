@@ -5,12 +5,13 @@
 //! intervals. An unused neighbour of another kind is verified after ten minutes and removed if it
 //! does not answer.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
-use super::super::input::NeighbourId;
+use super::super::input::{InterfaceId, NeighbourId};
 use super::super::refusal::Refusal;
 use super::{Effect, Neighbours, Waiting};
 use crate::budget::Budget;
@@ -189,6 +190,23 @@ impl Neighbours {
         self.edit(id, |n| n.state = State::Stale);
         self.heard(now, id, mac, Heard { solicited: false, overrides: true });
         self.enter(now, id, State::Permanent);
+    }
+
+    /// The source does not know the neighbour any more. A gateway waits until it does.
+    pub(in super::super) fn unfix(&mut self, now: Time, id: NeighbourId) {
+        if self.get(id).is_none_or(|n| n.pins == 0) {
+            return self.remove(id);
+        }
+        self.edit(id, |n| n.mac = None);
+        self.effects.push_back(Effect::Changed(id));
+        self.enter(now, id, State::Incomplete);
+    }
+
+    /// A neighbour is not asked: another source will tell of it.
+    pub(in super::super) fn wait_for_source(&mut self, interface: InterfaceId, address: IpAddr) {
+        if let Some(id) = self.find(interface, address) {
+            self.timers.cancel(id);
+        }
     }
 
     /// A message without a link address still shows that its sender is alive.

@@ -106,6 +106,11 @@ fn samples() -> Vec<Body> {
         }
         .into(),
         NumberTaken { key: [9; 32] }.into(),
+        RouterRoutes {
+            version: 1,
+            routes: vec![RouterRoute { ip: ip4(0), prefix_len: 0, via: ip4(9) }],
+        }
+        .into(),
     ]
 }
 

@@ -1,0 +1,170 @@
+//! Hosts' frames: questions are answered or passed on, frames without a way get one, and what
+//! cannot be served is counted.
+
+use plexus_wire::address::is_link_local;
+use plexus_wire::fabric::message::{HostFrame as HostFrameBody, PortRole};
+use plexus_wire::fabric::{self, CONTROL_HOP};
+use plexus_wire::{Time, ethernet};
+
+use super::Node;
+use super::effect::{Effect, Event, Turn, Unserved};
+use super::host_frame::{HostFrame, Matter, Party, answer, question};
+use super::resolve::Need;
+use super::stations::Heard;
+
+/// Longest host frame that is passed to the controller for an answer.
+const HOST_FRAME_MAX: usize = 1300;
+
+impl Node {
+    /// The data plane has passed a host's frame that it cannot serve.
+    pub(super) fn host_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
+        if self.role(port) != PortRole::Host {
+            return;
+        }
+        let Some(frame) = HostFrame::parse(bytes) else {
+            return self.tell(Event::Dropped(port, Unserved::Runt));
+        };
+        let mut turn = Turn::new(now, &mut self.timers);
+        if let Matter::Have { ip } = frame.matter {
+            self.stations.answered(&mut turn, port, frame.source, ip);
+        }
+        let group = self.group.as_ref();
+        let heard = self.stations.heard(&mut turn, group, port, &frame, bytes);
+        let mut out = turn.out;
+        match heard {
+            Heard::Held => {}
+            Heard::Loop => self.looped(now, port, bytes),
+            Heard::Ready => out = self.serve(now, port, &frame, bytes, out),
+        }
+        self.carry_out(now, out);
+    }
+
+    /// A frame of an admitted station with a valid source address; adds to the actions.
+    fn serve(
+        &mut self,
+        now: Time,
+        port: u8,
+        frame: &HostFrame,
+        bytes: &[u8],
+        out: Vec<Effect>,
+    ) -> Vec<Effect> {
+        let mac = frame.source;
+        let mut turn = Turn { now, timers: &mut self.timers, out };
+        let group = self.group.as_ref();
+        match frame.matter {
+            Matter::Ask { ip, target } => {
+                if let Some(group) = group.filter(|g| g.owns(target)) {
+                    let frame = answer(Party { mac: group.mac, ip: target }, mac, Some(ip));
+                    turn.host(port, frame);
+                } else if self.stations.holder(port, target).is_some() {
+                    turn.dropped(port, Unserved::SamePort);
+                } else {
+                    self.resolver.ask(
+                        &mut turn,
+                        port,
+                        Party { mac, ip },
+                        target,
+                        Need::Answer,
+                        &mut self.random,
+                    );
+                }
+            }
+            Matter::Have { ip } => self.resolver.answered(&mut turn, port, mac, ip),
+            // No other host has it, or the claim would not have been granted.
+            Matter::Probe { .. } => {}
+            Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {
+                let body = HostFrameBody { port, frame: bytes.to_vec() };
+                turn.push(Effect::Controller { body: body.into(), sure: false });
+            }
+            Matter::ForController => turn.dropped(port, Unserved::TooLong),
+            Matter::Data { target, .. }
+                if group.is_some_and(|g| g.mac == frame.destination && g.owns(target)) =>
+            {
+                turn.push(Effect::Own { frame: bytes.to_vec() });
+            }
+            Matter::Data { source, target } => {
+                let to_group = group.filter(|group| group.mac == frame.destination);
+                let need = match to_group {
+                    Some(_) => Need::Routed(bytes),
+                    None => Need::Route(bytes),
+                };
+                // A host's packet is routed from its own address, or from beyond the networks.
+                let is_own = self.stations.holder(port, source) == Some(mac);
+                if to_group
+                    .is_some_and(|g| is_link_local(target) || g.has_network(source) && !is_own)
+                {
+                    turn.dropped(port, Unserved::NoRoute);
+                    let asker = group.map(|g| g.asker(source));
+                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
+                    return turn.out;
+                }
+                let known = match to_group {
+                    Some(group) if group.has_network(target) => None,
+                    Some(_) => self.routing.next_hop(now, target),
+                    // It may have been routed to a host that leads to other networks.
+                    None => {
+                        let asked = self.resolver.address_of(port, mac, frame.destination);
+                        asked.or_else(|| self.routing.address_of(frame.destination))
+                    }
+                };
+                let target = known.unwrap_or(target);
+                if let Some(ip) = self.stations.address(port, mac, target) {
+                    let (party, random) = (Party { mac, ip }, &mut self.random);
+                    self.resolver.ask(&mut turn, port, party, target, need, random);
+                    // The others that lead there are to share the flows.
+                    let alike = to_group.map(|_| self.routing.alike(target)).unwrap_or_default();
+                    for other in alike {
+                        if other != target && !self.routing.knows(other) {
+                            let (need, random) = (Need::Fresh, &mut self.random);
+                            self.resolver.ask(&mut turn, port, party, other, need, random);
+                        }
+                    }
+                } else {
+                    // A host that keeps its neighbour cache across our restart sends no question,
+                    // so the node asks.
+                    turn.dropped(port, Unserved::NoRoute);
+                    let asker = group.map(|g| g.asker(source));
+                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
+                }
+            }
+            Matter::Unicast => {
+                let known = self.resolver.address_of(port, mac, frame.destination);
+                let ip = known.and_then(|target| self.stations.address(port, mac, target));
+                match (ip, known) {
+                    (Some(ip), Some(target)) => {
+                        let (party, random) = (Party { mac, ip }, &mut self.random);
+                        let need = Need::Route(bytes);
+                        self.resolver.ask(&mut turn, port, party, target, need, random);
+                    }
+                    _ => turn.dropped(port, Unserved::NoRoute),
+                }
+            }
+            Matter::Listens(ref reports) => {
+                self.groups.reported(&mut turn, port, mac, reports, group);
+            }
+            Matter::Multicast(group) if self.groups.served(group).is_some() => {
+                self.groups.sent(&mut turn, port, mac, group, bytes);
+            }
+            Matter::Multicast(_) | Matter::Group => turn.dropped(port, Unserved::NotFlooded),
+            Matter::Forged => turn.dropped(port, Unserved::Forged),
+        }
+        turn.out
+    }
+
+    /// The sender's node must learn that the station is not here.
+    pub(super) fn stale_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
+        let Ok(frame) = fabric::Frame::new_checked(bytes) else { return };
+        let Ok(inner) = ethernet::Frame::new_checked(frame.payload()) else { return };
+        let mut path = vec![port];
+        path.extend(frame.reverse());
+        // The last hop back is the sender's port: replace it by its control plane.
+        if let Some(last) = path.last_mut() {
+            *last = CONTROL_HOP;
+        }
+        let mut turn = Turn::new(now, &mut self.timers);
+        turn.push(Effect::Tell(Event::Stale(port, inner.dst())));
+        self.resolver.stale(&mut turn, inner.dst(), inner.src(), path);
+        let out = turn.out;
+        self.carry_out(now, out);
+    }
+}
