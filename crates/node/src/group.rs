@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use plexus_config::ReversePath;
+use plexus_config::{OUTSIDE_ROUTES_MAX, ReversePath};
 use plexus_control::router::{
     Fault, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Why,
 };
@@ -19,9 +19,6 @@ use crate::router::{Place, Router};
 
 /// The only interface.
 const GROUP: InterfaceId = InterfaceId(0);
-
-/// Most routes to other networks.
-const ROUTES_MAX: usize = 256;
 
 /// The group's router on a node.
 pub(crate) struct GroupRouter {
@@ -34,7 +31,7 @@ impl GroupRouter {
     /// # Errors
     /// When memory is short.
     pub(crate) fn new(seed: [u8; 32]) -> Result<GroupRouter, String> {
-        let limits = Limits { routes: ROUTES_MAX, ..Limits::default() };
+        let limits = Limits { routes: OUTSIDE_ROUTES_MAX, ..Limits::default() };
         let reverse_path = ReversePath::Strict;
         let place = Place { vlan: GROUP_VLAN, port: None, kernel: None, reverse_path };
         let router = Router::new(limits, vec![place], seed).map_err(|e| e.to_string())?;

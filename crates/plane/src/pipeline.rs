@@ -152,8 +152,10 @@ impl Pipeline {
         fib: Option<FibBatch<'_>>,
         outlet: Option<&mut dyn Outlet>,
     ) {
+        // The batch of the tables has begun: no entry names a group that is not in this plan.
         self.follow_plans();
-        let mut context = context!(self, now, pool, fib.as_ref());
+        let fib = fib.as_ref().filter(|_| self.router.has_interfaces());
+        let mut context = context!(self, now, pool, fib);
         context.outlet = outlet.map(|outlet| outlet as _);
         self.lookup.run(&mut context, &self.output, batch);
         self.output.run(&mut context, &mut self.lookup, batch);

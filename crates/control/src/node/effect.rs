@@ -48,7 +48,7 @@ pub(super) enum Timer {
 /// A sender to a multicast group: port, host and the group's Ethernet address.
 pub(super) type Sender = (u8, MacAddr, MacAddr);
 
-/// What the parts of a node work with while it processes an input.
+/// The parts of a node work with this while it processes an input.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) now: Time,

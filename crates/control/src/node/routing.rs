@@ -1,5 +1,5 @@
-//! What the group's router learns from this node: the hosts that lead to other networks, and which
-//! station has an address that packets are routed to.
+//! This node tells the group's router which hosts lead to other networks, and which station has an
+//! address that packets are routed to.
 //!
 //! The router asks nobody. A packet to an address that it does not know becomes a question to the
 //! controller, in the name of the host that sent it, and the answer is kept here. Addresses that

@@ -1,4 +1,4 @@
-//! What a driver passes to a node, and what the node asks of it.
+//! A driver passes inputs to a node, and carries out its outputs.
 
 use std::net::IpAddr;
 

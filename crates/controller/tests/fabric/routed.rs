@@ -199,7 +199,7 @@ fn packets_for_other_networks_go_to_the_hosts_that_lead_there() {
     send(&mut world, 2000);
     let shares = [1, 3].map(|router| arrived(&world, router, 2000));
     assert!(shares[0] + shares[1] == 100 && shares.iter().all(|n| *n > 20), "{shares:?}");
-    // What comes from there is taken from these two hosts, and from no other.
+    // Packets from there are taken from these two hosts, and from no other.
     for (router, arrives) in [(1, 1), (3, 1), (2, 0)] {
         let (own, gateway) = (world.hosts[router].mac, gateway(router));
         if !world.hosts[router].arp.contains_key(&gateway) {

@@ -200,6 +200,11 @@ impl RouterPlan {
         self.interfaces.get(usize::from(index).wrapping_sub(1))
     }
 
+    /// Whether any packet is routed.
+    pub(crate) fn has_interfaces(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
     pub(crate) fn group(&self, id: Option<GroupId>) -> &Group {
         self.known_group(id).unwrap_or(&NO_GROUP)
     }

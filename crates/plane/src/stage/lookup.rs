@@ -62,9 +62,12 @@ impl Lookup {
         };
         match context.fib {
             _ if left == 0 => {}
-            Some(_) => self.route(context, batch, left),
-            None if left == all => self.switch.run(context, batch),
-            None => {
+            // The group's router has no packets at ports that are not the fabric's.
+            Some(_) if context.router.interface(GROUP_VLAN).is_none() => {
+                self.route(context, batch, left)
+            }
+            _ if left == all => self.switch.run(context, batch),
+            _ => {
                 let mut lookups = Lookups::new();
                 for place in bits(left) {
                     let addresses = vlan::classify(context, &mut batch[place]);
@@ -91,13 +94,7 @@ impl Lookup {
         });
         // The fabric admits stations; the switch has none of them.
         self.router.to_learn.clear();
-        let to_place = self.router.to_place;
-        let in_group = bits(to_place).filter(|place| batch[*place].vlan == GROUP_VLAN);
-        let in_group = in_group.fold(0, |set, place| set | 1 << place);
-        self.fabric.place(context, queues, batch, in_group, &sources);
-        for place in bits(to_place & !in_group) {
-            self.place_routed(context, &mut batch[place]);
-        }
+        self.fabric.place(context, queues, batch, self.router.to_place, &sources);
     }
 
     /// Routes the router's packets of a batch among those whose bits are set, and switches the

@@ -21,7 +21,7 @@ const COVERS_MAX: usize = 129;
 /// Routes in one answer: some ten milliseconds' work.
 const ROUTES_MAX: usize = 8192;
 
-/// What answers are made from: a router of this box, or this box's part of the group's.
+/// Answers are made from this: the box's own router, or its part of the group's.
 pub(crate) struct RouterView<'a> {
     pub(crate) router: &'a Router,
     pub(crate) now: Time,
