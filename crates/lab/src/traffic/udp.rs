@@ -11,6 +11,7 @@ use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
 use plexus_wire::Time;
 
 use plexus_report::{Gaps, Outcome, sending_time};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{Route, TICK, any_address, is_timeout, now};
 
@@ -23,6 +24,18 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
         Ok(outcome) => outcome,
         Err(e) => Outcome::failed(e.to_string()),
     }
+}
+
+/// Keeps the sender to one processor. A veth pair has a queue for each processor that sends, so a
+/// sender that moves can overtake its own packets, which none with a cable can.
+fn keep_to_a_processor(index: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let Some(cpu) = all.get(index % all.len().max(1)) else { return };
+    let mut one = CpuSet::new();
+    one.set(*cpu);
+    // If it may not be, the flow is sent all the same.
+    let _ = sched_setaffinity(None, &one);
 }
 
 fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
@@ -51,6 +64,7 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
             let (sent, done) = (&sent, &done);
             s.spawn(move || meter(route, &socket, seen, sent, done))
         });
+        keep_to_a_processor(route.index);
         let started = Instant::now();
         let departures = send(route, &sender, &sent);
         let time = sending_time(&route.flow.extent, started.elapsed(), interval(route));
