@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use plexus_wire::MacAddr;
+use plexus_wire::address::is_link_local;
 
 use crate::keyed::{Keyed, Seed};
 use crate::topology::Place;
@@ -31,7 +32,8 @@ pub(crate) struct Hosts {
     /// All stations.
     order: BTreeSet<MacAddr>,
     per_port: BTreeMap<Place, BTreeSet<MacAddr>>,
-    /// Stations without a known address of the version: IPv4, IPv6.
+    /// Stations without a known address of the version, IPv4 or IPv6, other than link-local ones:
+    /// nearly every host has one of those, whatever else it has.
     without: [BTreeSet<MacAddr>; 2],
 }
 
@@ -120,7 +122,9 @@ impl Hosts {
         let Some(host) = self.stations.get_mut(&mac) else { return };
         host.ips.push(ip);
         self.by_ip.insert(ip, mac);
-        self.without[version(ip.is_ipv4())].remove(&mac);
+        if !is_link_local(ip) {
+            self.without[version(ip.is_ipv4())].remove(&mac);
+        }
     }
 
     /// Removes an address from its station.
@@ -128,12 +132,14 @@ impl Hosts {
         let Some(mac) = self.by_ip.remove(&ip) else { return };
         let Some(host) = self.stations.get_mut(&mac) else { return };
         host.ips.retain(|own| *own != ip);
-        if !host.has(ip.is_ipv4()) {
+        let alike = |own: &&IpAddr| own.is_ipv4() == ip.is_ipv4() && !is_link_local(**own);
+        if host.ips.iter().find(alike).is_none() {
             self.without[version(ip.is_ipv4())].insert(mac);
         }
     }
 
-    /// Stations without a known address of the version, starting after `after` and wrapping round.
+    /// Stations without a known address of the version but for link-local ones, starting after
+    /// `after` and wrapping round.
     pub(crate) fn without(&self, is_v4: bool, after: MacAddr) -> impl Iterator<Item = MacAddr> {
         let set = &self.without[version(is_v4)];
         set.range(after..).chain(set.range(..after)).copied()
