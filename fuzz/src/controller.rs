@@ -85,6 +85,7 @@ fn config(kind: u8) -> Config {
         lease_s: 600,
         advertise: true,
         mtu: None,
+        device: None,
     };
     let ff05 = Prefix::new([0xFF05, 0, 0, 0, 0, 0, 0, 0].into(), 16).unwrap();
     let mut config = Config {

@@ -226,7 +226,10 @@ impl World {
                     assert!(self.admitted.remove(&(port, mac)), "{mac} was not admitted");
                 }
                 Output::Install(_) | Output::Tree { .. } | Output::Group(_) => {}
-                Output::Gateways { .. } | Output::Routes(_) | Output::Neighbour { .. } => {}
+                Output::Gateways { .. }
+                | Output::Route { .. }
+                | Output::HasRoutes(_)
+                | Output::Neighbour { .. } => {}
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
                 Output::Tell(event) => drop(black_box(event)),
             }

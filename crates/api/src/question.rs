@@ -71,6 +71,8 @@ questions! {
     Topology, "topology" => fabric::Topology;
     /// The routes that a controller has handed out.
     Flows, "flows" => fabric::Flows;
+    /// The group's router: of a controller its table and each node's copy, of a node its own copy.
+    Router, "router" => Of<fabric::RouterCopy, fabric::GroupRouter>;
     /// A router's interfaces, and how much is in its forwarding tables.
     Fib, "fib" => router::Fib;
     /// A router's neighbours and their Ethernet addresses.

@@ -130,6 +130,8 @@ fn shown(client: &mut Client, topic: Topic, json: bool) -> Result<String, Failur
         Answer::Groups(Of::Controller(groups)) => fabric::groups(&groups),
         Answer::SourceRoutes(routes) => fabric::source_routes(&routes),
         Answer::Flows(flows) => fabric::flows(&flows),
+        Answer::Router(Of::Node(copy)) => fabric::router_copy(&copy),
+        Answer::Router(Of::Controller(router)) => fabric::group_router(&router),
         Answer::Fib(fib) => router::fib(&fib),
         Answer::Neighbours(neighbours) => router::neighbours(&neighbours),
         Answer::Faces(faces) => named::faces(&faces),

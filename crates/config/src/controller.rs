@@ -14,7 +14,7 @@ use crate::controller_settings::{
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
-use crate::name::{check_device, check_name};
+use crate::name::{check_device, check_name, parse_kernel_device};
 use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usual_control};
 use crate::port::read_mac;
 use crate::units::{format_duration, parse_duration};
@@ -108,6 +108,7 @@ fn write_subnet(subnet: &Subnet, lines: &mut Lines, above: &str) {
     lines.given("domain", subnet.domain.as_ref());
     lines.given("mtu", subnet.mtu);
     lines.unusual("ra", &subnet.advertise, &false);
+    lines.given("device", subnet.device.as_ref());
 }
 
 fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
@@ -314,6 +315,14 @@ fn read_subnet(
             problems.add(ra.span, "only IPv6 prefixes of 64 bits are advertised", help);
         }
         subnet.advertise = ra.value;
+    }
+    if let Some(device) = section.parsed("device", parse_kernel_device) {
+        if subnet.gateway.is_none() {
+            let help = "add gateway = \"…\", the address that the device gets";
+            let message = "a network whose routing daemons have a device needs a gateway";
+            problems.add(device.span, message, help);
+        }
+        subnet.device = Some(device.value);
     }
     prefix.is_some().then_some(subnet)
 }

@@ -93,6 +93,8 @@ pub struct Subnet {
     pub mtu: Option<u16>,
     /// The IPv6 prefix is advertised to hosts, which configure addresses in it.
     pub advertise: bool,
+    /// The device beside the controller that has the group's address too, for routing daemons.
+    pub device: Option<String>,
 }
 
 impl Subnet {
@@ -110,6 +112,7 @@ impl Subnet {
             lease_s: 3600,
             mtu: None,
             advertise: false,
+            device: None,
         }
     }
 }
@@ -137,8 +140,8 @@ pub struct HostGroup {
     pub prefixes: Vec<Prefix>,
 }
 
-/// Most routes to other networks: what one message to a node holds.
-pub const OUTSIDE_ROUTES_MAX: usize = 32;
+/// Most routes to other networks that a file names; routing daemons may have millions.
+pub const OUTSIDE_ROUTES_MAX: usize = 4096;
 
 /// A route of the group's router to another network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,6 +28,7 @@ pub use controller_settings::{
     MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation, RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
+pub use name::KERNEL_PEER;
 pub use named::{
     NamedDisk, NamedDispatch, NamedEthernet, NamedFace, NamedRoute, NamedSecret, NamedSettings,
     NamedStrategy, StrategyName,

@@ -51,6 +51,21 @@ fn check(what: &str, name: &str, longest: usize) -> Result<(), ValueError> {
     Ok(())
 }
 
+/// The other end of a device of routing daemons is called after it, and this.
+pub const KERNEL_PEER: &str = ".px";
+
+/// Reads the name of a device of routing daemons: short enough for that of its other end.
+pub(crate) fn parse_kernel_device(name: &str) -> Result<String, ValueError> {
+    check_device(name)?;
+    let max = DEVICE_LEN_MAX - KERNEL_PEER.len();
+    if name.len() > max {
+        let message = format!("the device name {} has {} bytes", quote(name), name.len());
+        let help = format!("write at most {max}: its other end is called {name}{KERNEL_PEER}");
+        return Err(ValueError::new(message, help));
+    }
+    Ok(name.to_string())
+}
+
 /// Checks the name of a network device of this machine.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
-use crate::name::{check_device, check_name};
+use crate::name::{check_device, check_name, parse_kernel_device};
 use crate::named::NamedSettings;
 use crate::port::{FaultSettings, StaticMacEntry};
 use crate::router::RouterSettings;
@@ -62,6 +62,9 @@ pub struct FabricFile {
     pub lanes: LaneChoice,
     /// Where every input of the control plane is written, for replay.
     pub record: Option<PathBuf>,
+    /// Devices of this box's kernel, on which routing daemons listen for the whole group: those
+    /// that the subnets of the controller name, which runs here.
+    pub kernel: Vec<String>,
 }
 
 impl FabricFile {
@@ -73,6 +76,7 @@ impl FabricFile {
             native: false,
             lanes: LaneChoice::default(),
             record: None,
+            kernel: Vec::new(),
         }
     }
 
@@ -85,6 +89,7 @@ impl FabricFile {
             native: section.is_set("native"),
             lanes: section.choice_or("lanes", &LaneChoice::NAMES, usual.lanes),
             record: section.text("record").map(|r| r.value.into()),
+            kernel: section.list("kernel", parse_kernel_device).unwrap_or_default(),
             identity: usual.identity,
         })
     }
@@ -97,6 +102,7 @@ impl FabricFile {
         lines.unusual("native", &self.native, &false);
         lines.unusual("lanes", &self.lanes, &usual.lanes);
         lines.given("record", self.record.as_ref());
+        lines.value("kernel", &self.kernel[..]);
     }
 }
 

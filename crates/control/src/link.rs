@@ -68,6 +68,9 @@ pub enum Pin {
     /// Hosts only: no proof makes it a fabric port. Otherwise two hosts that relay link messages
     /// could act as the cable between two nodes.
     Hosts,
+    /// One host, a device of this box on which routing daemons listen: alone of all hosts it may
+    /// have the group's own addresses.
+    Daemons,
     /// An authenticated node or controller.
     Fabric,
     /// The same through an IP network, where no controller can be.
@@ -234,7 +237,7 @@ impl Link {
         self.looped_until = None;
         self.beat_at = Time::FOREVER;
         let host_at = match self.pin {
-            Some(Pin::Hosts) => {
+            Some(Pin::Hosts | Pin::Daemons) => {
                 self.state = State::Host;
                 return Outcome { changed: true, ..Outcome::default() };
             }
@@ -277,7 +280,7 @@ impl Link {
 
     /// A complete frame to the bootstrap address was received.
     pub fn frame(&mut self, now: Time, frame: &[u8]) -> Outcome {
-        if self.pin == Some(Pin::Hosts) {
+        if matches!(self.pin, Some(Pin::Hosts | Pin::Daemons)) {
             let refused = Some(Refused::Pinned);
             let stranger = self.strangers.refused(now, Refused::Pinned);
             return Outcome { refused, stranger, ..Outcome::default() };

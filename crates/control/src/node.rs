@@ -2,6 +2,7 @@
 //! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
 mod effect;
+pub mod fib;
 mod groups;
 mod host_frame;
 mod loops;
@@ -224,6 +225,11 @@ impl Node {
         self.resolver.routes()
     }
 
+    /// The version of the group's routes that the node has, and whether it has all of them.
+    pub fn routes_version(&self) -> (u64, bool) {
+        self.routing.fib.version()
+    }
+
     /// The multicast groups that stations have joined: port, station, groups.
     pub fn group_members(&self) -> Vec<(u8, MacAddr, Vec<IpAddr>)> {
         self.groups.list()
@@ -418,7 +424,9 @@ impl Node {
 
     /// Sends a loop probe from a host port, as soon as the group is known.
     fn probe_for_loops(&mut self, now: Time, port: u8) {
-        let link = self.link(port).filter(|link| link.is_for_hosts(now));
+        // A device of this box leads nowhere else.
+        let may_loop = self.pins.get(&port) != Some(&Pin::Daemons);
+        let link = self.link(port).filter(|link| may_loop && link.is_for_hosts(now));
         let own = link.and_then(Link::facts).map(|f| f.mac);
         if let (Some(group), Some(own)) = (&self.group, own) {
             let frame = self.loops.probe(group, own);
@@ -573,11 +581,23 @@ impl Node {
                 self.groups.update(&mut turn, epoch, update, &self.roles);
             }
             Some(Body::GroupRoutes(routes)) => self.groups.set_routes(&mut turn, routes.routes),
-            Some(Body::RouterRoutes(update)) => {
-                if let Some(routes) = self.routing.set_routes(update) {
-                    self.outputs.push_back(Output::Routes(routes));
+            Some(Body::FibUpdate(update)) => {
+                let taken = match self.routing.fib.take(&update) {
+                    Ok(taken) => taken,
+                    Err(error) => return self.tell(Event::Refused(None, error.to_string())),
+                };
+                let routes = taken.routes.into_iter();
+                self.outputs
+                    .extend(routes.map(|(prefix, target)| Output::Route { prefix, target }));
+                if let Some(is_complete) = taken.turned {
+                    self.outputs.push_back(Output::HasRoutes(is_complete));
                 }
-                return;
+                if let Some(ack) = taken.ack {
+                    if taken.is_wrong {
+                        turn.push(Effect::Tell(Event::TableWrong { version: ack.version }));
+                    }
+                    turn.push(Effect::Controller { body: ack.into(), sure: false });
+                }
             }
             Some(Body::GroupPolicy(policy)) => {
                 self.groups.set_policy(&mut turn, policy, group, &self.roles);
@@ -663,7 +683,7 @@ impl Node {
         let mut turn = Turn::new(now, &mut self.timers);
         match Body::parse(body) {
             Ok((_, Body::ResolveReply(reply))) => {
-                self.resolver.replied(&mut turn, exchange, &reply);
+                self.resolver.replied(&mut turn, self.group.as_ref(), exchange, &reply);
             }
             Ok((_, Body::Invalidate(told))) => {
                 self.resolver.invalidated(&mut turn, exchange, &told);

@@ -160,7 +160,8 @@ impl Controller {
         ip: IpAddr,
         request: u32,
     ) -> Admission {
-        if !is_host_address(ip) || self.is_own_address(ip) {
+        let is_reserved = self.is_own_address(ip) && self.device_of(ip) != Some(at);
+        if !is_host_address(ip) || is_reserved {
             return Admission::Refused(Refusal::Reserved);
         }
         let holder = self.hosts.by_ip(ip);
@@ -366,10 +367,7 @@ impl Controller {
             let Some(key) = self.flows.get(id).map(|f| f.key) else { continue };
             let Some(source) = key.source.and_then(|s| self.hosts.get(s)) else { continue };
             let Some(target) = self.hosts.get(key.destination) else { continue };
-            let groups = (&source.groups, &target.groups);
-            let allowed =
-                self.groups.may_ask(groups.0, groups.1) || self.groups.may_ask(groups.1, groups.0);
-            if !allowed {
+            if !self.may_ask(source, target) && !self.may_ask(target, source) {
                 self.end_flow(id);
             }
         }

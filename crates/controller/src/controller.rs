@@ -12,8 +12,10 @@ use rand_pcg::Pcg64;
 
 use crate::claims::Claims;
 use crate::control::ControlPaths;
+use crate::daemons::{Daemons, multicast_rules};
 use crate::dhcp::Dhcp;
 use crate::event::{Drop, Event};
+use crate::fib::Fib;
 use crate::flows::{FlowKey, Flows};
 use crate::groups::Groups;
 use crate::hosts::Hosts;
@@ -58,6 +60,10 @@ pub(crate) enum Timer {
     Retire,
     /// A node's trees of earlier incarnations expire.
     Earlier(u32),
+    /// Nodes have not answered about the forwarding table.
+    Feeds,
+    /// Routing daemons have had time to tell their routes.
+    Whole,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -87,6 +93,8 @@ pub struct Controller {
     pub(crate) reported: Reported,
     pub(crate) control: ControlPaths,
     pub(crate) multicast: Multicast,
+    pub(crate) fib: Fib,
+    pub(crate) daemons: Daemons,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -122,6 +130,8 @@ impl Controller {
             reported: Reported::default(),
             control: ControlPaths::default(),
             multicast: Multicast::new(epoch),
+            fib: Fib::new(seed_of(&mut rng)),
+            daemons: Daemons::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -132,6 +142,7 @@ impl Controller {
         };
         controller.arm_leases();
         controller.set_group_policy();
+        controller.configure_router(now);
         controller
     }
 
@@ -152,6 +163,8 @@ impl Controller {
             Input::Message { node, request, body } => self.message(now, node, request, body),
             Input::Stored { ticket } => self.stored(now, ticket),
             Input::Configure(config) => self.configure(now, *config),
+            Input::Kernel(inputs) => self.kernel_routes(now, inputs),
+            Input::Device { device, port } => self.device(device, port),
         }
         self.finish(now);
     }
@@ -188,6 +201,8 @@ impl Controller {
             Timer::Learned => self.multicast.learned(),
             Timer::Retire => self.retire_due(now),
             Timer::Earlier(node) => self.end_earlier(node),
+            Timer::Feeds => self.feeds_due(now),
+            Timer::Whole => self.whole_due(),
         }
     }
 
@@ -212,6 +227,7 @@ impl Controller {
                     Body::TreesReady(ready) => self.trees_ready(now, index, &ready),
                     Body::GroupMembership(said) => self.group_membership(index, said),
                     Body::GroupSender(said) => self.group_sender(index, &said),
+                    Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,
                     _ => return self.dropped(Drop::UnexpectedBody),
                 }
@@ -228,7 +244,7 @@ impl Controller {
         self.groups = Groups::new(&config);
         self.dhcp.configure(&config);
         let (now_set, before) = (&config, &self.config);
-        let is_new = now_set.multicast != before.multicast || now_set.routes != before.routes;
+        let is_new = !multicast_rules(now_set).eq(multicast_rules(before));
         self.config = config;
         self.touch_all_groups();
         if is_new {
@@ -240,6 +256,7 @@ impl Controller {
         // Rules may have changed although no host's groups have.
         let flows = self.flows.iter().map(|(id, _)| id).collect();
         self.end_forbidden(flows);
+        self.configure_router(now);
         // Every node gets the group's addresses anew.
         for index in 0..self.topology.nodes.len() as u32 {
             self.welcome_again(index);
@@ -398,6 +415,7 @@ impl Controller {
         }
         self.groups_settle(now);
         self.groups_finish();
+        self.feed_nodes(now);
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;
@@ -414,6 +432,13 @@ impl Controller {
             self.send_reliably(index, 0, RouteUpdate { routes });
         }
     }
+}
+
+/// A seed for a part with a source of randomness of its own.
+fn seed_of(rng: &mut Pcg64) -> [u8; 32] {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    seed
 }
 
 /// Bytes of a `RouteUpdate` without entries: kind, request and count.

@@ -30,6 +30,9 @@ pub enum Event {
     Declined { ip: Ipv4Addr, mac: MacAddr },
     PoolExhausted { mac: MacAddr, node: NodeId, port: u8 },
     NoServer { ip: Ipv4Addr },
+    TableWrong { node: NodeId },
+    RoutesFull,
+    GroupsFull,
 }
 
 impl fmt::Display for Event {
@@ -75,6 +78,13 @@ impl fmt::Display for Event {
             Event::Declined { ip, mac } => write!(f, "{mac} found {ip} in use"),
             Event::NoServer { ip } => {
                 write!(f, "no host has the address {ip} of the DHCP server to relay to")
+            }
+            Event::TableWrong { node } => {
+                write!(f, "node {node:x} has wrong routes: it gets all of them anew")
+            }
+            Event::RoutesFull => write!(f, "routes are refused: there are too many"),
+            Event::GroupsFull => {
+                write!(f, "routes are refused: there are too many sets of next hops")
             }
             Event::PoolExhausted { mac, node, port } => {
                 write!(f, "no address left for {mac} at port {port} of node {node:x}")

@@ -1,7 +1,7 @@
 //! Inputs and outputs of the controller.
 
-use plexus_wire::Time;
 use plexus_wire::fabric::message::{Body, Hops};
+use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{Change, Config, Event, NodeId, Record};
@@ -62,6 +62,17 @@ pub enum Input {
     Tick,
     /// The settings have changed.
     Configure(Box<Config>),
+    /// A device of routing daemons beside the controller is cabled to a port; absent: there is no
+    /// such device any more.
+    Device {
+        /// Its name, as subnets name it.
+        device: String,
+        /// The Ethernet address of the port.
+        port: Option<MacAddr>,
+    },
+    /// Routes of the kernel beside the controller, where routing daemons write them: the inputs of
+    /// a router whose interface 0 is the group.
+    Kernel(Vec<plexus_control::router::Input>),
 }
 
 /// An output.

@@ -18,13 +18,13 @@ use std::time::Duration;
 use plexus_config::{ControllerSettings, Members};
 use plexus_wire::fabric::is_reserved_group;
 use plexus_wire::fabric::message::{
-    GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, RouterRoute, RouterRoutes,
-    TreeEntry, TreeUpdate,
+    GroupMembership, GroupPolicy, GroupPrefix, GroupRoute, GroupSender, TreeEntry, TreeUpdate,
 };
 use plexus_wire::{MacAddr, Time};
 
 use crate::Controller;
 use crate::controller::Timer;
+use crate::daemons::multicast_rules;
 use crate::event::Drop;
 use crate::scan::ms;
 use crate::topology::Place;
@@ -211,21 +211,14 @@ fn served(config: &ControllerSettings, group: IpAddr) -> Option<Members> {
     if !group.is_multicast() || is_reserved_group(group) {
         return None;
     }
-    config.multicast.iter().find(|r| r.groups.contains(group)).map(|r| r.members)
+    multicast_rules(config).find(|r| r.groups.contains(group)).map(|r| r.members)
 }
 
 impl Controller {
     /// Sends a node the settings that it needs.
     pub(crate) fn send_settings(&mut self, node: u32) {
-        let routes = self.config.routes.iter().map(|r| RouterRoute {
-            ip: r.prefix.addr(),
-            prefix_len: r.prefix.len(),
-            via: r.via,
-        });
-        let (routes, version) = (routes.collect(), self.multicast.policy_version);
-        self.send_reliably(node, 0, RouterRoutes { version, routes });
-
-        let prefixes = self.config.multicast.iter().map(|r| GroupPrefix {
+        let version = self.multicast.policy_version;
+        let prefixes = multicast_rules(&self.config).map(|r| GroupPrefix {
             ip: r.groups.addr(),
             prefix_len: r.groups.len(),
             joined: r.members == Members::Joined,
@@ -307,7 +300,7 @@ impl Controller {
 
     /// A station has appeared, or its groups have changed.
     pub(crate) fn groups_touch(&mut self, mac: MacAddr, at: Place) {
-        if self.config.multicast.is_empty() && self.multicast.trees.is_empty() {
+        if multicast_rules(&self.config).next().is_none() && self.multicast.trees.is_empty() {
             return;
         }
         for (group, sends) in self.multicast.groups_of((at, mac)) {

@@ -74,6 +74,7 @@ impl Controller {
             self.send_reliably(index, 0, PortBlock { port: place.port, reason });
         }
         self.groups_of_node_up(index);
+        self.fib_of_node_up(now, index);
         self.arm_silence();
         self.log(Event::NodeUp { node: id, name: name.to_string() });
     }
@@ -85,6 +86,9 @@ impl Controller {
             session.is_open = false;
         }
         (session.generation, session.coming) = (None, None);
+        if !silent {
+            self.fib_of_node_down(index);
+        }
         if self.topology.node(index).up {
             self.set_ports(now, index, BTreeMap::new(), false);
             let node = self.id(index);
@@ -154,10 +158,14 @@ impl Controller {
         let group_mac = self.config.group_mac;
         let subnets = self.config.subnets.iter();
         let mut gateways: Vec<Gateway> = subnets
-            .filter_map(|s| Some(Gateway { ip: s.gateway?, prefix_len: s.prefix.len() }))
+            .filter_map(|s| {
+                let daemons = s.device.is_some();
+                Some(Gateway { ip: s.gateway?, prefix_len: s.prefix.len(), daemons })
+            })
             .collect();
         if self.config.subnets.iter().any(|s| s.advertise) {
-            gateways.push(Gateway { ip: group_mac.link_local().into(), prefix_len: 64 });
+            let ip = group_mac.link_local().into();
+            gateways.push(Gateway { ip, prefix_len: 64, daemons: false });
         }
         let epoch = self.epoch;
         let body = Welcome { epoch, generation, page, report, group_mac, gateways };
@@ -183,6 +191,7 @@ impl Controller {
         let flows = self.flows.release_crossing(&self.topology, &lost);
         self.topology.cut(&lost);
         let links = self.topology.set_ports(index, ports, up);
+        self.place_devices();
         self.groups_lost_links(&lost);
         for &id in &flows {
             self.reroute(id, None);
@@ -275,10 +284,7 @@ impl Controller {
             let is_whole = !routes.is_empty() && routes.iter().count() == entry.routes.len();
             let is_proved = to.is_some() && is_whole && routes.iter().all(arrives);
             let is_allowed = match (target, source) {
-                (Some(t), Some(Some(s))) => {
-                    self.groups.may_ask(&s.groups, &t.groups)
-                        || self.groups.may_ask(&t.groups, &s.groups)
-                }
+                (Some(t), Some(Some(s))) => self.may_ask(s, t) || self.may_ask(t, s),
                 (Some(_), None) => true,
                 _ => false,
             };

@@ -4,7 +4,6 @@
 //!
 //! If no host is known to have the address, a search probes a few stations without a known address
 //! of that IP version, each on its own port. Nothing is ever flooded.
-//! IP version is known are asked for it, each on its own port. Nothing is ever flooded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -153,11 +152,12 @@ impl Controller {
         let in_vain = matches!(reason, Refusal::UnknownTarget | Refusal::Forbidden);
         // A host that leads to other networks asks in their hosts' stead.
         let is_way_out = || {
-            let mut hops = self.config.routes.iter().filter_map(|r| self.hosts.by_ip(r.via));
+            let mut hops = self.fib.vias().filter_map(|via| self.hosts.by_ip(via));
             hops.any(|mac| self.is_at(mac, at))
         };
         if in_vain
             && !is_way_out()
+            && !self.is_device(at)
             && self.scans.unknown(now, &self.config.limits, at, ask.target_ip)
         {
             self.close_port(now, at, Refusal::Scanning);
@@ -175,8 +175,8 @@ impl Controller {
             Admission::Refused(why) => return Err(why),
             Admission::Disputed => return Err(Refusal::Claimed),
         }
-        // Nodes answer for these themselves.
-        if self.is_own_address(ask.target_ip) {
+        // Nodes answer for these themselves, except where routing daemons listen.
+        if self.is_own_address(ask.target_ip) && self.device_of(ask.target_ip).is_none() {
             return Err(Refusal::Reserved);
         }
         match self.hosts.by_ip(ask.target_ip) {
@@ -203,7 +203,7 @@ impl Controller {
         if to == at {
             return Err(Refusal::NoPath);
         }
-        if !self.groups.may_ask(&source.groups, &target.groups) {
+        if !self.may_ask(source, target) {
             return Err(Refusal::Forbidden);
         }
         if !self.topology.is_host_port(to) {
@@ -354,7 +354,7 @@ impl Controller {
         // The scan has a bound of its own: most stations may be in other groups.
         let looked_at = self.hosts.without(ip.is_ipv4(), self.searches.next);
         let looked_at = looked_at.take(16 * limits.probes_per_search as usize);
-        let asked: Vec<(MacAddr, Place)> = looked_at
+        let others: Vec<(MacAddr, Place)> = looked_at
             .filter_map(|mac| Some((mac, self.hosts.get(mac)?)))
             .filter(|(mac, host)| {
                 *mac != source
@@ -364,6 +364,7 @@ impl Controller {
             .map(|(mac, host)| (mac, host.at))
             .take(limits.probes_per_search as usize)
             .collect();
+        let asked = self.device_of(ip).map_or(others, |device| vec![(MacAddr::BROADCAST, device)]);
         let mut probes = BTreeSet::new();
         for (mac, place) in asked {
             if !self.searches.rate.take(now, limits.probes_per_s, limits.probes_per_s / 4) {
@@ -373,7 +374,9 @@ impl Controller {
             let exchange = self.rng.next_u64();
             probes.insert(exchange);
             self.searches.probes.insert(exchange, (ip, mac, place));
-            self.searches.next = MacAddr::from_u64(mac.to_u64() + 1);
+            if mac != MacAddr::BROADCAST {
+                self.searches.next = MacAddr::from_u64(mac.to_u64() + 1);
+            }
             self.send(place.node, 0, HostProbe { exchange, port: place.port, mac, ip });
         }
         if probes.is_empty() {

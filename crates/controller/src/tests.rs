@@ -3,6 +3,7 @@
 //! controller's tables.
 
 mod claims;
+mod daemons;
 mod dhcp;
 mod failures;
 mod groups;

@@ -1,9 +1,10 @@
 //! Views of the controller's state, for `plexus show`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use plexus_wire::MacAddr;
-use plexus_wire::fabric::message::{Hops, PortState};
+use plexus_wire::fabric::message::{FibTarget, Hops, PortState};
+use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Lease;
@@ -85,6 +86,30 @@ pub struct Counts {
 }
 
 impl Controller {
+    /// Version of the group's forwarding table, and how many routes it has.
+    pub fn routes_version(&self) -> (u64, usize) {
+        self.fib.version()
+    }
+
+    /// The version of it that a node has, if it has told.
+    pub fn routes_version_of(&self, node: NodeId) -> Option<u64> {
+        self.topology.index(node).and_then(|index| self.fib.version_of(index))
+    }
+
+    /// The routes from a prefix on, in order.
+    pub fn routes_from(&self, first: &Prefix) -> impl Iterator<Item = (Prefix, &FibTarget)> {
+        self.fib.from(first)
+    }
+
+    /// Devices of routing daemons, and the node and port that each is cabled to.
+    pub fn daemon_devices(&self) -> impl Iterator<Item = (&str, Option<(NodeId, u8)>)> {
+        let devices = self.config.subnets.iter().filter_map(|s| s.device.as_deref());
+        devices.collect::<BTreeSet<_>>().into_iter().map(|device| {
+            let place = self.daemons.place(device);
+            (device, place.map(|place| (self.id(place.node), place.port)))
+        })
+    }
+
     /// Table sizes.
     pub fn counts(&self) -> Counts {
         let (trees, trees_considered) = self.multicast.counts();

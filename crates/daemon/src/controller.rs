@@ -2,6 +2,7 @@
 //! ([`Hub`]) and the core ([`Controller`]).
 
 mod answers;
+mod devices;
 mod metrics;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use plexus_wire::fabric::message::{Body, LinkFacts, Refusal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::devices::Devices;
 use self::metrics::{Done, Facts};
 use crate::ask::{Question, ask};
 use crate::identity;
@@ -84,6 +86,9 @@ impl Asked for Answers {
             Request::Version(_) => {
                 self.ask(|daemon| Reply::About(About::new("controller", &daemon.own.1)))
             }
+            Request::RoutesFrom(first) => {
+                self.ask(move |daemon| Reply::Routes(daemon.routes_from(&first)))
+            }
             Request::Reload(_) => Err("a controller reads its file again on SIGHUP".into()),
             _ => Err("this is a controller: it answers show, version and stop".into()),
         }
@@ -101,7 +106,8 @@ pub fn run(config: &Path) -> Result<(), String> {
     let (listener, _socket) = socket::claim(&file.control)?;
     let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
     let (ask, asks) = mpsc::channel();
-    let daemon = Daemon::open(&file, sleeper, asks)?;
+    let devices = Devices::follow(&file.settings, waker.clone())?;
+    let daemon = Daemon::open(&file, sleeper, asks, devices)?;
     let answers = Arc::new(Answers { ask: Mutex::new(ask), waker });
     let thread = spawn(daemon)?;
     socket::serve(listener, answers.clone(), signals.handle())?;
@@ -133,8 +139,9 @@ fn fit(old: &ControllerFile, new: ControllerFile) -> Result<ControllerSettings, 
         settings: ControllerSettings { group_mac: f.settings.group_mac, ..Default::default() },
         ..f.clone()
     };
-    if fixed(old) != fixed(&new) {
-        return Err("paths, name, device, heartbeat, metrics and group_mac are fixed while the \
+    let is_fixed = devices::names(&old.settings) == devices::names(&new.settings);
+    if fixed(old) != fixed(&new) || !is_fixed {
+        return Err("paths, name, devices, heartbeat, metrics and group_mac are fixed while the \
                     controller runs: restart it"
             .into());
     }
@@ -173,6 +180,8 @@ struct Daemon {
     asks: Receiver<Ask>,
     started: Instant,
     done: Done,
+    /// The kernel's devices and routes, where routing daemons speak for the group.
+    devices: Devices,
     /// What hosts caused in the log, by event and reason.
     quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
 }
@@ -194,6 +203,7 @@ impl Daemon {
         file: &ControllerFile,
         sleeper: Sleeper,
         asks: Receiver<Ask>,
+        devices: Devices,
     ) -> Result<Daemon, String> {
         let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
         let own = (identity.claims().node, identity.claims().name.clone());
@@ -238,6 +248,7 @@ impl Daemon {
             asks,
             started: Instant::now(),
             done: Done::default(),
+            devices,
             quiet: Quiet::default(),
         })
     }
@@ -260,9 +271,15 @@ impl Daemon {
                     Ask::Question(question) => question(&self),
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
+                        self.devices.configure(&settings);
                         self.core.handle(now, Input::Configure(settings));
                     }
                 }
+            }
+            let (inputs, hears_more) = self.devices.hear();
+            for input in inputs {
+                self.core.handle(now, input);
+                self.carry_out(now);
             }
             let received = self.port.receive(now, &mut self.pool, &mut batch);
             for packet in batch.drain(..) {
@@ -277,7 +294,7 @@ impl Daemon {
                 self.core.handle(now, Input::Tick);
             }
             self.carry_out(now);
-            if received == 0 {
+            if received == 0 && !hears_more {
                 let deadline = self.hub.next_deadline().min(self.core.next_deadline());
                 self.sleep(now, deadline.min(maintenance));
             }

@@ -11,6 +11,7 @@ pub mod cache_disk;
 pub mod certificate;
 pub mod controller;
 pub mod identity;
+mod kernel;
 pub mod ledger;
 mod metrics;
 pub mod node;

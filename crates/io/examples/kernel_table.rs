@@ -24,7 +24,13 @@ fn main() -> Result<(), Failure> {
 fn measure(text: &str) -> Result<(), Failure> {
     let addresses = [("10.255.0.1".parse()?, 24), ("fd00::1".parse()?, 64)];
     let mac = MacAddr([2, 0, 0, 0, 0, 1]);
-    let spec = InterfaceSpec { name: "r", peer: "r.px", mac, mtu: 1500, addresses: &addresses };
+    let spec = InterfaceSpec {
+        name: "r",
+        peer: "r.px",
+        mac: Some(mac),
+        mtu: 1500,
+        addresses: Some(&addresses),
+    };
     let device = ensure_interface(&spec)?.index;
     let mut changes = Vec::new();
     for line in text.lines() {

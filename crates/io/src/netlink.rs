@@ -20,6 +20,8 @@ mod watcher;
 mod writer;
 
 pub use event::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN};
-pub use interface::{ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, remove_interface};
+pub use interface::{
+    ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, leave_arp, remove_interface,
+};
 pub use watcher::Watcher;
 pub use writer::{RouteChange, RouteWriter, WriteFailure};

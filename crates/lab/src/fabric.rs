@@ -61,7 +61,9 @@ pub(crate) fn start_controllers(
 pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [RunningNode]) -> Result<(), Error> {
     let limit = Instant::now() + START_LIMIT;
     for (index, node) in nodes.iter_mut().enumerate() {
-        let Some(daemon) = node.daemon() else { continue };
+        let Some(daemon) = node.daemon().filter(|_| plan.node_files[index].fabric.is_some()) else {
+            continue;
+        };
         let roles = roles(plan, index);
         loop {
             let state = daemon.state();
@@ -88,6 +90,7 @@ fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<PortRole>> {
         for (near, far) in [(a, b), (b, a)] {
             if near.device() == Device::Node(node) && is_in_fabric(plan, node, near) {
                 let role = match far.device() {
+                    Device::Node(other) if !is_in_fabric(plan, other, far) => Some(PortRole::Host),
                     Device::Node(_) => Some(PortRole::Fabric),
                     Device::Host(_) => Some(PortRole::Host),
                     Device::Bridge(_) => None,

@@ -79,7 +79,10 @@ impl Plan {
                 format!("node {} forwards named data, which the Linux bridge does not", node.name);
             return Err(Error::Unsupported(text));
         }
-        if let (true, Some(node)) = (rootless, topology.nodes.iter().find(|n| n.needs_root())) {
+        let makes_devices =
+            |(i, n): &(usize, &Node)| n.needs_root() || !topology.kernel_devices(*i).is_empty();
+        let node = topology.nodes.iter().enumerate().find(makes_devices);
+        if let (true, Some((_, node))) = (rootless, node) {
             let text = format!("node {} makes devices in its kernel: run as root", node.name);
             return Err(Error::Unsupported(text));
         }
@@ -94,10 +97,11 @@ impl Plan {
                 // Boxes of a lab have one file system.
                 named.unix = vec![directory.join(format!("{}.nfd.sock", node.name))];
             }
-            if !topology.controllers.is_empty() {
+            if topology.is_fabric_node(i) {
                 let usual = FabricFile::new(identity_file(directory, &node.name));
                 let (lanes, native) = (topology.lanes, node.native);
-                file.fabric = Some(FabricFile { lanes, native, ..usual });
+                let kernel = topology.kernel_devices(i).into_iter().collect();
+                file.fabric = Some(FabricFile { lanes, native, kernel, ..usual });
             }
             node_files.push(file);
         }

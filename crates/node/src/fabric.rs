@@ -18,6 +18,7 @@ use plexus_wire::{MacAddr, Time};
 
 use crate::Rest;
 use crate::group::GroupRouter;
+use crate::ports::kernel_port;
 use crate::router::Router;
 
 /// The fabric of a node.
@@ -27,6 +28,8 @@ pub struct Fabric {
     published: PublishedFabric,
     /// The Ethernet address of each port that has had a link.
     macs: BTreeMap<u8, MacAddr>,
+    /// The group's own Ethernet address, if the group routes.
+    gateway: Option<MacAddr>,
     /// The group's router on this node.
     router: Option<GroupRouter>,
 }
@@ -46,7 +49,14 @@ impl Fabric {
             .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
         tables.set_lanes(lanes);
         let published = tables.current().clone().publish();
-        Ok(Fabric { control, tables, published, macs: BTreeMap::new(), router: None })
+        Ok(Fabric {
+            control,
+            tables,
+            published,
+            macs: BTreeMap::new(),
+            gateway: None,
+            router: None,
+        })
     }
 
     /// The same, and hosts' packets to the group's own address are routed. `seed` spreads timers.
@@ -110,6 +120,10 @@ impl Fabric {
     pub fn handle(&mut self, now: Time, input: Input) {
         if let Input::Port { port, facts: Some(facts) } = &input {
             self.macs.insert(*port, facts.mac);
+        }
+        if let Input::Pinned { port, pin: Pin::Daemons } = &input {
+            self.tables.set_daemons(u16::from(*port));
+            self.publish();
         }
         self.control.handle(now, input);
     }
@@ -176,12 +190,17 @@ impl Fabric {
                     false
                 }
                 Output::Gateways { mac, addresses } => {
-                    let gateway = (!addresses.is_empty()).then_some(mac);
-                    self.tables.set_gateway(gateway, self.router.is_some());
+                    self.gateway = (!addresses.is_empty()).then_some(mac);
                     if let Some(router) = &mut self.router {
                         router.set_addresses(now, mac, addresses);
                     }
-                    true
+                    self.set_gateway()
+                }
+                Output::HasRoutes(has_routes) => {
+                    if let Some(router) = &mut self.router {
+                        router.has_routes = has_routes;
+                    }
+                    self.set_gateway()
                 }
                 output => {
                     self.tell_router(now, output);
@@ -193,7 +212,9 @@ impl Fabric {
             self.publish();
         }
         if let Some(router) = &mut self.router {
-            rest.frames.extend(router.run(now, wait, self.tables.current()));
+            let (frames, events) = router.run(now, wait, self.tables.current());
+            rest.frames.extend(frames);
+            rest.events.extend(events);
         }
         rest
     }
@@ -202,7 +223,7 @@ impl Fabric {
     fn tell_router(&mut self, now: Time, output: Output) {
         let Some(router) = &mut self.router else { return };
         match output {
-            Output::Routes(routes) => router.set_routes(now, &routes),
+            Output::Route { prefix, target } => router.set_route(now, prefix, target),
             Output::Neighbour { address, mac } => router.set_neighbour(now, address, mac),
             Output::Own { frame } => router.own(now, frame),
             Output::Unreachable { frame } => router.unreachable(now, frame),
@@ -210,13 +231,24 @@ impl Fabric {
         }
     }
 
+    /// Tells the data plane of the group's own address, and whether packets to it are routed here.
+    fn set_gateway(&mut self) -> bool {
+        let is_routed = self.router.as_ref().is_some_and(|router| router.has_routes);
+        self.tables.set_gateway(self.gateway, is_routed);
+        true
+    }
+
     fn publish(&self) {
         self.published.store(self.tables.plan());
     }
 }
 
-/// The role that a file pins a port to.
-pub fn pin(port: &PortFile) -> Option<Pin> {
+/// The role that a file pins a port to. `kernel`: the devices of routing daemons.
+pub fn pin(port: &PortFile, kernel: &[String]) -> Option<Pin> {
+    let leads_to = |device: &String| kernel_port(device).is_ok_and(|peer| peer == port.device);
+    if kernel.iter().any(leads_to) {
+        return Some(Pin::Daemons);
+    }
     match (port.role, &port.tunnel) {
         (_, Some(_)) => Some(Pin::Tunnel),
         (PortUse::Host, None) => Some(Pin::Hosts),

@@ -5,14 +5,15 @@
 //! Its one interface is the fabric as a whole, with an address in each subnet. It asks for no
 //! neighbour: the fabric's control plane tells it of stations that the controller has admitted.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use plexus_config::{OUTSIDE_ROUTES_MAX, ReversePath};
+use plexus_config::ReversePath;
+use plexus_control::node::Event;
 use plexus_control::router::{
-    Fault, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Why,
+    self, Fault, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source, Why,
 };
 use plexus_plane::{FabricPlan, GROUP_VLAN, Injection, Punt, RouterSource};
+use plexus_wire::fabric::message::{FibHop, FibTarget};
 use plexus_wire::{MacAddr, Prefix, Time, ethernet};
 
 use crate::router::{Place, Router};
@@ -23,6 +24,8 @@ const GROUP: InterfaceId = InterfaceId(0);
 /// The group's router on a node.
 pub(crate) struct GroupRouter {
     pub(crate) router: Router,
+    /// It has all routes of the group, and may route.
+    pub(crate) has_routes: bool,
 }
 
 impl GroupRouter {
@@ -31,11 +34,11 @@ impl GroupRouter {
     /// # Errors
     /// When memory is short.
     pub(crate) fn new(seed: [u8; 32]) -> Result<GroupRouter, String> {
-        let limits = Limits { routes: OUTSIDE_ROUTES_MAX, ..Limits::default() };
+        let limits = Limits::default();
         let reverse_path = ReversePath::Strict;
         let place = Place { vlan: GROUP_VLAN, port: None, kernel: None, reverse_path };
         let router = Router::new(limits, vec![place], seed).map_err(|e| e.to_string())?;
-        Ok(GroupRouter { router })
+        Ok(GroupRouter { router, has_routes: false })
     }
 
     /// The plan that workers read.
@@ -75,17 +78,22 @@ impl GroupRouter {
         self.router.set_interface(now, GROUP, facts);
     }
 
-    /// Sets the routes to other networks: by hosts in the subnets, which share the flows of equal
-    /// prefixes.
-    pub(crate) fn set_routes(&mut self, now: Time, routes: &[(Prefix, IpAddr)]) {
-        let mut by_prefix: BTreeMap<Prefix, Vec<NextHop>> = BTreeMap::new();
-        for &(prefix, via) in routes {
-            let (interface, gateway) = (GROUP, Some(via));
-            let hop = NextHop { interface, gateway, on_link: false, weight: 1 };
-            by_prefix.entry(prefix).or_default().push(hop);
-        }
-        let routes = by_prefix.into_iter().map(|(prefix, hops)| (prefix, Route::Via(hops)));
-        self.router.replace_routes(now, routes.collect());
+    /// Sets what becomes of packets for another network.
+    pub(crate) fn set_route(&mut self, now: Time, prefix: Prefix, target: Option<FibTarget>) {
+        let route = target.map(|target| match target {
+            FibTarget::Hosts(hops) => {
+                let hop = |FibHop { via, weight }| {
+                    let (interface, gateway) = (GROUP, Some(via));
+                    NextHop { interface, gateway, on_link: true, weight }
+                };
+                Route::Via(hops.into_iter().map(hop).collect())
+            }
+            FibTarget::Blackhole => Route::Blackhole,
+            FibTarget::Unreachable => Route::Unreachable,
+            FibTarget::Prohibited => Route::Prohibited,
+        });
+        let source = Source::Static;
+        self.router.handle(now, Input::Route { source, prefix, metric: 0, route });
     }
 
     /// Sets the station that has an address.
@@ -109,19 +117,28 @@ impl GroupRouter {
         self.router.handle(now, Input::Frame { interface: GROUP, why, frame });
     }
 
-    /// Brings the tables up to date. Gives the frames to send: all answer hosts of this node.
+    /// Brings the tables up to date. Gives the frames to send, all of which answer hosts of this
+    /// node, and what is to be logged.
     pub(crate) fn run(
         &mut self,
         now: Time,
         wait: impl FnMut(),
         fabric: &FabricPlan,
-    ) -> Vec<(Injection, Vec<u8>)> {
-        let frames = self.router.run(now, wait).frames.into_iter();
+    ) -> (Vec<(Injection, Vec<u8>)>, Vec<Event>) {
+        let rest = self.router.run(now, wait);
+        let is_full = |event: &router::Event| match event {
+            router::Event::RoutesFull | router::Event::GroupsFull | router::Event::TableFull => {
+                true
+            }
+            router::Event::Conflict { .. } | router::Event::Gateway { .. } => false,
+        };
+        let events = if rest.events.iter().any(is_full) { vec![Event::RoutesFull] } else { vec![] };
+        let frames = rest.frames.into_iter();
         let at_port = |(_, frame): (_, Vec<u8>)| {
             let to = ethernet::Frame::new_checked(&frame[..]).ok()?.dst();
             Some((Injection::Port(fabric.port_of(to)?), frame))
         };
-        frames.filter_map(at_port).collect()
+        (frames.filter_map(at_port).collect(), events)
     }
 
     /// The addresses that packets were routed to since the last call.

@@ -2,17 +2,15 @@
 //! take named data; and the data plane's snapshot of it.
 
 use plexus_config::{
-    Backend, InterfacePlace, InterfaceSettings, NodeFile, PortFile, PortSettings, PortUse,
-    RouterSettings, VlanMode, routed_port,
+    Backend, InterfacePlace, InterfaceSettings, KERNEL_PEER, NodeFile, PortFile, PortSettings,
+    PortUse, RouterSettings, VlanMode, routed_port,
 };
 use plexus_io::PortId;
 use plexus_plane::{PublishedFabric, RouterSource, Snapshot};
 use plexus_wire::MacAddr;
 
-/// The data plane's end of a pair of devices is called after its interface, and this.
-const PEER: &str = ".px";
 /// Longest name of a device (IFNAMSIZ), less what is added.
-const NAME_MAX: usize = 15 - PEER.len();
+const NAME_MAX: usize = 15 - KERNEL_PEER.len();
 
 /// The port that leads to the kernel's device of an interface.
 ///
@@ -24,15 +22,20 @@ pub fn kernel_port(interface: &str) -> Result<String, String> {
             "interface {interface}: beside the kernel a name has at most {NAME_MAX} bytes"
         ));
     }
-    Ok(format!("{interface}{PEER}"))
+    Ok(format!("{interface}{KERNEL_PEER}"))
 }
 
 /// The file as the data plane is to see it: routed ports have a VLAN of their own, and kernel
-/// devices are ports. Neither is the fabric's.
+/// devices are ports. Neither is the fabric's, except devices of daemons that speak for the group.
 ///
 /// # Errors
 /// When there are no VLANs left for them, or a name is too long.
 pub fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
+    for device in file.fabric.as_ref().map_or(&[][..], |fabric| &fabric.kernel[..]) {
+        let backend = Some(Backend::AfPacket);
+        let port = PortFile::new(&kernel_port(device)?);
+        file.ports.push(PortFile { backend, role: PortUse::Host, ..port });
+    }
     let Some(router) = file.router.clone() else { return Ok(file) };
     let ports: Vec<_> = file.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();
     let vlans = router.vlans(&ports).ok_or(

@@ -497,6 +497,10 @@ fn take_from_host<'a>(
             continue;
         }
         admitted = source;
+        if tables.daemons && is_discovery(context.pool.data(packet)) {
+            Verdict::Control(Punt::Host).store(packet);
+            continue;
+        }
         if destination == gateway && is_ip(context.pool.data(packet)) {
             to_route |= 1 << place;
             continue;
@@ -506,6 +510,19 @@ fn take_from_host<'a>(
         lookups.push(Lookup { packet, routes, source, destination, probe });
     }
     to_route
+}
+
+/// Whether an untagged frame is ARP, or neighbour discovery (RFC 4861, 4).
+#[cold]
+fn is_discovery(frame: &[u8]) -> bool {
+    const ICMPV6: u8 = 58;
+    match frame.get(12..14) {
+        Some([0x08, 0x06]) => true,
+        Some([0x86, 0xDD]) => {
+            frame.get(20) == Some(&ICMPV6) && matches!(frame.get(54), Some(133..=137))
+        }
+        _ => false,
+    }
 }
 
 /// Whether an untagged frame is an IP packet.

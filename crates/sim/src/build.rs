@@ -330,7 +330,6 @@ impl Builder<'_> {
     /// Nodes, and bridges with room for so many `stations`.
     fn nodes(&mut self, stations: usize) -> Result<(), String> {
         let topology = self.topology;
-        let is_fabric = !topology.controllers.is_empty();
         let subnets = topology.controllers.iter().flat_map(|c| &c.settings.subnets);
         let beyond = topology.controllers.iter().any(|c| !c.settings.routes.is_empty());
         let routes = beyond || subnets.filter(|subnet| subnet.gateway.is_some()).count() > 1;
@@ -350,7 +349,7 @@ impl Builder<'_> {
             }
             let place = Place::Node(self.devices.nodes.len());
             let device = self.device(place, specs.len());
-            let identity = match is_fabric {
+            let identity = match topology.is_fabric_node(n) {
                 true => Some(self.identity(n as u64 + 1, &node.name, Role::Node)?),
                 false => None,
             };

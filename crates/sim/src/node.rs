@@ -163,7 +163,7 @@ impl SimNode {
                 if routes && file.router.is_none() {
                     fabric = fabric.with_router(seed)?;
                 }
-                let pins = file.ports.iter().map(fabric::pin).zip(0..);
+                let pins = file.ports.iter().map(|port| fabric::pin(port, &[])).zip(0..);
                 for (pin, port) in pins.filter_map(|(pin, port)| Some((pin?, port))) {
                     fabric.handle(Time::ZERO, Input::Pinned { port, pin });
                 }

@@ -1,12 +1,12 @@
 //! Reads a topology file's `[[controller]]`, and checks what has to do with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use plexus_config::document::{At, Section};
 use plexus_config::error::{Span, quote};
 use plexus_config::name::check_name;
-use plexus_config::{ControllerSettings, LaneChoice};
+use plexus_config::{ControllerSettings, LaneChoice, PortUse};
 use plexus_wire::fabric::LINK_MTU_MIN;
 
 use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link, Topology};
@@ -57,6 +57,23 @@ pub(crate) fn read_lanes(root: &Section<'_>, topology: &mut Topology) {
 }
 
 impl Topology {
+    /// Devices of a node's kernel on which routing daemons speak for the group.
+    pub fn kernel_devices(&self, node: usize) -> BTreeSet<String> {
+        let on_it = self.controllers.iter().filter(|c| c.node == node);
+        on_it.flat_map(|c| &c.settings.subnets).filter_map(|s| s.device.clone()).collect()
+    }
+
+    /// Whether a node is one of the fabric: not if all of its ports are interfaces of a router, or
+    /// ports of a switch.
+    pub fn is_fabric_node(&self, node: usize) -> bool {
+        let of = &self.nodes[node];
+        let in_fabric = |port: usize| of.ports[port].role != PortUse::Switch && !of.routes_at(port);
+        !self.controllers.is_empty()
+            && (self.controllers.iter().any(|c| c.node == node)
+                || of.ports.is_empty()
+                || (0..of.ports.len()).any(in_fabric))
+    }
+
     /// Checks the host entered last, which asks for its address; `span` is where it says so.
     pub(crate) fn check_dhcp(&self, section: &Section<'_>, span: Span) {
         let problems = section.problems();

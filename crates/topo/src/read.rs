@@ -227,17 +227,18 @@ impl Reader {
     }
 
     fn devices(&mut self, root: &Section<'_>) {
-        let mut native_at = Vec::new();
+        let (mut native_at, mut daemons_at) = (Vec::new(), Vec::new());
         for section in root.sections("node", "a node") {
             let device = Device::Node(self.topology.nodes.len());
             let name = self.device_name(&section, "node", "\"s1\"", device);
             let (mut node, native) = read_node(&section, name);
             let (router, spans) = RouterSettings::read(&section).unzip();
-            let follows_kernel = router.as_ref().is_some_and(|r| r.kernel);
             node.router = router;
             // Whose ports have which device, the lab decides.
             node.named = NamedSettings::read(&section, &[]);
-            node.daemons = RoutingDaemon::read(&section, follows_kernel);
+            let mut daemons = None;
+            node.daemons = RoutingDaemon::read(&section, &mut daemons);
+            daemons_at.extend(daemons.map(|span| (self.topology.nodes.len(), span)));
             self.topology.nodes.push(node);
             native_at.extend(native);
             self.static_macs.push(StaticMacEntry::read(&section));
@@ -247,6 +248,15 @@ impl Reader {
             }
         }
         crate::controller::read_controllers(root, &mut self.topology, &self.devices);
+        for (node, span) in daemons_at {
+            let speaks_for_group = !self.topology.kernel_devices(node).is_empty();
+            if !self.topology.nodes[node].needs_root() && !speaks_for_group {
+                let message = "nothing follows the routes of this daemon";
+                let help = "add [node.router] with kernel = true above it; or, on the controller's \
+                            node, device = \"gw0\" to a [[controller.subnet]]";
+                root.problems().add(span, message, help);
+            }
+        }
         for span in native_at.into_iter().filter(|_| self.topology.controllers.is_empty()) {
             let message = "\"native\" is about cables of a fabric, and there is no controller";
             root.problems().add(span, message, "add [[controller]], or remove it");

@@ -2,6 +2,7 @@
 //! for them to run on.
 
 use plexus_config::document::{Lines, Section};
+use plexus_config::error::Span;
 use plexus_config::{parse_prefix, words};
 use plexus_wire::Prefix;
 
@@ -31,19 +32,15 @@ pub enum RoutingSuite {
 words!(RoutingSuite { Frr = "frr", Bird = "bird" });
 
 impl RoutingDaemon {
-    /// Reads every `[[node.daemon]]` of a node, whose router must follow the kernel.
-    pub(crate) fn read(node: &Section<'_>, follows_kernel: bool) -> Vec<RoutingDaemon> {
+    /// Reads every `[[node.daemon]]` of a node; the last one's place goes into `last`.
+    pub(crate) fn read(node: &Section<'_>, last: &mut Option<Span>) -> Vec<RoutingDaemon> {
         let mut daemons: Vec<RoutingDaemon> = Vec::new();
         for section in node.sections("daemon", "a routing daemon") {
             let problems = section.problems();
             let suite = section.require("run", "\"frr\"").choice("run", &RoutingSuite::NAMES);
             let config = section.required_text("config", "\"\"\"…\"\"\"");
             let until = section.list("until", parse_prefix).unwrap_or_default();
-            if !follows_kernel {
-                let message = "nothing follows the routes of this daemon";
-                let help = "add [node.router] with kernel = true above it";
-                problems.add(section.span(), message, help);
-            }
+            *last = Some(section.span());
             if let (Some(suite), Some(config)) = (suite, config) {
                 if daemons.iter().any(|d| d.suite == suite.value) {
                     let message = "a node runs a routing suite once";

@@ -1,6 +1,7 @@
 //! The fabric: source-routed Ethernet between nodes (`axon.txt` §3.1) and its control messages.
 
 pub mod encapsulation;
+mod fib;
 mod group;
 mod header;
 pub mod message;

@@ -108,9 +108,13 @@ fn orders() -> Vec<Body> {
             prefixes: vec![GroupPrefix { ip: GROUP_IP, prefix_len: 8, joined: true }],
         }
         .into(),
-        RouterRoutes {
-            version: 1,
-            routes: vec![RouterRoute { ip: B_IP, prefix_len: 0, via: A_IP }],
+        FibUpdate {
+            table: 1 << 16,
+            from: 0,
+            to: 3,
+            sum: Some(1),
+            // Set 1 is a host, and leads to a network.
+            changes: vec![5, 0, 0, 0, 1, 0, 1, 4, 10, 0, 0, 1, 1, 1, 8, 20, 0, 0, 0, 1],
         }
         .into(),
         TreeUpdate {
@@ -158,7 +162,7 @@ fn orders() -> Vec<Body> {
             page: 0,
             report: true,
             group_mac: GROUP_OWN_MAC,
-            gateways: vec![Gateway { ip: [10, 0, 0, 254].into(), prefix_len: 24 }],
+            gateways: vec![Gateway { ip: [10, 0, 0, 254].into(), prefix_len: 24, daemons: false }],
         }
         .into(),
     ]

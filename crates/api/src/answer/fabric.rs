@@ -278,3 +278,49 @@ pub struct Unserved {
     /// Messages and frames that it did not act on, by reason.
     pub drops: Counts,
 }
+
+/// Of `show router`, of a node: its copy of the group's forwarding table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterCopy {
+    /// Its version.
+    pub version: u64,
+    /// The node has had a complete table, and routes.
+    pub routes_here: bool,
+    /// The controller that it follows is reached.
+    pub has_controller: bool,
+}
+
+/// Of `show router`, of a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRouter {
+    /// Version of the group's forwarding table.
+    pub version: u64,
+    /// Routes to other networks in it.
+    pub routes: usize,
+    /// Devices on which routing daemons listen.
+    pub devices: Vec<RouterDevice>,
+    /// The copies.
+    pub nodes: Vec<RouterNode>,
+}
+
+/// A device of routing daemons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterDevice {
+    /// Its name.
+    pub name: String,
+    /// The node and the port that it is cabled to; absent: none has reported that port.
+    pub at: Option<(NodeName, u8)>,
+}
+
+/// A node's copy of the table, as its controller knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterNode {
+    /// The node's name.
+    pub name: String,
+    /// It is reached.
+    pub up: bool,
+    /// The version that it has, if it has told in this session.
+    pub version: Option<u64>,
+    /// Versions that it lacks.
+    pub lag: Option<u64>,
+}

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use plexus_api::answer::fabric::{
-    Flows, Groups, Hosts, Joined, Links, SourceRoutes, Stations, Topology, Unserved,
+    Flows, GroupRouter, Groups, Hosts, Joined, Links, RouterCopy, SourceRoutes, Stations, Topology,
+    Unserved,
 };
 use plexus_api::word;
 use plexus_wire::MacAddr;
@@ -95,6 +96,37 @@ pub(super) fn hosts(answer: &Hosts) -> String {
         table.row([&h.mac as &dyn Display, &h.node, &h.port, &words(&h.addresses)]);
     }
     table.finish()
+}
+
+/// A node's copy of the group's forwarding table.
+pub(super) fn router_copy(answer: &RouterCopy) -> String {
+    let here = match answer.routes_here {
+        true => "this node routes",
+        false => "this node does not route: it has not had a complete table yet",
+    };
+    let gone = if answer.has_controller { "" } else { "; the controller is not reached" };
+    format!("version {} of the group's routes: {here}{gone}\n", answer.version)
+}
+
+/// The group's forwarding table, and each node's copy.
+pub(super) fn group_router(answer: &GroupRouter) -> String {
+    let mut nodes = Table::new(&["NODE", "STATE", "VERSION", "LAG"]);
+    for n in &answer.nodes {
+        let state = if n.up { "up" } else { "down" };
+        nodes.row([&n.name as &dyn Display, &state, &or_dash(n.version), &or_dash(n.lag)]);
+    }
+    let mut devices = Table::new(&["DEVICE", "NODE", "PORT"]);
+    for d in &answer.devices {
+        let (node, port) = d.at.as_ref().map(|(node, port)| (node, port)).unzip();
+        devices.row([&d.name as &dyn Display, &or_dash(node), &or_dash(port)]);
+    }
+    let devices = if answer.devices.is_empty() { String::new() } else { devices.finish() };
+    format!(
+        "{}{devices}version {}, {} routes to other networks\n",
+        nodes.finish(),
+        answer.version,
+        answer.routes
+    )
 }
 
 /// Groups that hosts of a node have joined, and its trees.

@@ -10,6 +10,7 @@ mod dissector;
 mod examples;
 mod experiment;
 mod fabric;
+mod group_daemons;
 mod identity;
 mod lab;
 mod lanes;

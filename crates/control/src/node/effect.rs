@@ -159,6 +159,14 @@ pub enum Event {
     },
     /// A fabric frame arrived here that could not be forwarded.
     Astray(u8),
+    /// This node's routes at this version are not those of the controller: it does not route until
+    /// it has others.
+    TableWrong {
+        /// The version.
+        version: u64,
+    },
+    /// There is no room for some of the group's routes: their packets go by shorter prefixes.
+    RoutesFull,
     /// A frame arrived for a station that is not behind its route's port.
     Stale(u8, MacAddr),
     /// A station was admitted at a port.

@@ -201,6 +201,22 @@ fn ipv6_matter(source: MacAddr, bytes: &[u8]) -> Option<Matter> {
     })
 }
 
+/// Whether an IP packet is an echo request (ICMP).
+pub(crate) fn is_echo_request(bytes: &[u8]) -> bool {
+    const ECHO_V4: u8 = 8;
+    const ECHO_V6: u8 = 128;
+    let Ok(frame) = ethernet::Frame::new_checked(bytes) else { return false };
+    match frame.ethertype() {
+        EtherType::IPV4 => ipv4::Packet::new_checked(frame.payload()).is_ok_and(|packet| {
+            packet.protocol() == Protocol::ICMPV4 && packet.payload().first() == Some(&ECHO_V4)
+        }),
+        EtherType::IPV6 => ipv6::Packet::new_checked(frame.payload()).is_ok_and(|packet| {
+            packet.next_header() == Protocol::ICMPV6 && packet.payload().first() == Some(&ECHO_V6)
+        }),
+        _ => false,
+    }
+}
+
 /// A host or the group, by its Ethernet and IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Party {

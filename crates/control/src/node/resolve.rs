@@ -14,7 +14,7 @@
 //! The route back is in place before the asking host gets an answer. Answers are cached: the same
 //! question is answered from the cache as long as its route exists.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -35,10 +35,12 @@ const EXCHANGES_PER_PORT: usize = 64;
 const ASKING_MAX: usize = 4096;
 /// Entries of a port's route memory (seed §5.3: 4000 suffice for a busy edge), and cached answers.
 const ROUTES_MAX: usize = 4096;
+/// Most devices of routing daemons.
+const DEVICES_MAX: usize = 256;
 /// Exchanges whose key is kept for invalidations.
 const PAIRS_MAX: usize = 16_384;
-/// Frames that wait for one exchange.
-const HELD_MAX: usize = 4;
+/// Frames of each kind that wait for one exchange: a flow's of some ten milliseconds.
+const HELD_MAX: usize = 16;
 /// A request without a reply is retransmitted after these times, then given up.
 const RETRY: [Duration; 4] = [
     Duration::from_millis(30),
@@ -62,6 +64,9 @@ pub(crate) struct Resolver {
     pairs: BTreeMap<u64, Pair>,
     pair_of: HashMap<(MacAddr, MacAddr), u64>,
     ports: BTreeMap<u8, Memory>,
+    /// Stations that have the group's own addresses: devices of routing daemons. Hosts' frames to
+    /// them pass the control plane, which bounds how many there are and where they come from.
+    devices: BTreeSet<MacAddr>,
 }
 
 /// Why an address is asked for.
@@ -73,6 +78,8 @@ pub(crate) enum Need<'a> {
     Route(&'a [u8]),
     /// This IP packet of a host, to the group's own address, is to be routed to the station.
     Routed(&'a [u8]),
+    /// This IP packet of a host is for routing daemons, at one of the group's own addresses.
+    Own(&'a [u8]),
     /// The station is known, but another one may have the address by now.
     Fresh,
 }
@@ -90,6 +97,8 @@ struct Exchange {
     held: Vec<Vec<u8>>,
     /// Packets that arrived before the router knew the station: they are routed then.
     held_to_route: Vec<Vec<u8>>,
+    /// Packets for routing daemons.
+    held_own: Vec<Vec<u8>>,
 }
 
 /// A question to a local host.
@@ -145,6 +154,9 @@ impl Resolver {
                 Need::Route(frame) => {
                     return turn.push(Effect::Along { path, frame: frame.to_vec() });
                 }
+                Need::Own(frame) => {
+                    return turn.push(Effect::Along { path, frame: addressed(frame, mac) });
+                }
                 Need::Routed(frame) => {
                     let (address, asker) = (target_ip, Some((port, source)));
                     turn.push(Effect::Learn { address, mac, asker, fresh: false });
@@ -187,6 +199,7 @@ impl Resolver {
             is_routed: false,
             held: vec![],
             held_to_route: vec![],
+            held_own: vec![],
         };
         exchange.wait(turn, port, need);
         self.exchanges.insert(id, exchange);
@@ -232,6 +245,8 @@ impl Resolver {
             exchange.held_to_route.into_iter().for_each(|frame| {
                 turn.push(Effect::Unreachable { frame });
             });
+            // Packets for daemons are dropped. An answer in their stead, such as the reset of a
+            // connection, would end what goes on once they are reached again.
         }
     }
 
@@ -269,7 +284,11 @@ impl Resolver {
         // The same if the target itself waits for the asking host: the question would teach it the
         // address, and it would send before its answer has brought the route.
         let waits = self.asked.contains_key(&(f.target_port, f.target_mac, f.source_ip));
-        let group = group.filter(|_| leads || waits || asking.is_routed);
+        // And if daemons ask, or are asked for, at the group's own address: hosts are to learn the
+        // group's Ethernet address for it, not theirs.
+        let by_daemons =
+            group.is_some_and(|group| group.owns(f.source_ip) || group.owns(f.target_ip));
+        let group = group.filter(|_| leads || waits || asking.is_routed || by_daemons);
         let asker = group.map_or(source, |group| group.asker(f.target_ip));
         let frame = question(asker, f.target_mac, f.target_ip);
         turn.host(f.target_port, frame);
@@ -277,7 +296,12 @@ impl Resolver {
     }
 
     /// A local station has announced its address: exchanges that asked it continue.
-    pub(crate) fn answered(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr, ip: IpAddr) {
+    pub(crate) fn answered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: Option<&Group>,
+        (port, mac, ip): (u8, MacAddr, IpAddr),
+    ) {
         let of_it = |a: &Asking| {
             let f = &a.forward;
             f.target_port == port && f.target_mac == mac && f.target_ip == ip
@@ -290,6 +314,7 @@ impl Resolver {
             let Some(Asking { forward: f, is_routed, .. }) = self.asking.remove(&id) else {
                 continue;
             };
+            self.note_device(group, f.source_ip, f.source_mac);
             // The route back first.
             self.install(
                 turn,
@@ -341,7 +366,13 @@ impl Resolver {
     }
 
     /// The target's node has replied.
-    pub(crate) fn replied(&mut self, turn: &mut Turn<'_>, exchange: u64, reply: &ResolveReply) {
+    pub(crate) fn replied(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: Option<&Group>,
+        exchange: u64,
+        reply: &ResolveReply,
+    ) {
         let Some(asked) = self.give_up(turn, exchange) else { return };
         let request = &asked.request;
         if reply.target_ip != request.target_ip {
@@ -349,6 +380,7 @@ impl Resolver {
         }
         let source = Party { mac: request.source_mac, ip: request.source_ip };
         let port = request.port;
+        self.note_device(group, reply.target_ip, reply.target_mac);
         self.install(
             turn,
             RouteEntry {
@@ -389,6 +421,8 @@ impl Resolver {
         if let Some(path) = path {
             let along = |frame| Effect::Along { path: path.clone(), frame };
             turn.out.extend(asked.held.into_iter().map(along));
+            let own = asked.held_own.into_iter().map(|frame| addressed(&frame, mac));
+            turn.out.extend(own.map(along));
         }
         if asked.answer {
             let frame = answer(Party { mac, ip: target_ip }, source_mac, Some(source_ip));
@@ -426,7 +460,16 @@ impl Resolver {
         // A removal is stored with its version: an older installation may still be in flight.
         memory.routes.insert(key, (entry.version, entry.routes.clone()));
         memory.make_room(turn, entry.port);
-        turn.push(Effect::Route(entry));
+        if !self.devices.contains(&entry.destination) {
+            turn.push(Effect::Route(entry));
+        }
+    }
+
+    /// Takes note of a station that has one of the group's own addresses.
+    fn note_device(&mut self, group: Option<&Group>, ip: IpAddr, mac: MacAddr) {
+        if group.is_some_and(|group| group.has_daemons(ip)) && self.devices.len() < DEVICES_MAX {
+            self.devices.insert(mac);
+        }
     }
 
     /// The other node reports that the local host's destination is not there: accepted if sealed by
@@ -521,6 +564,15 @@ impl Resolver {
     }
 }
 
+/// A frame with another destination.
+fn addressed(frame: &[u8], to: MacAddr) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    if let Some(destination) = frame.first_chunk_mut() {
+        *destination = to.0;
+    }
+    frame
+}
+
 impl Exchange {
     /// Records that a question waits for the answer, or a frame for the route.
     fn wait(&mut self, turn: &mut Turn<'_>, port: u8, need: Need<'_>) {
@@ -530,6 +582,7 @@ impl Exchange {
             Need::Answer | Need::Fresh => return,
             Need::Route(frame) => (frame, &mut self.held),
             Need::Routed(frame) => (frame, &mut self.held_to_route),
+            Need::Own(frame) => (frame, &mut self.held_own),
         };
         match held.len() < HELD_MAX {
             true => held.push(frame.to_vec()),

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{RouterRoute, RouterRoutes};
-use plexus_wire::{MacAddr, Prefix, Time};
+use plexus_wire::{MacAddr, Time};
 
 use super::effect::{Effect, Timer, Turn};
+use super::fib::Fib;
 use super::host_frame::Party;
 use super::stations::Group;
 
@@ -28,9 +28,8 @@ const AVOIDED_FOR: Duration = Duration::from_secs(10);
 /// The addresses that packets are routed to.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
-    /// The version of the routes, and these by prefix.
-    version: u64,
-    routes: Vec<(Prefix, IpAddr)>,
+    /// The routes to other networks.
+    pub(crate) fib: Fib,
     /// Hosts of these that did not answer, and when.
     silent: BTreeMap<IpAddr, Time>,
     known: BTreeMap<IpAddr, Known>,
@@ -72,7 +71,8 @@ impl Routing {
     pub(crate) fn hear(&mut self, turn: &mut Turn<'_>, group: Option<&Group>, news: Effect) {
         match news {
             Effect::Granted { address, mac }
-                if group.is_some_and(|group| group.has_network(address)) =>
+                // Those of routing daemons are the router's own.
+                if group.is_some_and(|g| g.has_network(address) && !g.owns(address)) =>
             {
                 self.drop_known(turn, address);
                 self.own.insert(address, mac);
@@ -92,7 +92,8 @@ impl Routing {
                 self.learn(turn, address, mac, asker, fresh);
             }
             Effect::Forget { address } => {
-                if self.routes.iter().any(|(_, via)| *via == address) {
+                if self.fib.alike(address).next().is_some() {
+                    self.silent.retain(|_, since| turn.now.since(*since) < AVOIDED_FOR);
                     self.silent.insert(address, turn.now);
                 }
                 if self.drop_known(turn, address) {
@@ -142,31 +143,14 @@ impl Routing {
         self.known.contains_key(&address) || self.own.contains_key(&address)
     }
 
-    /// The controller has set the routes to other networks; gives them if they are new.
-    pub(crate) fn set_routes(&mut self, update: RouterRoutes) -> Option<Vec<(Prefix, IpAddr)>> {
-        if update.version < self.version {
-            return None;
-        }
-        let routes = update.routes.into_iter();
-        let known = |r: RouterRoute| Some((Prefix::new(r.ip, r.prefix_len).ok()?, r.via));
-        let routes: Vec<_> = routes.filter_map(known).collect();
-        self.version = update.version;
-        let is_new = routes != self.routes;
-        self.routes = routes;
-        self.silent.clear();
-        is_new.then(|| self.routes.clone())
-    }
-
     /// The host to ask for, of those that lead to an address of another network: one that has not
     /// just failed to answer, if there is one.
     pub(crate) fn next_hop(&self, now: Time, target: IpAddr) -> Option<IpAddr> {
-        let of_target = self.routes.iter().filter(|(prefix, _)| prefix.contains(target));
-        let longest = of_target.clone().map(|(prefix, _)| prefix.len()).max()?;
-        let hops = of_target.filter(|(prefix, _)| prefix.len() == longest).map(|(_, via)| *via);
+        let mut hops = self.fib.hosts(target);
         let is_silent = |via: &IpAddr| {
             self.silent.get(via).is_some_and(|since| now.since(*since) < AVOIDED_FOR)
         };
-        hops.clone().find(|via| !is_silent(via)).or_else(|| hops.clone().next())
+        hops.clone().find(|via| !is_silent(via)).or_else(|| hops.next())
     }
 
     /// An address of this station that packets are routed to.
@@ -178,12 +162,7 @@ impl Routing {
 
     /// This address, and those of hosts that lead to a network that it leads to as well.
     pub(crate) fn alike(&self, address: IpAddr) -> Vec<IpAddr> {
-        let by_it = self.routes.iter().filter(|(_, via)| *via == address);
-        let others = by_it.flat_map(|(prefix, _)| {
-            let shared = self.routes.iter().filter(move |(other, _)| other == prefix);
-            shared.map(|(_, via)| *via)
-        });
-        let mut all: Vec<IpAddr> = others.chain([address]).collect();
+        let mut all: Vec<IpAddr> = self.fib.alike(address).chain([address]).collect();
         all.sort_unstable();
         all.dedup();
         all

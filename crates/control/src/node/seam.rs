@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::fabric::message::{GroupRoute, LinkFacts, PortRole, RouteEntry};
+use plexus_wire::fabric::message::{FibTarget, GroupRoute, LinkFacts, PortRole, RouteEntry};
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
@@ -122,9 +122,15 @@ pub enum Output {
         /// Its IP addresses.
         addresses: Vec<(IpAddr, u8)>,
     },
-    /// The group's router sends packets for these networks to these hosts, and no others: they
-    /// share the flows of equal prefixes.
-    Routes(Vec<(Prefix, IpAddr)>),
+    /// What becomes of the router's packets for a network; absent: there is no route to it.
+    Route {
+        /// The network.
+        prefix: Prefix,
+        /// What becomes of them.
+        target: Option<FibTarget>,
+    },
+    /// The router has all routes of the group, so that it may route; or its table is wrong.
+    HasRoutes(bool),
     /// Set the station that has an address which packets are routed to; absent: remove it.
     Neighbour {
         /// The address.

@@ -8,9 +8,10 @@ use plexus_wire::{Time, ethernet};
 
 use super::Node;
 use super::effect::{Effect, Event, Turn, Unserved};
-use super::host_frame::{HostFrame, Matter, Party, answer, question};
+use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request, question};
 use super::resolve::Need;
 use super::stations::Heard;
+use crate::link::Pin;
 
 /// Longest host frame that is passed to the controller for an answer.
 const HOST_FRAME_MAX: usize = 1300;
@@ -29,7 +30,8 @@ impl Node {
             self.stations.answered(&mut turn, port, frame.source, ip);
         }
         let group = self.group.as_ref();
-        let heard = self.stations.heard(&mut turn, group, port, &frame, bytes);
+        let is_daemons = self.pins.get(&port) == Some(&Pin::Daemons);
+        let heard = self.stations.heard(&mut turn, group, (port, is_daemons), &frame, bytes);
         let mut out = turn.out;
         match heard {
             Heard::Held => {}
@@ -69,7 +71,7 @@ impl Node {
                     );
                 }
             }
-            Matter::Have { ip } => self.resolver.answered(&mut turn, port, mac, ip),
+            Matter::Have { ip } => self.resolver.answered(&mut turn, group, (port, mac, ip)),
             // No other host has it, or the claim would not have been granted.
             Matter::Probe { .. } => {}
             Matter::ForController if bytes.len() <= HOST_FRAME_MAX => {
@@ -77,10 +79,20 @@ impl Node {
                 turn.push(Effect::Controller { body: body.into(), sure: false });
             }
             Matter::ForController => turn.dropped(port, Unserved::TooLong),
-            Matter::Data { target, .. }
+            Matter::Data { source, target }
                 if group.is_some_and(|g| g.mac == frame.destination && g.owns(target)) =>
             {
-                turn.push(Effect::Own { frame: bytes.to_vec() });
+                if !group.is_some_and(|g| g.has_daemons(target)) || is_echo_request(bytes) {
+                    turn.push(Effect::Own { frame: bytes.to_vec() });
+                } else if self.stations.holder(port, source) == Some(mac) {
+                    let (party, random) = (Party { mac, ip: source }, &mut self.random);
+                    self.resolver.ask(&mut turn, port, party, target, Need::Own(bytes), random);
+                } else {
+                    // Routing daemons believe in the addresses of their neighbours.
+                    turn.dropped(port, Unserved::NoRoute);
+                    let asker = group.map(|g| g.asker(source));
+                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
+                }
             }
             Matter::Data { source, target } => {
                 let to_group = group.filter(|group| group.mac == frame.destination);
@@ -100,6 +112,8 @@ impl Node {
                 }
                 let known = match to_group {
                     Some(group) if group.has_network(target) => None,
+                    // By a whole table, or not at all.
+                    Some(_) if !self.routing.fib.version().1 => None,
                     Some(_) => self.routing.next_hop(now, target),
                     // It may have been routed to a host that leads to other networks.
                     None => {
@@ -107,6 +121,11 @@ impl Node {
                         asked.or_else(|| self.routing.address_of(frame.destination))
                     }
                 };
+                // An address of another network is nobody's here: it is not to be asked for.
+                if known.is_none() && to_group.is_some_and(|g| !g.has_network(target)) {
+                    turn.dropped(port, Unserved::NoRoute);
+                    return turn.out;
+                }
                 let target = known.unwrap_or(target);
                 if let Some(ip) = self.stations.address(port, mac, target) {
                     let (party, random) = (Party { mac, ip }, &mut self.random);

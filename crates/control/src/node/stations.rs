@@ -50,7 +50,10 @@ pub(crate) struct Group {
 impl Group {
     /// The group as the asker for `ip`: with its address in the same network, if it has one.
     pub(crate) fn asker(&self, ip: IpAddr) -> Party {
+        // The device of routing daemons has the group's address itself, and answers no question
+        // that claims to come from there.
         let own = self.gateways.iter().find(|g| in_network(g, ip)).map(|g| g.ip);
+        let own = own.filter(|own| *own != ip);
         // An ARP probe has no sender (RFC 5227); a solicitation needs one: the link-local address
         // of the group's Ethernet address (RFC 4291, appendix A).
         let none = match ip {
@@ -83,6 +86,11 @@ impl Group {
             Matter::Data { source, target } => self.network(source) != self.network(target),
             _ => false,
         }
+    }
+
+    /// Whether routing daemons listen at one of the group's addresses.
+    pub(crate) fn has_daemons(&self, ip: IpAddr) -> bool {
+        self.gateways.iter().any(|g| g.ip == ip && g.daemons)
     }
 
     pub(crate) fn owns(&self, ip: IpAddr) -> bool {
@@ -146,12 +154,13 @@ struct Probe {
 }
 
 impl Stations {
-    /// A frame arrived on a host port. It is kept if its sender has to be admitted first.
+    /// A frame arrived on a host port. It is kept if its sender has to be admitted first. Of the
+    /// group's own addresses a port of routing daemons has those where they listen.
     pub(crate) fn heard(
         &mut self,
         turn: &mut Turn<'_>,
         group: Option<&Group>,
-        port: u8,
+        (port, is_daemons): (u8, bool),
         frame: &HostFrame,
         bytes: &[u8],
     ) -> Heard {
@@ -166,7 +175,8 @@ impl Stations {
         if frame.matter == Matter::Forged || mac.is_multicast() || mac == MacAddr::default() {
             return unserved(turn, port, Unserved::Forged);
         }
-        if claim.is_some_and(|ip| group.is_some_and(|g| g.owns(ip))) {
+        let is_own = |ip| group.is_some_and(|g| g.owns(ip) && !(is_daemons && g.has_daemons(ip)));
+        if claim.is_some_and(is_own) {
             return unserved(turn, port, Unserved::Forged);
         }
         let stations = self.ports.entry(port).or_default();

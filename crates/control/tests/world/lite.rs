@@ -65,7 +65,11 @@ impl Controller {
                     page,
                     report,
                     group_mac: MacAddr([2, 0xFF, 0, 0, 0, 1]),
-                    gateways: vec![Gateway { ip: "10.0.0.254".parse().unwrap(), prefix_len: 24 }],
+                    gateways: vec![Gateway {
+                        ip: "10.0.0.254".parse().unwrap(),
+                        prefix_len: 24,
+                        daemons: false,
+                    }],
                 };
                 hub.say(now, node, welcome.into(), false);
                 if let Some((attached, port)) = self.attached {

@@ -257,7 +257,8 @@ impl World {
             // No controller here makes trees or routes packets.
             node::Output::Tree { .. } | node::Output::Group(_) => {}
             node::Output::Gateways { .. }
-            | node::Output::Routes(_)
+            | node::Output::Route { .. }
+            | node::Output::HasRoutes(_)
             | node::Output::Neighbour { .. } => {}
             node::Output::Own { .. }
             | node::Output::Again { .. }

@@ -112,10 +112,10 @@ impl Controller {
             listening.extend(may.map(|(_, h)| h.at).filter(|at| is_near(at)));
         }
         for ((at, mac), ip) in self.multicast.listeners.get(&key.group).into_iter().flatten() {
-            let may = self
-                .hosts
-                .get(*mac)
-                .is_some_and(|h| h.at == *at && self.groups.may_ask(&key.class, &h.groups));
+            let is_device = self.is_device(*at);
+            let may = self.hosts.get(*mac).is_some_and(|h| {
+                h.at == *at && (is_device || self.groups.may_ask(&key.class, &h.groups))
+            });
             if may && is_near(at) && served(&self.config, *ip) == Some(Members::Joined) {
                 listening.insert(*at);
             }

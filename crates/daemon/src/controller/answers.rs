@@ -1,14 +1,20 @@
 //! A controller's answers to `plexus show`.
 
 use plexus_api::answer::fabric::{
-    Flow, Flows, Group, Groups, Host, Hosts, KnownNode, NodeName, NodePort, Topology, TreeNode,
-    Unserved,
+    Flow, Flows, Group, GroupRouter, Groups, Host, Hosts, KnownNode, NodeName, NodePort,
+    RouterDevice, RouterNode, Topology, TreeNode, Unserved,
 };
+use plexus_api::answer::router::Routes;
 use plexus_api::question::Of;
 use plexus_api::{Answer, Topic};
+use plexus_wire::Prefix;
 use plexus_wire::fabric::LINK_MTU_MIN;
+use plexus_wire::fabric::message::FibTarget;
 
 use super::Daemon;
+
+/// Routes in one answer: some ten milliseconds' work.
+const ROUTES_MAX: usize = 8192;
 
 impl Daemon {
     pub(super) fn show(&self, topic: Topic) -> Result<Answer, String> {
@@ -18,11 +24,12 @@ impl Daemon {
             Topic::Hosts => Answer::Hosts(Of::Controller(self.hosts())),
             Topic::Flows => Answer::Flows(self.flows()),
             Topic::Groups => Answer::Groups(Of::Controller(self.groups())),
+            Topic::Router => Answer::Router(Of::Controller(self.router())),
             Topic::Drops => Answer::Drops(Of::Controller(Unserved { drops: self.drops() })),
             other => {
                 return Err(format!(
                     "'{}' cannot be shown: a controller shows topology, hosts, groups, flows, \
-                     drops",
+                     router, drops",
                     other.name()
                 ));
             }
@@ -87,6 +94,37 @@ impl Daemon {
             version: f.version,
         });
         Flows { flows: flows.collect() }
+    }
+
+    fn router(&self) -> GroupRouter {
+        let (version, routes) = self.core.routes_version();
+        let nodes = self.core.nodes().map(|node| {
+            let has = self.core.routes_version_of(node.node);
+            let lag = has.map(|has| version.saturating_sub(has));
+            RouterNode { name: node.name, up: node.up, version: has, lag }
+        });
+        let devices = self.core.daemon_devices().map(|(name, at)| {
+            let at = at.map(|(node, port)| (self.name(node), port));
+            RouterDevice { name: name.to_string(), at }
+        });
+        GroupRouter { version, routes, devices: devices.collect(), nodes: nodes.collect() }
+    }
+
+    /// A part of the group's routes, from this prefix on.
+    pub(super) fn routes_from(&self, first: &Prefix) -> Routes {
+        let mut all = self.core.routes_from(first);
+        let some = all.by_ref().take(ROUTES_MAX).map(|(prefix, target)| match target {
+            FibTarget::Hosts(hops) => {
+                let vias = hops.iter().map(|hop| format!(" via {}", hop.via));
+                format!("{prefix}{}", vias.collect::<String>())
+            }
+            FibTarget::Blackhole => format!("{prefix} blackhole"),
+            FibTarget::Unreachable => format!("{prefix} unreachable"),
+            FibTarget::Prohibited => format!("{prefix} prohibit"),
+        });
+        let routes = some.collect();
+        let next = all.next().map(|(prefix, _)| prefix.to_string());
+        Routes { routes, disagree: Vec::new(), next }
     }
 
     fn groups(&self) -> Groups {

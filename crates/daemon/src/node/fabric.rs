@@ -19,8 +19,10 @@ use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
 use plexus_control::identity::{Role, short_key};
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Event, Input, Node};
+use plexus_io::netlink::{InterfaceSpec, ensure_interface, leave_arp};
 use plexus_io::{Link, PortId};
 use plexus_node::fabric::{self, Fabric};
+use plexus_node::ports::kernel_port;
 use plexus_plane::{LinkChange, PublishedFabric, RouterSource};
 use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::{LinkFacts, PortRole, Refusal};
@@ -35,10 +37,14 @@ use crate::identity;
 use crate::quiet::Quiet;
 use crate::recording::Start;
 
-/// Inputs taken before the tables are published.
-const BATCH: usize = 64;
+/// Inputs taken before the tables are published. A message about the forwarding table holds a
+/// hundred routes, and neighbours must not miss Heartbeats meanwhile.
+const BATCH: usize = 16;
 /// Longest sleep: a clock that is set does not matter, a lost wake-up would.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Longest packet of routing daemons, as of any host (SPEC.md, 4).
+const DAEMONS_MTU: u32 = 1500;
 
 /// A fabric before its thread runs.
 pub(crate) struct Prepared {
@@ -46,6 +52,8 @@ pub(crate) struct Prepared {
     /// The node's number, and whether it wants cables without encapsulation.
     number: u64,
     native: bool,
+    /// Routing daemons listen here for the whole group.
+    has_daemons: bool,
     ports: Vec<PortName>,
     recording: Recording,
     mtus: Mtus,
@@ -70,13 +78,27 @@ pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared
         fabric = fabric.with_router(identity::random()?)?;
     }
     let recording = Recording::begin(settings, pace, seed)?;
-    let ports = file.ports.iter().enumerate().map(|(i, p)| PortName::new(p, i, number, native));
+    for device in &settings.kernel {
+        let peer = kernel_port(device)?;
+        let mtu = DAEMONS_MTU;
+        let spec = InterfaceSpec { name: device, peer: &peer, mac: None, mtu, addresses: None };
+        ensure_interface(&spec).map_err(|e| format!("[fabric] kernel: {e}"))?;
+    }
+    if !settings.kernel.is_empty() {
+        // Hosts are to learn the group's Ethernet address, not that of the port.
+        let in_fabric = file.ports.iter().filter(|port| port.role != PortUse::Switch);
+        in_fabric.for_each(|port| leave_arp(&port.device));
+    }
+    let kernel = settings.kernel.clone();
+    let ports = file.ports.iter().enumerate();
+    let ports = ports.map(|(i, p)| PortName::new(p, i, number, native, &kernel));
     let devices: Vec<&str> = file.ports.iter().map(|p| p.device.as_str()).collect();
     Ok(Prepared {
         fabric,
         mtus: Mtus::new(&file.control, &devices),
         number,
         native,
+        has_daemons: !kernel.is_empty(),
         ports: ports.collect(),
         recording,
         missed: Arc::default(),
@@ -169,14 +191,14 @@ struct PortName {
 }
 
 impl PortName {
-    fn new(p: &PortFile, port: usize, node: u64, native: bool) -> PortName {
+    fn new(p: &PortFile, port: usize, node: u64, native: bool, kernel: &[String]) -> PortName {
         PortName {
             name: p.name.clone(),
             device: p.device.clone(),
             rate_mbit_per_s: p.settings.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
             native,
             in_fabric: p.role != PortUse::Switch,
-            pin: fabric::pin(p),
+            pin: fabric::pin(p, kernel),
             tunnel: p.tunnel.map(|ends| {
                 let mac = tunnel_mac(node, port);
                 TunnelFacts { mac, mtu: 0, ends }
@@ -342,7 +364,11 @@ impl Driver {
             return tracing::error!(count, "new ports do not fit");
         }
         let (number, native) = (self.own.number, self.own.native);
-        let named = (first..).zip(new).map(|(i, p)| PortName::new(p, i, number, native));
+        if self.own.has_daemons {
+            let in_fabric = new.iter().filter(|port| port.role != PortUse::Switch);
+            in_fabric.for_each(|port| leave_arp(&port.device));
+        }
+        let named = (first..).zip(new).map(|(i, p)| PortName::new(p, i, number, native, &[]));
         self.own.ports.extend(named);
         self.pin_from(first);
     }
@@ -457,6 +483,15 @@ impl Driver {
                 "another live node uses this node's identity: the controller refuses this node \
                  until the other one is gone. Each box needs its own identity (`plexus identity \
                  issue`)"
+            ),
+            Event::TableWrong { version } => tracing::warn!(
+                version,
+                "the routes here are not those of the controller: nothing is routed until the \
+                 controller has sent them again"
+            ),
+            Event::RoutesFull => tracing::warn!(
+                "there is no room for some of the group's routes: their packets go by shorter \
+                 prefixes until others leave"
             ),
             Event::Astray(port) => tracing::debug!(port = name(port), "fabric frame astray"),
             Event::Stale(port, mac) => {

@@ -1,7 +1,7 @@
 //! The thread of a router's control plane: the driver of [`plexus_node::router::Router`]. It reads
 //! the clock, follows links and the kernel, logs, and exchanges frames with the workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use plexus_config::{NodeFile, RouterSettings};
 use plexus_control::router::{Event, InterfaceId, Limits, Route};
-use plexus_io::netlink::KernelEvent;
+use plexus_io::netlink::{InterfaceSpec, KernelEvent, ensure_interface};
 use plexus_node::Rest;
 use plexus_node::interface::Interface;
+use plexus_node::ports::kernel_port;
 use plexus_node::router::Router;
 use plexus_plane::{LinkChange, RouterSource};
 use plexus_wire::{MacAddr, Prefix, Time};
@@ -22,9 +23,9 @@ use super::links::LinkCells;
 use super::news::{Inject, News};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
+use crate::kernel::{self, Kernel};
 
 mod answers;
-mod kernel;
 mod routes;
 
 pub(crate) use answers::RouterView;
@@ -40,7 +41,7 @@ pub(crate) struct Prepared {
     router: Router,
     routes: Vec<(Prefix, Route)>,
     /// The kernel's devices and routes, where they are followed.
-    kernel: Option<kernel::Kernel>,
+    kernel: Option<Kernel>,
     /// Frames dropped because too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
 }
@@ -52,8 +53,7 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(file: &NodeFile, settings: &RouterSettings) -> Result<Prepared, String> {
     let limits = Limits { routes: settings.routes_max, ..Limits::default() };
     let router = Router::of_file(file, settings, limits, identity::random()?)?;
-    let kernel =
-        settings.kernel.then(|| kernel::Kernel::prepare(router.interfaces())).transpose()?;
+    let kernel = settings.kernel.then(|| kernel_devices(router.interfaces())).transpose()?;
     Ok(Prepared { router, routes: static_routes(settings)?, kernel, missed: Arc::default() })
 }
 
@@ -75,11 +75,37 @@ impl Prepared {
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         if self.kernel.is_some() {
-            kernel::watch(sender)?;
+            kernel::watch(move |events| sender.send(News::Kernel(events)).is_ok())?;
         }
         let driver = Driver { own: self, news, links, inject, started, conflicts: BTreeMap::new() };
         start_control_plane(|| driver.run())
     }
+}
+
+/// Makes every interface's pair of devices, or takes the existing pair.
+///
+/// # Errors
+/// Without the privilege, or when another device has the name.
+fn kernel_devices(interfaces: &[Interface]) -> Result<Kernel, String> {
+    let mut names = HashMap::new();
+    for (index, interface) in interfaces.iter().enumerate() {
+        let settings = &interface.settings;
+        let peer = kernel_port(&settings.name)?;
+        let facts = interface.devices.iter().filter_map(|d| plexus_io::device_facts(d).ok());
+        let of_ports = facts.filter_map(|f| u16::try_from(f.mtu).ok()).min();
+        let addresses: Vec<(IpAddr, u8)> =
+            settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
+        let spec = InterfaceSpec {
+            name: &settings.name,
+            peer: &peer,
+            mac: Some(interface.facts(device_mac(interface), None).mac),
+            mtu: interface.mtu(of_ports).into(),
+            addresses: Some(&addresses),
+        };
+        ensure_interface(&spec).map_err(|e| format!("interface {}: {e}", settings.name))?;
+        names.insert(settings.name.clone(), index);
+    }
+    Ok(Kernel::new(names))
 }
 
 /// The Ethernet address of an interface's device.

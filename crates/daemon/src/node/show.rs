@@ -31,6 +31,7 @@ pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String>
         Topic::SourceRoutes => {
             Answer::SourceRoutes(node.ask_fabric(fabric::Driver::source_routes)?)
         }
+        Topic::Router => Answer::Router(Of::Node(node.ask_fabric(fabric::Driver::router_copy)?)),
         Topic::Fib => Answer::Fib(node.ask_router(|asked| asked.fib())?),
         Topic::Neighbours => Answer::Neighbours(node.ask_router(|asked| asked.neighbours())?),
         Topic::Faces => Answer::Faces(node.ask_named(|named| named.show_faces(name))?),

@@ -24,12 +24,13 @@ pub struct InterfaceSpec<'a> {
     pub name: &'a str,
     /// The other end, a port of the data plane.
     pub peer: &'a str,
-    /// The Ethernet address of `name`.
-    pub mac: MacAddr,
+    /// The Ethernet address of `name`; absent: any.
+    pub mac: Option<MacAddr>,
     /// Largest payload of both ends in bytes.
     pub mtu: u32,
-    /// The addresses of `name` and the lengths of their subnets' prefixes in bits.
-    pub addresses: &'a [(IpAddr, u8)],
+    /// The addresses of `name` and the lengths of their subnets' prefixes in bits; absent: they are
+    /// set elsewhere.
+    pub addresses: Option<&'a [(IpAddr, u8)]>,
 }
 
 /// The present state.
@@ -72,10 +73,12 @@ pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError
         }
     };
     quiet(spec);
-    let mac = (device.mac != Some(spec.mac)).then_some(spec.mac);
+    let mac = spec.mac.filter(|mac| device.mac != Some(*mac));
     set_device(&mut socket, &device, mac, spec.mtu)?;
     set_device(&mut socket, &peer, None, spec.mtu)?;
-    set_addresses(&mut socket, &device, spec)?;
+    if let Some(addresses) = spec.addresses {
+        set_addresses(&mut socket, &device, addresses)?;
+    }
     Ok(Interface { index: device.index, created })
 }
 
@@ -187,7 +190,9 @@ fn make_pair(socket: &mut Socket, spec: &InterfaceSpec<'_>) -> Result<(), OpenEr
     const VETH_INFO_PEER: u16 = 1;
     let content = |request: &mut Builder| {
         put_name(request, spec.name);
-        request.put(libc::IFLA_ADDRESS, &spec.mac.0);
+        if let Some(mac) = spec.mac {
+            request.put(libc::IFLA_ADDRESS, &mac.0);
+        }
         request.put(libc::IFLA_MTU, &spec.mtu.to_ne_bytes());
         request.nest(libc::IFLA_LINKINFO, |info| {
             info.put(libc::IFLA_INFO_KIND, b"veth");
@@ -231,14 +236,27 @@ fn set_device(
         .map_err(|e| refused(&device.name, "setting address, MTU and state", e))
 }
 
-/// Settings that netlink does not know; where IPv6 is off, those for it are not there.
+/// The kernel answers no ARP that comes by a port's device. Otherwise it would for each address of
+/// the box, whichever device has it (`arp_ignore` in ip-sysctl.rst).
+pub fn leave_arp(device: &str) {
+    set(&[("ipv4", device, "arp_ignore", "8")]);
+}
+
+/// Settings that netlink does not know.
 fn quiet(spec: &InterfaceSpec<'_>) {
-    let settings = [
+    set(&[
         ("ipv6", spec.name, "accept_ra", "0"),
         ("ipv6", spec.name, "autoconf", "0"),
+        // It has the addresses of its own subnet, and answers for no other's.
+        ("ipv4", spec.name, "arp_ignore", "1"),
+        ("ipv4", spec.name, "arp_announce", "1"),
         ("ipv6", spec.peer, "disable_ipv6", "1"),
-        ("ipv4", spec.peer, "arp_ignore", "8"),
-    ];
+    ]);
+    leave_arp(spec.peer);
+}
+
+/// Sets what can be; where IPv6 is off, what is for it is not there.
+fn set(settings: &[(&str, &str, &str, &str)]) {
     for (family, device, setting, value) in settings {
         let path = format!("/proc/sys/net/{family}/conf/{device}/{setting}");
         if let Err(error) = std::fs::write(&path, value) {
@@ -250,7 +268,7 @@ fn quiet(spec: &InterfaceSpec<'_>) {
 fn set_addresses(
     socket: &mut Socket,
     device: &DeviceFact,
-    spec: &InterfaceSpec<'_>,
+    addresses: &[(IpAddr, u8)],
 ) -> Result<(), OpenError> {
     let mut there = Vec::new();
     socket
@@ -261,21 +279,21 @@ fn set_addresses(
             |_| {},
             |answer| there.extend(parse::address(answer.body)),
         )
-        .map_err(|e| OpenError::system(spec.name, "asking for the addresses", e))?;
+        .map_err(|e| OpenError::system(&device.name, "asking for the addresses", e))?;
     there.retain(|a: &AddressFact| a.device == device.index);
-    let wanted = |a: &AddressFact| spec.addresses.contains(&(a.address, a.prefix_len));
+    let wanted = |a: &AddressFact| addresses.contains(&(a.address, a.prefix_len));
     for old in there.iter().filter(|a| a.protocol == ADDRESS_MARK && !wanted(a)) {
         let (address, prefix_len) = (old.address, old.prefix_len);
         change_address(socket, libc::RTM_DELADDR, 0, device, (address, prefix_len))
-            .map_err(|e| refused(spec.name, "removing an address", e))?;
+            .map_err(|e| refused(&device.name, "removing an address", e))?;
     }
-    for &(address, prefix_len) in spec.addresses {
+    for &(address, prefix_len) in addresses {
         if there.iter().any(|a| (a.address, a.prefix_len) == (address, prefix_len)) {
             continue;
         }
         let flags = flag::CREATE | flag::REPLACE;
         change_address(socket, libc::RTM_NEWADDR, flags, device, (address, prefix_len))
-            .map_err(|e| refused(spec.name, "setting an address", e))?;
+            .map_err(|e| refused(&device.name, "setting an address", e))?;
     }
     Ok(())
 }

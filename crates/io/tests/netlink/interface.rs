@@ -10,7 +10,13 @@ use crate::net::{in_namespace, ip};
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 
 fn spec(addresses: &[(IpAddr, u8)]) -> InterfaceSpec<'_> {
-    InterfaceSpec { name: "lan", peer: "lan.px", mac: MAC, mtu: 1400, addresses }
+    InterfaceSpec {
+        name: "lan",
+        peer: "lan.px",
+        mac: Some(MAC),
+        mtu: 1400,
+        addresses: Some(addresses),
+    }
 }
 
 fn address(text: &str) -> (IpAddr, u8) {

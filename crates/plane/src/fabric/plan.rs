@@ -65,6 +65,10 @@ pub struct PortTables {
     pub routes: PortRoutes,
     /// The hosts that are admitted here.
     pub stations: Stations,
+    /// Routing daemons are here: ARP and neighbour discovery are the control plane's, even those to
+    /// a single host, because they would tell it an Ethernet address for the group's own IP
+    /// address.
+    pub daemons: bool,
 }
 
 /// The data plane's part of a fabric node, as one immutable value.
@@ -179,7 +183,7 @@ impl FabricTables {
         let tables = (0..ports as u64).map(|port| {
             let seed = seed.wrapping_add(port);
             let (routes, stations) = (PortRoutes::new(seed), Stations::new(seed));
-            Arc::new(PortTables { routes, stations })
+            Arc::new(PortTables { routes, stations, daemons: false })
         });
         Some(FabricTables(FabricPlan {
             roles: vec![PortRole::Unknown; ports],
@@ -248,6 +252,13 @@ impl FabricTables {
         match RouteSet::new(routes.take(ROUTES_MAX).collect()) {
             Some(set) => self.install(entry.port.into(), key, set),
             None => self.remove(entry.port.into(), key),
+        }
+    }
+
+    /// Routing daemons of the group are at a port.
+    pub fn set_daemons(&mut self, port: PortId) {
+        if let Some(tables) = self.0.ports.get_mut(usize::from(port)) {
+            Arc::make_mut(tables).daemons = true;
         }
     }
 

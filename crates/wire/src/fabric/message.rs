@@ -13,6 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::error::{Error, Format, need};
 use crate::mac::MacAddr;
 
+pub use super::fib::{FIB_CHANGE_MAX, FIB_HOPS_MAX, FibChange, FibHop, FibTarget};
+
 /// Ports, one per hop: the contents of a frame's forward path.
 pub type Hops = Vec<u8>;
 
@@ -20,7 +22,7 @@ pub type Hops = Vec<u8>;
 pub const BODY_MAX: usize = 1380;
 
 /// A field: how it is written and read.
-trait Field: Sized {
+pub(super) trait Field: Sized {
     /// Fewest bytes that a value can take.
     const LEN_MIN: usize;
     fn put(&self, out: &mut Vec<u8>);
@@ -28,10 +30,10 @@ trait Field: Sized {
 }
 
 /// The bytes not parsed yet.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Error> {
+    pub(super) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Error> {
         need(Format::FabricMessage, self.0.len(), len)?;
         let (head, rest) = self.0.split_at(len);
         self.0 = rest;
@@ -45,7 +47,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn invalid(field: &'static str, value: impl Into<u32>) -> Error {
+pub(super) fn invalid(field: &'static str, value: impl Into<u32>) -> Error {
     Error::invalid(Format::FabricMessage, field, value.into())
 }
 
@@ -289,7 +291,8 @@ bodies! {
     38 GroupSender,
     39 GroupPolicy,
     40 NumberTaken,
-    41 RouterRoutes,
+    41 FibUpdate,
+    42 FibAck,
 }
 
 codes! {
@@ -409,6 +412,8 @@ structures! {
         ip: IpAddr,
         /// Bits of its network's prefix.
         prefix_len: u8,
+        /// A station of the fabric has it too: the device that routing daemons listen on.
+        daemons: bool,
     }
 
     /// Hosts that a node knows, for a controller that has started again.
@@ -690,22 +695,32 @@ structures! {
         key: [u8; 32],
     }
 
-    /// From the controller: where the group's router sends packets for other networks.
-    RouterRoutes {
-        /// Orders such lists: the higher counts.
-        version: u64,
-        /// The routes; those with equal destinations share its flows.
-        routes: Vec<RouterRoute>,
+    /// From the controller: changes of the group's forwarding table, in the order of their
+    /// versions. The node answers with a [`FibAck`]. A question for that has no changes, and its
+    /// number as both versions.
+    FibUpdate {
+        /// The table that is changed; a higher number is a later one.
+        table: u64,
+        /// The version that the node must have, or a later one before `to`.
+        from: u64,
+        /// The version that it has then.
+        to: u64,
+        /// The sum of the whole table at that version; absent: more follows.
+        sum: Option<u64>,
+        /// The changes ([`FibChange::read_all`]).
+        changes: Vec<u8>,
     }
 
-    /// A route of the group's router.
-    RouterRoute {
-        /// The first of the destinations.
-        ip: IpAddr,
-        /// Leading bits that count.
-        prefix_len: u8,
-        /// The host that leads there.
-        via: IpAddr,
+    /// From a node: the version of the forwarding table that it has.
+    FibAck {
+        /// The table.
+        table: u64,
+        /// The last question that it has heard: so an answer of before is known to be late.
+        question: u64,
+        /// The version.
+        version: u64,
+        /// Its sum is not the one that the controller told: the node needs another table.
+        wrong: bool,
     }
 
     /// Groups that are served alike.

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use plexus_api::answer::fabric::{
-    Joined, Link, Links, Member, SourceRoute, SourceRoutes, Station, Stations, Tree, Uplink,
+    Joined, Link, Links, Member, RouterCopy, SourceRoute, SourceRoutes, Station, Stations, Tree,
+    Uplink,
 };
 use plexus_api::answer::node::Counts;
 use plexus_wire::fabric::LINK_MTU_MIN;
@@ -30,6 +31,13 @@ impl Driver {
     fn device(&self, port: u8) -> Option<&str> {
         let known = self.own.ports.get(usize::from(port))?;
         known.tunnel.is_none().then_some(known.device.as_str())
+    }
+
+    /// The node's copy of the group's forwarding table.
+    pub(crate) fn router_copy(&self) -> RouterCopy {
+        let (version, routes_here) = self.node().routes_version();
+        let has_controller = self.node().controller().0.is_some();
+        RouterCopy { version, routes_here, has_controller }
     }
 
     /// Roles and neighbours of its ports.

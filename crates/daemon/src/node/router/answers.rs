@@ -13,7 +13,7 @@ use plexus_plane::GROUP_VLAN;
 use plexus_wire::address::{is_link_local, is_martian};
 use plexus_wire::{Prefix, Time};
 
-use super::kernel::kernel_metric;
+use crate::kernel::kernel_metric;
 
 /// Prefixes that cover an address, at most: an IPv6 address has one of each length.
 const COVERS_MAX: usize = 129;

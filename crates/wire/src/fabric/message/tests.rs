@@ -47,7 +47,7 @@ fn samples() -> Vec<Body> {
             page: 0,
             report: true,
             group_mac: B,
-            gateways: vec![Gateway { ip: ip4(1), prefix_len: 24 }],
+            gateways: vec![Gateway { ip: ip4(1), prefix_len: 24, daemons: true }],
         }
         .into(),
         HostReport { more: 1, hosts: vec![HostState { port: 1, mac: A, ips: vec![ip4(1)] }] }
@@ -106,11 +106,8 @@ fn samples() -> Vec<Body> {
         }
         .into(),
         NumberTaken { key: [9; 32] }.into(),
-        RouterRoutes {
-            version: 1,
-            routes: vec![RouterRoute { ip: ip4(0), prefix_len: 0, via: ip4(9) }],
-        }
-        .into(),
+        FibUpdate { table: 1, from: 4, to: 9, sum: Some(3), changes: vec![6, 0, 0, 0, 1] }.into(),
+        FibAck { table: 1, question: 2, version: 9, wrong: false }.into(),
     ]
 }
 

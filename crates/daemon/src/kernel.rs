@@ -1,22 +1,15 @@
-//! A router beside the Linux kernel: a device for each interface, where routing daemons run, and
-//! the kernel's routes as the router's inputs.
+//! A router beside the Linux kernel: the kernel's devices, addresses and routes, which routing
+//! daemons change, as the router's inputs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Route, Source};
-use plexus_io::netlink::{
-    Hop, InterfaceSpec, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher, ensure_interface,
-};
-use plexus_node::ports::kernel_port;
+use plexus_io::netlink::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher};
 use plexus_wire::Prefix;
 use plexus_wire::address::is_routable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::{Interface, device_mac};
-use crate::node::news::News;
 
 /// Least time between two dumps of the kernel's tables, which are needed where its notifications
 /// say too little. A dump of a full table takes about as long.
@@ -24,7 +17,7 @@ const REST: Duration = Duration::from_secs(1);
 
 /// The kernel's state as far as it was heard.
 #[derive(Default)]
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     /// The kernel's devices by the names of our interfaces.
     names: HashMap<String, usize>,
     /// By the kernel's number: our interface, and whether the device is up.
@@ -46,50 +39,28 @@ struct Unnamed {
 
 /// The consequences of the kernel's notifications.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(crate) struct Heard {
     /// Interfaces whose addresses or state have changed.
-    pub(super) interfaces: BTreeSet<usize>,
+    pub(crate) interfaces: BTreeSet<usize>,
     /// For the control plane, in order.
-    pub(super) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<Input>,
 }
 
 impl Kernel {
-    /// Makes every interface's pair of devices, or takes the existing pair.
-    ///
-    /// # Errors
-    /// Without the privilege, or when another device has the name.
-    pub(super) fn prepare(interfaces: &[Interface]) -> Result<Kernel, String> {
-        let mut kernel = Kernel::default();
-        for (index, interface) in interfaces.iter().enumerate() {
-            let settings = &interface.settings;
-            let peer = kernel_port(&settings.name)?;
-            let facts = interface.devices.iter().filter_map(|d| plexus_io::device_facts(d).ok());
-            let of_ports = facts.filter_map(|f| u16::try_from(f.mtu).ok()).min();
-            let mtu = interface.mtu(of_ports).into();
-            let addresses: Vec<(IpAddr, u8)> =
-                settings.addresses.iter().map(|a| (a.address, a.prefix_len)).collect();
-            let spec = InterfaceSpec {
-                name: &settings.name,
-                peer: &peer,
-                mac: interface.facts(device_mac(interface), None).mac,
-                mtu,
-                addresses: &addresses,
-            };
-            ensure_interface(&spec).map_err(|e| format!("interface {}: {e}", settings.name))?;
-            kernel.names.insert(settings.name.clone(), index);
-        }
-        Ok(kernel)
+    /// Follows these devices: each by its name, with the number of the interface that it is of.
+    pub(crate) fn new(names: HashMap<String, usize>) -> Kernel {
+        Kernel { names, ..Kernel::default() }
     }
 
     /// The kernel's addresses on an interface; `None` while its device is down.
-    pub(super) fn addresses(&self, interface: usize) -> Option<Vec<(IpAddr, u8)>> {
+    pub(crate) fn addresses(&self, interface: usize) -> Option<Vec<(IpAddr, u8)>> {
         let device = self.devices.iter().find(|(_, (i, up))| *i == interface && *up)?.0;
         let addresses = self.addresses.get(device);
         Some(addresses.into_iter().flatten().copied().collect())
     }
 
     /// Takes news in.
-    pub(super) fn hear(&mut self, events: Vec<KernelEvent>) -> Heard {
+    pub(crate) fn hear(&mut self, events: Vec<KernelEvent>) -> Heard {
         let mut heard = Heard::default();
         for event in events {
             match event {
@@ -245,16 +216,19 @@ fn metric(key: &RouteKey) -> u32 {
 }
 
 /// The kernel's own metric of a route that has this one for the control plane.
-pub(super) fn kernel_metric(metric: u32) -> u32 {
+pub(crate) fn kernel_metric(metric: u32) -> u32 {
     metric.saturating_sub(1)
 }
 
-/// Follows the kernel in a thread of its own. The thread waits for a slow control plane. If the
-/// kernel then drops notifications, a new dump replaces them.
+/// Follows the kernel in a thread of its own, until `hear` says that nobody listens. The thread
+/// waits for a slow control plane. If the kernel then drops notifications, a new dump replaces
+/// them.
 ///
 /// # Errors
 /// When there are no descriptors or threads left.
-pub(super) fn watch(news: SyncSender<News>) -> Result<(), String> {
+pub(crate) fn watch(
+    mut hear: impl FnMut(Vec<KernelEvent>) -> bool + Send + 'static,
+) -> Result<(), String> {
     let open = || Watcher::open().map(|watcher| watcher.with_rest(REST));
     let mut watcher = open().map_err(|e| format!("following the kernel: {e}"))?;
     let follow = move || {
@@ -272,7 +246,7 @@ pub(super) fn watch(news: SyncSender<News>) -> Result<(), String> {
                     true
                 }
             };
-            if !events.is_empty() && news.send(News::Kernel(events)).is_err() {
+            if !events.is_empty() && !hear(events) {
                 return;
             }
             if !more {

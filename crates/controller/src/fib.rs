@@ -1,0 +1,367 @@
+//! The group's forwarding table, and its copies on the nodes (SPEC.md, 15).
+//!
+//! The router of the group ([`plexus_control::router`]) chooses among the routes of the settings
+//! and those of the kernel beside the controller. What it decides is a list of changes with
+//! versions, in which each set and each prefix is once, where it last changed. A node that has a
+//! version gets what is behind it, in order: a new node the whole table, any other the rest. So
+//! there is one way to fill a table, to change it and to go on after an outage.
+
+mod feed;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plexus_control::router::{
+    Event as RouterEvent, Group, GroupId, Input as RouterInput, InterfaceFacts, InterfaceId,
+    Limits, Member, NextHop, Output, Route, Router, Source,
+};
+use plexus_wire::fabric::message::{FibAck, FibHop, FibTarget};
+use plexus_wire::{Prefix, Time};
+
+use crate::Controller;
+use crate::controller::Timer;
+use crate::event::{Drop, Event};
+use feed::Feed;
+use table::Table;
+
+/// The router's one interface: the fabric as a whole.
+const GROUP: InterfaceId = InterfaceId(0);
+
+/// How long routes of daemons are waited for that have just begun, and how long after the first.
+const HOLD: Duration = Duration::from_secs(20);
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// The table and its copies.
+#[derive(Debug)]
+pub(crate) struct Fib {
+    router: Router,
+    table: Table,
+    /// The sets of the router's groups.
+    sets: BTreeMap<GroupId, u32>,
+    next_set: u32,
+    /// By the node's dense number.
+    feeds: BTreeMap<u32, Feed>,
+    /// Nodes that may be sent more.
+    hungry: BTreeSet<u32>,
+    /// When a node has not answered for too long.
+    due: BTreeSet<(Time, u32)>,
+    /// The kernel's routes are all there, or are not waited for: nodes may be told that they have
+    /// all. Until then those of an earlier incarnation stay.
+    is_whole: bool,
+    /// When they are no longer waited for.
+    whole_at: Time,
+}
+
+impl Fib {
+    pub(crate) fn new(seed: [u8; 32]) -> Fib {
+        Fib {
+            router: Router::new(Limits::default(), seed),
+            table: Table::default(),
+            sets: BTreeMap::new(),
+            next_set: 0,
+            feeds: BTreeMap::new(),
+            hungry: BTreeSet::new(),
+            due: BTreeSet::new(),
+            is_whole: false,
+            whole_at: Time::FOREVER,
+        }
+    }
+
+    /// The table's version, and how many routes it has.
+    pub(crate) fn version(&self) -> (u64, usize) {
+        (self.table.version(), self.table.routes())
+    }
+
+    /// The routes from a prefix on, in order.
+    pub(crate) fn from(&self, first: &Prefix) -> impl Iterator<Item = (Prefix, &FibTarget)> {
+        self.table.from(first)
+    }
+
+    /// The hosts that lead to other networks.
+    pub(crate) fn vias(&self) -> impl Iterator<Item = IpAddr> {
+        self.table.vias()
+    }
+
+    /// The version that a node has, if it has said so in this session.
+    pub(crate) fn version_of(&self, node: u32) -> Option<u64> {
+        self.feeds.get(&node).and_then(Feed::version)
+    }
+
+    /// Passes an input to the router. Gives what is to be logged.
+    fn handle(&mut self, now: Time, input: RouterInput) -> Vec<RouterEvent> {
+        self.router.handle(now, input);
+        let mut events = Vec::new();
+        while let Some(output) = self.router.poll_output() {
+            match output {
+                Output::Group { id, group } => self.set_group(id, group),
+                Output::Fib { prefix, group } => {
+                    let set = group.and_then(|id| self.sets.get(&id)).copied();
+                    self.table.set_route(prefix, set);
+                }
+                Output::Tell(event) => events.push(event),
+                // It has no data plane of its own, and asks nobody.
+                Output::Send { .. } | Output::Again { .. } | Output::Adjacency { .. } => {}
+            }
+        }
+        events
+    }
+
+    fn set_group(&mut self, id: GroupId, group: Option<Group>) {
+        let target = group.and_then(|group| self.target(&group));
+        match target {
+            Some(target) => {
+                let next = &mut self.next_set;
+                let set = *self.sets.entry(id).or_insert_with(|| {
+                    *next += 1;
+                    *next
+                });
+                self.table.set_target(set, Some(target));
+            }
+            None => {
+                if let Some(set) = self.sets.remove(&id) {
+                    self.table.set_target(set, None);
+                }
+            }
+        }
+    }
+
+    /// What a node does for a group of the router; `None`: nodes know by themselves what is theirs
+    /// and what is in a subnet, and what only the kernel beside the controller can reach they
+    /// cannot.
+    fn target(&self, group: &Group) -> Option<FibTarget> {
+        let hop = |member: &Member| {
+            let via = self.router.address_of(member.neighbour)?;
+            Some(FibHop { via, weight: member.weight })
+        };
+        match group {
+            Group::Via(members) => {
+                let hops: Vec<FibHop> = members.iter().filter_map(hop).collect();
+                (!hops.is_empty()).then_some(FibTarget::Hosts(hops))
+            }
+            Group::Blackhole => Some(FibTarget::Blackhole),
+            Group::Unreachable => Some(FibTarget::Unreachable),
+            Group::Prohibited => Some(FibTarget::Prohibited),
+            Group::Glean(_) | Group::Local | Group::Broadcast => None,
+        }
+    }
+}
+
+impl Controller {
+    /// The settings are in force, initially or after a change: the group's addresses and static
+    /// routes.
+    pub(crate) fn configure_router(&mut self, now: Time) {
+        let before = self.fib.table.version();
+        let subnets = self.config.subnets.iter();
+        let addresses: Vec<(IpAddr, u8)> =
+            subnets.filter_map(|s| Some((s.gateway?, s.prefix.len()))).collect();
+        let facts = InterfaceFacts {
+            name: "group".into(),
+            mac: self.config.group_mac,
+            mtu: u16::MAX,
+            addresses,
+            kernel: false,
+            is_told: true,
+        };
+        let facts = Some(facts).filter(|facts| !facts.addresses.is_empty());
+        self.tell_router(now, RouterInput::Interface { id: GROUP, facts });
+        let mut by_prefix: BTreeMap<Prefix, Vec<NextHop>> = BTreeMap::new();
+        for route in &self.config.routes {
+            let (interface, gateway) = (GROUP, Some(route.via));
+            let hop = NextHop { interface, gateway, on_link: false, weight: 1 };
+            by_prefix.entry(route.prefix).or_default().push(hop);
+        }
+        let source = Source::Static;
+        self.tell_router(now, RouterInput::Begin(source));
+        for (prefix, hops) in by_prefix {
+            let route = Some(Route::Via(hops));
+            self.tell_router(now, RouterInput::Route { source, prefix, metric: 0, route });
+        }
+        self.tell_router(now, RouterInput::End(source));
+        self.feed_all(before);
+        // A group that has become a router has nodes that were not asked yet.
+        for node in 0..self.sessions.len() as u32 {
+            if self.sessions[node as usize].is_open && !self.fib.feeds.contains_key(&node) {
+                self.fib_of_node_up(now, node);
+            }
+        }
+        if self.config.subnets.iter().all(|s| s.device.is_none()) {
+            self.set_whole();
+        }
+    }
+
+    fn set_whole(&mut self) {
+        self.fib.whole_at = Time::FOREVER;
+        self.rearm(None, Timer::Whole);
+        if !std::mem::replace(&mut self.fib.is_whole, true) {
+            self.fib.table.touch();
+            let nodes = self.fib.feeds.keys().copied();
+            self.fib.hungry.extend(nodes);
+        }
+    }
+
+    /// Routes of the kernel beside the controller, where routing daemons write them.
+    pub(crate) fn kernel_routes(&mut self, now: Time, inputs: Vec<RouterInput>) {
+        let before = self.fib.table.version();
+        for input in inputs {
+            let is_of_kernel = match &input {
+                RouterInput::Begin(source) | RouterInput::End(source) => *source == Source::Kernel,
+                RouterInput::Route { source, .. } => *source == Source::Kernel,
+                _ => false,
+            };
+            let is_end = matches!(input, RouterInput::End(_));
+            if is_of_kernel {
+                self.tell_router(now, input);
+            }
+            if is_of_kernel && is_end {
+                self.kernel_is_read(now);
+            }
+        }
+        if self.fib.whole_at < Time::FOREVER && self.fib.table.routes() > 0 {
+            self.hold_until((now + SETTLED).min(self.fib.whole_at));
+        }
+        self.feed_all(before);
+    }
+
+    /// All routes of the kernel are known. If there are none, its daemons have just begun: nodes
+    /// keep those of an earlier controller for some time.
+    fn kernel_is_read(&mut self, now: Time) {
+        if self.fib.is_whole {
+            return;
+        }
+        match self.fib.table.routes() {
+            0 => self.hold_until(now + HOLD),
+            _ => self.set_whole(),
+        }
+    }
+
+    fn hold_until(&mut self, at: Time) {
+        self.fib.whole_at = at;
+        self.rearm(Some(at), Timer::Whole);
+    }
+
+    /// The time is over in which daemons were waited for.
+    pub(crate) fn whole_due(&mut self) {
+        self.set_whole();
+    }
+
+    fn tell_router(&mut self, now: Time, input: RouterInput) {
+        for event in self.fib.handle(now, input) {
+            match event {
+                RouterEvent::RoutesFull => self.log(Event::RoutesFull),
+                RouterEvent::GroupsFull => self.log(Event::GroupsFull),
+                // Nodes ask for neighbours, and have tables of their own.
+                _ => {}
+            }
+        }
+    }
+
+    /// Every node may be sent more, if the table has changed since this version.
+    fn feed_all(&mut self, before: u64) {
+        if self.fib.table.version() != before {
+            let nodes = self.fib.feeds.keys().copied();
+            self.fib.hungry.extend(nodes);
+        }
+    }
+
+    /// A node's session is new: it is asked which version it has.
+    pub(crate) fn fib_of_node_up(&mut self, now: Time, node: u32) {
+        if self.config.subnets.iter().all(|s| s.gateway.is_none()) {
+            return;
+        }
+        let epoch = self.epoch;
+        let feed = self.fib.feeds.entry(node).or_insert_with(|| Feed::new(epoch));
+        self.fib.due.remove(&(feed.due(), node));
+        let question = feed.ask(now);
+        self.fib.due.insert((feed.due(), node));
+        self.send(node, 0, question);
+        self.arm_feeds();
+    }
+
+    /// A node's session has ended: nothing waits for its answers.
+    pub(crate) fn fib_of_node_down(&mut self, node: u32) {
+        if let Some(feed) = self.fib.feeds.get_mut(&node) {
+            self.fib.due.remove(&(feed.due(), node));
+            feed.close();
+        }
+        self.prune();
+    }
+
+    /// A node has said which version it has.
+    pub(crate) fn fib_ack(&mut self, now: Time, node: u32, ack: &FibAck) {
+        let Some(feed) = self.fib.feeds.get_mut(&node) else {
+            return self.dropped(Drop::UnexpectedBody);
+        };
+        let due = feed.due();
+        let heard = feed.heard(now, &self.fib.table, ack);
+        self.fib.due.remove(&(due, node));
+        if let Some(question) = heard.question {
+            self.send(node, 0, question);
+        }
+        if ack.wrong {
+            let node = self.id(node);
+            self.log(Event::TableWrong { node });
+        }
+        self.fib.hungry.insert(node);
+        if heard.is_news {
+            self.prune();
+        }
+        self.keep_due(node);
+    }
+
+    /// Sends the nodes what they may be sent; called at the end of each input.
+    pub(crate) fn feed_nodes(&mut self, now: Time) {
+        for node in std::mem::take(&mut self.fib.hungry) {
+            let Some(feed) = self.fib.feeds.get_mut(&node) else { continue };
+            let due = feed.due();
+            let updates = feed.more(now, &self.fib.table, self.fib.is_whole);
+            if updates.is_empty() {
+                continue;
+            }
+            self.fib.due.remove(&(due, node));
+            for update in updates {
+                self.send(node, 0, update);
+            }
+            self.keep_due(node);
+        }
+    }
+
+    /// Nodes have not answered for too long: they are sent again what they may lack.
+    pub(crate) fn feeds_due(&mut self, now: Time) {
+        while let Some(&(at, node)) = self.fib.due.first().filter(|(at, _)| *at <= now) {
+            self.fib.due.remove(&(at, node));
+            let Some(feed) = self.fib.feeds.get_mut(&node) else { continue };
+            if let Some(question) = feed.again(now) {
+                self.send(node, 0, question);
+            }
+            self.keep_due(node);
+        }
+        self.arm_feeds();
+    }
+
+    fn keep_due(&mut self, node: u32) {
+        let due = self.fib.feeds.get(&node).map_or(Time::FOREVER, Feed::due);
+        if due < Time::FOREVER {
+            self.fib.due.insert((due, node));
+        }
+        self.arm_feeds();
+    }
+
+    fn arm_feeds(&mut self) {
+        let first = self.fib.due.first().map(|(at, _)| *at);
+        self.rearm(first, Timer::Feeds);
+    }
+
+    /// Forgets what has been withdrawn from every node.
+    fn prune(&mut self) {
+        if !self.fib.table.has_gone() {
+            return;
+        }
+        let told = self.fib.feeds.values().map(Feed::floor).min();
+        self.fib.table.prune(told.unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests;

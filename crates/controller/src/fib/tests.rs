@@ -1,0 +1,325 @@
+//! The table and its copies, over channels that lose, duplicate and delay, with nodes and
+//! controllers that start again.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use plexus_control::node::fib::Fib as Copy;
+use plexus_control::router::{Input as RouterInput, InterfaceId, NextHop, Route, Source};
+use plexus_wire::fabric::message::{Body, FibChange, FibTarget, FibUpdate};
+use plexus_wire::{Prefix, Time};
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::{Config, Controller, Input, Output, Start};
+
+/// A node: its copy, and what its router was told.
+#[derive(Default)]
+struct Node {
+    copy: Copy,
+    routes: BTreeMap<Prefix, FibTarget>,
+    has_routes: bool,
+}
+
+struct World {
+    now: Time,
+    core: Controller,
+    epoch: u64,
+    nodes: Vec<Node>,
+    /// Messages on their way: to which node, or from which.
+    wire: Vec<(usize, Body)>,
+    random: Pcg64,
+    /// Of 256 messages so many are lost, and so many come late.
+    losses: u64,
+    late: u64,
+    /// The routes of the kernel, which the controller is told.
+    kernel: BTreeMap<Prefix, u8>,
+    /// Every target that a prefix has ever had.
+    ever: BTreeMap<Prefix, Vec<u8>>,
+    messages: usize,
+}
+
+fn prefix(n: u64) -> Prefix {
+    let addr = Ipv4Addr::from_bits(0x1400_0000 + ((n as u32) << 8));
+    Prefix::new(addr.into(), 24).unwrap()
+}
+
+fn config() -> Config {
+    let mut config = Config::default();
+    let mut subnet = plexus_config::Subnet::new("10.0.0.0/24".parse().unwrap());
+    subnet.gateway = Some("10.0.0.254".parse().unwrap());
+    config.subnets.push(subnet);
+    config
+}
+
+fn via(n: u8) -> std::net::IpAddr {
+    Ipv4Addr::new(10, 0, 0, n).into()
+}
+
+impl World {
+    fn new(nodes: usize, seed: u64) -> World {
+        let mut world = World {
+            now: Time::ZERO,
+            core: core(1, Time::ZERO),
+            epoch: 1,
+            nodes: (0..nodes).map(|_| Node::default()).collect(),
+            wire: Vec::new(),
+            random: Pcg64::seed_from_u64(seed),
+            losses: 0,
+            late: 0,
+            kernel: BTreeMap::new(),
+            ever: BTreeMap::new(),
+            messages: 0,
+        };
+        (0..nodes).for_each(|node| world.node_up(node));
+        world
+    }
+
+    fn node_up(&mut self, node: usize) {
+        self.input(Input::NodeUp { node: node as u64 + 1, name: format!("n{node}") });
+    }
+
+    fn input(&mut self, input: Input) {
+        self.core.handle(self.now, input);
+        while let Some(output) = self.core.poll_output() {
+            if let Output::Send { node, body: Body::FibUpdate(update), .. } = output {
+                self.wire.push((node as usize - 1, update.into()));
+            }
+        }
+    }
+
+    fn set(&mut self, prefix: Prefix, to: Option<u8>) {
+        let hop = |n| NextHop {
+            interface: InterfaceId(0),
+            gateway: Some(via(n)),
+            on_link: true,
+            weight: 1,
+        };
+        let route = to.map(|n| Route::Via(vec![hop(n)]));
+        if let Some(n) = to {
+            self.kernel.insert(prefix, n);
+            self.ever.entry(prefix).or_default().push(n);
+        } else {
+            self.kernel.remove(&prefix);
+        }
+        let input = RouterInput::Route { source: Source::Kernel, prefix, metric: 1, route };
+        self.input(Input::Kernel(vec![input]));
+    }
+
+    /// The controller starts again, and learns the kernel's routes anew.
+    fn restart(&mut self) {
+        self.epoch += 1;
+        self.core = core(self.epoch, self.now);
+        for (prefix, n) in self.kernel.clone() {
+            self.set(prefix, Some(n));
+        }
+        (0..self.nodes.len()).for_each(|node| self.node_up(node));
+    }
+
+    /// Lets all messages that are on their way arrive, or not.
+    fn deliver(&mut self) {
+        for (node, body) in std::mem::take(&mut self.wire) {
+            let fate = self.random.next_u64() % 256;
+            if fate < self.losses {
+                continue;
+            }
+            if fate < self.losses + self.late {
+                self.wire.push((node, body));
+                continue;
+            }
+            if fate == 255 && self.losses > 0 {
+                self.wire.push((node, body.clone()));
+            }
+            match body {
+                Body::FibUpdate(update) => self.take(node, update),
+                body => {
+                    let input = Input::Message { node: node as u64 + 1, request: 0, body };
+                    self.input(input);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, index: usize, update: FibUpdate) {
+        self.messages += 1;
+        let node = &mut self.nodes[index];
+        let taken = node.copy.take(&update).unwrap();
+        for (prefix, target) in taken.routes {
+            match target {
+                Some(target) => node.routes.insert(prefix, target),
+                None => node.routes.remove(&prefix),
+            };
+        }
+        node.has_routes = taken.turned.unwrap_or(node.has_routes);
+        for (prefix, target) in &node.routes {
+            let FibTarget::Hosts(hops) = target else { panic!("{target:?}") };
+            let known = |n: &u8| hops.len() == 1 && hops[0].via == via(*n);
+            assert!(self.ever[prefix].iter().any(known), "{prefix} never led to {hops:?}");
+        }
+        self.wire.extend(taken.ack.map(|ack| (index, Body::from(ack))));
+    }
+
+    /// Time passes until nothing is on its way and nothing more happens.
+    fn settle(&mut self) {
+        for _ in 0..2000 {
+            while !self.wire.is_empty() {
+                self.deliver();
+            }
+            let version = self.core.fib.version().0;
+            let is_done = |node| self.core.fib.version_of(node) == Some(version);
+            if (0..self.nodes.len() as u32).all(is_done) {
+                return;
+            }
+            self.now = self.now + Duration::from_millis(50);
+            self.input(Input::Tick);
+        }
+        panic!("it never ends");
+    }
+
+    /// Every node has exactly the kernel's routes.
+    fn compare(&self) {
+        for node in &self.nodes {
+            assert!(node.has_routes);
+            let hosts = |target: &FibTarget| match target {
+                FibTarget::Hosts(hops) => hops[0].via,
+                other => panic!("{other:?}"),
+            };
+            let has: BTreeMap<_, _> = node.routes.iter().map(|(p, t)| (*p, hosts(t))).collect();
+            let kernel: BTreeMap<_, _> = self.kernel.iter().map(|(p, n)| (*p, via(*n))).collect();
+            assert_eq!(has, kernel);
+        }
+    }
+}
+
+fn core(epoch: u64, now: Time) -> Controller {
+    Controller::new(start(epoch, now))
+}
+
+fn start(epoch: u64, now: Time) -> Start {
+    let (config, stored, seed) = (config(), vec![], [epoch as u8; 32]);
+    Start { config, epoch, now, unix_s: 0, stored, seed }
+}
+
+proptest! {
+    /// Whatever is lost or late, and whoever starts again, in the end each node has the routes of
+    /// the kernel, and on the way none that the kernel never had.
+    #[test]
+    fn every_copy_ends_as_the_table(
+        seed: u64,
+        steps in prop::collection::vec((0u8..40, 0u64..60, 1u8..9), 1..150),
+        (losses, late) in (0u64..80, 0u64..80),
+    ) {
+        let mut world = World::new(3, seed);
+        (world.losses, world.late) = (losses, late);
+        for (what, n, to) in steps {
+            match what {
+                0 => world.restart(),
+                1 => {
+                    let index = n as usize % world.nodes.len();
+                    world.nodes[index] = Node::default();
+                    world.node_up(index);
+                }
+                2 => {
+                    let node = n % world.nodes.len() as u64 + 1;
+                    world.input(Input::NodeDown { node });
+                }
+                3 => {
+                    let index = n as usize % world.nodes.len();
+                    world.node_up(index);
+                }
+                4..=12 => world.set(prefix(n), None),
+                13..=20 => world.deliver(),
+                _ => world.set(prefix(n), Some(to)),
+            }
+        }
+        (0..world.nodes.len()).for_each(|node| world.node_up(node));
+        world.settle();
+        world.compare();
+    }
+}
+
+#[test]
+fn a_node_that_was_away_gets_only_what_has_changed() {
+    let mut world = World::new(2, 1);
+    for n in 0..20_000 {
+        world.set(prefix(n), Some((n % 5) as u8 + 1));
+    }
+    world.settle();
+    world.compare();
+    world.input(Input::NodeDown { node: 1 });
+    for n in 0..10 {
+        world.set(prefix(n), Some(9));
+    }
+    world.settle_others(0);
+    world.messages = 0;
+    world.node_up(0);
+    world.settle();
+    world.compare();
+    assert!(world.messages <= 3, "{} messages for ten routes", world.messages);
+}
+
+#[test]
+fn what_is_withdrawn_while_a_node_is_asked_again_costs_no_new_table() {
+    let mut world = World::new(2, 1);
+    for n in 0..20_000 {
+        world.set(prefix(n), Some(1));
+    }
+    world.settle();
+    // The answer to one change is lost: the node is asked, and routes go meanwhile.
+    world.set(prefix(0), Some(2));
+    world.settle_others(0);
+    world.now = world.now + Duration::from_secs(1);
+    world.input(Input::Tick);
+    (1..10).for_each(|n| world.set(prefix(n), None));
+    world.settle_others(0);
+    world.messages = 0;
+    world.settle();
+    world.compare();
+    assert!(world.messages <= 8, "{} messages for ten routes", world.messages);
+}
+
+#[test]
+fn a_group_that_becomes_a_router_tells_the_nodes_that_are_there() {
+    let mut world = World::new(0, 1);
+    world.core = Controller::new(Start { config: Config::default(), ..start(1, Time::ZERO) });
+    world.nodes.push(Node::default());
+    world.node_up(0);
+    world.settle_others(9);
+    assert!(!world.nodes[0].has_routes);
+    world.input(Input::Configure(Box::new(config())));
+    world.set(prefix(1), Some(1));
+    world.settle();
+    world.compare();
+}
+
+#[test]
+fn a_node_whose_table_is_wrong_says_so_and_gets_another() {
+    let mut world = World::new(1, 1);
+    for n in 0..100 {
+        world.set(prefix(n), Some(1));
+    }
+    world.settle();
+    // A change that the controller never made, with a sum that is not that of the table.
+    let (version, _) = world.core.fib.version();
+    let mut changes = Vec::new();
+    FibChange::Route { prefix: prefix(5), set: None }.write(&mut changes);
+    let forged =
+        FibUpdate { table: 1 << 16, from: version, to: version + 1, sum: Some(7), changes };
+    world.take(0, forged);
+    assert!(!world.nodes[0].has_routes, "it does not route by a table that is wrong");
+    world.settle();
+    world.settle();
+    world.compare();
+}
+
+impl World {
+    /// The same as [`settle`](Self::settle), for all but one node.
+    fn settle_others(&mut self, away: usize) {
+        while !self.wire.is_empty() {
+            self.wire.retain(|(node, _)| *node != away);
+            self.deliver();
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Devices of the kernel on which routing daemons speak for the group, and the routes that they
+//! write there.
+//!
+//! A node of this box makes the devices, each with its other end as a port of its own (`[fabric]
+//! kernel`). The controller gives them their addresses as soon as they are there.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::mpsc::{self, Receiver};
+
+use plexus_config::ControllerSettings;
+use plexus_controller::Input;
+use plexus_io::netlink::{InterfaceSpec, KernelEvent, ensure_interface};
+use plexus_io::wake::Waker;
+use plexus_node::ports::kernel_port;
+use plexus_wire::MacAddr;
+
+use crate::kernel::{self, Kernel};
+
+/// Notifications that wait for the controller; a full table is some thousand of them.
+const WAITING: usize = 64;
+/// Longest packet, as of any host of the fabric.
+const MTU: u32 = 1500;
+/// Notifications taken at a time: frames of nodes come between them.
+const AT_ONCE: usize = 8;
+
+/// The addresses of each device, with the lengths of their prefixes.
+type Addresses = BTreeMap<String, Vec<(IpAddr, u8)>>;
+
+/// The devices, and what the kernel says of them.
+pub(super) struct Devices {
+    addresses: Addresses,
+    /// The address of each device's port, as the core was told.
+    told: BTreeMap<String, MacAddr>,
+    kernel: Kernel,
+    news: Option<Receiver<Vec<KernelEvent>>>,
+}
+
+/// The devices of a controller's settings.
+pub(super) fn names(settings: &ControllerSettings) -> BTreeSet<&str> {
+    settings.subnets.iter().filter_map(|s| s.device.as_deref()).collect()
+}
+
+fn addresses(settings: &ControllerSettings) -> Addresses {
+    let mut of = Addresses::new();
+    for subnet in &settings.subnets {
+        if let (Some(device), Some(gateway)) = (&subnet.device, subnet.gateway) {
+            of.entry(device.clone()).or_default().push((gateway, subnet.prefix.len()));
+        }
+    }
+    of
+}
+
+impl Devices {
+    /// Follows the kernel, if the settings name devices.
+    ///
+    /// # Errors
+    /// When there are no descriptors or threads left.
+    pub(super) fn follow(settings: &ControllerSettings, waker: Waker) -> Result<Devices, String> {
+        let addresses = addresses(settings);
+        // All are one interface of the group's router: the fabric.
+        let names: HashMap<String, usize> =
+            addresses.keys().map(|device| (device.clone(), 0)).collect();
+        let news = (!names.is_empty()).then(|| {
+            let (send, news) = mpsc::sync_channel(WAITING);
+            kernel::watch(move |events| {
+                let is_heard = send.send(events).is_ok();
+                waker.wake();
+                is_heard
+            })
+            .map(|()| news)
+        });
+        let (told, kernel, news) = (BTreeMap::new(), Kernel::new(names), news.transpose()?);
+        Ok(Devices { addresses, told, kernel, news })
+    }
+
+    /// Follows changed settings.
+    pub(super) fn configure(&mut self, settings: &ControllerSettings) {
+        self.addresses = addresses(settings);
+        for device in self.told.keys() {
+            // A failure is logged.
+            let _ = self.set_up(device);
+        }
+    }
+
+    /// What the kernel has said lately, for the core; and whether there may be more.
+    pub(super) fn hear(&mut self) -> (Vec<Input>, bool) {
+        let mut inputs = Vec::new();
+        for _ in 0..AT_ONCE {
+            let Some(Ok(events)) = self.news.as_ref().map(Receiver::try_recv) else {
+                return (inputs, false);
+            };
+            for event in &events {
+                if let KernelEvent::Device { name, present, .. } = event
+                    && self.addresses.contains_key(name)
+                {
+                    inputs.extend(self.device(name, *present));
+                }
+            }
+            let heard = self.kernel.hear(events);
+            if !heard.inputs.is_empty() {
+                inputs.push(Input::Kernel(heard.inputs));
+            }
+        }
+        (inputs, true)
+    }
+
+    /// A device has come or gone, or has changed.
+    fn device(&mut self, name: &str, is_there: bool) -> Option<Input> {
+        let port = if is_there { self.set_up(name) } else { None };
+        let before = match port {
+            Some(mac) => self.told.insert(name.to_string(), mac),
+            None => self.told.remove(name),
+        };
+        if before == port {
+            return None;
+        }
+        match port {
+            Some(_) => tracing::info!(device = name, "routing daemons have a device"),
+            None => tracing::warn!(device = name, "the device of routing daemons is gone"),
+        }
+        Some(Input::Device { device: name.to_string(), port })
+    }
+
+    /// Gives a device its addresses. Gives the Ethernet address of its port.
+    fn set_up(&self, name: &str) -> Option<MacAddr> {
+        let peer = kernel_port(name).ok()?;
+        let addresses = Some(&self.addresses[name][..]);
+        let spec = InterfaceSpec { name, peer: &peer, mac: None, mtu: MTU, addresses };
+        let set = ensure_interface(&spec).map_err(|e| e.to_string());
+        let facts = set.and_then(|_| plexus_io::device_facts(&peer).map_err(|e| e.to_string()));
+        facts
+            .inspect_err(|error| tracing::error!(device = name, error, "setting up a device"))
+            .ok()
+            .map(|facts| facts.mac)
+    }
+}
