@@ -127,6 +127,13 @@ fn check(topology: &Topology) -> Result<(), String> {
             node.name
         ));
     }
+    let mut subnets = topology.controllers.iter().flat_map(|c| &c.settings.subnets);
+    if let Some(device) = subnets.find_map(|subnet| subnet.device.as_ref()) {
+        return Err(format!(
+            "device = \"{device}\": a simulated controller has no kernel beside it: take device \
+             out, or use plexus lab"
+        ));
+    }
     for bridge in &topology.bridges {
         if bridge.group_fwd_mask != 0 {
             return Err(format!(

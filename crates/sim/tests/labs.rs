@@ -48,6 +48,17 @@ fn what_labs_assert_holds_in_the_simulator() {
 }
 
 #[test]
+fn what_needs_a_kernel_is_refused_by_name() {
+    let mut topology = lab("router-mesh.toml");
+    topology.controllers[0].settings.subnets[0].device = Some("gw0".into());
+    let refused = [(lab("router-frr.toml"), "take kernel out"), (topology, "take device")];
+    for (topology, help) in refused {
+        let why = Sim::new(&topology, 1).err().unwrap();
+        assert!(why.contains(help), "{why}");
+    }
+}
+
+#[test]
 fn a_fabric_of_long_cables_that_lose_frames_finds_itself_with_any_seed() {
     let topology = lab("tcp.toml");
     for seed in 1..=40 {
