@@ -202,7 +202,7 @@ impl Controller {
             Timer::Retire => self.retire_due(now),
             Timer::Earlier(node) => self.end_earlier(node),
             Timer::Feeds => self.feeds_due(now),
-            Timer::Whole => self.whole_due(),
+            Timer::Whole => self.set_whole(),
         }
     }
 

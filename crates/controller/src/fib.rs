@@ -52,6 +52,8 @@ pub(crate) struct Fib {
     is_whole: bool,
     /// When they are no longer waited for.
     whole_at: Time,
+    /// The deadline that the controller's timer has.
+    armed: Time,
 }
 
 impl Fib {
@@ -66,6 +68,7 @@ impl Fib {
             due: BTreeSet::new(),
             is_whole: false,
             whole_at: Time::FOREVER,
+            armed: Time::FOREVER,
         }
     }
 
@@ -87,6 +90,21 @@ impl Fib {
     /// The version that a node has, if it has said so in this session.
     pub(crate) fn version_of(&self, node: u32) -> Option<u64> {
         self.feeds.get(&node).and_then(Feed::version)
+    }
+
+    /// Does something with a node's feed, and takes note of when it is due.
+    fn with_feed<R>(
+        &mut self,
+        node: u32,
+        what: impl FnOnce(&mut Feed, &Table, bool) -> R,
+    ) -> Option<R> {
+        let feed = self.feeds.get_mut(&node)?;
+        self.due.remove(&(feed.due(), node));
+        let result = what(feed, &self.table, self.is_whole);
+        if feed.due() < Time::FOREVER {
+            self.due.insert((feed.due(), node));
+        }
+        Some(result)
     }
 
     /// Passes an input to the router. Gives what is to be logged.
@@ -127,9 +145,8 @@ impl Fib {
         }
     }
 
-    /// What a node does for a group of the router; `None`: nodes know by themselves what is theirs
-    /// and what is in a subnet, and what only the kernel beside the controller can reach they
-    /// cannot.
+    /// A node's part for a group of the router. `None`: nodes know their own addresses and the
+    /// subnets by themselves, and cannot reach the networks of the kernel's other devices.
     fn target(&self, group: &Group) -> Option<FibTarget> {
         let hop = |member: &Member| {
             let via = self.router.address_of(member.neighbour)?;
@@ -191,13 +208,14 @@ impl Controller {
         }
     }
 
-    fn set_whole(&mut self) {
+    /// All routes are known, or the time is over in which the rest was waited for.
+    pub(crate) fn set_whole(&mut self) {
         self.fib.whole_at = Time::FOREVER;
         self.rearm(None, Timer::Whole);
         if !std::mem::replace(&mut self.fib.is_whole, true) {
+            let before = self.fib.table.version();
             self.fib.table.touch();
-            let nodes = self.fib.feeds.keys().copied();
-            self.fib.hungry.extend(nodes);
+            self.feed_all(before);
         }
     }
 
@@ -241,11 +259,6 @@ impl Controller {
         self.rearm(Some(at), Timer::Whole);
     }
 
-    /// The time is over in which daemons were waited for.
-    pub(crate) fn whole_due(&mut self) {
-        self.set_whole();
-    }
-
     fn tell_router(&mut self, now: Time, input: RouterInput) {
         for event in self.fib.handle(now, input) {
             match event {
@@ -271,86 +284,59 @@ impl Controller {
             return;
         }
         let epoch = self.epoch;
-        let feed = self.fib.feeds.entry(node).or_insert_with(|| Feed::new(epoch));
-        self.fib.due.remove(&(feed.due(), node));
-        let question = feed.ask(now);
-        self.fib.due.insert((feed.due(), node));
-        self.send(node, 0, question);
-        self.arm_feeds();
+        self.fib.feeds.entry(node).or_insert_with(|| Feed::new(epoch));
+        if let Some(question) = self.fib.with_feed(node, |feed, _, _| feed.ask(now)) {
+            self.send(node, 0, question);
+        }
     }
 
     /// A node's session has ended: nothing waits for its answers.
     pub(crate) fn fib_of_node_down(&mut self, node: u32) {
-        if let Some(feed) = self.fib.feeds.get_mut(&node) {
-            self.fib.due.remove(&(feed.due(), node));
-            feed.close();
-        }
-        self.prune();
+        self.fib.with_feed(node, |feed, _, _| feed.close());
     }
 
     /// A node has said which version it has.
     pub(crate) fn fib_ack(&mut self, now: Time, node: u32, ack: &FibAck) {
-        let Some(feed) = self.fib.feeds.get_mut(&node) else {
-            return self.dropped(Drop::UnexpectedBody);
-        };
-        let due = feed.due();
-        let heard = feed.heard(now, &self.fib.table, ack);
-        self.fib.due.remove(&(due, node));
+        let heard = self.fib.with_feed(node, |feed, table, _| feed.heard(now, table, ack));
+        let Some(heard) = heard else { return self.dropped(Drop::UnexpectedBody) };
         if let Some(question) = heard.question {
             self.send(node, 0, question);
         }
-        if ack.wrong {
+        if heard.is_wrong {
             let node = self.id(node);
             self.log(Event::TableWrong { node });
         }
+        // A repeated answer may mean that something is to be sent again.
         self.fib.hungry.insert(node);
         if heard.is_news {
             self.prune();
         }
-        self.keep_due(node);
     }
 
     /// Sends the nodes what they may be sent; called at the end of each input.
     pub(crate) fn feed_nodes(&mut self, now: Time) {
         for node in std::mem::take(&mut self.fib.hungry) {
-            let Some(feed) = self.fib.feeds.get_mut(&node) else { continue };
-            let due = feed.due();
-            let updates = feed.more(now, &self.fib.table, self.fib.is_whole);
-            if updates.is_empty() {
-                continue;
-            }
-            self.fib.due.remove(&(due, node));
-            for update in updates {
+            let more = |feed: &mut Feed, table: &Table, is_whole| feed.more(now, table, is_whole);
+            for update in self.fib.with_feed(node, more).into_iter().flatten() {
                 self.send(node, 0, update);
             }
-            self.keep_due(node);
+        }
+        let first = self.fib.due.first().map_or(Time::FOREVER, |(at, _)| *at);
+        if std::mem::replace(&mut self.fib.armed, first) != first {
+            self.rearm((first < Time::FOREVER).then_some(first), Timer::Feeds);
         }
     }
 
-    /// Nodes have not answered for too long: they are sent again what they may lack.
+    /// Nodes have not answered for too long: they are asked what they have.
     pub(crate) fn feeds_due(&mut self, now: Time) {
+        self.fib.armed = Time::FOREVER;
         while let Some(&(at, node)) = self.fib.due.first().filter(|(at, _)| *at <= now) {
+            let question = self.fib.with_feed(node, |feed, _, _| feed.again(now)).flatten();
             self.fib.due.remove(&(at, node));
-            let Some(feed) = self.fib.feeds.get_mut(&node) else { continue };
-            if let Some(question) = feed.again(now) {
+            if let Some(question) = question {
                 self.send(node, 0, question);
             }
-            self.keep_due(node);
         }
-        self.arm_feeds();
-    }
-
-    fn keep_due(&mut self, node: u32) {
-        let due = self.fib.feeds.get(&node).map_or(Time::FOREVER, Feed::due);
-        if due < Time::FOREVER {
-            self.fib.due.insert((due, node));
-        }
-        self.arm_feeds();
-    }
-
-    fn arm_feeds(&mut self) {
-        let first = self.fib.due.first().map(|(at, _)| *at);
-        self.rearm(first, Timer::Feeds);
     }
 
     /// Forgets what has been withdrawn from every node.

@@ -194,13 +194,15 @@ impl Fabric {
                     if let Some(router) = &mut self.router {
                         router.set_addresses(now, mac, addresses);
                     }
-                    self.set_gateway()
+                    self.set_gateway();
+                    true
                 }
                 Output::HasRoutes(has_routes) => {
                     if let Some(router) = &mut self.router {
                         router.has_routes = has_routes;
                     }
-                    self.set_gateway()
+                    self.set_gateway();
+                    true
                 }
                 output => {
                     self.tell_router(now, output);
@@ -232,10 +234,9 @@ impl Fabric {
     }
 
     /// Tells the data plane of the group's own address, and whether packets to it are routed here.
-    fn set_gateway(&mut self) -> bool {
+    fn set_gateway(&mut self) {
         let is_routed = self.router.as_ref().is_some_and(|router| router.has_routes);
         self.tables.set_gateway(self.gateway, is_routed);
-        true
     }
 
     fn publish(&self) {

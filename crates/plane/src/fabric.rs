@@ -48,6 +48,7 @@ use crate::bits::range;
 use crate::context::Context;
 use crate::control::CONTROL_CLASS;
 use crate::drops::DropReason;
+use crate::offload;
 use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
 use crate::storm::Storms;
@@ -277,7 +278,7 @@ impl Fabric {
     /// another. For any other packet it changes nothing and returns false.
     #[inline(always)]
     fn pass_on(&self, pool: &mut Pool, in_port: u8, packet: &mut Packet) -> bool {
-        if !push::is_finished(packet) {
+        if !offload::is_finished(packet) {
             return false;
         }
         let Some(frame) = Passing::read(pool.data_mut(packet)) else { return false };
@@ -300,7 +301,7 @@ impl Fabric {
         in_port: u8,
         packet: &mut Packet,
     ) -> bool {
-        if !push::is_finished(packet) {
+        if !offload::is_finished(packet) {
             return false;
         }
         let data = context.pool.data_mut(packet).split_first_chunk_mut();
@@ -329,7 +330,7 @@ impl Fabric {
         is_controller: bool,
         packet: &mut Packet,
     ) -> Verdict {
-        if !push::is_finished(packet) {
+        if !offload::is_finished(packet) {
             return Verdict::Drop(DropReason::BadOffload);
         }
         (packet.offload, packet.vlan) = (Offload::NONE, 0);
@@ -417,7 +418,7 @@ impl Fabric {
         if header.is_empty() {
             return to_neighbour(context, out, destination, packet);
         }
-        if !push::is_finished(packet) {
+        if !offload::is_finished(packet) {
             return Verdict::Route(index as u8);
         }
         packet.offload = Offload::NONE;

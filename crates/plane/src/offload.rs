@@ -124,6 +124,36 @@ pub(crate) fn cut(
     context.pool.free(segments.into_whole());
 }
 
+/// True if the packet owes no work to a device.
+#[inline(always)]
+pub(crate) fn is_finished(packet: &Packet) -> bool {
+    packet.offload.checksum != Checksum::Partial
+        && packet.offload.segmentation == Segmentation::None
+}
+
+/// Does the work that a packet owes, and hands on the result: the packet, or the segments
+/// that it is cut into. A segment for which there is no frame is counted as a drop of `out`.
+pub(crate) fn complete(
+    context: &mut Context<'_>,
+    out: PortId,
+    mut packet: Packet,
+    mut hand_on: impl FnMut(&mut Context<'_>, Packet),
+) {
+    let in_port = packet.in_port;
+    if packet.offload.segmentation == Segmentation::None {
+        if !is_finished(&packet) && !complete_checksum(context.pool, &mut packet) {
+            return context.drop(packet, in_port, DropReason::BadOffload);
+        }
+        return hand_on(context, packet);
+    }
+    if !measure(context.pool, &mut packet) {
+        return context.drop(packet, in_port, DropReason::BadOffload);
+    }
+    // The output port compares with its own limit; here a segment must fit a frame.
+    let len_max = context.pool.max_len();
+    cut(context, packet, len_max, [in_port, out], hand_on);
+}
+
 /// Where a super-packet's headers are.
 #[derive(Clone, Copy, Debug)]
 struct Layers {

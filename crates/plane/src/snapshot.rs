@@ -148,6 +148,11 @@ impl Snapshot {
         })
     }
 
+    /// Whether there is a port of this number that is the fabric's.
+    pub(crate) fn is_in_fabric(&self, port: PortId) -> bool {
+        self.ports.get(usize::from(port)).is_some_and(|plan| plan.in_fabric)
+    }
+
     /// The same box as a node of a fabric, whose ports are those for which `is_in_fabric` is true.
     /// The fabric's ports are in no VLAN. Without other ports there is nothing to switch, and the
     /// table of stations is minimal.

@@ -54,6 +54,8 @@ fn node(workers: usize) -> (Node, Fib4, Fib6) {
     }
     let glean = GroupSpec { kind: GroupKind::Glean, members: Vec::new(), vlan: GROUP_VLAN };
     router.set_group(3, Some(glean));
+    let own = GroupSpec { kind: GroupKind::Local, members: Vec::new(), vlan: GROUP_VLAN };
+    router.set_group(4, Some(own));
     v4.insert(u32::from_be_bytes([10, 1, 0, 0]), 24, GroupId::new(3).unwrap()).unwrap();
     let fib = FibReaders::new(v4.reader(), v6.reader());
     let source = RouterSource { plan: (*router.plan()).clone().publish(), fib };
@@ -139,23 +141,55 @@ fn the_last_node_writes_the_groups_address() {
     assert_eq!((&out[0].1[..6], &out[0].1[12..]), (&inner[..6], &inner[12..]));
 }
 
+/// A TCP super-packet of A's host with 3,000 bytes, and what it owes: its checksum and its segments.
+fn super_packet(to: [u8; 4]) -> (Vec<u8>, Offload) {
+    let mut f = packet([10, 0, 0, 1], to, 3000);
+    let ends = [[10, 0, 0, 1], to].map(Into::into);
+    let len = (f.len() - 34) as u16;
+    let pseudo = checksum::Sum::pseudo_v4(ends[0], ends[1], plexus_wire::Protocol(6), len);
+    f[50..52].copy_from_slice(&pseudo.folded().to_be_bytes());
+    let offload = Offload {
+        checksum: Checksum::Partial,
+        checksum_start: 34,
+        checksum_offset: 16,
+        segmentation: Segmentation::TcpV4,
+        segment_size: 1400,
+        header_len: 54,
+    };
+    (f, offload)
+}
+
+#[test]
+fn the_control_plane_gets_segments_that_fit_its_links() {
+    let (mut node, mut v4, _v6) = node(1);
+    // The group's own address, and one whose station is not known.
+    v4.insert(u32::from_be_bytes([10, 0, 0, 254]), 32, GroupId::new(4).unwrap()).unwrap();
+    for (to, expected) in [([10, 0, 0, 254], Punt::Local), ([10, 1, 0, 77], Punt::Unresolved(None))]
+    {
+        let (f, offload) = super_packet(to);
+        assert!(node.send_owing(HERE, &f, offload).is_empty());
+        let punted = node.punted();
+        let lens: Vec<usize> = punted.iter().map(|(.., bytes)| bytes.len()).collect();
+        assert_eq!(lens, [1454, 1454, 254], "{expected:?}");
+        let mut payload: Vec<u8> = Vec::new();
+        for (punt, port, bytes) in &punted {
+            assert_eq!((*punt, *port), (expected, 0));
+            // Nothing is owed any more: the checksum is right.
+            let ends = [26, 30].map(|at| <[u8; 4]>::try_from(&bytes[at..at + 4]).unwrap().into());
+            let (tcp, protocol) = (&bytes[34..], plexus_wire::Protocol(6));
+            let pseudo = checksum::Sum::pseudo_v4(ends[0], ends[1], protocol, tcp.len() as u16);
+            assert!(pseudo.with(tcp).is_right());
+            payload.extend(&bytes[54..]);
+        }
+        assert_eq!(payload, f[54..]);
+    }
+}
+
 #[test]
 fn each_segment_of_a_super_packet_is_routed() {
     for (workers, to) in [(1, B), (2, B), (1, C), (2, C)] {
         let (mut node, ..) = node(workers);
-        let mut f = packet([10, 0, 0, 1], [10, if to == B { 1 } else { 2 }, 0, 1], 3000);
-        let ends = [[10, 0, 0, 1], [10, if to == B { 1 } else { 2 }, 0, 1]].map(Into::into);
-        let len = (f.len() - 34) as u16;
-        let pseudo = checksum::Sum::pseudo_v4(ends[0], ends[1], plexus_wire::Protocol(6), len);
-        f[50..52].copy_from_slice(&pseudo.folded().to_be_bytes());
-        let offload = Offload {
-            checksum: Checksum::Partial,
-            checksum_start: 34,
-            checksum_offset: 16,
-            segmentation: Segmentation::TcpV4,
-            segment_size: 1400,
-            header_len: 54,
-        };
+        let (f, offload) = super_packet([10, if to == B { 1 } else { 2 }, 0, 1]);
         let out = node.send_owing(HERE, &f, offload);
         assert_eq!(out.len(), 3);
         let mut payload: Vec<u8> = Vec::new();

@@ -1,7 +1,6 @@
 //! A fabric that is one router under FRR, in `labs/router-group-frr.toml`: its routes come from
 //! the neighbours, and forwarding outlives the daemons and the controller.
 
-use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -11,18 +10,6 @@ use crate::common::{self, Desk, Running, until};
 const LAB: &str = "router-group-frr";
 /// The group's Ethernet address.
 const GROUP: &str = "02:50:4c:58:00:01";
-
-/// `None`, said aloud, where the lab cannot be.
-fn desk() -> Option<Desk> {
-    let desk = Desk::root("group-daemons")?;
-    for program in ["/usr/lib/frr/zebra", "/usr/sbin/bird"] {
-        if !Path::new(program).exists() {
-            eprintln!("SKIPPED: {program} is not installed (scripts/setup routing)");
-            return None;
-        }
-    }
-    Some(desk)
-}
 
 fn show(desk: &Desk, what: &[&str], who: &str) -> Value {
     let who = format!("{LAB}/{who}");
@@ -57,7 +44,7 @@ impl Pings {
 
 #[test]
 fn one_router_of_three_boxes_speaks_by_frr_and_routes_on_without_it() {
-    let Some(desk) = desk() else { return };
+    let Some(desk) = Desk::with_routing_daemons("group-daemons") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |from: &str, what: &str| {
         let said = desk.exec(LAB, from, &format!("ping -n -c 1 -W 1 {what}"));
@@ -70,14 +57,14 @@ fn one_router_of_three_boxes_speaks_by_frr_and_routes_on_without_it() {
     let hop = |ttl: u8| pings("b", &format!("-t {ttl} 10.12.0.2")).1;
     assert!(hop(2).contains("From 10.1.0.254 "), "{}", hop(2));
     assert!(hop(3).contains("From 10.8.2.1 "), "{}", hop(3));
-    // What is another routing daemon's is on every box, and goes again.
+    // A route of another routing daemon is on every box, and goes again.
     let others = |what: &str| desk.exec(LAB, "n1", &format!("ip route {what}")).expect(0);
     others("add 198.51.100.0/24 via 10.8.2.1");
     let has = |node: &str| prefix(&desk, "198.51.100.7", node) == "198.51.100.0/24";
     assert!(until(|| ["n1", "n2", "n3"].into_iter().all(has)));
     others("del 198.51.100.0/24");
     assert!(until(|| !["n1", "n2", "n3"].into_iter().any(has)));
-    // What only the kernel of that box could reach is no route of the group.
+    // A network that only the kernel of that box could reach is no route of the group.
     others("add 198.51.101.0/24 dev lo");
     others("add blackhole 198.51.102.0/24");
     let dropped = |node: &str| prefix(&desk, "198.51.102.1", node) == "198.51.102.0/24";

@@ -21,13 +21,7 @@ struct Lab {
 impl Lab {
     /// `None`, said aloud, where it cannot be.
     fn up() -> Option<Lab> {
-        let desk = Desk::root("routing")?;
-        for program in ["/usr/lib/frr/zebra", "/usr/sbin/bird"] {
-            if !Path::new(program).exists() {
-                eprintln!("SKIPPED: {program} is not installed (scripts/setup routing)");
-                return None;
-            }
-        }
+        let desk = Desk::with_routing_daemons("routing")?;
         desk.plexus(&["lab", "up", FILE]).expect(0);
         Some(Lab { others: Vec::new(), desk })
     }

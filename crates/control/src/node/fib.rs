@@ -53,7 +53,7 @@ struct Set {
     routes: u32,
 }
 
-/// What follows from a message.
+/// The consequences of a message.
 #[derive(Debug, Default)]
 pub struct Taken {
     /// Routes that have changed, in order.
@@ -85,7 +85,7 @@ impl Fib {
         if update.from == update.to && update.table == self.table {
             self.question = update.from;
         }
-        // What is sent to an empty table does not name all that has gone.
+        // Messages to an empty table do not name all that has gone.
         let is_next = !self.is_wrong
             && (update.from..update.to).contains(&self.version)
             && (update.from > 0 || self.version == 0);
@@ -103,7 +103,7 @@ impl Fib {
                 (self.is_wrong, taken.is_wrong) = (true, true);
                 taken.ack = Some(self.ack());
                 taken.turned = self.is_complete.then_some(false);
-                // The next one is begun by the controller. What is here is better than nothing.
+                // The controller begins the next one; until then these routes stay.
                 self.is_complete = false;
                 return Ok(taken);
             }

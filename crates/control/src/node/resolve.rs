@@ -314,7 +314,7 @@ impl Resolver {
             let Some(Asking { forward: f, is_routed, .. }) = self.asking.remove(&id) else {
                 continue;
             };
-            self.note_device(group, f.source_ip, f.source_mac);
+            self.note_device(turn, group, f.source_ip, f.source_mac);
             // The route back first.
             self.install(
                 turn,
@@ -380,7 +380,7 @@ impl Resolver {
         }
         let source = Party { mac: request.source_mac, ip: request.source_ip };
         let port = request.port;
-        self.note_device(group, reply.target_ip, reply.target_mac);
+        self.note_device(turn, group, reply.target_ip, reply.target_mac);
         self.install(
             turn,
             RouteEntry {
@@ -460,16 +460,30 @@ impl Resolver {
         // A removal is stored with its version: an older installation may still be in flight.
         memory.routes.insert(key, (entry.version, entry.routes.clone()));
         memory.make_room(turn, entry.port);
-        if !self.devices.contains(&entry.destination) {
+        if entry.routes.is_empty() || !self.devices.contains(&entry.destination) {
             turn.push(Effect::Route(entry));
         }
     }
 
-    /// Takes note of a station that has one of the group's own addresses.
-    fn note_device(&mut self, group: Option<&Group>, ip: IpAddr, mac: MacAddr) {
-        if group.is_some_and(|group| group.has_daemons(ip)) && self.devices.len() < DEVICES_MAX {
-            self.devices.insert(mac);
+    /// Takes note of a station that has one of the group's own addresses. The data plane may have
+    /// a route to it already: by another address of it, or from before a restart.
+    fn note_device(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: Option<&Group>,
+        ip: IpAddr,
+        mac: MacAddr,
+    ) {
+        let is_device = group.is_some_and(|group| group.has_daemons(ip));
+        if !is_device || self.devices.len() >= DEVICES_MAX || !self.devices.insert(mac) {
+            return;
         }
+        let all = self.ports.iter().flat_map(|(port, m)| m.routes.iter().map(|r| (*port, r)));
+        let there = all.filter(|(_, ((_, destination), _))| *destination == mac);
+        turn.out.extend(there.map(|(port, (&(source, destination), &(version, _)))| {
+            let routes = Vec::new();
+            Effect::Route(RouteEntry { port, source, destination, version, routes })
+        }));
     }
 
     /// The other node reports that the local host's destination is not there: accepted if sealed by

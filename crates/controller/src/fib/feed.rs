@@ -60,12 +60,14 @@ enum State {
     Running,
 }
 
-/// What follows from an answer.
+/// The consequences of an answer.
 pub(super) struct Heard {
     /// Ask it again: it begins anew.
     pub(super) question: Option<FibUpdate>,
     /// It has more than before.
     pub(super) is_news: bool,
+    /// Its table is wrong.
+    pub(super) is_wrong: bool,
 }
 
 impl Feed {
@@ -131,7 +133,7 @@ impl Feed {
 
     /// The node has answered.
     pub(super) fn heard(&mut self, now: Time, table: &Table, ack: &FibAck) -> Heard {
-        let mut heard = Heard { question: None, is_news: false };
+        let mut heard = Heard { question: None, is_news: false, is_wrong: false };
         // An answer of before, perhaps of an incarnation of the node that knew more.
         let is_late = (ack.table, ack.question) != (self.table, self.asked);
         if is_late || self.state == State::Closed {
@@ -139,6 +141,7 @@ impl Feed {
         }
         if ack.wrong {
             // The question is due later: a node that is always wrong is not filled all the time.
+            heard.is_wrong = true;
             self.next_table(now);
             self.due = now + self.rest;
             self.rest = (2 * self.rest).min(REST_MAX);

@@ -77,6 +77,17 @@ impl World {
         world
     }
 
+    /// Nodes that have so many routes.
+    fn filled(nodes: usize, routes: u64) -> World {
+        let mut world = World::new(nodes, 1);
+        for n in 0..routes {
+            world.set(prefix(n), Some((n % 5) as u8 + 1));
+        }
+        world.settle();
+        world.compare();
+        world
+    }
+
     fn node_up(&mut self, node: usize) {
         self.input(Input::NodeUp { node: node as u64 + 1, name: format!("n{node}") });
     }
@@ -242,12 +253,7 @@ proptest! {
 
 #[test]
 fn a_node_that_was_away_gets_only_what_has_changed() {
-    let mut world = World::new(2, 1);
-    for n in 0..20_000 {
-        world.set(prefix(n), Some((n % 5) as u8 + 1));
-    }
-    world.settle();
-    world.compare();
+    let mut world = World::filled(2, 20_000);
     world.input(Input::NodeDown { node: 1 });
     for n in 0..10 {
         world.set(prefix(n), Some(9));
@@ -262,11 +268,7 @@ fn a_node_that_was_away_gets_only_what_has_changed() {
 
 #[test]
 fn what_is_withdrawn_while_a_node_is_asked_again_costs_no_new_table() {
-    let mut world = World::new(2, 1);
-    for n in 0..20_000 {
-        world.set(prefix(n), Some(1));
-    }
-    world.settle();
+    let mut world = World::filled(2, 20_000);
     // The answer to one change is lost: the node is asked, and routes go meanwhile.
     world.set(prefix(0), Some(2));
     world.settle_others(0);
@@ -296,11 +298,7 @@ fn a_group_that_becomes_a_router_tells_the_nodes_that_are_there() {
 
 #[test]
 fn a_node_whose_table_is_wrong_says_so_and_gets_another() {
-    let mut world = World::new(1, 1);
-    for n in 0..100 {
-        world.set(prefix(n), Some(1));
-    }
-    world.settle();
+    let mut world = World::filled(1, 100);
     // A change that the controller never made, with a sum that is not that of the table.
     let (version, _) = world.core.fib.version();
     let mut changes = Vec::new();

@@ -6,7 +6,7 @@
 //! lookup; the others keep the verdict `Route` until here. Either way a packet that crosses to
 //! another worker carries its final bytes.
 
-use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_io::{Offload, Packet, Pool, PortId};
 use plexus_table::Found;
 use plexus_wire::{ethernet, fabric};
 
@@ -55,13 +55,6 @@ pub(super) fn encapsulate(pool: &mut Pool, packet: &mut Packet, link: &Encapsula
     }
 }
 
-/// True if the packet owes no work to a device.
-#[inline(always)]
-pub(super) fn is_finished(packet: &Packet) -> bool {
-    packet.offload.checksum != Checksum::Partial
-        && packet.offload.segmentation == Segmentation::None
-}
-
 /// Sends a host's packet by the route of this number in the set that its port's memory has for it:
 /// first its owed work is done.
 pub(super) fn send(
@@ -78,7 +71,7 @@ pub(super) fn send(
         let in_port = packet.in_port;
         return context.drop(packet, in_port, DropReason::HopToNowhere);
     };
-    complete(context, port, packet, |context, part| {
+    offload::complete(context, port, packet, |context, part| {
         finish(context, queues, port, header, &link, part);
     });
 }
@@ -87,29 +80,6 @@ pub(super) fn send(
 pub(super) fn routes_of<'a>(context: &Context<'a>, packet: &Packet) -> Option<Found<'a>> {
     let frame = ethernet::Frame::new_checked(context.pool.data(packet)).ok()?;
     context.fabric.tables(packet.in_port)?.routes.get(frame.dst(), frame.src())
-}
-
-/// Does the work that a host's packet owes, and hands on the result: the packet, or the segments
-/// that it is cut into. A segment for which there is no frame is counted as a drop of `out`.
-pub(super) fn complete(
-    context: &mut Context<'_>,
-    out: PortId,
-    mut packet: Packet,
-    mut hand_on: impl FnMut(&mut Context<'_>, Packet),
-) {
-    let in_port = packet.in_port;
-    if packet.offload.segmentation == Segmentation::None {
-        if !is_finished(&packet) && !offload::complete_checksum(context.pool, &mut packet) {
-            return context.drop(packet, in_port, DropReason::BadOffload);
-        }
-        return hand_on(context, packet);
-    }
-    if !offload::measure(context.pool, &mut packet) {
-        return context.drop(packet, in_port, DropReason::BadOffload);
-    }
-    // The output port compares with its own limit; here a segment must fit a frame.
-    let len_max = context.pool.max_len();
-    offload::cut(context, packet, len_max, [in_port, out], hand_on);
 }
 
 fn finish(

@@ -17,6 +17,7 @@ use super::plan::{PortRole, PortSet};
 use super::push;
 use crate::context::Context;
 use crate::drops::DropReason;
+use crate::offload;
 use crate::stage::output::OutputQueues;
 use crate::storm::{Cast, Storms};
 use crate::verdict::{Origin, Punt, Verdict};
@@ -153,7 +154,7 @@ pub(super) fn send_of_host(
     let found = push::routes_of(context, &packet).and_then(|found| found.get(0));
     let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);
     let number = header.and_then(|h| Some(header::tree(h, Fields::read(h).ok()?)?.0));
-    push::complete(context, in_port, packet, |context, part| {
+    offload::complete(context, in_port, packet, |context, part| {
         copy(context, queues, number, header, in_port, part);
     });
 }

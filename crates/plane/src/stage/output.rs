@@ -33,7 +33,7 @@ use crate::marks::Marks;
 use crate::offload;
 use crate::pace::{CABLE_MINIMUM, Pacer};
 use crate::snapshot::Snapshot;
-use crate::verdict::Verdict;
+use crate::verdict::{Punt, Verdict};
 use crate::vlan;
 
 /// Traffic classes, as in IEEE 802.1Q: 0 best effort to 7 network control.
@@ -139,6 +139,17 @@ impl OutputQueues {
         match verdict {
             Verdict::Route(_) | Verdict::Tree(_) | Verdict::Fragment(_) => {
                 egress.finish(context, self, verdict, packet);
+            }
+            // A fabric's control plane sends packets to the group's router on, and no link takes a
+            // super-packet.
+            Verdict::Control(punt @ (Punt::Local | Punt::Unresolved(_)))
+                if packet.offload.segmentation != Segmentation::None
+                    && context.plan.is_in_fabric(packet.in_port) =>
+            {
+                let in_port = packet.in_port;
+                offload::complete(context, in_port, packet, |context, part| {
+                    context.hand_over(punt, part);
+                });
             }
             Verdict::Control(punt) => context.hand_over(punt, packet),
             Verdict::Forward(port) => self.enqueue(context, port, packet),

@@ -124,6 +124,18 @@ impl Desk {
         self
     }
 
+    /// The same as root, where FRR and BIRD are installed; `None`, said aloud, elsewhere.
+    pub(crate) fn with_routing_daemons(name: &str) -> Option<Desk> {
+        let desk = Desk::root(name)?;
+        for program in ["/usr/lib/frr/zebra", "/usr/sbin/bird"] {
+            if !Path::new(program).exists() {
+                eprintln!("SKIPPED: {program} is not installed (scripts/setup routing)");
+                return None;
+            }
+        }
+        Some(desk)
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = plexus(arguments);
         command.env("PLEXUS_RUN_DIR", &self.dir).current_dir("/");

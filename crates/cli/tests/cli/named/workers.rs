@@ -93,7 +93,7 @@ fn a_prefix_of_the_dispatch_table_has_several_workers_and_another_one() {
         node.of_workers(path).iter().zip(before).map(|(now, before)| now - before).collect()
     };
     for (site, workers) in [("/web/example.org", 4), ("/other/example.org", 1)] {
-        // What the last site's consumers asked for goes with their faces.
+        // Interests of the last site's consumers go with their faces.
         assert!(until(|| node.of_workers("/pending").iter().sum::<u64>() == 0));
         let [pending, cached] = ["/pending", "/cached"].map(|path| node.of_workers(path));
         let all_in = |path: &str, before: &[u64]| {
