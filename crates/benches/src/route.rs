@@ -8,6 +8,7 @@
 pub(super) mod group;
 mod world;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use plexus_config::{PortSettings, ReversePath, SwitchSettings, VlanMode};
@@ -163,6 +164,22 @@ fn fill(rig: &mut Rig, world: &World) {
     }
 }
 
+/// The address that the host behind a port sends from.
+fn own_source(family: Family, port: usize) -> IpAddr {
+    match family {
+        Family::V4 => source_v4(port).into(),
+        Family::V6 => source_v6(port).into(),
+    }
+}
+
+fn source_v4(port: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, port as u8, 1)
+}
+
+fn source_v6(port: usize) -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0DB8 << 96 | (port as u128) << 64 | 1)
+}
+
 /// A UDP packet from the host behind a port to a destination, as it comes in.
 fn write(frame: &mut [u8], family: Family, port: usize, destination: u128) {
     frame[..6].copy_from_slice(&own(port).0);
@@ -170,15 +187,14 @@ fn write(frame: &mut [u8], family: Family, port: usize, destination: u128) {
     match family {
         Family::V4 => {
             frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
-            frame[26..30].copy_from_slice(&[10, 0, port as u8, 1]);
+            frame[26..30].copy_from_slice(&source_v4(port).octets());
             frame[30..34].copy_from_slice(&(destination as u32).to_be_bytes());
             let sum = checksum::checksum(&frame[14..34]);
             frame[24..26].copy_from_slice(&sum.to_be_bytes());
         }
         Family::V6 => {
             frame[12..22].copy_from_slice(&[0x86, 0xDD, 0x60, 0, 0, 0, 0, 6, 17, 64]);
-            let source = 0x2001_0DB8 << 96 | (port as u128) << 64 | 1;
-            frame[22..38].copy_from_slice(&u128::to_be_bytes(source));
+            frame[22..38].copy_from_slice(&source_v6(port).octets());
             frame[38..54].copy_from_slice(&destination.to_be_bytes());
         }
     }

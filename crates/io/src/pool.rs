@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::af_xdp::UmemGroup;
-use crate::packet::{Packet, Segmentation};
+use crate::packet::{Offload, Packet, Segmentation};
 
 /// Bytes reserved before a frame's first byte, for headers pushed later. The kernel reserves as
 /// much before an AF_XDP frame (`XDP_PACKET_HEADROOM`).
@@ -234,16 +234,8 @@ impl Pool {
     /// Prefetches the packet's first cache line.
     #[inline]
     pub fn prefetch(&self, packet: &Packet) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let frame = packet.frame() * self.frame_size();
-            let first = self.area.start.as_ptr().wrapping_add(frame + packet.headroom());
-            // SAFETY: a prefetch has no effect but on the cache, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = packet;
+        let frame = packet.frame() * self.frame_size();
+        prefetch(self.area.start.as_ptr().wrapping_add(frame + packet.headroom()));
     }
 
     /// Takes a frame out of the pool for a port that passes it to the kernel.
@@ -373,6 +365,60 @@ impl HeadsMut<'_> {
         // borrowed mutably, by `self` alone, so that there is no other borrow of them.
         unsafe { self.heads.start.add(at.offset).cast().as_mut() }
     }
+
+    /// Puts the last `len` bytes of `header` in front of a packet that owes no work, by where
+    /// [`Heads::get`] has found its first bytes. Returns false, and changes nothing, if the headroom
+    /// is less than 16 bytes: so many are written. Panics if they are beyond the frames.
+    #[inline(always)]
+    pub fn push_front<const N: usize>(
+        &mut self,
+        packet: &mut Packet,
+        at: Head<N>,
+        header: &[u8; 16],
+        len: u8,
+    ) -> bool {
+        if packet.headroom() < header.len() || usize::from(len) > header.len() {
+            return false;
+        }
+        let start = at.offset.wrapping_sub(header.len());
+        assert!(start <= self.bytes - header.len(), "the head is another pool's");
+        debug_assert!(self.heads.get::<N>(packet).is_some_and(|(head, _)| head == at));
+        // SAFETY: the 16 bytes lie in the area, which is at least one frame long, and the pool is
+        // borrowed mutably, by `self` alone, so that there is no other borrow of them.
+        unsafe { self.heads.start.add(start).cast().write(*header) };
+        packet.start -= u16::from(len);
+        packet.len += u32::from(len);
+        packet.offload = Offload::NONE;
+        true
+    }
+
+    /// Prefetches the cache line before a packet, into which a header is about to be pushed.
+    #[inline(always)]
+    pub fn prefetch_before<const N: usize>(&self, at: Head<N>) {
+        prefetch(self.heads.start.as_ptr().wrapping_add(at.offset).wrapping_sub(1));
+    }
+}
+
+impl<const N: usize> Head<N> {
+    /// Where the first `M` of these bytes lie.
+    #[inline(always)]
+    pub fn first<const M: usize>(self) -> Head<M> {
+        const { assert!(M <= N) };
+        Head { offset: self.offset }
+    }
+}
+
+/// Prefetches a cache line.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect but on the cache, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Where the first `N` bytes of a packet lie.
@@ -437,6 +483,23 @@ impl Drop for Area {
 mod tests {
     use super::*;
     use crate::Checksum;
+
+    #[test]
+    fn a_header_is_pushed_before_the_bytes_that_were_found() {
+        let mut pool = Pool::new(2, 512).unwrap();
+        let mut packet = pool.alloc_from(&[7; 40]).unwrap();
+        let (at, _) = pool.heads().get::<20>(&packet).unwrap();
+        let header: [u8; 16] = std::array::from_fn(|i| i as u8);
+        assert!(!pool.heads_mut().push_front(&mut packet, at, &header, 17));
+        assert!(pool.heads_mut().push_front(&mut packet, at, &header, 10));
+        assert_eq!(pool.data(&packet)[..10], header[6..]);
+        assert_eq!((packet.len(), &pool.data(&packet)[10..]), (50, &[7; 40][..]));
+        // A frame without room for all 16 bytes keeps its packet.
+        assert!(pool.push_front(&mut packet, HEADROOM - 10 - 15));
+        let (at, _) = pool.heads().get::<20>(&packet).unwrap();
+        assert!(!pool.heads_mut().push_front(&mut packet, at, &header, 10));
+        pool.free(packet);
+    }
 
     #[test]
     fn every_frame_is_given_out_once_and_comes_back() {

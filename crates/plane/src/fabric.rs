@@ -34,15 +34,17 @@ mod lanes;
 pub(crate) mod plan;
 mod push;
 mod tree;
+mod ways;
 
 use arrayvec::ArrayVec;
-use plexus_io::{BATCH, Batch, Link, Offload, Packet, Pool, PortId};
+use plexus_io::{BATCH, Batch, Head, HeadsMut, Link, Offload, Packet, Pool, PortId};
 use plexus_table::{Found, PortRoutes, Probe};
 use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, encapsulation};
 use plexus_wire::{MacAddr, ethernet};
 
 use lanes::{Candidate, Lanes};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
+use ways::{Way, Ways};
 
 use crate::bits::range;
 use crate::context::Context;
@@ -73,6 +75,9 @@ enum Class {
     Controller,
 }
 
+/// More than any address.
+const NOBODY: u64 = u64::MAX;
+
 /// `Packet::flags`: the router has sent the packet, which still has its host's address.
 const ROUTED: u8 = 2;
 
@@ -81,6 +86,10 @@ pub(crate) struct Fabric {
     lanes: Lanes,
     classes: [Class; 256],
     up: [bool; 256],
+    /// Of packets that the router has sent.
+    ways: Ways,
+    /// By port, the station that was last found there.
+    present: [u64; 256],
     /// Limits on hosts' frames that are copied along trees.
     pub(crate) storms: Storms,
 }
@@ -107,12 +116,15 @@ impl Fabric {
     /// `seed` keys the choice among the routes of a set.
     pub(crate) fn new(seed: u64) -> Fabric {
         let (classes, up) = ([Class::Closed; 256], [false; 256]);
-        Fabric { lanes: Lanes::new(seed), classes, up, storms: Storms::default() }
+        let (ways, storms) = (Ways::default(), Storms::default());
+        Fabric { lanes: Lanes::new(seed), classes, up, ways, present: [NOBODY; 256], storms }
     }
 
     /// Follows a plan.
     pub(crate) fn adopt(&mut self, plan: &FabricPlan) {
         self.lanes.adopt(plan.lanes());
+        self.ways.forget();
+        self.present = [NOBODY; 256];
         for (port, class) in (0..).zip(&mut self.classes) {
             *class = match plan.role(port) {
                 _ if !self.up[usize::from(port)] => Class::Closed,
@@ -123,6 +135,11 @@ impl Fabric {
                 PortRole::Controller(_) => Class::Controller,
             };
         }
+    }
+
+    /// Neighbours of the router have other addresses.
+    pub(crate) fn forget_neighbours(&mut self) {
+        self.ways.forget();
     }
 
     /// A port's link has changed.
@@ -138,8 +155,8 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for the packets of the batch that came in by ports of the fabric, and leaves the
-    /// others. The arbiter takes port after port, so packets of one port stand together, and their
+    /// Decides for the packets of the batch that came in by ports of the fabric, but those whose bit
+    /// is set in `done`, and leaves the others. The arbiter takes port after port, so packets of one port stand together, and their
     /// port is examined once for all of them.
     /// Not inlined: that would slow down the switch's code beside it.
     #[inline(never)]
@@ -148,6 +165,7 @@ impl Fabric {
         context: &mut Context<'_>,
         queues: &OutputQueues,
         batch: &mut Batch,
+        done: u64,
     ) -> Left {
         let plan = context.fabric;
         let gateway = plan.routed_here().map_or(u64::MAX, MacAddr::to_u64);
@@ -165,7 +183,8 @@ impl Fabric {
             match (plan.role(in_port), plan.tables(in_port)) {
                 (PortRole::Fabric(link), _) => self.take_from_node(context, in_port, link, packets),
                 (PortRole::Host, Some(tables)) => {
-                    let packets = (place..).zip(packets);
+                    let packets =
+                        (place..).zip(packets).filter(|(place, _)| done >> place & 1 == 0);
                     left.to_route |=
                         take_from_host(context, in_port, tables, gateway, packets, &mut lookups);
                 }
@@ -189,6 +208,56 @@ impl Fabric {
             self.route(context, queues, lookup).store(lookup.packet);
         }
         left
+    }
+
+    /// A packet of a host at a port will be sent to a neighbour of the router.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, (port, host): (PortId, u64), neighbour: u16) {
+        self.ways.prefetch(port, host, neighbour);
+    }
+
+    /// Sends a packet of a host, which the router has rewritten for a neighbour in the group, on its
+    /// host's way to this. `at`: where its frame begins. False, without a change, if the way is not
+    /// ready.
+    #[inline(always)]
+    pub(crate) fn send(
+        &self,
+        heads: &mut HeadsMut<'_>,
+        packet: &mut Packet,
+        at: Head<{ ethernet::HEADER_LEN }>,
+        (port, host): (PortId, u64),
+        neighbour: u16,
+    ) -> bool {
+        let Some(way) = self.ways.find(port, host, neighbour) else { return false };
+        let is_finished = offload::is_finished(packet);
+        if !is_finished || !heads.push_front(packet, at, &way.header, way.len) {
+            return false;
+        }
+        Verdict::Forward(way.out.into()).store(packet);
+        true
+    }
+
+    /// Makes a host's way to a neighbour ready, if there is only one and it leaves by a native link.
+    /// The packet's frame is to the neighbour.
+    #[cold]
+    pub(crate) fn make_ready(
+        &mut self,
+        context: &Context<'_>,
+        packet: &Packet,
+        (port, host): (PortId, u64),
+        neighbour: u16,
+    ) {
+        let tables = context.fabric.tables(port);
+        let head = context.pool.data(packet).first_chunk::<8>();
+        let (Some(tables), Some(head)) = (tables, head) else { return };
+        let destination = u64::from_be_bytes(*head) >> 16;
+        let found = tables.routes.find(destination, host, tables.routes.prefetch(destination));
+        let Some((out, header)) = found.and_then(|found| found.single()) else { return };
+        if self.class(out) == Class::Native
+            && let Some(way) = Way::along(out, header)
+        {
+            self.ways.keep(port, host, neighbour, way);
+        }
     }
 
     /// Gives packets that the router has sent to neighbours in the group, at the places whose bits
@@ -255,7 +324,7 @@ impl Fabric {
     /// Frames from a fabric node.
     #[inline(never)]
     fn take_from_node<'a>(
-        &self,
+        &mut self,
         context: &mut Context<'_>,
         in_port: PortId,
         link: &Encapsulation,
@@ -263,7 +332,7 @@ impl Fabric {
     ) {
         for packet in packets {
             let is_passed_on = match link {
-                Encapsulation::Native => self.pass_on(context.pool, in_port as u8, packet),
+                Encapsulation::Native => self.pass_on(context, in_port as u8, packet),
                 Encapsulation::EtherType { back, .. } => {
                     self.pass_on_behind(back, context, in_port as u8, packet)
                 }
@@ -275,19 +344,56 @@ impl Fabric {
     }
 
     /// The common case of a packet in the fabric, kept short: a host's frame from a native link to
-    /// another. For any other packet it changes nothing and returns false.
+    /// another, or to a host. For any other packet it changes nothing and returns false.
     #[inline(always)]
-    fn pass_on(&self, pool: &mut Pool, in_port: u8, packet: &mut Packet) -> bool {
+    fn pass_on(&mut self, context: &mut Context<'_>, in_port: u8, packet: &mut Packet) -> bool {
         if !offload::is_finished(packet) {
             return false;
         }
-        let Some(frame) = Passing::read(pool.data_mut(packet)) else { return false };
+        let Some(frame) = Passing::read(context.pool.data_mut(packet)) else { return false };
         let out = frame.hop();
         // The control plane's hop is not the number of a port, and has no class.
-        if self.class(out) != Class::Native {
-            return false;
+        match self.class(out) {
+            Class::Native => {
+                frame.rotate(in_port);
+                pass(packet, out);
+                true
+            }
+            Class::Host => {
+                let (len, is_routed) = (frame.header_len(), frame.is_routed());
+                self.hand_out(context, out, len, is_routed, packet)
+            }
+            _ => false,
         }
-        frame.rotate(in_port);
+    }
+
+    /// Sends a frame to a host behind a header of so many bytes, if it is still there: in other
+    /// words than [`deliver`], and for fewer cases.
+    #[inline(always)]
+    fn hand_out(
+        &mut self,
+        context: &mut Context<'_>,
+        out: u8,
+        header_len: usize,
+        is_routed: bool,
+        packet: &mut Packet,
+    ) -> bool {
+        let inner = context.pool.data_mut(packet).get_mut(header_len..);
+        let Some(head) = inner.and_then(|inner| inner.first_chunk_mut::<14>()) else {
+            return false;
+        };
+        let destination = u64::from_be_bytes(*head.first_chunk().unwrap_or(&[0; 8])) >> 16;
+        if self.present[usize::from(out)] != destination {
+            let tables = context.fabric.tables(out.into());
+            if !tables.is_some_and(|there| there.stations.contains(destination)) {
+                return false;
+            }
+            self.present[usize::from(out)] = destination;
+        }
+        if is_routed && let Some(gateway) = context.fabric.gateway() {
+            head[6..12].copy_from_slice(&gateway.0);
+        }
+        context.pool.pull_front(packet, header_len);
         pass(packet, out);
         true
     }

@@ -17,6 +17,7 @@ use crate::fabric::Fabric;
 use crate::fabric::plan::FabricPlan;
 use crate::router::Router;
 use crate::router::fib::{FibBatch, FibReaders};
+use crate::router::hosts::Routed;
 use crate::router::plan::RouterPlan;
 use crate::snapshot::Snapshot;
 use crate::stage::lookup::Lookup;
@@ -68,6 +69,7 @@ impl Pipeline {
             switch: Switch::new(&plan, seed, share),
             fabric: Fabric::new(seed),
             router: Router::new(seed),
+            routed: Routed::default(),
         };
         lookup.fabric.storms.adopt(&plan);
         let output = OutputQueues::new(&plan, worker, seed);
@@ -94,6 +96,7 @@ impl Pipeline {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.router) {
                 self.router = plan.clone();
+                self.lookup.fabric.forget_neighbours();
                 self.limit_control();
             }
         }

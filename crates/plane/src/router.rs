@@ -23,6 +23,7 @@
 
 pub(crate) mod fib;
 pub(crate) mod fragment;
+pub(crate) mod hosts;
 mod ipv4;
 mod ipv6;
 pub(crate) mod plan;
@@ -225,9 +226,11 @@ impl Router {
             };
             while place < end {
                 let (heads, from) = (context.pool.heads(), place);
-                place = usual.read_v4(heads, batch, place, &mut self.v4);
+                let may = |head: &_| usual.is_from_a_station(head);
+                place = usual.read_v4(heads, batch, place, &mut self.v4, may);
                 unusual |= self.check(from, place);
-                place = usual.read_v6(heads, batch, place, &mut self.v6);
+                let may = |head: &_| usual.is_from_a_station(head);
+                place = usual.read_v6(heads, batch, place, &mut self.v6, may);
                 if place == from {
                     unusual |= 1 << place;
                     place += 1;

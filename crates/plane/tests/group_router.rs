@@ -5,9 +5,11 @@ mod common;
 #[path = "fabric/net.rs"]
 mod net;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use common::{Plan, mac};
 use net::{CAPABILITIES, Node};
-use plexus_config::ReversePath;
+use plexus_config::{PortSettings, ReversePath, Trust};
 use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_plane::{
     DropReason, FibReaders, GROUP_VLAN, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, Punt,
@@ -15,7 +17,8 @@ use plexus_plane::{
 };
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
 use plexus_wire::fabric::{self, Kind, Repr};
-use plexus_wire::{checksum, ipv4};
+use plexus_wire::{Protocol, checksum, ipv4, ipv6};
+use proptest::prelude::*;
 
 /// The group, a host here, one behind the link, and another one here.
 const GROUP: u64 = 0x66;
@@ -28,8 +31,13 @@ const LINK: usize = 1;
 const THERE: usize = 2;
 const TTL: u8 = 64;
 
-/// A node whose hosts are in 10.0.0.0/24; B is in 10.1.0.0/24 and C in 10.2.0.0/24.
 fn node(workers: usize) -> (Node, Fib4, Fib6) {
+    node_that_trusts(workers, Trust::None)
+}
+
+/// A node whose hosts are in 10.0.0.0/24; B is in 10.1.0.0/24 and C in 10.2.0.0/24. Likewise in
+/// 2001:db8::/64 and those that follow. `trust`: what its ports know traffic classes by.
+fn node_that_trusts(workers: usize, trust: Trust) -> (Node, Fib4, Fib6) {
     let mut router = RouterTables::new();
     router.set_interface(
         GROUP_VLAN,
@@ -43,7 +51,7 @@ fn node(workers: usize) -> (Node, Fib4, Fib6) {
         }),
     );
     let mut v4 = Fib4::new(Limits::default()).unwrap();
-    let v6 = Fib6::new(Limits::default()).unwrap();
+    let mut v6 = Fib6::new(Limits::default()).unwrap();
     let hosts = [(A, [10, 0, 0, 1]), (B, [10, 1, 0, 1]), (C, [10, 2, 0, 1])];
     for (number, (station, address)) in (0..).zip(hosts) {
         router.set_neighbour(number, Some((GROUP_VLAN, mac(station))));
@@ -51,6 +59,8 @@ fn node(workers: usize) -> (Node, Fib4, Fib6) {
         let group = GroupSpec { kind: GroupKind::Forward, members, vlan: GROUP_VLAN };
         router.set_group(number, Some(group));
         v4.insert(u32::from_be_bytes(address), 32, GroupId::new(number).unwrap()).unwrap();
+        let address = Ipv6Addr::new(0x2001, 0xDB8, 0, number, 0, 0, 0, 1);
+        v6.insert(address.into(), 128, GroupId::new(number).unwrap()).unwrap();
     }
     let glean = GroupSpec { kind: GroupKind::Glean, members: Vec::new(), vlan: GROUP_VLAN };
     router.set_group(3, Some(glean));
@@ -64,6 +74,7 @@ fn node(workers: usize) -> (Node, Fib4, Fib6) {
         workers,
         frame_sizes: [69_632, 2048][..workers].to_vec(),
         router: Some(source),
+        ports: vec![PortSettings { trust, ..PortSettings::default() }; 3],
         ..Plan::new(3)
     });
     node.host(HERE as u16, mac(A));
@@ -234,4 +245,141 @@ fn only_its_own_address_lets_a_host_send() {
     let early = packet([10, 1, 0, 9], [10, 2, 0, 1], 100);
     assert!(node.rig.send(HERE, &early).is_empty());
     assert!(matches!(&node.punted()[..], [(Punt::Unresolved(None), 0, _)]));
+}
+
+#[test]
+fn a_way_that_was_used_ends_with_its_route_and_with_its_link() {
+    let (mut node, ..) = node(1);
+    let f = packet([10, 0, 0, 1], [10, 1, 0, 1], 100);
+    for _ in 0..2 {
+        assert_eq!(node.rig.send(HERE, &f).len(), 1);
+    }
+    // Another route.
+    node.route(HERE as u16, mac(B), &[&[LINK as u8, 5]]);
+    let out = node.rig.send(HERE, &f);
+    let header = Repr::parse(&fabric::Frame::new_checked(&out[0].1[..]).unwrap()).unwrap();
+    assert_eq!((header.forward[..].to_vec(), header.reverse[..].to_vec()), (vec![5], vec![0]));
+    // None: its host is asked for one.
+    node.tables.remove(HERE as u16, plexus_table::RouteKey { destination: mac(B), source: None });
+    node.publish();
+    assert!(node.rig.send(HERE, &f).is_empty());
+    assert!(matches!(&node.punted()[..], [(Punt::Host, 0, _)]));
+    // One whose link is down.
+    node.route(HERE as u16, mac(B), &[&[LINK as u8, 5]]);
+    assert_eq!(node.rig.send(HERE, &f).len(), 1);
+    node.rig.plug(LINK, false);
+    node.rig.maintain();
+    assert!(node.rig.send(HERE, &f).is_empty());
+    assert_eq!(node.rig.drops(HERE, DropReason::PortDown), 1);
+}
+
+/// What a host may send to the group: most of it right.
+#[derive(Clone, Debug)]
+struct Sent {
+    port: usize,
+    station: u64,
+    v6: bool,
+    source: u16,
+    destination: u16,
+    to: u64,
+    ttl: u8,
+    payload: usize,
+    damage: Option<(usize, u8)>,
+}
+
+impl Sent {
+    fn frame(&self) -> Vec<u8> {
+        let mut f = [mac(self.to).0, mac(self.station).0].concat();
+        let payload = vec![7; self.payload];
+        let [source, destination] = [self.source, self.destination];
+        if self.v6 {
+            let address = |n: u16| Ipv6Addr::new(0x2001, 0xDB8, 0, n % 8, 0, 0, 0, 1 + n / 8);
+            let repr = ipv6::Repr {
+                hop_limit: self.ttl,
+                ..ipv6::Repr::new(
+                    address(source),
+                    address(destination),
+                    Protocol::UDP,
+                    self.payload,
+                )
+            };
+            f.extend([0x86, 0xDD]);
+            f.extend(vec![0; 40]);
+            repr.emit(&mut f[14..]).unwrap();
+        } else {
+            let address = |n: u16| match n {
+                7 => Ipv4Addr::new(224, 0, 0, 5),
+                n => Ipv4Addr::new(10, (n % 8) as u8, 0, 1 + (n / 8) as u8),
+            };
+            f.extend([8, 0, 0x45, 0]);
+            f.extend(((20 + self.payload) as u16).to_be_bytes());
+            f.extend([0, 1, 0, 0, self.ttl, 17, 0, 0]);
+            f.extend(address(source).octets());
+            f.extend(address(destination).octets());
+            let sum = checksum::checksum(&f[14..34]);
+            f[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        f.extend(payload);
+        if let Some((at, bits)) = self.damage {
+            let at = at % f.len();
+            f[at] ^= bits;
+        }
+        f
+    }
+}
+
+/// One of these numbers, most often the first.
+fn mostly(usual: u16, others: std::ops::Range<u16>) -> impl Strategy<Value = u16> {
+    prop_oneof![4 => Just(usual), 1 => others]
+}
+
+fn sent() -> impl Strategy<Value = Sent> {
+    let ends = (prop_oneof![Just((HERE, A)), Just((THERE, C))], mostly(0, 0..20), mostly(1, 0..20));
+    let mac = prop_oneof![9 => Just(GROUP), 1 => prop_oneof![Just(B), Just(A), Just(C)]];
+    let damage = prop_oneof![6 => Just(None), 1 => (0..80_usize, 1..=255_u8).prop_map(Some)];
+    let ttl = prop_oneof![6 => Just(64), 1 => 0..4_u8];
+    let lies = prop_oneof![9 => Just(None), 1 => Just(Some(B))];
+    (ends, any::<bool>(), mac, ttl, 0..300_usize, damage, lies).prop_map(
+        |(((port, station), source, destination), v6, to, ttl, payload, damage, lie)| Sent {
+            port,
+            station: lie.unwrap_or(station),
+            v6,
+            source: if source == 0 && port == THERE { 2 } else { source },
+            destination,
+            to,
+            ttl,
+            payload,
+            damage,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// A port that trusts DSCP has no usual packets: what becomes of any packet is the same there.
+    #[test]
+    fn usual_packets_fare_as_all_others(
+        batches in proptest::collection::vec(proptest::collection::vec(sent(), 1..40), 1..6),
+    ) {
+        let (mut quick, ..) = node_that_trusts(1, Trust::None);
+        let (mut general, ..) = node_that_trusts(1, Trust::Dscp);
+        for batch in batches {
+            let results = [&mut quick, &mut general].map(|node| {
+                for sent in &batch {
+                    node.rig.offer(sent.port, &sent.frame());
+                }
+                node.rig.settle();
+                let drops: Vec<u64> = DropReason::ALL
+                    .iter()
+                    .flat_map(|reason| [HERE, THERE].map(|port| node.rig.drops(port, *reason)))
+                    .collect();
+                let counters = node.rig.workers[0].pipeline().counters();
+                let routed = [HERE, THERE].map(|port| counters.ports[port].routed);
+                (node.rig.take(), node.punted(), drops, routed)
+            });
+            let [quick, general] = results;
+            prop_assert_eq!(quick, general);
+        }
+    }
 }

@@ -129,6 +129,21 @@ impl FabricPlan {
         self.gateway.filter(|_| self.routes)
     }
 
+    /// Whether this node routes.
+    #[inline(always)]
+    pub(crate) fn routes(&self) -> bool {
+        self.routes
+    }
+
+    /// Whether a station is admitted at a port from which all IP packets to the group are left to
+    /// the router.
+    #[inline]
+    pub(crate) fn admits(&self, port: PortId, station: u64) -> bool {
+        let is_host = *self.role(port) == PortRole::Host;
+        let tables = self.tables(port).filter(|tables| is_host && !tables.daemons);
+        tables.is_some_and(|tables| tables.stations.contains(station))
+    }
+
     /// A port's tables.
     #[inline(always)]
     pub fn tables(&self, port: PortId) -> Option<&PortTables> {

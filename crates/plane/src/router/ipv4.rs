@@ -195,10 +195,27 @@ pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
     true
 }
 
+/// The same for a neighbour in the group: the source stays the host's.
+#[inline(always)]
+pub(super) fn send_in_group(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
+    if !may_go_on(head[TTL]) {
+        return false;
+    }
+    head[..6].copy_from_slice(&adjacency.addresses[..6]);
+    take_hop(head);
+    true
+}
+
 /// Makes the changes that every forwarded packet gets.
 #[inline(always)]
 fn rewrite(head: &mut [u8; HEADERS], adjacency: &Adjacency) {
     head[..12].copy_from_slice(&adjacency.addresses);
+    take_hop(head);
+}
+
+/// One step of the time to live.
+#[inline(always)]
+fn take_hop(head: &mut [u8; HEADERS]) {
     // Time to live, protocol and checksum in one load and one store.
     let Some(word) = head[TTL..].first_chunk_mut::<4>() else { return };
     *word = one_less(u32::from_le_bytes(*word)).to_le_bytes();

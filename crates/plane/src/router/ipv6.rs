@@ -73,6 +73,12 @@ fn ends(head: &[u8; HEADERS], len: usize) -> Option<(u128, u128)> {
     Some((u128::from_be_bytes(addresses[0]), u128::from_be_bytes(addresses[1])))
 }
 
+/// The source, as its bytes are.
+#[inline(always)]
+pub(super) fn source(head: &[u8; HEADERS]) -> [u8; 16] {
+    *head[ETHERNET + 8..].first_chunk().unwrap_or(&[0; 16])
+}
+
 /// Addresses that are no station's: groups, the unspecified and the loopback address, and those
 /// that stand for IPv4 ones within a host (RFC 4291, 2.5 and 2.7).
 #[inline(always)]
@@ -119,6 +125,17 @@ pub(super) fn send(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
         return false;
     }
     rewrite(head, adjacency);
+    true
+}
+
+/// The same for a neighbour in the group: the source stays the host's.
+#[inline(always)]
+pub(super) fn send_in_group(head: &mut [u8; HEADERS], adjacency: &Adjacency) -> bool {
+    if !may_go_on(head[HOP_LIMIT]) {
+        return false;
+    }
+    head[..6].copy_from_slice(&adjacency.addresses[..6]);
+    head[HOP_LIMIT] -= 1;
     true
 }
 

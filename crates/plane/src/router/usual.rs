@@ -1,19 +1,21 @@
-//! The usual packet: in by a routed port, untagged, to the port's own address, with a valid header
-//! without options. Most packets are. For them this module classifies in one step, in place of
-//! the switch's classification and then the router's. It leaves any other packet unchanged to that
-//! general way, which also finds the reason to drop it.
+//! The usual packet: in by a routed port or a host's port of a fabric, untagged, to the router's own
+//! address, with a valid header without options. Most packets are. For them this module classifies
+//! in one step, in place of the switch's or the fabric's classification and then the router's. It
+//! leaves any other packet unchanged to that general way, which also finds the reason to drop it.
 
 use plexus_config::{ReversePath, Trust};
 use plexus_io::{BATCH, Class, Heads, Packet, PortId};
 
 use super::ipv4::{self, Summaries};
+use super::plan::{GROUP_VLAN, InterfacePlan};
 use super::{ETHERNET, Found, IPV6, ipv6};
 use crate::context::Context;
+use crate::snapshot::PortPlan;
 
 /// What makes a packet of one port usual.
 pub(super) struct Usual {
     port: PortId,
-    /// The address of the port's interface, as [`address`] has them.
+    /// The router's address there, as [`address`] has them.
     station: u64,
     class: Class,
 }
@@ -40,16 +42,51 @@ impl Usual {
                 && interface.reverse_path == ReversePath::Off
                 && !interface.mac.is_multicast()
         })?;
+        Usual::to(interface, plan, port, plan.native)
+    }
+
+    /// The same for a port of a fabric that hosts may be at. `interface`: the fabric as a whole.
+    #[inline(never)]
+    pub(super) fn of_hosts(
+        context: &Context<'_>,
+        port: PortId,
+        interface: &InterfacePlan,
+    ) -> Option<Usual> {
+        let plan = context.plan.ports.get(usize::from(port))?;
+        Usual::to(interface, plan, port, GROUP_VLAN).filter(|_| plan.in_fabric)
+    }
+
+    fn to(interface: &InterfacePlan, plan: &PortPlan, port: PortId, vlan: u16) -> Option<Usual> {
         (plan.native != 0 && plan.settings.trust != Trust::Dscp).then_some(Usual {
             port,
             station: interface.mac.to_u64().swap_bytes(),
-            class: Class { vlan: plan.native, priority: plan.settings.priority, flags: 0 },
+            class: Class { vlan, priority: plan.settings.priority, flags: 0 },
         })
     }
 
-    /// Reads the headers of packets as long as they came in by this port and are usual ones of
-    /// IPv4, of which it is yet to be seen whether they are right: from place `from` to before the
-    /// one that it returns. They are then classified, too.
+    /// The Ethernet address that has sent a packet, if that is to the router.
+    #[inline(always)]
+    pub(super) fn sender(&self, heads: Heads<'_>, packet: &Packet) -> Option<u64> {
+        let (_, head) = heads.get::<{ ipv4::HEADERS }>(packet)?;
+        (address(head, 0) == self.station).then(|| address(head, 6).swap_bytes())
+    }
+
+    /// Whether a frame comes from an address that a station can have.
+    #[inline(always)]
+    pub(super) fn is_from_a_station<const N: usize>(&self, head: &[u8; N]) -> bool {
+        let from = address(head, 6);
+        from != 0 && from & GROUP == 0 && from != self.station
+    }
+
+    /// Whether a frame comes from this station.
+    #[inline(always)]
+    pub(super) fn is_from<const N: usize>(&self, station: u64, head: &[u8; N]) -> bool {
+        address(head, 6) == station.swap_bytes()
+    }
+
+    /// Reads the headers of packets as long as they came in by this port, from where they `may`, and
+    /// are usual ones of IPv4, of which it is yet to be seen whether they are right: from place
+    /// `from` to before the one that it returns. They are then classified, too.
     ///
     /// A loop of its own, as are those that send: together they have more in use than there are
     /// registers.
@@ -61,6 +98,7 @@ impl Usual {
         batch: &mut [Packet],
         from: usize,
         found: &mut Found<u32, { ipv4::HEADERS }, Summaries>,
+        mut may: impl FnMut(&[u8; ipv4::HEADERS]) -> bool,
     ) -> usize {
         /// EtherType, version and header length, above the byte before them.
         const WITHOUT_OPTIONS: u32 = u32::from_le_bytes([0, 0x08, 0x00, 0x45]);
@@ -74,7 +112,8 @@ impl Usual {
             let Some((at, head)) = heads.get(packet) else { return place };
             let what = u32::from_le_bytes(*head[ETHERNET - 3..].first_chunk().unwrap_or(&[0; 4]));
             let fits = ipv4::payload_len(head) <= packet.len() - ipv4::HEADERS;
-            if what & !0xFF != WITHOUT_OPTIONS || !is_for(station, head) || !fits {
+            let is_ours = what & !0xFF == WITHOUT_OPTIONS && address(head, 0) == station;
+            if !is_ours || !may(head) || !fits {
                 return place;
             }
             packet.set_class(class);
@@ -94,6 +133,7 @@ impl Usual {
         batch: &mut [Packet],
         from: usize,
         found: &mut Found<u128, { ipv6::HEADERS }>,
+        mut may: impl FnMut(&[u8; ipv6::HEADERS]) -> bool,
     ) -> usize {
         let Usual { port, station, class } = *self;
         let end = batch.len().min(BATCH);
@@ -103,7 +143,8 @@ impl Usual {
                 return place;
             }
             let Some((at, head)) = heads.get(packet) else { return place };
-            if !head[ETHERNET - 2..].starts_with(&IPV6) || !is_for(station, head) {
+            let is_ours = head[ETHERNET - 2..].starts_with(&IPV6) && address(head, 0) == station;
+            if !is_ours || !may(head) {
                 return place;
             }
             let Some(destination) = ipv6::usual(head, packet.len()) else { return place };
@@ -112,11 +153,4 @@ impl Usual {
         }
         end
     }
-}
-
-/// Whether a frame is to a port's own address, and from one that a station can have.
-#[inline(always)]
-fn is_for<const N: usize>(station: u64, head: &[u8; N]) -> bool {
-    let from = address(head, 6);
-    from != 0 && from & GROUP == 0 && from != station && address(head, 0) == station
 }

@@ -16,15 +16,17 @@
 //! from ports 1 and 2, the fabric decides for the packets of port 1. Of those of port 2, the router
 //! decides for the packets to its own address, and the switch for ARP to the broadcast address.
 
-use plexus_io::{BATCH, Batch, PORT_NONE, Packet};
-use plexus_wire::MacAddr;
+use plexus_io::{BATCH, Batch, Head, HeadsMut, PORT_NONE, Packet, PortId};
+use plexus_wire::{MacAddr, ethernet};
 
 use super::output::{Egress, OutputQueues};
 use crate::bits::{bits, range};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
+use crate::fabric::plan::FabricPlan;
 use crate::names;
+use crate::router::hosts::{Onward, Routed, Run};
 use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
 use crate::switch::{Lookups, Switch};
@@ -36,6 +38,8 @@ pub(crate) struct Lookup {
     pub(crate) switch: Switch,
     pub(crate) fabric: Fabric,
     pub(crate) router: Router,
+    /// Hosts' packets of the batch that the router has sent to neighbours in the group.
+    pub(crate) routed: Routed,
 }
 
 impl Lookup {
@@ -52,7 +56,11 @@ impl Lookup {
         let all = range(0, batch.len());
         let left = match context.plan.fabric {
             Some(_) => {
-                let left = self.fabric.run(context, queues, batch);
+                let routed = self.route_usual(context, queues, batch);
+                if routed == all {
+                    return;
+                }
+                let left = self.fabric.run(context, queues, batch, routed);
                 if left.to_route != 0 {
                     self.route_for_group(context, queues, batch, left.to_route);
                 }
@@ -78,7 +86,32 @@ impl Lookup {
         }
     }
 
-    /// Routes hosts' IP packets to the group's own address, at the places whose bits are set, and
+    /// Routes hosts' usual IP packets to the group's own address, and gives them their ways through
+    /// the fabric. Bit for each.
+    #[inline]
+    fn route_usual(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        batch: &mut [Packet],
+    ) -> u64 {
+        if !context.fabric.routes() {
+            return 0;
+        }
+        let Lookup { fabric, router, routed, .. } = self;
+        let onward = Ways { fabric, plan: context.fabric };
+        let sent = router.run_usual(context, batch, &onward, routed);
+        for &Run { left, port, host, .. } in routed.runs.iter().filter(|run| run.left != 0) {
+            for place in bits(left) {
+                let neighbour = routed.neighbours[place];
+                fabric.make_ready(context, &batch[place], (port, host), neighbour);
+            }
+            fabric.place(context, queues, batch, left, &[host; BATCH]);
+        }
+        sent
+    }
+
+    /// Routes hosts' other IP packets to the group's own address, at the places whose bits are set, and
     /// gives them their ways through the fabric.
     #[inline(never)]
     pub(crate) fn route_for_group(
@@ -149,6 +182,36 @@ impl Lookup {
     pub(crate) fn place(&self, context: &Context<'_>, packet: &Packet) -> Option<u16> {
         let to = context.pool.data(packet).first_chunk::<6>()?;
         self.switch.find(context.now, packet.vlan, MacAddr(*to))
+    }
+}
+
+/// The fabric, as the group's router sees it.
+struct Ways<'a> {
+    fabric: &'a Fabric,
+    plan: &'a FabricPlan,
+}
+
+impl Onward for Ways<'_> {
+    #[inline]
+    fn admits(&self, (port, station): (PortId, u64)) -> bool {
+        self.plan.admits(port, station)
+    }
+
+    #[inline(always)]
+    fn expect(&self, from: (PortId, u64), neighbour: u16) {
+        self.fabric.prefetch(from, neighbour);
+    }
+
+    #[inline(always)]
+    fn send(
+        &self,
+        heads: &mut HeadsMut<'_>,
+        packet: &mut Packet,
+        at: Head<{ ethernet::HEADER_LEN }>,
+        from: (PortId, u64),
+        neighbour: u16,
+    ) -> bool {
+        self.fabric.send(heads, packet, at, from, neighbour)
     }
 }
 

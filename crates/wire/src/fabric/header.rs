@@ -272,6 +272,19 @@ impl<'a> Passing<'a> {
         (self.hops >> 56) as u8
     }
 
+    /// Bytes of the whole header.
+    #[inline(always)]
+    pub const fn header_len(&self) -> usize {
+        // The type above it is 0.
+        (self.fixed >> 44) as usize
+    }
+
+    /// Whether the group's router has sent the frame.
+    #[inline(always)]
+    pub const fn is_routed(&self) -> bool {
+        (self.fixed >> 16) as u8 & ROUTED != 0
+    }
+
     /// As [`rotate`]. Only the counts change, and the hops.
     #[inline(always)]
     pub fn rotate(self, in_port: u8) {
