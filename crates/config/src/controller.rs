@@ -9,8 +9,9 @@ use plexus_wire::{MacAddr, Prefix};
 
 use crate::address::parse_prefix;
 use crate::controller_settings::{
-    ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
-    MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation, RoutePolicy, Subnet,
+    ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
+    MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
+    RoutePolicy, Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -170,6 +171,11 @@ impl ControllerSettings {
             lines.value("prefix", &route.prefix);
             lines.value("via", &route.via);
         }
+        for forwarder in &self.forwarders {
+            lines.heading(&format!("[[{above}forwarder]]"));
+            lines.text("node", &forwarder.node);
+            lines.unusual("weight", &forwarder.weight, &1);
+        }
         for rule in &self.multicast {
             lines.heading(&format!("[[{above}multicast]]"));
             lines.value("groups", &rule.groups);
@@ -198,6 +204,7 @@ impl ControllerSettings {
         settings.deny = read_rules(root, "deny", &names);
         settings.multicast = read_multicast(root);
         settings.routes = read_routes(root, &settings.subnets, &settings.reservations);
+        settings.forwarders = read_forwarders(root, &settings.subnets);
         settings
     }
 }
@@ -418,6 +425,28 @@ fn read_routes(
     routes
 }
 
+fn read_forwarders(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Forwarder> {
+    let mut forwarders: Vec<Forwarder> = Vec::new();
+    for section in root.sections("forwarder", "a forwarder") {
+        let node = section.required_text("node", "\"n1\"");
+        let weight = section.integer_or("weight", 1..=FORWARDERS_MAX as u64, 1_u8);
+        let Some(node) = node else { continue };
+        let places: usize = forwarders.iter().map(|f| usize::from(f.weight)).sum();
+        if forwarders.iter().any(|f| f.node == node.value) {
+            let message = format!("{} is there twice", quote(node.value));
+            root.problems().add(node.span, message, "give it a weight");
+        } else if places + usize::from(weight) > FORWARDERS_MAX {
+            let message = format!("the weights of all forwarders are more than {FORWARDERS_MAX}");
+            root.problems().add(section.span(), message, "use smaller weights, or fewer nodes");
+        } else if subnets.iter().all(|s| s.gateway.is_none()) {
+            let message = "no subnet has a gateway: there is nothing to route";
+            root.problems().add(section.span(), message, "give [[subnet]] a gateway");
+        }
+        forwarders.push(Forwarder { node: node.value.to_string(), weight });
+    }
+    forwarders
+}
+
 /// A host with a server's address leases addresses to all others: so it has to be reserved for one
 /// host.
 fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reservation]) {
@@ -462,7 +491,7 @@ fn parse_port(text: &str) -> Result<(String, u8), ValueError> {
     let parts = text.rsplit_once(':');
     let port = parts.and_then(|(node, port)| Some((node, port.parse::<u8>().ok()?)));
     match port {
-        Some((node, port @ 0..=254)) if !node.is_empty() => Ok((node.to_string(), port)),
+        Some((node, port @ 0..=253)) if !node.is_empty() => Ok((node.to_string(), port)),
         _ => {
             let help = "write the node's name and the port's number, as in \"s1:3\"";
             Err(ValueError::new(format!("{} is no port", quote(text)), help))

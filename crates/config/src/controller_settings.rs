@@ -46,6 +46,8 @@ pub struct ControllerSettings {
     pub multicast: Vec<MulticastRule>,
     /// Where packets for other networks go.
     pub routes: Vec<OutsideRoute>,
+    /// The nodes that route for all others; with none, each node routes.
+    pub forwarders: Vec<Forwarder>,
     /// Bounds.
     pub limits: ControllerLimits,
 }
@@ -63,6 +65,7 @@ impl Default for ControllerSettings {
             deny: Vec::new(),
             multicast: Vec::new(),
             routes: Vec::new(),
+            forwarders: Vec::new(),
             limits: ControllerLimits::default(),
         }
     }
@@ -150,6 +153,18 @@ pub struct OutsideRoute {
     pub prefix: Prefix,
     /// The host that leads there, in a subnet with a gateway.
     pub via: IpAddr,
+}
+
+/// Most forwarders, each counted as often as its weight says: what an entry of route memory holds.
+pub const FORWARDERS_MAX: usize = 8;
+
+/// A node that routes for others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forwarder {
+    /// Its name.
+    pub node: String,
+    /// Its share of the flows.
+    pub weight: u8,
 }
 
 /// Most rules about groups of receivers: what one message to a node holds.

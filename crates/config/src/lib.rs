@@ -24,8 +24,9 @@ pub use address::{
 pub use backend::Backend;
 pub use controller::ControllerFile;
 pub use controller_settings::{
-    ControllerLimits, ControllerSettings, GroupRule, HostGroup, MULTICAST_RULES_MAX, Members,
-    MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation, RoutePolicy, Subnet,
+    ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
+    MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
+    RoutePolicy, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
 pub use name::KERNEL_PEER;

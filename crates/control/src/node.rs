@@ -21,7 +21,7 @@ use std::time::Duration;
 use plexus_wire::fabric::message::{
     Body, HostState, LinkFacts, PortRole, PortState, Refusal, RouteEntry, Welcome,
 };
-use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
+use plexus_wire::fabric::{self, CONTROL_HOP, Kind, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
 
 use crate::identity::Identity;
@@ -76,6 +76,8 @@ pub struct Node {
     stations: Stations,
     resolver: Resolver,
     routing: Routing,
+    /// The version of the list of nodes that route for this one.
+    forwarders: Option<u64>,
     groups: Groups,
     loops: Loops,
     outputs: VecDeque<Output>,
@@ -115,6 +117,7 @@ impl Node {
             stations: Stations::default(),
             resolver: Resolver::default(),
             routing: Routing::default(),
+            forwarders: None,
             groups: Groups::default(),
             loops,
             outputs: VecDeque::new(),
@@ -371,8 +374,9 @@ impl Node {
                 Timer::Asking(id) => self.resolver.put_question(&mut turn, id, group),
                 Timer::Known(address) => {
                     let stations = &self.stations;
-                    let is_here =
-                        |port, asker: Party| stations.holder(port, asker.ip) == Some(asker.mac);
+                    let is_here = |port, asker: Party| {
+                        port == ROUTER_HOP || stations.holder(port, asker.ip) == Some(asker.mac)
+                    };
                     if let Some((port, asker)) = self.routing.is_old(&mut turn, address, is_here) {
                         // Hosts that lead to the same networks share their flows again once they
                         // are back.
@@ -564,6 +568,12 @@ impl Node {
                 self.resolver.forward(&mut turn, forward, group);
             }
             Some(Body::ResolveFailed(failed)) => self.resolver.failed(&mut turn, &failed),
+            Some(Body::Way(way)) => self.resolver.way(&mut turn, group, &way),
+            Some(Body::Forwarders(told)) if self.forwarders > Some(told.version) => {}
+            Some(Body::Forwarders(told)) => {
+                self.forwarders = Some(told.version);
+                self.outputs.push_back(Output::Forwarders(told.paths));
+            }
             Some(Body::RouteUpdate(update)) => self.resolver.update(&mut turn, update.routes),
             Some(Body::HostVerdict(verdict)) => {
                 let held = self.stations.judge(&mut turn, &verdict);
@@ -671,6 +681,8 @@ impl Node {
         if welcome.report {
             let mut turn = Turn::new(now, &mut self.timers);
             self.stations.report(&mut turn);
+            // A new controller does not know whom they are for, and is asked for them again.
+            self.resolver.close(&mut turn, ROUTER_HOP);
             self.resolver.report(&mut turn);
             self.groups.report(&mut turn);
             let out = turn.out;
@@ -725,6 +737,7 @@ impl Node {
                     self.outputs.extend(whole.map(|frame| Output::Send { frame }));
                 }
                 Effect::Learn { .. }
+                | Effect::Sends { .. }
                 | Effect::Found { .. }
                 | Effect::Granted { .. }
                 | Effect::Revoked { .. }

@@ -17,6 +17,7 @@ use crate::dhcp::Dhcp;
 use crate::event::{Drop, Event};
 use crate::fib::Fib;
 use crate::flows::{FlowKey, Flows};
+use crate::forwarders::Forwarders;
 use crate::groups::Groups;
 use crate::hosts::Hosts;
 use crate::io::{Input, Output, Start};
@@ -64,6 +65,8 @@ pub(crate) enum Timer {
     Feeds,
     /// Routing daemons have had time to tell their routes.
     Whole,
+    /// Forwarders have had time to get the table.
+    Forwarders,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -95,6 +98,7 @@ pub struct Controller {
     pub(crate) multicast: Multicast,
     pub(crate) fib: Fib,
     pub(crate) daemons: Daemons,
+    pub(crate) forwarders: Forwarders,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -132,6 +136,7 @@ impl Controller {
             multicast: Multicast::new(epoch),
             fib: Fib::new(seed_of(&mut rng)),
             daemons: Daemons::default(),
+            forwarders: Forwarders::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -203,6 +208,8 @@ impl Controller {
             Timer::Earlier(node) => self.end_earlier(node),
             Timer::Feeds => self.feeds_due(now),
             Timer::Whole => self.set_whole(),
+            // What follows each input looks after them.
+            Timer::Forwarders => {}
         }
     }
 
@@ -257,6 +264,7 @@ impl Controller {
         let flows = self.flows.iter().map(|(id, _)| id).collect();
         self.end_forbidden(flows);
         self.configure_router(now);
+        self.forwarders.forget_all();
         // Every node gets the group's addresses anew.
         for index in 0..self.topology.nodes.len() as u32 {
             self.welcome_again(index);
@@ -416,6 +424,7 @@ impl Controller {
         self.groups_settle(now);
         self.groups_finish();
         self.feed_nodes(now);
+        self.tell_forwarders(now);
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;

@@ -31,6 +31,7 @@ pub enum Event {
     PoolExhausted { mac: MacAddr, node: NodeId, port: u8 },
     NoServer { ip: Ipv4Addr },
     TableWrong { node: NodeId },
+    Forwarder { node: NodeId, is_ready: bool },
     RoutesFull,
     GroupsFull,
 }
@@ -81,6 +82,15 @@ impl fmt::Display for Event {
             }
             Event::TableWrong { node } => {
                 write!(f, "node {node:x} has wrong routes: it gets all of them anew")
+            }
+            Event::Forwarder { node, is_ready: true } => {
+                write!(f, "node {node:x} routes for others")
+            }
+            Event::Forwarder { node, is_ready: false } => {
+                write!(
+                    f,
+                    "node {node:x} routes for others no more: it is away, or its table is old"
+                )
             }
             Event::RoutesFull => write!(f, "routes are refused: there are too many"),
             Event::GroupsFull => {

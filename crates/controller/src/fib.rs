@@ -77,6 +77,11 @@ impl Fib {
         (self.table.version(), self.table.routes())
     }
 
+    /// The table's version, and whether it is whole.
+    pub(crate) fn state(&self) -> (u64, bool) {
+        (self.table.version(), self.is_whole)
+    }
+
     /// The routes from a prefix on, in order.
     pub(crate) fn from(&self, first: &Prefix) -> impl Iterator<Item = (Prefix, &FibTarget)> {
         self.table.from(first)
@@ -197,6 +202,13 @@ impl Controller {
         }
         self.tell_router(now, RouterInput::End(source));
         self.feed_all(before);
+        // Nodes that route no more need no table.
+        let feeds = self.fib.feeds.keys().copied();
+        let ended: Vec<u32> = feeds.filter(|node| !self.is_forwarder(*node)).collect();
+        for node in ended {
+            self.fib_of_node_down(node);
+            self.fib.feeds.remove(&node);
+        }
         // A group that has become a router has nodes that were not asked yet.
         for node in 0..self.sessions.len() as u32 {
             if self.sessions[node as usize].is_open && !self.fib.feeds.contains_key(&node) {
@@ -280,7 +292,7 @@ impl Controller {
 
     /// A node's session is new: it is asked which version it has.
     pub(crate) fn fib_of_node_up(&mut self, now: Time, node: u32) {
-        if self.config.subnets.iter().all(|s| s.gateway.is_none()) {
+        if self.config.subnets.iter().all(|s| s.gateway.is_none()) || !self.is_forwarder(node) {
             return;
         }
         let epoch = self.epoch;

@@ -20,6 +20,7 @@ mod dhcp;
 mod event;
 mod fib;
 mod flows;
+mod forwarders;
 mod groups;
 mod hosts;
 mod io;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plexus_wire::Time;
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
     ControllerHello, FlowReport, Gateway, HostReport, Invalidate, PortBlock, PortState, Refusal,
     RouteEntry, Welcome,
@@ -74,6 +75,7 @@ impl Controller {
             self.send_reliably(index, 0, PortBlock { port: place.port, reason });
         }
         self.groups_of_node_up(index);
+        self.forwarders.forget(index);
         self.fib_of_node_up(now, index);
         self.arm_silence();
         self.log(Event::NodeUp { node: id, name: name.to_string() });
@@ -318,5 +320,12 @@ impl Controller {
             Some(id) => self.announce(id),
             None => self.announce_removal(key),
         }
+        // Or those of a forwarder.
+        let forwarders =
+            (0..self.topology.nodes.len() as u32).filter(|n| self.forwarders.is_ready(*n));
+        let places = forwarders.map(|node| Place { node, port: ROUTER_HOP });
+        let ids: Vec<u32> =
+            places.filter_map(|at| self.flows.find(&FlowKey { at, ..key })).collect();
+        ids.into_iter().for_each(|id| self.announce(id));
     }
 }

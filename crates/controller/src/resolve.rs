@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
     BODY_MAX, HostProbe, HostProbeReply, Refusal, ResolveFailed, ResolveForward, ResolveRequest,
 };
@@ -156,6 +157,7 @@ impl Controller {
             hops.any(|mac| self.is_at(mac, at))
         };
         if in_vain
+            && at.port != ROUTER_HOP
             && !is_way_out()
             && !self.is_device(at)
             && self.scans.unknown(now, &self.config.limits, at, ask.target_ip)
@@ -165,6 +167,10 @@ impl Controller {
     }
 
     fn resolve(&mut self, now: Time, at: Place, ask: &ResolveRequest) -> Result<Outcome, Refusal> {
+        if at.port == ROUTER_HOP {
+            let outcome = |is_sent| if is_sent { Outcome::Forwarded } else { Outcome::Searching };
+            return self.find_way(now, at, ask).map(outcome);
+        }
         if self.scans.is_closed(at) {
             return Err(Refusal::Scanning);
         }
@@ -268,7 +274,12 @@ impl Controller {
     }
 
     /// Makes room for a new flow, in the tables and in its port's share of them.
-    fn make_room(&mut self, now: Time, asking: Place, key: FlowKey) -> Result<(), Refusal> {
+    pub(crate) fn make_room(
+        &mut self,
+        now: Time,
+        asking: Place,
+        key: FlowKey,
+    ) -> Result<(), Refusal> {
         let limits = self.config.limits;
         if key.at == asking && self.scans.flow(now, &limits, asking) {
             self.close_port(now, asking, Refusal::Scanning);

@@ -6,6 +6,7 @@ mod claims;
 mod daemons;
 mod dhcp;
 mod failures;
+mod forwarders;
 mod groups;
 mod many_groups;
 mod net;

@@ -32,6 +32,8 @@ pub struct Fabric {
     gateway: Option<MacAddr>,
     /// The group's router on this node.
     router: Option<GroupRouter>,
+    /// Other nodes route for this one.
+    has_forwarders: bool,
 }
 
 impl Fabric {
@@ -46,7 +48,7 @@ impl Fabric {
         seed: u64,
     ) -> Result<Fabric, String> {
         let mut tables = FabricTables::new(ports, seed)
-            .ok_or("a fabric node has at most 255 ports: hops have one byte")?;
+            .ok_or("a fabric node has at most 254 ports: hops have one byte")?;
         tables.set_lanes(lanes);
         let published = tables.current().clone().publish();
         Ok(Fabric {
@@ -56,6 +58,7 @@ impl Fabric {
             macs: BTreeMap::new(),
             gateway: None,
             router: None,
+            has_forwarders: false,
         })
     }
 
@@ -197,6 +200,12 @@ impl Fabric {
                     self.set_gateway();
                     true
                 }
+                Output::Forwarders(ways) => {
+                    self.has_forwarders = !ways.is_empty();
+                    self.tables.set_forwarders(ways);
+                    self.set_gateway();
+                    true
+                }
                 Output::HasRoutes(has_routes) => {
                     if let Some(router) = &mut self.router {
                         router.has_routes = has_routes;
@@ -235,8 +244,8 @@ impl Fabric {
 
     /// Tells the data plane of the group's own address, and whether packets to it are routed here.
     fn set_gateway(&mut self) {
-        let is_routed = self.router.as_ref().is_some_and(|router| router.has_routes);
-        self.tables.set_gateway(self.gateway, is_routed);
+        let has_routes = self.router.as_ref().is_some_and(|router| router.has_routes);
+        self.tables.set_gateway(self.gateway, has_routes && !self.has_forwarders);
     }
 
     fn publish(&self) {

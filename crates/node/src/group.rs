@@ -14,6 +14,7 @@ use plexus_control::router::{
 };
 use plexus_plane::{FabricPlan, GROUP_VLAN, Injection, Punt, RouterSource};
 use plexus_wire::fabric::message::{FibHop, FibTarget};
+use plexus_wire::fabric::{Frame, Kind, ROUTER_HOP, Repr};
 use plexus_wire::{MacAddr, Prefix, Time, ethernet};
 
 use crate::router::{Place, Router};
@@ -117,8 +118,8 @@ impl GroupRouter {
         self.router.handle(now, Input::Frame { interface: GROUP, why, frame });
     }
 
-    /// Brings the tables up to date. Gives the frames to send, all of which answer hosts of this
-    /// node, and what is to be logged.
+    /// Brings the tables up to date. Gives the frames to send, all of which answer hosts, and what
+    /// is to be logged.
     pub(crate) fn run(
         &mut self,
         now: Time,
@@ -135,8 +136,13 @@ impl GroupRouter {
         let events = if rest.events.iter().any(is_full) { vec![Event::RoutesFull] } else { vec![] };
         let frames = rest.frames.into_iter();
         let at_port = |(_, frame): (_, Vec<u8>)| {
-            let to = ethernet::Frame::new_checked(&frame[..]).ok()?.dst();
-            Some((Injection::Port(fabric.port_of(to)?), frame))
+            let header = ethernet::Frame::new_checked(&frame[..]).ok()?;
+            let (to, from) = (header.dst(), header.src());
+            match fabric.port_of(to) {
+                Some(port) => Some((Injection::Port(port), frame)),
+                // A host of another node, whose packets this one routes.
+                None => Some((Injection::Fabric, along(fabric, from, to, &frame)?)),
+            }
         };
         (frames.filter_map(at_port).collect(), events)
     }
@@ -145,4 +151,14 @@ impl GroupRouter {
     pub(crate) fn take_used(&mut self) -> Vec<IpAddr> {
         self.router.take_used()
     }
+}
+
+/// A frame of the router's own with the header of its route.
+fn along(fabric: &FabricPlan, from: MacAddr, to: MacAddr, frame: &[u8]) -> Option<Vec<u8>> {
+    let (port, header) = fabric.tables(ROUTER_HOP.into())?.routes.get(to, from)?.get(0)?;
+    // The header of a route is as the next node finds it; this one takes the first hop.
+    let rest = Repr::parse(&Frame::new_checked(header).ok()?).ok()?;
+    let path: Vec<u8> = [port].into_iter().chain(rest.forward).collect();
+    let header = Repr::new(Kind::Ethernet, &path)?.to_bytes().ok()?;
+    Some([&header[..], frame].concat())
 }

@@ -39,7 +39,9 @@ mod ways;
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Head, HeadsMut, Link, Offload, Packet, Pool, PortId};
 use plexus_table::{Found, PortRoutes, Probe};
-use plexus_wire::fabric::{self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, encapsulation};
+use plexus_wire::fabric::{
+    self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, ROUTER_HOP, encapsulation,
+};
 use plexus_wire::{MacAddr, ethernet};
 
 use lanes::{Candidate, Lanes};
@@ -54,7 +56,7 @@ use crate::offload;
 use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
 use crate::storm::Storms;
-use crate::verdict::{Origin, Punt, Verdict};
+use crate::verdict::{FORWARDED, Origin, Punt, Verdict};
 use crate::vlan::{self, check};
 
 /// Bytes of a dropped frame that the control plane sees behind its header.
@@ -73,6 +75,8 @@ enum Class {
     /// A fabric node's, encapsulated.
     Encapsulated,
     Controller,
+    /// The router of this node.
+    Router,
 }
 
 /// More than any address.
@@ -135,6 +139,9 @@ impl Fabric {
                 PortRole::Controller(_) => Class::Controller,
             };
         }
+        if plan.routes() {
+            self.classes[usize::from(ROUTER_HOP)] = Class::Router;
+        }
     }
 
     /// Neighbours of the router have other addresses.
@@ -168,7 +175,7 @@ impl Fabric {
         done: u64,
     ) -> Left {
         let plan = context.fabric;
-        let gateway = plan.routed_here().map_or(u64::MAX, MacAddr::to_u64);
+        let gateway = plan.gateway().map_or(u64::MAX, MacAddr::to_u64);
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
         let (mut left, end) = (Left::default(), batch.len());
         let mut packets = batch.iter_mut();
@@ -181,7 +188,10 @@ impl Fabric {
             };
             let packets = std::iter::from_fn(packets);
             match (plan.role(in_port), plan.tables(in_port)) {
-                (PortRole::Fabric(link), _) => self.take_from_node(context, in_port, link, packets),
+                (PortRole::Fabric(link), _) => {
+                    let packets = (place..).zip(packets);
+                    left.to_route |= self.take_from_node(context, in_port, link, packets);
+                }
                 (PortRole::Host, Some(tables)) => {
                     let packets =
                         (place..).zip(packets).filter(|(place, _)| done >> place & 1 == 0);
@@ -273,7 +283,10 @@ impl Fabric {
         let plan = context.fabric;
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
         for (place, packet) in batch.iter_mut().enumerate().filter(|(i, _)| set >> i & 1 != 0) {
-            let tables = plan.tables(packet.in_port);
+            let is_forwarded = packet.flags & FORWARDED != 0;
+            packet.flags &= !FORWARDED;
+            let at = if is_forwarded { ROUTER_HOP.into() } else { packet.in_port };
+            let tables = plan.tables(at);
             let head = context.pool.data_mut(packet).first_chunk_mut();
             let (Some(tables), Some(head)) = (tables, head) else {
                 Verdict::Drop(DropReason::NoRoute).store(packet);
@@ -321,16 +334,17 @@ impl Fabric {
         tree::send_of_control(context, queues, packet);
     }
 
-    /// Frames from a fabric node.
+    /// Frames from a fabric node. Bit for each packet for the router of this one.
     #[inline(never)]
     fn take_from_node<'a>(
         &mut self,
         context: &mut Context<'_>,
         in_port: PortId,
         link: &Encapsulation,
-        packets: impl Iterator<Item = &'a mut Packet>,
-    ) {
-        for packet in packets {
+        packets: impl Iterator<Item = (usize, &'a mut Packet)>,
+    ) -> u64 {
+        let mut to_route = 0;
+        for (place, packet) in packets {
             let is_passed_on = match link {
                 Encapsulation::Native => self.pass_on(context, in_port as u8, packet),
                 Encapsulation::EtherType { back, .. } => {
@@ -339,8 +353,10 @@ impl Fabric {
             };
             if !is_passed_on {
                 self.take_from_link(context, link, false, packet).store(packet);
+                to_route |= u64::from(packet.flags & FORWARDED != 0) << place;
             }
         }
+        to_route
     }
 
     /// The common case of a packet in the fabric, kept short: a host's frame from a native link to
@@ -492,7 +508,15 @@ impl Fabric {
             }
             Class::Host if fields.kind() == Kind::Ethernet => deliver(context, fields, out, packet),
             Class::Host => fail(context, fields, packet, DropReason::NotEthernetForHost),
-            Class::Closed => fail(context, fields, packet, DropReason::HopToNowhere),
+            Class::Router if fields.kind() == Kind::Ethernet && !is_controller => {
+                context.pool.pull_front(packet, fields.header_len());
+                packet.flags |= FORWARDED;
+                // Until the router has decided.
+                Verdict::Drop(DropReason::NotForUs)
+            }
+            Class::Closed | Class::Router => {
+                fail(context, fields, packet, DropReason::HopToNowhere)
+            }
         }
     }
 
@@ -517,7 +541,8 @@ impl Fabric {
         let Some(found) = routes.find(destination, source, probe) else {
             return Verdict::Control(Punt::Host);
         };
-        let Some((index, port, header)) = self.choose(found, context, queues, packet) else {
+        let Some((index, port, header)) = self.choose(found, context, queues, packet, destination)
+        else {
             return Verdict::Drop(DropReason::PortDown);
         };
         let out = PortId::from(port);
@@ -545,6 +570,7 @@ impl Fabric {
         context: &Context<'_>,
         queues: &OutputQueues,
         packet: &Packet,
+        destination: u64,
     ) -> Option<(usize, u8, &'a [u8])> {
         match found.single() {
             Some((port, header)) => {
@@ -553,7 +579,11 @@ impl Fabric {
             None => {
                 let classes = &self.classes;
                 let usable = |route: &Candidate<'_>| can_take(classes, route.1, route.2);
-                self.lanes.choose(found, usable, context, queues, packet)
+                let gateway = context.fabric.gateway();
+                match gateway.is_some_and(|mac| mac.to_u64() == destination) {
+                    true => self.lanes.choose_forwarder(found, usable, context, packet),
+                    false => self.lanes.choose(found, usable, context, queues, packet),
+                }
             }
         }
     }
@@ -573,7 +603,8 @@ fn can_take(classes: &[Class; 256], port: u8, header: &[u8]) -> bool {
     match classes[usize::from(port)] {
         Class::Native | Class::Encapsulated => !header.is_empty(),
         Class::Host => header.is_empty(),
-        Class::Controller | Class::Closed => false,
+        // To the router of another node: this one has no route to its own.
+        Class::Controller | Class::Closed | Class::Router => false,
     }
 }
 
@@ -608,9 +639,19 @@ fn take_from_host<'a>(
             Verdict::Control(Punt::Host).store(packet);
             continue;
         }
-        if destination == gateway && is_ip(context.pool.data(packet)) {
-            to_route |= 1 << place;
-            continue;
+        if destination == gateway {
+            let frame = context.pool.data(packet);
+            match context.fabric.routes() {
+                true if is_ip(frame) => {
+                    to_route |= 1 << place;
+                    continue;
+                }
+                false if is_for_this_node(frame) => {
+                    Verdict::Control(Punt::Host).store(packet);
+                    continue;
+                }
+                _ => {}
+            }
         }
         let routes = &tables.routes;
         let probe = routes.prefetch(destination);
@@ -630,6 +671,18 @@ fn is_discovery(frame: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a host's frame to the group is the node's own business, also where other nodes route: ARP,
+/// neighbour discovery, and DHCP (RFC 2131, 4.4.5).
+#[cold]
+fn is_for_this_node(frame: &[u8]) -> bool {
+    const UDP: u8 = 17;
+    let is_dhcp = || {
+        let len = frame.get(14).map_or(0, |first| usize::from(first & 0xF) * 4);
+        frame.get(23) == Some(&UDP) && frame.get(14 + len + 2..14 + len + 4) == Some(&[0, 67])
+    };
+    !is_ip(frame) || is_discovery(frame) || frame.get(12..14) == Some(&[0x08, 0x00]) && is_dhcp()
 }
 
 /// Whether an untagged frame is an IP packet.

@@ -1,8 +1,8 @@
 //! Which flow a frame belongs to, wherever it is on its way.
 
 use plexus_io::PortId;
-use plexus_wire::FlowKey;
 use plexus_wire::fabric::Fields;
+use plexus_wire::{FlowKey, Protocol};
 
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 
@@ -17,6 +17,12 @@ pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
         .take(12)
         .fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
     addresses ^ addresses >> 32
+}
+
+/// The hash of an IP packet's addresses: the same for all flows between two hosts, and for fragments.
+pub(crate) fn hosts_hash(frame: &[u8], seed: u64) -> u64 {
+    let hosts = |key: FlowKey| FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..key };
+    FlowKey::from_frame(frame).map_or(0, |key| hosts(key).hash(seed))
 }
 
 /// Where the host's frame begins in one that leaves by this port: behind the headers of the fabric,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Cache};
 use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
 use plexus_wire::Time;
+use plexus_wire::fabric::ROUTER_HOP;
 
 use crate::context::{Context, Outlet};
 use crate::control::{CONTROL_CLASS, ControlLimits, ControlQueue, Injection, ToControl};
@@ -24,7 +25,7 @@ use crate::stage::lookup::Lookup;
 use crate::stage::output::OutputQueues;
 use crate::stage::transmit;
 use crate::switch::{LearnedMac, Switch};
-use crate::verdict::{Origin, Punt, Verdict};
+use crate::verdict::{FORWARDED, Origin, Punt, Verdict};
 
 /// One worker's pipeline over all ports of the box.
 pub struct Pipeline {
@@ -215,6 +216,7 @@ impl Pipeline {
         self.follow_plans();
         let mut context = context!(self, now, pool, fib.as_ref());
         let account = match how {
+            Injection::Routed(port) if port == ROUTER_HOP.into() => 0,
             Injection::Port(port) | Injection::Named(port) | Injection::Routed(port) => port,
             Injection::Fabric => 0,
             Injection::Vlan(vlan) | Injection::Received(vlan) => {
@@ -241,7 +243,10 @@ impl Pipeline {
                 Verdict::Forward(port)
             }
             Injection::Fabric => self.lookup.fabric.inject(&mut context, &mut packet),
-            Injection::Routed(_) => {
+            Injection::Routed(port) => {
+                if port == ROUTER_HOP.into() {
+                    packet.flags |= FORWARDED;
+                }
                 packet.priority = 0;
                 let packet = std::slice::from_mut(&mut packet);
                 self.lookup.route_for_group(&mut context, &self.output, packet, 1);

@@ -39,7 +39,7 @@ use crate::bits::{bits, range};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::offload;
-use crate::verdict::{Punt, Verdict};
+use crate::verdict::{FORWARDED, Punt, Verdict};
 use crate::vlan::{self, Addresses, Places};
 use fib::FibBatch;
 use ipv4::Summaries;
@@ -612,7 +612,12 @@ fn may_come_from(
             match group.kind {
                 // Its station may be about to be granted the address.
                 GroupKind::Glean => return Err(Verdict::Control(Punt::Unresolved(None))),
-                _ => frame.get(6..12).is_some_and(|station| plan.is_behind(group, station)),
+                _ if frame.get(6..12).is_some_and(|station| plan.is_behind(group, station)) => true,
+                // Of another node's host, this one may not know the addresses.
+                _ if packet.flags & FORWARDED != 0 => {
+                    return Err(Verdict::Control(Punt::Unresolved(None)));
+                }
+                _ => false,
             }
         }
         ReversePath::Strict => plan.leads_to(group, interface.vlan),

@@ -4,6 +4,10 @@ use plexus_io::{Packet, PortId};
 
 use crate::drops::DropReason;
 
+/// `Packet::flags`: a host's packet that another node of the fabric has sent to the router of this
+/// one.
+pub(crate) const FORWARDED: u8 = 4;
+
 /// The output-port lookup's decision: the descriptor's destination-port set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

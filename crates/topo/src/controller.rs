@@ -138,6 +138,12 @@ impl Topology {
                 let message = format!("port {} is the controller's", quote(&port.name));
                 root.problems().add(at.clone(), message, "give the node's port another name");
             }
+            let names = || self.nodes.iter().map(|n| n.name.as_str());
+            for forwarder in &controller.settings.forwarders {
+                if !names().any(|name| name == forwarder.node) {
+                    root.problems().unknown(at.clone(), "node", &forwarder.node, names());
+                }
+            }
             for reservation in &controller.settings.reservations {
                 let (mac, ip) = (reservation.mac, Some(reservation.ip));
                 let other = self.hosts.iter().find(|h| {

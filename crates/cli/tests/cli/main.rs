@@ -29,3 +29,4 @@ mod tidy;
 mod traffic;
 mod tunnel;
 mod twin;
+mod two_stage;

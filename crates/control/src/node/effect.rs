@@ -102,6 +102,8 @@ pub(crate) enum Effect {
     /// asked for it; absent: the station has asked for a host here. `fresh`: if it was known, this
     /// is no sign of its use.
     Learn { address: IpAddr, mac: MacAddr, asker: Option<(u8, Party)>, fresh: bool },
+    /// A host of another node sends packets to be routed from this address, or from beyond it.
+    Sends { address: IpAddr, mac: MacAddr },
     /// An exchange has shown which station has an address.
     Found { address: IpAddr, mac: MacAddr },
     /// A station of this node has been granted an address.

@@ -19,9 +19,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_wire::MacAddr;
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
     FlowReport, Hops, Invalidate, Refusal, ResolveFailed, ResolveForward, ResolveReply,
-    ResolveRequest, RouteEntry,
+    ResolveRequest, RouteEntry, Way,
 };
 
 use super::effect::{Effect, Timer, Turn, Unserved};
@@ -179,7 +180,9 @@ impl Resolver {
         // The scan stops at the limit per port, however many exchanges others have.
         let first = (port, MacAddr::default(), IpAddr::from([0, 0, 0, 0]));
         let of_port = self.asked.range(first..).take_while(|((p, ..), _)| *p == port);
-        if of_port.count() >= EXCHANGES_PER_PORT {
+        // Those of the router are of the hosts of many ports.
+        let share = if port == ROUTER_HOP { 16 } else { 1 };
+        if of_port.count() >= EXCHANGES_PER_PORT * share {
             return turn.dropped(port, Unserved::TooMany);
         }
         let (id, key) = (u64::from_be_bytes(random.bytes()), random.bytes());
@@ -363,6 +366,38 @@ impl Resolver {
     pub(crate) fn key(&self, exchange: u64) -> Option<[u8; 32]> {
         let pending = self.exchanges.get(&exchange).map(|e| e.request.key);
         pending.or_else(|| self.pairs.get(&exchange).map(|p| p.key))
+    }
+
+    /// The controller has told a forwarder the ways between a host and what it sends to.
+    pub(crate) fn way(&mut self, turn: &mut Turn<'_>, group: Option<&Group>, way: &Way) {
+        let is_routers = |e: &Exchange| e.request.port == ROUTER_HOP;
+        if !self.exchanges.get(&way.exchange).is_some_and(is_routers) {
+            return;
+        }
+        let Some((group, asked)) = group.zip(self.give_up(turn, way.exchange)) else { return };
+        let ResolveRequest { source_mac, target_ip, .. } = asked.request;
+        self.note_device(turn, Some(group), target_ip, way.target_mac);
+        let entry = |source: MacAddr, destination, routes: &Vec<Hops>| RouteEntry {
+            port: ROUTER_HOP,
+            source: Some(source),
+            destination,
+            version: way.version,
+            routes: routes.clone(),
+        };
+        // For the group's own packets alone: other hosts may not be allowed to send to it.
+        self.install(turn, entry(group.mac, source_mac, &way.to_source));
+        // Its packets must come from this address, or from beyond it.
+        turn.push(Effect::Sends { address: way.source_ip, mac: source_mac });
+        if group.mac == way.target_mac {
+            return turn.out.extend(asked.held_own.into_iter().map(|frame| Effect::Own { frame }));
+        }
+        self.install(turn, entry(source_mac, way.target_mac, &way.to_target));
+        self.conclude(turn, asked, way.target_mac, way.to_target.first());
+    }
+
+    /// Whether the router of this node has a way to a host.
+    pub(crate) fn leads_back(&self, group: &Group, host: MacAddr) -> bool {
+        self.ports.get(&ROUTER_HOP).is_some_and(|memory| memory.leads(group.mac, host))
     }
 
     /// The target's node has replied.
@@ -619,7 +654,8 @@ impl Memory {
 
     /// Evicts the oldest entry of a full memory.
     fn make_room(&mut self, turn: &mut Turn<'_>, port: u8) {
-        if self.routes.len() <= ROUTES_MAX {
+        let share = if port == ROUTER_HOP { 16 } else { 1 };
+        if self.routes.len() <= ROUTES_MAX * share {
             return;
         }
         let oldest = self.routes.iter().min_by_key(|(_, (version, _))| *version);

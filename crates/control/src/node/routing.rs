@@ -45,6 +45,8 @@ struct Known {
     asker: Option<(u8, Party)>,
     /// Packets were routed to it since it was last asked for.
     used: bool,
+    /// It sends packets to be routed, and is kept while nothing is sent to it.
+    sends: bool,
 }
 
 impl Routing {
@@ -91,6 +93,12 @@ impl Routing {
             Effect::Learn { address, mac, asker, fresh } => {
                 self.learn(turn, address, mac, asker, fresh);
             }
+            Effect::Sends { address, mac } => {
+                self.learn(turn, address, mac, None, true);
+                if let Some(known) = self.known.get_mut(&address) {
+                    known.sends = true;
+                }
+            }
             Effect::Forget { address } => {
                 if self.fib.alike(address).next().is_some() {
                     self.silent.retain(|_, since| turn.now.since(*since) < AVOIDED_FOR);
@@ -127,7 +135,8 @@ impl Routing {
         let before = self.known.get(&address);
         let used = !fresh || before.is_none_or(|known| known.used);
         let asker = asker.or_else(|| before.and_then(|known| known.asker));
-        self.known.insert(address, Known { mac, asker, used });
+        let sends = before.is_some_and(|known| known.sends && known.mac == mac);
+        self.known.insert(address, Known { mac, asker, used, sends });
         // Also if it is known: a packet has just shown that the router lacks it.
         turn.push(Effect::Neighbour { address, mac: Some(mac) });
         turn.after(ASK_AGAIN, Timer::Known(address));
@@ -187,7 +196,12 @@ impl Routing {
     ) -> Option<(u8, Party)> {
         let known = self.known.get_mut(&address)?;
         let is_kept = known.asker.is_none_or(|(port, asker)| is_here(port, asker));
-        if !std::mem::take(&mut known.used) || !is_kept {
+        let is_used = std::mem::take(&mut known.used);
+        if known.sends && !(is_used && is_kept) {
+            turn.after(ASK_AGAIN, Timer::Known(address));
+            return None;
+        }
+        if !is_used || !is_kept {
             self.drop_known(turn, address);
             turn.push(Effect::Neighbour { address, mac: None });
             return None;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::fabric::message::{FibTarget, GroupRoute, LinkFacts, PortRole, RouteEntry};
+use plexus_wire::fabric::message::{FibTarget, GroupRoute, Hops, LinkFacts, PortRole, RouteEntry};
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +131,9 @@ pub enum Output {
     },
     /// The router has all routes of the group, so that it may route; or its table is wrong.
     HasRoutes(bool),
+    /// Set the ways to the nodes that route for this one while it does not: an empty way keeps the
+    /// place of one that is not to be used.
+    Forwarders(Vec<Hops>),
     /// Set the station that has an address which packets are routed to; absent: remove it.
     Neighbour {
         /// The address.

@@ -3,7 +3,7 @@
 
 use plexus_wire::address::is_link_local;
 use plexus_wire::fabric::message::{HostFrame as HostFrameBody, PortRole};
-use plexus_wire::fabric::{self, CONTROL_HOP};
+use plexus_wire::fabric::{self, CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{Time, ethernet};
 
 use super::Node;
@@ -19,12 +19,15 @@ const HOST_FRAME_MAX: usize = 1300;
 impl Node {
     /// The data plane has passed a host's frame that it cannot serve.
     pub(super) fn host_frame(&mut self, now: Time, port: u8, bytes: &[u8]) {
-        if self.role(port) != PortRole::Host {
-            return;
-        }
+        let role = self.role(port);
         let Some(frame) = HostFrame::parse(bytes) else {
             return self.tell(Event::Dropped(port, Unserved::Runt));
         };
+        match role {
+            PortRole::Host => {}
+            PortRole::Fabric => return self.forwarded(now, port, &frame, bytes),
+            _ => return,
+        }
         let mut turn = Turn::new(now, &mut self.timers);
         if let Matter::Have { ip } = frame.matter {
             self.stations.answered(&mut turn, port, frame.source, ip);
@@ -168,6 +171,44 @@ impl Node {
             Matter::Forged => turn.dropped(port, Unserved::Forged),
         }
         turn.out
+    }
+
+    /// Another node has sent a host's packet to the router of this one, which lacks something: the
+    /// host's address, the neighbour, or a way. The controller knows the host, and what it may.
+    fn forwarded(&mut self, now: Time, port: u8, frame: &HostFrame, bytes: &[u8]) {
+        let mut turn = Turn::new(now, &mut self.timers);
+        let mac = frame.source;
+        match (&frame.matter, &self.group) {
+            (&Matter::Data { source, target }, Some(group)) => {
+                let party = Party { mac, ip: source };
+                let is_own = group.mac == frame.destination && group.owns(target);
+                let for_router = !group.has_daemons(target) || is_echo_request(bytes);
+                if is_own && for_router && self.resolver.leads_back(group, mac) {
+                    turn.push(Effect::Own { frame: bytes.to_vec() });
+                } else {
+                    let (target, need) = match is_own {
+                        true => (Some(target), Need::Own(bytes)),
+                        false if group.mac != frame.destination => {
+                            // It has been routed, but has no way.
+                            (self.routing.address_of(frame.destination), Need::Route(bytes))
+                        }
+                        false if group.has_network(target) => (Some(target), Need::Routed(bytes)),
+                        false if !self.routing.fib.version().1 => (None, Need::Routed(bytes)),
+                        false => (self.routing.next_hop(now, target), Need::Routed(bytes)),
+                    };
+                    match target {
+                        Some(target) => {
+                            let random = &mut self.random;
+                            self.resolver.ask(&mut turn, ROUTER_HOP, party, target, need, random);
+                        }
+                        None => turn.dropped(port, Unserved::NoRoute),
+                    }
+                }
+            }
+            _ => turn.dropped(port, Unserved::NoRoute),
+        }
+        let out = turn.out;
+        self.carry_out(now, out);
     }
 
     /// The sender's node must learn that the station is not here.

@@ -259,6 +259,7 @@ impl World {
             node::Output::Gateways { .. }
             | node::Output::Route { .. }
             | node::Output::HasRoutes(_)
+            | node::Output::Forwarders(_)
             | node::Output::Neighbour { .. } => {}
             node::Output::Own { .. }
             | node::Output::Again { .. }

@@ -32,7 +32,7 @@ use plexus_wire::Time;
 use plexus_wire::fabric::Fields;
 
 use crate::context::Context;
-use crate::flow::flow_hash;
+use crate::flow::{flow_hash, hosts_hash};
 use crate::stage::output::OutputQueues;
 
 /// How long a flow must be silent before it may change lanes: more than a queue of the usual size
@@ -101,6 +101,24 @@ impl Lanes {
                 balance.choose(context.now, flow(), packet.len(), found.len(), &routes, queues)
             }
         }
+    }
+}
+
+impl Lanes {
+    /// The forwarder of a packet to the group's router: by the packet's addresses alone, so that
+    /// fragments follow their flow, and by the place of its way, so that flows of the others stay
+    /// where they are when one comes or goes.
+    #[inline(never)]
+    pub(super) fn choose_forwarder<'a>(
+        &self,
+        found: Found<'a>,
+        usable: impl Fn(&Candidate<'a>) -> bool,
+        context: &Context<'_>,
+        packet: &Packet,
+    ) -> Option<Candidate<'a>> {
+        let hosts = hosts_hash(context.pool.data(packet), self.seed);
+        let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
+        routes.filter(usable).max_by_key(|route| weight(hosts, route.0))
     }
 }
 

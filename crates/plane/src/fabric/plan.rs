@@ -9,15 +9,16 @@ use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
 use plexus_wire::MacAddr;
-use plexus_wire::fabric::{CONTROL_HOP, Kind, Repr, encapsulation, message};
+use plexus_wire::fabric::message::Hops;
+use plexus_wire::fabric::{CONTROL_HOP, Kind, ROUTER_HOP, Repr, encapsulation, message};
 
 use crate::control::ControlLimits;
 
 /// Where plans are published. Readers never wait.
 pub type PublishedFabric = Arc<ArcSwap<FabricPlan>>;
 
-/// Most ports of a fabric node: what a hop can name beside the control plane.
-pub const FABRIC_PORTS_MAX: usize = CONTROL_HOP as usize;
+/// Most ports of a fabric node: what a hop can name beside router and control plane.
+pub const FABRIC_PORTS_MAX: usize = ROUTER_HOP as usize;
 
 /// What is at the other end of a port's cable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +82,11 @@ pub struct FabricPlan {
     /// The group's address as a router, and whether this node is a part of it.
     gateway: Option<MacAddr>,
     routes: bool,
+    /// Routes of packets that other nodes have sent to the router of this one; the port is
+    /// [`ROUTER_HOP`].
+    router: Option<Arc<PortTables>>,
+    /// The ways to nodes that route for this one, in fixed places.
+    forwarders: Arc<[Hops]>,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
 }
@@ -124,12 +130,7 @@ impl FabricPlan {
         self.gateway
     }
 
-    /// The address whose IP packets are left to the router of this node.
-    pub(crate) fn routed_here(&self) -> Option<MacAddr> {
-        self.gateway.filter(|_| self.routes)
-    }
-
-    /// Whether this node routes.
+    /// Whether hosts' IP packets to the group's address are left to the router of this node.
     #[inline(always)]
     pub(crate) fn routes(&self) -> bool {
         self.routes
@@ -147,7 +148,10 @@ impl FabricPlan {
     /// A port's tables.
     #[inline(always)]
     pub fn tables(&self, port: PortId) -> Option<&PortTables> {
-        self.ports.get(usize::from(port)).map(|tables| &**tables)
+        match self.ports.get(usize::from(port)) {
+            Some(tables) => Some(tables),
+            None => self.router.as_deref().filter(|_| port == ROUTER_HOP.into()),
+        }
     }
 
     /// The port that a station is admitted at.
@@ -195,17 +199,21 @@ impl FabricTables {
         if ports > FABRIC_PORTS_MAX {
             return None;
         }
-        let tables = (0..ports as u64).map(|port| {
+        let tables = |port: u64| {
             let seed = seed.wrapping_add(port);
             let (routes, stations) = (PortRoutes::new(seed), Stations::new(seed));
             Arc::new(PortTables { routes, stations, daemons: false })
-        });
+        };
+        let router = tables(ROUTER_HOP.into());
+        let tables = (0..ports as u64).map(tables);
         Some(FabricTables(FabricPlan {
             roles: vec![PortRole::Unknown; ports],
             ports: tables.collect(),
             lanes: LaneChoice::default(),
             gateway: None,
             routes: false,
+            router: Some(router),
+            forwarders: Arc::default(),
             limits: ControlLimits::default(),
             trees: Arc::default(),
         }))
@@ -218,6 +226,7 @@ impl FabricTables {
         let known = self.0.ports.len();
         self.0.ports.extend(more.0.ports.into_iter().skip(known));
         self.0.roles.resize(self.0.ports.len(), PortRole::Unknown);
+        self.lead_to_forwarders();
         true
     }
 
@@ -285,7 +294,38 @@ impl FabricTables {
     /// Sets the group's address as a router; `None`: the group does not route. If `here`, hosts' IP
     /// packets to it are left to the router of this node.
     pub fn set_gateway(&mut self, gateway: Option<MacAddr>, here: bool) {
+        let before = self.0.gateway.filter(|before| Some(*before) != gateway);
+        if let Some(destination) = before {
+            let key = RouteKey { destination, source: None };
+            (0..self.0.ports()).for_each(|port| _ = self.remove(port as PortId, key));
+        }
         (self.0.gateway, self.0.routes) = (gateway, here);
+        self.lead_to_forwarders();
+    }
+
+    /// Sets the ways to nodes that route for this one, each ending in [`ROUTER_HOP`]; an empty one
+    /// keeps the place of a node that is not to be used.
+    pub fn set_forwarders(&mut self, ways: Vec<Hops>) {
+        self.0.forwarders = ways.into_iter().take(ROUTES_MAX).collect();
+        self.lead_to_forwarders();
+    }
+
+    /// Installs the routes of hosts' packets to the group's address at each port, if they are not
+    /// routed here.
+    fn lead_to_forwarders(&mut self) {
+        let Some(destination) = self.0.gateway else { return };
+        let (key, ways) = (RouteKey { destination, source: None }, self.0.forwarders.clone());
+        for port in 0..self.0.ports() as PortId {
+            // A place without a way is never chosen, and keeps the flows of the others where they
+            // are.
+            let nowhere = || Route { port: CONTROL_HOP, header: Default::default() };
+            let route = |way: &Hops| route_along(port as u8, way).unwrap_or_else(nowhere);
+            let routes = RouteSet::new(ways.iter().map(route).collect());
+            match routes.filter(|_| !self.0.routes) {
+                Some(routes) => self.install(port, key, routes),
+                None => self.remove(port, key),
+            };
+        }
     }
 
     /// Puts a tree in place, or in place of one of the same number; without ports, takes it out.
@@ -349,7 +389,11 @@ impl FabricTables {
         port: PortId,
         change: impl FnOnce(&mut PortTables) -> R,
     ) -> Option<R> {
-        Some(change(Arc::make_mut(self.0.ports.get_mut(usize::from(port))?)))
+        let tables = match self.0.ports.get_mut(usize::from(port)) {
+            Some(tables) => tables,
+            None => self.0.router.as_mut().filter(|_| port == ROUTER_HOP.into())?,
+        };
+        Some(change(Arc::make_mut(tables)))
     }
 }
 

@@ -37,6 +37,8 @@ pub const HEADER_LEN_MAX: usize = FIXED_LEN + HOPS_MAX;
 pub const LINK_MTU_MIN: u16 = 1500 + 14 + 4 + HEADER_LEN_MAX as u16;
 /// The hop that names a node's control plane.
 pub const CONTROL_HOP: u8 = 0xFF;
+/// The hop that names a node's part of the group's router; like a port, it has routes of its own.
+pub const ROUTER_HOP: u8 = 0xFE;
 /// In a tree frame's forward path, it allows one more node to forward the frame.
 pub const CREDIT_HOP: u8 = 0xFE;
 /// Bytes of a tree's number, at the end of a tree frame's forward path.
@@ -88,7 +90,7 @@ pub fn set_routed(bytes: &mut [u8]) {
 /// Where a forward hop leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
-    /// Out by this port, 0 to 0xFE.
+    /// Out by this port, 0 to 0xFD, or to the group's router.
     Port(u8),
     /// To the node's control plane.
     Control,

@@ -293,6 +293,8 @@ bodies! {
     40 NumberTaken,
     41 FibUpdate,
     42 FibAck,
+    43 Forwarders,
+    44 Way,
 }
 
 codes! {
@@ -721,6 +723,33 @@ structures! {
         version: u64,
         /// Its sum is not the one that the controller told: the node needs another table.
         wrong: bool,
+    }
+
+    /// From the controller: the nodes that route for this one. It sends its hosts' packets to the
+    /// group there, by flow.
+    Forwarders {
+        /// Orders these messages: the higher counts.
+        version: u64,
+        /// The path to each, ending in 0xFE. A forwarder keeps its place; its path is empty while
+        /// it is not to be used.
+        paths: Vec<Hops>,
+    }
+
+    /// From the controller, to a forwarder: the answer to a [`ResolveRequest`] from port 0xFE.
+    Way {
+        /// As in the request.
+        exchange: u64,
+        /// Orders installations of the same entry: the higher wins.
+        version: u64,
+        /// The address by which the source host is a neighbour: its own, or that by which it leads
+        /// to other networks.
+        source_ip: IpAddr,
+        /// The station that has the requested address; the group's if that is one of its own.
+        target_mac: MacAddr,
+        /// Paths from the forwarder to the target; none to the group itself.
+        to_target: Vec<Hops>,
+        /// Paths from the forwarder to the source host.
+        to_source: Vec<Hops>,
     }
 
     /// Groups that are served alike.

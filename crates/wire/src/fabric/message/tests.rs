@@ -108,6 +108,16 @@ fn samples() -> Vec<Body> {
         NumberTaken { key: [9; 32] }.into(),
         FibUpdate { table: 1, from: 4, to: 9, sum: Some(3), changes: vec![6, 0, 0, 0, 1] }.into(),
         FibAck { table: 1, question: 2, version: 9, wrong: false }.into(),
+        Forwarders { version: 5, paths: vec![vec![1, 0xFE], vec![]] }.into(),
+        Way {
+            exchange: 4,
+            version: 9,
+            source_ip: ip4(1),
+            target_mac: B,
+            to_target: vec![vec![1, 2]],
+            to_source: vec![vec![1, 3], vec![2, 3]],
+        }
+        .into(),
     ]
 }
 

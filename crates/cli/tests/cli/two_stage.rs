@@ -1,0 +1,57 @@
+//! A router in two stages, in `labs/router-two-stage.toml`: boxes that balance in front of boxes
+//! that route.
+
+use crate::common::{self, Desk, until};
+
+const LAB: &str = "router-two-stage";
+
+#[test]
+fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
+    let Some(desk) = Desk::root("two-stage") else { return };
+    desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
+    let pings = |from: &str, what: &str| {
+        let said = desk.exec(LAB, from, &format!("ping -n -c 1 -W 1 {what}"));
+        (said.code == Some(0), said.out)
+    };
+    for (from, to) in [("h1", "10.2.0.1"), ("s2", "10.1.0.1"), ("h2", "fd00:2::3")] {
+        assert!(until(|| pings(from, to).0), "{from} to {to}: {}", pings(from, to).1);
+    }
+    // One hop, from the gateway's address, whichever box routes; and the host is the next.
+    for (from, to, gateway) in [
+        ("h1", "10.2.0.1", "10.1.0.254"),
+        ("h1", "10.2.0.2", "10.1.0.254"),
+        ("h1", "10.2.0.3", "10.1.0.254"),
+        ("s1", "fd00:1::2", "fd00:2::fe"),
+    ] {
+        assert!(until(|| pings(from, to).0), "{from} to {to}: {}", pings(from, to).1);
+        let (passed, said) = pings(from, &format!("-t 1 {to}"));
+        assert!(!passed && said.contains(&format!("From {gateway} ")), "{said}");
+        assert!(pings(from, &format!("-t 2 {to}")).0, "{from} to {to}");
+    }
+    for gateway in ["10.1.0.254", "10.2.0.254", "fd00:1::fe"] {
+        assert!(until(|| pings("h1", gateway).0), "{gateway}");
+    }
+    // Beyond the subnets, by the host that the file names; from there only by that host.
+    desk.exec(LAB, "s2", "ip addr add 192.0.2.1/32 dev lo").expect(0);
+    assert!(until(|| pings("h1", "192.0.2.1").0), "{}", pings("h1", "192.0.2.1").1);
+    assert!(until(|| pings("s2", "-I 192.0.2.1 10.1.0.1").0));
+    desk.exec(LAB, "s1", "ip addr add 192.0.2.9/32 dev lo").expect(0);
+    assert!(!pings("s1", "-I 192.0.2.9 10.1.0.1").0, "s1 is no way to 192.0.2.0/24");
+    // The back boxes have the table, and the controller says so.
+    let shown = desk.json(&["show", "router", "--node", "router-two-stage/c1"], 0);
+    let nodes = shown["nodes"].as_array().unwrap();
+    let with_table: Vec<&str> = nodes
+        .iter()
+        .filter(|node| !node["version"].is_null())
+        .map(|node| node["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(with_table.len(), 2, "{shown}");
+    assert!(with_table.iter().all(|name| name.starts_with('b')), "{shown}");
+}
+
+#[test]
+fn flows_survive_the_loss_of_a_back_box_in_the_lab_and_in_the_simulator() {
+    let Some(desk) = Desk::root("two-stage-run") else { return };
+    desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
+    desk.plexus(&["sim", "run", &common::shipped(LAB)]).expect(0);
+}
