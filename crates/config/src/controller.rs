@@ -11,7 +11,7 @@ use crate::address::parse_prefix;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
-    RoutePolicy, Subnet,
+    RoutePolicy, SUBNET_MTU, Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -314,7 +314,10 @@ fn read_subnet(
     subnet.ntp = section.list("ntp", |t| parse_ip(t, "10.0.0.1")).unwrap_or_default();
     subnet.domain = section.parsed("domain", parse_domain).map(|domain| domain.value);
     subnet.lease_s = section.quantity_or("lease", parse_lease, subnet.lease_s);
-    subnet.mtu = section.integer("mtu", 576..=1500).map(|m| m.value as u16);
+    // No link of IPv6 has less than 1280 (RFC 8200, 5).
+    let least = if is_v4 { 576 } else { 1280 };
+    let mtu = section.integer("mtu", least..=SUBNET_MTU.into());
+    subnet.mtu = mtu.map(|m| m.value as u16);
     if let Some(ra) = section.flag("ra") {
         let suits = !is_v4 && subnet.prefix.len() == 64;
         if ra.value && !suits {

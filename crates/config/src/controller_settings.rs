@@ -92,13 +92,16 @@ pub struct Subnet {
     pub ntp: Vec<Ipv4Addr>,
     /// How long a lease lasts, in seconds.
     pub lease_s: u32,
-    /// Largest IP packet of hosts in bytes, if it is announced to them.
+    /// Largest IP packet of hosts in bytes. If it is given, it is announced to them.
     pub mtu: Option<u16>,
     /// The IPv6 prefix is advertised to hosts, which configure addresses in it.
     pub advertise: bool,
     /// The device beside the controller that has the group's address too, for routing daemons.
     pub device: Option<String>,
 }
+
+/// Largest IP packet of hosts, unless their network's settings say less: what the fabric carries.
+pub const SUBNET_MTU: u16 = 1500;
 
 impl Subnet {
     /// A network with only a prefix.
@@ -117,6 +120,11 @@ impl Subnet {
             advertise: false,
             device: None,
         }
+    }
+
+    /// Largest IP packet that its hosts take, in bytes.
+    pub fn longest_packet(&self) -> u16 {
+        self.mtu.unwrap_or(SUBNET_MTU)
     }
 }
 
@@ -254,6 +262,9 @@ limits! {
     addresses_per_station: 16, 1..=1024, "IP addresses of one station.";
     flows: 4_194_304, 1..=268_435_456, "Entries of route memories.";
     flows_per_port: 16_384, 1..=1_048_576, "Entries of one port's route memory; one makes room.";
+    routes: 2_000_000, 1..=2_000_000,
+        "Routes to other networks, those that wait for a better one included. Further ones are \
+         refused until others leave.";
     probes_per_s: 200, 1..=100_000, "Probes for addresses that no host is known to have.";
     probes_per_search: 8, 0..=64, "Stations that are probed for one such address.";
     scan_window_ms: 10_000, 100..=600_000, "Time over which a port's requests are counted.";

@@ -26,7 +26,7 @@ pub use controller::ControllerFile;
 pub use controller_settings::{
     ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
-    RoutePolicy, Subnet,
+    RoutePolicy, SUBNET_MTU, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
 pub use name::KERNEL_PEER;

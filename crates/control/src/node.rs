@@ -667,7 +667,7 @@ impl Node {
         let group = Group { mac: welcome.group_mac, gateways: welcome.gateways.clone() };
         let group = Some(group);
         if self.group != group {
-            let addresses = welcome.gateways.iter().map(|g| (g.ip, g.prefix_len)).collect();
+            let addresses = welcome.gateways.clone();
             self.outputs.push_back(Output::Gateways { mac: welcome.group_mac, addresses });
             self.group = group;
             // The router begins anew, and so does what it is told.

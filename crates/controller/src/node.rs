@@ -162,12 +162,14 @@ impl Controller {
         let mut gateways: Vec<Gateway> = subnets
             .filter_map(|s| {
                 let daemons = s.device.is_some();
-                Some(Gateway { ip: s.gateway?, prefix_len: s.prefix.len(), daemons })
+                let prefix_len = s.prefix.len();
+                Some(Gateway { ip: s.gateway?, prefix_len, daemons, mtu: s.longest_packet() })
             })
             .collect();
         if self.config.subnets.iter().any(|s| s.advertise) {
             let ip = group_mac.link_local().into();
-            gateways.push(Gateway { ip, prefix_len: 64, daemons: false });
+            let mtu = plexus_config::SUBNET_MTU;
+            gateways.push(Gateway { ip, prefix_len: 64, daemons: false, mtu });
         }
         let epoch = self.epoch;
         let body = Welcome { epoch, generation, page, report, group_mac, gateways };

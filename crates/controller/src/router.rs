@@ -142,7 +142,9 @@ impl Controller {
         // Without a gateway there is no route out, and the group is not a router.
         let is_router = advertised().any(|s| s.gateway.is_some());
         let mut options = vec![NdpOption::SourceLinkLayer(group_mac)];
-        options.extend(advertised().find_map(|s| s.mtu).map(|mtu| NdpOption::Mtu(mtu.into())));
+        // One advertisement is for all networks: a host has addresses in each.
+        let mtu = advertised().filter_map(|s| s.mtu).min();
+        options.extend(mtu.map(|mtu| NdpOption::Mtu(mtu.into())));
         options.extend(prefixes.into_iter().map(NdpOption::Prefix));
         let message = Message::RouterAdvertisement {
             hop_limit: 64,

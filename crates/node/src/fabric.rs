@@ -195,7 +195,7 @@ impl Fabric {
                 Output::Gateways { mac, addresses } => {
                     self.gateway = (!addresses.is_empty()).then_some(mac);
                     if let Some(router) = &mut self.router {
-                        router.set_addresses(now, mac, addresses);
+                        router.set_addresses(now, mac, &addresses);
                     }
                     self.set_gateway();
                     true

@@ -13,7 +13,7 @@ use plexus_control::router::{
     self, Fault, Input, InterfaceFacts, InterfaceId, Limits, NextHop, Route, Source, Why,
 };
 use plexus_plane::{FabricPlan, GROUP_VLAN, Injection, Punt, RouterSource};
-use plexus_wire::fabric::message::{FibHop, FibTarget};
+use plexus_wire::fabric::message::{FibHop, FibTarget, Gateway};
 use plexus_wire::fabric::{Frame, Kind, ROUTER_HOP, Repr};
 use plexus_wire::{MacAddr, Prefix, Time, ethernet};
 
@@ -21,6 +21,15 @@ use crate::router::{Place, Router};
 
 /// The only interface.
 const GROUP: InterfaceId = InterfaceId(0);
+
+/// Every network carries packets as long as this (RFC 791, 3.2; RFC 8200, 5).
+const MTU_MIN_V4: u16 = 68;
+const MTU_MIN_V6: u16 = 1280;
+
+/// The longest packet that hosts of a network take.
+fn mtu(gateway: &Gateway) -> u16 {
+    gateway.mtu.max(if gateway.ip.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 })
+}
 
 /// The group's router on a node.
 pub(crate) struct GroupRouter {
@@ -52,14 +61,10 @@ impl GroupRouter {
         self.router.next_deadline()
     }
 
-    /// Sets the group's addresses, each with the length of its subnet's prefix; with none the group
-    /// does not route.
-    pub(crate) fn set_addresses(
-        &mut self,
-        now: Time,
-        mac: MacAddr,
-        mut addresses: Vec<(IpAddr, u8)>,
-    ) {
+    /// Sets the group's addresses, each with its network; with none the group does not route.
+    pub(crate) fn set_addresses(&mut self, now: Time, mac: MacAddr, gateways: &[Gateway]) {
+        let mut addresses: Vec<(IpAddr, u8)> =
+            gateways.iter().map(|g| (g.ip, g.prefix_len)).collect();
         let link_local = (IpAddr::from(mac.link_local()), 64);
         let has_v6 = addresses.iter().any(|(address, _)| address.is_ipv6());
         if has_v6 && !addresses.contains(&link_local) {
@@ -68,15 +73,15 @@ impl GroupRouter {
         let facts = InterfaceFacts {
             name: "group".into(),
             mac,
-            // A frame that is too long for the fabric is dropped there, as between two hosts of
-            // one subnet.
-            mtu: u16::MAX,
+            mtu: gateways.iter().map(mtu).max().unwrap_or(MTU_MIN_V6),
             addresses,
             kernel: false,
             is_told: true,
         };
         let facts = Some(facts).filter(|facts| !facts.addresses.is_empty());
         self.router.set_interface(now, GROUP, facts);
+        let network = |g: &Gateway| Some((Prefix::around(g.ip, g.prefix_len).ok()?, mtu(g)));
+        self.router.set_mtus(gateways.iter().filter_map(network).collect());
     }
 
     /// Sets what becomes of packets for another network.

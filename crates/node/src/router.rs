@@ -50,6 +50,8 @@ pub struct Router {
     v6: lpm::Fib6,
     published: PublishedRouter,
     places: Vec<Place>,
+    /// Networks whose hosts take shorter packets than their interface carries.
+    mtus: Vec<(Prefix, u16)>,
     /// The interfaces of the file, at `places`.
     interfaces: Vec<Interface>,
     /// When the control plane hears next which neighbours are used.
@@ -89,6 +91,7 @@ impl Router {
             v6: lpm::Fib::new(of_table)?,
             published: (*plan).clone().publish(),
             places,
+            mtus: Vec::new(),
             interfaces: Vec::new(),
             used_at: Time::ZERO + USED,
             used: Vec::new(),
@@ -214,6 +217,26 @@ impl Router {
             self.is_plan_old = true;
         }
         self.control.handle(now, Input::Interface { id, facts });
+    }
+
+    /// Sets the longest IP packets that hosts of networks take; others take what their interface
+    /// carries.
+    pub(crate) fn set_mtus(&mut self, mtus: Vec<(Prefix, u16)>) {
+        self.mtus = mtus;
+        for number in 0..self.tables.neighbours() {
+            let mtu = self.mtu_of(NeighbourId(number.into()));
+            self.tables.set_neighbour_mtu(number, mtu);
+        }
+        self.is_plan_old = true;
+    }
+
+    fn mtu_of(&self, neighbour: NeighbourId) -> Option<u16> {
+        if self.mtus.is_empty() {
+            return None;
+        }
+        let address = self.control.address_of(neighbour)?;
+        let networks = self.mtus.iter().filter(|(network, _)| network.contains(address));
+        networks.max_by_key(|(network, _)| network.len()).map(|(_, mtu)| *mtu)
     }
 
     /// A frame that the data plane has handed over.
@@ -388,6 +411,7 @@ impl Router {
             self.vacated.insert(id);
         }
         let at = entry.and_then(|e| Some((self.vlan(e.interface)?, e.mac)));
+        self.tables.set_neighbour_mtu(number, self.mtu_of(id));
         self.tables.set_neighbour(number, at);
         self.is_plan_old = true;
     }

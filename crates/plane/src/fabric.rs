@@ -84,6 +84,8 @@ const NOBODY: u64 = u64::MAX;
 
 /// `Packet::flags`: the router has sent the packet, which still has its host's address.
 const ROUTED: u8 = 2;
+/// `Packet::flags`: the router has sent the packet, which is too long for its neighbour.
+const TOO_LONG: u8 = 4;
 
 /// The fabric forwarder of one worker.
 pub(crate) struct Fabric {
@@ -299,11 +301,41 @@ impl Fabric {
             let destination = set_source(head, source);
             packet.vlan = 0;
             let routes = &tables.routes;
+            if let Verdict::Fragment(_) = Verdict::load(packet) {
+                let found = routes.find(destination, source, routes.prefetch(destination));
+                self.place_whole(context, queues, packet, destination, found).store(packet);
+                continue;
+            }
             let probe = routes.prefetch(destination);
             lookups.push(Lookup { packet, routes, source, destination, probe });
         }
         for lookup in &mut lookups {
             self.route(context, queues, lookup).store(lookup.packet);
+        }
+    }
+
+    /// The same for a packet that stage 4 cuts before it takes the route. Without a route its
+    /// fragments are for the control plane: the verdict is as the router left it.
+    #[cold]
+    fn place_whole(
+        &mut self,
+        context: &mut Context<'_>,
+        queues: &OutputQueues,
+        packet: &mut Packet,
+        destination: u64,
+        found: Option<Found<'_>>,
+    ) -> Verdict {
+        let Some(found) = found else { return Verdict::load(packet) };
+        match self.choose(found, context, queues, packet) {
+            Some((_, port, [])) => match to_neighbour(context, port.into(), destination, packet) {
+                Verdict::Forward(port) => Verdict::Fragment(port),
+                verdict => verdict,
+            },
+            Some((index, ..)) => {
+                packet.flags |= TOO_LONG;
+                Verdict::Route(index as u8)
+            }
+            None => Verdict::Drop(DropReason::PortDown),
         }
     }
 

@@ -662,10 +662,11 @@ fn forward<const N: usize>(
     }
     plan.mark_used(neighbour);
     packet.vlan = adjacency.vlan;
-    match too_long {
-        true => Verdict::Fragment(adjacency.port),
-        false => Verdict::Forward(adjacency.port),
+    if too_long {
+        packet.offload.segment_size = adjacency.mtu;
+        return Verdict::Fragment(adjacency.port);
     }
+    Verdict::Forward(adjacency.port)
 }
 
 /// Bytes of the longest IP packet that this one puts on the cable: a super-packet's segments count,

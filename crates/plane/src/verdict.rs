@@ -26,7 +26,7 @@ pub enum Verdict {
     Tree(Origin),
     /// To the control plane.
     Control(Punt),
-    /// Out by this port, in fragments as long as its interface allows.
+    /// Out by this port, in fragments as long as the packet's `segment_size` says.
     Fragment(PortId),
 }
 

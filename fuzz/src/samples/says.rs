@@ -162,7 +162,12 @@ fn orders() -> Vec<Body> {
             page: 0,
             report: true,
             group_mac: GROUP_OWN_MAC,
-            gateways: vec![Gateway { ip: [10, 0, 0, 254].into(), prefix_len: 24, daemons: false }],
+            gateways: vec![Gateway {
+                ip: [10, 0, 0, 254].into(),
+                prefix_len: 24,
+                daemons: false,
+                mtu: 1500,
+            }],
         }
         .into(),
     ]

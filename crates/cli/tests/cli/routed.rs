@@ -44,6 +44,26 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
     let neighbours = node(&["neighbours"]).to_string();
     assert!(neighbours.contains("10.2.0.2") && neighbours.contains("permanent"), "{neighbours}");
     assert_eq!(node(&["fib"])["interfaces"][0]["name"], "group");
+    let neighbours = node(&["neighbours"]).to_string();
+    assert!(neighbours.contains("10.2.0.2") && neighbours.contains("permanent"), "{neighbours}");
+    assert_eq!(node(&["fib"])["interfaces"][0]["name"], "group");
+    // The controller tells the way, box by box.
+    let way = desk.json(&["show", "route", "10.2.0.2", "--node", "router-mesh/c1"], 0);
+    let neighbour = &way["neighbours"][0];
+    assert_eq!((&way["action"], &neighbour["mtu"]), (&"deliver".into(), &1500.into()), "{way}");
+    assert_eq!(neighbour["station"]["node"], "n3", "{way}");
+    let paths = neighbour["paths"].as_array().unwrap().iter();
+    let names = paths.map(|path| {
+        let boxes = path["boxes"].as_array().unwrap().iter();
+        boxes.map(|b| b["node"].as_str().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(names.collect::<Vec<_>>().contains(&vec!["n1", "n3"]), "{way}");
+    let said = desk.plexus(&["show", "route", "192.0.2.1", "--node", "router-mesh/c1"]).expect(0);
+    assert!(
+        said.out.starts_with("192.0.2.1: by 192.0.2.0/24, to hosts that lead there\n10.2.0.2: ")
+    );
+    let said = desk.plexus(&["show", "route", "127.0.0.1", "--node", "router-mesh/c1"]).expect(0);
+    assert!(said.out.contains("no router forwards to it"), "{}", said.out);
     desk.down(LAB);
 }
 
@@ -51,4 +71,119 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
 fn the_lab_passes_while_a_cable_is_pulled_out() {
     let Some(desk) = Desk::root("routed-lab") else { return };
     desk.plexus(&["lab", "run", &common::shipped("router-mesh")]).expect(0);
+}
+
+/// Two subnets. The hosts of the second take 1280 bytes; `b1` has not been told so.
+const MTUS: &str = r#"
+name = "mtus"
+assert = ["out.received >= 5Mbit", "back.received >= 5Mbit", "conserved == true"]
+[[node]]
+name = "n1"
+[[node]]
+name = "n2"
+[[controller]]
+name = "c1"
+on = "n1"
+[[controller.subnet]]
+prefix = "10.1.0.0/24"
+gateway = "10.1.0.254"
+[[controller.subnet]]
+prefix = "10.2.0.0/24"
+gateway = "10.2.0.254"
+mtu = 1280
+[[controller.subnet]]
+prefix = "fd00:1::/64"
+gateway = "fd00:1::fe"
+[[controller.subnet]]
+prefix = "fd00:2::/64"
+gateway = "fd00:2::fe"
+mtu = 1280
+[[host]]
+name = "a1"
+address = ["10.1.0.1/24", "fd00:1::1/64"]
+gateway = ["10.1.0.254", "fd00:1::fe"]
+[[host]]
+name = "b1"
+address = ["10.2.0.1/24", "fd00:2::1/64"]
+gateway = ["10.2.0.254", "fd00:2::fe"]
+[[host]]
+name = "b2"
+address = ["10.2.0.2/24", "fd00:2::2/64"]
+gateway = ["10.2.0.254", "fd00:2::fe"]
+[[link]]
+ends = ["a1", "n1.a1"]
+[[link]]
+ends = ["b1", "n2.b1"]
+[[link]]
+ends = ["b2", "n2.b2"]
+mtu = 1280
+[[link]]
+ends = ["n1.x", "n2.x"]
+mtu = 2000
+[[traffic]]
+name = "out"
+from = "a1"
+to = "b1"
+proto = "tcp"
+duration = "2s"
+[[traffic]]
+name = "back"
+from = "b1"
+to = "a1"
+proto = "tcp"
+duration = "2s"
+"#;
+
+/// A counter of a host's kernel, such as `Udp` `NoPorts`.
+fn counted(desk: &Desk, host: &str, protocol: &str, name: &str) -> u64 {
+    let said = desk.exec("mtus", host, "cat /proc/net/snmp").expect(0).out;
+    let mut lines = said.lines().filter(|line| line.starts_with(&format!("{protocol}: ")));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|word| word == name).unwrap();
+    values.split(' ').nth(at).unwrap().parse().unwrap()
+}
+
+#[test]
+fn kernels_find_the_mtu_of_a_narrow_subnet_and_fragments_reach_it() {
+    let Some(desk) = Desk::root("routed-mtu") else { return };
+    let file = desk.file("mtus", MTUS);
+    desk.plexus(&["lab", "up", &file]).expect(0);
+    let ping = |from: &str, what: &str| {
+        let said = desk.exec("mtus", from, &format!("ping -n -c 1 -W 1 {what}"));
+        (said.code == Some(0), said.out)
+    };
+    for to in ["10.2.0.1", "10.2.0.2", "fd00:2::1", "fd00:2::2"] {
+        assert!(until(|| ping("a1", to).0), "{to}: {}", ping("a1", to).1);
+    }
+    // UDP of 4000 bytes: the kernel cuts it at 1500, and the group each piece at 1280.
+    for to in ["b1", "b2"] {
+        let all =
+            || [("Udp", "NoPorts"), ("Ip", "ReasmReqds")].map(|(p, n)| counted(&desk, to, p, n));
+        let [datagrams, pieces] = all();
+        let datagram = format!("head -c 4000 /dev/zero > /dev/udp/10.2.0.{}/9", &to[1..]);
+        let sent = ["lab", "exec", "mtus", "a1", "--", "bash", "-c", &datagram];
+        desk.plexus(&sent).expect(0);
+        // Three of the kernel's, of which the group cuts two.
+        assert!(until(|| all() == [datagrams + 1, pieces + 5]), "{:?} to {to}", all());
+    }
+    // A ping that may be cut passes both ways, and one that may not is told the MTU, once.
+    assert!(ping("a1", "-M dont -s 1400 10.2.0.1").0);
+    let too_long = |to: &str, len: usize| ping("a1", &format!("-M do -s {len} {to}"));
+    let (passed, said) = too_long("10.2.0.2", 1300);
+    let told = "From 10.1.0.254 icmp_seq=1 Frag needed and DF set (mtu = 1280)";
+    assert!(!passed && said.contains(told), "{said}");
+    let (passed, said) = too_long("fd00:2::2", 1300);
+    assert!(
+        !passed && said.contains("From fd00:1::fe icmp_seq=1 Packet too big: mtu=1280"),
+        "{said}"
+    );
+    for (to, len) in [("10.2.0.2", 1252), ("fd00:2::2", 1232)] {
+        assert!(too_long(to, len).0, "{to}: {}", too_long(to, len).1);
+    }
+    // The kernel knows it from now on.
+    let known = desk.exec("mtus", "a1", "ip route get 10.2.0.2; ip -6 route get fd00:2::2").out;
+    assert_eq!(known.matches("mtu 1280").count(), 2, "{known}");
+    desk.down("mtus");
+    // TCP, between hosts that both believe in 1500.
+    desk.plexus(&["lab", "run", &file]).expect(0);
 }

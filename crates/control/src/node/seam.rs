@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::fabric::message::{FibTarget, GroupRoute, Hops, LinkFacts, PortRole, RouteEntry};
+use plexus_wire::fabric::message::{
+    FibTarget, Gateway, GroupRoute, Hops, LinkFacts, PortRole, RouteEntry,
+};
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
@@ -114,13 +116,13 @@ pub enum Output {
     },
     /// Set the tree for a host's frames to a group; without one the control plane gets them.
     Group(GroupRoute),
-    /// The group's router has this Ethernet address and these IP addresses, each with the length of
-    /// its network's prefix; none: the group does not route.
+    /// The group's router has this Ethernet address and these IP addresses, each with its network;
+    /// none: the group does not route.
     Gateways {
         /// Its Ethernet address.
         mac: MacAddr,
         /// Its IP addresses.
-        addresses: Vec<(IpAddr, u8)>,
+        addresses: Vec<Gateway>,
     },
     /// What becomes of the router's packets for a network; absent: there is no route to it.
     Route {

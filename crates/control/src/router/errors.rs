@@ -4,18 +4,20 @@
 //! whose source is not a single station. The part of the packet that the error quotes must be
 //! there. The source of an error is an address of the interface on which the packet arrived, so
 //! that a traceroute shows the path; RFC 1812 (4.3.2.4) asks for the outgoing interface, but
-//! predates that use. An error about a packet to ourselves has the packet's destination as source
+//! predates that use. Of several addresses it is the one in the network of the station that sent
+//! the packet. An error about a packet to ourselves has the packet's destination as source
 //! (RFC 4443, 2.2 (a)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_wire::ethernet::{self, EtherType};
-use plexus_wire::{Protocol, Time, icmpv4, icmpv6, ipv4, ipv6};
+use plexus_wire::{MacAddr, Protocol, Time, icmpv4, icmpv6, ipv4, ipv6};
 
 use super::Router;
 use super::input::{Fault, InterfaceId};
 use super::interfaces::is_unicast;
 use super::nd::{icmpv6_packet, is_source_for};
+use super::output::Group;
 use super::refusal::Refusal;
 
 /// Longest error, with header (RFC 1812, 4.3.2.3).
@@ -103,8 +105,12 @@ impl Router {
         let is_group = frame.dst().is_multicast();
         let packet = match frame.ethertype() {
             EtherType::IPV4 if is_group => return Err(Refusal::LinkGroup),
-            EtherType::IPV4 => self.error_v4(now, interface, cause, frame.payload())?,
-            EtherType::IPV6 => self.error_v6(now, interface, cause, is_group, frame.payload())?,
+            EtherType::IPV4 => {
+                self.error_v4(now, (interface, frame.src()), cause, frame.payload())?
+            }
+            EtherType::IPV6 => {
+                self.error_v6(now, (interface, frame.src()), cause, is_group, frame.payload())?
+            }
             _ => return Err(Refusal::Malformed),
         };
         self.send_own(now, interface, bytes, packet)
@@ -119,7 +125,7 @@ impl Router {
     fn error_v4(
         &mut self,
         now: Time,
-        interface: InterfaceId,
+        (interface, station): (InterfaceId, MacAddr),
         cause: Cause,
         bytes: &[u8],
     ) -> Result<Vec<u8>, Refusal> {
@@ -144,7 +150,10 @@ impl Router {
             return Err(Refusal::IsError);
         }
         let own = match cause {
-            Cause::Fault(_) => self.source_v4(interface, src).ok_or(Refusal::NoSource)?,
+            Cause::Fault(_) => {
+                let near = self.near(interface, src.into(), station);
+                self.source_v4(interface, near).ok_or(Refusal::NoSource)?
+            }
             Cause::Port | Cause::Protocol(_) => dst,
         };
         let repr = message_v4(cause).ok_or(Refusal::NotSpoken)?;
@@ -157,7 +166,7 @@ impl Router {
     fn error_v6(
         &mut self,
         now: Time,
-        interface: InterfaceId,
+        (interface, station): (InterfaceId, MacAddr),
         cause: Cause,
         is_link_group: bool,
         bytes: &[u8],
@@ -190,7 +199,10 @@ impl Router {
         let is_anycast = || self.interfaces.iter().any(|(_, facts)| facts.is_anycast(dst.into()));
         let own = match cause {
             Cause::Port | Cause::Protocol(_) if !is_anycast() => dst,
-            _ => self.source_v6(interface, src).ok_or(Refusal::NoSource)?,
+            _ => {
+                let near = self.near(interface, src.into(), station);
+                self.source_v6(interface, src, near).ok_or(Refusal::NoSource)?
+            }
         };
         self.spend_error(now, interface)?;
         let mut message = vec![0; icmpv6::HEADER_LEN];
@@ -206,21 +218,45 @@ impl Router {
         is_good.then_some(()).ok_or(Refusal::BadSource)
     }
 
-    /// A source address: of this interface, otherwise of any.
-    fn source_v4(&self, interface: InterfaceId, to: Ipv4Addr) -> Option<Ipv4Addr> {
+    /// The address on a link by which packets to this one go: its own if it is on the link, else
+    /// that of its gateway, of several the one that is this station.
+    fn near(&self, interface: InterfaceId, to: IpAddr, station: MacAddr) -> IpAddr {
+        if self.interfaces.is_on_link(interface, to) {
+            return to;
+        }
+        let group = self.rib.find(to, |_, entry| entry.told());
+        let Some(Group::Via(members)) = group.and_then(|group| self.groups.told(group)) else {
+            return to;
+        };
+        let on_link = members.iter().filter(|m| m.interface == interface);
+        let gateways = on_link.filter_map(|m| self.neighbours.get(m.neighbour));
+        let mut gateways = gateways.filter(|n| n.address.is_ipv4() == to.is_ipv4());
+        let station = gateways.clone().find(|n| n.mac == Some(station));
+        station.or_else(|| gateways.next()).map_or(to, |gateway| gateway.address)
+    }
+
+    /// A source address: of this interface, otherwise of any; of several the one in the network of
+    /// the address `near`.
+    fn source_v4(&self, interface: InterfaceId, near: IpAddr) -> Option<Ipv4Addr> {
         let others = self.interfaces.iter().map(|(id, _)| id);
         std::iter::once(interface).chain(others).find_map(|id| {
-            match self.interfaces.source(id, to.into()) {
+            match self.interfaces.source(id, near) {
                 Some(IpAddr::V4(own)) => Some(own),
                 _ => None,
             }
         })
     }
 
-    pub(super) fn source_v6(&self, interface: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
+    /// The same, for packets to `to`.
+    pub(super) fn source_v6(
+        &self,
+        interface: InterfaceId,
+        to: Ipv6Addr,
+        near: IpAddr,
+    ) -> Option<Ipv6Addr> {
         let others = self.interfaces.iter().map(|(id, _)| id);
         std::iter::once(interface).chain(others).find_map(|id| {
-            match self.interfaces.source(id, to.into()) {
+            match self.interfaces.source(id, near) {
                 Some(IpAddr::V6(own)) if is_source_for(own, to) => Some(own),
                 _ => None,
             }

@@ -209,7 +209,7 @@ impl Router {
     fn speaker_v6(&self, interface: InterfaceId, own: Ipv6Addr, to: Ipv6Addr) -> Option<Ipv6Addr> {
         let is_plain =
             self.interfaces.iter().any(|(_, f)| f.addresses.iter().any(|(a, _)| *a == own));
-        if is_plain { Some(own) } else { self.source_v6(interface, to) }
+        if is_plain { Some(own) } else { self.source_v6(interface, to, to.into()) }
     }
 }
 

@@ -69,6 +69,7 @@ impl Controller {
                         ip: "10.0.0.254".parse().unwrap(),
                         prefix_len: 24,
                         daemons: false,
+                        mtu: 1500,
                     }],
                 };
                 hub.say(now, node, welcome.into(), false);

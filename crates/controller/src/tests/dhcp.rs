@@ -374,7 +374,12 @@ fn solicitation(from: u8, source: Ipv6Addr) -> Vec<u8> {
 
 #[test]
 fn a_solicitation_is_answered_and_the_answer_repeated() {
-    let mut net = net(config());
+    let mut config = config();
+    config.subnets[1].mtu = Some(1400);
+    let mut other = Subnet::new("fd01::/64".parse().unwrap());
+    (other.advertise, other.mtu) = (true, Some(1300));
+    config.subnets.push(other);
+    let mut net = net(config);
     let own: Ipv6Addr = "fe80::1".parse().unwrap();
     net.say(1, HostFrame { port: HOST_PORT, frame: solicitation(1, own) });
     let advertised = |net: &mut Net| {
@@ -398,6 +403,8 @@ fn a_solicitation_is_answered_and_the_answer_repeated() {
         _ => None,
     });
     assert_eq!(prefix, Some(("fd00::".parse().unwrap(), 64, true)));
+    // Hosts have addresses in both networks.
+    assert!(repr.options.contains(&NdpOption::Mtu(1300)), "{repr:?}");
     // No gateway: the group is no router.
     let ndp::Message::RouterAdvertisement { router_lifetime_s, .. } = repr.message else {
         panic!()

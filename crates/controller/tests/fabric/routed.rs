@@ -15,7 +15,7 @@ const UNREACHABLE: u8 = 3;
 const ECHO_REPLY: u8 = 0;
 
 /// The usual subnet and another one, 10.0.1.0/24.
-fn two_subnets() -> Config {
+pub(crate) fn two_subnets() -> Config {
     let mut config = usual_config();
     let mut other = Subnet::new(Prefix::new([10, 0, 1, 0].into(), 24).unwrap());
     other.gateway = Some([10, 0, 1, 254].into());
@@ -23,12 +23,12 @@ fn two_subnets() -> Config {
     config
 }
 
-fn gateway(host: usize) -> Ipv4Addr {
+pub(crate) fn gateway(host: usize) -> Ipv4Addr {
     [10, 0, (host % 2) as u8, 254].into()
 }
 
 /// A [`RING`] with a host at each node, of which every second one is in the other subnet.
-fn ring(seed: u64, config: Config) -> World {
+pub(crate) fn ring(seed: u64, config: Config) -> World {
     let mut world = World::cabled(4, &RING, seed, config);
     for h in 0..4 {
         move_to_subnet(&mut world, h);
@@ -46,7 +46,13 @@ fn move_to_subnet(world: &mut World, host: usize) {
 }
 
 /// A packet of a host to any address by its gateway, which it knows.
-fn by_gateway(world: &World, host: usize, to: Ipv4Addr, ttl: u8, icmp: Option<u8>) -> Vec<u8> {
+pub(crate) fn by_gateway(
+    world: &World,
+    host: usize,
+    to: Ipv4Addr,
+    ttl: u8,
+    icmp: Option<u8>,
+) -> Vec<u8> {
     let own = &world.hosts[host];
     let mac = own.arp[&gateway(host)];
     let mut frame = vec![0; 14 + 20 + 8];

@@ -19,17 +19,21 @@ use crate::kernel::{self, Kernel};
 
 /// Notifications that wait for the controller; a full table is some thousand of them.
 const WAITING: usize = 64;
-/// Longest packet, as of any host of the fabric.
-const MTU: u32 = 1500;
 /// Notifications taken at a time: frames of nodes come between them.
 const AT_ONCE: usize = 8;
 
-/// The addresses of each device, with the lengths of their prefixes.
-type Addresses = BTreeMap<String, Vec<(IpAddr, u8)>>;
+/// What a device is to have.
+#[derive(Default)]
+struct Wanted {
+    /// Its addresses, with the lengths of their prefixes.
+    addresses: Vec<(IpAddr, u8)>,
+    /// Longest packet, as of any host of its networks.
+    mtu: u16,
+}
 
 /// The devices, and what the kernel says of them.
 pub(super) struct Devices {
-    addresses: Addresses,
+    wanted: BTreeMap<String, Wanted>,
     /// The address of each device's port, as the core was told.
     told: BTreeMap<String, MacAddr>,
     kernel: Kernel,
@@ -41,11 +45,14 @@ pub(super) fn names(settings: &ControllerSettings) -> BTreeSet<&str> {
     settings.subnets.iter().filter_map(|s| s.device.as_deref()).collect()
 }
 
-fn addresses(settings: &ControllerSettings) -> Addresses {
-    let mut of = Addresses::new();
+fn wanted(settings: &ControllerSettings) -> BTreeMap<String, Wanted> {
+    let mut of = BTreeMap::<String, Wanted>::new();
     for subnet in &settings.subnets {
         if let (Some(device), Some(gateway)) = (&subnet.device, subnet.gateway) {
-            of.entry(device.clone()).or_default().push((gateway, subnet.prefix.len()));
+            let device = of.entry(device.clone()).or_default();
+            let is_first = device.addresses.is_empty();
+            device.mtu = subnet.longest_packet().min(if is_first { u16::MAX } else { device.mtu });
+            device.addresses.push((gateway, subnet.prefix.len()));
         }
     }
     of
@@ -57,10 +64,10 @@ impl Devices {
     /// # Errors
     /// When there are no descriptors or threads left.
     pub(super) fn follow(settings: &ControllerSettings, waker: Waker) -> Result<Devices, String> {
-        let addresses = addresses(settings);
+        let wanted = wanted(settings);
         // All are one interface of the group's router: the fabric.
         let names: HashMap<String, usize> =
-            addresses.keys().map(|device| (device.clone(), 0)).collect();
+            wanted.keys().map(|device| (device.clone(), 0)).collect();
         let news = (!names.is_empty()).then(|| {
             let (send, news) = mpsc::sync_channel(WAITING);
             kernel::watch(move |events| {
@@ -71,12 +78,12 @@ impl Devices {
             .map(|()| news)
         });
         let (told, kernel, news) = (BTreeMap::new(), Kernel::new(names), news.transpose()?);
-        Ok(Devices { addresses, told, kernel, news })
+        Ok(Devices { wanted, told, kernel, news })
     }
 
     /// Follows changed settings.
     pub(super) fn configure(&mut self, settings: &ControllerSettings) {
-        self.addresses = addresses(settings);
+        self.wanted = wanted(settings);
         for device in self.told.keys() {
             // A failure is logged.
             let _ = self.set_up(device);
@@ -92,7 +99,7 @@ impl Devices {
             };
             for event in &events {
                 if let KernelEvent::Device { name, present, .. } = event
-                    && self.addresses.contains_key(name)
+                    && self.wanted.contains_key(name)
                 {
                     inputs.extend(self.device(name, *present));
                 }
@@ -122,11 +129,12 @@ impl Devices {
         Some(Input::Device { device: name.to_string(), port })
     }
 
-    /// Gives a device its addresses. Gives the Ethernet address of its port.
+    /// Gives a device its addresses and its MTU. Gives the Ethernet address of its port.
     fn set_up(&self, name: &str) -> Option<MacAddr> {
         let peer = kernel_port(name).ok()?;
-        let addresses = Some(&self.addresses[name][..]);
-        let spec = InterfaceSpec { name, peer: &peer, mac: None, mtu: MTU, addresses };
+        let Wanted { addresses, mtu } = self.wanted.get(name)?;
+        let (addresses, mtu) = (Some(&addresses[..]), u32::from(*mtu));
+        let spec = InterfaceSpec { name, peer: &peer, mac: None, mtu, addresses };
         let set = ensure_interface(&spec).map_err(|e| e.to_string());
         let facts = set.and_then(|_| plexus_io::device_facts(&peer).map_err(|e| e.to_string()));
         facts

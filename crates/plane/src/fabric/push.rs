@@ -2,19 +2,21 @@
 //! link.
 //!
 //! No device can complete a checksum or cut a super-packet behind a fabric header, so that work is
-//! done before the header is pushed. A packet that owes nothing has its header pushed by the
-//! lookup; the others keep the verdict `Route` until here. Either way a packet that crosses to
+//! done before the header is pushed. So is the fragmentation of what the router has sent and is too
+//! long for its neighbour. A packet that owes nothing has its header pushed by the lookup; the
+//! others keep the verdict `Route` until here. Either way a packet that crosses to
 //! another worker carries its final bytes.
 
 use plexus_io::{Offload, Packet, Pool, PortId};
 use plexus_table::Found;
 use plexus_wire::{ethernet, fabric};
 
-use super::ROUTED;
 use super::plan::{Encapsulation, PortRole};
+use super::{ROUTED, TOO_LONG};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::offload;
+use crate::router::fragment;
 use crate::stage::output::OutputQueues;
 
 /// Puts the header of a route in front of a host's frame. False if the frame has no room for it.
@@ -71,9 +73,14 @@ pub(super) fn send(
         let in_port = packet.in_port;
         return context.drop(packet, in_port, DropReason::HopToNowhere);
     };
-    offload::complete(context, port, packet, |context, part| {
+    let is_too_long = packet.flags & TOO_LONG != 0;
+    let finish = |context: &mut Context<'_>, part| {
         finish(context, queues, port, header, &link, part);
-    });
+    };
+    match is_too_long {
+        true => fragment::cut(context, packet, finish),
+        false => offload::complete(context, port, packet, finish),
+    }
 }
 
 /// The routes of a host's packet, which the lookup has just found in the same plan.
@@ -91,6 +98,7 @@ fn finish(
     mut packet: Packet,
 ) {
     packet.offload = Offload::NONE;
+    packet.flags &= !TOO_LONG;
     if push_route(context.pool, &mut packet, header) && encapsulate(context.pool, &mut packet, link)
     {
         queues.enqueue(context, port, packet);

@@ -17,16 +17,29 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 /// Bytes of a datagram, at most.
 const DATAGRAM_MAX: usize = 65_535;
 
-/// Sends a packet, which has its rewritten headers, in fragments as long as its VLAN's interface
-/// allows: by this port, or where the switch says.
+/// Sends a packet in [fragments](cut): by this port, or where the switch says.
 pub(crate) fn send(
     context: &mut Context<'_>,
     queues: &mut OutputQueues,
     port: PortId,
+    whole: Packet,
+) {
+    cut(context, whole, |context, piece| match port {
+        PORT_NONE => queues.flood(context, piece, PORT_NONE),
+        port => queues.enqueue(context, port, piece),
+    });
+}
+
+/// Cuts a packet, which has its rewritten headers, into fragments as long as its neighbour takes,
+/// and hands them on in order. The lookup has written that length where a super-packet has that of
+/// its segments.
+pub(crate) fn cut(
+    context: &mut Context<'_>,
     mut whole: Packet,
+    mut hand_on: impl FnMut(&mut Context<'_>, Packet),
 ) {
     let in_port = whole.in_port;
-    let mtu = context.router.interface(whole.vlan).map_or(0, |i| usize::from(i.mtu));
+    let mtu = usize::from(whole.offload.segment_size);
     if whole.offload.checksum == Checksum::Partial
         && !offload::complete_checksum(context.pool, &mut whole)
     {
@@ -43,10 +56,7 @@ pub(crate) fn send(
             context.counters.drop(in_port, DropReason::NoFrame);
             continue;
         };
-        match port {
-            PORT_NONE => queues.flood(context, piece, PORT_NONE),
-            port => queues.enqueue(context, port, piece),
-        }
+        hand_on(context, piece);
     }
     context.pool.free(whole);
 }

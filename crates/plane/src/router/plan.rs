@@ -10,6 +10,7 @@
 //! picked up a plan that has it, and a group's number may be used anew only after no entry names
 //! it any more and every worker has passed by.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,11 +87,11 @@ const NOBODY: Adjacency =
     Adjacency { addresses: [0; 12], port: plexus_io::PORT_NONE, vlan: 0, mtu: 0, resolved: false };
 
 impl Adjacency {
-    /// Takes over the interface's part: source address, port and MTU.
-    fn set_interface(&mut self, interface: &InterfacePlan) {
+    /// Takes over the interface's part: source address, port and MTU. `mtu`: the neighbour's own.
+    fn set_interface(&mut self, interface: &InterfacePlan, mtu: u16) {
         self.addresses[6..].copy_from_slice(&interface.mac.0);
         self.port = interface.port.unwrap_or(plexus_io::PORT_NONE);
-        self.mtu = interface.mtu;
+        self.mtu = interface.mtu.min(mtu);
     }
 }
 
@@ -303,6 +304,8 @@ pub struct Hop {
 pub struct RouterTables {
     plan: RouterPlan,
     specs: Vec<Option<GroupSpec>>,
+    /// By neighbour: the longest IP packet that it takes, if it is not its interface's.
+    mtus: BTreeMap<u16, u16>,
 }
 
 impl Default for RouterTables {
@@ -315,7 +318,8 @@ impl RouterTables {
     /// A router without interfaces.
     pub fn new() -> RouterTables {
         let used = (0..NEIGHBOURS).map(|_| AtomicBool::new(false)).collect();
-        RouterTables { plan: RouterPlan { used, ..RouterPlan::default() }, specs: Vec::new() }
+        let plan = RouterPlan { used, ..RouterPlan::default() };
+        RouterTables { plan, specs: Vec::new(), mtus: BTreeMap::new() }
     }
 
     /// The plan as it stands, to be published.
@@ -329,9 +333,11 @@ impl RouterTables {
     /// known.
     pub fn set_interface(&mut self, vlan: u16, interface: Option<InterfacePlan>) {
         let interface = interface.filter(|i| i.vlan == vlan);
-        for adjacency in self.plan.adjacencies.iter_mut().filter(|a| a.vlan == vlan) {
+        let adjacencies = (0..).zip(&mut self.plan.adjacencies);
+        for (neighbour, adjacency) in adjacencies.filter(|(_, a)| a.vlan == vlan) {
+            let mtu = self.mtus.get(&neighbour).copied().unwrap_or(u16::MAX);
             match &interface {
-                Some(interface) => adjacency.set_interface(interface),
+                Some(interface) => adjacency.set_interface(interface, mtu),
                 None => adjacency.resolved = false,
             }
         }
@@ -355,7 +361,8 @@ impl RouterTables {
                 let Some(interface) = self.plan.interface(vlan) else { return false };
                 let mut adjacency = Adjacency { vlan, resolved: true, ..NOBODY };
                 adjacency.addresses[..6].copy_from_slice(&mac.0);
-                adjacency.set_interface(interface);
+                let mtu = self.mtus.get(&neighbour).copied().unwrap_or(u16::MAX);
+                adjacency.set_interface(interface, mtu);
                 adjacency
             }
         };
@@ -369,6 +376,26 @@ impl RouterTables {
         }
         self.plan.adjacencies[index] = adjacency;
         true
+    }
+
+    /// One more than the highest number of a neighbour so far.
+    pub fn neighbours(&self) -> u16 {
+        self.plan.adjacencies.len().try_into().unwrap_or(u16::MAX)
+    }
+
+    /// Sets the longest IP packet that a neighbour takes, also before it is known; `None`: what its
+    /// interface carries.
+    pub fn set_neighbour_mtu(&mut self, neighbour: u16, mtu: Option<u16>) {
+        match mtu {
+            Some(mtu) => self.mtus.insert(neighbour, mtu),
+            None => self.mtus.remove(&neighbour),
+        };
+        if let Some(adjacency) = self.plan.adjacencies.get_mut(usize::from(neighbour))
+            && let Some(interface) = self.plan.interfaces.iter().find(|i| i.vlan == adjacency.vlan)
+            && adjacency.resolved
+        {
+            adjacency.set_interface(interface, mtu.unwrap_or(u16::MAX));
+        }
     }
 
     /// The neighbours that packets were sent to since the last call.
@@ -391,7 +418,7 @@ impl RouterTables {
 
     /// Writes the groups out as the packet path reads them.
     fn lay_out(&mut self) {
-        let RouterTables { plan, specs } = self;
+        let RouterTables { plan, specs, .. } = self;
         plan.members.clear();
         plan.member_vlans.clear();
         plan.groups.clear();

@@ -30,7 +30,7 @@ use crate::router::hosts::{Onward, Routed, Run};
 use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
 use crate::switch::{Lookups, Switch};
-use crate::verdict::Verdict;
+use crate::verdict::{Punt, Verdict};
 use crate::vlan::{self, Addresses};
 
 /// The forwarders.
@@ -224,6 +224,10 @@ impl Egress for Lookup {
         packet: Packet,
     ) {
         match verdict {
+            // Its host has no way to the neighbour.
+            Verdict::Fragment(PORT_NONE) if context.plan.is_in_fabric(packet.in_port) => {
+                fragment::cut(context, packet, |c, piece| c.hand_over(Punt::Host, piece));
+            }
             Verdict::Fragment(port) => fragment::send(context, queues, port, packet),
             verdict => self.fabric.finish(context, queues, verdict, packet),
         }

@@ -416,6 +416,8 @@ structures! {
         prefix_len: u8,
         /// A station of the fabric has it too: the device that routing daemons listen on.
         daemons: bool,
+        /// The longest IP packet that hosts of its network take, in bytes.
+        mtu: u16,
     }
 
     /// Hosts that a node knows, for a controller that has started again.

@@ -15,7 +15,8 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn group() -> Group {
-    let gateways = vec![Gateway { ip: ip("10.0.0.254"), prefix_len: 24, daemons: false }];
+    let ip4 = ip("10.0.0.254");
+    let gateways = vec![Gateway { ip: ip4, prefix_len: 24, daemons: false, mtu: 1500 }];
     Group { mac: MacAddr([2, 0x50, 0, 0, 0, 1]), gateways }
 }
 

@@ -83,7 +83,11 @@ impl Brain {
     }
 
     pub(crate) fn stored(&mut self, now: Time, ticket: u64) -> Wants {
-        self.core.handle(now, Input::Stored { ticket });
+        self.input(now, Input::Stored { ticket })
+    }
+
+    pub(crate) fn input(&mut self, now: Time, input: Input) -> Wants {
+        self.core.handle(now, input);
         self.carry_out(now)
     }
 

@@ -27,6 +27,10 @@ pub(crate) struct Host {
     pub(crate) ttl: u8,
     /// ICMP messages: sender, type and code.
     pub(crate) icmp: Vec<(Ipv4Addr, u8, u8)>,
+    /// The MTUs that such messages have told.
+    pub(crate) mtus: Vec<u16>,
+    /// Fragments, as IP packets in the order in which they came.
+    pub(crate) fragments: Vec<Vec<u8>>,
     pub(crate) dhcp: Vec<dhcpv4::Repr>,
     /// It also accepts frames for others: an attacker with many addresses.
     pub(crate) is_promiscuous: bool,
@@ -49,6 +53,8 @@ impl Host {
             received: vec![],
             ttl: 0,
             icmp: vec![],
+            mtus: vec![],
+            fragments: vec![],
             dhcp: vec![],
             is_promiscuous: false,
             is_mute: false,
@@ -154,9 +160,16 @@ impl World {
                 if ip.dst().is_multicast() {
                     return self.group_frame(h, bytes);
                 }
+                if ip.more_fragments() || ip.fragment_offset() > 0 {
+                    assert!(ip.checksum_ok(), "host {h} got a damaged header");
+                    return host.fragments.push(frame.payload()[..ip.total_len()].to_vec());
+                }
                 if ip.protocol() == Protocol::ICMPV4 {
-                    assert!(ip.checksum_ok() && ip.dst() == host.ip);
+                    assert!(ip.checksum_ok() && (host.is_promiscuous || ip.dst() == host.ip));
                     let message = ip.payload();
+                    if message[..2] == [3, 4] {
+                        host.mtus.push(u16::from_be_bytes([message[6], message[7]]));
+                    }
                     return host.icmp.push((ip.src(), message[0], message[1]));
                 }
                 let datagram = udp::Datagram::new_checked(ip.payload()).unwrap();

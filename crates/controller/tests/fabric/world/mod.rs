@@ -239,6 +239,13 @@ impl World {
         self.controllers[c].as_mut().expect("the controller is up")
     }
 
+    /// An input of a controller.
+    pub(crate) fn tell(&mut self, c: usize, input: plexus_controller::Input) {
+        let now = self.now;
+        let wants = self.brain(c).input(now, input);
+        self.carry_out(c, wants);
+    }
+
     pub(crate) fn cable(&mut self, a: End, b: End) {
         self.cables.insert(a, b);
         self.cables.insert(b, a);

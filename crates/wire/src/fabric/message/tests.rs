@@ -47,7 +47,7 @@ fn samples() -> Vec<Body> {
             page: 0,
             report: true,
             group_mac: B,
-            gateways: vec![Gateway { ip: ip4(1), prefix_len: 24, daemons: true }],
+            gateways: vec![Gateway { ip: ip4(1), prefix_len: 24, daemons: true, mtu: 1500 }],
         }
         .into(),
         HostReport { more: 1, hosts: vec![HostState { port: 1, mac: A, ips: vec![ip4(1)] }] }
