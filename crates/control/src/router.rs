@@ -176,6 +176,16 @@ impl Router {
         self.neighbours.get(id).map(|neighbour| neighbour.address)
     }
 
+    /// Changes the limit of routes. Those that there are stay.
+    pub fn limit_routes(&mut self, routes: usize) {
+        self.limits.routes = routes;
+    }
+
+    /// Whether routes are refused because there are too many.
+    pub fn is_full(&self) -> bool {
+        self.full.contains(&Event::RoutesFull)
+    }
+
     fn refuse(&mut self, refusal: Refusal) {
         self.counts.count(refusal);
     }

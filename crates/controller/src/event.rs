@@ -33,6 +33,7 @@ pub enum Event {
     TableWrong { node: NodeId },
     Forwarder { node: NodeId, is_ready: bool },
     RoutesFull,
+    RoutesFit,
     GroupsFull,
 }
 
@@ -93,6 +94,9 @@ impl fmt::Display for Event {
                 )
             }
             Event::RoutesFull => write!(f, "routes are refused: there are too many"),
+            Event::RoutesFit => {
+                write!(f, "there is room for routes again: the kernel's are read anew")
+            }
             Event::GroupsFull => {
                 write!(f, "routes are refused: there are too many sets of next hops")
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use plexus_control::router::{
     Event as RouterEvent, Group, GroupId, Input as RouterInput, InterfaceFacts, InterfaceId,
-    Limits, Member, NextHop, Output, Route, Router, Source,
+    Limits, Member, NextHop, Output, Refusal, Route, Router, Source,
 };
 use plexus_wire::fabric::message::{FibAck, FibHop, FibTarget};
 use plexus_wire::{Prefix, Time};
@@ -80,6 +80,11 @@ impl Fib {
     /// The table's version, and whether it is whole.
     pub(crate) fn state(&self) -> (u64, bool) {
         (self.table.version(), self.is_whole)
+    }
+
+    /// How many routes were refused because there were too many, and whether there still are.
+    pub(crate) fn refused(&self) -> (u64, bool) {
+        (self.router.refused(Refusal::RoutesFull), self.router.is_full())
     }
 
     /// The routes from a prefix on, in order.
@@ -187,6 +192,7 @@ impl Controller {
             is_told: true,
         };
         let facts = Some(facts).filter(|facts| !facts.addresses.is_empty());
+        self.fib.router.limit_routes(self.config.limits.routes as usize);
         self.tell_router(now, RouterInput::Interface { id: GROUP, facts });
         let mut by_prefix: BTreeMap<Prefix, Vec<NextHop>> = BTreeMap::new();
         for route in &self.config.routes {
@@ -275,6 +281,7 @@ impl Controller {
         for event in self.fib.handle(now, input) {
             match event {
                 RouterEvent::RoutesFull => self.log(Event::RoutesFull),
+                RouterEvent::RoutesFit => self.log(Event::RoutesFit),
                 RouterEvent::GroupsFull => self.log(Event::GroupsFull),
                 // Nodes ask for neighbours, and have tables of their own.
                 _ => {}

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use plexus_config::ControllerLimits;
 use plexus_wire::fabric::message::{FibTarget, Hops, PortState};
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,16 @@ impl Controller {
     /// Version of the group's forwarding table, and how many routes it has.
     pub fn routes_version(&self) -> (u64, usize) {
         self.fib.version()
+    }
+
+    /// How many routes were refused because there were too many, and whether there still are.
+    pub fn routes_refused(&self) -> (u64, bool) {
+        self.fib.refused()
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &ControllerLimits {
+        &self.config.limits
     }
 
     /// The version of it that a node has, if it has told.

@@ -450,8 +450,16 @@ impl Daemon {
             Event::ClaimRefused { why, .. } | Event::PortClosed { why, .. } => Some(*why),
             _ => None,
         };
+        if *event == Event::RoutesFit {
+            self.devices.read_again();
+        }
         if self.quiet.admits(now, (discriminant(event), why), || event.to_string()) {
-            tracing::info!("{event}");
+            match event {
+                Event::RoutesFull | Event::GroupsFull | Event::TableWrong { .. } => {
+                    tracing::warn!("{event}");
+                }
+                _ => tracing::info!("{event}"),
+            }
         }
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Route, Source};
 use plexus_io::netlink::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher};
+use plexus_io::wake::{Sleeper, Waker};
 use plexus_wire::Prefix;
 use plexus_wire::address::is_routable;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Least time between two dumps of the kernel's tables, which are needed where its notifications
 /// say too little. A dump of a full table takes about as long.
@@ -220,6 +220,15 @@ pub(crate) fn kernel_metric(metric: u32) -> u32 {
     metric.saturating_sub(1)
 }
 
+/// Makes the thread that follows the kernel read everything anew.
+pub(crate) struct Again(Waker);
+
+impl Again {
+    pub(crate) fn read(&self) {
+        self.0.wake();
+    }
+}
+
 /// Follows the kernel in a thread of its own, until `hear` says that nobody listens. The thread
 /// waits for a slow control plane. If the kernel then drops notifications, a new dump replaces
 /// them.
@@ -228,7 +237,8 @@ pub(crate) fn kernel_metric(metric: u32) -> u32 {
 /// When there are no descriptors or threads left.
 pub(crate) fn watch(
     mut hear: impl FnMut(Vec<KernelEvent>) -> bool + Send + 'static,
-) -> Result<(), String> {
+) -> Result<Again, String> {
+    let (mut sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
     let open = || Watcher::open().map(|watcher| watcher.with_rest(REST));
     let mut watcher = open().map_err(|e| format!("following the kernel: {e}"))?;
     let follow = move || {
@@ -249,16 +259,14 @@ pub(crate) fn watch(
             if !events.is_empty() && !hear(events) {
                 return;
             }
-            if !more {
-                let wait = watcher.wakes_in().and_then(|wait| Timespec::try_from(wait).ok());
-                let fd = watcher.fd();
-                // An interrupted sleep is a short one.
-                let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], wait.as_ref());
+            // An interrupted sleep is a short one.
+            if !more && sleeper.sleep([watcher.fd()], watcher.wakes_in()).unwrap_or(false) {
+                watcher.read_again();
             }
         }
     };
     let thread = std::thread::Builder::new().name("kernel".into()).spawn(follow);
-    thread.map(drop).map_err(|e| format!("following the kernel: {e}"))
+    thread.map(|_| Again(waker)).map_err(|e| format!("following the kernel: {e}"))
 }
 
 #[cfg(test)]

@@ -136,6 +136,8 @@ impl GroupRouter {
             router::Event::RoutesFull | router::Event::GroupsFull | router::Event::TableFull => {
                 true
             }
+            // The controller refuses what is too much, and tells the rest anew.
+            router::Event::RoutesFit => false,
             router::Event::Conflict { .. } | router::Event::Gateway { .. } => false,
         };
         let events = if rest.events.iter().any(is_full) { vec![Event::RoutesFull] } else { vec![] };

@@ -266,8 +266,16 @@ fn beyond_the_limits_routes_are_refused_and_what_was_there_stays() {
     plane.set(Source::Kernel, "172.16.9.0/24", Route::Blackhole);
     assert_eq!(plane.lookup("172.16.9.1"), Some(&Group::Blackhole));
     plane.unset(Source::Kernel, "172.16.0.0/24");
+    // What was refused is to be told again.
+    assert_eq!(plane.events, [Event::RoutesFull, Event::RoutesFit]);
     plane.set(Source::Kernel, "172.16.10.0/24", via(A, "10.0.1.2"));
     assert!(plane.lookup("172.16.10.1").is_some());
+    // Another limit holds from then on.
+    plane.router.limit_routes(11);
+    plane.set(Source::Kernel, "172.16.11.0/24", via(A, "10.0.1.2"));
+    assert!(plane.lookup("172.16.11.1").is_some());
+    plane.set(Source::Kernel, "172.16.12.0/24", via(A, "10.0.1.2"));
+    assert!(plane.lookup("172.16.12.1").is_none() && plane.router.is_full());
 }
 
 #[test]

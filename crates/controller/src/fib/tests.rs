@@ -1,6 +1,8 @@
 //! The table and its copies, over channels that lose, duplicate and delay, with nodes and
 //! controllers that start again.
 
+mod bad_input;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;

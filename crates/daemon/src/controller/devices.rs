@@ -15,7 +15,7 @@ use plexus_io::wake::Waker;
 use plexus_node::ports::kernel_port;
 use plexus_wire::MacAddr;
 
-use crate::kernel::{self, Kernel};
+use crate::kernel::{self, Again, Kernel};
 
 /// Notifications that wait for the controller; a full table is some thousand of them.
 const WAITING: usize = 64;
@@ -38,6 +38,7 @@ pub(super) struct Devices {
     told: BTreeMap<String, MacAddr>,
     kernel: Kernel,
     news: Option<Receiver<Vec<KernelEvent>>>,
+    again: Option<Again>,
 }
 
 /// The devices of a controller's settings.
@@ -75,10 +76,11 @@ impl Devices {
                 waker.wake();
                 is_heard
             })
-            .map(|()| news)
+            .map(|again| (news, again))
         });
-        let (told, kernel, news) = (BTreeMap::new(), Kernel::new(names), news.transpose()?);
-        Ok(Devices { wanted, told, kernel, news })
+        let (news, again) = news.transpose()?.unzip();
+        let (told, kernel) = (BTreeMap::new(), Kernel::new(names));
+        Ok(Devices { wanted, told, kernel, news, again })
     }
 
     /// Follows changed settings.
@@ -110,6 +112,13 @@ impl Devices {
             }
         }
         (inputs, true)
+    }
+
+    /// Reads all of the kernel's routes anew.
+    pub(super) fn read_again(&self) {
+        if let Some(again) = &self.again {
+            again.read();
+        }
     }
 
     /// A device has come or gone, or has changed.

@@ -74,10 +74,14 @@ impl Prepared {
         inject: Inject,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        if self.kernel.is_some() {
-            kernel::watch(move |events| sender.send(News::Kernel(events)).is_ok())?;
-        }
-        let driver = Driver { own: self, news, links, inject, started, conflicts: BTreeMap::new() };
+        let again = match self.kernel {
+            Some(_) => {
+                Some(kernel::watch(move |events| sender.send(News::Kernel(events)).is_ok())?)
+            }
+            None => None,
+        };
+        let conflicts = BTreeMap::new();
+        let driver = Driver { own: self, news, links, inject, started, conflicts, again };
         start_control_plane(|| driver.run())
     }
 }
@@ -125,6 +129,8 @@ pub(crate) struct Driver {
     started: Instant,
     /// Address conflicts that were logged.
     conflicts: BTreeMap<IpAddr, MacAddr>,
+    /// The thread that follows the kernel.
+    again: Option<kernel::Again>,
 }
 
 impl Driver {
@@ -265,6 +271,12 @@ impl Driver {
             }
             Event::RoutesFull => {
                 tracing::warn!("routes are refused: there are as many as routes_max allows");
+            }
+            Event::RoutesFit => {
+                tracing::info!("there is room for routes again: the kernel's are read anew");
+                if let Some(again) = &self.again {
+                    again.read();
+                }
             }
             Event::GroupsFull => {
                 tracing::warn!("routes are refused: there are too many sets of gateways");

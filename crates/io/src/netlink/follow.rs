@@ -80,6 +80,11 @@ impl Follower {
         self.needed.retain(|_, named| *named >= self.round);
     }
 
+    /// Everything is to be dumped once more.
+    pub(super) fn ask_again(&mut self) {
+        self.ask_again = true;
+    }
+
     /// Whether everything has to be dumped once more.
     pub(super) fn asks_again(&self) -> bool {
         self.ask_again

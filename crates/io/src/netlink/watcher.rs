@@ -111,6 +111,11 @@ impl Watcher {
         Watcher { rest, ..self }
     }
 
+    /// Everything is to be dumped once more, after the pause.
+    pub fn read_again(&mut self) {
+        self.follower.ask_again();
+    }
+
     /// When there is something to do though nothing is readable.
     pub fn wakes_in(&self) -> Option<Duration> {
         (self.running.is_none() && self.follower.asks_again()).then(|| self.rest_left())
