@@ -12,6 +12,7 @@ mod moves;
 mod replay;
 mod restart;
 mod routed;
+mod routed_bad;
 mod routed_mtu;
 mod switches;
 mod tenants;
