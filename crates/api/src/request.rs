@@ -19,7 +19,8 @@ pub enum Request {
     /// Facts and counts of the daemon.
     Show(Topic),
     /// A router's action on packets to an address, with its reasons:
-    /// [`Route`](crate::answer::router::Route).
+    /// [`Route`](crate::answer::router::Route). Of a controller, that of its group, with the boxes
+    /// on the way: [`GroupRoute`](crate::answer::fabric::GroupRoute).
     Route(IpAddr),
     /// A router's routes in use from a prefix on:
     /// [`Routes`](crate::answer::router::Routes).

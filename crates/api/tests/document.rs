@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done, Frame};
+use plexus_api::question::Of;
 use plexus_api::{Answer, Request, Topic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,7 +42,7 @@ fn every_example_is_of_its_type() {
                 let typed = typed.unwrap_or_else(|e| panic!("{}: {e}", topic.name()));
                 serde_json::to_value(typed).unwrap()
             }
-            Request::Route(_) => as_type::<Route>(&answer),
+            Request::Route(_) => as_type::<Of<Route, GroupRoute>>(&answer),
             Request::RoutesFrom(_) => as_type::<Routes>(&answer),
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),

@@ -29,6 +29,7 @@ Examples:
   plexus show links --node n1
   plexus show topology --node c1
   plexus show route 192.0.2.1 --node r1
+  plexus show route 192.0.2.1 --node c1
   plexus show routes --node r1
   plexus show faces --node ndn1")]
 pub(crate) struct Args {
@@ -58,7 +59,11 @@ enum What {
 
 /// The two that are no topic: they have an argument, or several answers.
 const OTHERS: [(What, &str, &str); 2] = [
-    (What::Route, "route", "What a router does with packets to an address, and why"),
+    (
+        What::Route,
+        "route",
+        "What a router does with packets to an address; a controller also tells their way",
+    ),
     (What::Routes, "routes", "A router's routes in use, one a line, as its packet path has them"),
 ];
 
@@ -86,7 +91,10 @@ pub(crate) fn run(args: Args) -> Outcome {
                 let answer = client.ask(&Request::Route(address)).map_err(Failure::unusable)?;
                 match args.json {
                     true => format!("{answer}\n"),
-                    false => router::route(&read(serde_json::from_value(answer))?),
+                    false => match read(serde_json::from_value(answer))? {
+                        Of::Node(route) => router::route(&route),
+                        Of::Controller(route) => fabric::route(&route),
+                    },
                 }
             }
         };

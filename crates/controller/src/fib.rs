@@ -82,6 +82,11 @@ impl Fib {
         (self.table.version(), self.is_whole)
     }
 
+    /// The router, for questions.
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
     /// How many routes were refused because there were too many, and whether there still are.
     pub(crate) fn refused(&self) -> (u64, bool) {
         (self.router.refused(Refusal::RoutesFull), self.router.is_full())

@@ -86,6 +86,9 @@ impl Asked for Answers {
             Request::Version(_) => {
                 self.ask(|daemon| Reply::About(About::new("controller", &daemon.own.1)))
             }
+            Request::Route(address) => {
+                self.ask(move |daemon| daemon.route(address))?.map(Reply::GroupRoute)
+            }
             Request::RoutesFrom(first) => {
                 self.ask(move |daemon| Reply::Routes(daemon.routes_from(&first)))
             }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done};
 use plexus_api::{Answer, Request};
@@ -55,6 +56,7 @@ pub(crate) trait Asked: Send + Sync {
 pub(crate) enum Reply {
     Shown(Box<Answer>),
     Route(Route),
+    GroupRoute(GroupRoute),
     Routes(Routes),
     About(About),
     Done(Done),

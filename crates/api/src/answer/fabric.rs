@@ -297,6 +297,12 @@ pub struct GroupRouter {
     pub version: u64,
     /// Routes to other networks in it.
     pub routes: usize,
+    /// Routes that the controller takes, those that wait for a better one included.
+    pub routes_max: usize,
+    /// It refuses routes now, because there are as many. It keeps those that it has.
+    pub full: bool,
+    /// How often it has refused one for that reason.
+    pub refused: u64,
     /// Devices on which routing daemons listen.
     pub devices: Vec<RouterDevice>,
     /// The copies.
@@ -323,4 +329,92 @@ pub struct RouterNode {
     pub version: Option<u64>,
     /// Versions that it lacks.
     pub lag: Option<u64>,
+}
+
+/// Of a request for a route to a controller: what the group's router does with packets to an
+/// address, and the boxes that they pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRoute {
+    /// The address.
+    pub address: IpAddr,
+    /// The prefix that decides; absent if there is none.
+    pub prefix: Option<String>,
+    /// The action on its packets.
+    pub action: Action,
+    /// Those to whom packets go.
+    pub neighbours: Vec<GroupNeighbour>,
+    /// Nodes whose copy of the table is of another version: they may decide otherwise.
+    pub behind: Vec<NodeName>,
+}
+
+/// The action of a group's route on packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// There is no route: senders hear so.
+    NoRoute,
+    /// Never forwarded: packets to it are dropped (RFC 1812, 5.3.7).
+    Martian,
+    /// They are for the group itself.
+    Own,
+    /// They are for all of a subnet: not forwarded.
+    Broadcast,
+    /// To the station that has the address.
+    Deliver,
+    /// To hosts that lead to their network.
+    Forward,
+    /// Dropped in silence.
+    Blackhole,
+    /// Dropped: senders hear that the destination is unreachable.
+    Unreachable,
+    /// Dropped: senders hear that the destination is prohibited.
+    Prohibited,
+}
+
+/// A neighbour of the group's router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupNeighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its share of the flows, relative to the others'.
+    pub weight: u8,
+    /// The longest IP packet that it takes, in bytes.
+    pub mtu: u16,
+    /// Its station; absent: it has not been found.
+    pub station: Option<StationPlace>,
+    /// The paths that hosts have to it. A host gets one when it first sends there.
+    pub paths: Vec<GroupPath>,
+    /// How many more paths there are.
+    pub more: usize,
+}
+
+/// Where a station is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StationPlace {
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// Its node.
+    pub node: NodeName,
+    /// Its port's number.
+    pub port: u8,
+}
+
+/// A path through the fabric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupPath {
+    /// The host that uses it; absent: all hosts of the first port.
+    pub from: Option<MacAddr>,
+    /// The boxes in order: the first routes, the others forward.
+    pub boxes: Vec<PassedBox>,
+}
+
+/// A box on a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedBox {
+    /// Its name.
+    pub node: NodeName,
+    /// The port's number by which packets come in.
+    pub in_port: u8,
+    /// The port's number by which they leave.
+    pub out_port: u8,
 }

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use plexus_api::answer::fabric::{
-    Flows, GroupRouter, Groups, Hosts, Joined, Links, RouterCopy, SourceRoutes, Stations, Topology,
-    Unserved,
+    Action, Flows, GroupRoute, GroupRouter, Groups, Hosts, Joined, Links, RouterCopy, SourceRoutes,
+    Stations, Topology, Unserved,
 };
 use plexus_api::word;
 use plexus_wire::MacAddr;
@@ -121,12 +121,58 @@ pub(super) fn group_router(answer: &GroupRouter) -> String {
         devices.row([&d.name as &dyn Display, &or_dash(node), &or_dash(port)]);
     }
     let devices = if answer.devices.is_empty() { String::new() } else { devices.finish() };
+    let full = match answer.full {
+        true => format!("{} routes are the most: further ones are refused\n", answer.routes_max),
+        false => String::new(),
+    };
     format!(
-        "{}{devices}version {}, {} routes to other networks\n",
+        "{}{devices}version {}, {} routes to other networks\n{full}",
         nodes.finish(),
         answer.version,
         answer.routes
     )
+}
+
+/// What the group's router does with packets to an address, and the boxes that they pass.
+pub(super) fn route(answer: &GroupRoute) -> String {
+    let action = match answer.action {
+        Action::NoRoute => "no route; its senders hear that it cannot be reached",
+        Action::Martian => "dropped before any lookup: no router forwards to it",
+        Action::Own => "to the group itself",
+        Action::Broadcast => "to all of a subnet: not forwarded",
+        Action::Deliver => "to the station that has it",
+        Action::Forward => "to hosts that lead there",
+        Action::Blackhole => "nowhere, in silence",
+        Action::Unreachable => "nowhere: unreachable",
+        Action::Prohibited => "nowhere: prohibited",
+    };
+    let by = answer.prefix.as_ref().map_or(String::new(), |prefix| format!("by {prefix}, "));
+    let mut out = format!("{}: {by}{action}\n", answer.address);
+    for n in &answer.neighbours {
+        let share = if n.weight > 1 { format!(" ×{}", n.weight) } else { String::new() };
+        let place = match &n.station {
+            Some(s) => format!("{} at port {} of {}", s.mac, s.port, s.node),
+            None => "not found yet: nobody has sent there".into(),
+        };
+        out.push_str(&format!("{}{share}: {place}; packets of {} bytes\n", n.address, n.mtu));
+        let mut paths = Table::new(&["FROM", "BOX: IN > OUT"]);
+        for path in &n.paths {
+            let boxes =
+                path.boxes.iter().map(|b| format!("{}: {} > {}", b.node, b.in_port, b.out_port));
+            paths.row([&or_dash(path.from) as &dyn Display, &boxes.collect::<Vec<_>>().join(", ")]);
+        }
+        if !paths.is_empty() {
+            out.push_str(&paths.finish());
+        }
+        if n.more > 0 {
+            out.push_str(&format!("and {} more\n", n.more));
+        }
+    }
+    if !answer.behind.is_empty() {
+        let nodes = words(&answer.behind);
+        out.push_str(&format!("of another version, and so perhaps otherwise: {nodes}\n"));
+    }
+    out
 }
 
 /// Groups that hosts of a node have joined, and its trees.

@@ -44,9 +44,6 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
     let neighbours = node(&["neighbours"]).to_string();
     assert!(neighbours.contains("10.2.0.2") && neighbours.contains("permanent"), "{neighbours}");
     assert_eq!(node(&["fib"])["interfaces"][0]["name"], "group");
-    let neighbours = node(&["neighbours"]).to_string();
-    assert!(neighbours.contains("10.2.0.2") && neighbours.contains("permanent"), "{neighbours}");
-    assert_eq!(node(&["fib"])["interfaces"][0]["name"], "group");
     // The controller tells the way, box by box.
     let way = desk.json(&["show", "route", "10.2.0.2", "--node", "router-mesh/c1"], 0);
     let neighbour = &way["neighbours"][0];
@@ -186,4 +183,70 @@ fn kernels_find_the_mtu_of_a_narrow_subnet_and_fragments_reach_it() {
     desk.down("mtus");
     // TCP, between hosts that both believe in 1500.
     desk.plexus(&["lab", "run", &file]).expect(0);
+}
+
+/// One node; routing daemons would have the device `gw0`.
+const LEAK: &str = r#"
+name = "leak"
+[[node]]
+name = "n1"
+[[controller]]
+name = "c1"
+on = "n1"
+[controller.limits]
+routes = 200
+[[controller.subnet]]
+prefix = "10.1.0.0/24"
+gateway = "10.1.0.254"
+device = "gw0"
+[[host]]
+name = "a1"
+address = "10.1.0.1/24"
+gateway = "10.1.0.254"
+[[link]]
+ends = ["a1", "n1.a1"]
+"#;
+
+/// More routes in the kernel's table than the controller takes: those that were there stay, and
+/// once the others have gone, what was refused is read again.
+#[test]
+fn a_leak_into_the_kernels_table_is_shown_and_outlived() {
+    let Some(desk) = Desk::root("routed-leak") else { return };
+    let file = desk.file("leak", LEAK);
+    desk.plexus(&["lab", "up", &file]).expect(0);
+    let router = || desk.json(&["show", "router", "--node", "leak/c1"], 0);
+    let settled = |routes: std::ops::RangeInclusive<u64>, full: bool| {
+        let is_settled = || {
+            let shown = router();
+            let (count, lag) = (shown["routes"].as_u64().unwrap(), &shown["nodes"][0]["lag"]);
+            routes.contains(&count) && (&shown["full"], lag) == (&full.into(), &0.into())
+        };
+        assert!(until(is_settled), "{routes:?} {full}: {}", router());
+    };
+    let change = |what: &str, second: u8, count: u32| {
+        let script = format!(
+            "i=0; while [ $i -lt {count} ]; do echo route {what} 172.{second}.$i.0/24 via 10.1.0.1; \
+             i=$((i+1)); done | ip -batch -"
+        );
+        desk.exec("leak", "n1", &script).expect(0);
+    };
+    change("add", 16, 150);
+    settled(150..=150, false);
+    change("add", 17, 250);
+    // The kernel has some for its own addresses.
+    settled(190..=200, true);
+    assert!(router()["refused"].as_u64().unwrap() >= 200, "{}", router());
+    let said = desk.plexus(&["show", "router", "--node", "leak/c1"]).expect(0);
+    assert!(said.out.contains("200 routes are the most: further ones are refused"), "{}", said.out);
+    // A route that comes during the leak finds no room, and the old ones stay.
+    change("add", 18, 1);
+    let leads = |to: &str| {
+        let way = desk.json(&["show", "route", to, "--node", "leak/c1"], 0);
+        way["action"] == "forward"
+    };
+    assert!(leads("172.16.0.1") && leads("172.16.149.1") && !leads("172.18.0.1"));
+    change("del", 17, 250);
+    settled(151..=151, false);
+    assert!(leads("172.18.0.1"));
+    desk.down("leak");
 }

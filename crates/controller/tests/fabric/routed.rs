@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use plexus_config::{HostGroup, OutsideRoute, Subnet};
-use plexus_controller::Config;
+use plexus_controller::{Action, Config};
 use plexus_plane::DropReason;
 use plexus_wire::{EtherType, Prefix, Protocol, ethernet, icmpv4, ipv4};
 
@@ -283,5 +283,50 @@ fn a_node_forgets_addresses_to_which_nothing_is_sent() {
     let mut found = known(&mut world);
     found.sort_unstable();
     assert_eq!(found, [own, used.into()]);
+    world.finish();
+}
+
+#[test]
+fn the_way_of_an_address_is_told_box_by_box() {
+    let mut config = two_subnets();
+    let prefix: Prefix = "192.0.2.0/24".parse().unwrap();
+    config.routes = vec![OutsideRoute { prefix, via: IpAddr::from([10, 0, 1, 4]) }];
+    config.subnets[1].mtu = Some(1280);
+    let mut world = ring(8, config);
+    let far = Ipv4Addr::from([192, 0, 2, 1]);
+    let way = |world: &mut World, to: IpAddr| world.brain(0).core.way(to);
+    let found = way(&mut world, far.into());
+    assert_eq!((found.action, found.prefix), (Action::Forward, Some(prefix)));
+    assert!(found.neighbours[0].paths.is_empty(), "nobody has sent there");
+    assert_eq!(world.unreached(&[(0, 3), (1, 3), (2, 3)], 300), []);
+    for (to, action) in [(world.hosts[3].ip, Action::Deliver), (far, Action::Forward)] {
+        let found = way(&mut world, to.into());
+        let [neighbour] = &found.neighbours[..] else { panic!("{found:?}") };
+        assert_eq!((found.action, neighbour.address), (action, world.hosts[3].ip.into()));
+        assert_eq!((neighbour.mtu, neighbour.station), (1280, Some((world.hosts[3].mac, 4, HOST))));
+        for path in &neighbour.paths {
+            // Each box is cabled to the next, the first to the host and the last to the neighbour.
+            let mut at = End::Node(path.boxes[0].0 as usize - 1, path.boxes[0].1);
+            let from = world.cables[&at];
+            for (node, in_port, out_port) in &path.boxes {
+                let node = *node as usize - 1;
+                assert_eq!(at, End::Node(node, *in_port), "{path:?}");
+                at = world.cables[&End::Node(node, *out_port)];
+            }
+            assert_eq!(at, End::Host(3), "{path:?}");
+            assert!(matches!(from, End::Host(h) if h < 3), "{path:?}");
+        }
+        // The host at the opposite node may go either way round.
+        let hops: Vec<usize> = neighbour.paths.iter().map(|path| path.boxes.len()).collect();
+        assert!(hops.len() >= 3 && hops.contains(&2) && hops.contains(&3), "{hops:?}");
+    }
+    for (to, action) in [
+        ([10, 0, 0, 254], Action::Own),
+        ([10, 0, 1, 255], Action::Broadcast),
+        ([10, 0, 1, 77], Action::Deliver),
+        ([198, 51, 100, 1], Action::NoRoute),
+    ] {
+        assert_eq!(way(&mut world, to.into()).action, action, "{to:?}");
+    }
     world.finish();
 }

@@ -1,13 +1,18 @@
 //! A controller's answers to `plexus show`.
 
+use std::net::IpAddr;
+
 use plexus_api::answer::fabric::{
-    Flow, Flows, Group, GroupRouter, Groups, Host, Hosts, KnownNode, NodeName, NodePort,
-    RouterDevice, RouterNode, Topology, TreeNode, Unserved,
+    self as api, Flow, Flows, Group, GroupNeighbour, GroupPath, GroupRoute, GroupRouter, Groups,
+    Host, Hosts, KnownNode, NodeName, NodePort, PassedBox, RouterDevice, RouterNode, StationPlace,
+    Topology, TreeNode, Unserved,
 };
 use plexus_api::answer::router::Routes;
 use plexus_api::question::Of;
 use plexus_api::{Answer, Topic};
+use plexus_controller::{Action, NeighbourView, PathView};
 use plexus_wire::Prefix;
+use plexus_wire::address::is_martian;
 use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::FibTarget;
 
@@ -107,7 +112,64 @@ impl Daemon {
             let at = at.map(|(node, port)| (self.name(node), port));
             RouterDevice { name: name.to_string(), at }
         });
-        GroupRouter { version, routes, devices: devices.collect(), nodes: nodes.collect() }
+        let (refused, full) = self.core.routes_refused();
+        GroupRouter {
+            version,
+            routes,
+            routes_max: self.core.limits().routes as usize,
+            full,
+            refused,
+            devices: devices.collect(),
+            nodes: nodes.collect(),
+        }
+    }
+
+    /// What the group does with packets to an address, and which boxes they pass.
+    ///
+    /// # Errors
+    /// When the group does not route.
+    pub(super) fn route(&self, address: IpAddr) -> Result<GroupRoute, String> {
+        if !self.core.is_router() {
+            return Err("this group does not route: none of its subnets has a gateway".into());
+        }
+        let way = self.core.way(address);
+        let (version, _) = self.core.routes_version();
+        let is_behind = |node: u64| self.core.routes_version_of(node) != Some(version);
+        let behind = self.core.nodes().filter(|n| n.up && is_behind(n.node));
+        let (mut action, mut prefix) = (action(way.action), way.prefix);
+        if is_martian(address) && way.action != Action::Own {
+            (action, prefix) = (api::Action::Martian, None);
+        }
+        Ok(GroupRoute {
+            address,
+            prefix: prefix.map(|prefix| prefix.to_string()),
+            action,
+            neighbours: way.neighbours.into_iter().map(|n| self.neighbour(n)).collect(),
+            behind: behind.map(|n| NodeName::Name(n.name)).collect(),
+        })
+    }
+
+    fn neighbour(&self, neighbour: NeighbourView) -> GroupNeighbour {
+        let NeighbourView { address, weight, mtu, station, paths, more } = neighbour;
+        let passed = |(node, in_port, out_port)| {
+            let node = self.name(node);
+            PassedBox { node, in_port, out_port }
+        };
+        let path = |PathView { from, boxes }| {
+            let boxes = boxes.into_iter().map(passed).collect();
+            GroupPath { from, boxes }
+        };
+        GroupNeighbour {
+            address,
+            weight,
+            mtu,
+            station: station.map(|(mac, node, port)| {
+                let node = self.name(node);
+                StationPlace { mac, node, port }
+            }),
+            paths: paths.into_iter().map(path).collect(),
+            more,
+        }
     }
 
     /// A part of the group's routes, from this prefix on.
@@ -142,5 +204,18 @@ impl Daemon {
                 .collect(),
         });
         Groups { groups: groups.collect() }
+    }
+}
+
+fn action(action: Action) -> api::Action {
+    match action {
+        Action::NoRoute => api::Action::NoRoute,
+        Action::Own => api::Action::Own,
+        Action::Broadcast => api::Action::Broadcast,
+        Action::Deliver => api::Action::Deliver,
+        Action::Forward => api::Action::Forward,
+        Action::Blackhole => api::Action::Blackhole,
+        Action::Unreachable => api::Action::Unreachable,
+        Action::Prohibited => api::Action::Prohibited,
     }
 }
