@@ -152,7 +152,7 @@ fn the_last_node_writes_the_groups_address() {
     assert_eq!((&out[0].1[..6], &out[0].1[12..]), (&inner[..6], &inner[12..]));
 }
 
-/// A TCP super-packet of A's host with 3,000 bytes, and what it owes: its checksum and its segments.
+/// A TCP super-packet of A with 3,000 bytes, and what it owes: its checksum and its segments.
 fn super_packet(to: [u8; 4]) -> (Vec<u8>, Offload) {
     let mut f = packet([10, 0, 0, 1], to, 3000);
     let ends = [[10, 0, 0, 1], to].map(Into::into);

@@ -225,8 +225,8 @@ fn a_leak_into_the_kernels_table_is_shown_and_outlived() {
     };
     let change = |what: &str, second: u8, count: u32| {
         let script = format!(
-            "i=0; while [ $i -lt {count} ]; do echo route {what} 172.{second}.$i.0/24 via 10.1.0.1; \
-             i=$((i+1)); done | ip -batch -"
+            "i=0; while [ $i -lt {count} ]; do \
+             echo route {what} 172.{second}.$i.0/24 via 10.1.0.1; i=$((i+1)); done | ip -batch -"
         );
         desk.exec("leak", "n1", &script).expect(0);
     };

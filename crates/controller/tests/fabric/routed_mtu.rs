@@ -108,7 +108,8 @@ fn the_sender_of_what_may_not_be_cut_is_told_the_mtu_by_its_own_gateway() {
     assert_eq!(world.unreached(&[(0, 1), (3, 0)], 300), []);
     let told = |world: &mut World, from: usize, ends: (Ipv4Addr, Ipv4Addr), len: usize| {
         let sent = long(world, (from, gateway(from)), ends, (len, true));
-        (world.hosts[from].icmp.clear(), world.hosts[from].mtus.clear());
+        world.hosts[from].icmp.clear();
+        world.hosts[from].mtus.clear();
         // The route to the source may have to be found first.
         for _ in 0..2 {
             world.emit(from, sent.clone());

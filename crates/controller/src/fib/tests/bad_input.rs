@@ -61,7 +61,8 @@ fn a_leak_of_a_million_routes_is_refused_with_an_alarm_and_the_old_table_stays()
         assert!(node.routes.len() <= 300);
     }
     for n in 200..300 {
-        (world.kernel.insert(prefix(n), 2), world.ever.entry(prefix(n)).or_default().push(2));
+        world.kernel.insert(prefix(n), 2);
+        world.ever.entry(prefix(n)).or_default().push(2);
     }
     world.settle();
     world.compare();
