@@ -193,9 +193,9 @@ impl Controller {
             return Err(Refusal::Forbidden);
         }
         let to = target.and_then(|target| self.hosts.get(target)).map(|target| target.at);
-        let back = self.way(now, at, group_mac, ask.source_mac, from)?;
+        let back = self.router_way(now, at, group_mac, ask.source_mac, from)?;
         let there = match target.zip(to) {
-            Some((target, to)) => self.way(now, at, ask.source_mac, target, to)?,
+            Some((target, to)) => self.router_way(now, at, ask.source_mac, target, to)?,
             None => Vec::new(),
         };
         let version = self.flows.next_version();
@@ -225,7 +225,7 @@ impl Controller {
     }
 
     /// The routes from a forwarder to a station, for packets of another.
-    fn way(
+    fn router_way(
         &mut self,
         now: Time,
         at: Place,

@@ -285,10 +285,7 @@ impl Fabric {
         let plan = context.fabric;
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
         for (place, packet) in batch.iter_mut().enumerate().filter(|(i, _)| set >> i & 1 != 0) {
-            let is_forwarded = packet.flags & FORWARDED != 0;
-            packet.flags &= !FORWARDED;
-            let at = if is_forwarded { ROUTER_HOP.into() } else { packet.in_port };
-            let tables = plan.tables(at);
+            let tables = plan.tables(push::origin(packet));
             let head = context.pool.data_mut(packet).first_chunk_mut();
             let (Some(tables), Some(head)) = (tables, head) else {
                 Verdict::Drop(DropReason::NoRoute).store(packet);
@@ -326,7 +323,7 @@ impl Fabric {
         found: Option<Found<'_>>,
     ) -> Verdict {
         let Some(found) = found else { return Verdict::load(packet) };
-        match self.choose(found, context, queues, packet) {
+        match self.choose(found, context, queues, packet, destination) {
             Some((_, port, [])) => match to_neighbour(context, port.into(), destination, packet) {
                 Verdict::Forward(port) => Verdict::Fragment(port),
                 verdict => verdict,
@@ -826,7 +823,7 @@ fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut 
 /// A routed packet leaves the fabric: its source becomes the group's address.
 #[inline(never)]
 fn set_gateway(context: &mut Context<'_>, packet: &mut Packet) {
-    packet.flags &= !ROUTED;
+    packet.flags &= !(ROUTED | FORWARDED);
     let head = context.pool.data_mut(packet).first_chunk_mut();
     if let (Some(head), Some(gateway)) = (head, context.fabric.gateway()) {
         set_source(head, gateway.to_u64());

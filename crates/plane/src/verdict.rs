@@ -6,7 +6,7 @@ use crate::drops::DropReason;
 
 /// `Packet::flags`: a host's packet that another node of the fabric has sent to the router of this
 /// one.
-pub(crate) const FORWARDED: u8 = 4;
+pub(crate) const FORWARDED: u8 = 8;
 
 /// The output-port lookup's decision: the descriptor's destination-port set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

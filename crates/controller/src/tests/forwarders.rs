@@ -172,7 +172,7 @@ fn a_forwarder_is_told_the_ways_of_hosts_that_may_talk() {
         let entry: &plexus_wire::fabric::message::RouteEntry = entry;
         *node == 3 && entry.port == ROUTER_HOP && entry.destination == mac(65)
     };
-    let last = stages.net.updates.iter().filter(of_router).next_back().expect("an update");
+    let last = stages.net.updates.iter().rfind(of_router).expect("an update");
     assert_eq!(stages.net.follow(3, &last.1.routes[0]), Some((1, 102)));
 }
 

@@ -9,6 +9,7 @@
 
 use plexus_io::{Offload, Packet, Pool, PortId};
 use plexus_table::Found;
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::{ethernet, fabric};
 
 use super::plan::{Encapsulation, PortRole};
@@ -18,13 +19,14 @@ use crate::drops::DropReason;
 use crate::offload;
 use crate::router::fragment;
 use crate::stage::output::OutputQueues;
+use crate::verdict::FORWARDED;
 
 /// Puts the header of a route in front of a host's frame. False if the frame has no room for it.
 #[inline(always)]
 pub(super) fn push_route(pool: &mut Pool, packet: &mut Packet, header: &[u8]) -> bool {
     let fits = push(pool, packet, header);
     if packet.flags & ROUTED != 0 {
-        packet.flags &= !ROUTED;
+        packet.flags &= !(ROUTED | FORWARDED);
         fabric::set_routed(pool.data_mut(packet));
     }
     fits
@@ -83,10 +85,17 @@ pub(super) fn send(
     }
 }
 
+/// The port whose memory has the routes of a packet: its own, or the router's for one that another
+/// node has sent there.
+#[inline(always)]
+pub(super) fn origin(packet: &Packet) -> PortId {
+    if packet.flags & FORWARDED != 0 { ROUTER_HOP.into() } else { packet.in_port }
+}
+
 /// The routes of a host's packet, which the lookup has just found in the same plan.
 pub(super) fn routes_of<'a>(context: &Context<'a>, packet: &Packet) -> Option<Found<'a>> {
     let frame = ethernet::Frame::new_checked(context.pool.data(packet)).ok()?;
-    context.fabric.tables(packet.in_port)?.routes.get(frame.dst(), frame.src())
+    context.fabric.tables(origin(packet))?.routes.get(frame.dst(), frame.src())
 }
 
 fn finish(
