@@ -107,6 +107,13 @@ impl Controller {
         self.topology.index(node).and_then(|index| self.fib.version_of(index))
     }
 
+    /// Whether a node routes for others at present; `None`: it is no forwarder.
+    pub fn forwards(&self, node: NodeId) -> Option<bool> {
+        let index = self.topology.index(node)?;
+        let is_one = !self.config.forwarders.is_empty() && self.is_forwarder(index);
+        is_one.then(|| self.forwarders.is_ready(index))
+    }
+
     /// The routes from a prefix on, in order.
     pub fn routes_from(&self, first: &Prefix) -> impl Iterator<Item = (Prefix, &FibTarget)> {
         self.fib.from(first)

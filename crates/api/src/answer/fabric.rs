@@ -329,6 +329,8 @@ pub struct RouterNode {
     pub version: Option<u64>,
     /// Versions that it lacks.
     pub lag: Option<u64>,
+    /// It routes for others now, or does not yet; absent: it is no forwarder.
+    pub forwards: Option<bool>,
 }
 
 /// Of a request for a route to a controller: what the group's router does with packets to an

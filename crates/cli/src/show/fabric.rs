@@ -110,10 +110,13 @@ pub(super) fn router_copy(answer: &RouterCopy) -> String {
 
 /// The group's forwarding table, and each node's copy.
 pub(super) fn group_router(answer: &GroupRouter) -> String {
-    let mut nodes = Table::new(&["NODE", "STATE", "VERSION", "LAG"]);
+    let mut nodes = Table::new(&["NODE", "STATE", "VERSION", "LAG", "FOR OTHERS"]);
     for n in &answer.nodes {
         let state = if n.up { "up" } else { "down" };
-        nodes.row([&n.name as &dyn Display, &state, &or_dash(n.version), &or_dash(n.lag)]);
+        let forwards =
+            or_dash(n.forwards.map(|is_ready| if is_ready { "routes" } else { "waits" }));
+        let (version, lag) = (or_dash(n.version), or_dash(n.lag));
+        nodes.row([&n.name as &dyn Display, &state, &version, &lag, &forwards]);
     }
     let mut devices = Table::new(&["DEVICE", "NODE", "PORT"]);
     for d in &answer.devices {

@@ -42,7 +42,7 @@ fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
     let nodes = shown["nodes"].as_array().unwrap();
     let with_table: Vec<&str> = nodes
         .iter()
-        .filter(|node| !node["version"].is_null())
+        .filter(|node| !node["version"].is_null() && node["forwards"] == true)
         .map(|node| node["name"].as_str().unwrap())
         .collect();
     assert_eq!(with_table.len(), 2, "{shown}");

@@ -106,7 +106,8 @@ impl Daemon {
         let nodes = self.core.nodes().map(|node| {
             let has = self.core.routes_version_of(node.node);
             let lag = has.map(|has| version.saturating_sub(has));
-            RouterNode { name: node.name, up: node.up, version: has, lag }
+            let forwards = self.core.forwards(node.node);
+            RouterNode { name: node.name, up: node.up, version: has, lag, forwards }
         });
         let devices = self.core.daemon_devices().map(|(name, at)| {
             let at = at.map(|(node, port)| (self.name(node), port));
