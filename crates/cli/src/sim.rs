@@ -230,6 +230,10 @@ fn read(
     fidelity: Option<Fidelity>,
 ) -> Result<(Topology, Option<String>), Failure> {
     let mut topology = Topology::read_to_run(file, seed).map_err(Failure::unusable)?;
+    topology.find_files(file.parent().unwrap_or(Path::new("")));
+    for controller in &mut topology.controllers {
+        controller.settings.load_routes().map_err(Failure::unusable)?;
+    }
     // A file that says control itself and has traffic is mistaken.
     let is_cut = fidelity == Some(Fidelity::Control) && topology.fidelity != Fidelity::Control;
     topology.fidelity = fidelity.unwrap_or(topology.fidelity);

@@ -10,13 +10,14 @@ use plexus_wire::{MacAddr, Prefix};
 use crate::address::parse_prefix;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
-    MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
-    RoutePolicy, SUBNET_MTU, Subnet,
+    MULTICAST_RULES_MAX, Members, MulticastRule, ROUTES_MAX, Reservation, RoutePolicy, SUBNET_MTU,
+    Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::name::{check_device, check_name, parse_kernel_device};
 use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usual_control};
+use crate::outside::read_routes;
 use crate::port::read_mac;
 use crate::units::{format_duration, parse_duration};
 
@@ -144,6 +145,8 @@ impl ControllerSettings {
         lines.unusual("group_mac", &self.group_mac, &usual.group_mac);
         lines.value("policy", &self.policy);
         lines.value("strangers_may_talk", &self.strangers_may_talk);
+        lines.given("routes", self.routes_file.as_ref());
+        lines.unusual("routes_max", &self.routes_max, &usual.routes_max);
         self.limits.write(lines, above);
         self.subnets.iter().for_each(|subnet| write_subnet(subnet, lines, above));
         for r in &self.reservations {
@@ -191,6 +194,8 @@ impl ControllerSettings {
         if let Some(talk) = root.flag("strangers_may_talk") {
             settings.strangers_may_talk = talk.value;
         }
+        settings.routes_file = root.parsed("routes", parse_path).map(|path| path.value);
+        settings.routes_max = root.integer_or("routes_max", 1..=ROUTES_MAX, settings.routes_max);
         if let Some(section) = root.section("limits", "limits") {
             settings.limits = ControllerLimits::read(&section);
         }
@@ -216,7 +221,7 @@ pub(crate) fn parse_path(text: &str) -> Result<PathBuf, ValueError> {
     Ok(PathBuf::from(text))
 }
 
-fn parse_ip<T: std::str::FromStr>(text: &str, example: &str) -> Result<T, ValueError> {
+pub(crate) fn parse_ip<T: std::str::FromStr>(text: &str, example: &str) -> Result<T, ValueError> {
     let help = format!("write an address such as {example:?}");
     text.parse().map_err(|_| ValueError::new(format!("{} is no address here", quote(text)), help))
 }
@@ -384,48 +389,6 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
         }
     }
     found
-}
-
-fn read_routes(
-    root: &Section<'_>,
-    subnets: &[Subnet],
-    reserved: &[Reservation],
-) -> Vec<OutsideRoute> {
-    let (problems, mut routes) = (root.problems(), Vec::new());
-    for section in root.sections("route", "a route") {
-        let prefix = section.require("prefix", "\"0.0.0.0/0\"").parsed("prefix", parse_prefix);
-        let via = section.require("via", "\"10.0.0.9\"");
-        let via = via.parsed("via", |text| parse_ip::<IpAddr>(text, "10.0.0.9"));
-        let (Some(prefix), Some(via)) = (prefix, via) else { continue };
-        let (prefix, at, via) = (prefix.value, via.span, via.value);
-        let route = OutsideRoute { prefix, via };
-        let on_link = subnets.iter().find(|s| s.prefix.contains(via) && s.gateway.is_some());
-        if prefix.addr().is_ipv4() != via.is_ipv4() {
-            let message = format!("{via} cannot lead to {prefix}: they are of different versions");
-            problems.add(at, message, "write an address of the same version");
-        } else if on_link.is_none_or(|s| s.gateway == Some(via)) {
-            let message = format!("{via} is no host of a subnet that has a gateway");
-            problems.add(at, message, "write the address of a host that forwards packets");
-        } else if subnets
-            .iter()
-            .any(|s| s.prefix.contains(prefix.addr()) && prefix.len() >= s.prefix.len())
-        {
-            let message = format!("{prefix} is in a subnet, where the group delivers itself");
-            problems.add(section.span(), message, "route other networks");
-        } else if via.is_ipv4() && !reserved.iter().any(|r| IpAddr::from(r.ip) == via) {
-            let message = format!("any host could say that it is {via} and get these packets");
-            let help = format!("add [[reservation]] with ip = \"{via}\" and that host's mac");
-            problems.add(at, message, help);
-        } else if routes.contains(&route) {
-            problems.add(section.span(), "this route is there twice", "remove one");
-        } else if routes.len() == OUTSIDE_ROUTES_MAX {
-            let message = format!("there are more than {OUTSIDE_ROUTES_MAX} routes");
-            problems.add(section.span(), message, "sum up prefixes");
-        }
-        routes.push(route);
-    }
-    routes.truncate(OUTSIDE_ROUTES_MAX);
-    routes
 }
 
 fn read_forwarders(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Forwarder> {

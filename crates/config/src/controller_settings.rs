@@ -1,6 +1,7 @@
 //! Settings of a controller's core: everything except paths.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use plexus_wire::fabric::reserved_groups;
 use plexus_wire::{MacAddr, Prefix};
@@ -48,6 +49,10 @@ pub struct ControllerSettings {
     pub routes: Vec<OutsideRoute>,
     /// The nodes that route for all others; with none, each node routes.
     pub forwarders: Vec<Forwarder>,
+    /// A file of further routes: [`ControllerSettings::load_routes`] adds them to `routes`.
+    pub routes_file: Option<PathBuf>,
+    /// Most routes that are taken, those of the file included.
+    pub routes_max: usize,
     /// Bounds.
     pub limits: ControllerLimits,
 }
@@ -66,6 +71,8 @@ impl Default for ControllerSettings {
             multicast: Vec::new(),
             routes: Vec::new(),
             forwarders: Vec::new(),
+            routes_file: None,
+            routes_max: ROUTES_MAX as usize,
             limits: ControllerLimits::default(),
         }
     }
@@ -151,11 +158,14 @@ pub struct HostGroup {
     pub prefixes: Vec<Prefix>,
 }
 
-/// Most routes to other networks that a file names; routing daemons may have millions.
+/// Most routes to other networks, of files and of routing daemons: what the group's table holds.
+pub(crate) const ROUTES_MAX: u64 = 2_000_000;
+
+/// Most routes to other networks that are written into the controller's file itself.
 pub const OUTSIDE_ROUTES_MAX: usize = 4096;
 
 /// A route of the group's router to another network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OutsideRoute {
     /// The destinations. Routes with the same ones share their flows.
     pub prefix: Prefix,

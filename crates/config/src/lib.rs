@@ -12,7 +12,9 @@ pub mod error;
 pub mod name;
 mod named;
 mod node;
+mod outside;
 pub mod port;
+mod route_file;
 mod router;
 mod settings;
 mod tunnel;
@@ -36,6 +38,7 @@ pub use named::{
 };
 pub use node::{FabricFile, NodeFile, PortFile};
 pub use port::FaultSettings;
+pub use route_file::{ROUTE_LINE, read_route_file};
 pub use router::{
     Gateway, InterfacePlace, InterfaceSettings, ReversePath, RouterSettings, StaticRoute, Via,
     routed_port,

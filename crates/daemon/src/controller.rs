@@ -103,7 +103,7 @@ impl Asked for Answers {
 /// # Errors
 /// In words for the person who started it.
 pub fn run(config: &Path) -> Result<(), String> {
-    let file = ControllerFile::read(config).map_err(|e| e.to_string())?;
+    let file = read(config)?;
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     let (listener, _socket) = socket::claim(&file.control)?;
@@ -123,7 +123,7 @@ pub fn run(config: &Path) -> Result<(), String> {
         if signal != SIGHUP {
             break;
         }
-        match ControllerFile::read(config).map_err(|e| e.to_string()).and_then(|f| fit(&file, f)) {
+        match read(config).and_then(|new| fit(&file, new)) {
             Ok(settings) => {
                 answers.send(Ask::Configure(Box::new(settings)));
                 tracing::info!("configuration read again");
@@ -134,6 +134,13 @@ pub fn run(config: &Path) -> Result<(), String> {
     tracing::info!(controller = file.name, "stopping");
     answers.send(Ask::Stop);
     thread.join().map_err(|_| "the controller ended with a panic".to_string())
+}
+
+/// A controller's file, with the routes of the file that it names.
+fn read(config: &Path) -> Result<ControllerFile, String> {
+    let mut file = ControllerFile::read(config).map_err(|e| e.to_string())?;
+    file.settings.load_routes()?;
+    Ok(file)
 }
 
 /// The settings of a changed file, if nothing else has changed.

@@ -134,6 +134,9 @@ fn check(topology: &Topology) -> Result<(), String> {
              out, or use plexus lab"
         ));
     }
+    if topology.controllers.iter().any(|c| c.settings.routes_file.is_some()) {
+        return Err("the controller's file of routes was not read".into());
+    }
     for bridge in &topology.bridges {
         if bridge.group_fwd_mask != 0 {
             return Err(format!(

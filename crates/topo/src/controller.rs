@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::path::Path;
 
 use plexus_config::document::{At, Section};
 use plexus_config::error::{Span, quote};
@@ -57,6 +58,13 @@ pub(crate) fn read_lanes(root: &Section<'_>, topology: &mut Topology) {
 }
 
 impl Topology {
+    /// Files of routes are named as seen from this folder, that of the topology file.
+    pub fn find_files(&mut self, folder: &Path) {
+        let nodes = self.nodes.iter_mut().filter_map(|n| n.router.as_mut()?.routes_file.as_mut());
+        let groups = self.controllers.iter_mut().filter_map(|c| c.settings.routes_file.as_mut());
+        nodes.chain(groups).for_each(|file| *file = folder.join(&*file));
+    }
+
     /// Devices of a node's kernel on which routing daemons speak for the group.
     pub fn kernel_devices(&self, node: usize) -> BTreeSet<String> {
         let on_it = self.controllers.iter().filter(|c| c.node == node);
