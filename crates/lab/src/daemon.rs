@@ -79,6 +79,11 @@ impl Daemon {
         Ok(Daemon { kind, name: name.to_string(), child, socket: socket.to_path_buf(), log })
     }
 
+    /// Its process, as the supervisor sees it.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use plexus_api::answer::fabric::Links;
+use plexus_api::answer::fabric::{GroupRouter, Links};
 use plexus_api::{Request, Topic, word};
 use plexus_config::PortUse;
 use plexus_control::identity::{Authority, Role};
@@ -18,6 +18,9 @@ use crate::error::{Doing, Error};
 use crate::nodes::RunningNode;
 use crate::plan::{Plan, identity_file};
 use crate::world::World;
+
+/// How long the nodes' tables may take: the Internet's has a million routes.
+const TABLE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Creates a group for this lab alone, and an identity for each of its nodes and controllers. The
 /// authority's key is not kept.
@@ -74,6 +77,33 @@ pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [RunningNode]) -> Resul
             let Some(missing) = missing else { break };
             if Instant::now() > limit {
                 return Err(daemon.failed(&missing));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until every node has the routes to other networks that the controllers' files name.
+///
+/// # Errors
+/// Names a node that does not get them, with the end of the controller's log.
+pub(crate) fn wait_for_tables(plan: &Plan, controllers: &mut [Daemon]) -> Result<(), Error> {
+    let limit = Instant::now() + TABLE_LIMIT;
+    for ((_, file), daemon) in plan.controller_files.iter().zip(controllers) {
+        if file.settings.routes.is_empty() && file.settings.routes_file.is_none() {
+            continue;
+        }
+        loop {
+            let state = daemon.state();
+            if state != "running" {
+                return Err(daemon.failed(&state));
+            }
+            let router: GroupRouter = daemon.ask(&Request::Show(Topic::Router))?;
+            let Some(behind) = router.nodes.iter().find(|node| node.lag != Some(0)) else { break };
+            if Instant::now() > limit {
+                let text = format!("node {} does not get the group's routes", behind.name);
+                return Err(daemon.failed(&text));
             }
             std::thread::sleep(POLL);
         }

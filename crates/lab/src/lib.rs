@@ -12,6 +12,7 @@
 //! `down` or by `kill -9`, the kernel ends all of it: see [`supervise`].
 
 mod bridges;
+mod cgroup;
 mod control;
 mod daemon;
 mod dhcp;
@@ -36,7 +37,7 @@ pub use launch::{
     up,
 };
 pub use plan::NodeProgram;
-pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, RunReport};
+pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport};
 pub use state::{State, node_socket, node_sockets};
 pub use status::{
     BridgePortStatus, BridgeStatus, ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus,

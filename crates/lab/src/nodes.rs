@@ -12,12 +12,13 @@ use plexus_config::VlanMode;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::Device;
 
+use crate::cgroup::{LabGroup, NodeGroup};
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
 use crate::error::Error;
 use crate::plan::{NodeProgram, Plan};
 use crate::tools::{BRIDGE, IP, TC};
 use crate::world::{World, shaper};
-use plexus_report::Counts;
+use plexus_report::{Counts, Quota};
 
 /// A running node.
 #[derive(Debug)]
@@ -25,13 +26,16 @@ pub(crate) struct RunningNode {
     name: String,
     daemon: Option<Daemon>,
     forwards_names: bool,
+    /// Its control group, if it has a quota.
+    group: Option<NodeGroup>,
 }
 
-/// Starts every node of the plan; they are not ready yet.
+/// Starts every node of the plan, those with a quota in `groups`; they are not ready yet.
 pub(crate) fn start(
     plan: &Plan,
     world: &World,
     directory: &Path,
+    groups: Option<&LabGroup>,
 ) -> Result<Vec<RunningNode>, Error> {
     let mut nodes = Vec::new();
     for (i, file) in plan.node_files.iter().enumerate() {
@@ -46,8 +50,15 @@ pub(crate) fn start(
                 None
             }
         };
+        let group = match (groups, plan.topology.nodes[i].cpu) {
+            (Some(groups), Some(cpu)) => Some(groups.make_node(&file.name, cpu)?),
+            _ => None,
+        };
+        if let (Some(daemon), Some(group)) = (&daemon, &group) {
+            group.enter(daemon.process())?;
+        }
         let forwards_names = file.named.is_some();
-        nodes.push(RunningNode { name: file.name.clone(), daemon, forwards_names });
+        nodes.push(RunningNode { name: file.name.clone(), daemon, forwards_names, group });
     }
     Ok(nodes)
 }
@@ -172,6 +183,11 @@ impl RunningNode {
     /// senders' time.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         self.daemon.as_ref()?.cpu_time()
+    }
+
+    /// The kernel's account of its quota, if it has one.
+    pub(crate) fn quota(&self) -> Option<Quota> {
+        self.group.as_ref().map(NodeGroup::account)
     }
 
     /// Ends it.

@@ -79,6 +79,16 @@ impl Plan {
                 format!("node {} forwards named data, which the Linux bridge does not", node.name);
             return Err(Error::Unsupported(text));
         }
+        let unlimited = match program {
+            NodeProgram::Bridge => Some("the Linux bridge works in the senders' time: take it out"),
+            NodeProgram::Plexus if rootless => Some("only root makes control groups: run as root"),
+            NodeProgram::Plexus => None,
+        };
+        let limited = topology.nodes.iter().find(|n| n.cpu.is_some());
+        if let (Some(why), Some(node)) = (unlimited, limited) {
+            let text = format!("node {} has a quota of processor time (cpu): {why}", node.name);
+            return Err(Error::Unsupported(text));
+        }
         let makes_devices =
             |(i, n): &(usize, &Node)| n.needs_root() || !topology.kernel_devices(*i).is_empty();
         let node = topology.nodes.iter().enumerate().find(makes_devices);
@@ -391,6 +401,22 @@ mod tests {
             let told = refused(&format!("{flow}{lines}"));
             assert!(told.starts_with("flow ask: ") && told.contains(word), "{told}");
         }
+    }
+
+    #[test]
+    fn a_quota_that_nobody_would_enforce_is_refused() {
+        let refused = |program, rootless| {
+            let topology = Topology::parse("t.toml", &format!("cpu = 0.5\n{FILE}")).unwrap();
+            Plan::new(topology, program, rootless, Path::new("/run/t"))
+        };
+        for (program, rootless, word) in
+            [(NodeProgram::Bridge, false, "bridge"), (NodeProgram::Plexus, true, "root")]
+        {
+            let told = refused(program, rootless).unwrap_err().to_string();
+            assert!(told.contains("node control") && told.contains(word), "{told}");
+        }
+        let plan = refused(NodeProgram::Plexus, false).unwrap();
+        assert!(plan.topology.nodes.iter().all(|n| n.cpu == Some(0.5)));
     }
 
     #[test]

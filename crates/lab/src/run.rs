@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plexus_report::{Account, Counted, Counts, Cut, Outcome, RunReport};
+use plexus_report::{Account, Counted, Counts, Cut, Outcome, Quota, RunReport};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{Flow, Topology};
 
@@ -181,6 +181,7 @@ struct Observation {
     node: String,
     counts: Option<Counts>,
     cpu: Option<Duration>,
+    quota: Option<Quota>,
     /// Interests answered out of its content store.
     cached: Option<u64>,
 }
@@ -189,7 +190,8 @@ fn observe(nodes: &Mutex<Vec<RunningNode>>) -> Result<Vec<Observation>, Error> {
     let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
     let observe = |n: &mut RunningNode| -> Result<Observation, Error> {
         let (counts, cached) = (n.counts()?, n.cached()?);
-        Ok(Observation { node: n.name().into(), counts, cpu: n.cpu_time(), cached })
+        let (cpu, quota) = (n.cpu_time(), n.quota());
+        Ok(Observation { node: n.name().into(), counts, cpu, quota, cached })
     };
     nodes.iter_mut().map(observe).collect()
 }
@@ -221,7 +223,7 @@ fn judge(
     let mut accounts: BTreeMap<String, Account> = BTreeMap::new();
     let mut drops: BTreeMap<String, u64> = BTreeMap::new();
     let mut cpu = BTreeMap::new();
-    let mut cached = BTreeMap::new();
+    let (mut cached, mut cpu_quota) = (BTreeMap::new(), BTreeMap::new());
     let mut notes = Vec::new();
     for (a, b) in after.iter().zip(before) {
         if let (Some(after), Some(before)) = (&a.counts, &b.counts) {
@@ -233,6 +235,14 @@ fn judge(
         }
         if let (Some(after), Some(before)) = (a.cached, b.cached) {
             cached.insert(a.node.clone(), after.saturating_sub(before));
+        }
+        if let (Some(after), Some(before)) = (a.quota, b.quota) {
+            let run = after.since(before);
+            if run.throttled * 10 > run.periods {
+                let text = "used up its quota of processor time: its rates are the quota's";
+                notes.push(format!("{} {text}", a.node));
+            }
+            cpu_quota.insert(a.node.clone(), run);
         }
         if let (Some(after), Some(before)) = (a.cpu, b.cpu) {
             let used = after.saturating_sub(before).as_secs_f64();
@@ -249,7 +259,7 @@ fn judge(
         let is_silent = is_bridge && is_nodes_own(subject);
         is_silent.then(|| "the Linux bridge does not say".to_string())
     };
-    let counted = Counted { accounts, drops, cpu, cached, ..Counted::default() };
+    let counted = Counted { accounts, drops, cpu, cpu_quota, cached, ..Counted::default() };
     let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
     // Notes that cast doubt on the others come first.
     report.notes.splice(..0, notes);

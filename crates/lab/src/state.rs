@@ -31,6 +31,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup;
 use crate::error::{Doing, Error};
 
 /// Longest name that leaves room for the sockets' paths (108 bytes, unix(7)).
@@ -59,6 +60,9 @@ pub struct State {
     /// Controllers, in the order of the file.
     #[serde(default)]
     pub controllers: Vec<String>,
+    /// The control group of its nodes, if any has a quota of processor time.
+    #[serde(default)]
+    pub cgroup: Option<PathBuf>,
 }
 
 /// A lab's directory.
@@ -331,8 +335,16 @@ impl Directory {
             return Ok(true);
         }
         let Some(_lock) = self.take_lock(OFlags::empty())? else { return Ok(false) };
+        self.remove_cgroup();
         self.clear()?;
         Ok(true)
+    }
+
+    /// Removes the control group of a lab that was here and is no more. The caller holds the lock.
+    pub(crate) fn remove_cgroup(&self) {
+        if let Some(group) = self.state().and_then(|state| state.cgroup) {
+            cgroup::remove(&group);
+        }
     }
 
     /// Whether a lab lived here and was killed: it got as far as writing its state.

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use rustix::mount::MountFlags;
 use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::{self, LabGroup};
 use crate::control::{self, Answer, Request};
 use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
@@ -111,6 +112,7 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
             && directory.state().is_some_and(|s| s.pid == outer_pid().unwrap_or(0))
         {
             routing::clear(&lab, outer_pid().unwrap_or(0));
+            end_cgroup(&directory);
             let _ = directory.clear();
         }
         std::process::exit(0);
@@ -136,9 +138,17 @@ fn start(order: &Order) -> Result<(Arc<Lab>, UnixListener), Error> {
     let built = build(order, pid, directory.clone(), lock);
     if built.is_err() {
         routing::clear(&order.name, pid);
+        end_cgroup(&directory);
         let _ = directory.clear();
     }
     built
+}
+
+/// Ends the daemons in the control group of this lab, and removes the group.
+fn end_cgroup(directory: &Directory) {
+    if let Some(group) = directory.state().and_then(|state| state.cgroup) {
+        cgroup::end(&group);
+    }
 }
 
 /// Takes the lab's lock, and removes the remains of an earlier lab with this name.
@@ -149,6 +159,7 @@ fn take(directory: &Directory, order: &Order) -> Result<Lock, Error> {
     for _ in 0..TRIES {
         directory.create()?;
         if let Some(lock) = directory.lock()? {
+            directory.remove_cgroup();
             directory.empty(&["lock"])?;
             return Ok(lock);
         }
@@ -165,7 +176,11 @@ fn build(
     lock: Lock,
 ) -> Result<(Arc<Lab>, UnixListener), Error> {
     let file = order.file.display().to_string();
-    let topology = Topology::parse(&file, &order.text).map_err(|e| Error::File(e.to_string()))?;
+    let topology = Topology::parse(&file, &order.text).map_err(|e| Error::File(e.to_string()));
+    let mut topology = topology?;
+    topology.find_files(order.file.parent().unwrap_or(Path::new("")));
+    let has_quota = topology.nodes.iter().any(|n| n.cpu.is_some());
+    let groups = has_quota.then(|| LabGroup::find(&order.name, pid)).transpose()?;
     let state = State {
         lab: order.name.clone(),
         file: order.file.clone(),
@@ -175,6 +190,7 @@ fn build(
         hosts: topology.hosts.iter().map(|h| h.name.clone()).collect(),
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
         controllers: topology.controllers.iter().map(|c| c.name.clone()).collect(),
+        cgroup: groups.as_ref().map(|g| g.path().to_path_buf()),
     };
     // First of all, so that a user can end the lab while it is being built.
     let socket = directory.control_socket();
@@ -198,7 +214,7 @@ fn build(
     say(format!("building {hosts} hosts, {nodes} nodes, {bridges}{links} links"));
     let world = World::build(&plan)?;
     fabric::issue_identities(&plan, directory.path())?;
-    let mut nodes = nodes::start(&plan, &world, directory.path())?;
+    let mut nodes = nodes::start(&plan, &world, directory.path(), groups.as_ref())?;
     say("starting the nodes");
     nodes.iter_mut().try_for_each(RunningNode::wait_until_ready)?;
     let mut controllers = fabric::start_controllers(&plan, &world, directory.path())?;
@@ -215,6 +231,8 @@ fn build(
     if plan.is_fabric() {
         say("waiting until the nodes have found each other and the controller");
         fabric::wait_until_joined(&plan, &mut nodes)?;
+        say("waiting until the nodes have the group's routes");
+        fabric::wait_for_tables(&plan, &mut controllers)?;
         say("waiting for the hosts' leases");
         dhcp::lease(&plan, &world)?;
     }
@@ -466,6 +484,7 @@ impl Lab {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.iter_mut().for_each(RunningNode::stop);
         routing::clear(&self.plan.topology.name, self.state.pid);
+        self.state.cgroup.iter().for_each(|group| cgroup::end(group));
         let _ = self.directory.clear();
         let _ = io::stdout().flush();
         std::process::exit(0)

@@ -159,6 +159,7 @@ mod tests {
             outages: vec![],
             drops: BTreeMap::new(),
             cpu: BTreeMap::new(),
+            cpu_quota: BTreeMap::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use plexus_topo::assertion::{FlowMetric, Subject};
 
 use crate::named::NamedAccount;
 use crate::outcome::Outcome;
-use crate::report::{Account, AssertionReport, Facts, Outage, RunReport};
+use crate::report::{Account, AssertionReport, Facts, Outage, Quota, RunReport};
 
 /// A gap that begins this long before a cut may still be due to it: the next packet was not due
 /// before.
@@ -25,6 +25,8 @@ pub struct Counted {
     pub drops: BTreeMap<String, u64>,
     /// The fraction of a core that each node used.
     pub cpu: BTreeMap<String, f64>,
+    /// The quota of each node that has one.
+    pub cpu_quota: BTreeMap<String, Quota>,
     /// Interests that each node answered out of its content store, of nodes that have one.
     pub cached: BTreeMap<String, u64>,
     /// The account of each node that forwards named data; empty if none is kept.
@@ -88,6 +90,7 @@ pub fn judge(
         outages: outages(&made, outcomes),
         drops: counted.drops,
         cpu: counted.cpu,
+        cpu_quota: counted.cpu_quota,
     };
     RunReport { facts, accounts: counted.accounts, named: counted.named, notes }
 }

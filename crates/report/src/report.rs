@@ -40,6 +40,32 @@ pub struct Facts {
     pub drops: BTreeMap<String, u64>,
     /// The fraction of a core that each node used.
     pub cpu: BTreeMap<String, f64>,
+    /// The quota of each node that has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu_quota: BTreeMap<String, Quota>,
+}
+
+/// A node's quota of processor time, and the kernel's account of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quota {
+    /// Processors that the node may use.
+    pub cpu: f64,
+    /// Periods of the quota in which the node ran.
+    pub periods: u64,
+    /// Of these, the periods in which the kernel stopped it because its quota was used up.
+    pub throttled: u64,
+}
+
+impl Quota {
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(self, before: Quota) -> Quota {
+        Quota {
+            cpu: self.cpu,
+            periods: self.periods.saturating_sub(before.periods),
+            throttled: self.throttled.saturating_sub(before.throttled),
+        }
+    }
 }
 
 /// A flow.
@@ -218,7 +244,12 @@ impl fmt::Display for RunReport {
             writeln!(f, "drops: {}", drops.join(", "))?;
         }
         for (node, fraction) in &facts.cpu {
-            writeln!(f, "{node}: {:.1} % of a core", fraction * 100.0)?;
+            write!(f, "{node}: {:.1} % of a core", fraction * 100.0)?;
+            if let Some(Quota { cpu, periods, throttled }) = facts.cpu_quota.get(node) {
+                let quota = cpu * 100.0;
+                write!(f, ", quota {quota:.1} %, used up in {throttled} of {periods} periods")?;
+            }
+            writeln!(f)?;
         }
         for assertion in &facts.assertions {
             let word = if assertion.passed { "ok  " } else { "FAIL" };
@@ -251,6 +282,7 @@ mod tests {
             outages: Vec::new(),
             drops: BTreeMap::from([("runt".into(), 1)]),
             cpu: BTreeMap::from([("s1".into(), 0.5)]),
+            cpu_quota: BTreeMap::new(),
         };
         let json = serde_json::to_value(&facts).unwrap();
         let keys = |v: &serde_json::Value| -> Vec<String> {

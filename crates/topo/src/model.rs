@@ -64,6 +64,8 @@ pub struct Node {
     pub backend: Backend,
     /// Threads that move frames, in a lab; ports are pinned to them in turn.
     pub workers: usize,
+    /// Processors that its daemon may use, in a lab; a fraction of one or several, `None`: all.
+    pub cpu: Option<f64>,
     /// Between nodes that both want it, frames travel without encapsulation; fabric only.
     pub native: bool,
     /// How long it takes to pass a frame on, in a simulator.
@@ -102,6 +104,7 @@ impl Node {
             name: name.to_string(),
             backend: Backend::Auto,
             workers: 1,
+            cpu: None,
             native: false,
             forwarding: Forwarding::default(),
             router: None,

@@ -32,6 +32,8 @@ use crate::routing::RoutingDaemon;
 
 /// Threads of a node.
 const WORKERS: std::ops::RangeInclusive<u64> = 1..=256;
+/// Processors of a node.
+const CPU: std::ops::RangeInclusive<f64> = 0.01..=256.0;
 /// Lanes of a link.
 pub const LANES_MAX: u64 = 64;
 /// An IPv4 host takes 576 bytes (RFC 791, 3.1), IPv6 wants 1,280 (RFC 8200, 5); 68 is the least.
@@ -178,6 +180,7 @@ pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Sp
         name,
         backend: section.choice_or("backend", &Backend::of_devices(), Backend::Auto),
         workers: section.integer_or("workers", WORKERS, 1),
+        cpu: section.number("cpu", CPU).map(|cpu| cpu.value),
         native: native.is_some(),
         forwarding: Forwarding::read(section),
         router: None,
@@ -246,6 +249,10 @@ impl Reader {
             for port in section.sections("port", "a port") {
                 self.port(&port, device, root.has("controller"));
             }
+        }
+        if let Some(usual) = root.number("cpu", CPU) {
+            let nodes = self.topology.nodes.iter_mut();
+            nodes.for_each(|node| _ = node.cpu.get_or_insert(usual.value));
         }
         crate::controller::read_controllers(root, &mut self.topology, &self.devices);
         for (node, span) in daemons_at {

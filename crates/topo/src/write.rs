@@ -112,6 +112,7 @@ fn write_node(node: &Node, lines: &mut Lines) {
     lines.text("name", &node.name);
     lines.unusual("backend", &node.backend, &Backend::Auto);
     lines.unusual("workers", &node.workers, &1);
+    lines.given("cpu", node.cpu);
     lines.unusual("native", &node.native, &false);
     node.forwarding.write(lines);
     node.switch.write(lines);

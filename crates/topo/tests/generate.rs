@@ -88,6 +88,20 @@ fn a_fabric_with_settings_is_generated_and_more_is_cabled_to_it() {
 }
 
 #[test]
+fn a_files_quota_is_that_of_every_node_without_its_own() {
+    let more = "[[node]]\nname = \"fast\"\ncpu = 1.5\n[[node]]\nname = \"usual\"\n";
+    let shape = "[generate]\nshape = \"ring 3\"\n";
+    let quotas = |topology: &Topology| topology.nodes.iter().map(|n| n.cpu).collect::<Vec<_>>();
+    let usual = Some(0.25);
+    let topology = read(&format!("name = \"t\"\ncpu = 0.25\n{shape}{more}"));
+    assert_eq!(quotas(&topology), [usual, usual, usual, Some(1.5), usual]);
+    assert_eq!(read(&topology.to_toml()), topology);
+    let node = "[generate.node]\ncpu = 2\n";
+    let topology = read(&format!("name = \"t\"\n{shape}{node}{more}"));
+    assert_eq!(quotas(&topology), [Some(2.0), Some(2.0), Some(2.0), Some(1.5), None]);
+}
+
+#[test]
 fn mistakes_are_named_with_their_place() {
     let shape = |text: &str| format!("name = \"t\"\n[generate]\nshape = {text}\n");
     for (text, told, help) in [

@@ -57,6 +57,8 @@ fn each_mistake_is_named_with_its_line_and_remedy() {
             "16:11: \"h2\" and \"x\" have the same address, 10.0.0.2",
             "its own",
         ),
+        ("[[node]]\nname = \"x\"\ncpu = 0\n", "17:7: \"cpu\" is out of range", "0.01"),
+        ("[[node]]\nname = \"x\"\ncpu = \"1\"\n", "17:7: \"cpu\" is", "a number"),
         ("[[node]]\nname = \"x\"\nnative = true\n", "16:10: \"native\" is about", "controller"),
         ("[[node]]\nname = \"x\"\n[[node.port]]\nname = \"p\"\n", "17:8: port \"x.p\" has no", ""),
         (&format!("{flow}proto = \"udp\"\nbytes = 1\n"), "14:1: a flow lacks \"rate\"", "50Mbit"),

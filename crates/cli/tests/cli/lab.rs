@@ -48,7 +48,7 @@ impl Desk {
         self.plexus(&["lab", "up", file, "--node-program", "bridge"])
     }
 
-    fn supervisor(&self, lab: &str) -> i32 {
+    pub(crate) fn supervisor(&self, lab: &str) -> i32 {
         let list = self.json(&["lab", "status"], 0);
         item(&list, "lab", lab)["state"]["pid"].as_i64().unwrap() as i32
     }

@@ -20,6 +20,7 @@ mod named;
 mod ndn;
 mod ndn_interop;
 mod node;
+mod quota;
 mod routed;
 mod router;
 mod routing;
