@@ -40,8 +40,11 @@ mod plot;
 mod record;
 mod report;
 mod router_bench;
+mod router_double;
+mod router_group;
 mod router_linux_click;
 mod router_single;
+mod router_star;
 mod side_by_side;
 mod simulate;
 mod verdict;
@@ -204,6 +207,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
         .about("real Linux hosts ping and send through simulated networks, in real time"),
     experiment(ROUTER, Kind::Lab, "router-single", router_single::run)
         .about("one router: frame sizes, flows, tables from 10 routes to the whole Internet's"),
+    experiment(ROUTER, Kind::Lab, "router-star", router_star::run)
+        .about("one router from one, two and four boxes of equal quotas of processor time"),
+    experiment(ROUTER, Kind::Lab, "router-double", router_double::run)
+        .about("the paper's star, in which two boxes route, beside the group, in which one does"),
     experiment(ROUTER, Kind::Lab, "router-linux-click", router_linux_click::run)
         .about("the same packets through Linux forwarding, Plexus and, if installed, Click"),
     experiment(AUGUSTUS, Kind::Lab, "ndn-linerate", ndn_linerate::run)

@@ -469,3 +469,20 @@ fn a_signal_takes_the_labs_down() {
     assert!(!child.wait().unwrap().success());
     desk.assert_nothing_left();
 }
+
+#[test]
+fn two_boxes_that_route_are_two_hops_and_a_group_is_one() {
+    let Some(desk) = Desk::root("experiment-double") else { return };
+    let (code, json, err) = desk.experiment(&["run", "router-double", "--quick", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let result: Value = serde_json::from_str(&json).unwrap();
+    let rows = rows(&result, "router-double");
+    let ours = |quantity: &str| {
+        let row = rows.iter().find(|r| r["quantity"] == quantity);
+        row.unwrap_or_else(|| panic!("{quantity}: {rows:#?}"))["ours"].as_f64().unwrap()
+    };
+    assert_eq!(ours("routers on the way, routed twice"), 2.0);
+    assert_eq!(ours("routers on the way, routed once"), 1.0);
+    assert!(ours("routed once, 10 routes, 64 bytes, many flows") > 0.0);
+    desk.assert_nothing_left();
+}

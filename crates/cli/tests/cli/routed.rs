@@ -1,4 +1,6 @@
-//! Hosts of several subnets behind a fabric that is one router, in `labs/router-mesh.toml`.
+//! Hosts of several subnets behind a fabric that is one router, in `labs/router-*.toml`.
+
+use std::process::Command;
 
 use crate::common::{self, Desk, until};
 
@@ -249,4 +251,52 @@ fn a_leak_into_the_kernels_table_is_shown_and_outlived() {
     settled(151..=151, false);
     assert!(leads("172.18.0.1"));
     desk.down("leak");
+}
+
+#[test]
+fn a_star_of_boxes_with_quotas_is_one_hop() {
+    let Some(desk) = Desk::root("routed-star") else { return };
+    let file = common::shipped("router-star");
+    desk.plexus(&["lab", "up", &file]).expect(0);
+    let report = desk.json(&["lab", "run", &file], 0);
+    assert_eq!(report["passed"], true);
+    for (node, cpu) in [("r1", 0.5), ("r4", 0.5), ("sw", 2.0)] {
+        assert_eq!(report["cpu_quota"][node]["cpu"], cpu, "{report:#}");
+    }
+    // r3 routes, and r1 and the switch between them do not.
+    let pings = |ttl: u8| {
+        let said = desk.exec("router-star", "t3", &format!("ping -n -c 1 -W 1 -t {ttl} 10.1.0.2"));
+        (said.code == Some(0), said.out)
+    };
+    let (passed, said) = pings(1);
+    assert!(!passed && said.contains("From 10.3.0.254 "), "{said}");
+    assert!(pings(2).0, "{}", pings(2).1);
+    desk.down("router-star");
+}
+
+#[test]
+fn a_group_has_the_table_of_the_internet() {
+    let Some(desk) = Desk::root("routed-full") else { return };
+    let text = std::fs::read_to_string(common::shipped("router-full-table")).unwrap();
+    let file = desk.file("router-full-table", &text);
+    // The file of routes, by the command at the head of the lab.
+    let lines = text.lines().filter_map(|line| line.strip_prefix("#     "));
+    let command: Vec<&str> = lines.take_while(|line| !line.starts_with("plexus ")).collect();
+    let routes = desk.dir.join("full-table.routes").display().to_string();
+    let command = command.join("\n").replace("labs/full-table.routes", &routes);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let made = Command::new("sh").args(["-c", &command]).current_dir(root).status().unwrap();
+    assert!(made.success(), "{command}");
+    desk.plexus(&["lab", "up", &file]).expect(0);
+    let router = desk.json(&["show", "router", "--node", "router-full-table/c1"], 0);
+    assert_eq!(router["routes"], 901_899 + 160_147, "{router:#}");
+    let nodes = router["nodes"].as_array().unwrap();
+    assert!(nodes.len() == 2 && nodes.iter().all(|node| node["lag"] == 0), "{router:#}");
+    assert_eq!(desk.json(&["lab", "run", &file], 0)["passed"], true);
+    desk.down("router-full-table");
+    // A mistake in the file of routes is named with its line.
+    std::fs::write(&routes, "1.0.0.0/24 10.2.0.1\n1.0.4.0/22 10.2.0.9\n").unwrap();
+    let said = desk.plexus(&["lab", "up", &file]).expect(2);
+    assert!(said.err.contains("full-table.routes:2: any host could say"), "{said:#?}");
+    desk.assert_nothing_left();
 }
