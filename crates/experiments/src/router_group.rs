@@ -1,6 +1,6 @@
 //! Routers of several boxes in a lab, between sources and sinks, as in figure 6 of
-//! distributed-router.txt, and what they forward of what is offered. Every box has the same quota of
-//! processor time; test machines have none.
+//! distributed-router.txt, and what they forward of what is offered. Every box has the same quota
+//! of processor time; test machines have none.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -221,8 +221,8 @@ impl Rig {
     }
 
     /// Offers packets for a time: `size` is the frame's on a cable, FCS included; `pps` of each
-    /// source. A box's queue may hold a second of its work, so what it forwards is counted until the
-    /// last packet has come, and divided by all of that time.
+    /// source. A box's queue may hold a second of its work, so what it forwards is counted until
+    /// the last packet has come, and divided by all of that time.
     pub(super) fn run(
         &self,
         load: Load,

@@ -5,8 +5,8 @@ use plexus_control::router::Route;
 use plexus_node::routes::{of_settings, route};
 use plexus_wire::Prefix;
 
-/// All static routes that settings name, in the control plane's words. In a file of routes a line is
-/// `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`).
+/// All static routes that settings name, in the control plane's words. In a file of routes a line
+/// is `PREFIX GATEWAY …`, or `PREFIX blackhole` (or `unreachable`, `prohibited`).
 ///
 /// # Errors
 /// With file and line, when the file of routes cannot be read.
