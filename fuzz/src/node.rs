@@ -229,6 +229,7 @@ impl World {
                 Output::Gateways { .. }
                 | Output::Route { .. }
                 | Output::HasRoutes(_)
+                | Output::Forwarders(_)
                 | Output::Neighbour { .. } => {}
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
                 Output::Tell(event) => drop(black_box(event)),

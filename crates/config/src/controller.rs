@@ -10,8 +10,7 @@ use plexus_wire::{MacAddr, Prefix};
 use crate::address::parse_prefix;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
-    MULTICAST_RULES_MAX, Members, MulticastRule, ROUTES_MAX, Reservation, RoutePolicy, SUBNET_MTU,
-    Subnet,
+    MULTICAST_RULES_MAX, Members, MulticastRule, Reservation, RoutePolicy, SUBNET_MTU, Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -146,7 +145,6 @@ impl ControllerSettings {
         lines.value("policy", &self.policy);
         lines.value("strangers_may_talk", &self.strangers_may_talk);
         lines.given("routes", self.routes_file.as_ref());
-        lines.unusual("routes_max", &self.routes_max, &usual.routes_max);
         self.limits.write(lines, above);
         self.subnets.iter().for_each(|subnet| write_subnet(subnet, lines, above));
         for r in &self.reservations {
@@ -195,7 +193,6 @@ impl ControllerSettings {
             settings.strangers_may_talk = talk.value;
         }
         settings.routes_file = root.parsed("routes", parse_path).map(|path| path.value);
-        settings.routes_max = root.integer_or("routes_max", 1..=ROUTES_MAX, settings.routes_max);
         if let Some(section) = root.section("limits", "limits") {
             settings.limits = ControllerLimits::read(&section);
         }

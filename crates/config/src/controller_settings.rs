@@ -51,8 +51,6 @@ pub struct ControllerSettings {
     pub forwarders: Vec<Forwarder>,
     /// A file of further routes: [`ControllerSettings::load_routes`] adds them to `routes`.
     pub routes_file: Option<PathBuf>,
-    /// Most routes that are taken, those of the file included.
-    pub routes_max: usize,
     /// Bounds.
     pub limits: ControllerLimits,
 }
@@ -72,7 +70,6 @@ impl Default for ControllerSettings {
             routes: Vec::new(),
             forwarders: Vec::new(),
             routes_file: None,
-            routes_max: ROUTES_MAX as usize,
             limits: ControllerLimits::default(),
         }
     }
@@ -157,9 +154,6 @@ pub struct HostGroup {
     /// Hosts with an address in one of these.
     pub prefixes: Vec<Prefix>,
 }
-
-/// Most routes to other networks, of files and of routing daemons: what the group's table holds.
-pub(crate) const ROUTES_MAX: u64 = 2_000_000;
 
 /// Most routes to other networks that are written into the controller's file itself.
 pub const OUTSIDE_ROUTES_MAX: usize = 4096;

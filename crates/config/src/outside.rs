@@ -93,14 +93,14 @@ impl ControllerSettings {
     ///
     /// # Errors
     /// With file and line, when the file cannot be read, a line is no route of this group, or there
-    /// are more than `routes_max`.
+    /// are more than `routes` of the limits.
     pub fn load_routes(&mut self) -> Result<(), String> {
         let Some(path) = self.routes_file.take() else { return Ok(()) };
         let mut routes = std::mem::take(&mut self.routes);
         let mut known: HashSet<OutsideRoute> = routes.iter().copied().collect();
         // Thousands of prefixes share a gateway.
         let mut good = HashSet::new();
-        let most = self.routes_max;
+        let most = self.limits.routes as usize;
         let read = read_route_file(&path, |prefix, via| {
             check_prefix(prefix, &self.subnets)?;
             if via.is_empty() {
@@ -119,7 +119,7 @@ impl ControllerSettings {
                     return Err(ValueError::new("this route is there twice", "remove one"));
                 }
                 if routes.len() >= most {
-                    let message = format!("there are more than {most} routes: see routes_max");
+                    let message = format!("there are more than {most} routes: see [limits]");
                     return Err(ValueError::new(message, "sum up prefixes"));
                 }
                 routes.push(route);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::ControllerFile;
 
-    const HEAD: &str = "name = \"c1\"\nroutes_max = 4\nroutes = \"FILE\"\n\
+    const HEAD: &str = "name = \"c1\"\nroutes = \"FILE\"\n[limits]\nroutes = 4\n\
         [[subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.1\"\n\
         [[subnet]]\nprefix = \"fd00::/64\"\ngateway = \"fd00::1\"\n\
         [[reservation]]\nmac = \"02:00:00:00:00:09\"\nip = \"10.0.0.9\"\n\
@@ -186,7 +186,7 @@ mod tests {
             ("10.0.0.128/25 10.0.0.9\n", ":1: 10.0.0.128/25 is in a subnet"),
             ("198.51.100.0/24 blackhole\n", ":1: \"blackhole\" is no address here"),
             ("198.51.100.1/24 10.0.0.9\n", ":1: "),
-            (&many, ":4: there are more than 4 routes: see routes_max"),
+            (&many, ":4: there are more than 4 routes: see [limits]"),
         ]
         .into_iter()
         .enumerate()

@@ -54,6 +54,11 @@ impl Forwarders {
         self.judged = None;
     }
 
+    /// The ways to forwarders that a node was told.
+    pub(crate) fn told_to(&self, node: u32) -> &[Hops] {
+        self.told.get(&node).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether a forwarder can be used.
     pub(crate) fn is_ready(&self, node: u32) -> bool {
         self.ready.contains(&node)

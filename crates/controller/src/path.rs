@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use plexus_config::SUBNET_MTU;
 use plexus_control::router::Route;
 use plexus_control::router::show::Standing;
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::{MacAddr, Prefix};
 
 use crate::topology::Place;
@@ -114,7 +115,10 @@ impl Controller {
         let mut paths = flows.flat_map(|flow| {
             let routes = flow.routes.to_hops().into_iter();
             routes.filter_map(|hops| {
-                let boxes = self.boxes(flow.key.at, &hops)?;
+                let mut boxes = self.boxes(flow.key.at, &hops)?;
+                if flow.key.at.port == ROUTER_HOP {
+                    boxes = self.with_front(flow.key.source, flow.key.at, boxes);
+                }
                 Some(PathView { from: flow.key.source, boxes })
             })
         });
@@ -126,6 +130,28 @@ impl Controller {
             paths: paths.by_ref().take(PATHS_MAX).collect(),
             more: paths.count(),
         }
+    }
+
+    /// The boxes from a forwarder on, with those before it: from the host's port to its router.
+    fn with_front(
+        &self,
+        host: Option<MacAddr>,
+        forwarder: Place,
+        boxes: Vec<(NodeId, u8, u8)>,
+    ) -> Vec<(NodeId, u8, u8)> {
+        let front = host.and_then(|host| self.hosts.get(host)).and_then(|host| {
+            let mut ways = self.forwarders.told_to(host.at.node).iter();
+            let is_to =
+                |way: &&Vec<u8>| self.topology.walk(host.at.node, way, |_| {}) == Some(forwarder);
+            self.boxes(host.at, ways.find(is_to)?)
+        });
+        let Some(mut all) = front else { return boxes };
+        // The forwarder ends the one and begins the other.
+        if let (Some(end), Some((_, _, out))) = (all.last_mut(), boxes.first()) {
+            end.2 = *out;
+        }
+        all.extend(boxes.into_iter().skip(1));
+        all
     }
 
     /// The boxes on a path from a host's port; `None` if a hop has no link.
