@@ -409,7 +409,8 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
         if plan.kind == Kind::Group {
             continue;
         }
-        let _ = writeln!(text, "router = {{ routes = \"{}\" }}", files[of]);
+        let file = files.get(of).map_or("", String::as_str);
+        let _ = writeln!(text, "router = {{ routes = \"{file}\" }}");
         let mut interface = |port: &str, address: &str, more: &str| {
             let _ = writeln!(
                 text,
