@@ -185,9 +185,8 @@ pub const BENCHES: &[Bench] = &[
         .about("the same with 65,536 destinations"),
     bench("group-route-v6-spread", |b, s| route::group::rows(b, route_load(V6, 1 << 16), s))
         .about("the same over IPv6"),
-    bench("group-egress", route::group::egress).about(
-        "routed packets from fabric ports to hosts, with the group's address; the peer is fabric-hop",
-    ),
+    bench("group-egress", route::group::egress)
+        .about("egress of the group's router: from fabric ports to hosts; the peer is fabric-hop"),
     bench("fabric-hop", |b, s| fabric::rows(b, fabric::Load::Hop, s)).about(
         "64-byte frames from fabric port to fabric port, 4 hops; the peer is our own switch",
     ),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plexus_report::Failure;
 
 use super::Setting;
+use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use super::router_bench::{SEED, internet};
 use super::router_group::{Kind, Layout, Load, Plan, Rig};
@@ -139,6 +140,16 @@ fn judge(
             findings.rows.push(row.detail());
         }
     }
+    let group_of = |((title, twice), (_, once)): (&(String, f64), &(String, f64))| {
+        (title.clone(), vec![twice / 1e3, once / 1e3])
+    };
+    findings.charts.push(Chart::Bars(Bars {
+        title: "The star of four boxes: each packet routed twice, or once".into(),
+        axis: "forwarded (kpackets/s)".into(),
+        series: KINDS.map(|(_, name)| Series::ours(name)).into(),
+        // The least table stands for all: eight bars can be told apart.
+        groups: twice.iter().zip(once).take(8).map(group_of).collect(),
+    }));
     let holds = naive.hops == 2 && naive.latency_us > single_us;
     findings.verdict = Some(Verdict::new(
         holds,

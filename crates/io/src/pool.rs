@@ -367,8 +367,8 @@ impl HeadsMut<'_> {
     }
 
     /// Puts the last `len` bytes of `header` in front of a packet that owes no work, by where
-    /// [`Heads::get`] has found its first bytes. Returns false, and changes nothing, if the headroom
-    /// is less than 16 bytes: so many are written. Panics if they are beyond the frames.
+    /// [`Heads::get`] has found its first bytes. Returns false, and changes nothing, if the
+    /// headroom is less than 16 bytes: so many are written. Panics if they are beyond the frames.
     #[inline(always)]
     pub fn push_front<const N: usize>(
         &mut self,

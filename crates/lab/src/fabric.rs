@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plexus_api::answer::fabric::{GroupRouter, Links};
+use plexus_api::answer::fabric::{GroupRouter, Links, RouterNode};
 use plexus_api::{Request, Topic, word};
 use plexus_config::PortUse;
 use plexus_control::identity::{Authority, Role};
@@ -100,7 +100,12 @@ pub(crate) fn wait_for_tables(plan: &Plan, controllers: &mut [Daemon]) -> Result
                 return Err(daemon.failed(&state));
             }
             let router: GroupRouter = daemon.ask(&Request::Show(Topic::Router))?;
-            let Some(behind) = router.nodes.iter().find(|node| node.lag != Some(0)) else { break };
+            // In two stages only some nodes have the table.
+            let in_stages = router.nodes.iter().any(|node| node.forwards.is_some());
+            let mut nodes = router.nodes.iter().filter(|n| !in_stages || n.forwards.is_some());
+            let is_behind =
+                |node: &&RouterNode| node.lag != Some(0) || node.forwards == Some(false);
+            let Some(behind) = nodes.find(is_behind) else { break };
             if Instant::now() > limit {
                 let text = format!("node {} does not get the group's routes", behind.name);
                 return Err(daemon.failed(&text));

@@ -164,10 +164,10 @@ impl Fabric {
         self.classes[usize::from(port)]
     }
 
-    /// Decides for the packets of the batch that came in by ports of the fabric, but those whose bit
-    /// is set in `done`, and leaves the others. The arbiter takes port after port, so packets of one port stand together, and their
-    /// port is examined once for all of them.
-    /// Not inlined: that would slow down the switch's code beside it.
+    /// Decides for the packets of the batch that came in by ports of the fabric, but those whose
+    /// bit is set in `done`, and leaves the others. The arbiter takes port after port, so packets
+    /// of one port stand together, and their port is examined once for all of them. Not inlined:
+    /// that would slow down the switch's code beside it.
     #[inline(never)]
     pub(crate) fn run(
         &mut self,
@@ -228,9 +228,9 @@ impl Fabric {
         self.ways.prefetch(port, host, neighbour);
     }
 
-    /// Sends a packet of a host, which the router has rewritten for a neighbour in the group, on its
-    /// host's way to this. `at`: where its frame begins. False, without a change, if the way is not
-    /// ready.
+    /// Sends a packet of a host, which the router has rewritten for a neighbour in the group, on
+    /// its host's way to this. `at`: where its frame begins. False, without a change, if the way is
+    /// not ready.
     #[inline(always)]
     pub(crate) fn send(
         &self,
@@ -249,8 +249,8 @@ impl Fabric {
         true
     }
 
-    /// Makes a host's way to a neighbour ready, if there is only one and it leaves by a native link.
-    /// The packet's frame is to the neighbour.
+    /// Makes a host's way to a neighbour ready, if there is only one and it leaves by a native
+    /// link. The packet's frame is to the neighbour.
     #[cold]
     pub(crate) fn make_ready(
         &mut self,
@@ -702,8 +702,8 @@ fn is_discovery(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether a host's frame to the group is the node's own business, also where other nodes route: ARP,
-/// neighbour discovery, and DHCP (RFC 2131, 4.4.5).
+/// Whether a host's frame to the group is the node's own business, also where other nodes route:
+/// ARP, neighbour discovery, and DHCP (RFC 2131, 4.4.5).
 #[cold]
 fn is_for_this_node(frame: &[u8]) -> bool {
     const UDP: u8 = 17;

@@ -19,7 +19,8 @@ pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     addresses ^ addresses >> 32
 }
 
-/// The hash of an IP packet's addresses: the same for all flows between two hosts, and for fragments.
+/// The hash of an IP packet's addresses: the same for all flows between two hosts, and for
+/// fragments.
 pub(crate) fn hosts_hash(frame: &[u8], seed: u64) -> u64 {
     let hosts = |key: FlowKey| FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..key };
     FlowKey::from_frame(frame).map_or(0, |key| hosts(key).hash(seed))

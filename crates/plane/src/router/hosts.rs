@@ -62,8 +62,9 @@ pub(crate) trait Onward {
 }
 
 impl Router {
-    /// Routes the usual packets of hosts in a batch. Bit for each packet, which is rewritten but for
-    /// its source address: that is still the host's. What `onward` cannot send is left, in `routed`.
+    /// Routes the usual packets of hosts in a batch. Bit for each packet, which is rewritten but
+    /// for its source address: that is still the host's. What `onward` cannot send is left, in
+    /// `routed`.
     pub(crate) fn run_usual(
         &mut self,
         context: &mut Context<'_>,
@@ -100,8 +101,8 @@ impl Router {
         }
     }
 
-    /// Reads packets of one host as long as they are usual: from place `from` to before the one that
-    /// it returns. Some of them may turn out to have a wrong header, and are then not taken.
+    /// Reads packets of one host as long as they are usual: from place `from` to before the one
+    /// that it returns. Some of them may turn out to have a wrong header, and are then not taken.
     #[expect(clippy::too_many_arguments, reason = "one pass over what its caller has at hand")]
     fn read_of_host(
         &mut self,
@@ -134,8 +135,8 @@ impl Router {
         }
     }
 
-    /// Looks up where the packets go that have been read, and rewrites those with one neighbour. Bit
-    /// for each of these.
+    /// Looks up where the packets go that have been read, and rewrites those with one neighbour.
+    /// Bit for each of these.
     fn send_usual(
         &mut self,
         context: &mut Context<'_>,
@@ -172,8 +173,8 @@ impl Router {
 }
 
 impl<A, const N: usize, R> Found<A, N, R> {
-    /// Rewrites the packets of a run whose group has one neighbour, for which they are not too long,
-    /// and sends them. Bit for each packet; the others are as they were.
+    /// Rewrites the packets of a run whose group has one neighbour, for which they are not too
+    /// long, and sends them. Bit for each packet; the others are as they were.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "one pass over what its caller has at hand")]
     fn send_in_group(

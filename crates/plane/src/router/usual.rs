@@ -1,7 +1,8 @@
-//! The usual packet: in by a routed port or a host's port of a fabric, untagged, to the router's own
-//! address, with a valid header without options. Most packets are. For them this module classifies
-//! in one step, in place of the switch's or the fabric's classification and then the router's. It
-//! leaves any other packet unchanged to that general way, which also finds the reason to drop it.
+//! The usual packet: in by a routed port or a host's port of a fabric, untagged, to the router's
+//! own address, with a valid header without options. Most packets are. For them this module
+//! classifies in one step, in place of the switch's or the fabric's classification and then the
+//! router's. It leaves any other packet unchanged to that general way, which also finds the reason
+//! to drop it.
 
 use plexus_config::{ReversePath, Trust};
 use plexus_io::{BATCH, Class, Heads, Packet, PortId};
@@ -84,8 +85,8 @@ impl Usual {
         address(head, 6) == station.swap_bytes()
     }
 
-    /// Reads the headers of packets as long as they came in by this port, from where they `may`, and
-    /// are usual ones of IPv4, of which it is yet to be seen whether they are right: from place
+    /// Reads the headers of packets as long as they came in by this port, from where they `may`,
+    /// and are usual ones of IPv4, of which it is yet to be seen whether they are right: from place
     /// `from` to before the one that it returns. They are then classified, too.
     ///
     /// A loop of its own, as are those that send: together they have more in use than there are

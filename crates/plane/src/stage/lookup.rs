@@ -111,8 +111,8 @@ impl Lookup {
         sent
     }
 
-    /// Routes hosts' other IP packets to the group's own address, at the places whose bits are set, and
-    /// gives them their ways through the fabric.
+    /// Routes hosts' other IP packets to the group's own address, at the places whose bits are set,
+    /// and gives them their ways through the fabric.
     #[inline(never)]
     pub(crate) fn route_for_group(
         &mut self,
