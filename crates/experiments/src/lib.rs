@@ -40,11 +40,13 @@ mod plot;
 mod record;
 mod report;
 mod router_bench;
+mod router_cut;
 mod router_double;
 mod router_group;
 mod router_linux_click;
 mod router_single;
 mod router_star;
+mod router_two_stage;
 mod side_by_side;
 mod simulate;
 mod verdict;
@@ -211,6 +213,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         .about("one router from one, two and four boxes of equal quotas of processor time"),
     experiment(ROUTER, Kind::Lab, "router-double", router_double::run)
         .about("the paper's star, in which two boxes route, beside the group, in which one does"),
+    experiment(ROUTER, Kind::Lab, "router-two-stage", router_two_stage::run)
+        .about("boxes that balance in front of boxes that route: numbers, weights, a lost box"),
     experiment(ROUTER, Kind::Lab, "router-linux-click", router_linux_click::run)
         .about("the same packets through Linux forwarding, Plexus and, if installed, Click"),
     experiment(AUGUSTUS, Kind::Lab, "ndn-linerate", ndn_linerate::run)

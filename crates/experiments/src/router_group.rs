@@ -22,8 +22,21 @@ use super::router_bench::SEED;
 const MANY: usize = 4096;
 /// How often packets are tried until the first ones come through.
 const TRIES: usize = 10;
+/// Destinations of each source in "few flows".
+pub(super) const FEW: usize = 24;
+/// Boxes of the first of two stages.
+pub(super) const FRONTS: usize = 2;
 /// The group's Ethernet address.
-const GROUP: &str = "02:50:4c:58:00:01";
+pub(super) const GROUP: &str = "02:50:4c:58:00:01";
+
+/// A box of the second of two stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Back {
+    /// Its quota, in hundredths of a processor.
+    pub(super) percent: u32,
+    /// Its weight as a forwarder.
+    pub(super) weight: u32,
+}
 
 /// Which boxes there are, and where the test machines are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +51,9 @@ pub(super) enum Layout {
     Quad,
     /// Three boxes in a line: a source at the first, a sink at each.
     Line,
+    /// Two front boxes, each with a source and a sink, and these back boxes behind them, which are
+    /// the group's forwarders. Front boxes are cabled to back boxes only.
+    Stages(&'static [Back]),
 }
 
 impl Layout {
@@ -48,6 +64,7 @@ impl Layout {
             Layout::Star => "four boxes, the paper's star",
             Layout::Quad => "four boxes",
             Layout::Line => "a line",
+            Layout::Stages(_) => "two stages",
         }
     }
 
@@ -57,6 +74,7 @@ impl Layout {
             Layout::Pair => 2,
             Layout::Star | Layout::Quad => 4,
             Layout::Line => 3,
+            Layout::Stages(backs) => FRONTS + backs.len(),
         }
     }
 
@@ -64,7 +82,7 @@ impl Layout {
     pub(super) fn sources(self) -> &'static [usize] {
         match self {
             Layout::Single => &[0, 0],
-            Layout::Pair => &[0, 1],
+            Layout::Pair | Layout::Stages(_) => &[0, 1],
             Layout::Star => &[2, 3],
             Layout::Quad => &[0, 1, 2, 3],
             Layout::Line => &[0],
@@ -75,7 +93,7 @@ impl Layout {
     pub(super) fn sinks(self) -> &'static [usize] {
         match self {
             Layout::Single => &[0, 0],
-            Layout::Pair | Layout::Star => &[0, 1],
+            Layout::Pair | Layout::Star | Layout::Stages(_) => &[0, 1],
             Layout::Quad => &[0, 1, 2, 3],
             Layout::Line => &[0, 1, 2],
         }
@@ -84,7 +102,12 @@ impl Layout {
     /// Boxes that are cabled to each other.
     fn cables(self) -> Vec<(usize, usize)> {
         let all = (0..self.boxes()).flat_map(|b| (0..b).map(move |a| (a, b)));
-        all.filter(|(a, b)| self != Layout::Line || a + 1 == *b).collect()
+        all.filter(|(a, b)| match self {
+            Layout::Line => a + 1 == *b,
+            Layout::Stages(_) => *a < FRONTS && *b >= FRONTS,
+            _ => true,
+        })
+        .collect()
     }
 }
 
@@ -104,8 +127,21 @@ pub(super) enum Load {
     One(usize),
     /// A flow from each source to the sink of the same number.
     Each,
+    /// [`FEW`] flows from each source, all to the sink of the same number.
+    Few,
     /// From every source to destinations all over the table.
     Many,
+}
+
+/// What a meter tells of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flow {
+    pub(super) sink: usize,
+    /// Its number among the flows of its source.
+    pub(super) number: u64,
+    pub(super) received: u64,
+    pub(super) lost: u64,
+    pub(super) reordered: u64,
 }
 
 /// What came of a run: packets per second of each source and each sink.
@@ -115,6 +151,8 @@ pub(super) struct Outcome {
     pub(super) received: Vec<f64>,
     /// Median latency at the first sink that heard something.
     pub(super) latency_us: Option<f64>,
+    /// The first thousand flows at each sink.
+    pub(super) flows: Vec<Flow>,
 }
 
 impl Outcome {
@@ -134,7 +172,7 @@ pub(super) struct Plan<'a> {
     pub(super) table: &'a [(Ipv4Addr, u8)],
     /// Routes to take from the table.
     pub(super) routes: usize,
-    /// Processors of each box; `None`: no quota.
+    /// Processors of each box but back boxes; `None`: no box has a quota.
     pub(super) cpu: Option<f64>,
 }
 
@@ -181,6 +219,15 @@ impl Rig {
         Err(format!("no packets come through {}: {heard:?}", plan.layout.name()))
     }
 
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The lab's name.
+    pub(super) fn name(&self) -> &str {
+        self.lab.name()
+    }
+
     /// Every test machine says where it is, and learns where its gateway is.
     fn introduce(&self) -> Result<(), String> {
         let sources = (0..self.layout.sources().len()).map(|i| (format!("s{i}"), source(i)));
@@ -209,7 +256,7 @@ impl Rig {
         (1..8).find(|ttl| self.pings("s0", &to, *ttl)).map(|ttl| ttl - 1)
     }
 
-    fn inside(&self, host: &str, program: &str) -> Command {
+    pub(super) fn inside(&self, host: &str, program: &str) -> Command {
         let own = std::env::current_exe().unwrap_or_else(|_| "plexus".into());
         let mut command = Command::new(&own);
         command.args(["lab", "exec", self.lab.name(), host, "--"]);
@@ -230,11 +277,24 @@ impl Rig {
         pps: u64,
         time: Duration,
     ) -> Result<Outcome, String> {
+        self.run_while(load, size, pps, time, || Ok(()))
+    }
+
+    /// The same. `meanwhile` is called as soon as the generators are started.
+    pub(super) fn run_while(
+        &self,
+        load: Load,
+        size: u32,
+        pps: u64,
+        time: Duration,
+        meanwhile: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Outcome, String> {
         let limit = format!("{}ms", (time + Duration::from_secs(6)).as_millis());
         let sinks = match load {
             Load::One(sink) => sink..sink + 1,
-            Load::Each | Load::Many => 0..self.layout.sinks().len(),
+            Load::Each | Load::Few | Load::Many => 0..self.layout.sinks().len(),
         };
+        let first_sink = sinks.start;
         let mut meters = Vec::new();
         for i in sinks {
             let mut meter = self.inside(&format!("d{i}"), "plexus");
@@ -263,10 +323,12 @@ impl Rig {
             match load {
                 Load::One(sink) => generator.args(["--dst-ip", &target(sink)]),
                 Load::Each => generator.args(["--dst-ip", &target(i)]),
+                Load::Few => generator.arg("--destinations").arg(self.dir.join(format!("few{i}"))),
                 Load::Many => generator.arg("--destinations").arg(self.dir.join("destinations")),
             };
             generators.push(Running::start(generator, "the generator")?);
         }
+        meanwhile()?;
         let mut outcome = Outcome::default();
         let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
         for generator in generators {
@@ -275,8 +337,19 @@ impl Rig {
             outcome.offered.push(rate);
         }
         let mut seconds = time.as_secs_f64();
-        for meter in meters {
+        for (sink, meter) in (first_sink..).zip(meters) {
             let heard = meter.finish()?;
+            let flows = heard.get("flows").and_then(Value::as_array).into_iter().flatten();
+            outcome.flows.extend(flows.map(|flow| {
+                let count = |name: &str| flow.get(name).and_then(Value::as_u64).unwrap_or(0);
+                Flow {
+                    sink,
+                    number: count("flow"),
+                    received: count("received"),
+                    lost: count("lost"),
+                    reordered: count("reordered"),
+                }
+            }));
             let packets = number(&heard, "/total/received").ok_or("the meter gave no count")?;
             outcome.received.push(packets);
             seconds = seconds.max(number(&heard, "/total/seconds").unwrap_or(0.0));
@@ -289,7 +362,7 @@ impl Rig {
 }
 
 /// The first three bytes of a source's and a sink's addresses.
-fn source(i: usize) -> String {
+pub(super) fn source(i: usize) -> String {
     format!("10.0.{i}")
 }
 
@@ -297,12 +370,17 @@ fn sink(i: usize) -> String {
     format!("10.1.{i}")
 }
 
+/// The destination of a sink's few flows.
+pub(super) fn few(sink: usize, flow: usize) -> String {
+    format!("198.18.{sink}.{}", 1 + flow)
+}
+
 /// A destination beyond a sink.
 fn target(sink: usize) -> String {
     format!("198.18.{sink}.1")
 }
 
-fn host_mac(kind: &str, i: usize) -> String {
+pub(super) fn host_mac(kind: &str, i: usize) -> String {
     format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
 }
 
@@ -346,6 +424,10 @@ fn build(
     };
     let (chosen, destinations) = routes(plan);
     write("destinations", &destinations)?;
+    for sink in 0..plan.layout.sinks().len() {
+        let lines: Vec<String> = (0..FEW).map(|flow| few(sink, flow) + "\n").collect();
+        write(&format!("few{sink}"), &lines.concat())?;
+    }
     let mut files = Vec::new();
     for of in 0..if plan.kind == Kind::Group { 1 } else { plan.layout.boxes() } {
         let mut lines = String::with_capacity(chosen.len() * 32);
@@ -404,8 +486,13 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
     let sources = layout.sources().iter().enumerate().map(|(i, at)| ("s", i, *at, source(i)));
     let sinks = layout.sinks().iter().enumerate().map(|(i, at)| ("d", i, *at, sink(i)));
     let hosts: Vec<(&str, usize, usize, String)> = sources.chain(sinks).collect();
+    let backs = if let Layout::Stages(backs) = layout { backs } else { &[] };
     for of in 0..layout.boxes() {
         let _ = writeln!(text, "[[node]]\nname = \"r{of}\"");
+        let back = backs.get(of.wrapping_sub(FRONTS)).filter(|_| plan.cpu.is_some());
+        if let Some(back) = back {
+            let _ = writeln!(text, "cpu = {}", f64::from(back.percent) / 100.0);
+        }
         if plan.kind == Kind::Group {
             continue;
         }
@@ -431,6 +518,13 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
     if plan.kind == Kind::Group {
         let _ =
             writeln!(text, "[[controller]]\nname = \"c\"\non = \"r0\"\nroutes = \"{}\"", files[0]);
+        for (back, of) in backs.iter().zip(FRONTS..) {
+            let _ = writeln!(
+                text,
+                "[[controller.forwarder]]\nnode = \"r{of}\"\nweight = {}",
+                back.weight
+            );
+        }
         for (kind, i, _, network) in &hosts {
             let _ = writeln!(
                 text,
@@ -461,8 +555,10 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
 mod tests {
     use super::*;
 
-    const LAYOUTS: [Layout; 5] =
-        [Layout::Single, Layout::Pair, Layout::Star, Layout::Quad, Layout::Line];
+    const BACKS: Layout =
+        Layout::Stages(&[Back { percent: 10, weight: 1 }, Back { percent: 20, weight: 2 }]);
+    const LAYOUTS: [Layout; 6] =
+        [Layout::Single, Layout::Pair, Layout::Star, Layout::Quad, Layout::Line, BACKS];
 
     fn plan(kind: Kind, layout: Layout, table: &[(Ipv4Addr, u8)]) -> Plan<'_> {
         Plan { kind, layout, table, routes: 10, cpu: Some(0.1) }
@@ -477,7 +573,8 @@ mod tests {
                 let topology = Topology::parse_to_run("t", &text, None);
                 let topology = topology.unwrap_or_else(|e| panic!("{layout:?} {kind:?}: {e}"));
                 assert_eq!(topology.nodes.len(), layout.boxes());
-                assert!(topology.nodes.iter().all(|n| n.cpu == Some(0.1)));
+                let quota = |of: usize| if (layout, of) == (BACKS, 3) { 0.2 } else { 0.1 };
+                assert!(topology.nodes.iter().zip(0..).all(|(n, of)| n.cpu == Some(quota(of))));
                 assert_eq!(topology.controllers.is_empty(), kind == Kind::Naive);
                 let hosts = layout.sources().len() + layout.sinks().len();
                 assert_eq!(topology.hosts.len(), hosts);

@@ -52,6 +52,7 @@ fn load_name(load: Load) -> &'static str {
     match load {
         Load::One(_) => "one flow",
         Load::Each => "a flow from each source",
+        Load::Few => "few flows",
         Load::Many => "many flows",
     }
 }
@@ -96,7 +97,7 @@ pub(super) fn pps(layout: Layout, load: Load, capacity: f64) -> u64 {
     let sources = match load {
         Load::One(_) => 1,
         // As many at each box that has one.
-        Load::Each | Load::Many => {
+        Load::Each | Load::Few | Load::Many => {
             layout.sources().iter().filter(|b| **b == layout.sources()[0]).count()
         }
     };
