@@ -44,6 +44,9 @@ pub const WARY_FOR: Duration = Duration::from_secs(7);
 /// A node that timed out may return within this time; until then its port is not treated as one
 /// behind an ordinary switch.
 const NODE_FOR: Duration = Duration::from_secs(30);
+/// Without a Heartbeat, other frames show that the neighbour is there for this long. A node that
+/// gets more than it can take loses Heartbeats among the rest, and is not to lose its links.
+pub const FRAMES_COUNT_FOR: Duration = Duration::from_secs(5);
 /// How often a Heartbeat through a tunnel has the maximum frame length: if the path's MTU has
 /// shrunk, an ICMP message reports it before a host's frame is lost.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -134,10 +137,12 @@ enum State {
         host_at: Time,
     },
     Host,
-    /// `excused`: this node itself was delayed since it last heard the neighbour.
+    /// `excused`: this node itself was delayed since it last heard the neighbour. `frames_until`:
+    /// as long as frames that anyone could have sent count.
     Proved {
         neighbour: Neighbour,
         silent_at: Time,
+        frames_until: Time,
         excused: bool,
     },
     Conflict {
@@ -323,10 +328,11 @@ impl Link {
                 }
                 // Only a message sealed for us shows that the neighbour is alive: Hellos can be
                 // replayed.
-                if let (State::Proved { silent_at, excused, .. }, Some(_)) =
+                if let (State::Proved { silent_at, frames_until, excused, .. }, Some(_)) =
                     (&mut self.state, &handled.body)
                 {
                     (*silent_at, *excused) = (now + self.pace.heartbeat * 2, false);
+                    *frames_until = now + FRAMES_COUNT_FOR;
                 }
                 if let Some(body) = handled.body {
                     match Body::parse(&body) {
@@ -355,7 +361,8 @@ impl Link {
             self.strangers.proved();
         }
         let silent_at = now + self.pace.heartbeat * 2;
-        self.state = State::Proved { neighbour, silent_at, excused: false };
+        let frames_until = now + FRAMES_COUNT_FOR;
+        self.state = State::Proved { neighbour, silent_at, frames_until, excused: false };
         (self.beat_at, self.probe_at) = (now, now);
     }
 
@@ -398,6 +405,23 @@ impl Link {
     pub fn hurry(&mut self, now: Time) {
         if self.neighbour().is_some() {
             self.beat_at = now;
+        }
+    }
+
+    /// Whether the neighbour has timed out, unless frames have come in lately
+    /// ([`hears_frames`](Self::hears_frames)).
+    pub fn is_silent(&self, now: Time) -> bool {
+        matches!(self.state, State::Proved { silent_at, frames_until, .. }
+            if silent_at <= now && now < frames_until)
+    }
+
+    /// Frames have come in during the last interval, if no Heartbeat: the neighbour gets one more.
+    pub fn hears_frames(&mut self, now: Time) {
+        let is_silent = self.is_silent(now);
+        if let State::Proved { silent_at, .. } = &mut self.state
+            && is_silent
+        {
+            *silent_at = now + self.pace.heartbeat;
         }
     }
 

@@ -142,6 +142,11 @@ impl Node {
                 self.stale_frame(now, port, &bytes);
             }
             Input::Frame { port, kind: FrameKind::Error, .. } => self.tell(Event::Astray(port)),
+            Input::Heard(ports) => {
+                for port in ports {
+                    self.change_link(port, |link| link.hears_frames(now));
+                }
+            }
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
@@ -165,6 +170,18 @@ impl Node {
     /// When to pass in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
         self.timers.next()
+    }
+
+    /// Ports whose neighbours time out now, unless frames have come in lately.
+    pub fn silent(&self, now: Time) -> impl Iterator<Item = u8> {
+        let is_due = self.next_deadline() <= now;
+        let links = is_due.then(|| self.links.iter()).into_iter().flatten();
+        links.filter(move |(_, link)| link.is_silent(now)).map(|(port, _)| *port)
+    }
+
+    /// The interval between Heartbeats.
+    pub fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// A port's role.

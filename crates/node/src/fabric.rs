@@ -101,6 +101,15 @@ impl Fabric {
         self.control.next_deadline().min(router)
     }
 
+    /// Silent neighbours whose frames still come in, as an input that precedes all others; `None`:
+    /// none. `plane_now`: the time by the clock of the data plane.
+    pub fn heard(&self, now: Time, plane_now: Time) -> Option<Input> {
+        let (plan, interval) = (self.tables.current(), self.control.pace().heartbeat);
+        let is_heard = |port: &u8| plan.heard_at(*port) + interval > plane_now;
+        let heard: Vec<u8> = self.control.silent(now).filter(is_heard).collect();
+        (!heard.is_empty()).then_some(Input::Heard(heard))
+    }
+
     /// Which addresses packets were routed to, as an input; `None`: nothing new.
     pub fn take_used(&mut self) -> Option<Input> {
         let used = self.router.as_mut().map(GroupRouter::take_used);

@@ -191,6 +191,7 @@ impl Fabric {
             let packets = std::iter::from_fn(packets);
             match (plan.role(in_port), plan.tables(in_port)) {
                 (PortRole::Fabric(link), _) => {
+                    plan.hear(in_port, context.now);
                     let packets = (place..).zip(packets);
                     left.to_route |= self.take_from_node(context, in_port, link, packets);
                 }

@@ -423,7 +423,9 @@ impl SimNode {
 
     fn input(&mut self, core: &mut Core, input: Input) {
         let Some(SimFabric { fabric, .. }) = &mut self.fabric else { return };
-        fabric.handle(self.clock.read(core.now), input);
+        let now = self.clock.read(core.now);
+        let heard = fabric.heard(now, core.now.floor());
+        heard.into_iter().chain([input]).for_each(|input| fabric.handle(now, input));
         self.carry_out(core);
     }
 

@@ -38,6 +38,9 @@ pub enum Input {
         /// The frame.
         bytes: Vec<u8>,
     },
+    /// Frames have come in by these ports during the last Heartbeat interval: asked of those of
+    /// [`Node::silent`](super::Node::silent) alone, before any other input.
+    Heard(Vec<u8>),
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use plexus_wire::fabric::message::PortRole;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -211,4 +212,39 @@ fn a_node_that_stops_costs_its_neighbours_no_silence() {
         assert_eq!(world.unreached(&all, 400), [], "with node {node} again");
         world.finish();
     }
+}
+
+/// A node that cannot take all that comes loses Heartbeats among the rest. Its links stay up for as
+/// long as other frames may count, and not a moment longer than these come.
+#[test]
+fn a_link_that_carries_frames_outlives_lost_heartbeats() {
+    let mut world = World::joined(2, &[(0, 1)], 1);
+    let all = world.all_pairs();
+    assert_eq!(world.unreached(&all, 200), []);
+    let is_up =
+        |world: &mut World| [0, 1].map(|n| world.node(n).node().role(0) == PortRole::Fabric);
+    // The controller's port is silent, and so the controller is lost: flows go on.
+    world.beats_are_lost = true;
+    let busy = |world: &mut World, ms: u64| {
+        for _ in 0..ms / 60 {
+            assert_eq!(world.unreached_at_once(&all), [], "at {:?}", world.now);
+            world.run(50);
+        }
+    };
+    busy(&mut world, 3000);
+    assert_eq!(is_up(&mut world), [true; 2]);
+    world.run(350);
+    assert_eq!(is_up(&mut world), [false; 2], "no frames came");
+    world.beats_are_lost = false;
+    world.run(2000);
+    assert_eq!(is_up(&mut world), [true; 2]);
+    assert_eq!(world.unreached(&all, 200), []);
+    world.beats_are_lost = true;
+    busy(&mut world, 4500);
+    assert_eq!(is_up(&mut world), [true; 2]);
+    for _ in 0..20 {
+        world.unreached_at_once(&all);
+        world.run(50);
+    }
+    assert_eq!(is_up(&mut world), [false; 2], "anyone could send such frames");
 }

@@ -399,8 +399,11 @@ impl Driver {
         if input == Input::Tick && self.own.fabric.next_deadline() > now {
             return;
         }
-        self.own.recording.write(|| json!({"now": now, "input": input}));
-        self.own.fabric.handle(now, input);
+        let heard = self.own.fabric.heard(now, now);
+        for input in heard.into_iter().chain([input]) {
+            self.own.recording.write(|| json!({"now": now, "input": input}));
+            self.own.fabric.handle(now, input);
+        }
     }
 
     /// Takes the states of links. They come before frames, so that a frame's port is known to be

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::Hops;
 use plexus_wire::fabric::{CONTROL_HOP, Kind, ROUTER_HOP, Repr, encapsulation, message};
+use plexus_wire::{MacAddr, Time};
 
 use crate::control::ControlLimits;
 
@@ -89,6 +90,9 @@ pub struct FabricPlan {
     forwarders: Arc<[Hops]>,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
+    /// By port, when frames of a fabric node last came in. All plans of a node share these times.
+    /// Workers write nothing else of a plan.
+    heard: Arc<[AtomicU64]>,
 }
 
 /// A set of ports of a fabric node.
@@ -180,6 +184,24 @@ impl FabricPlan {
         &self.limits
     }
 
+    /// Notes that frames of a fabric node have come in.
+    #[inline]
+    pub(crate) fn hear(&self, port: PortId, now: Time) {
+        // To a millisecond or so, so that workers seldom write.
+        let now = now.as_nanos() & !0xF_FFFF;
+        if let Some(heard) = self.heard.get(usize::from(port))
+            && heard.load(Ordering::Relaxed) != now
+        {
+            heard.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// When frames of a fabric node last came in by a port, to a millisecond or so.
+    pub fn heard_at(&self, port: u8) -> Time {
+        let heard = self.heard.get(usize::from(port));
+        Time::from_nanos(heard.map_or(0, |heard| heard.load(Ordering::Relaxed)))
+    }
+
     /// A place to publish this and later plans.
     pub fn publish(self) -> PublishedFabric {
         Arc::new(ArcSwap::from_pointee(self))
@@ -216,6 +238,7 @@ impl FabricTables {
             forwarders: Arc::default(),
             limits: ControlLimits::default(),
             trees: Arc::default(),
+            heard: (0..FABRIC_PORTS_MAX).map(|_| AtomicU64::new(0)).collect(),
         }))
     }
 

@@ -135,6 +135,11 @@ impl Boxed {
     }
 
     fn hand_in(&mut self, now: Time, input: Input) {
+        let heard = self.fabric.heard(now, now);
+        heard.into_iter().chain([input]).for_each(|input| self.hand_in_one(now, input));
+    }
+
+    fn hand_in_one(&mut self, now: Time, input: Input) {
         let said = self.recording.is_some().then(|| serde_json::to_string(&input).unwrap());
         self.fabric.handle(now, input);
         let mut outputs: Vec<Output> = Vec::new();
