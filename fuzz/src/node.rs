@@ -230,6 +230,7 @@ impl World {
                 | Output::Route { .. }
                 | Output::HasRoutes(_)
                 | Output::Forwarders(_)
+                | Output::Classes(_)
                 | Output::Neighbour { .. } => {}
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
                 Output::Tell(event) => drop(black_box(event)),

@@ -38,6 +38,7 @@ pub(crate) fn topology(
             addresses: Vec::new(),
             dhcp: false,
             gateways: Vec::new(),
+            forwards: false,
             interfaces: (0..nodes.len()).map(interface).collect(),
             mac: MacAddr::from_u64(host as u64),
         });

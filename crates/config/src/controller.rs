@@ -8,6 +8,7 @@ use std::time::Duration;
 use plexus_wire::{MacAddr, Prefix};
 
 use crate::address::parse_prefix;
+use crate::classes::read_classes;
 use crate::controller_settings::{
     ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, Reservation, RoutePolicy, SUBNET_MTU, Subnet,
@@ -177,6 +178,9 @@ impl ControllerSettings {
             lines.text("node", &forwarder.node);
             lines.unusual("weight", &forwarder.weight, &1);
         }
+        for class in &self.classes {
+            class.write(lines, &format!("[[{above}class]]"));
+        }
         for rule in &self.multicast {
             lines.heading(&format!("[[{above}multicast]]"));
             lines.value("groups", &rule.groups);
@@ -207,6 +211,7 @@ impl ControllerSettings {
         settings.multicast = read_multicast(root);
         settings.routes = read_routes(root, &settings.subnets, &settings.reservations);
         settings.forwarders = read_forwarders(root, &settings.subnets);
+        settings.classes = read_classes(root, &settings.subnets, &settings.reservations);
         settings
     }
 }

@@ -7,6 +7,7 @@ use plexus_wire::fabric::reserved_groups;
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
+use crate::classes::TrafficClass;
 use crate::words;
 
 /// How routes are chosen.
@@ -49,6 +50,8 @@ pub struct ControllerSettings {
     pub routes: Vec<OutsideRoute>,
     /// The nodes that route for all others; with none, each node routes.
     pub forwarders: Vec<Forwarder>,
+    /// Routed packets that pass a host on their way, the first class that fits.
+    pub classes: Vec<TrafficClass>,
     /// A file of further routes: [`ControllerSettings::load_routes`] adds them to `routes`.
     pub routes_file: Option<PathBuf>,
     /// Bounds.
@@ -69,6 +72,7 @@ impl Default for ControllerSettings {
             multicast: Vec::new(),
             routes: Vec::new(),
             forwarders: Vec::new(),
+            classes: Vec::new(),
             routes_file: None,
             limits: ControllerLimits::default(),
         }

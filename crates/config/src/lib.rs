@@ -5,6 +5,7 @@
 
 mod address;
 mod backend;
+mod classes;
 mod controller;
 mod controller_settings;
 pub mod document;
@@ -24,6 +25,7 @@ pub use address::{
     InterfaceAddress, parse_interface_address, parse_prefix, parse_route_prefix, read_addresses,
 };
 pub use backend::Backend;
+pub use classes::{CLASSES_MAX, FUNCTIONS_MAX, Otherwise, TrafficClass};
 pub use controller::ControllerFile;
 pub use controller_settings::{
     ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,

@@ -25,7 +25,7 @@ fn check_version(prefix: Prefix, via: IpAddr) -> Result<(), ValueError> {
 }
 
 /// Whether a host may have this address.
-fn check_host(via: IpAddr, subnets: &[Subnet]) -> Result<(), ValueError> {
+pub(crate) fn check_host(via: IpAddr, subnets: &[Subnet]) -> Result<(), ValueError> {
     let on_link = subnets.iter().find(|s| s.prefix.contains(via) && s.gateway.is_some());
     if on_link.is_some_and(|s| s.gateway != Some(via)) {
         return Ok(());
@@ -35,7 +35,7 @@ fn check_host(via: IpAddr, subnets: &[Subnet]) -> Result<(), ValueError> {
 }
 
 /// Whether only one host may have this address.
-fn check_reserved(via: IpAddr, reserved: &[Reservation]) -> Result<(), ValueError> {
+pub(crate) fn check_reserved(via: IpAddr, reserved: &[Reservation]) -> Result<(), ValueError> {
     if via.is_ipv6() || reserved.iter().any(|r| IpAddr::from(r.ip) == via) {
         return Ok(());
     }

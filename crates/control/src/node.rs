@@ -1,6 +1,7 @@
 //! The control plane of one node (seed §4.2): its ports' neighbours, its path to the controller,
 //! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
+mod detour;
 mod effect;
 pub mod fib;
 mod groups;
@@ -30,6 +31,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use crate::timers::Timers;
+use detour::Classes;
 use effect::{Effect, Timer, Turn};
 use groups::Groups;
 use host_frame::{HostFrame, Party};
@@ -78,6 +80,8 @@ pub struct Node {
     routing: Routing,
     /// The version of the list of nodes that route for this one.
     forwarders: Option<u64>,
+    /// Classes of packets that pass a function.
+    classes: Classes,
     groups: Groups,
     loops: Loops,
     outputs: VecDeque<Output>,
@@ -118,6 +122,7 @@ impl Node {
             resolver: Resolver::default(),
             routing: Routing::default(),
             forwarders: None,
+            classes: Classes::default(),
             groups: Groups::default(),
             loops,
             outputs: VecDeque::new(),
@@ -591,6 +596,14 @@ impl Node {
                 self.forwarders = Some(told.version);
                 self.outputs.push_back(Output::Forwarders(told.paths));
             }
+            Some(Body::Classes(told)) => {
+                let are_first = !self.classes.are_told();
+                self.outputs.extend(self.classes.take(told).map(Output::Classes));
+                // A packet must not pass by a function because the node has not heard of it yet.
+                if are_first && self.routing.fib.version().1 {
+                    self.outputs.push_back(Output::HasRoutes(true));
+                }
+            }
             Some(Body::RouteUpdate(update)) => self.resolver.update(&mut turn, update.routes),
             Some(Body::HostVerdict(verdict)) => {
                 let held = self.stations.judge(&mut turn, &verdict);
@@ -617,7 +630,8 @@ impl Node {
                 self.outputs
                     .extend(routes.map(|(prefix, target)| Output::Route { prefix, target }));
                 if let Some(is_complete) = taken.turned {
-                    self.outputs.push_back(Output::HasRoutes(is_complete));
+                    let may_route = is_complete && self.classes.are_told();
+                    self.outputs.push_back(Output::HasRoutes(may_route));
                 }
                 if let Some(ack) = taken.ack {
                     if taken.is_wrong {
@@ -745,7 +759,10 @@ impl Node {
                 Effect::Keyed { path, exchange, key, body } => {
                     self.send_keyed(now, &path, exchange, &key, &body);
                 }
-                Effect::Along { path, frame } => {
+                Effect::Along { port, path, frame } => {
+                    if self.has_detour(now, port, &frame) {
+                        continue;
+                    }
                     let mut whole = fabric_frame(Kind::Ethernet, &path, &frame);
                     // The data plane has routed it, and found no way for it.
                     if self.has_routed(&frame) {
@@ -804,12 +821,17 @@ impl Node {
         }
     }
 
+    /// Whether packets are routed to a station: a neighbour, or a function.
+    fn knows(&self, station: MacAddr) -> bool {
+        self.routing.address_of(station).is_some() || self.classes.is_function(station)
+    }
+
     /// Whether the data plane has sent a host's frame to this station as a router.
     fn has_routed(&self, frame: &[u8]) -> bool {
         let (Some(group), Some(frame)) = (&self.group, HostFrame::parse(frame)) else {
             return false;
         };
-        group.is_between_networks(&frame) && self.routing.address_of(frame.destination).is_some()
+        group.is_between_networks(&frame) && self.knows(frame.destination)
     }
 
     fn send_keyed(&mut self, now: Time, path: &[u8], exchange: u64, key: &[u8; 32], body: &Body) {

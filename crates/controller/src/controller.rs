@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::claims::Claims;
+use crate::classes::Classes;
 use crate::control::ControlPaths;
 use crate::daemons::{Daemons, multicast_rules};
 use crate::dhcp::Dhcp;
@@ -67,6 +68,8 @@ pub(crate) enum Timer {
     Whole,
     /// Forwarders have had time to get the table.
     Forwarders,
+    /// Functions have had time to be heard.
+    Classes,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -99,6 +102,7 @@ pub struct Controller {
     pub(crate) fib: Fib,
     pub(crate) daemons: Daemons,
     pub(crate) forwarders: Forwarders,
+    pub(crate) classes: Classes,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -137,6 +141,7 @@ impl Controller {
             fib: Fib::new(seed_of(&mut rng)),
             daemons: Daemons::default(),
             forwarders: Forwarders::default(),
+            classes: Classes::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -209,7 +214,7 @@ impl Controller {
             Timer::Feeds => self.feeds_due(now),
             Timer::Whole => self.set_whole(),
             // What follows each input looks after them.
-            Timer::Forwarders => {}
+            Timer::Forwarders | Timer::Classes => {}
         }
     }
 
@@ -265,6 +270,7 @@ impl Controller {
         self.end_forbidden(flows);
         self.configure_router(now);
         self.forwarders.forget_all();
+        self.classes.forget_all();
         // Every node gets the group's addresses anew.
         for index in 0..self.topology.nodes.len() as u32 {
             self.welcome_again(index);
@@ -425,6 +431,7 @@ impl Controller {
         self.groups_finish();
         self.feed_nodes(now);
         self.tell_forwarders(now);
+        self.tell_classes(now);
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;

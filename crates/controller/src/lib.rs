@@ -12,6 +12,7 @@
 //! The one module that touches files is [`store`].
 
 mod claims;
+mod classes;
 mod control;
 mod controller;
 mod crossings;

@@ -376,6 +376,17 @@ impl Controller {
             .take(limits.probes_per_search as usize)
             .collect();
         let asked = self.device_of(ip).map_or(others, |device| vec![(MacAddr::BROADCAST, device)]);
+        self.search_among(now, ip, asked)
+    }
+
+    /// Probes these stations for an address that none is known to have.
+    pub(crate) fn search_among(
+        &mut self,
+        now: Time,
+        ip: IpAddr,
+        asked: Vec<(MacAddr, Place)>,
+    ) -> Result<(), Refusal> {
+        let limits = self.config.limits;
         let mut probes = BTreeSet::new();
         for (mac, place) in asked {
             if !self.searches.rate.take(now, limits.probes_per_s, limits.probes_per_s / 4) {

@@ -128,6 +128,18 @@ impl Controller {
         })
     }
 
+    /// The classes of packets that pass a function: each with its functions' addresses, and the
+    /// node and port where each is.
+    pub fn classes(
+        &self,
+    ) -> impl Iterator<Item = (&str, impl Iterator<Item = (IpAddr, Option<(NodeId, u8)>)>)> {
+        let place = |mac| self.hosts.get(mac).map(|host| (self.id(host.at.node), host.at.port));
+        self.config.classes.iter().map(move |class| {
+            let there = move |ip: IpAddr| self.hosts.by_ip(ip).and_then(place);
+            (&class.name[..], class.via.iter().map(move |ip| (*ip, there(*ip))))
+        })
+    }
+
     /// Table sizes.
     pub fn counts(&self) -> Counts {
         let (trees, trees_considered) = self.multicast.counts();

@@ -155,6 +155,11 @@ impl World {
             }
             TC.batch(Some(place), &shapers)?;
             IP.batch(Some(place), &batch)?;
+            if host.forwards {
+                let devices: Vec<&str> = host.interfaces.iter().map(|i| &i.name[..]).collect();
+                let done = place.run(|| forward(&devices));
+                done.doing(|| format!("{}: forwarding", host.name))??;
+            }
         }
         Ok(())
     }
@@ -256,6 +261,23 @@ fn host_queue(rate: u64, mtu: u16) -> QueueSettings {
     let packets = (rate / 8 / 200).div_ceil(full_frame(mtu)).max(HOST_PACKETS);
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
     QueueSettings { packets, bytes: u32::MAX, ..QueueSettings::default() }
+}
+
+/// Makes the kernel of this namespace a router. What came in by an interface may leave by it: no
+/// redirects then.
+fn forward(devices: &[&str]) -> Result<(), Error> {
+    let settings = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].map(|s| (s.to_string(), "1"));
+    let silent = devices.iter().chain(&["all"]);
+    let silent = silent.map(|device| (format!("ipv4/conf/{device}/send_redirects"), "0"));
+    for (name, value) in settings.into_iter().chain(silent) {
+        let path = Path::new("/proc/sys/net").join(name);
+        match fs::write(&path, value) {
+            // A kernel without IPv6.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            written => written.doing(|| format!("writing {}", path.display()))?,
+        }
+    }
+    Ok(())
 }
 
 fn hosts_file(plan: &Plan) -> String {

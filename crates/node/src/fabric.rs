@@ -215,6 +215,10 @@ impl Fabric {
                     self.set_gateway();
                     true
                 }
+                Output::Classes(classes) => {
+                    self.tables.set_classes(classes);
+                    true
+                }
                 Output::HasRoutes(has_routes) => {
                     if let Some(router) = &mut self.router {
                         router.has_routes = has_routes;

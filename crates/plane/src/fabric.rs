@@ -30,6 +30,7 @@
 //! At the third, port 1 is a host's, and B is admitted there: the header is removed, and B gets A's
 //! frame.
 
+mod detour;
 mod lanes;
 pub(crate) mod plan;
 mod push;
@@ -44,6 +45,7 @@ use plexus_wire::fabric::{
 };
 use plexus_wire::{MacAddr, ethernet};
 
+use detour::detour;
 use lanes::{Candidate, Lanes};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use ways::{Way, Ways};
@@ -263,6 +265,10 @@ impl Fabric {
         let tables = context.fabric.tables(port);
         let head = context.pool.data(packet).first_chunk::<8>();
         let (Some(tables), Some(head)) = (tables, head) else { return };
+        if !context.fabric.classes().is_empty() {
+            // Each packet is looked at, for it may be of a class.
+            return;
+        }
         let destination = u64::from_be_bytes(*head) >> 16;
         let found = tables.routes.find(destination, host, tables.routes.prefetch(destination));
         let Some((out, header)) = found.and_then(|found| found.single()) else { return };
@@ -296,9 +302,18 @@ impl Fabric {
             // back when they are stale, and keep tenants apart.
             let source = sources[place];
             packet.flags |= ROUTED;
-            let destination = set_source(head, source);
+            let mut destination = set_source(head, source);
             packet.vlan = 0;
             let routes = &tables.routes;
+            if !plan.classes().is_empty() {
+                match detour(context, routes, packet, source, destination) {
+                    Some(station) => destination = station,
+                    None => {
+                        Verdict::Drop(DropReason::NoFunction).store(packet);
+                        continue;
+                    }
+                }
+            }
             if let Verdict::Fragment(_) = Verdict::load(packet) {
                 let found = routes.find(destination, source, routes.prefetch(destination));
                 self.place_whole(context, queues, packet, destination, found).store(packet);

@@ -33,6 +33,7 @@ use arrayvec::ArrayVec;
 use plexus_config::ReversePath;
 use plexus_io::{BATCH, Head, HeadsMut, PORT_NONE, Packet, PortId, Segmentation};
 use plexus_table::lpm::GroupId;
+use plexus_wire::MacAddr;
 use plexus_wire::flow::FlowKey;
 
 use crate::bits::{bits, range};
@@ -609,10 +610,13 @@ fn may_come_from(
         ReversePath::Loose => matches!(group.kind, GroupKind::Forward | GroupKind::Glean),
         ReversePath::Strict if interface.vlan == GROUP_VLAN => {
             let frame = context.pool.data(packet);
+            let station = frame.get(6..12);
+            let is_function = |mac: &[u8; 6]| context.fabric.is_function(MacAddr(*mac).to_u64());
             match group.kind {
+                _ if station.and_then(<[u8]>::first_chunk).is_some_and(is_function) => true,
                 // Its station may be about to be granted the address.
                 GroupKind::Glean => return Err(Verdict::Control(Punt::Unresolved(None))),
-                _ if frame.get(6..12).is_some_and(|station| plan.is_behind(group, station)) => true,
+                _ if station.is_some_and(|station| plan.is_behind(group, station)) => true,
                 // Of another node's host, this one may not know the addresses.
                 _ if packet.flags & FORWARDED != 0 => {
                     return Err(Verdict::Control(Punt::Unresolved(None)));

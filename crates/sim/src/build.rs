@@ -177,6 +177,12 @@ fn check(topology: &Topology) -> Result<(), String> {
         .flat_map(|link| link.devices().map(|device| (device, link.mtu)))
         .collect();
     named::check::check(topology)?;
+    if let Some(host) = topology.hosts.iter().find(|host| host.forwards) {
+        return Err(format!(
+            "host {}: simulated hosts forward nothing: use plexus lab run",
+            host.name
+        ));
+    }
     for flow in &topology.traffic {
         if flow.proto == Proto::Web {
             return Err(format!(

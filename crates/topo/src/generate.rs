@@ -169,6 +169,7 @@ pub fn add_host(
         addresses: host_addresses(host),
         dhcp: false,
         gateways: Vec::new(),
+        forwards: false,
         interfaces,
         mac,
     });

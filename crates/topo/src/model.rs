@@ -168,6 +168,8 @@ pub struct Host {
     pub dhcp: bool,
     /// Its default gateways, at most one of each IP version.
     pub gateways: Vec<IpAddr>,
+    /// It forwards packets of other hosts, as a router does.
+    pub forwards: bool,
     /// Its interfaces, in the order in which links name them; a host without a link has none.
     pub interfaces: Vec<Interface>,
     /// The Ethernet address of its first interface.

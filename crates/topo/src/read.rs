@@ -285,6 +285,7 @@ impl Reader {
                 addresses,
                 dhcp: asks.is_some(),
                 gateways,
+                forwards: section.flag("forward").is_some_and(|at| at.value),
                 interfaces: Vec::new(),
                 mac: MacAddr::default(),
             });

@@ -142,6 +142,7 @@ fn write_host(host: &Host, lines: &mut Lines) {
     one_or_several(lines, "address", &host.addresses);
     lines.unusual("dhcp", &host.dhcp, &false);
     one_or_several(lines, "gateway", &host.gateways);
+    lines.unusual("forward", &host.forwards, &false);
     lines.unusual("mac", &host.mac, &MacAddr::derived(&host.name, 0));
 }
 

@@ -1,5 +1,6 @@
 //! The fabric: source-routed Ethernet between nodes (`axon.txt` §3.1) and its control messages.
 
+pub mod class;
 pub mod encapsulation;
 mod fib;
 mod group;

@@ -65,6 +65,7 @@ fn built(drawn: &Drawn) -> Topology {
             addresses: vec![parse_interface_address("10.0.0.1/8").unwrap()],
             dhcp: false,
             gateways: Vec::new(),
+            forwards: false,
             interfaces: (0..boxes.len()).map(interface).collect(),
             mac: Default::default(),
         });

@@ -136,6 +136,7 @@ impl Builder<'_> {
             addresses: Vec::new(),
             dhcp: false,
             gateways: Vec::new(),
+            forwards: false,
             interfaces: Vec::new(),
             mac: Default::default(),
         };

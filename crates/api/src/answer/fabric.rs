@@ -305,8 +305,28 @@ pub struct GroupRouter {
     pub refused: u64,
     /// Devices on which routing daemons listen.
     pub devices: Vec<RouterDevice>,
+    /// Classes of packets that pass a host on their way.
+    pub classes: Vec<RouterClass>,
     /// The copies.
     pub nodes: Vec<RouterNode>,
+}
+
+/// A class of packets that pass a function: a host that routes by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterClass {
+    /// Its name.
+    pub name: String,
+    /// The functions, which share its flows.
+    pub functions: Vec<RouterFunction>,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterFunction {
+    /// Its address.
+    pub address: IpAddr,
+    /// The node and the port where it is; absent: it is not there.
+    pub at: Option<(NodeName, u8)>,
 }
 
 /// A device of routing daemons.

@@ -124,12 +124,18 @@ pub(super) fn group_router(answer: &GroupRouter) -> String {
         devices.row([&d.name as &dyn Display, &or_dash(node), &or_dash(port)]);
     }
     let devices = if answer.devices.is_empty() { String::new() } else { devices.finish() };
+    let mut classes = Table::new(&["CLASS", "BY", "NODE", "PORT"]);
+    for (c, f) in answer.classes.iter().flat_map(|c| c.functions.iter().map(move |f| (c, f))) {
+        let (node, port) = f.at.as_ref().map(|(node, port)| (node, port)).unzip();
+        classes.row([&c.name as &dyn Display, &f.address, &or_dash(node), &or_dash(port)]);
+    }
+    let classes = if answer.classes.is_empty() { String::new() } else { classes.finish() };
     let full = match answer.full {
         true => format!("{} routes are the most: further ones are refused\n", answer.routes_max),
         false => String::new(),
     };
     format!(
-        "{}{devices}version {}, {} routes to other networks\n{full}",
+        "{}{devices}{classes}version {}, {} routes to other networks\n{full}",
         nodes.finish(),
         answer.version,
         answer.routes

@@ -10,6 +10,7 @@ mod dissector;
 mod examples;
 mod experiment;
 mod fabric;
+mod functions;
 mod group_daemons;
 mod identity;
 mod lab;

@@ -96,8 +96,8 @@ pub(crate) enum Effect {
     Controller { body: Body, sure: bool },
     /// A body for another node's control plane, sealed by an exchange's key.
     Keyed { path: Hops, exchange: u64, key: [u8; 32], body: Body },
-    /// Send a host's frame that arrived before its route along that route.
-    Along { path: Hops, frame: Vec<u8> },
+    /// Send a frame of a host at this port, which arrived before its route, along that route.
+    Along { port: u8, path: Hops, frame: Vec<u8> },
     /// Packets are to be routed to this address, which this station has. `asker`: the host that has
     /// asked for it; absent: the station has asked for a host here. `fresh`: if it was known, this
     /// is no sign of its use.

@@ -153,10 +153,11 @@ impl Resolver {
             match need {
                 // It arrived before the data plane had the route.
                 Need::Route(frame) => {
-                    return turn.push(Effect::Along { path, frame: frame.to_vec() });
+                    return turn.push(Effect::Along { port, path, frame: frame.to_vec() });
                 }
                 Need::Own(frame) => {
-                    return turn.push(Effect::Along { path, frame: addressed(frame, mac) });
+                    let frame = addressed(frame, mac);
+                    return turn.push(Effect::Along { port, path, frame });
                 }
                 Need::Routed(frame) => {
                     let (address, asker) = (target_ip, Some((port, source)));
@@ -454,7 +455,7 @@ impl Resolver {
             turn.out.extend(asked.held_to_route.into_iter().map(again));
         }
         if let Some(path) = path {
-            let along = |frame| Effect::Along { path: path.clone(), frame };
+            let along = |frame| Effect::Along { port, path: path.clone(), frame };
             turn.out.extend(asked.held.into_iter().map(along));
             let own = asked.held_own.into_iter().map(|frame| addressed(&frame, mac));
             turn.out.extend(own.map(along));
@@ -614,7 +615,7 @@ impl Resolver {
 }
 
 /// A frame with another destination.
-fn addressed(frame: &[u8], to: MacAddr) -> Vec<u8> {
+pub(super) fn addressed(frame: &[u8], to: MacAddr) -> Vec<u8> {
     let mut frame = frame.to_vec();
     if let Some(destination) = frame.first_chunk_mut() {
         *destination = to.0;

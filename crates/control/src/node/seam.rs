@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use plexus_wire::fabric::message::{
-    FibTarget, Gateway, GroupRoute, Hops, LinkFacts, PortRole, RouteEntry,
+    Class, FibTarget, Gateway, GroupRoute, Hops, LinkFacts, PortRole, RouteEntry,
 };
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
@@ -139,6 +139,8 @@ pub enum Output {
     /// Set the ways to the nodes that route for this one while it does not: an empty way keeps the
     /// place of one that is not to be used.
     Forwarders(Vec<Hops>),
+    /// Set the classes of routed packets that pass a function.
+    Classes(Vec<Class>),
     /// Set the station that has an address which packets are routed to; absent: remove it.
     Neighbour {
         /// The address.

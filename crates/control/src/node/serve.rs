@@ -10,7 +10,7 @@ use super::Node;
 use super::effect::{Effect, Event, Turn, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request, question};
 use super::resolve::Need;
-use super::stations::Heard;
+use super::stations::{Group, Heard};
 use crate::link::Pin;
 
 /// Longest host frame that is passed to the controller for an answer.
@@ -105,8 +105,9 @@ impl Node {
                 };
                 // A host's packet is routed from its own address, or from beyond the networks.
                 let is_own = self.stations.holder(port, source) == Some(mac);
-                if to_group
-                    .is_some_and(|g| is_link_local(target) || g.has_network(source) && !is_own)
+                let is_claimed = |g: &Group| g.has_network(source) && !is_own;
+                let is_function = self.classes.is_function(mac);
+                if to_group.is_some_and(|g| is_link_local(target) || is_claimed(g) && !is_function)
                 {
                     turn.dropped(port, Unserved::NoRoute);
                     let asker = group.map(|g| g.asker(source));
@@ -121,7 +122,9 @@ impl Node {
                     // It may have been routed to a host that leads to other networks.
                     None => {
                         let asked = self.resolver.address_of(port, mac, frame.destination);
-                        asked.or_else(|| self.routing.address_of(frame.destination))
+                        let neighbour = self.routing.address_of(frame.destination);
+                        let function = self.classes.address_of(frame.destination);
+                        asked.or(neighbour).or(function)
                     }
                 };
                 // An address of another network is nobody's here: it is not to be asked for.
@@ -180,7 +183,8 @@ impl Node {
         let mac = frame.source;
         match (&frame.matter, &self.group) {
             (&Matter::Data { source, target }, Some(group)) => {
-                let party = Party { mac, ip: source };
+                let ip = self.classes.address_of(mac).unwrap_or(source);
+                let party = Party { mac, ip };
                 let is_own = group.mac == frame.destination && group.owns(target);
                 let for_router = !group.has_daemons(target) || is_echo_request(bytes);
                 if is_own && for_router && self.resolver.leads_back(group, mac) {
@@ -190,7 +194,9 @@ impl Node {
                         true => (Some(target), Need::Own(bytes)),
                         false if group.mac != frame.destination => {
                             // It has been routed, but has no way.
-                            (self.routing.address_of(frame.destination), Need::Route(bytes))
+                            let neighbour = self.routing.address_of(frame.destination);
+                            let function = self.classes.address_of(frame.destination);
+                            (neighbour.or(function), Need::Route(bytes))
                         }
                         false if group.has_network(target) => (Some(target), Need::Routed(bytes)),
                         false if !self.routing.fib.version().1 => (None, Need::Routed(bytes)),

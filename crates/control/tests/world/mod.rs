@@ -260,6 +260,7 @@ impl World {
             | node::Output::Route { .. }
             | node::Output::HasRoutes(_)
             | node::Output::Forwarders(_)
+            | node::Output::Classes(_)
             | node::Output::Neighbour { .. } => {}
             node::Output::Own { .. }
             | node::Output::Again { .. }

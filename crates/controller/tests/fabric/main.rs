@@ -13,6 +13,7 @@ mod replay;
 mod restart;
 mod routed;
 mod routed_bad;
+mod routed_classes;
 mod routed_mtu;
 mod switches;
 mod tenants;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use plexus_api::answer::fabric::{
     self as api, Flow, Flows, Group, GroupNeighbour, GroupPath, GroupRoute, GroupRouter, Groups,
-    Host, Hosts, KnownNode, NodeName, NodePort, PassedBox, RouterDevice, RouterNode, StationPlace,
-    Topology, TreeNode, Unserved,
+    Host, Hosts, KnownNode, NodeName, NodePort, PassedBox, RouterClass, RouterDevice,
+    RouterFunction, RouterNode, StationPlace, Topology, TreeNode, Unserved,
 };
 use plexus_api::answer::router::Routes;
 use plexus_api::question::Of;
@@ -113,6 +113,13 @@ impl Daemon {
             let at = at.map(|(node, port)| (self.name(node), port));
             RouterDevice { name: name.to_string(), at }
         });
+        let classes = self.core.classes().map(|(name, functions)| {
+            let functions = functions.map(|(address, at)| {
+                let at = at.map(|(node, port)| (self.name(node), port));
+                RouterFunction { address, at }
+            });
+            RouterClass { name: name.to_string(), functions: functions.collect() }
+        });
         let (refused, full) = self.core.routes_refused();
         GroupRouter {
             version,
@@ -121,6 +128,7 @@ impl Daemon {
             full,
             refused,
             devices: devices.collect(),
+            classes: classes.collect(),
             nodes: nodes.collect(),
         }
     }

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
-use plexus_wire::fabric::message::Hops;
+use plexus_wire::fabric::message::{Class, Hops};
 use plexus_wire::fabric::{CONTROL_HOP, Kind, ROUTER_HOP, Repr, encapsulation, message};
 use plexus_wire::{MacAddr, Time};
 
@@ -88,6 +88,8 @@ pub struct FabricPlan {
     router: Option<Arc<PortTables>>,
     /// The ways to nodes that route for this one, in fixed places.
     forwarders: Arc<[Hops]>,
+    /// Classes of routed packets that pass a function.
+    classes: Arc<[Class]>,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
     /// By port, when frames of a fabric node last came in. All plans of a node share these times.
@@ -138,6 +140,16 @@ impl FabricPlan {
     #[inline(always)]
     pub(crate) fn routes(&self) -> bool {
         self.routes
+    }
+
+    /// Classes of routed packets that pass a function.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    /// Whether a station is a function: it passes on packets of any source.
+    pub(crate) fn is_function(&self, station: u64) -> bool {
+        self.classes.iter().any(|class| class.is_function(MacAddr::from_u64(station)))
     }
 
     /// Whether a station is admitted at a port from which all IP packets to the group are left to
@@ -236,6 +248,7 @@ impl FabricTables {
             routes: false,
             router: Some(router),
             forwarders: Arc::default(),
+            classes: Arc::default(),
             limits: ControlLimits::default(),
             trees: Arc::default(),
             heard: (0..FABRIC_PORTS_MAX).map(|_| AtomicU64::new(0)).collect(),
@@ -331,6 +344,11 @@ impl FabricTables {
     pub fn set_forwarders(&mut self, ways: Vec<Hops>) {
         self.0.forwarders = ways.into_iter().take(ROUTES_MAX).collect();
         self.lead_to_forwarders();
+    }
+
+    /// Sets the classes of routed packets that pass a function.
+    pub fn set_classes(&mut self, classes: Vec<Class>) {
+        self.0.classes = classes.into();
     }
 
     /// Installs the routes of hosts' packets to the group's address at each port, if they are not

@@ -261,6 +261,7 @@ fn has_address(
         ReversePath::Strict => {
             let [.., a, b, c, d, e, f] = host.to_be_bytes();
             context.router.is_behind(context.router.group(group), &[a, b, c, d, e, f])
+                || context.fabric.is_function(host)
         }
     }
 }

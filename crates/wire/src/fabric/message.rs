@@ -295,6 +295,7 @@ bodies! {
     42 FibAck,
     43 Forwarders,
     44 Way,
+    45 Classes,
 }
 
 codes! {
@@ -752,6 +753,53 @@ structures! {
         to_target: Vec<Hops>,
         /// Paths from the forwarder to the source host.
         to_source: Vec<Hops>,
+    }
+
+    /// From the controller, to a node that routes: the classes of packets that pass a function.
+    Classes {
+        /// Orders these messages: the higher counts.
+        version: u64,
+        /// The classes. A packet is of the first that fits.
+        classes: Vec<Class>,
+    }
+
+    /// Packets that pass one of these functions on their way through the group's router.
+    Class {
+        /// Their upper-layer protocol; absent: any.
+        protocol: Option<u8>,
+        /// Where their sources are; absent: anywhere.
+        from: Option<Network>,
+        /// Where their destinations are; absent: anywhere.
+        to: Option<Network>,
+        /// The lowest of their destination ports.
+        port_first: u16,
+        /// The highest.
+        port_last: u16,
+        /// Packets the other way are of the class too.
+        both_ways: bool,
+        /// They are dropped while no function is there; otherwise they go on without one.
+        required: bool,
+        /// The functions. One that is away keeps its place.
+        functions: Vec<Function>,
+    }
+
+    /// A host that packets of a class pass: a router of its own.
+    Function {
+        /// Its address in one of the group's networks.
+        ip: IpAddr,
+        /// Its station; absent: it is not there.
+        mac: Option<MacAddr>,
+        /// It may be there: the controller has just begun, and not heard it yet. The node keeps the
+        /// station that it knows.
+        unheard: bool,
+    }
+
+    /// An IP network.
+    Network {
+        /// An address in it.
+        ip: IpAddr,
+        /// Leading bits that count.
+        prefix_len: u8,
     }
 
     /// Groups that are served alike.

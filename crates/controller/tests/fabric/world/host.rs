@@ -32,6 +32,8 @@ pub(crate) struct Host {
     /// Fragments, as IP packets in the order in which they came.
     pub(crate) fragments: Vec<Vec<u8>>,
     pub(crate) dhcp: Vec<dhcpv4::Repr>,
+    /// It sends packets for others to its gateway, and has sent so many.
+    pub(crate) forwards: Option<u32>,
     /// It also accepts frames for others: an attacker with many addresses.
     pub(crate) is_promiscuous: bool,
     /// It does not answer.
@@ -56,6 +58,7 @@ impl Host {
             mtus: vec![],
             fragments: vec![],
             dhcp: vec![],
+            forwards: None,
             is_promiscuous: false,
             is_mute: false,
             groups: BTreeSet::new(),
@@ -87,6 +90,16 @@ pub(crate) fn packet(
     frame[42..].copy_from_slice(payload);
     let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, 8 + payload.len() as u16);
     udp::Datagram::new_checked(&mut frame[34..]).unwrap().fill_checksum(pseudo);
+    frame
+}
+
+/// An IPv4 packet as a router sends it on.
+fn forwarded_by(src: MacAddr, dst: MacAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut frame = bytes.to_vec();
+    ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame).unwrap();
+    // The time to live.
+    frame[22] -= 1;
+    ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
     frame
 }
 
@@ -159,6 +172,14 @@ impl World {
                 let ip = ipv4::Packet::new_checked(frame.payload()).unwrap();
                 if ip.dst().is_multicast() {
                     return self.group_frame(h, bytes);
+                }
+                if ip.dst() != host.ip
+                    && let Some(forwarded) = &mut host.forwards
+                {
+                    *forwarded += 1;
+                    let gateway = host.gateway.map(|ip| host.arp[&ip]);
+                    let own = host.mac;
+                    return self.emit(h, forwarded_by(own, gateway.expect("a gateway"), bytes));
                 }
                 if ip.more_fragments() || ip.fragment_offset() > 0 {
                     assert!(ip.checksum_ok(), "host {h} got a damaged header");

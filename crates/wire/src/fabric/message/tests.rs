@@ -118,6 +118,23 @@ fn samples() -> Vec<Body> {
             to_source: vec![vec![1, 3], vec![2, 3]],
         }
         .into(),
+        Classes {
+            version: 7,
+            classes: vec![Class {
+                protocol: Some(6),
+                from: None,
+                to: Some(Network { ip: ip4(0), prefix_len: 24 }),
+                port_first: 80,
+                port_last: 89,
+                both_ways: true,
+                required: false,
+                functions: vec![
+                    Function { ip: ip4(1), mac: Some(A), unheard: false },
+                    Function { ip: ip4(2), mac: None, unheard: true },
+                ],
+            }],
+        }
+        .into(),
     ]
 }
 

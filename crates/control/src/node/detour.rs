@@ -1,0 +1,95 @@
+//! Packets of a class pass a function (SPEC.md, 17). The data plane sends them there. Those that it
+//! has handed over, because their hosts had no way yet, are sent there from here.
+
+use std::net::IpAddr;
+
+use plexus_wire::fabric::class::{Detour, detour};
+use plexus_wire::fabric::message::{Class, Classes as Told};
+use plexus_wire::flow::FlowKey;
+use plexus_wire::{MacAddr, Time};
+
+use super::Node;
+use super::effect::{Turn, Unserved};
+use super::host_frame::{HostFrame, Matter, Party};
+use super::resolve::{Need, addressed};
+
+/// The classes that the controller has told.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    version: u64,
+    list: Vec<Class>,
+}
+
+impl Classes {
+    /// Takes a list, unless it is older than the last one. Gives it for the data plane.
+    pub(super) fn take(&mut self, told: Told) -> Option<Vec<Class>> {
+        if told.version < self.version {
+            return None;
+        }
+        let mut list = told.classes;
+        for function in list.iter_mut().flat_map(|class| &mut class.functions) {
+            if function.unheard {
+                function.mac = self.station_of(function.ip);
+            }
+        }
+        (self.version, self.list) = (told.version, list);
+        Some(self.list.clone())
+    }
+
+    /// Whether the controller has told any list, be it empty.
+    pub(super) fn are_told(&self) -> bool {
+        self.version > 0
+    }
+
+    /// Whether a station is a function.
+    pub(super) fn is_function(&self, station: MacAddr) -> bool {
+        self.list.iter().any(|class| class.is_function(station))
+    }
+
+    fn station_of(&self, ip: IpAddr) -> Option<MacAddr> {
+        let functions = self.list.iter().flat_map(|class| &class.functions);
+        functions.filter(|function| function.ip == ip).find_map(|function| function.mac)
+    }
+
+    /// The address of a function.
+    pub(super) fn address_of(&self, station: MacAddr) -> Option<IpAddr> {
+        let functions = self.list.iter().flat_map(|class| &class.functions);
+        let mut found = functions.filter(|function| function.mac == Some(station));
+        found.next().map(|function| function.ip)
+    }
+}
+
+impl Node {
+    /// Whether a routed packet of a host at a port, which has a way to its neighbour, goes to a
+    /// function instead, or nowhere. It is then taken care of.
+    pub(super) fn has_detour(&mut self, now: Time, port: u8, bytes: &[u8]) -> bool {
+        if self.classes.list.is_empty() || !self.has_routed(bytes) {
+            return false;
+        }
+        let (Some(frame), Some(key)) = (HostFrame::parse(bytes), FlowKey::from_frame(bytes)) else {
+            return false;
+        };
+        let by = match detour(&self.classes.list, frame.source, &key) {
+            None => return false,
+            Some(Detour::By { mac, .. }) if mac == frame.destination => return false,
+            Some(by) => by,
+        };
+        let mut turn = Turn::new(now, &mut self.timers);
+        let source = match frame.matter {
+            Matter::Data { source, .. } => Some(source),
+            _ => None,
+        };
+        match (by, source) {
+            (Detour::By { ip, mac }, Some(source)) => {
+                let own = self.stations.address(port, frame.source, ip).unwrap_or(source);
+                let (party, moved) = (Party { mac: frame.source, ip: own }, addressed(bytes, mac));
+                let (need, random) = (Need::Route(&moved), &mut self.random);
+                self.resolver.ask(&mut turn, port, party, ip, need, random);
+            }
+            _ => turn.dropped(port, Unserved::NoRoute),
+        }
+        let out = turn.out;
+        self.carry_out(now, out);
+        true
+    }
+}
