@@ -172,7 +172,7 @@ pub(super) struct Plan<'a> {
     pub(super) table: &'a [(Ipv4Addr, u8)],
     /// Routes to take from the table.
     pub(super) routes: usize,
-    /// Processors of each box but back boxes; `None`: no box has a quota.
+    /// Processors of each box but back boxes, which have their own; `None`: no quota.
     pub(super) cpu: Option<f64>,
 }
 
@@ -489,8 +489,7 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
     let backs = if let Layout::Stages(backs) = layout { backs } else { &[] };
     for of in 0..layout.boxes() {
         let _ = writeln!(text, "[[node]]\nname = \"r{of}\"");
-        let back = backs.get(of.wrapping_sub(FRONTS)).filter(|_| plan.cpu.is_some());
-        if let Some(back) = back {
+        if let Some(back) = backs.get(of.wrapping_sub(FRONTS)) {
             let _ = writeln!(text, "cpu = {}", f64::from(back.percent) / 100.0);
         }
         if plan.kind == Kind::Group {
