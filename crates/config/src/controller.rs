@@ -10,7 +10,7 @@ use plexus_wire::{MacAddr, Prefix};
 use crate::address::parse_prefix;
 use crate::classes::read_classes;
 use crate::controller_settings::{
-    ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
+    Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, Reservation, RoutePolicy, SUBNET_MTU, Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
@@ -144,6 +144,7 @@ impl ControllerSettings {
         let usual = ControllerSettings::default();
         lines.unusual("group_mac", &self.group_mac, &usual.group_mac);
         lines.value("policy", &self.policy);
+        lines.unusual("balance", &self.balance, &Balance::Weights);
         lines.value("strangers_may_talk", &self.strangers_may_talk);
         lines.given("routes", self.routes_file.as_ref());
         self.limits.write(lines, above);
@@ -211,6 +212,7 @@ impl ControllerSettings {
         settings.multicast = read_multicast(root);
         settings.routes = read_routes(root, &settings.subnets, &settings.reservations);
         settings.forwarders = read_forwarders(root, &settings.subnets);
+        settings.balance = root.choice_or("balance", &Balance::NAMES, settings.balance);
         settings.classes = read_classes(root, &settings.subnets, &settings.reservations);
         settings
     }

@@ -25,6 +25,19 @@ pub enum RoutePolicy {
 
 words!(RoutePolicy { Shortest = "shortest", Ecmp = "ecmp", Spain = "spain" });
 
+/// How flows are spread over forwarders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// By their weights alone.
+    #[default]
+    Weights,
+    /// By their weights, but a forwarder that is much busier than another gets fewer.
+    Load,
+}
+
+words!(Balance { Weights = "weights", Load = "load" });
+
 /// Configuration of the controller's core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerSettings {
@@ -50,6 +63,8 @@ pub struct ControllerSettings {
     pub routes: Vec<OutsideRoute>,
     /// The nodes that route for all others; with none, each node routes.
     pub forwarders: Vec<Forwarder>,
+    /// How flows are spread over them.
+    pub balance: Balance,
     /// Routed packets that pass a host on their way, the first class that fits.
     pub classes: Vec<TrafficClass>,
     /// A file of further routes: [`ControllerSettings::load_routes`] adds them to `routes`.
@@ -72,6 +87,7 @@ impl Default for ControllerSettings {
             multicast: Vec::new(),
             routes: Vec::new(),
             forwarders: Vec::new(),
+            balance: Balance::default(),
             classes: Vec::new(),
             routes_file: None,
             limits: ControllerLimits::default(),

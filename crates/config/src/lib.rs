@@ -28,7 +28,7 @@ pub use backend::Backend;
 pub use classes::{CLASSES_MAX, FUNCTIONS_MAX, Otherwise, TrafficClass};
 pub use controller::ControllerFile;
 pub use controller_settings::{
-    ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
+    Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
     RoutePolicy, SUBNET_MTU, Subnet,
 };

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{
-    Body, HostState, LinkFacts, PortRole, PortState, Refusal, RouteEntry, Welcome,
+    Body, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
@@ -150,6 +150,15 @@ impl Node {
             Input::Heard(ports) => {
                 for port in ports {
                     self.change_link(port, |link| link.hears_frames(now));
+                }
+            }
+            Input::Load { routed, busy } => {
+                if self.routing.fib.version().1 {
+                    self.seal_to_controller(
+                        now,
+                        &Requests::once(&Load { routed, busy }.into()),
+                        false,
+                    );
                 }
             }
             Input::Used(addresses) => self.routing.note_used(&addresses),

@@ -28,6 +28,7 @@ use crate::node::{Reported, Session};
 use crate::resolve::{Exchanges, Searches};
 use crate::router::Advertiser;
 use crate::scan::{Scans, ms};
+use crate::shares::Shares;
 use crate::topology::{Place, Topology};
 use crate::{Config, NodeId};
 
@@ -103,6 +104,7 @@ pub struct Controller {
     pub(crate) daemons: Daemons,
     pub(crate) forwarders: Forwarders,
     pub(crate) classes: Classes,
+    pub(crate) shares: Shares,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -142,6 +144,7 @@ impl Controller {
             daemons: Daemons::default(),
             forwarders: Forwarders::default(),
             classes: Classes::default(),
+            shares: Shares::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -239,6 +242,7 @@ impl Controller {
                     Body::TreesReady(ready) => self.trees_ready(now, index, &ready),
                     Body::GroupMembership(said) => self.group_membership(index, said),
                     Body::GroupSender(said) => self.group_sender(index, &said),
+                    Body::Load(load) => self.load(now, index, &load),
                     Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,
                     _ => return self.dropped(Drop::UnexpectedBody),
@@ -271,6 +275,7 @@ impl Controller {
         self.configure_router(now);
         self.forwarders.forget_all();
         self.classes.forget_all();
+        self.shares.forget_all();
         // Every node gets the group's addresses anew.
         for index in 0..self.topology.nodes.len() as u32 {
             self.welcome_again(index);

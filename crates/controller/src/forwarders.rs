@@ -59,6 +59,11 @@ impl Forwarders {
         self.told.get(&node).map_or(&[], Vec::as_slice)
     }
 
+    /// Forwarders that can be used.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = u32> {
+        self.ready.iter().copied()
+    }
+
     /// Whether a forwarder can be used.
     pub(crate) fn is_ready(&self, node: u32) -> bool {
         self.ready.contains(&node)
@@ -162,7 +167,11 @@ impl Controller {
             };
             let routes = to.map(|to| self.flows.routes(&self.topology, &key, to).to_hops());
             let way = routes.and_then(|routes| routes.into_iter().next()).unwrap_or_default();
-            ways.extend(std::iter::repeat_n(way, forwarder.weight.into()));
+            // The last places are left unused first.
+            let unused = found.map_or(0, |node| self.shares.unused(node));
+            let used = forwarder.weight.saturating_sub(unused);
+            ways.extend(std::iter::repeat_n(way, used.into()));
+            ways.extend(std::iter::repeat_n(Vec::new(), (forwarder.weight - used).into()));
         }
         ways
     }
@@ -177,9 +186,12 @@ impl Controller {
         if self.config.forwarders.is_empty() || !self.is_forwarder(at.node) {
             return Err(Refusal::Forbidden);
         }
-        let source = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?;
-        let from = source.at;
-        let source_ip = self.neighbour_of(ask.source_mac, ask.source_ip)?;
+        let from = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?.at;
+        let neighbour = self.neighbour_of(ask.source_mac, ask.source_ip);
+        if neighbour.is_err() {
+            self.ask_for_address(now, ask.source_mac, from, ask.source_ip);
+        }
+        let source_ip = neighbour?;
         let group_mac = self.config.group_mac;
         let is_own = self.is_own_address(ask.target_ip) && self.device_of(ask.target_ip).is_none();
         let target = match is_own {
@@ -192,9 +204,9 @@ impl Controller {
                 }
             },
         };
-        if let Some(target) = target.and_then(|target| self.hosts.get(target))
-            && !self.may_ask(source, target)
-        {
+        let ends =
+            target.and_then(|target| self.hosts.get(target)).zip(self.hosts.get(ask.source_mac));
+        if ends.is_some_and(|(target, source)| !self.may_ask(source, target)) {
             return Err(Refusal::Forbidden);
         }
         let to = target.and_then(|target| self.hosts.get(target)).map(|target| target.at);
@@ -216,11 +228,26 @@ impl Controller {
         Ok(true)
     }
 
+    /// A host sends from an address that nobody is known to have. One that keeps its neighbour cache
+    /// while it has been away from the fabric does not say by itself which addresses it has.
+    fn ask_for_address(&mut self, now: Time, station: MacAddr, at: Place, ip: IpAddr) {
+        let is_new = self.is_in_subnet(ip) && self.hosts.by_ip(ip).is_none();
+        if is_new && !self.searches.probes_station(station) {
+            // A search that cannot be made now is made for the host's next packet.
+            let _ = self.search_among(now, ip, vec![(station, at)]);
+        }
+    }
+
+    /// Whether an address is in a subnet that has a gateway.
+    fn is_in_subnet(&self, ip: IpAddr) -> bool {
+        let mut subnets = self.config.subnets.iter();
+        subnets.any(|subnet| subnet.gateway.is_some() && subnet.prefix.contains(ip))
+    }
+
     /// The address by which a sender is a neighbour of the router: the packet's, or that by which
     /// it leads to other networks.
     fn neighbour_of(&self, station: MacAddr, source: IpAddr) -> Result<IpAddr, Refusal> {
-        let mut subnets = self.config.subnets.iter();
-        let is_here = subnets.any(|s| s.gateway.is_some() && s.prefix.contains(source));
+        let is_here = self.is_in_subnet(source);
         let has = |ip: &IpAddr| self.hosts.by_ip(*ip) == Some(station);
         let found = match is_here {
             true => Some(source).filter(has),

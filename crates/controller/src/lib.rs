@@ -36,6 +36,7 @@ mod record;
 mod resolve;
 mod router;
 mod scan;
+mod shares;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ pub use multicast::GroupView;
 pub use path::{Action, NeighbourView, PathView, WayView};
 pub use plexus_config::ControllerSettings as Config;
 pub use record::{Change, Lease, Record};
+pub use shares::Share;
 pub use view::{Counts, FlowView, HostView, LinkView, NodeView};
 
 /// A node's identity, as its credential states it.

@@ -110,6 +110,13 @@ pub(crate) struct Searches {
     next: MacAddr,
 }
 
+impl Searches {
+    /// Whether a station is being asked for an address.
+    pub(crate) fn probes_station(&self, station: MacAddr) -> bool {
+        self.probes.values().any(|(_, mac, _)| *mac == station)
+    }
+}
+
 /// The outcome of a request.
 enum Outcome {
     Forwarded,

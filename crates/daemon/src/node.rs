@@ -4,6 +4,7 @@ mod control;
 mod fabric;
 mod inner;
 mod links;
+mod load;
 mod metrics;
 mod named;
 mod news;

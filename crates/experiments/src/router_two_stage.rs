@@ -98,7 +98,12 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn rig(&self, layout: Layout, cpu: Option<f64>, say: &mut dyn FnMut(&str)) -> Result<Rig, String> {
+    fn rig(
+        &self,
+        layout: Layout,
+        cpu: Option<f64>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Rig, String> {
         let (kind, table) = (Kind::Group, self.table);
         Rig::up(&Plan { kind, layout, table, routes: ROUTES, cpu }, say)
     }

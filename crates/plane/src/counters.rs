@@ -79,6 +79,11 @@ impl Counters {
         Counters { ports: vec![PortCounters::default(); ports] }
     }
 
+    /// Packets that the router has sent on.
+    pub fn routed_in_all(&self) -> u64 {
+        self.ports.iter().map(|port| port.routed).sum()
+    }
+
     /// Counts packets that were made of one that came in by `port`.
     #[inline]
     pub fn copied(&mut self, port: PortId, count: u64) {

@@ -351,6 +351,12 @@ pub struct RouterNode {
     pub lag: Option<u64>,
     /// It routes for others now, or does not yet; absent: it is no forwarder.
     pub forwards: Option<bool>,
+    /// Packets that it routes, per second, if it has said so lately.
+    pub routed_per_s: Option<u64>,
+    /// How busy its busiest worker is, in thousandths.
+    pub busy_permille: Option<u16>,
+    /// Places of its weight that are left unused because it is too busy (`balance = "load"`).
+    pub places_unused: u8,
 }
 
 /// Of a request for a route to a controller: what the group's router does with packets to an

@@ -110,13 +110,29 @@ pub(super) fn router_copy(answer: &RouterCopy) -> String {
 
 /// The group's forwarding table, and each node's copy.
 pub(super) fn group_router(answer: &GroupRouter) -> String {
-    let mut nodes = Table::new(&["NODE", "STATE", "VERSION", "LAG", "FOR OTHERS"]);
+    let head = ["NODE", "STATE", "VERSION", "LAG", "FOR OTHERS", "PACKETS/S", "SHARE", "BUSY"];
+    let mut nodes = Table::new(&head);
+    let all: u64 = answer.nodes.iter().filter_map(|n| n.routed_per_s).sum();
     for n in &answer.nodes {
         let state = if n.up { "up" } else { "down" };
-        let forwards =
-            or_dash(n.forwards.map(|is_ready| if is_ready { "routes" } else { "waits" }));
-        let (version, lag) = (or_dash(n.version), or_dash(n.lag));
-        nodes.row([&n.name as &dyn Display, &state, &version, &lag, &forwards]);
+        let forwards = n.forwards.map(|is_ready| match (is_ready, n.places_unused) {
+            (true, 0) => "routes".to_string(),
+            (true, unused) => format!("routes, {unused} places less"),
+            (false, _) => "waits".to_string(),
+        });
+        let percent = |part: u64, of: u64| format!("{:.0} %", part as f64 / of as f64 * 100.0);
+        let share = n.routed_per_s.filter(|_| all > 0).map(|routed| percent(routed, all));
+        let busy = n.busy_permille.map(|busy| percent(busy.into(), 1000));
+        nodes.row([
+            &n.name as &dyn Display,
+            &state,
+            &or_dash(n.version),
+            &or_dash(n.lag),
+            &or_dash(forwards),
+            &or_dash(n.routed_per_s),
+            &or_dash(share),
+            &or_dash(busy),
+        ]);
     }
     let mut devices = Table::new(&["DEVICE", "NODE", "PORT"]);
     for d in &answer.devices {

@@ -41,6 +41,13 @@ pub enum Input {
     /// Frames have come in by these ports during the last Heartbeat interval: asked of those of
     /// [`Node::silent`](super::Node::silent) alone, before any other input.
     Heard(Vec<u8>),
+    /// How much the node has to do, once a second, for the controller.
+    Load {
+        /// Packets that it has routed since it started.
+        routed: u64,
+        /// How busy its busiest worker was, in thousandths.
+        busy: u16,
+    },
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),

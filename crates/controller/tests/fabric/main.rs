@@ -15,6 +15,7 @@ mod routed;
 mod routed_bad;
 mod routed_classes;
 mod routed_mtu;
+mod routed_stages;
 mod switches;
 mod tenants;
 mod topologies;

@@ -103,11 +103,22 @@ impl Daemon {
 
     fn router(&self) -> GroupRouter {
         let (version, routes) = self.core.routes_version();
+        let now = self.now();
         let nodes = self.core.nodes().map(|node| {
             let has = self.core.routes_version_of(node.node);
             let lag = has.map(|has| version.saturating_sub(has));
             let forwards = self.core.forwards(node.node);
-            RouterNode { name: node.name, up: node.up, version: has, lag, forwards }
+            let share = self.core.share(now, node.node);
+            RouterNode {
+                up: node.up,
+                version: has,
+                lag,
+                forwards,
+                routed_per_s: share.map(|share| share.per_s),
+                busy_permille: share.map(|share| share.busy),
+                places_unused: self.core.unused_places(node.node),
+                name: node.name,
+            }
         });
         let devices = self.core.daemon_devices().map(|(name, at)| {
             let at = at.map(|(node, port)| (self.name(node), port));

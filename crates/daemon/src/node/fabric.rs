@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 
 use self::mtu::{End, Mtus};
 use super::links::LinkCells;
+use super::load::{Loads, WorkerLoad};
 use super::news::{Inject, News};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
@@ -125,10 +126,11 @@ impl Prepared {
         news: Receiver<News>,
         links: Arc<LinkCells>,
         inject: Inject,
+        loads: Vec<Arc<WorkerLoad>>,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        let (unserved, quiet) = (BTreeMap::new(), Quiet::default());
-        let driver = Driver { own: self, news, links, inject, started, unserved, quiet };
+        let (unserved, quiet, loads) = (BTreeMap::new(), Quiet::default(), Loads::new(loads));
+        let driver = Driver { own: self, news, links, inject, loads, started, unserved, quiet };
         start_control_plane(|| driver.run())
     }
 }
@@ -169,6 +171,7 @@ pub(crate) struct Driver {
     news: Receiver<News>,
     links: Arc<LinkCells>,
     inject: Inject,
+    loads: Loads,
     started: Instant,
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
@@ -295,6 +298,9 @@ impl Driver {
             self.hear_links();
             let used = self.own.fabric.take_used();
             used.into_iter().for_each(|input| self.input(input));
+            if let Some((routed, busy)) = self.loads.read(self.now()) {
+                self.input(Input::Load { routed, busy });
+            }
             self.input(Input::Tick);
             self.carry_out();
             self.warn_of_small_ends();

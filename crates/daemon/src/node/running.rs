@@ -24,6 +24,7 @@ use plexus_plane::{
 
 use super::inner::WorkerEnd;
 use super::links::LinkCells;
+use super::load::WorkerLoad;
 use super::named::{self, Named};
 use super::news::{Inject, NEWS_MAX, News};
 use super::planes::{ControlPlane, ControlPlanes};
@@ -126,6 +127,7 @@ impl RunningNode {
         let file = ports::pinned(file);
         let started = Instant::now();
         let links = Arc::new(LinkCells::new(file.ports.len()));
+        let loads: Vec<Arc<WorkerLoad>> = shares.iter().map(|_| Arc::default()).collect();
         let mut handles = Vec::new();
         let mut beds = Vec::new();
         for _ in &shares {
@@ -194,6 +196,7 @@ impl RunningNode {
                 on_control,
                 named,
                 link_news,
+                load: loads[index].clone(),
                 opened,
             };
             let handle = std::thread::Builder::new()
@@ -211,7 +214,8 @@ impl RunningNode {
         }
         if let (Some(fabric), Some(inbox), Some(control)) = (fabric, fabric_inbox, &control.fabric)
         {
-            let handle = fabric.start(inbox, control.links.clone(), node.inject(), started)?;
+            let (links, inject) = (control.links.clone(), node.inject());
+            let handle = fabric.start(inbox, links, inject, loads, started)?;
             lock(&node.threads).push(handle);
         }
         if let (Some(router), Some(inbox), Some(control)) = (router, router_inbox, &control.router)

@@ -14,6 +14,7 @@ use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
 use super::inner::WorkerEnd;
+use super::load::WorkerLoad;
 use super::ports;
 
 /// How often links are looked at and stations aged.
@@ -78,6 +79,8 @@ pub(crate) struct Thread {
     pub(crate) named: Option<WorkerEnd>,
     /// Reports changed links at once. Without it, maintenance finds them.
     pub(crate) link_news: Option<LinkNews>,
+    /// What it has done.
+    pub(crate) load: Arc<WorkerLoad>,
     /// Ports that are open, and not yet added to the worker.
     pub(crate) opened: Vec<Box<dyn Port>>,
 }
@@ -119,6 +122,7 @@ impl Thread {
             }
             if now >= maintenance || changed {
                 self.worker.maintain(now).into_iter().for_each(&self.on_link);
+                self.load.set_routed(self.worker.pipeline().counters().routed_in_all());
                 maintenance = now + MAINTENANCE;
             }
             let busy = self.worker.turn(now);
@@ -165,6 +169,7 @@ impl Thread {
             std::thread::sleep(RETRY);
         }
         self.worker.awake();
+        self.load.slept(self.now().since(now));
     }
 
     /// Answers what was asked.

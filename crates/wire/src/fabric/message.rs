@@ -296,6 +296,7 @@ bodies! {
     43 Forwarders,
     44 Way,
     45 Classes,
+    46 Load,
 }
 
 codes! {
@@ -800,6 +801,14 @@ structures! {
         ip: IpAddr,
         /// Leading bits that count.
         prefix_len: u8,
+    }
+
+    /// From a node that routes, every second: how much it has to do.
+    Load {
+        /// Packets that it has routed since it started.
+        routed: u64,
+        /// How busy its busiest worker was in the last second, in thousandths.
+        busy: u16,
     }
 
     /// Groups that are served alike.

@@ -118,6 +118,7 @@ fn samples() -> Vec<Body> {
             to_source: vec![vec![1, 3], vec![2, 3]],
         }
         .into(),
+        Load { routed: 1_000_000, busy: 750 }.into(),
         Classes {
             version: 7,
             classes: vec![Class {
