@@ -11,8 +11,8 @@ use plexus_api::Client;
 use crate::exit::Failure;
 
 /// Where nodes have their sockets unless their file says otherwise.
-const SOCKETS: &str = "/run/plexus";
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SOCKETS: &str = "/run/plexus";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Which daemon is meant.
 #[derive(clap::Args)]

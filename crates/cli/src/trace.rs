@@ -1,8 +1,12 @@
-//! `plexus trace`: the frames that pass a port of a running node.
+//! `plexus trace`: the frames that pass a port of a running node, or one packet across several.
+
+mod across;
+mod packet;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use plexus_api::Request;
 use plexus_api::answer::Frame;
@@ -10,49 +14,80 @@ use plexus_io::pcap::{Direction, LinkType, Writer};
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
+use crate::generate::parse_duration;
 
-/// Show the frames that pass a port of a running node.
+/// Show the frames that pass a port of a running node, or follow packets across several nodes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   plexus trace p1
   plexus trace p1 --count 100 --write p1.pcapng
   plexus trace p1 --filter 10.0.0.1
+  plexus trace --across router-two-stage --filter 'ICMP echo request'
+  plexus trace --across n1,n2 --count 10 --json
 
 One line per frame. The filter is a word that the line must contain: an address, a protocol.
+
+With --across, IP packets are followed through all of these nodes: for each box the ports by which a
+packet comes in and leaves, its time to live, and how long it stays. A box changes neither addresses
+nor contents, so it is known again behind the fabric's header and behind a router. A super-packet
+that a box cuts is not, nor is a packet whose addresses a NAT changes.
 
 tcpdump and Wireshark on the device itself see nothing of a port by AF_XDP (`plexus show ports` says
 which are): its frames bypass the kernel. A live capture in Wireshark:
   mkfifo /tmp/p1 && wireshark -k -i /tmp/p1 & plexus trace p1 --write /tmp/p1")]
 pub(crate) struct Args {
     /// The port, by its name.
-    port: String,
+    #[arg(required_unless_present = "across")]
+    port: Option<String>,
+    /// Follow packets across these nodes: NAME or LAB/NAME, or a lab for all of its nodes. They have
+    /// to run on this machine.
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["port", "node", "control", "write"])]
+    across: Vec<String>,
+    /// Give up when no packet that fits has passed for so long.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    #[arg(requires = "across")]
+    wait: Duration,
+    /// One line of JSON for each packet.
+    #[arg(long, requires = "across")]
+    json: bool,
     #[command(flatten)]
     which: Which,
-    /// Only frames whose line contains this.
+    /// Only frames, or packets, whose line contains this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Write the frames to this file too, as pcapng.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Stop after so many frames.
+    /// Stop after so many frames; with --across after so many packets, usually one.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if !args.across.is_empty() {
+        return across::run(&across::Follow {
+            nodes: &args.across,
+            filter: args.filter.as_deref(),
+            count: args.count.unwrap_or(1),
+            wait: args.wait,
+            json: args.json,
+        });
+    }
+    let port = args.port.unwrap_or_default();
     let mut client = args.which.connect()?;
     let mut writer = match &args.write {
         Some(path) => {
             let problem = |e| Failure::unusable(format!("{}: {e}", path.display()));
             let file = BufWriter::new(File::create(path).map_err(problem)?);
-            Some(Writer::new(file, LinkType::Ethernet, &args.port).map_err(problem)?)
+            Some(Writer::new(file, LinkType::Ethernet, &port).map_err(problem)?)
         }
         None => None,
     };
     let mut out = std::io::stdout().lock();
     let mut seen = 0;
-    let mut next = client.ask(&Request::Trace(args.port.clone()));
+    let mut next = client.ask(&Request::Trace(port));
     while args.count.is_none_or(|count| seen < count) {
         let answer = next.map_err(Failure::unusable)?;
         // A line without a frame says that the node is still there.

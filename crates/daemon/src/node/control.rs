@@ -78,6 +78,8 @@ impl Answers {
             }
         });
         let _watching = self.node.watch(port as PortId, see);
+        // From now on nothing is missed.
+        say(stream, &json!({}))?;
         loop {
             match frames.recv_timeout(Duration::from_secs(1)) {
                 Ok((now_ns, out, bytes)) => {

@@ -1,0 +1,305 @@
+//! One packet across several nodes: each box that it passes, the port by which it comes in and that
+//! by which it leaves, and how long it stays in the box.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use plexus_api::answer::Frame;
+use plexus_api::answer::node::Ports;
+use plexus_api::{Client, Request, Topic};
+use serde::Serialize;
+
+use super::packet::{Key, Seen, seen};
+use super::unhex;
+use crate::ask::{PATIENCE, SOCKETS};
+use crate::exit::{Failure, Outcome};
+
+/// A packet that was not seen anywhere for so long has arrived, or is lost.
+const ARRIVED_AFTER: Duration = Duration::from_millis(300);
+/// Packets that are followed at a time.
+const OPEN_MAX: usize = 4096;
+
+/// What to follow.
+pub(super) struct Follow<'a> {
+    pub(super) nodes: &'a [String],
+    pub(super) filter: Option<&'a str>,
+    pub(super) count: u64,
+    pub(super) wait: Duration,
+    pub(super) json: bool,
+}
+
+/// A packet at a port.
+struct Sighting {
+    node: usize,
+    port: usize,
+    out: bool,
+    now_ns: u64,
+    seen: Seen,
+}
+
+/// A packet's way.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Journey {
+    packet: String,
+    boxes: Vec<Passage>,
+}
+
+/// Its passage through a box.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct Passage {
+    node: String,
+    /// Absent: the port by which it came in was not watched in time.
+    in_port: Option<String>,
+    /// Absent: it did not leave.
+    out_port: Option<String>,
+    ttl_in: Option<u8>,
+    ttl_out: Option<u8>,
+    /// Hops that its fabric header still has when it leaves; absent: it has no header.
+    hops_left: Option<usize>,
+    /// From the one port to the other, in nanoseconds; 0: in one batch.
+    stay_ns: Option<u64>,
+}
+
+/// A node and its ports.
+struct Watched {
+    name: String,
+    ports: Vec<String>,
+}
+
+/// The sockets of the nodes that a name means: of the node, or of all nodes of the lab.
+fn sockets(name: &str) -> Vec<(String, PathBuf)> {
+    let of_lab = format!("{name}/");
+    let mut all: Vec<(String, PathBuf)> = plexus_lab::node_sockets()
+        .into_iter()
+        .filter(|(node, _)| node == name || node.starts_with(&of_lab))
+        .collect();
+    if all.is_empty() {
+        all.push((name.to_string(), Path::new(SOCKETS).join(format!("{name}.sock"))));
+    }
+    all
+}
+
+/// Watches every port of a node. None: it has none, for it is a controller.
+fn watch(
+    at: usize,
+    (name, path): &(String, PathBuf),
+    sightings: &Sender<Sighting>,
+) -> Result<Option<Watched>, Failure> {
+    let unusable = |e: String| Failure::unusable(format!("{}: {e}", path.display()));
+    let connect = || Client::connect(path, PATIENCE).map_err(|e| unusable(e.to_string()));
+    let Ok(shown) = connect()?.get::<Ports>(&Request::Show(Topic::Ports)) else { return Ok(None) };
+    let ports: Vec<String> = shown.ports.into_iter().map(|port| port.name).collect();
+    for (port, of) in ports.iter().enumerate() {
+        let mut client = connect()?;
+        let first = client.ask(&Request::Trace(of.clone()));
+        let first = first.map_err(|e| unusable(e.to_string()))?;
+        let sightings = sightings.clone();
+        std::thread::spawn(move || {
+            let mut next = Ok(first);
+            while let Ok(answer) = next {
+                if let Ok(frame) = serde_json::from_value::<Frame>(answer)
+                    && let Some(seen) = unhex(&frame.frame).and_then(|bytes| seen(&bytes))
+                {
+                    let Frame { now_ns, out, .. } = frame;
+                    if sightings.send(Sighting { node: at, port, out, now_ns, seen }).is_err() {
+                        return;
+                    }
+                }
+                next = client.next_answer();
+            }
+        });
+    }
+    Ok(Some(Watched { name: name.rsplit('/').next().unwrap_or(name).to_string(), ports }))
+}
+
+/// Follows packets until so many have been seen.
+pub(super) fn run(follow: &Follow<'_>) -> Outcome {
+    let (sender, receiver) = mpsc::channel();
+    let mut nodes = Vec::new();
+    for socket in follow.nodes.iter().flat_map(|name| sockets(name)) {
+        nodes.extend(watch(nodes.len(), &socket, &sender)?);
+    }
+    if nodes.is_empty() {
+        return Err(Failure::unusable("none of these is a node".to_string()));
+    }
+    drop(sender);
+    eprintln!("following packets across {} nodes", nodes.len());
+    let mut open: BTreeMap<Key, (Instant, Vec<Sighting>)> = BTreeMap::new();
+    let (mut found, mut heard) = (0, Instant::now());
+    loop {
+        match receiver.recv_timeout(ARRIVED_AFTER / 4) {
+            Ok(sighting) => {
+                let known = open.contains_key(&sighting.seen.key);
+                let fits = |word: &str| sighting.seen.text.contains(word);
+                if known || open.len() < OPEN_MAX && follow.filter.is_none_or(fits) {
+                    let entry = open.entry(sighting.seen.key);
+                    let (last, all) = entry.or_insert_with(|| (Instant::now(), Vec::new()));
+                    *last = Instant::now();
+                    all.push(sighting);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::unusable("the nodes have ended".to_string()));
+            }
+        }
+        let arrived: Vec<Key> = open
+            .iter()
+            .filter(|(_, (last, _))| last.elapsed() >= ARRIVED_AFTER)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in arrived {
+            let Some((_, all)) = open.remove(&key) else { continue };
+            let journey = journey(&nodes, all);
+            let text = match follow.json {
+                true => serde_json::to_string(&journey).unwrap_or_default() + "\n",
+                false => in_words(&journey),
+            };
+            print!("{text}");
+            (found, heard) = (found + 1, Instant::now());
+            if found >= follow.count {
+                return Ok(());
+            }
+        }
+        if open.is_empty() && heard.elapsed() >= follow.wait {
+            let why = "no packet that fits has passed: send some meanwhile, or wait longer";
+            return Err(Failure::No(why.to_string()));
+        }
+    }
+}
+
+/// Where a sighting is on its packet's way. A router takes one from the time to live; the fabric one
+/// of the hops. The clocks of nodes need not agree.
+fn place(sighting: &Sighting) -> (u8, usize) {
+    let stage = match (sighting.seen.hops, sighting.out) {
+        (None, false) => 0,
+        (Some((left, _)), true) => 1 + 2 * (0xFFF - left.min(0xFFF)),
+        (Some((left, _)), false) => 2 + 2 * (0xFFF - left.min(0xFFF)),
+        (None, true) => usize::MAX,
+    };
+    (u8::MAX - sighting.seen.ttl, stage)
+}
+
+/// The boxes of a packet, in order.
+fn journey(nodes: &[Watched], mut all: Vec<Sighting>) -> Journey {
+    all.sort_by_key(place);
+    let packet = all.first().map_or(String::new(), |first| first.seen.text.clone());
+    let mut boxes: Vec<Passage> = Vec::new();
+    let mut came: Option<&Sighting> = None;
+    for sighting in &all {
+        let node = &nodes[sighting.node];
+        let port = node.ports.get(sighting.port).cloned();
+        let into = came.filter(|into| into.node == sighting.node && sighting.out);
+        match (into, boxes.last_mut()) {
+            (Some(into), Some(passage)) => {
+                passage.out_port = port;
+                passage.ttl_out = Some(sighting.seen.ttl);
+                passage.hops_left = sighting.seen.hops.map(|(left, _)| left);
+                passage.stay_ns = sighting.now_ns.checked_sub(into.now_ns);
+                came = None;
+            }
+            _ => {
+                let mut passage = Passage { node: node.name.clone(), ..Passage::default() };
+                match sighting.out {
+                    true => {
+                        (passage.out_port, passage.ttl_out) = (port, Some(sighting.seen.ttl));
+                        passage.hops_left = sighting.seen.hops.map(|(left, _)| left);
+                    }
+                    false => (passage.in_port, passage.ttl_in) = (port, Some(sighting.seen.ttl)),
+                }
+                boxes.push(passage);
+                came = Some(sighting).filter(|sighting| !sighting.out);
+            }
+        }
+    }
+    Journey { packet, boxes }
+}
+
+fn in_words(journey: &Journey) -> String {
+    let text = |port: &Option<String>| port.clone().unwrap_or_else(|| "-".into());
+    let number = |n: Option<u64>| n.map_or_else(|| "-".into(), |n| n.to_string());
+    let rows: Vec<Vec<String>> = journey
+        .boxes
+        .iter()
+        .map(|b| {
+            let ttl = match (b.ttl_in, b.ttl_out) {
+                (Some(before), Some(after)) if before != after => format!("{before} > {after}"),
+                (before, after) => number(after.or(before).map(u64::from)),
+            };
+            // A box tells the time once for a batch.
+            let stay = b.stay_ns.map(|ns| match ns {
+                0 => "one batch".to_string(),
+                ns => format!("{:.0} us", ns as f64 / 1e3),
+            });
+            let (into, out) = (text(&b.in_port), text(&b.out_port));
+            vec![b.node.clone(), into, out, ttl, number(b.hops_left.map(|n| n as u64)), text(&stay)]
+        })
+        .collect();
+    let head = ["NODE", "IN", "OUT", "TTL", "HOPS LEFT", "STAYS"];
+    let mut out = format!("{}\n", journey.packet);
+    let _ = writeln!(out, "{}", plexus_report::table(&head, &rows));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> Vec<Watched> {
+        let node = |name: &str, ports: [&str; 2]| Watched {
+            name: name.into(),
+            ports: ports.map(String::from).to_vec(),
+        };
+        vec![node("f1", ["h1", "b1"]), node("b1", ["f1", "f2"]), node("f2", ["b1", "s1"])]
+    }
+
+    fn sighting(at: (usize, usize, bool), now_ns: u64, ttl: u8, left: Option<usize>) -> Sighting {
+        let (node, port, out) = at;
+        let key = Key { source: [10, 0, 0, 1].into(), destination: [10, 0, 1, 1].into(), rest: 7 };
+        let seen = Seen { key, ttl, hops: left.map(|left| (left, 0)), text: "a packet".into() };
+        Sighting { node, port, out, now_ns, seen }
+    }
+
+    #[test]
+    fn the_boxes_are_in_order_whatever_the_clocks_say() {
+        // The nodes began at different times, and the last sighting comes first.
+        let all = vec![
+            sighting((2, 1, true), 10, 63, None),
+            sighting((1, 0, false), 5_000, 64, Some(1)),
+            sighting((0, 0, false), 900_000, 64, None),
+            sighting((2, 0, false), 4, 63, Some(1)),
+            sighting((0, 1, true), 912_000, 64, Some(1)),
+            sighting((1, 1, true), 5_700, 63, Some(1)),
+        ];
+        let journey = journey(&nodes(), all);
+        let boxes: Vec<_> = journey
+            .boxes
+            .iter()
+            .map(|b| {
+                let ports = (b.in_port.as_deref().unwrap(), b.out_port.as_deref().unwrap());
+                (b.node.as_str(), ports, b.stay_ns.unwrap())
+            })
+            .collect();
+        assert_eq!(
+            boxes,
+            [("f1", ("h1", "b1"), 12_000), ("b1", ("f1", "f2"), 700), ("f2", ("b1", "s1"), 6)]
+        );
+        assert_eq!((journey.boxes[1].ttl_in, journey.boxes[1].ttl_out), (Some(64), Some(63)));
+    }
+
+    #[test]
+    fn a_packet_that_is_lost_ends_in_its_last_box() {
+        let all = vec![
+            sighting((1, 0, false), 5_000, 64, Some(1)),
+            sighting((0, 0, false), 900_000, 64, None),
+            sighting((0, 1, true), 912_000, 64, Some(1)),
+        ];
+        let journey = journey(&nodes(), all);
+        assert_eq!(journey.boxes.len(), 2);
+        assert_eq!(journey.boxes[1].out_port, None);
+        assert!(in_words(&journey).contains("b1"), "{}", in_words(&journey));
+    }
+}
