@@ -85,6 +85,16 @@ fn parse_ports(text: &str) -> Result<(u16, u16), ValueError> {
     }
 }
 
+/// The class without a function of a new one that stands between this and another with it: packets
+/// from the function would not be of that class, whoever sent them there.
+fn parts<'a>(classes: &'a [TrafficClass], new: &TrafficClass) -> Option<&'a str> {
+    let has = |class: &TrafficClass, via| class.via.contains(via);
+    new.via.iter().find_map(|via| {
+        let before = classes.iter().rposition(|class| has(class, via))?;
+        classes.get(before + 1).map(|class| &class.name[..])
+    })
+}
+
 /// Reads every `[[class]]`.
 pub(crate) fn read_classes(
     root: &Section<'_>,
@@ -129,6 +139,12 @@ pub(crate) fn read_classes(
         } else if matches!(families, [Some(a), Some(b)] if a != b) {
             let message = "from and to are of different versions: no packet has both";
             problems.add(section.span(), message, "write prefixes of one version");
+        }
+        if let Some(between) = parts(&classes, &class) {
+            let message = format!("a host of this class is also one of a class before {between:?}");
+            let help = "put classes with the same hosts one after the other: a packet that a host \
+                        has sent is not of the classes up to its last one";
+            problems.add(section.span(), message, help);
         }
         classes.push(class);
     }

@@ -138,7 +138,7 @@ enum State {
     },
     Host,
     /// `excused`: this node itself was delayed since it last heard the neighbour. `frames_until`:
-    /// as long as frames that anyone could have sent count.
+    /// until then frames that are not authenticated keep the link up.
     Proved {
         neighbour: Neighbour,
         silent_at: Time,

@@ -769,7 +769,7 @@ impl Node {
                     self.send_keyed(now, &path, exchange, &key, &body);
                 }
                 Effect::Along { port, path, frame } => {
-                    if self.has_detour(now, port, &frame) {
+                    if self.take_detour(now, port, &frame) {
                         continue;
                     }
                     let mut whole = fabric_frame(Kind::Ethernet, &path, &frame);

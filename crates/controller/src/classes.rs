@@ -28,7 +28,7 @@ pub(crate) struct Classes {
     /// The version that each node was told in this session.
     told: BTreeMap<u32, u64>,
     version: u64,
-    /// The first node came then.
+    /// The first session of a node began then.
     began: Option<Time>,
     /// When missing functions are looked for again.
     seek_at: Time,
@@ -49,7 +49,8 @@ impl Classes {
 impl Controller {
     /// Tells nodes the classes, as far as they have changed; called at the end of each input.
     pub(crate) fn tell_classes(&mut self, now: Time) {
-        if self.config.subnets.iter().all(|subnet| subnet.gateway.is_none()) {
+        let routes = self.config.subnets.iter().any(|subnet| subnet.gateway.is_some());
+        if !routes || self.sessions.iter().all(|session| !session.is_open) {
             return;
         }
         let gathered = *self.classes.began.get_or_insert(now) + GATHER;
@@ -82,11 +83,8 @@ impl Controller {
                 continue;
             }
             self.classes.told.insert(node, version);
-            let mut classes = self.classes.current.clone();
-            // Nodes that do not route need none, and lose those of earlier settings.
-            if !self.is_forwarder(node) {
-                classes.clear();
-            }
+            // Also a node that does not route: its hosts must not pass by a function.
+            let classes = self.classes.current.clone();
             let version = self.epoch << 32 | version;
             self.send_reliably(node, 0, Told { version, classes });
         }
@@ -129,8 +127,7 @@ impl Controller {
             let reserved = self.config.reservations.iter().find(|r| ip == r.ip).map(|r| r.mac);
             let station = reserved.and_then(|mac| Some((mac, self.hosts.get(mac)?.at)));
             if let Some(station) = station {
-                // It is asked again if it is being asked now.
-                let _ = self.search_among(now, ip, vec![station]);
+                self.ask_station(now, ip, station);
             }
         }
     }

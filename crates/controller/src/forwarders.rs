@@ -187,6 +187,9 @@ impl Controller {
             return Err(Refusal::Forbidden);
         }
         let from = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?.at;
+        if self.scans.is_closed(from) {
+            return Err(Refusal::Scanning);
+        }
         let neighbour = self.neighbour_of(ask.source_mac, ask.source_ip);
         if neighbour.is_err() {
             self.ask_for_address(now, ask.source_mac, from, ask.source_ip);
@@ -231,10 +234,8 @@ impl Controller {
     /// A host sends from an address that nobody is known to have. One that keeps its neighbour cache
     /// while it has been away from the fabric does not say by itself which addresses it has.
     fn ask_for_address(&mut self, now: Time, station: MacAddr, at: Place, ip: IpAddr) {
-        let is_new = self.is_in_subnet(ip) && self.hosts.by_ip(ip).is_none();
-        if is_new && !self.searches.probes_station(station) {
-            // A search that cannot be made now is made for the host's next packet.
-            let _ = self.search_among(now, ip, vec![(station, at)]);
+        if self.is_in_subnet(ip) && self.hosts.by_ip(ip).is_none() {
+            self.ask_station(now, ip, (station, at));
         }
     }
 

@@ -31,6 +31,8 @@ use crate::topology::Place;
 const EXCHANGE_KEPT: Duration = Duration::from_secs(3);
 /// Most remembered exchanges.
 const EXCHANGES_MAX: usize = 1 << 18;
+/// A station is asked again for an address of its own after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Most addresses searched at a time.
 const SEARCHES_MAX: usize = 1024;
 /// Most requests that wait for the same search.
@@ -108,13 +110,8 @@ pub(crate) struct Searches {
     rate: Rate,
     /// Where the selection of stations to probe continues.
     next: MacAddr,
-}
-
-impl Searches {
-    /// Whether a station is being asked for an address.
-    pub(crate) fn probes_station(&self, station: MacAddr) -> bool {
-        self.probes.values().any(|(_, mac, _)| *mac == station)
-    }
+    /// Stations that were asked without a search for the address, when, and the probe.
+    single: BTreeMap<MacAddr, (Time, u64)>,
 }
 
 /// The outcome of a request.
@@ -158,13 +155,16 @@ impl Controller {
         let failed = ResolveFailed { exchange: ask.exchange, reason };
         self.send_reliably(at.node, request, failed);
         let in_vain = matches!(reason, Refusal::UnknownTarget | Refusal::Forbidden);
-        // A host that leads to other networks asks in their hosts' stead.
+        // A forwarder asks in the stead of a host of another node.
+        let of_sender = self.hosts.get(ask.source_mac).map(|host| host.at);
+        let at = of_sender.filter(|_| at.port == ROUTER_HOP).unwrap_or(at);
+        // A host that leads to other networks, or is a function, asks in their hosts' stead.
         let is_way_out = || {
-            let mut hops = self.fib.vias().filter_map(|via| self.hosts.by_ip(via));
+            let functions = self.config.classes.iter().flat_map(|class| class.via.iter().copied());
+            let mut hops = self.fib.vias().chain(functions).filter_map(|via| self.hosts.by_ip(via));
             hops.any(|mac| self.is_at(mac, at))
         };
         if in_vain
-            && at.port != ROUTER_HOP
             && !is_way_out()
             && !self.is_device(at)
             && self.scans.unknown(now, &self.config.limits, at, ask.target_ip)
@@ -383,17 +383,6 @@ impl Controller {
             .take(limits.probes_per_search as usize)
             .collect();
         let asked = self.device_of(ip).map_or(others, |device| vec![(MacAddr::BROADCAST, device)]);
-        self.search_among(now, ip, asked)
-    }
-
-    /// Probes these stations for an address that none is known to have.
-    pub(crate) fn search_among(
-        &mut self,
-        now: Time,
-        ip: IpAddr,
-        asked: Vec<(MacAddr, Place)>,
-    ) -> Result<(), Refusal> {
-        let limits = self.config.limits;
         let mut probes = BTreeSet::new();
         for (mac, place) in asked {
             if !self.searches.rate.take(now, limits.probes_per_s, limits.probes_per_s / 4) {
@@ -415,6 +404,34 @@ impl Controller {
         self.arm(deadline, Timer::Search(ip));
         self.searches.open.insert(ip, Search { waiting: Vec::new(), probes, deadline });
         Ok(())
+    }
+
+    /// Asks one station whether it has an address that nobody is known to have. Once a second: a
+    /// host can send from any number of addresses. Nobody waits for the answer, so it cannot stand
+    /// in the way of a search for the same address.
+    pub(crate) fn ask_station(&mut self, now: Time, ip: IpAddr, (mac, at): (MacAddr, Place)) {
+        let Searches { single, probes, rate, .. } = &mut self.searches;
+        let is_recent = |asked: &(Time, u64)| now.since(asked.0) < ASK_AGAIN;
+        let limits = self.config.limits;
+        let may = !single.get(&mac).is_some_and(is_recent)
+            && rate.take(now, limits.probes_per_s, limits.probes_per_s / 4);
+        if !may {
+            return;
+        }
+        if single.len() >= SEARCHES_MAX {
+            single.retain(|_, asked| {
+                if !is_recent(asked) {
+                    probes.remove(&asked.1);
+                }
+                is_recent(asked)
+            });
+        }
+        let exchange = self.rng.next_u64();
+        if let Some((_, before)) = single.insert(mac, (now, exchange)) {
+            probes.remove(&before);
+        }
+        probes.insert(exchange, (ip, mac, at));
+        self.send(at.node, 0, HostProbe { exchange, port: at.port, mac, ip });
     }
 
     pub(crate) fn search_reply(&mut self, now: Time, index: u32, reply: &HostProbeReply) {

@@ -14,7 +14,7 @@ use plexus_io::PortId;
 use plexus_plane::{
     DropReason, FabricPlan, FabricTables, Injection, PublishedFabric, Punt, RouterSource, Side,
 };
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::Rest;
 use crate::group::GroupRouter;
@@ -203,6 +203,9 @@ impl Fabric {
                 }
                 Output::Gateways { mac, addresses } => {
                     self.gateway = (!addresses.is_empty()).then_some(mac);
+                    let networks = addresses.iter();
+                    let networks = networks.filter_map(|g| Prefix::around(g.ip, g.prefix_len).ok());
+                    self.tables.set_networks(networks.collect());
                     if let Some(router) = &mut self.router {
                         router.set_addresses(now, mac, &addresses);
                     }

@@ -55,7 +55,7 @@ reasons! {
     StormMulticast = "storm_multicast",
     /// Beyond the port's limit of frames to unknown unicast addresses.
     StormUnknown = "storm_unknown",
-    /// Of a class of packets that pass a function, of which none is there.
+    /// Of a class of packets that pass a function, and would pass by it, or none is there.
     NoFunction = "no_function",
     /// The output port is down.
     PortDown = "port_down",

@@ -45,7 +45,7 @@ use plexus_wire::fabric::{
 };
 use plexus_wire::{MacAddr, ethernet};
 
-use detour::detour;
+use detour::{detour, may_pass};
 use lanes::{Candidate, Lanes};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use ways::{Way, Ways};
@@ -193,7 +193,6 @@ impl Fabric {
             let packets = std::iter::from_fn(packets);
             match (plan.role(in_port), plan.tables(in_port)) {
                 (PortRole::Fabric(link), _) => {
-                    plan.hear(in_port, context.now);
                     let packets = (place..).zip(packets);
                     left.to_route |= self.take_from_node(context, in_port, link, packets);
                 }
@@ -388,7 +387,7 @@ impl Fabric {
         link: &Encapsulation,
         packets: impl Iterator<Item = (usize, &'a mut Packet)>,
     ) -> u64 {
-        let mut to_route = 0;
+        let (mut to_route, mut is_heard) = (0, false);
         for (place, packet) in packets {
             let is_passed_on = match link {
                 Encapsulation::Native => self.pass_on(context, in_port as u8, packet),
@@ -400,6 +399,12 @@ impl Fabric {
                 self.take_from_link(context, link, false, packet).store(packet);
                 to_route |= u64::from(packet.flags & FORWARDED != 0) << place;
             }
+            // Not by what others send over the same cable.
+            let sent = || matches!(Verdict::load(packet), Verdict::Forward(_));
+            is_heard |= is_passed_on || packet.flags & FORWARDED != 0 || sent();
+        }
+        if is_heard {
+            context.fabric.hear(in_port, context.now);
         }
         to_route
     }
@@ -696,6 +701,13 @@ fn take_from_host<'a>(
                     continue;
                 }
                 _ => {}
+            }
+        }
+        if destination != gateway && !context.fabric.classes().is_empty() {
+            let frame = context.pool.data(packet);
+            if is_ip(frame) && !may_pass(context.fabric, frame, source, destination) {
+                Verdict::Drop(DropReason::NoFunction).store(packet);
+                continue;
             }
         }
         let routes = &tables.routes;

@@ -60,16 +60,19 @@ impl Classes {
 }
 
 impl Node {
-    /// Whether a routed packet of a host at a port, which has a way to its neighbour, goes to a
-    /// function instead, or nowhere. It is then taken care of.
-    pub(super) fn has_detour(&mut self, now: Time, port: u8, bytes: &[u8]) -> bool {
-        if self.classes.list.is_empty() || !self.has_routed(bytes) {
-            return false;
-        }
-        let (Some(frame), Some(key)) = (HostFrame::parse(bytes), FlowKey::from_frame(bytes)) else {
+    /// Sends a routed packet of a host at a port, which has a way to its neighbour, to a function
+    /// instead, or drops it. True if it did.
+    pub(super) fn take_detour(&mut self, now: Time, port: u8, bytes: &[u8]) -> bool {
+        let (false, Some(group)) = (self.classes.list.is_empty(), &self.group) else {
             return false;
         };
-        let by = match detour(&self.classes.list, frame.source, &key) {
+        // While there are classes, the data plane lets nothing else pass between networks.
+        let frame = HostFrame::parse(bytes).filter(|frame| group.is_between_networks(frame));
+        let Some(frame) = frame.filter(|frame| frame.destination != group.mac) else {
+            return false;
+        };
+        let key = FlowKey::from_frame(bytes);
+        let by = match detour(&self.classes.list, frame.source, key.as_ref()) {
             None => return false,
             Some(Detour::By { mac, .. }) if mac == frame.destination => return false,
             Some(by) => by,
@@ -81,10 +84,11 @@ impl Node {
         };
         match (by, source) {
             (Detour::By { ip, mac }, Some(source)) => {
-                let own = self.stations.address(port, frame.source, ip).unwrap_or(source);
-                let (party, moved) = (Party { mac: frame.source, ip: own }, addressed(bytes, mac));
-                let (need, random) = (Need::Route(&moved), &mut self.random);
-                self.resolver.ask(&mut turn, port, party, ip, need, random);
+                let own = self.classes.address_of(frame.source);
+                let own = own.or_else(|| self.stations.address(port, frame.source, ip));
+                let party = Party { mac: frame.source, ip: own.unwrap_or(source) };
+                let (moved, random) = (addressed(bytes, mac), &mut self.random);
+                self.resolver.ask(&mut turn, port, party, ip, Need::Route(&moved), random);
             }
             _ => turn.dropped(port, Unserved::NoRoute),
         }

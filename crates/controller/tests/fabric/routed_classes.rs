@@ -130,14 +130,21 @@ fn two_stages_have_functions_too() {
 
 #[test]
 fn classes_form_a_chain() {
-    let chain = vec![class("first", &FUNCTIONS[..1]), class("second", &FUNCTIONS[1..])];
-    let mut world = world(1, config(chain));
-    assert_eq!(world.unreached(&THERE, 400), []);
-    for pair in THERE {
-        assert_eq!(world.unreached_at_once(&[pair]), []);
-        assert_eq!(world.hosts[pair.1].ttl, 59, "router, function, router, function, router");
+    for stages in [false, true] {
+        let chain = vec![class("first", &FUNCTIONS[..1]), class("second", &FUNCTIONS[1..])];
+        let mut config = config(chain);
+        if stages {
+            // The functions are at nodes 3 and 4.
+            config.forwarders = vec![Forwarder { node: "node3".into(), weight: 1 }];
+        }
+        let mut world = world(1, config);
+        assert_eq!(world.unreached(&THERE, 400), [], "stages: {stages}");
+        for pair in THERE {
+            assert_eq!(world.unreached_at_once(&[pair]), []);
+            assert_eq!(world.hosts[pair.1].ttl, 59, "router, function, router, function, router");
+        }
+        world.finish();
     }
-    world.finish();
 }
 
 #[test]
@@ -216,6 +223,41 @@ fn a_class_is_no_way_around_a_rule_that_keeps_hosts_apart() {
     assert_eq!(world.unreached(&across, 300), across);
     assert_eq!(world.unreached_at_once(&allowed), []);
     world.finish();
+}
+
+/// A host can learn where another one is beyond its own network, and send there at once.
+#[test]
+fn a_host_that_avoids_the_gateway_does_not_avoid_the_function() {
+    for stages in [false, true] {
+        let mut config = config(vec![class("web", &FUNCTIONS[..1])]);
+        if stages {
+            config.forwarders = vec![Forwarder { node: "node2".into(), weight: 1 }];
+        }
+        let mut world = world(7, config);
+        assert_eq!(world.unreached(&[(0, 1), (2, 3)], 400), []);
+        let target = world.hosts[1].ip;
+        world.ask(0, target);
+        world.run(300);
+        let before = passed(&world);
+        let mac = world.hosts[1].mac;
+        world.data(0, (mac, target), 77);
+        world.run(300);
+        world.data(0, (mac, target), 78);
+        world.run(300);
+        let came = |world: &World, number| {
+            world.hosts[1].received.iter().filter(|(_, got)| *got == number).count()
+        };
+        assert_eq!([77, 78].map(|number| came(&world, number)), [0, 0], "stages: {stages}");
+        // Nor does it have the function send on what it likes.
+        let function = world.hosts[4].mac;
+        for number in [79, 80] {
+            world.data(0, (function, target), number);
+            world.run(300);
+        }
+        assert_eq!([79, 80].map(|number| came(&world, number)), [0, 0], "stages: {stages}");
+        assert_eq!(passed(&world), before);
+        world.finish();
+    }
 }
 
 /// Only a function may send from any address: another host of the same subnet may not.

@@ -2,9 +2,10 @@
 
 use plexus_config::Forwarder;
 use plexus_controller::Config;
+use plexus_wire::fabric::ROUTER_HOP;
 
 use crate::routed::{ring, two_subnets};
-use crate::world::World;
+use crate::world::{End, RING, World};
 
 fn stages(seed: u64) -> World {
     let forwarders = vec![Forwarder { node: "node2".into(), weight: 1 }];
@@ -21,10 +22,47 @@ fn a_host_that_was_silent_is_asked_for_its_address() {
         assert_eq!(world.unreached(&pair, 400), []);
         world.hosts[0].is_mute = true;
         world.run(60_000);
-        // Its node has it back, and asks in vain.
+        // The forwarder knows nothing of it any more, and asks in vain.
+        world.crash_node(1);
+        world.run(300);
+        world.start_node(1);
+        world.run(2000);
         assert_eq!(world.unreached(&pair, 3000), pair);
         world.hosts[0].is_mute = false;
         assert_eq!(world.unreached(&pair, 2000), [], "seed {seed}");
         world.finish();
     }
+}
+
+/// A node without hosts has nothing to report. The controller asks once: each time it asks, the
+/// forwarder forgets its ways, and its control plane sends what should need none.
+#[test]
+fn a_forwarder_without_hosts_keeps_its_ways() {
+    let mut world = World::cabled(4, &RING, 1, two_subnets());
+    world.uncable(End::Host(1));
+    world.config.forwarders = vec![Forwarder { node: "node2".into(), weight: 1 }];
+    let config = world.config.clone();
+    world.tell(0, plexus_controller::Input::Configure(Box::new(config)));
+    for host in [0, 2, 3] {
+        let subnet = (host % 2) as u8;
+        world.hosts[host].ip = [10, 0, subnet, host as u8 + 1].into();
+        world.hosts[host].gateway = Some([10, 0, subnet, 254].into());
+    }
+    world.run(1200);
+    [0, 2, 3].into_iter().for_each(|h| world.announce(h));
+    world.run(100);
+    let pair = [(0, 3)];
+    assert_eq!(world.unreached(&pair, 400), []);
+    world.run(1500);
+    let ways = |world: &mut World| {
+        let routes = world.node(1).node().routes();
+        routes.iter().filter(|route| route.port == ROUTER_HOP).count()
+    };
+    let before = ways(&mut world);
+    assert!(before > 0);
+    for _ in 0..20 {
+        world.run(300);
+        assert_eq!(ways(&mut world), before, "at {:?}", world.now);
+    }
+    world.finish();
 }

@@ -11,7 +11,7 @@ use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
 use plexus_wire::fabric::message::{Class, Hops};
 use plexus_wire::fabric::{CONTROL_HOP, Kind, ROUTER_HOP, Repr, encapsulation, message};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::control::ControlLimits;
 
@@ -90,6 +90,8 @@ pub struct FabricPlan {
     forwarders: Arc<[Hops]>,
     /// Classes of routed packets that pass a function.
     classes: Arc<[Class]>,
+    /// The networks that the group routes between.
+    networks: Arc<[Prefix]>,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
     /// By port, when frames of a fabric node last came in. All plans of a node share these times.
@@ -145,6 +147,11 @@ impl FabricPlan {
     /// Classes of routed packets that pass a function.
     pub fn classes(&self) -> &[Class] {
         &self.classes
+    }
+
+    /// The networks that the group routes between.
+    pub(crate) fn networks(&self) -> &[Prefix] {
+        &self.networks
     }
 
     /// Whether a station is a function: it passes on packets of any source.
@@ -249,6 +256,7 @@ impl FabricTables {
             router: Some(router),
             forwarders: Arc::default(),
             classes: Arc::default(),
+            networks: Arc::default(),
             limits: ControlLimits::default(),
             trees: Arc::default(),
             heard: (0..FABRIC_PORTS_MAX).map(|_| AtomicU64::new(0)).collect(),
@@ -344,6 +352,11 @@ impl FabricTables {
     pub fn set_forwarders(&mut self, ways: Vec<Hops>) {
         self.0.forwarders = ways.into_iter().take(ROUTES_MAX).collect();
         self.lead_to_forwarders();
+    }
+
+    /// Sets the networks that the group routes between.
+    pub fn set_networks(&mut self, networks: Vec<Prefix>) {
+        self.0.networks = networks.into();
     }
 
     /// Sets the classes of routed packets that pass a function.

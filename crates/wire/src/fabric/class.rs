@@ -7,6 +7,10 @@ use crate::flow::FlowKey;
 use crate::ip::Protocol;
 use crate::{MacAddr, Prefix};
 
+/// IPv6 extension headers (RFC 7045, 4): hop-by-hop options, routing, fragment, destination options,
+/// mobility, HIP, Shim6.
+const EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
+
 /// Where a packet of a class goes instead of its neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detour {
@@ -21,12 +25,16 @@ pub enum Detour {
     Missing,
 }
 
-/// The detour of a packet that a station sends; none if it goes on to its neighbour.
-pub fn detour(classes: &[Class], sender: MacAddr, key: &FlowKey) -> Option<Detour> {
-    // Behind the functions that it has passed.
+/// The detour of a packet that a station sends; none if it goes on to its neighbour. `key`: absent if
+/// the packet's headers cannot be read, so that it may be of any class.
+pub fn detour(classes: &[Class], sender: MacAddr, key: Option<&FlowKey>) -> Option<Detour> {
+    // Only classes after the last one whose function has sent it.
     let passed = classes.iter().rposition(|class| class.is_function(sender));
     let later = classes.iter().skip(passed.map_or(0, |passed| passed + 1));
-    later.filter(|class| class.holds(key)).find_map(|class| class.detour(key))
+    match key {
+        Some(key) => later.filter(|class| class.holds(key)).find_map(|class| class.detour(key)),
+        None => later.map(|class| class.required).any(|is| is).then_some(Detour::Missing),
+    }
 }
 
 impl Class {
@@ -42,16 +50,18 @@ impl Class {
     }
 
     fn holds_one_way(&self, key: &FlowKey) -> bool {
+        // Of a fragment whose next header is one more extension header the protocol is not known.
+        let is_hidden = key.ports.is_none() && EXTENSIONS.contains(&key.protocol.0);
         let is_in = |network: &Option<Network>, ip| network.as_ref().is_none_or(|n| n.has(ip));
         let has_port = || match key.ports {
             Some((_, port)) => (self.port_first..=self.port_last).contains(&port),
             None => {
                 let has_ports = [Protocol::TCP, Protocol::UDP, Protocol::SCTP];
                 let is_any = (self.port_first, self.port_last) == (0, u16::MAX);
-                is_any || has_ports.contains(&key.protocol)
+                is_any || is_hidden || has_ports.contains(&key.protocol)
             }
         };
-        self.protocol.is_none_or(|protocol| protocol == key.protocol.0)
+        self.protocol.is_none_or(|protocol| protocol == key.protocol.0 || is_hidden)
             && is_in(&self.from, key.src)
             && is_in(&self.to, key.dst)
             && has_port()
@@ -146,6 +156,8 @@ mod tests {
         assert!(!holds(&web, key(HOST, [10, 3, 0, 1], tcp, Some((5000, 80)))));
         // Its fragments follow.
         assert!(holds(&web, key(HOST, SERVER, tcp, None)));
+        // So does a fragment behind an IPv6 header that hides the protocol.
+        assert!(holds(&web, key(HOST, SERVER, Protocol(60), None)));
         // The way back is not of the class, unless it says so.
         let back = key(SERVER, HOST, tcp, Some((80, 5000)));
         assert!(!holds(&web, back));
@@ -170,7 +182,7 @@ mod tests {
         };
         let classes = [any(1), any(2), any(3)];
         let key = key(HOST, SERVER, Protocol::UDP, Some((1, 2)));
-        let by = |sender| match detour(&classes, sender, &key) {
+        let by = |sender| match detour(&classes, sender, Some(&key)) {
             Some(Detour::By { mac, .. }) => Some(mac),
             _ => None,
         };
@@ -185,11 +197,13 @@ mod tests {
         let mut class = web();
         class.functions.iter_mut().for_each(|function| function.mac = None);
         let key = key(HOST, SERVER, Protocol::TCP, Some((5000, 80)));
-        assert_eq!(detour(&[class.clone()], mac(9), &key), Some(Detour::Missing));
+        assert_eq!(detour(&[class.clone()], mac(9), Some(&key)), Some(Detour::Missing));
         class.required = false;
-        assert_eq!(detour(&[class.clone()], mac(9), &key), None);
+        assert_eq!(detour(&[class.clone()], mac(9), Some(&key)), None);
+        assert_eq!(detour(&[class.clone()], mac(9), None), None);
+        assert_eq!(detour(&[web()], mac(9), None), Some(Detour::Missing), "it may be of the class");
         let next = web();
-        let by = detour(&[class, next], mac(9), &key);
+        let by = detour(&[class, next], mac(9), Some(&key));
         assert!(matches!(by, Some(Detour::By { .. })), "the next class holds it: {by:?}");
     }
 
