@@ -231,6 +231,7 @@ impl World {
                 | Output::HasRoutes(_)
                 | Output::Forwarders(_)
                 | Output::Classes(_)
+                | Output::Leading(_)
                 | Output::Neighbour { .. } => {}
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
                 Output::Tell(event) => drop(black_box(event)),

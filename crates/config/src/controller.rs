@@ -182,6 +182,10 @@ impl ControllerSettings {
         for class in &self.classes {
             class.write(lines, &format!("[[{above}class]]"));
         }
+        if let Some(copies) = &self.copies {
+            lines.heading(&format!("[{above}partition]"));
+            lines.value("copies", copies);
+        }
         for rule in &self.multicast {
             lines.heading(&format!("[[{above}multicast]]"));
             lines.value("groups", &rule.groups);
@@ -214,6 +218,7 @@ impl ControllerSettings {
         settings.forwarders = read_forwarders(root, &settings.subnets);
         settings.balance = root.choice_or("balance", &Balance::NAMES, settings.balance);
         settings.classes = read_classes(root, &settings.subnets, &settings.reservations);
+        settings.copies = read_copies(root, settings.forwarders.len());
         settings
     }
 }
@@ -415,6 +420,23 @@ fn read_forwarders(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Forwarder> {
         forwarders.push(Forwarder { node: node.value.to_string(), weight });
     }
     forwarders
+}
+
+/// How many of so many forwarders hold each part of the table.
+fn read_copies(root: &Section<'_>, forwarders: usize) -> Option<u8> {
+    let section = root.section("partition", "a partition")?;
+    let At { value, span } =
+        section.require("copies", "1").integer("copies", 1..=FORWARDERS_MAX as u64)?;
+    let problems = root.problems();
+    if forwarders == 0 {
+        let message = "a table is shared out among forwarders, and there is none";
+        problems.add(section.span(), message, "add [[forwarder]] with node, or remove it");
+    } else if value > forwarders as u64 {
+        let message = format!("{value} copies need as many forwarders, and there are {forwarders}");
+        let help = "write fewer; without [partition] each forwarder has the whole table";
+        problems.add(span, message, help);
+    }
+    Some(value as u8)
 }
 
 /// A host with a server's address leases addresses to all others: so it has to be reserved for one

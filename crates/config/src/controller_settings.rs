@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use plexus_wire::fabric::reserved_groups;
+use plexus_wire::fabric::{PLACES_MAX, Partition, reserved_groups};
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,8 @@ pub struct ControllerSettings {
     pub balance: Balance,
     /// Routed packets that pass a host on their way, the first class that fits.
     pub classes: Vec<TrafficClass>,
+    /// How many of these hold each part of the table; `None`: each holds all of it.
+    pub copies: Option<u8>,
     /// A file of further routes: [`ControllerSettings::load_routes`] adds them to `routes`.
     pub routes_file: Option<PathBuf>,
     /// Bounds.
@@ -89,6 +91,7 @@ impl Default for ControllerSettings {
             forwarders: Vec::new(),
             balance: Balance::default(),
             classes: Vec::new(),
+            copies: None,
             routes_file: None,
             limits: ControllerLimits::default(),
         }
@@ -188,7 +191,7 @@ pub struct OutsideRoute {
 }
 
 /// Most forwarders, each counted as often as its weight says: what an entry of route memory holds.
-pub const FORWARDERS_MAX: usize = 8;
+pub const FORWARDERS_MAX: usize = PLACES_MAX;
 
 /// A node that routes for others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,6 +200,14 @@ pub struct Forwarder {
     pub node: String,
     /// Its share of the flows.
     pub weight: u8,
+}
+
+impl ControllerSettings {
+    /// How the table is shared out among the forwarders; `None`: each holds all of it.
+    pub fn partition(&self) -> Option<Partition> {
+        let places: Vec<u8> = self.forwarders.iter().map(|forwarder| forwarder.weight).collect();
+        self.copies.and_then(|copies| Partition::new(&places, copies))
+    }
 }
 
 /// Most rules about groups of receivers: what one message to a node holds.

@@ -190,6 +190,22 @@ fn the_controller_example_is_read() {
 }
 
 #[test]
+fn a_partition_is_read_and_written() {
+    let text = "name = \"c1\"\n[[subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n\
+                [[forwarder]]\nnode = \"n1\"\n[[forwarder]]\nnode = \"n2\"\nweight = 2\n";
+    let whole = ControllerFile::parse("whole", text).unwrap();
+    assert_eq!((whole.settings.copies, whole.settings.partition()), (None, None));
+    for copies in 1..=2 {
+        let text = format!("{text}[partition]\ncopies = {copies}\n");
+        let file = ControllerFile::parse("parts", &text).unwrap();
+        assert_eq!(file.settings.copies, Some(copies));
+        let partition = file.settings.partition().unwrap();
+        assert_eq!((partition.places(), partition.forwarders()), (3, 2));
+        assert_eq!(ControllerFile::parse("written", &file.to_toml()), Ok(file));
+    }
+}
+
+#[test]
 fn the_service_of_the_controller_lets_the_example_write_where_it_does() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let unit = |name: &str| std::fs::read_to_string(examples.join(name)).unwrap();

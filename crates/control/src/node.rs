@@ -22,7 +22,7 @@ use std::time::Duration;
 use plexus_wire::fabric::message::{
     Body, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
 };
-use plexus_wire::fabric::{self, CONTROL_HOP, Kind, ROUTER_HOP};
+use plexus_wire::fabric::{self, CONTROL_HOP, Kind, Partition, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
 
 use crate::identity::Identity;
@@ -602,8 +602,13 @@ impl Node {
             Some(Body::Way(way)) => self.resolver.way(&mut turn, group, &way),
             Some(Body::Forwarders(told)) if self.forwarders > Some(told.version) => {}
             Some(Body::Forwarders(told)) => {
+                let parts = Partition::new(&told.places, told.copies).map(|parts| parts.places());
+                if told.copies > 0 && parts != Some(told.paths.len()) {
+                    let why = format!("{} places of {:?}", told.paths.len(), told.places);
+                    return self.tell(Event::Refused(None, why));
+                }
                 self.forwarders = Some(told.version);
-                self.outputs.push_back(Output::Forwarders(told.paths));
+                self.outputs.push_back(Output::Forwarders(told));
             }
             Some(Body::Classes(told)) => {
                 let are_first = !self.classes.are_told();
@@ -638,6 +643,7 @@ impl Node {
                 let routes = taken.routes.into_iter();
                 self.outputs
                     .extend(routes.map(|(prefix, target)| Output::Route { prefix, target }));
+                self.outputs.extend(taken.leading.map(Output::Leading));
                 if let Some(is_complete) = taken.turned {
                     let may_route = is_complete && self.classes.are_told();
                     self.outputs.push_back(Output::HasRoutes(may_route));

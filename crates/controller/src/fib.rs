@@ -24,7 +24,7 @@ use crate::Controller;
 use crate::controller::Timer;
 use crate::event::{Drop, Event};
 use feed::Feed;
-use table::Table;
+use table::{Share, Table};
 
 /// The router's one interface: the fabric as a whole.
 const GROUP: InterfaceId = InterfaceId(0);
@@ -43,8 +43,12 @@ pub(crate) struct Fib {
     next_set: u32,
     /// By the node's dense number.
     feeds: BTreeMap<u32, Feed>,
+    /// The last tables of nodes that got one and then no more.
+    past: BTreeMap<u32, u64>,
     /// Nodes that may be sent more.
     hungry: BTreeSet<u32>,
+    /// Nodes that are not told yet that they have all: the routes of the table before stay.
+    withheld: BTreeSet<u32>,
     /// When a node has not answered for too long.
     due: BTreeSet<(Time, u32)>,
     /// The kernel's routes are all there, or are not waited for: nodes may be told that they have
@@ -64,7 +68,9 @@ impl Fib {
             sets: BTreeMap::new(),
             next_set: 0,
             feeds: BTreeMap::new(),
+            past: BTreeMap::new(),
             hungry: BTreeSet::new(),
+            withheld: BTreeSet::new(),
             due: BTreeSet::new(),
             is_whole: false,
             whole_at: Time::FOREVER,
@@ -74,7 +80,7 @@ impl Fib {
 
     /// The table's version, and how many routes it has.
     pub(crate) fn version(&self) -> (u64, usize) {
-        (self.table.version(), self.table.routes())
+        (self.table.version(), self.table.routes(Share::Whole))
     }
 
     /// The table's version, and whether it is whole.
@@ -102,6 +108,11 @@ impl Fib {
         self.table.vias()
     }
 
+    /// How many routes a node gets; `None`: it gets no table.
+    pub(crate) fn routes_of(&self, node: u32) -> Option<usize> {
+        self.feeds.get(&node).map(|feed| self.table.routes(feed.share()))
+    }
+
     /// The version that a node has, if it has said so in this session.
     pub(crate) fn version_of(&self, node: u32) -> Option<u64> {
         self.feeds.get(&node).and_then(Feed::version)
@@ -115,7 +126,8 @@ impl Fib {
     ) -> Option<R> {
         let feed = self.feeds.get_mut(&node)?;
         self.due.remove(&(feed.due(), node));
-        let result = what(feed, &self.table, self.is_whole);
+        let is_whole = self.is_whole && !self.withheld.contains(&node);
+        let result = what(feed, &self.table, is_whole);
         if feed.due() < Time::FOREVER {
             self.due.insert((feed.due(), node));
         }
@@ -213,12 +225,14 @@ impl Controller {
         }
         self.tell_router(now, RouterInput::End(source));
         self.feed_all(before);
+        self.share_out(now);
         // Nodes that route no more need no table.
         let feeds = self.fib.feeds.keys().copied();
         let ended: Vec<u32> = feeds.filter(|node| !self.is_forwarder(*node)).collect();
         for node in ended {
-            self.fib_of_node_down(node);
-            self.fib.feeds.remove(&node);
+            self.fib.with_feed(node, |feed, _, _| feed.close());
+            let feed = self.fib.feeds.remove(&node);
+            self.fib.past.extend(feed.map(|feed| (node, feed.table())));
         }
         // A group that has become a router has nodes that were not asked yet.
         for node in 0..self.sessions.len() as u32 {
@@ -228,6 +242,60 @@ impl Controller {
         }
         if self.config.subnets.iter().all(|s| s.device.is_none()) {
             self.set_whole();
+        }
+    }
+
+    /// What a node gets of the table.
+    fn share_of(&self, node: u32) -> Share {
+        let name = &self.topology.node(node).name;
+        let place = self.config.forwarders.iter().position(|forwarder| forwarder.node == *name);
+        match (self.fib.table.partition(), place) {
+            (Some(_), Some(place)) => Share::Of(place as u8),
+            _ => Share::Whole,
+        }
+    }
+
+    /// Nodes get the parts of the table that the settings say.
+    fn share_out(&mut self, now: Time) {
+        let is_other = self.fib.table.partition() != self.config.partition().as_ref();
+        self.fib.table.set_partition(self.config.partition());
+        let feeds = self.fib.feeds.iter();
+        let shares = feeds.map(|(node, feed)| (*node, feed.share(), self.share_of(*node)));
+        let changed = shares.filter(|(node, before, after)| {
+            self.is_forwarder(*node) && (is_other || before != after)
+        });
+        let changed: Vec<(u32, Share)> = changed.map(|(node, _, after)| (node, after)).collect();
+        self.change_forwarders(now, !changed.is_empty());
+        for (node, share) in changed {
+            let question = self.fib.with_feed(node, |feed, _, _| feed.change_share(now, share));
+            if let Some(question) = question.flatten() {
+                self.send(node, 0, question);
+            }
+        }
+    }
+
+    /// Keeps these nodes as they are, whatever they lack: they are not told that their tables are
+    /// complete, so that the routes of those before stay.
+    pub(crate) fn withhold(&mut self, nodes: BTreeSet<u32>) {
+        self.fib.withheld = nodes;
+    }
+
+    /// Whether a node goes on with the table before.
+    pub(crate) fn is_withheld(&self, node: u32) -> bool {
+        self.fib.withheld.contains(&node)
+    }
+
+    /// A node's table has gone, or is wrong.
+    fn keep_no_more(&mut self, node: u32) {
+        self.fib.withheld.remove(&node);
+    }
+
+    /// Tells all nodes that their tables are complete.
+    pub(crate) fn release_tables(&mut self) {
+        if !std::mem::take(&mut self.fib.withheld).is_empty() {
+            let before = self.fib.table.version();
+            self.fib.table.touch();
+            self.feed_all(before);
         }
     }
 
@@ -259,7 +327,7 @@ impl Controller {
                 self.kernel_is_read(now);
             }
         }
-        if self.fib.whole_at < Time::FOREVER && self.fib.table.routes() > 0 {
+        if self.fib.whole_at < Time::FOREVER && self.fib.table.routes(Share::Whole) > 0 {
             self.hold_until((now + SETTLED).min(self.fib.whole_at));
         }
         self.feed_all(before);
@@ -271,7 +339,7 @@ impl Controller {
         if self.fib.is_whole {
             return;
         }
-        match self.fib.table.routes() {
+        match self.fib.table.routes(Share::Whole) {
             0 => self.hold_until(now + HOLD),
             _ => self.set_whole(),
         }
@@ -307,8 +375,10 @@ impl Controller {
         if self.config.subnets.iter().all(|s| s.gateway.is_none()) || !self.is_forwarder(node) {
             return;
         }
-        let epoch = self.epoch;
-        self.fib.feeds.entry(node).or_insert_with(|| Feed::new(epoch));
+        let (epoch, share) = (self.epoch, self.share_of(node));
+        let past = self.fib.past.get(&node).copied();
+        self.fib.feeds.entry(node).or_insert_with(|| Feed::new(epoch, past, share));
+        self.keep_no_more(node);
         if let Some(question) = self.fib.with_feed(node, |feed, _, _| feed.ask(now)) {
             self.send(node, 0, question);
         }
@@ -316,6 +386,7 @@ impl Controller {
 
     /// A node's session has ended: nothing waits for its answers.
     pub(crate) fn fib_of_node_down(&mut self, node: u32) {
+        self.keep_no_more(node);
         self.fib.with_feed(node, |feed, _, _| feed.close());
     }
 
@@ -327,6 +398,7 @@ impl Controller {
             self.send(node, 0, question);
         }
         if heard.is_wrong {
+            self.keep_no_more(node);
             let node = self.id(node);
             self.log(Event::TableWrong { node });
         }

@@ -5,6 +5,9 @@
 //! weight says. Flows choose among places, so one that comes or goes moves no flow between the
 //! others. A forwarder has a way only while it has the whole table and follows its changes.
 //!
+//! Forwarders may hold parts of the table (SPEC.md, 16). When the settings change these, nodes go on
+//! with the places of before until forwarders have the routes of both ([`Change`]).
+//!
 //! A forwarder asks the controller about hosts of other nodes: the answer ([`Way`]) says by which
 //! address the sender is a neighbour, and the ways to it and to its target, if the two may talk.
 
@@ -12,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_config::Forwarder;
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{Forwarders as Told, Hops, Refusal, ResolveRequest, Way};
 use plexus_wire::{MacAddr, Time};
@@ -27,14 +31,32 @@ const LAG_MAX: u64 = 20_000;
 /// After the start, forwarders that have no table yet are waited for: nodes go on with the ways of
 /// an earlier incarnation.
 const GATHER: Duration = Duration::from_secs(5);
+/// Forwarders have so much time to get other parts of the table.
+const REFILL: Duration = Duration::from_secs(60);
+/// Then nodes have so much time to choose by these, before the routes of the old ones leave.
+const FOLLOW: Duration = Duration::from_secs(2);
+
+/// A change of the parts that forwarders hold.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// They get this version of the table, at most until then.
+    Refill(u64, Time),
+    /// Nodes follow until then.
+    Follow(Time),
+}
 
 /// What nodes are told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Forwarders {
+    /// The forwarders that nodes are told of, and how many of them hold each part: as in the
+    /// settings, or as in those of before.
+    list: Vec<Forwarder>,
+    copies: Option<u8>,
+    change: Option<Change>,
     /// Forwarders that can be used, by their dense numbers.
     ready: BTreeSet<u32>,
-    /// What each node was told in this session.
-    told: BTreeMap<u32, Vec<Hops>>,
+    /// What each node was told in this session, without its version.
+    told: BTreeMap<u32, Told>,
     /// Changes of links and forwarders that all nodes have been told of.
     judged: Option<(u64, BTreeSet<u32>, usize)>,
     /// Nodes are told since then.
@@ -56,12 +78,11 @@ impl Forwarders {
 
     /// The ways to forwarders that a node was told.
     pub(crate) fn told_to(&self, node: u32) -> &[Hops] {
-        self.told.get(&node).map_or(&[], Vec::as_slice)
+        self.told.get(&node).map_or(&[], |told| &told.paths)
     }
 
-    /// Forwarders that can be used.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = u32> {
-        self.ready.iter().copied()
+    fn has(&self, name: &str) -> bool {
+        self.list.iter().any(|forwarder| forwarder.node == name)
     }
 
     /// Whether a forwarder can be used.
@@ -85,6 +106,7 @@ impl Controller {
             return;
         }
         self.find_ready();
+        self.follow_change(now);
         if !self.have_gathered(now) {
             return;
         }
@@ -101,28 +123,78 @@ impl Controller {
             if !self.sessions[node as usize].is_open || !self.topology.node(node).up {
                 continue;
             }
-            let paths = self.ways_to_forwarders(node);
-            if self.forwarders.told.get(&node) != Some(&paths) {
+            let told = self.told_of_forwarders(node);
+            if self.forwarders.told.get(&node) != Some(&told) {
+                self.forwarders.told.insert(node, told.clone());
                 self.forwarders.version += 1;
                 let version = self.epoch << 32 | self.forwarders.version;
-                self.forwarders.told.insert(node, paths.clone());
-                self.send_reliably(node, 0, Told { version, paths });
+                self.send_reliably(node, 0, Told { version, ..told });
             }
         }
+    }
+
+    /// The settings name other forwarders, or share the table out in another way. `is_refill`: that
+    /// gives nodes that have a table another one.
+    pub(crate) fn change_forwarders(&mut self, now: Time, is_refill: bool) {
+        let forwarders = &mut self.forwarders;
+        if !is_refill || forwarders.told.is_empty() {
+            if forwarders.change.is_none() || forwarders.told.is_empty() {
+                self.put_forwarders_in_force();
+            }
+            return;
+        }
+        let until = now + REFILL;
+        forwarders.change = Some(Change::Refill(self.fib.version().0, until));
+        let kept = forwarders.ready.clone();
+        self.withhold(kept);
+        self.rearm(Some(until), Timer::Forwarders);
+    }
+
+    fn put_forwarders_in_force(&mut self) {
+        self.forwarders.list = self.config.forwarders.clone();
+        self.forwarders.copies = self.config.copies;
+        self.forwarders.judged = None;
+    }
+
+    /// Takes the next step of a change, if it is time.
+    fn follow_change(&mut self, now: Time) {
+        match self.forwarders.change {
+            Some(Change::Refill(version, until)) if now >= until || self.have_all(version) => {
+                self.put_forwarders_in_force();
+                self.forwarders.change = Some(Change::Follow(now + FOLLOW));
+                self.rearm(Some(now + FOLLOW), Timer::Forwarders);
+            }
+            Some(Change::Follow(until)) if now >= until => {
+                self.forwarders.change = None;
+                self.release_tables();
+                self.feed_nodes(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether all forwarders that are reached have a version of the table.
+    fn have_all(&self, version: u64) -> bool {
+        let nodes = 0..self.topology.nodes.len() as u32;
+        let mut reached = nodes.filter(|node| self.topology.node(*node).up);
+        reached.all(|node| !self.is_forwarder(node) || self.fib.version_of(node) >= Some(version))
     }
 
     /// Finds out which forwarders can be used.
     fn find_ready(&mut self) {
         let (current, is_whole) = self.fib.state();
         for node in 0..self.topology.nodes.len() as u32 {
-            let is_up = self.topology.node(node).up && self.is_forwarder(node);
+            let is_up = self.topology.node(node).up;
+            let is_kept = is_up && self.is_withheld(node);
+            let is_up = is_up && self.is_forwarder(node);
             let version = self.fib.version_of(node).filter(|_| is_up && is_whole);
             let was_ready = self.forwarders.is_ready(node);
-            let is_ready = version.is_some_and(|version| match was_ready {
-                true => current.saturating_sub(version) <= LAG_MAX,
-                false => version == current,
-            });
-            if is_ready != was_ready && !self.config.forwarders.is_empty() {
+            let is_ready = is_kept
+                || version.is_some_and(|version| match was_ready {
+                    true => current.saturating_sub(version) <= LAG_MAX,
+                    false => version == current,
+                });
+            if is_ready != was_ready && !(is_up && self.config.forwarders.is_empty()) {
                 match is_ready {
                     true => self.forwarders.ready.insert(node),
                     false => self.forwarders.ready.remove(&node),
@@ -150,30 +222,50 @@ impl Controller {
         is_over
     }
 
-    /// A node's ways to the forwarders; none to one that routes itself.
-    fn ways_to_forwarders(&mut self, node: u32) -> Vec<Hops> {
-        if self.is_forwarder(node) {
-            return Vec::new();
+    /// What a node is to know of forwarders: no ways, if it routes everything itself.
+    fn told_of_forwarders(&mut self, node: u32) -> Told {
+        let list = self.forwarders.list.clone();
+        let copies = self.forwarders.copies.unwrap_or(0);
+        let name = self.topology.node(node).name.clone();
+        let is_one = list.is_empty() || self.forwarders.has(&name);
+        let mut told = Told { version: 0, paths: Vec::new(), places: Vec::new(), copies };
+        if is_one && copies == 0 {
+            return told;
         }
-        let mut ways = Vec::new();
-        for forwarder in self.config.forwarders.clone() {
-            let mut ready = self.forwarders.ready.iter().copied();
-            let found = ready.find(|node| self.topology.node(*node).name == forwarder.node);
-            let to = found.map(|node| Place { node, port: ROUTER_HOP });
-            let key = FlowKey {
-                at: Place { node, port: 0 },
-                source: None,
-                destination: self.config.group_mac,
+        for forwarder in list {
+            let way = match forwarder.node == name {
+                true => vec![ROUTER_HOP],
+                false => self.way_to_forwarder(node, &forwarder.node),
             };
-            let routes = to.map(|to| self.flows.routes(&self.topology, &key, to).to_hops());
-            let way = routes.and_then(|routes| routes.into_iter().next()).unwrap_or_default();
             // The last places are left unused first.
-            let unused = found.map_or(0, |node| self.shares.unused(node));
+            let unused =
+                self.ready_node(&forwarder.node).map_or(0, |node| self.shares.unused(node));
             let used = forwarder.weight.saturating_sub(unused);
-            ways.extend(std::iter::repeat_n(way, used.into()));
-            ways.extend(std::iter::repeat_n(Vec::new(), (forwarder.weight - used).into()));
+            told.paths.extend(std::iter::repeat_n(way, used.into()));
+            let rest = std::iter::repeat_n(Hops::new(), (forwarder.weight - used).into());
+            told.paths.extend(rest);
+            told.places.push(forwarder.weight);
         }
-        ways
+        told
+    }
+
+    /// A forwarder that can be used, by its name.
+    pub(crate) fn ready_node(&self, name: &str) -> Option<u32> {
+        let mut ready = self.forwarders.ready.iter().copied();
+        ready.find(|node| self.topology.node(*node).name == name)
+    }
+
+    /// A node's way to a forwarder; empty if there is none, or it is not to be used.
+    fn way_to_forwarder(&mut self, node: u32, name: &str) -> Hops {
+        let found = self.ready_node(name);
+        let key = FlowKey {
+            at: Place { node, port: 0 },
+            source: None,
+            destination: self.config.group_mac,
+        };
+        let to = found.map(|node| Place { node, port: ROUTER_HOP });
+        let routes = to.map(|to| self.flows.routes(&self.topology, &key, to).to_hops());
+        routes.and_then(|routes| routes.into_iter().next()).unwrap_or_default()
     }
 
     /// A forwarder has a packet of another node's host.
@@ -183,7 +275,9 @@ impl Controller {
         at: Place,
         ask: &ResolveRequest,
     ) -> Result<bool, Refusal> {
-        if self.config.forwarders.is_empty() || !self.is_forwarder(at.node) {
+        let name = &self.topology.node(at.node).name;
+        let is_named = !self.config.forwarders.is_empty() && self.is_forwarder(at.node);
+        if !is_named && !self.forwarders.has(name) {
             return Err(Refusal::Forbidden);
         }
         let from = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?.at;

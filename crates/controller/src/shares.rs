@@ -125,11 +125,10 @@ impl Controller {
         if self.config.balance != Balance::Load {
             return;
         }
-        let named = self.config.forwarders.iter().filter_map(|forwarder| {
-            let mut ready = self.forwarders.ready();
-            let node = ready.find(|node| self.topology.node(*node).name == forwarder.node)?;
-            Some((node, forwarder.weight))
-        });
+        let named =
+            self.config.forwarders.iter().filter_map(|forwarder| {
+                Some((self.ready_node(&forwarder.node)?, forwarder.weight))
+            });
         let forwarders: Vec<(u32, u8)> = named.collect();
         if self.shares.judge(now, &forwarders) {
             self.forwarders.forget_all();

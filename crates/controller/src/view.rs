@@ -107,6 +107,11 @@ impl Controller {
         self.topology.index(node).and_then(|index| self.fib.version_of(index))
     }
 
+    /// How many routes a node is to have; `None`: it gets none.
+    pub fn routes_of(&self, node: NodeId) -> Option<usize> {
+        self.topology.index(node).and_then(|index| self.fib.routes_of(index))
+    }
+
     /// Whether a node routes for others at present; `None`: it is no forwarder.
     pub fn forwards(&self, node: NodeId) -> Option<bool> {
         let index = self.topology.index(node)?;

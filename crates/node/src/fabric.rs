@@ -5,7 +5,8 @@
 //! frames that it returns. What a batch of inputs changes is published before any frame that
 //! follows from it is sent: a host never hears of a station to which the data plane has no route.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use plexus_config::{LaneChoice, PortFile, PortUse};
 use plexus_control::link::Pin;
@@ -14,6 +15,8 @@ use plexus_io::PortId;
 use plexus_plane::{
     DropReason, FabricPlan, FabricTables, Injection, PublishedFabric, Punt, RouterSource, Side,
 };
+use plexus_wire::fabric::message::Gateway;
+use plexus_wire::fabric::{Partition, ROUTER_HOP};
 use plexus_wire::{MacAddr, Prefix, Time};
 
 use crate::Rest;
@@ -34,6 +37,9 @@ pub struct Fabric {
     router: Option<GroupRouter>,
     /// Other nodes route for this one.
     has_forwarders: bool,
+    /// The hosts that lead to other networks, and the stations that have addresses in the group.
+    leading: BTreeSet<IpAddr>,
+    neighbours: BTreeMap<IpAddr, MacAddr>,
 }
 
 impl Fabric {
@@ -59,6 +65,8 @@ impl Fabric {
             gateway: None,
             router: None,
             has_forwarders: false,
+            leading: BTreeSet::new(),
+            neighbours: BTreeMap::new(),
         })
     }
 
@@ -203,24 +211,37 @@ impl Fabric {
                 }
                 Output::Gateways { mac, addresses } => {
                     self.gateway = (!addresses.is_empty()).then_some(mac);
-                    let networks = addresses.iter();
-                    let networks = networks.filter_map(|g| Prefix::around(g.ip, g.prefix_len).ok());
-                    self.tables.set_networks(networks.collect());
+                    let network = |g: &Gateway| Prefix::around(g.ip, g.prefix_len).ok();
+                    self.tables.set_networks(addresses.iter().filter_map(network));
                     if let Some(router) = &mut self.router {
                         router.set_addresses(now, mac, &addresses);
                     }
                     self.set_gateway();
                     true
                 }
-                Output::Forwarders(ways) => {
-                    self.has_forwarders = !ways.is_empty();
-                    self.tables.set_forwarders(ways);
+                Output::Forwarders(told) => {
+                    let is_one = told.paths.iter().any(|path| path[..] == [ROUTER_HOP]);
+                    self.has_forwarders = !told.paths.is_empty() && !is_one;
+                    let partition = Partition::new(&told.places, told.copies);
+                    self.tables.set_forwarders(told.paths, partition);
                     self.set_gateway();
                     true
                 }
                 Output::Classes(classes) => {
                     self.tables.set_classes(classes);
                     true
+                }
+                Output::Leading(hosts) => {
+                    self.leading = hosts.into_iter().collect();
+                    self.set_leading()
+                }
+                Output::Neighbour { address, mac } => {
+                    match mac {
+                        Some(mac) => self.neighbours.insert(address, mac),
+                        None => self.neighbours.remove(&address),
+                    };
+                    self.tell_router(now, Output::Neighbour { address, mac });
+                    self.leading.contains(&address) && self.set_leading()
                 }
                 Output::HasRoutes(has_routes) => {
                     if let Some(router) = &mut self.router {
@@ -262,6 +283,13 @@ impl Fabric {
     fn set_gateway(&mut self) {
         let has_routes = self.router.as_ref().is_some_and(|router| router.has_routes);
         self.tables.set_gateway(self.gateway, has_routes && !self.has_forwarders);
+    }
+
+    /// Tells the data plane which stations lead to other networks. False if it knows them.
+    fn set_leading(&mut self) -> bool {
+        let neighbours = &self.neighbours;
+        let stations = self.leading.iter().filter_map(|host| neighbours.get(host).copied());
+        self.tables.set_leading(stations)
     }
 
     fn publish(&self) {

@@ -59,6 +59,8 @@ reasons! {
     NoFunction = "no_function",
     /// The output port is down.
     PortDown = "port_down",
+    /// No forwarder that has the packet's part of the table can be reached.
+    NoForwarder = "no_forwarder",
     /// Longer than the output port can send.
     TooLong = "too_long",
     /// The output queue is at its limit of packets.

@@ -7,7 +7,7 @@
 //!   of the fabric.
 //! - Parameters: [`FabricPlan`], published apart from the snapshot.
 //! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`, `double_tag`,
-//!   `same_port`, `port_down`, `port_unknown`, `fabric_on_host`, `bad_fabric`, `not_peer`,
+//!   `same_port`, `port_down`, `no_forwarder`, `port_unknown`, `fabric_on_host`, `bad_fabric`, `not_peer`,
 //!   `not_control`, `unknown_tree`; with the frame's beginning to the control plane: `no_hop`,
 //!   `hop_to_nowhere`, `not_ethernet_for_host`, `stale_route`.
 //!
@@ -32,6 +32,7 @@
 
 mod detour;
 mod lanes;
+mod parts;
 pub(crate) mod plan;
 mod push;
 mod tree;
@@ -593,7 +594,9 @@ impl Fabric {
         };
         let Some((index, port, header)) = self.choose(found, context, queues, packet, destination)
         else {
-            return Verdict::Drop(DropReason::PortDown);
+            let to_group = context.fabric.gateway().map(MacAddr::to_u64) == Some(destination);
+            let none = if to_group { DropReason::NoForwarder } else { DropReason::PortDown };
+            return Verdict::Drop(none);
         };
         let out = PortId::from(port);
         if header.is_empty() {
@@ -691,16 +694,13 @@ fn take_from_host<'a>(
         }
         if destination == gateway {
             let frame = context.pool.data(packet);
-            match context.fabric.routes() {
-                true if is_ip(frame) => {
-                    to_route |= 1 << place;
-                    continue;
-                }
-                false if is_for_this_node(frame) => {
-                    Verdict::Control(Punt::Host).store(packet);
-                    continue;
-                }
-                _ => {}
+            if context.fabric.routes() && is_ip(frame) && context.fabric.parts().is_here(frame) {
+                to_route |= 1 << place;
+                continue;
+            }
+            if is_for_this_node(frame) {
+                Verdict::Control(Punt::Host).store(packet);
+                continue;
             }
         }
         if destination != gateway && !context.fabric.classes().is_empty() {

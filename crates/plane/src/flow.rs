@@ -21,9 +21,8 @@ pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
 
 /// The hash of an IP packet's addresses: the same for all flows between two hosts, and for
 /// fragments.
-pub(crate) fn hosts_hash(frame: &[u8], seed: u64) -> u64 {
-    let hosts = |key: FlowKey| FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..key };
-    FlowKey::from_frame(frame).map_or(0, |key| hosts(key).hash(seed))
+pub(crate) fn hosts_hash(key: FlowKey, seed: u64) -> u64 {
+    FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..key }.hash(seed)
 }
 
 /// Where the host's frame begins in one that leaves by this port: behind the headers of the fabric,

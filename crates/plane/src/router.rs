@@ -617,6 +617,7 @@ fn may_come_from(
                 // Its station may be about to be granted the address.
                 GroupKind::Glean => return Err(Verdict::Control(Punt::Unresolved(None))),
                 _ if station.is_some_and(|station| plan.is_behind(group, station)) => true,
+                _ if context.fabric.parts().may_pass(frame) => true,
                 // Of another node's host, this one may not know the addresses.
                 _ if packet.flags & FORWARDED != 0 => {
                     return Err(Verdict::Control(Punt::Unresolved(None)));

@@ -15,7 +15,7 @@ use plexus_plane::{
 };
 use plexus_table::RouteKey;
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
-use plexus_wire::fabric::{self, Fields, Kind, ROUTER_HOP, Repr};
+use plexus_wire::fabric::{self, Fields, Kind, Partition, ROUTER_HOP, Repr};
 use plexus_wire::{checksum, ipv4};
 
 const GROUP: u64 = 0x66;
@@ -54,7 +54,12 @@ fn front() -> Node {
 }
 
 fn ways(node: &mut Node, ways: &[&[u8]]) {
-    node.tables.set_forwarders(ways.iter().map(|way| way.to_vec()).collect());
+    shared_out(node, ways, None);
+}
+
+fn shared_out(node: &mut Node, ways: &[&[u8]], partition: Option<&Partition>) {
+    let ways = ways.iter().map(|way| way.to_vec()).collect();
+    node.tables.set_forwarders(ways, partition.cloned());
     node.publish();
 }
 
@@ -134,7 +139,7 @@ fn without_a_forwarder_packets_are_dropped_and_ports_that_come_later_have_ways()
     let f = packet(source, destination, 5, 0);
     ways(&mut node, &[&[], &[]]);
     assert!(node.rig.send(HOST, &f).is_empty());
-    assert_eq!(node.rig.drops(HOST, DropReason::PortDown), 1);
+    assert_eq!(node.rig.drops(HOST, DropReason::NoForwarder), 1);
     // The controller has told of none yet.
     ways(&mut node, &[]);
     assert!(node.rig.send(HOST, &f).is_empty());
@@ -261,4 +266,170 @@ fn a_node_that_does_not_route_refuses_packets_for_its_router() {
     f[..6].copy_from_slice(&mac(B).0);
     assert!(node.rig.send(1, &forwarded(&f)).is_empty());
     assert_eq!(node.rig.drops(1, DropReason::NotForUs), 1);
+}
+
+/// The port that the packet of each of many flows leaves by; `None`: it is dropped.
+fn ports(node: &mut Node) -> Vec<Option<usize>> {
+    let leaves_by = |n| {
+        let (source, destination) = flow(n);
+        let out = node.rig.send(HOST, &packet(source, destination, 5, 0));
+        out.first().map(|out| out.0)
+    };
+    (0..600).map(leaves_by).collect()
+}
+
+/// The ports of links to the forwarders that have the part of a flow's destination.
+fn holders(partition: &Partition, n: u16) -> Vec<usize> {
+    partition.holders(flow(n).1.into()).iter().map(|f| 1 + usize::from(f)).collect()
+}
+
+const THREE: [&[u8]; 3] = [&[1, ROUTER_HOP], &[2, ROUTER_HOP], &[3, ROUTER_HOP]];
+
+#[test]
+fn a_packet_goes_to_the_forwarder_that_has_its_part_or_nowhere() {
+    let partition = Partition::new(&[1, 1, 1], 1).unwrap();
+    let mut node = front();
+    shared_out(&mut node, &THREE, Some(&partition));
+    let all = ports(&mut node);
+    let expected = |n| Some(holders(&partition, n)[0]);
+    assert!((0..600).map(expected).eq(all.iter().copied()));
+    assert!((1..=3).all(|port| all.iter().filter(|p| **p == Some(port)).count() > 100));
+    // The second is lost: its packets have nowhere to go, and no other moves.
+    shared_out(&mut node, &[THREE[0], &[], THREE[2]], Some(&partition));
+    let without = ports(&mut node);
+    let lost = all.iter().filter(|port| **port == Some(2)).count();
+    assert!(all.iter().map(|port| port.filter(|port| *port != 2)).eq(without.iter().copied()));
+    assert_eq!(node.rig.drops(HOST, DropReason::NoForwarder), lost as u64);
+    // It comes back.
+    shared_out(&mut node, &THREE, Some(&partition));
+    assert_eq!(ports(&mut node), all);
+}
+
+#[test]
+fn with_two_copies_the_flows_of_a_lost_forwarder_go_to_the_other_holders() {
+    let partition = Partition::new(&[1, 1, 1], 2).unwrap();
+    let mut node = front();
+    shared_out(&mut node, &THREE, Some(&partition));
+    let all = choices(&mut node);
+    for (n, port) in (0..).zip(&all) {
+        assert!(holders(&partition, n).contains(port));
+    }
+    // Flows to the same part are shared by its holders.
+    let firsts = (0..600).filter(|n| all[usize::from(*n)] == holders(&partition, *n)[0]).count();
+    assert!((240..=360).contains(&firsts), "{firsts} of 600 go to the first holder");
+    node.rig.plug(2, false);
+    node.rig.maintain();
+    for (n, (before, after)) in (0..).zip(all.iter().zip(choices(&mut node))) {
+        let other = holders(&partition, n).into_iter().find(|port| port != before);
+        assert_eq!(Some(after), if *before == 2 { other } else { Some(*before) });
+    }
+    node.rig.plug(2, true);
+    node.rig.maintain();
+    assert_eq!(choices(&mut node), all);
+    // As many copies as forwarders: as with whole tables.
+    shared_out(&mut node, &THREE, None);
+    let whole = choices(&mut node);
+    shared_out(&mut node, &THREE, Some(&Partition::new(&[1, 1, 1], 3).unwrap()));
+    assert_eq!(choices(&mut node), whole);
+}
+
+#[test]
+fn packets_to_the_groups_own_networks_go_by_their_source_or_to_any_forwarder() {
+    let partition = Partition::new(&[1, 1, 1], 1).unwrap();
+    let mut node = front();
+    node.tables.set_networks(["10.0.0.0/24".parse().unwrap(), "10.0.7.0/24".parse().unwrap()]);
+    shared_out(&mut node, &THREE, Some(&partition));
+    let (inside, near) = (Ipv4Addr::new(10, 0, 0, 1), |n: u8| Ipv4Addr::new(10, 0, 7, n));
+    let mut used = [0; 5];
+    for n in 0..200 {
+        used[node.rig.send(HOST, &packet(inside, near(n), 5, 0))[0].0] += 1;
+    }
+    assert!(used[1..=3].iter().all(|n| *n > 40), "{used:?}");
+    for n in 0..200 {
+        let (_, outside) = flow(n);
+        let out = node.rig.send(HOST, &packet(outside, near(9), 5, 0));
+        assert_eq!(out[0].0, holders(&partition, n)[0]);
+    }
+}
+
+/// What becomes of a packet that a forwarder gets.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Routed,
+    Passed(usize),
+    Asked,
+}
+
+fn fate(node: &mut Node, port: usize, frame: &[u8]) -> Fate {
+    let out = node.rig.send(port, frame);
+    match out.first() {
+        Some((port, frame)) if Fields::read(frame).unwrap().is_routed() => {
+            assert_eq!(*port, 2);
+            Fate::Routed
+        }
+        Some((port, _)) => Fate::Passed(*port),
+        None => {
+            assert!(matches!(&node.punted()[..], [(Punt::Unresolved(None), ..)]));
+            Fate::Asked
+        }
+    }
+}
+
+#[test]
+fn a_forwarder_takes_packets_beyond_its_parts_from_hosts_that_lead_to_other_networks() {
+    let (mut node, ..) = back();
+    // It is the first of two; all of 20.0.0.0/8 leads to B, and so does no address of 30.0.0.0/8.
+    let partition = Partition::new(&[1, 1], 1).unwrap();
+    shared_out(&mut node, &[&[ROUTER_HOP], &[2, ROUTER_HOP]], Some(&partition));
+    node.tables.set_networks(["10.0.0.0/24".parse().unwrap()]);
+    let held = |held: bool| {
+        let of = |n: u8| Ipv4Addr::new(30, n, 0, 1);
+        let is = |a: &Ipv4Addr| partition.holders((*a).into()).contains(0) == held;
+        (0..=255).map(of).find(is).unwrap()
+    };
+    let (_, target) = flow(1);
+    let from = |source| forwarded(&packet(source, target, 5, 0));
+    node.publish();
+    assert_eq!(fate(&mut node, 1, &from(held(false))), Fate::Asked);
+    assert!(node.tables.set_leading([mac(A)]) && !node.tables.set_leading([mac(A)]));
+    node.publish();
+    assert_eq!(fate(&mut node, 1, &from(held(false))), Fate::Routed);
+    // What it can look up has to be right; so have the addresses of the group's own networks.
+    assert_eq!(fate(&mut node, 1, &from(held(true))), Fate::Asked);
+    assert_eq!(fate(&mut node, 1, &from(Ipv4Addr::new(10, 0, 0, 2))), Fate::Asked);
+    let near = packet(held(false), Ipv4Addr::new(10, 0, 0, 1), 5, 0);
+    assert_eq!(fate(&mut node, 1, &forwarded(&near)), Fate::Asked);
+    // Without parts it can look up everything.
+    shared_out(&mut node, &[], None);
+    assert_eq!(fate(&mut node, 1, &from(held(false))), Fate::Asked);
+}
+
+#[test]
+fn a_forwarders_own_hosts_are_routed_there_or_by_another() {
+    let (mut node, ..) = back();
+    node.host(HOST as u16, mac(A));
+    let key = RouteKey { destination: mac(B), source: Some(mac(A)) };
+    node.tables.install(HOST as u16, key, route_along(HOST as u8, &[2, 7]).unwrap().into());
+    let partition = Partition::new(&[1, 1], 1).unwrap();
+    shared_out(&mut node, &[&[ROUTER_HOP], &[1, ROUTER_HOP]], Some(&partition));
+    for n in 0..200 {
+        let (source, destination) = flow(n * 7);
+        let frame = packet(source, destination, 5, 0);
+        let expected = match partition.holders(destination.into()).contains(0) {
+            true => Fate::Routed,
+            false => Fate::Passed(1),
+        };
+        assert_eq!(fate(&mut node, HOST, &frame), expected, "{destination}");
+    }
+    // The other is away; this one does not try.
+    shared_out(&mut node, &[&[ROUTER_HOP], &[]], Some(&partition));
+    let missing =
+        (0..200).map(|n| flow(n * 7).1).find(|to| !partition.holders((*to).into()).contains(0));
+    let frame = packet(flow(0).0, missing.unwrap(), 5, 0);
+    assert!(node.rig.send(HOST, &frame).is_empty());
+    assert_eq!(node.rig.drops(HOST, DropReason::NoForwarder), 1);
+    // ARP is its own business, as anywhere.
+    let arp = [&[mac(GROUP).0, mac(A).0].concat()[..], &[8, 6], &[0; 46]].concat();
+    assert!(node.rig.send(HOST, &arp).is_empty());
+    assert!(matches!(&node.punted()[..], [(Punt::Host, 0, f)] if *f == arp));
 }

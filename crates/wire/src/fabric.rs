@@ -6,6 +6,8 @@ mod fib;
 mod group;
 mod header;
 pub mod message;
+mod partition;
 
 pub use group::{is_reserved_group, reserved_groups};
 pub use header::*;
+pub use partition::{Holders, PLACES_MAX, Partition};

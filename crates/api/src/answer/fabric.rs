@@ -357,6 +357,9 @@ pub struct RouterNode {
     pub busy_permille: Option<u16>,
     /// Places of its weight that are left unused because it is too busy (`balance = "load"`).
     pub places_unused: u8,
+    /// Routes that it has once it lacks no version: all of them, or those of its parts of the
+    /// address space; absent: it gets none.
+    pub routes: Option<usize>,
 }
 
 /// Of a request for a route to a controller: what the group's router does with packets to an

@@ -110,7 +110,8 @@ pub(super) fn router_copy(answer: &RouterCopy) -> String {
 
 /// The group's forwarding table, and each node's copy.
 pub(super) fn group_router(answer: &GroupRouter) -> String {
-    let head = ["NODE", "STATE", "VERSION", "LAG", "FOR OTHERS", "PACKETS/S", "SHARE", "BUSY"];
+    let head =
+        ["NODE", "STATE", "VERSION", "LAG", "ROUTES", "FOR OTHERS", "PACKETS/S", "SHARE", "BUSY"];
     let mut nodes = Table::new(&head);
     let all: u64 = answer.nodes.iter().filter_map(|n| n.routed_per_s).sum();
     for n in &answer.nodes {
@@ -128,6 +129,7 @@ pub(super) fn group_router(answer: &GroupRouter) -> String {
             &state,
             &or_dash(n.version),
             &or_dash(n.lag),
+            &or_dash(n.routes),
             &or_dash(forwards),
             &or_dash(n.routed_per_s),
             &or_dash(share),

@@ -5,7 +5,7 @@
 //! that this node has told of a fault, begins another table. Until that one is complete, packets go
 //! by the one before: what it does not name leaves at its end.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use plexus_wire::Prefix;
@@ -34,6 +34,8 @@ pub struct Fib {
     before: Option<Box<Content>>,
     /// Prefixes of earlier tables that this one has not named yet.
     earlier: HashSet<Prefix>,
+    /// The hosts that lead to other networks, as last told.
+    leading: BTreeSet<IpAddr>,
 }
 
 /// Sets and routes.
@@ -64,6 +66,8 @@ pub struct Taken {
     pub(crate) is_wrong: bool,
     /// The table has become complete, or is not any more.
     pub turned: Option<bool>,
+    /// The hosts that lead to other networks, if they have changed.
+    pub leading: Option<Vec<IpAddr>>,
 }
 
 impl Fib {
@@ -93,7 +97,9 @@ impl Fib {
             taken.ack = Some(self.ack());
             return Ok(taken);
         }
+        let mut has_sets = false;
         for change in changes {
+            has_sets |= matches!(change, FibChange::Set { .. });
             self.change(change, &mut taken.routes);
         }
         self.version = update.to;
@@ -111,7 +117,11 @@ impl Fib {
             earlier.sort_unstable();
             taken.routes.extend(earlier.into_iter().map(|prefix| (prefix, None)));
             taken.turned = (!self.is_complete).then_some(true);
+            has_sets |= self.before.is_some();
             (self.is_complete, self.before) = (true, None);
+        }
+        if has_sets {
+            taken.leading = self.leading();
         }
         if update.sum.is_some() || self.unanswered >= ACK_EVERY {
             taken.ack = Some(self.ack());
@@ -127,11 +137,12 @@ impl Fib {
 
     /// Begins another table. The routes of the last one stay with the router.
     fn begin(&mut self, table: u64) {
-        let Fib { content, before, mut earlier, is_complete, is_wrong, .. } = std::mem::take(self);
+        let Fib { content, before, mut earlier, is_complete, is_wrong, leading, .. } =
+            std::mem::take(self);
         earlier.extend(content.routes.keys());
         let is_whole = before.is_none() && is_complete && !is_wrong;
         let before = if is_whole { Some(Box::new(content)) } else { before };
-        *self = Fib { table, before, earlier, is_complete, ..Fib::default() };
+        *self = Fib { table, before, earlier, is_complete, leading, ..Fib::default() };
     }
 
     fn change(&mut self, change: FibChange, changed: &mut Vec<(Prefix, Option<FibTarget>)>) {
@@ -212,6 +223,19 @@ impl Fib {
         if *count == 0 {
             lengths.remove(&prefix.len());
         }
+    }
+
+    /// The hosts of all sets, also of the table before until this one is complete, if they are
+    /// others than before.
+    fn leading(&mut self) -> Option<Vec<IpAddr>> {
+        let contents = [Some(&self.content), self.before.as_deref()].into_iter().flatten();
+        let sets = contents.flat_map(|content| content.sets.values());
+        let leading: BTreeSet<IpAddr> = sets.flat_map(|set| hosts_of(Some(set))).collect();
+        if leading == self.leading {
+            return None;
+        }
+        self.leading = leading;
+        Some(self.leading.iter().copied().collect())
     }
 
     /// What the router goes by, but for what has changed since.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use plexus_wire::fabric::message::{
-    Class, FibTarget, Gateway, GroupRoute, Hops, LinkFacts, PortRole, RouteEntry,
+    Class, FibTarget, Forwarders, Gateway, GroupRoute, LinkFacts, PortRole, RouteEntry,
 };
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
@@ -143,9 +143,11 @@ pub enum Output {
     },
     /// The router has all routes of the group, so that it may route; or its table is wrong.
     HasRoutes(bool),
-    /// Set the ways to the nodes that route for this one while it does not: an empty way keeps the
-    /// place of one that is not to be used.
-    Forwarders(Vec<Hops>),
+    /// Set the ways to the nodes that route for this one, as far as it does not: an empty way keeps
+    /// the place of one that is not to be used. The parts that they hold make sense.
+    Forwarders(Forwarders),
+    /// These hosts lead to other networks, and no others do.
+    Leading(Vec<IpAddr>),
     /// Set the classes of routed packets that pass a function.
     Classes(Vec<Class>),
     /// Set the station that has an address which packets are routed to; absent: remove it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{BODY_MAX, FIB_CHANGE_MAX, FibAck, FibUpdate};
 
-use super::table::Table;
+use super::table::{Share, Table};
 
 /// Most messages on their way to a node: as much as arrives during a round trip of a few
 /// milliseconds, and less than a node's queue for its control plane holds.
@@ -31,6 +31,8 @@ const GENERATION_BITS: u32 = 16;
 pub(super) struct Feed {
     /// The number of its table.
     table: u64,
+    /// What it has of the table.
+    share: Share,
     state: State,
     /// The number of the last question.
     asked: u64,
@@ -71,9 +73,11 @@ pub(super) struct Heard {
 }
 
 impl Feed {
-    pub(super) fn new(epoch: u64) -> Feed {
+    /// `past`: the last table of this incarnation of the controller that the node had.
+    pub(super) fn new(epoch: u64, past: Option<u64>, share: Share) -> Feed {
         Feed {
-            table: epoch << GENERATION_BITS,
+            table: past.map_or(epoch << GENERATION_BITS, |past| past + 1),
+            share,
             state: State::Closed,
             asked: 0,
             acked: 0,
@@ -123,6 +127,30 @@ impl Feed {
         self.table += 1;
         self.floor = 0;
         self.question(now)
+    }
+
+    /// The number of the node's table.
+    pub(super) fn table(&self) -> u64 {
+        self.table
+    }
+
+    /// What the node has of the table.
+    pub(super) fn share(&self) -> Share {
+        self.share
+    }
+
+    /// The node's share is another one from now on, and has another content: it begins another
+    /// table, and keeps its routes until that one is complete.
+    pub(super) fn change_share(&mut self, now: Time, share: Share) -> Option<FibUpdate> {
+        self.share = share;
+        self.wait = WAIT_MIN;
+        match self.state {
+            State::Closed => {
+                (self.table, self.floor) = (self.table + 1, 0);
+                None
+            }
+            State::Asked | State::Running => Some(self.next_table(now)),
+        }
     }
 
     /// The session has ended.
@@ -207,7 +235,7 @@ impl Feed {
             let mut update =
                 FibUpdate { table: self.table, from: self.sent, to: 0, sum: None, changes: vec![] };
             let (mut to, mut last) = (table.version(), self.sent);
-            for (version, change) in table.since(self.sent) {
+            for (version, change) in table.since(self.sent, self.share) {
                 let before = update.changes.len();
                 change.write(&mut update.changes);
                 if UPDATE_LEN + update.changes.len() > BODY_MAX {
@@ -218,7 +246,7 @@ impl Feed {
                 last = version;
             }
             update.to = to;
-            update.sum = (is_whole && to == table.version()).then(|| table.sum());
+            update.sum = (is_whole && to == table.version()).then(|| table.sum(self.share));
             self.flight.push_back(to);
             self.sent = to;
             updates.push(update);

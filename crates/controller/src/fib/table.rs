@@ -1,4 +1,4 @@
-//! The table as a list of changes with versions.
+//! The table as a list of changes with versions, and what each forwarder has of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use plexus_wire::Prefix;
 use plexus_wire::fabric::message::{FibChange, FibTarget};
+use plexus_wire::fabric::{PLACES_MAX, Partition};
 
 /// Most of what has gone that is kept: a node that was away for longer gets all anew.
 const GONE_MAX: usize = 1 << 20;
@@ -15,6 +16,40 @@ const GONE_MAX: usize = 1 << 20;
 enum Key {
     Set(u32),
     Route(Prefix),
+}
+
+/// What a node has of the table: all sets, and of the routes all, or those of its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Share {
+    /// The whole table.
+    #[default]
+    Whole,
+    /// What this forwarder holds.
+    Of(u8),
+}
+
+/// What is in a share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Content {
+    /// SPEC.md, 15.
+    sum: u64,
+    routes: usize,
+}
+
+impl Content {
+    /// Adds what a change stands for, or takes it out.
+    fn count(&mut self, digest: u64, routes: usize, is_in: bool) {
+        match is_in {
+            true => {
+                self.sum = self.sum.wrapping_add(digest);
+                self.routes += routes;
+            }
+            false => {
+                self.sum = self.sum.wrapping_sub(digest);
+                self.routes -= routes;
+            }
+        }
+    }
 }
 
 /// The table. Each set and each prefix is in `log` once, at the version in which it last changed.
@@ -28,8 +63,10 @@ pub(super) struct Table {
     gone: BTreeSet<u64>,
     /// The highest version of those that have been forgotten.
     pruned: u64,
-    sum: u64,
-    live: usize,
+    whole: Content,
+    /// How forwarders share the table out, and what each of them has.
+    partition: Option<Partition>,
+    parts: [Content; PLACES_MAX],
     /// Hosts of sets, and in how many each is.
     vias: BTreeMap<IpAddr, u32>,
 }
@@ -44,8 +81,9 @@ impl Default for Table {
             routes: BTreeMap::new(),
             gone: BTreeSet::new(),
             pruned: 0,
-            sum: 0,
-            live: 0,
+            whole: Content::default(),
+            partition: None,
+            parts: Default::default(),
             vias: BTreeMap::new(),
         }
     }
@@ -56,14 +94,45 @@ impl Table {
         self.version
     }
 
-    /// The sum of all that is in the table (SPEC.md, 15).
-    pub(super) fn sum(&self) -> u64 {
-        self.sum
+    /// The sum of all that is in a share (SPEC.md, 15).
+    pub(super) fn sum(&self, share: Share) -> u64 {
+        self.content(share).sum
     }
 
-    /// How many routes there are.
-    pub(super) fn routes(&self) -> usize {
-        self.live
+    /// How many routes there are in a share.
+    pub(super) fn routes(&self, share: Share) -> usize {
+        self.content(share).routes
+    }
+
+    fn content(&self, share: Share) -> Content {
+        match share {
+            Share::Whole => self.whole,
+            Share::Of(forwarder) => {
+                self.parts.get(usize::from(forwarder)).copied().unwrap_or_default()
+            }
+        }
+    }
+
+    /// How forwarders share the table out.
+    pub(super) fn partition(&self) -> Option<&Partition> {
+        self.partition.as_ref()
+    }
+
+    /// Shares the table out in another way: a pass over all of it. `None`: nobody has a part.
+    pub(super) fn set_partition(&mut self, partition: Option<Partition>) {
+        if self.partition == partition {
+            return;
+        }
+        (self.partition, self.parts) = (partition, Default::default());
+        if self.partition.is_some() {
+            let versions: Vec<u64> = self.log.keys().copied().collect();
+            for version in versions {
+                let change = self.change(version);
+                if let Some((change, digest)) = change.and_then(|c| digest(&c).map(|d| (c, d))) {
+                    self.count_in_parts(&change, digest, true);
+                }
+            }
+        }
     }
 
     /// The hosts that sets name.
@@ -109,7 +178,6 @@ impl Table {
         if let Some(set) = set {
             self.count(&FibChange::Route { prefix, set: Some(set) }, true);
         }
-        self.live = self.live + usize::from(set.is_some()) - usize::from(was.is_some());
     }
 
     fn count_vias(&mut self, before: Option<&FibTarget>, after: Option<&FibTarget>) {
@@ -139,18 +207,24 @@ impl Table {
         self.version
     }
 
-    /// Adds what a change stands for to the sum, or takes it out.
+    /// Adds what a change stands for to all shares that have it, or takes it out.
     fn count(&mut self, change: &FibChange, is_in: bool) {
-        let is_there = match change {
-            FibChange::Set { target, .. } => target.is_some(),
-            FibChange::Route { set, .. } => set.is_some(),
-        };
-        if is_there {
-            let digest = change.digest();
-            self.sum = match is_in {
-                true => self.sum.wrapping_add(digest),
-                false => self.sum.wrapping_sub(digest),
+        if let Some(digest) = digest(change) {
+            self.whole.count(digest, routes_of(change), is_in);
+            self.count_in_parts(change, digest, is_in);
+        }
+    }
+
+    fn count_in_parts(&mut self, change: &FibChange, digest: u64, is_in: bool) {
+        let Some(partition) = &self.partition else { return };
+        for (forwarder, part) in (0..).zip(&mut self.parts) {
+            let has = match change {
+                FibChange::Set { .. } => usize::from(forwarder) < partition.forwarders(),
+                FibChange::Route { prefix, .. } => partition.holders_of(prefix).contains(forwarder),
             };
+            if has {
+                part.count(digest, routes_of(change), is_in);
+            }
         }
     }
 
@@ -165,10 +239,25 @@ impl Table {
         })
     }
 
-    /// What has changed since a version, in order, each with its own.
-    pub(super) fn since(&self, version: u64) -> impl Iterator<Item = (u64, FibChange)> {
+    /// What has changed in a share since a version, in order, each with its own.
+    pub(super) fn since(
+        &self,
+        version: u64,
+        share: Share,
+    ) -> impl Iterator<Item = (u64, FibChange)> {
         let later = self.log.range((Bound::Excluded(version), Bound::Unbounded));
-        later.filter_map(|(version, key)| Some((*version, self.read(*key)?)))
+        let own = later.filter(move |(_, key)| self.is_in(**key, share));
+        own.filter_map(|(version, key)| Some((*version, self.read(*key)?)))
+    }
+
+    fn is_in(&self, key: Key, share: Share) -> bool {
+        match (key, share, &self.partition) {
+            (Key::Set(_), ..) | (_, Share::Whole, _) => true,
+            (Key::Route(prefix), Share::Of(forwarder), Some(partition)) => {
+                partition.holders_of(&prefix).contains(forwarder)
+            }
+            (Key::Route(_), Share::Of(_), None) => false,
+        }
     }
 
     /// Makes a version in which nothing has changed.
@@ -201,6 +290,19 @@ impl Table {
             }
         }
     }
+}
+
+/// What a change adds to sums; nothing, if it is something that has gone.
+fn digest(change: &FibChange) -> Option<u64> {
+    let is_there = match change {
+        FibChange::Set { target, .. } => target.is_some(),
+        FibChange::Route { set, .. } => set.is_some(),
+    };
+    is_there.then(|| change.digest())
+}
+
+fn routes_of(change: &FibChange) -> usize {
+    usize::from(matches!(change, FibChange::Route { .. }))
 }
 
 fn vias_of(target: Option<&FibTarget>) -> impl Iterator<Item = IpAddr> {

@@ -114,6 +114,7 @@ impl Daemon {
                 version: has,
                 lag,
                 forwards,
+                routes: self.core.routes_of(node.node),
                 routed_per_s: share.map(|share| share.per_s),
                 busy_permille: share.map(|share| share.busy),
                 places_unused: self.core.unused_places(node.node),

@@ -52,8 +52,7 @@ pub(super) fn may_pass(plan: &FabricPlan, frame: &[u8], source: u64, destination
         return is_link_local(key.dst)
             || functions.any(|function| function.mac == Some(to) && function.ip == key.dst);
     }
-    let network = |ip| plan.networks().iter().position(|network| network.contains(ip));
-    network(key.src) == network(key.dst)
+    plan.parts().are_together(key.src, key.dst)
         || is_link_local(key.dst)
         || key.dst.is_multicast()
         || class::detour(classes, from, Some(&key)).is_none()

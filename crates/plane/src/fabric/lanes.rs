@@ -28,9 +28,10 @@ use arrayvec::ArrayVec;
 use plexus_config::LaneChoice;
 use plexus_io::{Packet, PortId};
 use plexus_table::{Found, ROUTES_MAX};
-use plexus_wire::Time;
 use plexus_wire::fabric::Fields;
+use plexus_wire::{FlowKey, Time};
 
+use super::parts::EVERYWHERE;
 use crate::context::Context;
 use crate::flow::{flow_hash, hosts_hash};
 use crate::stage::output::OutputQueues;
@@ -105,9 +106,9 @@ impl Lanes {
 }
 
 impl Lanes {
-    /// The forwarder of a packet to the group's router: by the packet's addresses alone, so that
-    /// fragments follow their flow, and by the place of its way, so that flows of the others stay
-    /// where they are when one comes or goes.
+    /// The forwarder of a packet to the group's router: one that has its part of the table, by the
+    /// packet's addresses alone, so that fragments follow their flow, and by the place of its way,
+    /// so that flows of the others stay where they are when one comes or goes.
     #[inline(never)]
     pub(super) fn choose_forwarder<'a>(
         &self,
@@ -116,9 +117,12 @@ impl Lanes {
         context: &Context<'_>,
         packet: &Packet,
     ) -> Option<Candidate<'a>> {
-        let hosts = hosts_hash(context.pool.data(packet), self.seed);
+        let key = FlowKey::from_frame(context.pool.data(packet));
+        let hosts = key.map_or(0, |key| hosts_hash(key, self.seed));
+        let places = key.map_or(EVERYWHERE, |key| context.fabric.places(&key));
         let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
-        routes.filter(usable).max_by_key(|route| weight(hosts, route.0))
+        let held = routes.filter(|route| places >> route.0 & 1 == 1);
+        held.filter(usable).max_by_key(|route| weight(hosts, route.0))
     }
 }
 

@@ -10,9 +10,10 @@ use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
 use plexus_wire::fabric::message::{Class, Hops};
-use plexus_wire::fabric::{CONTROL_HOP, Kind, ROUTER_HOP, Repr, encapsulation, message};
-use plexus_wire::{MacAddr, Prefix, Time};
+use plexus_wire::fabric::{CONTROL_HOP, Kind, Partition, ROUTER_HOP, Repr, encapsulation, message};
+use plexus_wire::{FlowKey, MacAddr, Prefix, Time};
 
+use super::parts::Parts;
 use crate::control::ControlLimits;
 
 /// Where plans are published. Readers never wait.
@@ -90,8 +91,8 @@ pub struct FabricPlan {
     forwarders: Arc<[Hops]>,
     /// Classes of routed packets that pass a function.
     classes: Arc<[Class]>,
-    /// The networks that the group routes between.
-    networks: Arc<[Prefix]>,
+    /// The parts of the table that these hold.
+    parts: Parts,
     /// By number. Shared with earlier plans until one comes or goes.
     trees: Arc<BTreeMap<u32, PortSet>>,
     /// By port, when frames of a fabric node last came in. All plans of a node share these times.
@@ -149,21 +150,26 @@ impl FabricPlan {
         &self.classes
     }
 
-    /// The networks that the group routes between.
-    pub(crate) fn networks(&self) -> &[Prefix] {
-        &self.networks
-    }
-
     /// Whether a station is a function: it passes on packets of any source.
     pub(crate) fn is_function(&self, station: u64) -> bool {
         self.classes.iter().any(|class| class.is_function(MacAddr::from_u64(station)))
+    }
+
+    /// The parts of the table that forwarders hold.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The places where a packet can be routed, as bits.
+    pub(super) fn places(&self, key: &FlowKey) -> u8 {
+        self.parts.places(key)
     }
 
     /// Whether a station is admitted at a port from which all IP packets to the group are left to
     /// the router.
     #[inline]
     pub(crate) fn admits(&self, port: PortId, station: u64) -> bool {
-        let is_host = *self.role(port) == PortRole::Host;
+        let is_host = *self.role(port) == PortRole::Host && !self.parts.is_partitioned();
         let tables = self.tables(port).filter(|tables| is_host && !tables.daemons);
         tables.is_some_and(|tables| tables.stations.contains(station))
     }
@@ -256,7 +262,7 @@ impl FabricTables {
             router: Some(router),
             forwarders: Arc::default(),
             classes: Arc::default(),
-            networks: Arc::default(),
+            parts: Parts::default(),
             limits: ControlLimits::default(),
             trees: Arc::default(),
             heard: (0..FABRIC_PORTS_MAX).map(|_| AtomicU64::new(0)).collect(),
@@ -348,15 +354,13 @@ impl FabricTables {
     }
 
     /// Sets the ways to nodes that route for this one, each ending in [`ROUTER_HOP`]; an empty one
-    /// keeps the place of a node that is not to be used.
-    pub fn set_forwarders(&mut self, ways: Vec<Hops>) {
+    /// keeps the place of a node that is not to be used, and one of a single hop is this node's
+    /// own. `partition`: how they share the table out; `None`: each holds all of it.
+    pub fn set_forwarders(&mut self, ways: Vec<Hops>, partition: Option<Partition>) {
+        let own = ways.iter().position(|way| way[..] == [ROUTER_HOP]);
+        self.0.parts.set_partition(partition, own);
         self.0.forwarders = ways.into_iter().take(ROUTES_MAX).collect();
         self.lead_to_forwarders();
-    }
-
-    /// Sets the networks that the group routes between.
-    pub fn set_networks(&mut self, networks: Vec<Prefix>) {
-        self.0.networks = networks.into();
     }
 
     /// Sets the classes of routed packets that pass a function.
@@ -364,8 +368,18 @@ impl FabricTables {
         self.0.classes = classes.into();
     }
 
-    /// Installs the routes of hosts' packets to the group's address at each port, if they are not
-    /// routed here.
+    /// Sets the networks of the group: no route leads there.
+    pub fn set_networks(&mut self, networks: impl IntoIterator<Item = Prefix>) {
+        self.0.parts.set_networks(networks);
+    }
+
+    /// Sets the stations that lead to other networks. False if they are known.
+    pub fn set_leading(&mut self, stations: impl IntoIterator<Item = MacAddr>) -> bool {
+        self.0.parts.set_leading(stations)
+    }
+
+    /// Installs the routes of hosts' packets to the group's address at each port, if any of them
+    /// are not routed here.
     fn lead_to_forwarders(&mut self) {
         let Some(destination) = self.0.gateway else { return };
         let (key, ways) = (RouteKey { destination, source: None }, self.0.forwarders.clone());
@@ -375,7 +389,7 @@ impl FabricTables {
             let nowhere = || Route { port: CONTROL_HOP, header: Default::default() };
             let route = |way: &Hops| route_along(port as u8, way).unwrap_or_else(nowhere);
             let routes = RouteSet::new(ways.iter().map(route).collect());
-            match routes.filter(|_| !self.0.routes) {
+            match routes.filter(|_| !self.0.routes || self.0.parts.is_partitioned()) {
                 Some(routes) => self.install(port, key, routes),
                 None => self.remove(port, key),
             };

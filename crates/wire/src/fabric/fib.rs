@@ -8,6 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::message::{Field, Reader, invalid};
+use super::partition::finish;
 use crate::Prefix;
 use crate::error::Error;
 
@@ -160,9 +161,7 @@ impl FibChange {
         for byte in bytes {
             h = (h ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
         }
-        h = (h ^ h >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-        h = (h ^ h >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-        h ^ h >> 33
+        finish(h)
     }
 }
 

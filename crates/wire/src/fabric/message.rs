@@ -737,6 +737,10 @@ structures! {
         /// The path to each, ending in 0xFE. A forwarder keeps its place; its path is empty while
         /// it is not to be used.
         paths: Vec<Hops>,
+        /// How many of the places each forwarder has, in order.
+        places: Vec<u8>,
+        /// How many forwarders hold each part of the table; 0: each holds all of it.
+        copies: u8,
     }
 
     /// From the controller, to a forwarder: the answer to a [`ResolveRequest`] from port 0xFE.

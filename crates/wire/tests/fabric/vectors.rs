@@ -2,6 +2,7 @@
 //! so that the vectors do not just echo our code.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::tables::{TEXT, Tables, mac};
 use plexus_wire::fabric::encapsulation::{self, Addresses, Udp, entropy_port};
@@ -269,6 +270,47 @@ fn udp_encapsulation() {
     }
 }
 
+/// Section 16 of the document: the forwarders that hold the part of an address, in order.
+fn holders_of_the_model(places: &[u8], copies: usize, address: IpAddr) -> Vec<usize> {
+    let part: u64 = match address {
+        IpAddr::V4(a) => 0x4_0000_0000 + u64::from(u32::from(a)) / 0x1_0000,
+        IpAddr::V6(a) => 0x6_0000_0000 + (u128::from(a) / (1 << 100)) as u64,
+    };
+    let product = |h: u64, factor: u128| ((u128::from(h) * factor) % (1 << 64)) as u64;
+    let weight = |place: u64| {
+        let h = part * 256 + place;
+        let h = product(h ^ (h >> 33), 0xFF51_AFD7_ED55_8CCD);
+        let h = product(h ^ (h >> 33), 0xC4CE_B9FE_1A85_EC53);
+        h ^ (h >> 33)
+    };
+    let owner = |forwarder: usize| std::iter::repeat_n(forwarder, places[forwarder].into());
+    let owners = (0..places.len()).flat_map(owner);
+    let mut ranking: Vec<(u64, usize)> = (0..).map(weight).zip(owners).collect();
+    ranking.sort_unstable();
+    let mut found = Vec::new();
+    for (_, forwarder) in ranking.into_iter().rev() {
+        if found.len() < copies && !found.contains(&forwarder) {
+            found.push(forwarder);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn holders() {
+    for vector in vectors("holders/") {
+        let places: Vec<u8> = serde_json::from_value(vector["places"].clone()).unwrap();
+        let copies = vector["copies"].as_u64().unwrap() as u8;
+        let address: IpAddr = text(&vector, "address").parse().unwrap();
+        let model = holders_of_the_model(&places, copies.into(), address);
+        assert_eq!(json!(model), vector["holders"], "the model, {vector}");
+        let partition = fabric::Partition::new(&places, copies).unwrap();
+        let ours: Vec<u8> = partition.holders(address).iter().collect();
+        assert_eq!(json!(ours), vector["holders"], "our code, {vector}");
+    }
+}
+
 /// Request and meaning, as JSON; or the refusal's name.
 fn ours(bytes: &[u8]) -> Result<(u32, Value), String> {
     let (request, body) = Body::parse(bytes).map_err(|e| name_of(e).to_string())?;
@@ -321,6 +363,17 @@ proptest! {
         }
         encoded.extend(more);
         prop_assert_eq!(ours(&encoded), Tables::read().decode_body(&encoded));
+    }
+
+    #[test]
+    fn parts_have_the_holders_that_the_document_says(
+        places in prop::collection::vec(1u8..=2, 1..=4),
+        copies in 1u8..=5,
+        address: IpAddr,
+    ) {
+        let ours = fabric::Partition::new(&places, copies).unwrap().holders(address);
+        let ours: Vec<usize> = ours.iter().map(usize::from).collect();
+        prop_assert_eq!(ours, holders_of_the_model(&places, copies.into(), address));
     }
 
     /// The same for headers.

@@ -108,7 +108,13 @@ fn samples() -> Vec<Body> {
         NumberTaken { key: [9; 32] }.into(),
         FibUpdate { table: 1, from: 4, to: 9, sum: Some(3), changes: vec![6, 0, 0, 0, 1] }.into(),
         FibAck { table: 1, question: 2, version: 9, wrong: false }.into(),
-        Forwarders { version: 5, paths: vec![vec![1, 0xFE], vec![]] }.into(),
+        Forwarders {
+            version: 5,
+            paths: vec![vec![1, 0xFE], vec![]],
+            places: vec![1, 1],
+            copies: 1,
+        }
+        .into(),
         Way {
             exchange: 4,
             version: 9,
