@@ -2,6 +2,7 @@
 //! controllers that start again.
 
 mod bad_input;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -9,7 +10,9 @@ use std::time::Duration;
 
 use plexus_control::node::fib::Fib as Copy;
 use plexus_control::router::{Input as RouterInput, InterfaceId, NextHop, Route, Source};
-use plexus_wire::fabric::message::{Body, FibChange, FibTarget, FibUpdate};
+use plexus_wire::fabric::message::{
+    Body, ControllerHello, FibChange, FibTarget, FibUpdate, Forwarders,
+};
 use plexus_wire::{Prefix, Time};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
@@ -27,12 +30,17 @@ struct Node {
 
 struct World {
     now: Time,
+    config: Config,
     core: Controller,
     epoch: u64,
     nodes: Vec<Node>,
     /// Messages on their way: to which node, or from which.
     wire: Vec<(usize, Body)>,
+    /// What nodes were told of forwarders.
+    told: Vec<(usize, Forwarders)>,
     random: Pcg64,
+    /// Nodes say that they are there.
+    are_heard: bool,
     /// Of 256 messages so many are lost, and so many come late.
     losses: u64,
     late: u64,
@@ -60,15 +68,30 @@ fn via(n: u8) -> std::net::IpAddr {
     Ipv4Addr::new(10, 0, 0, n).into()
 }
 
+/// The same of the prefix's family.
+fn via_to(prefix: &Prefix, n: u8) -> std::net::IpAddr {
+    match prefix.addr().is_ipv4() {
+        true => via(n),
+        false => std::net::Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, n.into()).into(),
+    }
+}
+
 impl World {
     fn new(nodes: usize, seed: u64) -> World {
+        World::configured(nodes, seed, config())
+    }
+
+    fn configured(nodes: usize, seed: u64, config: Config) -> World {
         let mut world = World {
             now: Time::ZERO,
-            core: core(1, Time::ZERO),
+            core: Controller::new(Start { config: config.clone(), ..start(1, Time::ZERO) }),
+            config,
             epoch: 1,
             nodes: (0..nodes).map(|_| Node::default()).collect(),
             wire: Vec::new(),
+            told: Vec::new(),
             random: Pcg64::seed_from_u64(seed),
+            are_heard: false,
             losses: 0,
             late: 0,
             kernel: BTreeMap::new(),
@@ -97,16 +120,30 @@ impl World {
     fn input(&mut self, input: Input) {
         self.core.handle(self.now, input);
         while let Some(output) = self.core.poll_output() {
-            if let Output::Send { node, body: Body::FibUpdate(update), .. } = output {
-                self.wire.push((node as usize - 1, update.into()));
+            let Output::Send { node, body, .. } = output else { continue };
+            match body {
+                Body::FibUpdate(update) => self.wire.push((node as usize - 1, update.into())),
+                Body::Forwarders(told) => self.told.push((node as usize - 1, told)),
+                _ => {}
             }
         }
+    }
+
+    /// Some time passes.
+    fn tick(&mut self, time: Duration) {
+        self.now = self.now + time;
+        let nodes = if self.are_heard { self.nodes.len() as u64 } else { 0 };
+        for node in 1..=nodes {
+            let hello = ControllerHello { generation: 1, page: 0, pages: 1, ports: vec![] };
+            self.input(Input::Message { node, request: 0, body: hello.into() });
+        }
+        self.input(Input::Tick);
     }
 
     fn set(&mut self, prefix: Prefix, to: Option<u8>) {
         let hop = |n| NextHop {
             interface: InterfaceId(0),
-            gateway: Some(via(n)),
+            gateway: Some(via_to(&prefix, n)),
             on_link: true,
             weight: 1,
         };
@@ -124,7 +161,8 @@ impl World {
     /// The controller starts again, and learns the kernel's routes anew.
     fn restart(&mut self) {
         self.epoch += 1;
-        self.core = core(self.epoch, self.now);
+        let config = self.config.clone();
+        self.core = Controller::new(Start { config, ..start(self.epoch, self.now) });
         for (prefix, n) in self.kernel.clone() {
             self.set(prefix, Some(n));
         }
@@ -168,7 +206,7 @@ impl World {
         node.has_routes = taken.turned.unwrap_or(node.has_routes);
         for (prefix, target) in &node.routes {
             let FibTarget::Hosts(hops) = target else { panic!("{target:?}") };
-            let known = |n: &u8| hops.len() == 1 && hops[0].via == via(*n);
+            let known = |n: &u8| hops.len() == 1 && hops[0].via == via_to(prefix, *n);
             assert!(self.ever[prefix].iter().any(known), "{prefix} never led to {hops:?}");
         }
         self.wire.extend(taken.ack.map(|ack| (index, Body::from(ack))));
@@ -181,14 +219,21 @@ impl World {
                 self.deliver();
             }
             let version = self.core.fib.version().0;
-            let is_done = |node| self.core.fib.version_of(node) == Some(version);
-            if (0..self.nodes.len() as u32).all(is_done) {
+            let is_done = |node: &usize| self.core.fib.version_of(*node as u32) == Some(version);
+            if self.copies().all(|node| is_done(&node)) {
                 return;
             }
-            self.now = self.now + Duration::from_millis(50);
-            self.input(Input::Tick);
+            self.tick(Duration::from_millis(50));
         }
         panic!("it never ends");
+    }
+
+    /// The nodes that have copies.
+    fn copies(&self) -> impl Iterator<Item = usize> {
+        let named = &self.config.forwarders;
+        let has =
+            |node: &usize| named.is_empty() || named.iter().any(|f| f.node == format!("n{node}"));
+        (0..self.nodes.len()).filter(has)
     }
 
     /// Every node has exactly the kernel's routes.
@@ -204,10 +249,6 @@ impl World {
             assert_eq!(has, kernel);
         }
     }
-}
-
-fn core(epoch: u64, now: Time) -> Controller {
-    Controller::new(start(epoch, now))
 }
 
 fn start(epoch: u64, now: Time) -> Start {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plexus_config::{ControllerSettings, Forwarder, GroupRule, HostGroup, Subnet};
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
-    Body, FibAck, Hops, Refusal, ResolveFailed, ResolveRequest, Way,
+    Body, FibAck, Forwarders, Hops, Refusal, ResolveFailed, ResolveRequest, Way,
 };
 use plexus_wire::{MacAddr, Prefix};
 
@@ -19,8 +19,8 @@ struct Stages {
     net: Net,
     /// The version of the table that each forwarder has, and the last question about it.
     versions: BTreeMap<NodeId, (u64, u64)>,
-    /// The last list that each node was told.
-    told: BTreeMap<NodeId, Vec<Hops>>,
+    /// What each node was told last.
+    told: BTreeMap<NodeId, Forwarders>,
     ways: Vec<(NodeId, Way)>,
     failed: Vec<Refusal>,
 }
@@ -70,7 +70,7 @@ impl Stages {
                             self.net.say(node, FibAck { table, question, version, wrong: false });
                         }
                     }
-                    Body::Forwarders(told) => drop(self.told.insert(node, told.paths)),
+                    Body::Forwarders(told) => drop(self.told.insert(node, told)),
                     Body::Way(way) => self.ways.push((node, way)),
                     Body::ResolveFailed(ResolveFailed { reason, .. }) => self.failed.push(reason),
                     _ => {}
@@ -81,7 +81,7 @@ impl Stages {
 
     /// Where the ways of a node lead.
     fn ends(&self, node: NodeId) -> Vec<Option<(NodeId, u8)>> {
-        let ways = self.told.get(&node).cloned().unwrap_or_default();
+        let ways = self.told.get(&node).map_or(&[][..], |told| &told.paths);
         ways.iter().map(|way| self.net.follow(node, way)).collect()
     }
 
@@ -127,7 +127,7 @@ fn a_forwarder_is_used_once_it_has_the_whole_table_and_keeps_its_place() {
         assert_eq!(stages.ends(node), [third, fourth, fourth]);
     }
     // Forwarders route themselves.
-    assert_eq!(stages.told[&3], Vec::<Hops>::new());
+    assert_eq!(stages.told[&3].paths, Vec::<Hops>::new());
     // One goes: the places of the other stay.
     stages.net.input(Input::NodeDown { node: 3 });
     stages.answer(&[4]);
@@ -203,4 +203,31 @@ fn a_forwarder_learns_nothing_that_its_host_may_not() {
     // No port of a host is closed for it.
     stages.ask(3, mac(1), 1, 65);
     assert_eq!(stages.ways.len(), 1);
+}
+
+#[test]
+fn nodes_are_told_who_shares_the_table_and_forwarders_where_the_others_are() {
+    let whole = ready(|_| {});
+    for node in 1..=4 {
+        assert_eq!(whole.told[&node].copies, 0);
+    }
+    let mut stages = ready(|config| config.copies = Some(1));
+    let (third, fourth) = (Some((3, ROUTER_HOP)), Some((4, ROUTER_HOP)));
+    for node in 1..=4 {
+        let told = &stages.told[&node];
+        assert_eq!((&told.places[..], told.copies), (&[1, 2][..], 1));
+        assert_eq!(stages.ends(node), [third, fourth, fourth], "node {node}");
+    }
+    assert_eq!(stages.told[&3].paths[0], [ROUTER_HOP]);
+    assert_eq!(stages.told[&4].paths[1..], [[ROUTER_HOP], [ROUTER_HOP]]);
+    // One that is not to be used still routes what its own hosts send.
+    stages.net.input(Input::NodeDown { node: 3 });
+    stages.net.input(Input::NodeUp { node: 3, name: "s3".into() });
+    stages.net.hello(3);
+    stages.versions.remove(&3);
+    stages.answer(&[4]);
+    for node in [1, 2, 4] {
+        assert_eq!(stages.ends(node), [None, fourth, fourth], "node {node}");
+    }
+    assert_eq!(stages.ends(3), [third, fourth, fourth]);
 }

@@ -9,6 +9,7 @@ mod hostile_cables;
 mod hostile_hosts;
 mod lanes;
 mod moves;
+mod parts;
 mod replay;
 mod restart;
 mod routed;
