@@ -15,6 +15,7 @@ mod mac;
 mod names;
 mod ndn;
 pub mod ndr;
+mod parts;
 mod peer;
 mod policy;
 mod random;
@@ -200,6 +201,8 @@ pub const BENCHES: &[Bench] = &[
         .about("lookups in the MAC table, hits and misses; the peer is the same without prefetch"),
     bench("lpm", lpm::rows)
         .about("longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate"),
+    bench("group-parts", parts::rows)
+        .about("the Internet's tables shared out among 2 to 8 forwarders: routes, memory, lookups"),
     bench("names", names::rows)
         .about("name prefixes and exact names, 1 M and 10 M of them; the peer is std's HashMap"),
     bench("ndn-forward", ndn::rows)

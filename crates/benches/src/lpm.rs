@@ -30,11 +30,11 @@ const STEPS: usize = 1 << 16;
 /// Routes that go and come back in a round of updates.
 const CHURN: usize = 100_000;
 
-type Route<A> = (A, u8, GroupId);
-type Routes<A> = Vec<Route<A>>;
+pub(super) type Route<A> = (A, u8, GroupId);
+pub(super) type Routes<A> = Vec<Route<A>>;
 
 /// What differs between the families here.
-trait Family: Address + std::ops::BitXor<Output = Self> {
+pub(super) trait Family: Address + std::ops::BitXor<Output = Self> {
     const NAME: &'static str;
     /// The peer's table, and its name for people.
     const PEER: (&'static str, &'static str);
@@ -87,7 +87,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
 }
 
 /// Every `shrink`th route of the real tables.
-fn table(shrink: usize) -> Result<(Routes<u32>, Routes<u128>), String> {
+pub(super) fn table(shrink: usize) -> Result<(Routes<u32>, Routes<u128>), String> {
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     for prefix in internet::prefixes()?.into_iter().step_by(shrink.max(1)) {
         match prefix {
@@ -231,7 +231,7 @@ impl<A: Family> Keys<A> {
     }
 }
 
-fn build<A: Family>(routes: &[Route<A>]) -> Result<Fib<A>, String> {
+pub(super) fn build<A: Family>(routes: &[Route<A>]) -> Result<Fib<A>, String> {
     Fib::build(Limits::default(), routes.iter().copied()).map_err(|e| e.to_string())
 }
 
@@ -251,6 +251,12 @@ fn keys<A: Family>(routes: &[Route<A>], count: usize) -> [(&'static str, Vec<A>)
     let (table, dependent) = (in_table(), in_table());
     let trace = trace(routes, count, &mut random);
     [("random", anywhere), ("table", table), ("trace", trace), ("dependent", dependent)]
+}
+
+/// Addresses all over the table, the same in every run.
+pub(super) fn keys_in_table<A: Family>(routes: &[Route<A>], shrink: usize) -> Vec<A> {
+    let [_, (_, keys), ..] = keys(routes, KEYS_BYTES / size_of::<A>() / shrink.max(1));
+    keys
 }
 
 /// Prefixes by Zipf's law (the n-th most popular has 1/n of the first one's flows), one address to
@@ -310,7 +316,7 @@ fn number_by_branch(answer: Option<GroupId>) -> u16 {
     }
 }
 
-fn bulk<A: Family>(reader: &mut Reader<A>, keys: &[A], time: Duration) -> (f64, u64) {
+pub(super) fn bulk<A: Family>(reader: &mut Reader<A>, keys: &[A], time: Duration) -> (f64, u64) {
     let mut answers = [None; BATCH];
     rounds(time, || {
         let mut sum = 0;

@@ -55,3 +55,53 @@ fn flows_survive_the_loss_of_a_back_box_in_the_lab_and_in_the_simulator() {
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
     desk.plexus(&["sim", "run", &common::shipped(LAB)]).expect(0);
 }
+
+/// The shipped lab under another name, with routes to so many networks by `s2`, of which each back
+/// box holds a part.
+fn in_parts(name: &str, networks: u8) -> String {
+    let text = std::fs::read_to_string(common::shipped(LAB)).unwrap();
+    let text = text.replace(&format!("name = {LAB:?}"), &format!("name = {name:?}"));
+    let route =
+        |n| format!("[[controller.route]]\nprefix = \"45.{n}.0.0/16\"\nvia = \"10.2.0.2\"\n");
+    let routes: String = (0..networks).map(route).collect();
+    let (head, hosts) = text.split_once("[[host]]").unwrap();
+    format!("{head}{routes}[controller.partition]\ncopies = 1\n\n[[host]]{hosts}")
+}
+
+#[test]
+fn back_boxes_that_hold_parts_of_the_table_are_one_router() {
+    let (lab, networks) = ("two-stage-parts", 12);
+    let Some(desk) = Desk::root(lab) else { return };
+    let file = desk.file(lab, &in_parts(lab, networks));
+    desk.plexus(&["lab", "up", &file]).expect(0);
+    let pings = |from: &str, what: &str| {
+        let said = desk.exec(lab, from, &format!("ping -n -c 1 -W 1 {what}"));
+        (said.code == Some(0), said.out)
+    };
+    for n in 0..networks {
+        desk.exec(lab, "s2", &format!("ip addr add 45.{n}.0.1/32 dev lo")).expect(0);
+    }
+    for n in 0..networks {
+        let to = format!("45.{n}.0.1");
+        assert!(until(|| pings("h1", &to).0), "{to}: {}", pings("h1", &to).1);
+        assert!(pings("h1", &format!("-t 2 {to}")).0, "{to} is two hops away");
+    }
+    for (from, to) in [("h2", "10.2.0.1"), ("s3", "10.1.0.1"), ("s1", "fd00:1::1")] {
+        assert!(until(|| pings(from, to).0), "{from} to {to}: {}", pings(from, to).1);
+    }
+    // Each route is at one of the two, and all are at one of them.
+    let shown = desk.json(&["show", "router", "--node", "two-stage-parts/c1"], 0);
+    let routes = |name: &str| common::item(&shown["nodes"], "name", name)["routes"].as_u64();
+    let (b1, b2) = (routes("b1").unwrap(), routes("b2").unwrap());
+    assert!(b1 > 0 && b1 < b2 && b1 + b2 == u64::from(networks) + 1, "{shown}");
+    assert_eq!((routes("f1"), routes("f2")), (None, None), "{shown}");
+    for n in 0..networks {
+        let of = |node: &str| {
+            let node = format!("two-stage-parts/{node}");
+            let to = format!("45.{n}.0.1");
+            desk.json(&["show", "route", &to, "--node", &node], 0)["class"] == "routed"
+        };
+        assert!(of("b1") != of("b2"), "45.{n}.0.0/16");
+    }
+    desk.down(lab);
+}

@@ -113,7 +113,7 @@ impl Parts {
 
     /// Whether a packet of this node's own hosts can be routed here, if this node routes.
     pub(super) fn is_here(&self, frame: &[u8]) -> bool {
-        let key = FlowKey::from_frame(frame).filter(|_| self.is_partitioned());
+        let key = self.is_partitioned().then(|| FlowKey::from_frame(frame)).flatten();
         let holders = key.and_then(|key| self.holders(&key));
         holders.is_none_or(|holders| self.own.is_some_and(|own| holders.contains(own)))
     }
