@@ -71,6 +71,8 @@ pub struct Node {
     channel: Channel,
     /// The controller of this session has shown that no later one has replaced it.
     greeted: bool,
+    /// The epoch of the controller that was last reported to.
+    reported_to: Option<u64>,
     /// The key of another node that has this node's number, as last reported, and when.
     number_told: Option<([u8; 32], Time)>,
     requests: Requests,
@@ -115,6 +117,7 @@ impl Node {
             uplink: Uplink::new(),
             channel,
             greeted: false,
+            reported_to: None,
             number_told: None,
             requests,
             group: None,
@@ -727,8 +730,11 @@ impl Node {
         if welcome.report {
             let mut turn = Turn::new(now, &mut self.timers);
             self.stations.report(&mut turn);
-            // A new controller does not know whom they are for, and is asked for them again.
-            self.resolver.close(&mut turn, ROUTER_HOP);
+            // A new controller does not know whom they are for, and is asked for them again. It goes
+            // on asking a node that has nothing to report.
+            if self.reported_to.replace(welcome.epoch) != Some(welcome.epoch) {
+                self.resolver.close(&mut turn, ROUTER_HOP);
+            }
             self.resolver.report(&mut turn);
             self.groups.report(&mut turn);
             let out = turn.out;

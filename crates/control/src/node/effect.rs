@@ -87,14 +87,6 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The messages of a report: how many follow each, and its items. A report without items is a
-/// message too: the controller asks until it has one.
-pub(super) fn pages<T: Clone>(items: &[T], most: usize) -> impl Iterator<Item = (u16, Vec<T>)> {
-    let pages = items.len().div_ceil(most).max(1);
-    let page = move |i: usize| items.iter().skip(i * most).take(most).cloned().collect();
-    (0..pages).map(move |i| ((pages - 1 - i) as u16, page(i)))
-}
-
 /// One action, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {

@@ -25,7 +25,7 @@ use plexus_wire::fabric::message::{
     ResolveRequest, RouteEntry, Way,
 };
 
-use super::effect::{Effect, Timer, Turn, Unserved, pages};
+use super::effect::{Effect, Timer, Turn, Unserved};
 use super::host_frame::{Party, answer, question};
 use super::stations::Group;
 use crate::session::Random;
@@ -591,8 +591,11 @@ impl Resolver {
 
     /// Reports routes to a restarted controller.
     pub(crate) fn report(&self, turn: &mut Turn<'_>) {
-        for (more, flows) in pages(&self.routes(), REPORT_ROUTES) {
-            turn.report(FlowReport { more, flows });
+        let flows = self.routes();
+        let messages = flows.len().div_ceil(REPORT_ROUTES);
+        for (i, flows) in flows.chunks(REPORT_ROUTES).enumerate() {
+            let more = (messages - 1 - i) as u16;
+            turn.report(FlowReport { more, flows: flows.to_vec() });
         }
     }
 

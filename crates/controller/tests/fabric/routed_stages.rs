@@ -34,8 +34,8 @@ fn a_host_that_was_silent_is_asked_for_its_address() {
     }
 }
 
-/// A node without hosts has nothing to report. The controller asks once: each time it asks, the
-/// forwarder forgets its ways, and its control plane sends what should need none.
+/// A node without hosts has nothing to report, and the controller goes on asking. A forwarder that
+/// forgot its ways each time would send a packet of each flow by its control plane every second.
 #[test]
 fn a_forwarder_without_hosts_keeps_its_ways() {
     let mut world = World::cabled(4, &RING, 1, two_subnets());
