@@ -1,7 +1,6 @@
 //! A topology file becomes devices, ports and cables of the simulator.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use plexus_topo::{
     CONTROLLER_PORT, Device, End, Fault, Fidelity, HostsByAddress, Link, MTU_USUAL, Node, Party,
     Proto, Target, Topology,
 };
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::HEADER_LEN_MAX;
 use plexus_wire::fabric::message::PortRole;
+use plexus_wire::{MacAddr, udp};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -26,7 +25,7 @@ use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
 use crate::forward;
-use crate::host::{ANNOUNCEMENTS, SimHost};
+use crate::host::{ANNOUNCEMENTS, SimHost, ip};
 use crate::named::{self, NamedEnd};
 use crate::node::{Blueprint, PortSpec, SimNode};
 use crate::portland::{self, PortLand, SimPortLand};
@@ -44,6 +43,9 @@ const AROUND: usize = 14 + 4 + HEADER_LEN_MAX + 14 + 256;
 const RATE_WITHOUT_QUEUES: u64 = 1_000_000_000_000_000_000;
 /// Between nodes and a controller: room for a control message over any path.
 const CONTROLLER_MTU: u16 = 2000;
+
+/// The least MTU of a link with IPv6 (RFC 8200, 5).
+const MTU_MIN_IPV6: u16 = 1280;
 
 /// Where a device is among those of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,10 +162,6 @@ fn check(topology: &Topology) -> Result<(), String> {
             host.interfaces.len()
         ));
     }
-    let v4 = |h: &plexus_topo::Host| h.addresses.iter().filter(|a| a.address.is_ipv4()).count();
-    if let Some(host) = topology.hosts.iter().find(|h| v4(h) > 1) {
-        return Err(format!("host {}: a simulated host has one IPv4 address", host.name));
-    }
     if topology.fidelity == Fidelity::Control
         && let Some(flow) = topology.traffic.first()
     {
@@ -183,6 +181,18 @@ fn check(topology: &Topology) -> Result<(), String> {
             host.name
         ));
     }
+    let mtu_of = |host: usize| mtus.get(&Device::Host(host)).copied().unwrap_or(MTU_USUAL);
+    for (h, host) in topology.hosts.iter().enumerate() {
+        let has_v6 = host.addresses.iter().any(|a| a.address.is_ipv6());
+        if has_v6 && mtu_of(h) < MTU_MIN_IPV6 {
+            return Err(format!(
+                "host {}: IPv6 addresses need an MTU of {MTU_MIN_IPV6} (RFC 8200, 5); its link \
+                 has {}",
+                host.name,
+                mtu_of(h)
+            ));
+        }
+    }
     for flow in &topology.traffic {
         if flow.proto == Proto::Web {
             return Err(format!(
@@ -190,14 +200,12 @@ fn check(topology: &Topology) -> Result<(), String> {
                 flow.name
             ));
         }
-        if flow.to_address.is_ipv6() {
-            return Err(format!("flow {}: simulated hosts do not speak IPv6", flow.name));
-        }
         // A host has one link.
-        let mtu = mtus.get(&Device::Host(flow.from)).copied().unwrap_or(MTU_USUAL);
-        // IPv4 and UDP or ICMP headers.
+        let mtu = mtu_of(flow.from);
+        // UDP's and ICMP's headers are equally long.
+        let headers = ip::header_len(flow.to_address) + udp::HEADER_LEN;
         let has_size = matches!(flow.proto, Proto::Udp | Proto::Icmp);
-        if has_size && flow.size > mtu.saturating_sub(28) {
+        if has_size && headers + usize::from(flow.size) > mtu.into() {
             return Err(format!(
                 "flow {}: packets of {} bytes do not fit the sender's link, and simulated hosts do \
                  not fragment",
@@ -477,26 +485,21 @@ impl Builder<'_> {
     /// Hosts, which announce their addresses or not.
     fn hosts(&mut self, announces: bool) {
         let topology = self.topology;
+        // Without IPv6 flows nothing would use the addresses that hosts announce.
+        let speaks_v6 = topology.traffic.iter().any(|f| f.to_address.is_ipv6());
         for (h, host) in topology.hosts.iter().enumerate() {
             let device = self.device(Place::Host(h), host.interfaces.len().max(1));
             let mut made = SimHost::new(device, self.numbers.hosts[h], host.mac);
-            let v4 = |a: &plexus_topo::InterfaceAddress| match a.address {
-                IpAddr::V4(ip) => Some((ip, a.prefix_len)),
-                IpAddr::V6(_) => None,
-            };
-            made.gateway = host.gateways.iter().find_map(|g| match g {
-                IpAddr::V4(ip) => Some(*ip),
-                IpAddr::V6(_) => None,
-            });
+            made.configure(host, speaks_v6);
             if host.dhcp {
                 // Hosts are not switched on in the same instant.
                 let at = Duration::from_micros(self.random.random_range(0..100_000));
                 made.dhcp = Some(dhcp::Client::new(at.into(), self.random.random()));
-            } else {
-                made.address = host.addresses.iter().find_map(v4);
+            }
+            if made.has_any_address() || !host.dhcp {
                 // Once its port may have become a host port.
                 let at = Duration::from_micros(self.random.random_range(500_000..1_000_000));
-                let announces = announces && made.address.is_some();
+                let announces = announces && made.has_any_address();
                 made.announce = announces.then_some((at.into(), ANNOUNCEMENTS));
             }
             self.devices.hosts.push(made);
@@ -523,8 +526,6 @@ impl Builder<'_> {
         let delays: Duration = topology.links.iter().map(|l| l.delay).sum();
         for (f, flow) in topology.traffic.iter().enumerate() {
             let device = self.device(Place::Flow(f), 0);
-            // Others were refused.
-            let IpAddr::V4(to) = flow.to_address else { continue };
             let receiver = match flow.to {
                 Target::Host(host) => Some(host),
                 Target::Address(address) => hosts.get(address),
@@ -538,7 +539,7 @@ impl Builder<'_> {
             }
             let mtu = |host: usize| self.ports[self.numbers.hosts[host] as usize].mtu;
             let mtus = [mtu(flow.from), mtu(receiver.unwrap_or(flow.from))];
-            let ends = Ends { to, receiver, mtus, delays, seeds };
+            let ends = Ends { to: flow.to_address, receiver, mtus, delays, seeds };
             let made = SimFlow::new(device, f as u32, flow.clone(), &ends);
             self.devices.flows.push(made);
         }

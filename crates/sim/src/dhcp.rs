@@ -10,9 +10,11 @@ use plexus_wire::dhcpv4::{
 use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
 
 use crate::core::Core;
-use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::host::SimHost;
 use crate::time::SimTime;
 
+/// Bytes before an IPv4 packet's payload.
+const IP_PAYLOAD_AT: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// The first wait for an answer; it doubles up to the last one (RFC 2131, 4.1).
 const FIRST_WAIT: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(64);
@@ -62,7 +64,7 @@ impl Client {
             return;
         }
         if core.now >= self.expires {
-            host.address = None;
+            host.lease(None);
             (self.state, self.expires) = (State::Selecting, SimTime::FOREVER);
             self.wait = FIRST_WAIT;
         }
@@ -141,10 +143,11 @@ impl Client {
             ) if asked == server => {
                 let mask = answer.address(option::SUBNET_MASK);
                 let len = mask.map_or(24, |mask| u32::from(mask).leading_ones() as u8);
-                host.address = Some((answer.yiaddr, len));
+                host.lease(Some((answer.yiaddr, len)));
                 let routers = answer.option(option::ROUTER).unwrap_or_default();
-                let router = routers.first_chunk::<4>().map(|ip| Ipv4Addr::from(*ip));
-                host.gateway = router.or(host.gateway);
+                if let Some(router) = routers.first_chunk::<4>() {
+                    host.set_gateway((*router).into());
+                }
                 let lease = answer.option(option::LEASE_TIME).and_then(|l| l.try_into().ok());
                 let lease = Duration::from_secs(lease.map_or(3600, u32::from_be_bytes).into());
                 self.state = State::Bound { ip: answer.yiaddr, server };
@@ -152,7 +155,7 @@ impl Client {
                 (self.wait, self.at) = (FIRST_WAIT, core.now + (lease / 2).into());
             }
             (State::Requesting { .. } | State::Bound { .. }, MessageType::NAK) => {
-                host.address = None;
+                host.lease(None);
                 (self.state, self.expires) = (State::Selecting, SimTime::FOREVER);
                 (self.wait, self.at) = (FIRST_WAIT, core.now);
             }

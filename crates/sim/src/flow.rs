@@ -7,7 +7,7 @@ mod request;
 mod tcp;
 mod udp;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_io::Packet;
@@ -35,9 +35,9 @@ pub(crate) struct SimFlow {
     device: DeviceIndex,
     number: u32,
     spec: Flow,
-    to: Ipv4Addr,
+    to: IpAddr,
     /// The sender's address, as the receiver sees it.
-    back: Option<Ipv4Addr>,
+    back: Option<IpAddr>,
     pub(crate) from: usize,
     /// The host with the address; the sender itself if no host has it.
     receiver: usize,
@@ -68,7 +68,7 @@ pub(crate) struct SimFlow {
 /// What a flow has to know of the network to begin.
 pub(crate) struct Ends {
     /// Where it is sent.
-    pub(crate) to: Ipv4Addr,
+    pub(crate) to: IpAddr,
     /// The host there, if any.
     pub(crate) receiver: Option<usize>,
     /// The MTUs of the two hosts' cables.
@@ -92,11 +92,11 @@ pub(crate) enum State {
 impl SimFlow {
     /// A flow that waits for its turn.
     pub(crate) fn new(device: DeviceIndex, number: u32, spec: Flow, ends: &Ends) -> SimFlow {
-        let connection = || Box::new(tcp::Connection::new(&spec, ends.mtus, ends.seeds));
+        let connection = || Box::new(tcp::Connection::new(&spec, ends));
         let tcp = (spec.proto == Proto::Tcp).then(connection);
         let mtu = ends.mtus[0].min(ends.mtus[1]);
         let dialogue = spec.dialogue.clone();
-        let requests = dialogue.map(|d| Box::new(request::Requests::new(d, mtu)));
+        let requests = dialogue.map(|d| Box::new(request::Requests::new(d, ends.to, mtu)));
         let consumer = spec.catalogue.as_ref().and_then(|catalogue| {
             let [a, b] = ends.seeds.map(u64::from);
             named::consumer(&spec, catalogue, a << 32 | b).map(Box::new)
@@ -140,7 +140,7 @@ impl SimFlow {
     /// Its turn has come.
     pub(crate) fn begin(&mut self, core: &mut Core, host: &mut SimHost, run_started: SimTime) {
         (self.state, self.started, self.run_started) = (State::Sending, core.now, run_started);
-        self.back = host.ip();
+        self.back = host.source(self.to);
         self.wake(core, host);
     }
 

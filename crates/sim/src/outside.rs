@@ -3,12 +3,18 @@
 //! The simulator still reads no clock. The caller moves it on with [`Sim::run_until`], hands in
 //! frames that came meanwhile, and takes out frames that have arrived.
 
+use std::time::Duration;
+
 use plexus_io::{Offload, Packet};
 use plexus_topo::Fidelity;
 
 use crate::build::Place;
+use crate::host::ANNOUNCEMENTS;
 use crate::sim::Sim;
 use crate::time::SimTime;
+
+/// When hosts announce their addresses that did not before.
+const ANNOUNCE_FROM: Duration = Duration::from_secs(1);
 
 /// A frame that has arrived at a host that is not simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +46,18 @@ impl Sim {
                 named.name
             ));
         }
-        let simulated = &mut self.devices.hosts[host];
-        (simulated.dhcp, simulated.announce, simulated.address) = (None, None, None);
+        let is_outside = |(place, _): &(Place, u16)| matches!(place, Place::Outside(_));
+        if !self.devices.owners.iter().any(is_outside) {
+            // From outside they may be spoken to over IPv6 too.
+            for (simulated, named) in self.devices.hosts.iter_mut().zip(&self.topology.hosts) {
+                simulated.configure(named, true);
+                if simulated.has_any_address() {
+                    let first = || (ANNOUNCE_FROM.into(), ANNOUNCEMENTS);
+                    simulated.announce.get_or_insert_with(first);
+                }
+            }
+        }
+        self.devices.hosts[host].leave();
         for (owner, _) in &mut self.devices.owners {
             if *owner == Place::Host(host) {
                 *owner = Place::Outside(host);

@@ -11,7 +11,7 @@ use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{ArpLoad, CONTROLLER_DEVICE, CONTROLLER_PORT, End, Extent, Fidelity, Topology};
-use plexus_wire::{Protocol, ethernet, ipv4};
+use plexus_wire::Protocol;
 
 use crate::asker::{Asker, Resolutions, Targets};
 use crate::build::{Devices, Place, Style, build};
@@ -19,6 +19,7 @@ use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
 use crate::flow;
 use crate::host::Heard;
+use crate::host::ip::Ip;
 use crate::node::SimNode;
 use crate::outside::Leaving;
 use crate::portland::PortLand;
@@ -171,7 +172,7 @@ impl Sim {
     fn is_settled(&self) -> bool {
         self.devices.nodes.iter().all(|n| n.is_settled())
             && self.devices.portland.iter().all(|p| p.machine.is_settled())
-            && self.devices.hosts.iter().all(|h| h.has_address())
+            && self.devices.hosts.iter().all(|h| h.has_addresses())
     }
 
     /// The devices that have something to find out yet, by name.
@@ -183,7 +184,9 @@ impl Sim {
         let nodes = named().chain(bridges).zip(boxes).chain(switches);
         let nodes = nodes.filter(|(_, is_settled)| !is_settled).map(|(name, _)| name);
         let hosts = self.topology.hosts.iter().zip(&self.devices.hosts);
-        nodes.chain(hosts.filter(|(_, h)| !h.has_address()).map(|(h, _)| h.name.as_str())).collect()
+        nodes
+            .chain(hosts.filter(|(_, h)| !h.has_addresses()).map(|(h, _)| h.name.as_str()))
+            .collect()
     }
 
     /// Runs the topology's traffic and its events; `say` hears how far it is, and gives false where
@@ -239,9 +242,9 @@ impl Sim {
 
     /// Lets every host that has an address ask for others', from now on.
     pub fn begin_arp(&mut self, load: &ArpLoad) {
-        let addresses = self.devices.hosts.iter().filter_map(|h| h.ip()).collect();
+        let addresses = self.devices.hosts.iter().filter_map(|h| h.ip_v4()).collect();
         let targets = Arc::new(Targets::new(load.targets, addresses, &mut self.core.random));
-        for host in self.devices.hosts.iter_mut().filter(|h| h.ip().is_some()) {
+        for host in self.devices.hosts.iter_mut().filter(|h| h.ip_v4().is_some()) {
             let now = self.core.now;
             let asker = Asker::new(load, targets.clone(), now, &mut self.core.random);
             host.asker = Some(Box::new(asker));
@@ -354,11 +357,10 @@ impl Sim {
 
     /// Hands a packet to the program that it is for.
     fn deliver(&mut self, host: usize, packet: Packet) {
-        let bytes = &self.core.pool.data(&packet)[ethernet::HEADER_LEN..];
-        let flow = ipv4::Packet::new_checked(bytes).ok().and_then(|ip| match ip.protocol() {
-            Protocol::UDP => flow::udp_flow_of(ip.payload()),
-            Protocol::ICMPV4 => flow::echo_flow_of(ip.payload()),
-            Protocol::TCP => flow::tcp_flow_of(ip.payload()),
+        let flow = Ip::parse(self.core.pool.data(&packet)).and_then(|ip| match ip.protocol {
+            Protocol::UDP => flow::udp_flow_of(ip.payload),
+            Protocol::ICMPV4 | Protocol::ICMPV6 => flow::echo_flow_of(&ip),
+            Protocol::TCP => flow::tcp_flow_of(ip.payload),
             _ => None,
         });
         let known = flow.map(|f| f as usize).filter(|&f| f < self.devices.flows.len());

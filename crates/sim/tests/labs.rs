@@ -1,4 +1,4 @@
-//! Labs that the simulator can run, less their IPv6 flows: what holds there holds here.
+//! Labs that the simulator can run: what holds there holds here.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,7 @@ use plexus_topo::{Extent, Proto, Topology};
 
 fn lab(name: &str) -> Topology {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs").join(name);
-    let mut topology = Topology::read(&path).unwrap();
-    topology.keep_flows(|f| f.to_address.is_ipv4());
-    topology
+    Topology::read(&path).unwrap()
 }
 
 fn run(topology: &Topology, seed: u64) -> (plexus_report::RunReport, Work) {
@@ -38,6 +36,7 @@ fn what_labs_assert_holds_in_the_simulator() {
         "demo-fabric.toml",
         "all-in-one.toml",
         "router-mesh.toml",
+        "router-two-stage.toml",
     ];
     for name in names {
         let topology = lab(name);

@@ -86,9 +86,6 @@ fn what_cannot_be_simulated_is_refused_by_name() {
     let refused = |topology: &Topology| Sim::new(topology, 1).err().unwrap();
     let big = flow("big", 1, 2).replace("size = 100", "size = 1800");
     assert!(refused(&switched(2, |_| true, &big)).starts_with("flow big: "));
-    let second = "[[host]]\nname = \"two\"\naddress = [\"10.0.0.8/24\", \"10.0.0.9/24\"]\n\
-                  [[link]]\nends = [\"two\", \"s1.p9\"]\n";
-    assert!(refused(&switched(2, |_| true, second)).starts_with("host two: "));
     let router = "[[node]]\nname = \"r\"\nrouter = { kernel = true }\n\
                   [[node.interface]]\nname = \"i\"\nport = \"p\"\n\
                   [[link]]\nends = [\"r.p\", \"s1.p9\"]\n";

@@ -28,6 +28,12 @@ use crate::mac::MacAddr;
 /// Every message is sent with, and believed only with, this hop limit: no router passed it.
 pub const HOP_LIMIT: u8 = 255;
 
+/// The group in which a node listens for questions after this address (RFC 4291, 2.7.1).
+pub const fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
+    let low = target.to_bits() & 0xFF_FFFF;
+    Ipv6Addr::from_bits(0xFF02 << 112 | 0x1_FF00_0000 | low)
+}
+
 /// Bytes before the options, by message type.
 const fn fixed_len(kind: u8) -> Option<usize> {
     match kind {

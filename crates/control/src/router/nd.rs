@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use plexus_wire::checksum::Sum;
 use plexus_wire::ethernet::{self, EtherType};
-use plexus_wire::ndp::{self, HOP_LIMIT, Message, NdpOption, Repr};
+use plexus_wire::ndp::{self, HOP_LIMIT, Message, NdpOption, Repr, solicited_node};
 use plexus_wire::{MacAddr, Protocol, Time, icmpv6, ipv6};
 
 use super::Router;
@@ -17,13 +17,6 @@ use super::resolve::frame;
 
 /// Every node on the link (RFC 4291, 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
-
-/// The group in which a node listens for questions after this address (RFC 4291, 2.7.1).
-fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
-    let [.., a, b, c] = target.octets();
-    let low = u16::from_be_bytes([b, c]);
-    Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | u16::from(a), low)
-}
 
 /// A complete IPv6 packet with an ICMPv6 message, whose checksum is still missing.
 pub(super) fn icmpv6_packet(mut header: ipv6::Repr, message: &[u8]) -> Vec<u8> {

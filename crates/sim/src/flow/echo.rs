@@ -1,15 +1,16 @@
-//! Echo requests (RFC 792), each sent when the one before was answered or given up, as ping(8)
-//! does, but without waiting a second in between.
+//! Echo requests (RFC 792, RFC 4443), each sent when the one before was answered or given up, as
+//! ping(8) does, but without waiting a second in between.
 
 use std::time::Duration;
 
 use plexus_io::Packet;
 use plexus_traffic::Probe;
-use plexus_wire::{Protocol, Time, icmpv4};
+use plexus_wire::{Protocol, Time, icmpv4, icmpv6};
 
 use super::{SimFlow, State};
 use crate::core::Core;
-use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::host::SimHost;
+use crate::host::ip::{self, Ip};
 use crate::time::SimTime;
 
 /// Least time between two requests.
@@ -38,18 +39,24 @@ impl SimFlow {
             (self.state, self.sender_ended) = (State::Ended, core.now);
             return;
         }
+        // The headers of both versions are equally long.
         let payload_len = icmpv4::HEADER_LEN + usize::from(self.spec.size);
+        let protocol = if self.to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         self.echo = Echo { sent_at: core.now, is_open: true };
         let sequence = self.sent as u16;
         self.sent += 1;
-        if let Some(mut packet) = host.packet(core, self.to, Protocol::ICMPV4, payload_len, 0) {
-            let bytes = &mut core.pool.data_mut(&mut packet)[IP_PAYLOAD_AT..][..payload_len];
+        if let Some(mut packet) = host.packet(core, (None, self.to), protocol, payload_len, 0) {
+            let bytes = &mut ip::payload_mut(core.pool.data_mut(&mut packet))[..payload_len];
             bytes.fill(0x5A);
-            let request = icmpv4::Repr::EchoRequest { identifier: self.number as u16, sequence };
-            // It fits: the packet was made for it.
-            let _ = request.emit(bytes);
-            if let Ok(mut echo) = icmpv4::Packet::new_checked(bytes) {
-                echo.fill_checksum();
+            let identifier = self.number as u16;
+            // It fits: the packet was made for it. The host fills in IPv6's checksum.
+            if self.to.is_ipv6() {
+                let _ = icmpv6::Repr::EchoRequest { identifier, sequence }.emit(bytes);
+            } else {
+                let _ = icmpv4::Repr::EchoRequest { identifier, sequence }.emit(bytes);
+                if let Ok(mut echo) = icmpv4::Packet::new_checked(bytes) {
+                    echo.fill_checksum();
+                }
             }
             self.departed += 1;
             host.send(core, self.to, packet);
@@ -58,10 +65,9 @@ impl SimFlow {
     }
 
     pub(super) fn hear_echo(&mut self, core: &mut Core, host: &mut SimHost, packet: Packet) {
-        let bytes = core.pool.data(&packet).get(IP_PAYLOAD_AT..).unwrap_or_default();
-        let reply = icmpv4::Packet::new_checked(bytes).and_then(|p| icmpv4::Repr::parse(&p));
+        let reply = Ip::parse(core.pool.data(&packet)).and_then(|ip| reply(&ip));
         core.pool.free(packet);
-        let Ok(icmpv4::Repr::EchoReply { sequence, .. }) = reply else { return };
+        let Some((_, sequence)) = reply else { return };
         // The latest request with this number, of 16 bits.
         let latest = self.sent.wrapping_sub(1);
         let number = latest.wrapping_sub(u64::from((latest as u16).wrapping_sub(sequence)));
@@ -84,10 +90,21 @@ impl SimFlow {
 }
 
 /// The flow that an echo reply belongs to.
-pub(crate) fn flow_of(message: &[u8]) -> Option<u32> {
-    let message = icmpv4::Packet::new_checked(message).ok()?;
-    match icmpv4::Repr::parse(&message).ok()? {
-        icmpv4::Repr::EchoReply { identifier, .. } => Some(identifier.into()),
+pub(crate) fn flow_of(ip: &Ip<'_>) -> Option<u32> {
+    reply(ip).map(|(identifier, _)| identifier.into())
+}
+
+/// Identifier and sequence number of an echo reply.
+fn reply(ip: &Ip<'_>) -> Option<(u16, u16)> {
+    if ip.protocol == Protocol::ICMPV6 {
+        let message = icmpv6::Packet::new_checked(ip.payload).ok()?;
+        return match icmpv6::Repr::parse(&message).ok()? {
+            icmpv6::Repr::EchoReply { identifier, sequence } => Some((identifier, sequence)),
+            _ => None,
+        };
+    }
+    match icmpv4::Repr::parse(&icmpv4::Packet::new_checked(ip.payload).ok()?).ok()? {
+        icmpv4::Repr::EchoReply { identifier, sequence } => Some((identifier, sequence)),
         _ => None,
     }
 }

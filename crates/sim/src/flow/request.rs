@@ -4,7 +4,7 @@
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use plexus_wire::{Protocol, Time, udp};
 
 use super::{SimFlow, State};
 use crate::core::Core;
-use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::host::{SimHost, ip};
 use crate::time::SimTime;
 
 /// The first wait for an answer; it doubles up to the last one.
@@ -25,8 +25,6 @@ const LAST_WAIT: Duration = Duration::from_secs(10);
 /// How long a client tries without an answer, and how long if no answer is expected.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
-/// IPv4 and UDP headers.
-const HEADERS: u16 = 28;
 
 /// A message: which exchange, and whether it is the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +85,12 @@ impl Parts {
 
 impl Requests {
     /// A client that has not begun; `mtu` is the least of the two hosts' cables.
-    pub(super) fn new(dialogue: Arc<Dialogue>, mtu: u16) -> Requests {
+    pub(super) fn new(dialogue: Arc<Dialogue>, to: IpAddr, mtu: u16) -> Requests {
+        let headers = ip::header_len(to) + udp::HEADER_LEN;
         Requests {
             askers: (0..dialogue.outstanding).map(|asker| (SimTime::ZERO, asker)).collect(),
             dialogue,
-            part_max: usize::from(mtu.saturating_sub(HEADERS)).max(PROBE_LEN),
+            part_max: usize::from(mtu).saturating_sub(headers).max(PROBE_LEN),
             open: BTreeMap::new(),
             retries: BTreeSet::new(),
             answered_at: SimTime::ZERO,
@@ -120,7 +119,7 @@ impl Requests {
         core: &mut Core,
         host: &mut SimHost,
         flow: u32,
-        to: Ipv4Addr,
+        ends: (Option<IpAddr>, IpAddr),
         message: Message,
     ) -> bool {
         let (len, parts) = (self.len(message), self.parts(message));
@@ -128,17 +127,17 @@ impl Requests {
             let left = len - usize::from(part) * self.part_max;
             let size = left.clamp(PROBE_LEN, self.part_max);
             let payload_len = udp::HEADER_LEN + size;
-            let Some(mut packet) = host.packet(core, to, Protocol::UDP, payload_len, 0) else {
+            let Some(mut packet) = host.packet(core, ends, Protocol::UDP, payload_len, 0) else {
                 return false;
             };
-            let bytes = &mut core.pool.data_mut(&mut packet)[IP_PAYLOAD_AT..];
+            let bytes = ip::payload_mut(core.pool.data_mut(&mut packet));
             let header =
                 udp::Repr { src_port: PROBE_UDP_PORT, dst_port: PROBE_UDP_PORT, payload_len: size };
             let probe = Probe::new(flow, message.sequence(part), core.now.floor());
             // Both fit: the packet was made for them.
             let _ = header.emit(bytes);
             let _ = probe.encode(&mut bytes[udp::HEADER_LEN..]);
-            host.send(core, to, packet);
+            host.send(core, ends.1, packet);
         }
         true
     }
@@ -180,7 +179,8 @@ impl SimFlow {
             let message = Message { number: self.sent as u32, is_response: false };
             self.sent += 1;
             requests.sent_bytes += requests.len(message) as u64;
-            self.departed += u64::from(requests.send(core, host, self.number, self.to, message));
+            self.departed +=
+                u64::from(requests.send(core, host, self.number, (None, self.to), message));
             let retry_at = core.now + FIRST_WAIT.into();
             requests.retries.insert((retry_at, message.number));
             let (began, wait, answer) = (core.now, FIRST_WAIT, Parts::default());
@@ -195,7 +195,8 @@ impl SimFlow {
             open.retry_at = core.now + open.wait.into();
             requests.retries.insert((open.retry_at, number));
             let message = Message { number, is_response: false };
-            self.departed += u64::from(requests.send(core, host, self.number, self.to, message));
+            self.departed +=
+                u64::from(requests.send(core, host, self.number, (None, self.to), message));
         }
         self.rest_of_requests(core);
     }
@@ -205,7 +206,7 @@ impl SimFlow {
         let (Some(requests), Some(back)) = (&mut self.requests, self.back) else { return };
         while let Some((_, number)) = requests.serving.pop_front_if(|(at, _)| *at <= core.now) {
             let message = Message { number, is_response: true };
-            requests.send(core, host, self.number, back, message);
+            requests.send(core, host, self.number, (Some(self.to), back), message);
         }
         self.rest_of_requests(core);
     }
@@ -217,8 +218,8 @@ impl SimFlow {
 
     /// A part of a message has come to the client or to the server.
     pub(super) fn hear_message(&mut self, core: &mut Core, host: &mut SimHost, packet: Packet) {
-        let bytes = core.pool.data(&packet);
-        let payload = bytes.get(IP_PAYLOAD_AT + udp::HEADER_LEN..).unwrap_or_default();
+        let datagram = ip::payload(core.pool.data(&packet));
+        let payload = datagram.get(udp::HEADER_LEN..).unwrap_or_default();
         let probe = Probe::decode(payload);
         core.pool.free(packet);
         let (Some(probe), Some(requests)) = (probe, &mut self.requests) else { return };

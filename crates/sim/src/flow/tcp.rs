@@ -8,11 +8,12 @@ use std::time::Duration;
 use plexus_io::Packet;
 use plexus_report::{Outcome, bits_per_s};
 use plexus_topo::{Expect, Extent, Flow};
-use plexus_wire::{Protocol, Time, ethernet, ipv4, tcp as header};
+use plexus_wire::{Protocol, Time, tcp as header};
 
-use super::{SimFlow, State};
+use super::{Ends, SimFlow, State};
 use crate::core::Core;
-use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::host::SimHost;
+use crate::host::ip::{self, Ip};
 use crate::tcp::{Codepoint, Congestion, EcnUse, Segment, State as TcpState, Tcp, TcpConfig};
 use crate::time::SimTime;
 
@@ -28,8 +29,8 @@ const WRITE_EVERY: Duration = Duration::from_millis(1);
 const PORT_BITS: u32 = 14;
 const SENDER: u16 = 1 << PORT_BITS;
 const RECEIVER: u16 = 2 << PORT_BITS;
-/// TCP and IPv4 headers without options.
-const HEADERS: u16 = 40;
+/// TCP's header without options.
+const HEADER_LEN: usize = 20;
 
 /// The congestion controls by the names that Linux gives them.
 pub(crate) const CONGESTION: [(&str, Congestion); 3] =
@@ -62,15 +63,16 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection that nobody has opened yet. `mtus`: of the sender's and the receiver's cable;
-    /// `seeds` give the first sequence numbers.
-    pub(super) fn new(spec: &Flow, mtus: [u16; 2], seeds: [u32; 2]) -> Connection {
+    /// A connection that nobody has opened yet.
+    pub(super) fn new(spec: &Flow, of: &Ends) -> Connection {
+        let Ends { to, mtus, seeds, .. } = *of;
+        let headers = (ip::header_len(to) + HEADER_LEN) as u16;
         let wanted = spec.congestion.as_deref();
         let (congestion, control) =
             *CONGESTION.iter().find(|(n, _)| Some(*n) == wanted).unwrap_or(&CONGESTION[0]);
         let ecn = if control == Congestion::Dctcp { EcnUse::All } else { EcnUse::Off };
         let config = |mtu: u16, initial_seq| TcpConfig {
-            mss: mtu.saturating_sub(HEADERS),
+            mss: mtu.saturating_sub(headers),
             congestion: control,
             ecn,
             timestamps: true,
@@ -175,18 +177,18 @@ impl SimFlow {
         };
         let (low, high) = (self.number as u16 & (SENDER - 1), (self.number >> PORT_BITS) as u16);
         let (own, other) = (SENDER | low, RECEIVER | high & (SENDER - 1));
-        let (ports, to) = match side {
-            Side::Sender => ((own, other), Some(self.to)),
-            Side::Receiver => ((other, own), self.back),
+        let (ports, ends) = match side {
+            Side::Sender => ((own, other), Some((None, self.to))),
+            Side::Receiver => ((other, own), self.back.map(|back| (Some(self.to), back))),
         };
-        if let Some(to) = to
+        if let Some(ends) = ends
             && let Ok(repr) = segment.to_repr(ports.0, ports.1)
             && let Some(mut packet) =
-                host.packet(core, to, Protocol::TCP, segment.wire_len(), segment.ecn as u8)
+                host.packet(core, ends, Protocol::TCP, segment.wire_len(), segment.ecn as u8)
         {
             // It fits: the packet was made for it.
-            let _ = repr.emit(&mut core.pool.data_mut(&mut packet)[IP_PAYLOAD_AT..]);
-            host.send(core, to, packet);
+            let _ = repr.emit(ip::payload_mut(core.pool.data_mut(&mut packet)));
+            host.send(core, ends.1, packet);
         }
         true
     }
@@ -269,12 +271,12 @@ impl SimFlow {
 
 /// A segment and the end that it has come to.
 fn parse(frame: &[u8]) -> Option<(Segment, Side)> {
-    let ip = ipv4::Packet::new_checked(frame.get(ethernet::HEADER_LEN..)?).ok()?;
-    let view = header::Segment::new_checked(ip.payload()).ok()?;
+    let ip = Ip::parse(frame)?;
+    let view = header::Segment::new_checked(ip.payload).ok()?;
     let repr = header::Repr::parse(&view).ok()?;
-    let len = ip.payload().len().checked_sub(repr.buffer_len())?;
+    let len = ip.payload.len().checked_sub(repr.buffer_len())?;
     let side = if repr.dst_port & RECEIVER != 0 { Side::Receiver } else { Side::Sender };
-    let segment = Segment::from_repr(&repr, len as u32, Codepoint::from_bits(ip.ecn())).ok()?;
+    let segment = Segment::from_repr(&repr, len as u32, Codepoint::from_bits(ip.ecn)).ok()?;
     Some((segment, side))
 }
 

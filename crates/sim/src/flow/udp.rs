@@ -15,7 +15,7 @@ use rand::RngExt;
 
 use super::SimFlow;
 use crate::core::Core;
-use crate::host::{IP_PAYLOAD_AT, SimHost};
+use crate::host::{SimHost, ip};
 use crate::time::SimTime;
 
 /// A sender's port; flows beyond 4,096 share them.
@@ -62,10 +62,12 @@ impl SimFlow {
             } else {
                 self.late = SimTime::from_picos(self.random.random_range(0..=interval));
             }
-            let Some(mut packet) = host.packet(core, self.to, Protocol::UDP, payload_len, 0) else {
+            let Some(mut packet) =
+                host.packet(core, (None, self.to), Protocol::UDP, payload_len, 0)
+            else {
                 continue;
             };
-            let bytes = &mut core.pool.data_mut(&mut packet)[IP_PAYLOAD_AT..];
+            let bytes = ip::payload_mut(core.pool.data_mut(&mut packet));
             let header = udp::Repr {
                 src_port: SOURCE_PORT | (self.number as u16 & 0x0FFF),
                 dst_port: PROBE_UDP_PORT,
@@ -80,8 +82,8 @@ impl SimFlow {
     }
 
     pub(super) fn hear_udp(&mut self, core: &mut Core, packet: Packet) {
-        let bytes = core.pool.data(&packet);
-        let payload = bytes.get(IP_PAYLOAD_AT + udp::HEADER_LEN..).unwrap_or_default();
+        let datagram = ip::payload(core.pool.data(&packet));
+        let payload = datagram.get(udp::HEADER_LEN..).unwrap_or_default();
         if let Some(probe) = Probe::decode(payload) {
             let now = core.now.floor();
             if probe.sequence == 0 {
