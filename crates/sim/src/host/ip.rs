@@ -66,6 +66,7 @@ impl<'a> Ip<'a> {
 
     /// Whether the payload's checksum is right where IPv6 prescribes one (RFC 8200, 8.1). Over IPv4
     /// simulated hosts leave UDP's and TCP's to the interface, and it computes none.
+    #[inline]
     pub(crate) fn is_sound(&self) -> bool {
         self.pseudo().is_none_or(|pseudo| {
             checksum_at(self.protocol).is_some() && pseudo.with(self.payload).is_right()
@@ -73,6 +74,7 @@ impl<'a> Ip<'a> {
     }
 
     /// The pseudo header of IPv6.
+    #[inline]
     fn pseudo(&self) -> Option<Sum> {
         let (IpAddr::V6(src), IpAddr::V6(dst)) = (self.src, self.dst) else { return None };
         Some(Sum::pseudo_v6(src, dst, self.protocol, self.payload.len() as u32))
