@@ -174,6 +174,14 @@ impl SimController {
         self.carry_out(core);
     }
 
+    /// Hands its core an input from outside of the network. False while it is down.
+    pub(crate) fn tell(&mut self, core: &mut Core, input: Input) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        running.core.handle(self.clock.read(core.now), input);
+        self.carry_out(core);
+        true
+    }
+
     /// Its core, unless it is down.
     pub(crate) fn core(&self) -> Option<&Controller> {
         self.running.as_ref().map(|running| &running.core)

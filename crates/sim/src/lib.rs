@@ -20,6 +20,7 @@ mod faulty;
 mod flow;
 mod forward;
 mod host;
+mod kernel;
 mod memory;
 mod named;
 mod nic;
