@@ -303,7 +303,8 @@ impl Controller {
         };
         let ends =
             target.and_then(|target| self.hosts.get(target)).zip(self.hosts.get(ask.source_mac));
-        if ends.is_some_and(|(target, source)| !self.may_ask(source, target)) {
+        let is_forbidden = ends.is_some_and(|(target, source)| !self.may_ask(source, target));
+        if is_forbidden && !target.is_some_and(|target| self.is_asked(ask.source_mac, target)) {
             return Err(Refusal::Forbidden);
         }
         let to = target.and_then(|target| self.hosts.get(target)).map(|target| target.at);
@@ -323,6 +324,16 @@ impl Controller {
         };
         self.send_reliably(at.node, 0, way);
         Ok(true)
+    }
+
+    /// Whether a host may answer another one, which has asked it by any forwarder: a rule says who
+    /// may ask, and the way back may lead by another forwarder.
+    fn is_asked(&self, host: MacAddr, by: MacAddr) -> bool {
+        self.forwarders.ready.iter().any(|node| {
+            let at = Place { node: *node, port: ROUTER_HOP };
+            let key = FlowKey { at, source: Some(by), destination: host };
+            self.flows.find(&key).is_some()
+        })
     }
 
     /// A host sends from an address that nobody is known to have. One that keeps its neighbour cache

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::{EtherType, Protocol, Time, dhcpv4, ethernet, ipv4};
 
 use crate::offload;
 use crate::pace::Limiter;
-use crate::verdict::Punt;
+use crate::verdict::{FORWARDED, Punt};
 
 /// The class of control and error frames: network control (IEEE 802.1Q, table I-2).
 pub(crate) const CONTROL_CLASS: u8 = 7;
@@ -58,7 +59,8 @@ impl Default for ControlLimits {
 pub struct ToControl {
     /// Why.
     pub punt: Punt,
-    /// The port that it came in by.
+    /// The port that it came in by; of a packet for this node's router that another node has sent:
+    /// the router's hop.
     pub in_port: PortId,
     /// The frame.
     pub packet: Packet,
@@ -141,7 +143,11 @@ impl ControlQueue {
 
     pub(crate) fn push(&mut self, punt: Punt, packet: Packet) {
         let queue = if punt == Punt::Named { &mut self.named } else { &mut self.waiting };
-        queue.push_back(ToControl { punt, in_port: packet.in_port, packet });
+        // A packet for this node's router came by the router's hop. One that the control plane has
+        // sent to the router again has no other port.
+        let is_for_router = packet.flags & FORWARDED != 0;
+        let in_port = if is_for_router { ROUTER_HOP.into() } else { packet.in_port };
+        queue.push_back(ToControl { punt, in_port, packet });
     }
 
     pub(crate) fn clear(&mut self, pool: &mut Pool) {

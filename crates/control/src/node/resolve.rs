@@ -174,7 +174,12 @@ impl Resolver {
         let question = (port, source.mac, target_ip);
         if let Some(id) = self.asked.get(&question) {
             if let Some(exchange) = self.exchanges.get_mut(id) {
-                exchange.wait(turn, port, need);
+                // The answer will say nothing of another address of the sender.
+                let is_other = port == ROUTER_HOP && exchange.request.source_ip != source.ip;
+                match need {
+                    Need::Own(_) if is_other => turn.dropped(port, Unserved::NoRoute),
+                    need => exchange.wait(turn, port, need),
+                }
             }
             return;
         }
@@ -208,6 +213,13 @@ impl Resolver {
         exchange.wait(turn, port, need);
         self.exchanges.insert(id, exchange);
         self.request(turn, id);
+    }
+
+    /// The next question of a host for an address goes to the controller.
+    pub(crate) fn forget_answer(&mut self, port: u8, source: MacAddr, target: IpAddr) {
+        if let Some(memory) = self.ports.get_mut(&port) {
+            memory.answers.remove(&(source, target));
+        }
     }
 
     /// Sends the request of an exchange, once more if it was sent, or gives the exchange up.

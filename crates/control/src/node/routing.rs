@@ -133,13 +133,17 @@ impl Routing {
             }
         }
         let before = self.known.get(&address);
+        let is_new = before.is_none_or(|known| known.mac != mac);
         let used = !fresh || before.is_none_or(|known| known.used);
         let asker = asker.or_else(|| before.and_then(|known| known.asker));
         let sends = before.is_some_and(|known| known.sends && known.mac == mac);
         self.known.insert(address, Known { mac, asker, used, sends });
         // Also if it is known: a packet has just shown that the router lacks it.
         turn.push(Effect::Neighbour { address, mac: Some(mac) });
-        turn.after(ASK_AGAIN, Timer::Known(address));
+        // What is learned again from an old answer does not make it younger.
+        if fresh || is_new {
+            turn.after(ASK_AGAIN, Timer::Known(address));
+        }
     }
 
     fn drop_known(&mut self, turn: &mut Turn<'_>, address: IpAddr) -> bool {
@@ -160,6 +164,15 @@ impl Routing {
             self.silent.get(via).is_some_and(|since| now.since(*since) < AVOIDED_FOR)
         };
         hops.clone().find(|via| !is_silent(via)).or_else(|| hops.next())
+    }
+
+    /// Whether a host of another node is known to send from an address: its own, or one beyond it if
+    /// it leads to other networks.
+    pub(crate) fn sends_from(&self, source: IpAddr, host: MacAddr, group: &Group) -> bool {
+        match group.has_network(source) {
+            true => self.known.get(&source).is_some_and(|known| known.mac == host),
+            false => self.address_of(host).is_some(),
+        }
     }
 
     /// An address of this station that packets are routed to.

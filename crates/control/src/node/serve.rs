@@ -24,8 +24,8 @@ impl Node {
             return self.tell(Event::Dropped(port, Unserved::Runt));
         };
         match role {
+            _ if port == ROUTER_HOP => return self.forwarded(now, &frame, bytes),
             PortRole::Host => {}
-            PortRole::Fabric => return self.forwarded(now, port, &frame, bytes),
             _ => return,
         }
         let mut turn = Turn::new(now, &mut self.timers);
@@ -178,7 +178,7 @@ impl Node {
 
     /// Another node has sent a host's packet to the router of this one, which lacks something: the
     /// host's address, the neighbour, or a way. The controller knows the host, and what it may.
-    fn forwarded(&mut self, now: Time, port: u8, frame: &HostFrame, bytes: &[u8]) {
+    fn forwarded(&mut self, now: Time, frame: &HostFrame, bytes: &[u8]) {
         let mut turn = Turn::new(now, &mut self.timers);
         let mac = frame.source;
         match (&frame.matter, &self.group) {
@@ -204,14 +204,20 @@ impl Node {
                     };
                     match target {
                         Some(target) => {
+                            // The controller has to see each address that the host sends from.
+                            let is_known = self.classes.is_function(mac)
+                                || self.routing.sends_from(source, mac, group);
+                            if !is_known {
+                                self.resolver.forget_answer(ROUTER_HOP, mac, target);
+                            }
                             let random = &mut self.random;
                             self.resolver.ask(&mut turn, ROUTER_HOP, party, target, need, random);
                         }
-                        None => turn.dropped(port, Unserved::NoRoute),
+                        None => turn.dropped(ROUTER_HOP, Unserved::NoRoute),
                     }
                 }
             }
-            _ => turn.dropped(port, Unserved::NoRoute),
+            _ => turn.dropped(ROUTER_HOP, Unserved::NoRoute),
         }
         let out = turn.out;
         self.carry_out(now, out);

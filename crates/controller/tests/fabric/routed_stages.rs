@@ -1,11 +1,11 @@
 //! Two stages: hosts' packets are routed by another node than theirs.
 
-use plexus_config::Forwarder;
+use plexus_config::{Forwarder, GroupRule, HostGroup};
 use plexus_controller::Config;
 use plexus_wire::fabric::ROUTER_HOP;
 
 use crate::routed::{ring, two_subnets};
-use crate::world::{End, RING, World};
+use crate::world::{End, HOST, RING, World};
 
 fn stages(seed: u64) -> World {
     let forwarders = vec![Forwarder { node: "node2".into(), weight: 1 }];
@@ -64,5 +64,45 @@ fn a_forwarder_without_hosts_keeps_its_ways() {
         world.run(300);
         assert_eq!(ways(&mut world), before, "at {:?}", world.now);
     }
+    world.finish();
+}
+
+/// A rule says who may ask: the answer passes too, also by another forwarder. Who is not allowed to
+/// ask cannot begin.
+#[test]
+fn an_answer_passes_where_only_one_side_may_ask() {
+    let group = |name: &str, nodes: &[&str]| HostGroup {
+        name: name.into(),
+        ports: nodes.iter().map(|node| (node.to_string(), HOST)).collect(),
+        ..HostGroup::default()
+    };
+    let forwarder = |node: &str| Forwarder { node: node.into(), weight: 1 };
+    for seed in 0..4 {
+        let config = Config {
+            groups: vec![group("clients", &["node1", "node3"]), group("servers", &["node4"])],
+            allow: vec![GroupRule { from: Some("clients".into()), to: Some("servers".into()) }],
+            strangers_may_talk: false,
+            forwarders: vec![forwarder("node2"), forwarder("node3")],
+            ..two_subnets()
+        };
+        let mut world = ring(seed, config);
+        let (there, back) = ([(0, 3)], [(3, 0)]);
+        assert_eq!(world.unreached(&back, 500), back, "seed {seed}: it was not asked");
+        assert_eq!(world.unreached(&there, 500), [], "seed {seed}");
+        assert_eq!(world.unreached(&back, 500), [], "seed {seed}");
+        world.finish();
+    }
+}
+
+/// A host has another address from now on. It goes on sending to the same target, and nothing but
+/// its packets tells the forwarder.
+#[test]
+fn a_host_with_a_new_address_is_routed() {
+    let mut world = stages(3);
+    let pair = [(0, 3)];
+    assert_eq!(world.unreached(&pair, 400), []);
+    world.run(500);
+    world.hosts[0].ip = [10, 0, 0, 99].into();
+    assert_eq!(world.unreached(&pair, 3000), []);
     world.finish();
 }
