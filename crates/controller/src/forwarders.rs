@@ -5,8 +5,8 @@
 //! weight says. Flows choose among places, so one that comes or goes moves no flow between the
 //! others. A forwarder has a way only while it has the whole table and follows its changes.
 //!
-//! Forwarders may hold parts of the table (SPEC.md, 16). When the settings change these, nodes go on
-//! with the places of before until forwarders have the routes of both ([`Change`]).
+//! Forwarders may hold parts of the table (SPEC.md, 16). When the settings change these, nodes go
+//! on with the places of before until forwarders have the routes of both ([`Change`]).
 //!
 //! A forwarder asks the controller about hosts of other nodes: the answer ([`Way`]) says by which
 //! address the sender is a neighbour, and the ways to it and to its target, if the two may talk.

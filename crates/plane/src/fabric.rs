@@ -7,9 +7,9 @@
 //!   of the fabric.
 //! - Parameters: [`FabricPlan`], published apart from the snapshot.
 //! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`, `double_tag`,
-//!   `same_port`, `port_down`, `no_forwarder`, `port_unknown`, `fabric_on_host`, `bad_fabric`, `not_peer`,
-//!   `not_control`, `unknown_tree`; with the frame's beginning to the control plane: `no_hop`,
-//!   `hop_to_nowhere`, `not_ethernet_for_host`, `stale_route`.
+//!   `same_port`, `port_down`, `no_forwarder`, `port_unknown`, `fabric_on_host`, `bad_fabric`,
+//!   `not_peer`, `not_control`, `unknown_tree`; with the frame's beginning to the control plane:
+//!   `no_hop`, `hop_to_nowhere`, `not_ethernet_for_host`, `stale_route`.
 //!
 //! A frame from a fabric port is not looked up anywhere: its header says where it goes, and is
 //! rewritten in place. A host's frame is looked up in its own port's route memory, in two passes as

@@ -217,14 +217,12 @@ impl Table {
 
     fn count_in_parts(&mut self, change: &FibChange, digest: u64, is_in: bool) {
         let Some(partition) = &self.partition else { return };
-        for (forwarder, part) in (0..).zip(&mut self.parts) {
-            let has = match change {
-                FibChange::Set { .. } => usize::from(forwarder) < partition.forwarders(),
-                FibChange::Route { prefix, .. } => partition.holders_of(prefix).contains(forwarder),
-            };
-            if has {
-                part.count(digest, routes_of(change), is_in);
-            }
+        let holders = match change {
+            FibChange::Set { .. } => partition.all(),
+            FibChange::Route { prefix, .. } => partition.holders_of(prefix),
+        };
+        for forwarder in holders.iter() {
+            self.parts[usize::from(forwarder)].count(digest, routes_of(change), is_in);
         }
     }
 

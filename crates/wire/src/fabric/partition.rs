@@ -67,6 +67,11 @@ impl Partition {
         self.forwarders.last().map_or(0, |last| usize::from(*last) + 1)
     }
 
+    /// All forwarders.
+    pub fn all(&self) -> Holders {
+        self.all
+    }
+
     /// The forwarder of a place.
     pub fn forwarder(&self, place: usize) -> Option<u8> {
         self.forwarders.get(place).copied()
@@ -146,6 +151,7 @@ pub(super) fn finish(mut h: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use proptest::prelude::*;
 
@@ -183,7 +189,7 @@ mod tests {
         assert_eq!(at("2001:db0::"), at("2001:dbf:ffff::"));
         let mut parts = [0; 3];
         for part in 0..65536_u32 {
-            let holders = partition.holders(std::net::Ipv4Addr::from(part << 16).into());
+            let holders = partition.holders(Ipv4Addr::from(part << 16).into());
             assert_eq!(holders.iter().count(), 1);
             holders.iter().for_each(|f| parts[usize::from(f)] += 1);
         }
@@ -197,7 +203,7 @@ mod tests {
         let (two, three) = (two.unwrap(), three.unwrap());
         let mut moved = 0;
         for part in 0..65536_u32 {
-            let address = std::net::Ipv4Addr::from(part << 16).into();
+            let address = Ipv4Addr::from(part << 16).into();
             let (before, after) = (two.holders(address), three.holders(address));
             assert!(after == before || after.contains(2));
             moved += i32::from(after != before);
@@ -216,9 +222,9 @@ mod tests {
             let partition = Partition::new(&places, copies).unwrap();
             let address = match (prefix.addr(), prefix.last()) {
                 (IpAddr::V4(a), IpAddr::V4(last)) => {
-                    (a | (last & std::net::Ipv4Addr::from(host as u32))).into()
+                    (a | (last & Ipv4Addr::from(host as u32))).into()
                 }
-                (IpAddr::V6(a), IpAddr::V6(last)) => (a | (last & std::net::Ipv6Addr::from(host))).into(),
+                (IpAddr::V6(a), IpAddr::V6(last)) => (a | (last & Ipv6Addr::from(host))).into(),
                 _ => unreachable!(),
             };
             prop_assert!(prefix.contains(address));
