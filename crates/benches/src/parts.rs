@@ -59,7 +59,6 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         rows.push(rate(&format!("{name}-ipv4"), &whole.0, &all[0].0, first, setting)?);
         rows.push(rate(&format!("{name}-ipv6"), &whole.1, &all[0].1, first, setting)?);
     }
-    rows.push(choice(&format!("{name}-choice-ipv4"), &whole.0, setting)?);
     rows.push(choice(&format!("{name}-choice-ipv6"), &whole.1, setting)?);
     Ok(rows)
 }
@@ -91,10 +90,11 @@ fn rate<A: Parted>(
     let effort = setting.effort;
     let all = keys_in_table(whole, effort.shrink);
     let is_own = |key: &A| partition.holders(key.ip()).contains(forwarder);
-    // As many, so that they take as much of the caches.
-    let mut keys: Vec<A> = all.iter().copied().filter(is_own).collect();
-    let count = keys.len();
-    keys = (0..all.len()).map(|i| keys[i % count.max(1)]).collect();
+    // As many, for they take as much of the caches. Few are in routes that lead beyond the part.
+    let mut keys: Vec<A> = keys_in_table(own, effort.shrink);
+    keys.retain(is_own);
+    let more: Vec<A> = keys.iter().copied().cycle().take(all.len()).skip(keys.len()).collect();
+    keys.extend(more);
     let (whole, own) = (build(whole)?, build(own)?);
     let (mut whole, mut own) = (whole.reader(), own.reader());
     Row::measure(name, "M/s", Some("whole"), effort.runs, || {
@@ -103,11 +103,12 @@ fn rate<A: Parted>(
     })
 }
 
-/// How often a front box can find the two of four forwarders that hold an address.
-fn choice<A: Parted>(name: &str, whole: &[Route<A>], setting: &Setting) -> Result<Row, String> {
+/// How often a front box can find the two of four forwarders that hold an address of IPv6; for IPv4
+/// it has a table.
+fn choice(name: &str, whole: &[Route<u128>], setting: &Setting) -> Result<Row, String> {
     let partition = Partition::new(&[1; 4], 2).ok_or("no parts")?;
-    let keys: Vec<IpAddr> =
-        keys_in_table(whole, setting.effort.shrink).into_iter().map(Parted::ip).collect();
+    let keys = keys_in_table(whole, setting.effort.shrink);
+    let keys: Vec<IpAddr> = keys.into_iter().map(Parted::ip).collect();
     Row::measure(name, "M/s", None, setting.effort.runs, || {
         let places = |holders: Holders| u64::from(partition.places_of(holders));
         let round = || (keys.len(), keys.iter().map(|key| places(partition.holders(*key))).sum());

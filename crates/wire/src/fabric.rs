@@ -10,4 +10,4 @@ mod partition;
 
 pub use group::{is_reserved_group, reserved_groups};
 pub use header::*;
-pub use partition::{Holders, PLACES_MAX, Partition};
+pub use partition::{Holders, PART_LEN_V4, PLACES_MAX, Partition};

@@ -1,7 +1,7 @@
 //! Which forwarders hold which part of the group's forwarding table, when none or few hold all of
 //! it (SPEC.md, 16). The controller fills tables by it, and nodes choose by it: both must agree.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use arrayvec::ArrayVec;
 
@@ -9,8 +9,9 @@ use crate::Prefix;
 
 /// Most places of all forwarders together.
 pub const PLACES_MAX: usize = 8;
-/// The leading bits that name a part: so most prefixes are in one, and no part has many of them.
-const PART_LEN_V4: u8 = 16;
+/// The leading bits that name a part of IPv4: so most prefixes are in one, and no part has many.
+pub const PART_LEN_V4: u8 = 16;
+/// The same of IPv6: a usual allocation, a /29, is in one part.
 const PART_LEN_V6: u8 = 28;
 /// A prefix of more parts than this has all forwarders as its holders.
 const PARTS_MAX: u32 = 256;
@@ -84,6 +85,12 @@ impl Partition {
         self.forwarders.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
     }
 
+    /// The forwarders that hold each part of IPv4, by the first [`PART_LEN_V4`] bits of addresses.
+    pub fn holders_v4(&self) -> impl Iterator<Item = Holders> {
+        let parts = 0..1_u32 << PART_LEN_V4;
+        parts.map(|n| self.holders(Ipv4Addr::from(n << (32 - PART_LEN_V4)).into()))
+    }
+
     /// The forwarders that hold the part of an address.
     #[inline]
     pub fn holders(&self, address: IpAddr) -> Holders {
@@ -111,15 +118,19 @@ impl Partition {
     /// forwarders are found as hold a part.
     #[inline]
     fn holders_of_part(&self, part: u64) -> Holders {
+        let mut weights = [0; PLACES_MAX];
+        for (place, weight) in weights.iter_mut().enumerate().take(self.places()) {
+            *weight = weight_of(part, place);
+        }
         let mut holders = Holders::default();
         for _ in 0..self.copies {
             if holders == self.all {
                 break;
             }
-            let places = self.forwarders.iter().enumerate();
-            let others = places.filter(|(_, forwarder)| !holders.contains(**forwarder));
-            let highest = others.max_by_key(|(place, _)| weight(part, *place));
-            holders.0 |= highest.map_or(0, |(_, forwarder)| 1 << forwarder);
+            let places = self.forwarders.iter().zip(weights);
+            let others = places.filter(|(forwarder, _)| !holders.contains(**forwarder));
+            let highest = others.max_by_key(|(_, weight)| *weight);
+            holders.0 |= highest.map_or(0, |(forwarder, _)| 1 << forwarder);
         }
         holders
     }
@@ -136,7 +147,7 @@ fn part(address: IpAddr) -> u64 {
 
 /// A place's weight for a part: a bijection of both, so that no two places have the same.
 #[inline]
-fn weight(part: u64, place: usize) -> u64 {
+fn weight_of(part: u64, place: usize) -> u64 {
     finish(part << 8 | place as u64)
 }
 
@@ -151,7 +162,7 @@ pub(super) fn finish(mut h: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv6Addr;
 
     use proptest::prelude::*;
 
