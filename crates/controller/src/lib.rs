@@ -52,7 +52,7 @@ pub use path::{Action, NeighbourView, PathView, WayView};
 pub use plexus_config::ControllerSettings as Config;
 pub use record::{Change, Lease, Record};
 pub use shares::Share;
-pub use view::{Counts, FlowView, HostView, LinkView, NodeView};
+pub use view::{ClassView, Counts, FlowView, HostView, LinkView, NodeView};
 
 /// A node's identity, as its credential states it.
 pub type NodeId = u64;

@@ -86,6 +86,15 @@ pub struct Counts {
     pub trees_considered: u64,
 }
 
+/// A class of packets that pass a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassView<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The functions' addresses, and the node and port where each is.
+    pub functions: Vec<(IpAddr, Option<(NodeId, u8)>)>,
+}
+
 impl Controller {
     /// Version of the group's forwarding table, and how many routes it has.
     pub fn routes_version(&self) -> (u64, usize) {
@@ -133,15 +142,13 @@ impl Controller {
         })
     }
 
-    /// The classes of packets that pass a function: each with its functions' addresses, and the
-    /// node and port where each is.
-    pub fn classes(
-        &self,
-    ) -> impl Iterator<Item = (&str, impl Iterator<Item = (IpAddr, Option<(NodeId, u8)>)>)> {
+    /// The classes of packets that pass a function.
+    pub fn classes(&self) -> impl Iterator<Item = ClassView<'_>> {
         let place = |mac| self.hosts.get(mac).map(|host| (self.id(host.at.node), host.at.port));
-        self.config.classes.iter().map(move |class| {
-            let there = move |ip: IpAddr| self.hosts.by_ip(ip).and_then(place);
-            (&class.name[..], class.via.iter().map(move |ip| (*ip, there(*ip))))
+        let there = move |ip: &IpAddr| (*ip, self.hosts.by_ip(*ip).and_then(place));
+        self.config.classes.iter().map(move |class| ClassView {
+            name: &class.name,
+            functions: class.via.iter().map(there).collect(),
         })
     }
 

@@ -344,7 +344,7 @@ fn judge(findings: &mut Findings, cases: &[Case], cut: &Cut, returned: &Returned
     findings.charts.push(Chart::Bars(Bars {
         title: "64 bytes through two stages, by back boxes of equal quotas".into(),
         axis: "forwarded (kpackets/s)".into(),
-        series: [one, two, four].map(|layout| Series::ours(&layout_name(layout))).into(),
+        series: [one, two, four].map(|layout| Series::ours(layout_name(layout))).into(),
         groups: LOADS.map(group).into(),
     }));
     let holds = weighted > 1.0 && cut.stood_ms_max() <= STOOD_MS && cut.others_lost == 0;

@@ -125,12 +125,12 @@ impl Daemon {
             let at = at.map(|(node, port)| (self.name(node), port));
             RouterDevice { name: name.to_string(), at }
         });
-        let classes = self.core.classes().map(|(name, functions)| {
-            let functions = functions.map(|(address, at)| {
+        let classes = self.core.classes().map(|class| {
+            let functions = class.functions.into_iter().map(|(address, at)| {
                 let at = at.map(|(node, port)| (self.name(node), port));
                 RouterFunction { address, at }
             });
-            RouterClass { name: name.to_string(), functions: functions.collect() }
+            RouterClass { name: class.name.to_string(), functions: functions.collect() }
         });
         let (refused, full) = self.core.routes_refused();
         GroupRouter {

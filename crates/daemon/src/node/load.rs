@@ -70,7 +70,7 @@ mod tests {
     fn the_busiest_worker_counts_and_all_have_routed() {
         let workers = [Arc::new(WorkerLoad::default()), Arc::default()];
         let mut loads = Loads::new(workers.to_vec());
-        let second = |n| Time::from_nanos(n * 1_000_000_000);
+        let second = |n: u64| Time::from_nanos(n * 1_000_000_000);
         workers[0].slept(Duration::from_millis(900));
         workers[1].slept(Duration::from_millis(250));
         workers[0].set_routed(5);

@@ -30,10 +30,10 @@ pub enum Detour {
 pub fn detour(classes: &[Class], sender: MacAddr, key: Option<&FlowKey>) -> Option<Detour> {
     // Only classes after the last one whose function has sent it.
     let passed = classes.iter().rposition(|class| class.is_function(sender));
-    let later = classes.iter().skip(passed.map_or(0, |passed| passed + 1));
+    let mut later = classes.iter().skip(passed.map_or(0, |passed| passed + 1));
     match key {
         Some(key) => later.filter(|class| class.holds(key)).find_map(|class| class.detour(key)),
-        None => later.map(|class| class.required).any(|is| is).then_some(Detour::Missing),
+        None => later.any(|class| class.required).then_some(Detour::Missing),
     }
 }
 

@@ -198,10 +198,10 @@ fn a_change_is_told_to_its_holders_and_moves_the_versions_of_all() {
     world.set(spare, Some(3));
     world.settle();
     let holder = world.config.partition().unwrap().holders(spare.addr()).iter().next().unwrap();
-    for node in 0..3 {
+    for (node, before) in before.iter().enumerate() {
         let has = world.has(node).contains_key(&spare);
         assert_eq!(has, node == usize::from(holder));
-        assert!(before[node].iter().all(|(prefix, to)| world.has(node).get(prefix) == Some(to)));
+        assert!(before.iter().all(|(prefix, to)| world.has(node).get(prefix) == Some(to)));
     }
     world.compare_parts();
 }
