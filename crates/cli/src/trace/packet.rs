@@ -121,7 +121,7 @@ mod tests {
         let native = with_header(&[3, 1], &routed);
         let (a, b) = (MacAddr([2, 1, 0, 0, 0, 1]), MacAddr([2, 1, 0, 0, 0, 2]));
         let ethertype = [&encapsulation::ethertype_header(a, b)[..], &native].concat();
-        for (frame, hops) in [(&routed, None), (&native, Some(1)), (&ethertype, Some(1))] {
+        for (frame, hops) in [(&routed, None), (&native, Some(2)), (&ethertype, Some(2))] {
             let seen = seen(frame).unwrap();
             assert_eq!((seen.key, seen.ttl), (host.key, 63), "{}", seen.text);
             assert_eq!(seen.hops.map(|(forward, _)| forward), hops);
