@@ -40,8 +40,8 @@ pub(crate) struct Args {
     /// The port, by its name.
     #[arg(required_unless_present = "across")]
     port: Option<String>,
-    /// Follow packets across these nodes: NAME or LAB/NAME, or a lab for all of its nodes. They have
-    /// to run on this machine.
+    /// Follow packets across these nodes: NAME or LAB/NAME, or a lab for all of its nodes. They
+    /// have to run on this machine.
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["port", "node", "control", "write"])]
     across: Vec<String>,

@@ -336,8 +336,8 @@ impl Controller {
         })
     }
 
-    /// A host sends from an address that nobody is known to have. One that keeps its neighbour cache
-    /// while it has been away from the fabric does not say by itself which addresses it has.
+    /// A host sends from an address that nobody is known to have. One that keeps its neighbour
+    /// cache while it has been away from the fabric does not say by itself which addresses it has.
     fn ask_for_address(&mut self, now: Time, station: MacAddr, at: Place, ip: IpAddr) {
         if self.is_in_subnet(ip) && self.hosts.by_ip(ip).is_none() {
             self.ask_station(now, ip, (station, at));

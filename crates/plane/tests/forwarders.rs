@@ -236,14 +236,14 @@ fn the_control_plane_of_a_forwarder_is_asked_about_hosts_that_it_does_not_know()
     // Of another node's host, it need not know the addresses.
     let stranger = packet(Ipv4Addr::new(20, 0, 0, 1), destination, 5, 0);
     assert!(node.rig.send(1, &forwarded(&stranger)).is_empty());
-    assert!(matches!(&node.punted()[..], [(Punt::Unresolved(None), 1, f)] if *f == stranger));
+    assert!(matches!(&node.punted()[..], [(Punt::Unresolved(None), 254, f)] if *f == stranger));
     // Nor the way.
     let known = packet(Ipv4Addr::new(10, 0, 0, 1), destination, 5, 0);
     let key = RouteKey { destination: mac(B), source: Some(mac(A)) };
     node.tables.remove(ROUTER_HOP.into(), key);
     node.publish();
     assert!(node.rig.send(1, &forwarded(&known)).is_empty());
-    assert!(matches!(&node.punted()[..], [(Punt::Host, 1, f)] if f[..6] == mac(B).0));
+    assert!(matches!(&node.punted()[..], [(Punt::Host, 254, f)] if f[..6] == mac(B).0));
     // Once it has found out, it sends the packet again.
     node.tables.install(ROUTER_HOP.into(), key, route_along(ROUTER_HOP, &[2, 7]).unwrap().into());
     node.publish();

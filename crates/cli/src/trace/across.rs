@@ -171,8 +171,8 @@ pub(super) fn run(follow: &Follow<'_>) -> Outcome {
     }
 }
 
-/// Where a sighting is on its packet's way. A router takes one from the time to live; the fabric one
-/// of the hops. The clocks of nodes need not agree.
+/// Where a sighting is on its packet's way. A router takes one from the time to live; the fabric
+/// one of the hops. The clocks of nodes need not agree.
 fn place(sighting: &Sighting) -> (u8, usize) {
     let stage = match (sighting.seen.hops, sighting.out) {
         (None, false) => 0,

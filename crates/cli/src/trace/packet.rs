@@ -1,5 +1,5 @@
-//! The same packet at several ports: with the fabric's header or without, before a box has routed it
-//! and after.
+//! The same packet at several ports: with the fabric's header or without, before a box has routed
+//! it and after.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use plexus_wire::fabric::{self, Kind, encapsulation};
 use plexus_wire::{EtherType, Protocol, describe, ethernet, ipv4, ipv6};
 
-/// What no box on the way changes of an IP packet: addresses, and a hash of the rest but the time to
-/// live and checksums.
+/// What no box on the way changes of an IP packet: addresses, and a hash of the rest but the time
+/// to live and checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) source: IpAddr,

@@ -166,8 +166,8 @@ impl Routing {
         hops.clone().find(|via| !is_silent(via)).or_else(|| hops.next())
     }
 
-    /// Whether a host of another node is known to send from an address: its own, or one beyond it if
-    /// it leads to other networks.
+    /// Whether a host of another node is known to send from an address: its own, or one beyond it
+    /// if it leads to other networks.
     pub(crate) fn sends_from(&self, source: IpAddr, host: MacAddr, group: &Group) -> bool {
         match group.has_network(source) {
             true => self.known.get(&source).is_some_and(|known| known.mac == host),

@@ -1,5 +1,5 @@
-//! How much the workers have to do, for the controller: it shows each box's share of the traffic, and
-//! may send a box that is busy fewer flows.
+//! How much the workers have to do, for the controller: it shows each box's share of the traffic,
+//! and may send a box that is busy fewer flows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,8 +7,8 @@ use crate::flow::FlowKey;
 use crate::ip::Protocol;
 use crate::{MacAddr, Prefix};
 
-/// IPv6 extension headers (RFC 7045, 4): hop-by-hop options, routing, fragment, destination options,
-/// mobility, HIP, Shim6.
+/// IPv6 extension headers (RFC 7045, 4): hop-by-hop options, routing, fragment, destination
+/// options, mobility, HIP, Shim6.
 const EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
 
 /// Where a packet of a class goes instead of its neighbour.
@@ -25,8 +25,8 @@ pub enum Detour {
     Missing,
 }
 
-/// The detour of a packet that a station sends; none if it goes on to its neighbour. `key`: absent if
-/// the packet's headers cannot be read, so that it may be of any class.
+/// The detour of a packet that a station sends; none if it goes on to its neighbour. `key`: absent
+/// if the packet's headers cannot be read, so that it may be of any class.
 pub fn detour(classes: &[Class], sender: MacAddr, key: Option<&FlowKey>) -> Option<Detour> {
     // Only classes after the last one whose function has sent it.
     let passed = classes.iter().rposition(|class| class.is_function(sender));
