@@ -265,7 +265,7 @@ impl Controller {
             self.is_forwarder(*node) && (is_other || before != after)
         });
         let changed: Vec<(u32, Share)> = changed.map(|(node, _, after)| (node, after)).collect();
-        self.change_forwarders(now, !changed.is_empty());
+        self.change_forwarders(now);
         for (node, share) in changed {
             let question = self.fib.with_feed(node, |feed, _, _| feed.change_share(now, share));
             if let Some(question) = question.flatten() {

@@ -133,21 +133,23 @@ impl Controller {
         }
     }
 
-    /// The settings name other forwarders, or share the table out in another way. `is_refill`: that
-    /// gives nodes that have a table another one.
-    pub(crate) fn change_forwarders(&mut self, now: Time, is_refill: bool) {
-        let forwarders = &mut self.forwarders;
-        if !is_refill || forwarders.told.is_empty() {
-            if forwarders.change.is_none() || forwarders.told.is_empty() {
-                self.put_forwarders_in_force();
-            }
-            return;
+    /// The settings are new: nodes are told of their forwarders, at once or when those have the
+    /// parts of the table that nodes will look for there.
+    pub(crate) fn change_forwarders(&mut self, now: Time) {
+        let Forwarders { list, copies, change, told, ready, .. } = &self.forwarders;
+        let is_other = (list, copies) != (&self.config.forwarders, &self.config.copies);
+        let is_parted = copies.is_some() || self.config.copies.is_some();
+        let is_filling = matches!(change, Some(Change::Refill(..)));
+        if told.is_empty() || !is_parted {
+            self.forwarders.change = None;
+            return self.put_forwarders_in_force();
         }
-        let until = now + REFILL;
-        forwarders.change = Some(Change::Refill(self.fib.version().0, until));
-        let kept = forwarders.ready.clone();
-        self.withhold(kept);
-        self.rearm(Some(until), Timer::Forwarders);
+        if is_other || is_filling {
+            let (kept, until) = (ready.clone(), now + REFILL);
+            self.withhold(kept);
+            self.forwarders.change = Some(Change::Refill(self.fib.version().0, until));
+            self.rearm(Some(until), Timer::Forwarders);
+        }
     }
 
     fn put_forwarders_in_force(&mut self) {

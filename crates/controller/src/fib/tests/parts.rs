@@ -199,9 +199,9 @@ fn a_change_is_told_to_its_holders_and_moves_the_versions_of_all() {
     world.settle();
     let holder = world.config.partition().unwrap().holders(spare.addr()).iter().next().unwrap();
     for (node, before) in before.iter().enumerate() {
-        let has = world.has(node).contains_key(&spare);
-        assert_eq!(has, node == usize::from(holder));
-        assert!(before.iter().all(|(prefix, to)| world.has(node).get(prefix) == Some(to)));
+        let has = world.has(node);
+        assert_eq!(has.contains_key(&spare), node == usize::from(holder));
+        assert!(before.iter().all(|(prefix, to)| has.get(prefix) == Some(to)));
     }
     world.compare_parts();
 }
@@ -265,4 +265,25 @@ fn a_forwarder_that_was_none_for_a_time_gets_a_table_again() {
     world.reconfigure(shared(&[1, 1, 1], 1));
     world.pass();
     world.compare_parts();
+}
+
+#[test]
+fn nodes_are_told_of_a_forwarder_in_place_of_another_once_it_has_its_part() {
+    let mut world = filled(shared(&[1, 1], 1), 3000);
+    let left = world.has(1);
+    let mut config = world.config.clone();
+    config.forwarders[1].node = "n2".into();
+    world.told.clear();
+    world.reconfigure(config);
+    let is_named = |world: &World| world.told.iter().any(|(n, t)| *n == 2 && t.paths[1] == [0xFE]);
+    for _ in 0..1000 {
+        if is_named(&world) {
+            break;
+        }
+        assert!(world.has(1) == left, "it goes on");
+        world.deliver();
+        world.tick(Duration::from_millis(50));
+    }
+    assert!(is_named(&world) && world.has(2) == left);
+    assert!(world.nodes[2].has_routes && world.nodes[1].has_routes);
 }
