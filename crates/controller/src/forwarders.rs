@@ -140,15 +140,18 @@ impl Controller {
         let is_other = (list, copies) != (&self.config.forwarders, &self.config.copies);
         let is_parted = copies.is_some() || self.config.copies.is_some();
         let is_filling = matches!(change, Some(Change::Refill(..)));
-        if told.is_empty() || !is_parted {
+        if told.is_empty() {
+            // Nobody goes by the parts of before.
             self.forwarders.change = None;
-            return self.put_forwarders_in_force();
-        }
-        if is_other || is_filling {
+            self.release_tables();
+            self.put_forwarders_in_force();
+        } else if is_filling || is_parted && is_other {
             let (kept, until) = (ready.clone(), now + REFILL);
             self.withhold(kept);
             self.forwarders.change = Some(Change::Refill(self.fib.version().0, until));
             self.rearm(Some(until), Timer::Forwarders);
+        } else {
+            self.put_forwarders_in_force();
         }
     }
 

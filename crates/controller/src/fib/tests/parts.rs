@@ -95,6 +95,7 @@ impl World {
 
     /// Each forwarder has its part of the kernel's routes, and its part alone.
     fn compare_parts(&self) {
+        assert!(self.core.fib.withheld.is_empty(), "all are told that their tables are complete");
         let Some(partition) = self.config.partition() else {
             assert!(self.copies().all(|node| self.has(node) == self.kernel));
             return;
@@ -251,6 +252,19 @@ fn while_the_parts_change_no_route_that_is_in_use_is_missing() {
             world.tick(Duration::from_millis(50));
         }
         assert!(follow > 100, "nodes are told");
+        world.pass();
+        world.compare_parts();
+    }
+}
+
+#[test]
+fn a_change_that_is_taken_back_at_once_leaves_no_table_incomplete() {
+    for (first, then) in [(0, 1), (1, 2), (1, 0)] {
+        let mut world = filled(shared(&[1, 1, 1], first), 300);
+        world.reconfigure(shared(&[1, 1, 1], then));
+        world.deliver();
+        world.reconfigure(shared(&[1, 1, 1], first));
+        world.set(spread(7), None);
         world.pass();
         world.compare_parts();
     }
