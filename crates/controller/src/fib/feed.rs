@@ -40,6 +40,8 @@ pub(super) struct Feed {
     acked: u64,
     /// The same, also while it is asked again.
     floor: u64,
+    /// What the table had forgotten when the node began with nothing.
+    begun: u64,
     /// The version that it will have once it has all that was sent.
     sent: u64,
     /// The versions of the messages on their way.
@@ -82,6 +84,7 @@ impl Feed {
             asked: 0,
             acked: 0,
             floor: 0,
+            begun: 0,
             sent: 0,
             flight: VecDeque::new(),
             due: Time::FOREVER,
@@ -175,13 +178,16 @@ impl Feed {
             self.rest = (2 * self.rest).min(REST_MAX);
             return heard;
         }
-        if self.state == State::Asked && !table.reaches(ack.version) {
+        if self.state == State::Asked && !table.reaches(ack.version, self.begun) {
             heard.question = Some(self.next_table(now));
             return heard;
         }
         if self.state == State::Asked {
             (self.state, self.acked, self.sent) = (State::Running, ack.version, ack.version);
             (self.wait, self.floor) = (WAIT_MIN, ack.version);
+            if ack.version == 0 {
+                self.begun = table.pruned();
+            }
             heard.is_news = true;
         } else if ack.version > self.acked && ack.version <= self.sent.max(self.recover) {
             (self.acked, self.repeated, self.wait) = (ack.version, 0, WAIT_MIN);

@@ -140,9 +140,15 @@ impl Table {
         self.vias.keys().copied()
     }
 
-    /// Whether a node at this version can be told of everything that has gone since.
-    pub(super) fn reaches(&self, version: u64) -> bool {
-        version == 0 || (self.pruned..=self.version).contains(&version)
+    /// Whether a node at this version can be told of everything that has gone since. `begun`: what
+    /// had been forgotten when the node began with nothing, which it has never had.
+    pub(super) fn reaches(&self, version: u64, begun: u64) -> bool {
+        version == 0 || (self.pruned <= version.max(begun) && version <= self.version)
+    }
+
+    /// The highest version of those that have been forgotten.
+    pub(super) fn pruned(&self) -> u64 {
+        self.pruned
     }
 
     /// Sets what a set is; absent: it is gone.

@@ -4,7 +4,7 @@
 mod bad_input;
 mod parts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ struct World {
     /// Every target that a prefix has ever had.
     ever: BTreeMap<Prefix, Vec<u8>>,
     messages: usize,
+    /// The tables that nodes were sent.
+    tables: BTreeSet<u64>,
 }
 
 fn prefix(n: u64) -> Prefix {
@@ -97,6 +99,7 @@ impl World {
             kernel: BTreeMap::new(),
             ever: BTreeMap::new(),
             messages: 0,
+            tables: BTreeSet::new(),
         };
         (0..nodes).for_each(|node| world.node_up(node));
         world
@@ -195,6 +198,7 @@ impl World {
 
     fn take(&mut self, index: usize, update: FibUpdate) {
         self.messages += 1;
+        self.tables.insert(update.table);
         let node = &mut self.nodes[index];
         let taken = node.copy.take(&update).unwrap();
         for (prefix, target) in taken.routes {
@@ -323,6 +327,25 @@ fn what_is_withdrawn_while_a_node_is_asked_again_costs_no_new_table() {
     world.settle();
     world.compare();
     assert!(world.messages <= 8, "{} messages for ten routes", world.messages);
+}
+
+#[test]
+fn a_node_that_is_asked_while_its_table_is_filled_goes_on_with_it() {
+    let mut world = World::filled(2, 20_000);
+    // What has gone since is forgotten once both nodes know.
+    (0..10).for_each(|n| world.set(prefix(n), None));
+    world.settle();
+    world.nodes[0] = Node::default();
+    world.node_up(0);
+    // The answer to the question and some changes arrive, and nothing after them.
+    (0..3).for_each(|_| world.deliver());
+    world.wire.clear();
+    let (version, _) = world.nodes[0].copy.version();
+    assert!((1..20_000).contains(&version), "{version}");
+    let tables = world.tables.len();
+    world.settle();
+    world.compare();
+    assert_eq!(world.tables.len(), tables, "{:?}", world.tables);
 }
 
 #[test]
