@@ -32,7 +32,14 @@ pub(super) struct BackCounts {
     pub(super) routed: u64,
 }
 
-/// What was noticed when a box was lost.
+/// A back box's cables were cut and mended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loss {
+    pub(super) cut: Cut,
+    pub(super) returned: Returned,
+}
+
+/// Counted while a box was lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cut {
     /// Flows of the box, and others.
@@ -51,7 +58,7 @@ impl Cut {
     }
 }
 
-/// What was noticed when it came back.
+/// Counted when it came back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Returned {
     /// From its cables' return to the first packets that it routed.
@@ -161,7 +168,7 @@ pub(super) fn lose_a_back_box(
     rig: &Rig,
     pps: u64,
     say: &mut dyn FnMut(&str),
-) -> Result<(Cut, Returned), String> {
+) -> Result<Loss, String> {
     say("which flow goes by which box");
     let boxes = rig.boxes_of_flows()?;
     let own = boxes.iter().flatten().filter(|at| **at == LOST).count();
@@ -199,7 +206,7 @@ pub(super) fn lose_a_back_box(
     let moved = pairs.filter(|(was, is)| was != is).count();
     let returned =
         Returned { after_ms, own_lost, own_reordered, others_lost, others_reordered, moved };
-    Ok((cut, returned))
+    Ok(Loss { cut, returned })
 }
 
 #[cfg(test)]

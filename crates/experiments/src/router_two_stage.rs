@@ -12,7 +12,7 @@ use super::Setting;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use super::router_bench::{SEED, internet};
-use super::router_cut::{Cut, Returned, lose_a_back_box};
+use super::router_cut::{Cut, Loss, lose_a_back_box};
 use super::router_group::{Back, FRONTS, Kind, Layout, Load, Outcome, Plan, Rig};
 use super::verdict::Verdict;
 
@@ -182,7 +182,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 boxes_percent,passed_by_fronts\n";
     let mut findings = Findings::new(SEED, head);
     let is_quick = setting.quick;
-    let mut measure = || -> Result<(Vec<Case>, Option<(Cut, Returned)>), String> {
+    let mut measure = || -> Result<(Vec<Case>, Option<Loss>), String> {
         let mut cases = Vec::new();
         let mut capacity = 0.0;
         let numbers = if is_quick { &NUMBERS[..2] } else { &NUMBERS };
@@ -260,7 +260,7 @@ fn met(holds: bool) -> &'static str {
     if holds { "met" } else { "missed" }
 }
 
-fn judge(findings: &mut Findings, cases: &[Case], lost: Option<&(Cut, Returned)>) {
+fn judge(findings: &mut Findings, cases: &[Case], lost: Option<&Loss>) {
     let [one, two, four] = NUMBERS.map(Layout::Stages);
     let [equal, unequal] = [EQUAL_WEIGHTS, UNEQUAL_WEIGHTS].map(Layout::Stages);
     let rows = &mut findings.rows;
@@ -293,8 +293,8 @@ fn judge(findings: &mut Findings, cases: &[Case], lost: Option<&(Cut, Returned)>
         );
         rows.push(Row::new(title, "ratio", median).note(note));
     }
-    if let Some((cut, returned)) = lost {
-        redundancy(rows, cut, returned);
+    if let Some(loss) = lost {
+        redundancy(rows, loss);
     }
     for load in [LOADS[0], LOADS[2]] {
         let stages = ratio(cases, Layout::Stages(EVEN), Layout::Quad, load.0);
@@ -354,7 +354,7 @@ fn judge(findings: &mut Findings, cases: &[Case], lost: Option<&(Cut, Returned)>
         series: [one, two, four].map(|layout| Series::ours(layout_name(layout))).into(),
         groups: LOADS.map(group).into(),
     }));
-    let Some((cut, _)) = lost else {
+    let Some(Loss { cut, .. }) = lost else {
         let why = "a quick run loses no back box, and has none of other speed";
         findings.verdict = Some(Verdict::open(why));
         return;
@@ -375,7 +375,7 @@ fn judge(findings: &mut Findings, cases: &[Case], lost: Option<&(Cut, Returned)>
 /// How long flows may stand still when their back box is lost, in milliseconds.
 const STOOD_MS: f64 = 50.0;
 
-fn redundancy(rows: &mut Vec<Row>, cut: &Cut, returned: &Returned) {
+fn redundancy(rows: &mut Vec<Row>, Loss { cut, returned }: &Loss) {
     let Cut { own, other, own_lost, others_lost, others_reordered, .. } = cut;
     let stood = Spread::of(cut.stood_ms.iter().copied());
     let note = format!(
@@ -431,7 +431,7 @@ mod tests {
             case(UNEQUAL_WEIGHTS, Load::Few, weighted),
         ];
         let cut = Cut { own: 1, stood_ms: vec![stood_ms], others_lost, ..Cut::default() };
-        judge(&mut findings, &cases, Some(&(cut, Returned::default())));
+        judge(&mut findings, &cases, Some(&Loss { cut, ..Loss::default() }));
         findings
     }
 
