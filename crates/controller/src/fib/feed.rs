@@ -38,7 +38,9 @@ pub(super) struct Feed {
     asked: u64,
     /// The version that it has.
     acked: u64,
-    /// The same, also while it is asked again.
+    /// The same as far as it has said so in this session, also while it is asked again.
+    said: Option<u64>,
+    /// The same, of earlier sessions too.
     floor: u64,
     /// What the table had forgotten when the node began with nothing.
     begun: u64,
@@ -83,6 +85,7 @@ impl Feed {
             state: State::Closed,
             asked: 0,
             acked: 0,
+            said: None,
             floor: 0,
             begun: 0,
             sent: 0,
@@ -97,7 +100,7 @@ impl Feed {
 
     /// The version that the node has, if it has said so.
     pub(super) fn version(&self) -> Option<u64> {
-        (self.state == State::Running).then_some(self.acked)
+        self.said
     }
 
     /// The version that it had when it last said so: what has gone since is to be told.
@@ -112,7 +115,7 @@ impl Feed {
 
     /// Asks the node for its version, at the beginning of a session.
     pub(super) fn ask(&mut self, now: Time) -> FibUpdate {
-        self.wait = WAIT_MIN;
+        (self.wait, self.said) = (WAIT_MIN, None);
         self.question(now)
     }
 
@@ -128,7 +131,7 @@ impl Feed {
     /// Begins another table, and asks for its version.
     fn next_table(&mut self, now: Time) -> FibUpdate {
         self.table += 1;
-        self.floor = 0;
+        (self.floor, self.said) = (0, None);
         self.question(now)
     }
 
@@ -158,7 +161,7 @@ impl Feed {
 
     /// The session has ended.
     pub(super) fn close(&mut self) {
-        (self.state, self.due) = (State::Closed, Time::FOREVER);
+        (self.state, self.due, self.said) = (State::Closed, Time::FOREVER, None);
         self.flight.clear();
     }
 
@@ -184,14 +187,14 @@ impl Feed {
         }
         if self.state == State::Asked {
             (self.state, self.acked, self.sent) = (State::Running, ack.version, ack.version);
-            (self.wait, self.floor) = (WAIT_MIN, ack.version);
+            (self.wait, self.floor, self.said) = (WAIT_MIN, ack.version, Some(ack.version));
             if ack.version == 0 {
                 self.begun = table.pruned();
             }
             heard.is_news = true;
         } else if ack.version > self.acked && ack.version <= self.sent.max(self.recover) {
             (self.acked, self.repeated, self.wait) = (ack.version, 0, WAIT_MIN);
-            self.floor = ack.version;
+            (self.floor, self.said) = (ack.version, Some(ack.version));
             self.sent = self.sent.max(ack.version);
             while self.flight.front().is_some_and(|version| *version <= ack.version) {
                 self.flight.pop_front();

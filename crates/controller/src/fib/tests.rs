@@ -349,6 +349,21 @@ fn a_node_that_is_asked_while_its_table_is_filled_goes_on_with_it() {
 }
 
 #[test]
+fn a_node_that_is_asked_again_still_has_the_version_that_it_said() {
+    let mut world = World::filled(1, 100);
+    let (version, _) = world.core.fib.version();
+    world.set(prefix(1), Some(9));
+    world.wire.clear();
+    world.now = world.now + Duration::from_secs(1);
+    world.input(Input::Tick);
+    assert!(!world.wire.is_empty(), "it is asked");
+    assert_eq!(world.core.fib.version_of(0), Some(version));
+    // Not in another session.
+    world.node_up(0);
+    assert_eq!(world.core.fib.version_of(0), None);
+}
+
+#[test]
 fn a_group_that_becomes_a_router_tells_the_nodes_that_are_there() {
     let mut world = World::new(0, 1);
     world.core = Controller::new(Start { config: Config::default(), ..start(1, Time::ZERO) });
