@@ -1,7 +1,7 @@
 //! Which flow a frame belongs to, wherever it is on its way.
 
 use plexus_io::PortId;
-use plexus_wire::fabric::Fields;
+use plexus_wire::fabric::{Fields, Kind};
 use plexus_wire::{FlowKey, Protocol};
 
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
@@ -12,11 +12,13 @@ pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     if let Some(key) = FlowKey::from_frame(frame) {
         return key.hash(seed);
     }
-    let addresses = frame
-        .iter()
-        .take(12)
-        .fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
-    addresses ^ addresses >> 32
+    bytes_hash(&frame[..frame.len().min(12)], seed)
+}
+
+fn bytes_hash(bytes: &[u8], seed: u64) -> u64 {
+    let hash =
+        bytes.iter().fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
+    hash ^ hash >> 32
 }
 
 /// The hash of an IP packet's addresses: the same for all flows between two hosts, and for
@@ -25,16 +27,40 @@ pub(crate) fn hosts_hash(key: FlowKey, seed: u64) -> u64 {
     FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..key }.hash(seed)
 }
 
-/// Where the host's frame begins in one that leaves by this port: behind the headers of the fabric,
-/// if the port leads to a node or a controller.
-pub(crate) fn inner_offset(plan: &FabricPlan, port: PortId, frame: &[u8]) -> usize {
-    let start = match plan.role(port) {
-        PortRole::Unknown | PortRole::Host => return 0,
-        PortRole::Fabric(e) | PortRole::Controller(e) => match e {
-            Encapsulation::Native => 0,
-            Encapsulation::EtherType { out, .. } => out.len(),
-        },
-    };
-    let header = frame.get(start..).and_then(|f| Fields::read(f).ok()).map(|f| f.header_len());
-    header.map_or(0, |len| (start + len).min(frame.len()))
+/// A frame that leaves by a port, as queues see it.
+pub(crate) struct Queued<'a> {
+    frame: &'a [u8],
+    /// Where the host's frame begins: behind the headers of the fabric, if the port leads to a node
+    /// or a controller.
+    pub(crate) inner: usize,
+    /// Where the header of a control message begins.
+    control: Option<usize>,
+}
+
+impl<'a> Queued<'a> {
+    pub(crate) fn new(plan: &FabricPlan, port: PortId, frame: &'a [u8]) -> Queued<'a> {
+        let start = match plan.role(port) {
+            PortRole::Unknown | PortRole::Host => None,
+            PortRole::Fabric(e) | PortRole::Controller(e) => match e {
+                Encapsulation::Native => Some(0),
+                Encapsulation::EtherType { out, .. } => Some(out.len()),
+            },
+        };
+        let header = start.and_then(|start| {
+            let fields = Fields::read(frame.get(start..)?).ok()?;
+            let control = (fields.kind() == Kind::Control).then_some(start);
+            Some(((start + fields.header_len()).min(frame.len()), control))
+        });
+        let (inner, control) = header.unwrap_or_default();
+        Queued { frame, inner, control }
+    }
+
+    /// The hash of its flow. Control messages of one path are a flow: they are encrypted, and keep
+    /// their order.
+    pub(crate) fn flow(&self, seed: u64) -> u64 {
+        match self.control {
+            Some(start) => bytes_hash(&self.frame[start..self.inner], seed),
+            None => flow_hash(&self.frame[self.inner..], seed),
+        }
+    }
 }

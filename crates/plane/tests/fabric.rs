@@ -343,6 +343,34 @@ fn a_priority_tag_is_removed_and_its_class_kept_to_the_first_port() {
 }
 
 #[test]
+fn control_messages_of_a_path_keep_their_order_in_a_fair_queue() {
+    let mut plan = Plan { capabilities: Some(CAPABILITIES), ..Plan::new(2) };
+    plan.ports[1].rate_bits_per_s = Some(1_000_000);
+    let mut node = Node::with(plan);
+    node.link(&[0, 1]);
+    // They are encrypted: no two begin alike. Two paths share the cable.
+    let message = |path: u8, n: u8| {
+        let noise = (0..60).map(|i| (n ^ i).wrapping_mul(151) ^ n.wrapping_mul(89));
+        let carried: Vec<u8> = noise.chain([path, n]).collect();
+        fabric_frame(Kind::Control, &[1, path, 0xFF], &[], &carried)
+    };
+    for n in 0..40 {
+        node.rig.offer(0, &message(2, n));
+    }
+    (0..5).for_each(|n| node.rig.offer(0, &message(3, n)));
+    node.rig.settle();
+    let out = node.rig.drain();
+    let of_path = |path| -> Vec<u8> {
+        let carried = out.iter().map(|(_, f)| &f[f.len() - 2..]).filter(|end| end[0] == path);
+        carried.map(|end| end[1]).collect()
+    };
+    assert_eq!(of_path(2), (0..40).collect::<Vec<u8>>());
+    assert_eq!(of_path(3), (0..5).collect::<Vec<u8>>());
+    let last = out.iter().rposition(|(_, f)| f[f.len() - 2] == 3).unwrap();
+    assert!(last < 30, "paths take turns: {last}");
+}
+
+#[test]
 fn what_hosts_send_to_the_control_plane_is_policed_port_by_port() {
     let mut node = Node::new(2);
     node.host(0, mac(A));

@@ -28,7 +28,7 @@ use self::class::{Class, Key};
 use self::shelf::Shelf;
 use crate::context::Context;
 use crate::drops::DropReason;
-use crate::flow::{flow_hash, inner_offset};
+use crate::flow::Queued;
 use crate::marks::Marks;
 use crate::offload;
 use crate::pace::{CABLE_MINIMUM, Pacer};
@@ -469,13 +469,12 @@ impl PortQueues {
             return self.transmit.push(packet);
         }
         let limits = self.limits;
-        let inner = inner_offset(context.fabric, port, context.pool.data(&packet));
+        let queued = Queued::new(context.fabric, port, context.pool.data(&packet));
+        let inner = queued.inner;
         let key = match limits.order {
             QueueOrder::Fifo => Key(0),
             QueueOrder::Port => Key(packet.in_port.into()),
-            QueueOrder::Fair => {
-                Key(flow_hash(&context.pool.data(&packet)[inner..], self.seed) as u32)
-            }
+            QueueOrder::Fair => Key(queued.flow(self.seed) as u32),
         };
         let class = &mut self.classes[usize::from(packet.priority) % CLASSES];
         let bucket = class.bucket(limits.order, key);
