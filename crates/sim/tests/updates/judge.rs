@@ -12,8 +12,9 @@ use crate::tables::Hops;
 const TTL: u8 = 64;
 /// How long packets may be under way.
 const TRANSIT: Duration = Duration::from_millis(20);
-/// How long a box that starts anew may take to have the table.
+/// How long a box that starts anew may take to have a small table, and for each route more.
 const FILL_MAX: Duration = Duration::from_secs(5);
+const FILL_EACH: Duration = Duration::from_micros(100);
 /// Then it asks for its neighbours, with all requests 1030 ms after the first, and holds few
 /// packets meanwhile.
 const NEIGHBOURS: Duration = Duration::from_millis(1200);
@@ -38,7 +39,8 @@ impl Judge<'_> {
         let back = self.back_at();
         let up = self.began + self.scenario.crash.2.into();
         counts.filled_ms = Duration::from(back.max(up) - up).as_millis() as u64;
-        if Duration::from_millis(counts.filled_ms) > FILL_MAX {
+        let fill_max = FILL_MAX + FILL_EACH * self.scenario.prefixes as u32;
+        if Duration::from_millis(counts.filled_ms) > fill_max {
             counts.wrong.push(format!("the table came {} ms after the box", counts.filled_ms));
         }
         let mut sent: Vec<_> = seen.sent.iter().map(|(key, came)| (*key, came[0])).collect();
