@@ -1,7 +1,7 @@
 //! Classes of packets that pass a function, a host that routes by itself (SPEC.md, 17). Nodes that
 //! route are told the classes, and where each function is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,16 +18,15 @@ const GATHER: Duration = Duration::from_secs(5);
 /// A function that is missing is looked for so often.
 const SEEK_EVERY: Duration = Duration::from_secs(1);
 
-/// What nodes are told.
+/// The classes as nodes are told them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Classes {
-    /// As they stand.
     current: Vec<Class>,
+    version: u64,
     /// Functions that have been there.
     heard: BTreeSet<IpAddr>,
-    /// The version that each node was told in this session.
-    told: BTreeMap<u32, u64>,
-    version: u64,
+    /// Nodes that do not have this version.
+    untold: BTreeSet<u32>,
     /// The first session of a node began then.
     began: Option<Time>,
     /// When missing functions are looked for again.
@@ -36,13 +35,9 @@ pub(crate) struct Classes {
 
 impl Classes {
     /// A node's session is new.
-    pub(crate) fn forget(&mut self, node: u32) {
-        self.told.remove(&node);
-    }
-
-    /// The settings are new: other nodes may route now.
-    pub(crate) fn forget_all(&mut self) {
-        self.told.clear();
+    pub(crate) fn node_up(&mut self, now: Time, node: u32) {
+        self.untold.insert(node);
+        self.began.get_or_insert(now);
     }
 }
 
@@ -50,11 +45,29 @@ impl Controller {
     /// Tells nodes the classes, as far as they have changed; called at the end of each input.
     pub(crate) fn tell_classes(&mut self, now: Time) {
         let routes = self.config.subnets.iter().any(|subnet| subnet.gateway.is_some());
-        if !routes || self.sessions.iter().all(|session| !session.is_open) {
-            return;
+        let Some(began) = self.classes.began.filter(|_| routes) else { return };
+        let is_news = self.find_classes(now, began + GATHER);
+        if is_news {
+            self.classes.version += 1;
+            self.classes.untold.extend(0..self.topology.nodes.len() as u32);
         }
-        let gathered = *self.classes.began.get_or_insert(now) + GATHER;
-        let current = self.find_classes(now < gathered);
+        let version = self.epoch << 32 | self.classes.version;
+        // Also a node that does not route: its hosts must not pass by a function.
+        let is_reached =
+            |node: &u32| self.sessions[*node as usize].is_open && self.topology.node(*node).up;
+        for node in self.classes.untold.extract_if(.., is_reached).collect::<Vec<u32>>() {
+            let classes = self.classes.current.clone();
+            self.send_reliably(node, 0, Told { version, classes });
+        }
+    }
+
+    /// Finds the stations of functions, and looks for those that are missing. Tells whether the
+    /// classes are other ones than before.
+    fn find_classes(&mut self, now: Time, gathered: Time) -> bool {
+        if self.config.classes.is_empty() && self.classes.current.is_empty() {
+            return self.classes.version == 0;
+        }
+        let current = self.classes_at(now < gathered);
         let is_missing = |function: &Function| function.mac.is_none();
         let are_missing = current.iter().flat_map(|class| &class.functions).any(is_missing);
         if are_missing && self.classes.seek_at <= now {
@@ -64,35 +77,23 @@ impl Controller {
         let due = [(are_missing, self.classes.seek_at), (now < gathered, gathered)];
         let due = due.into_iter().filter(|(is_due, _)| *is_due).map(|(_, at)| at);
         self.rearm(due.min(), Timer::Classes);
-        if self.classes.version == 0 || self.classes.current != current {
-            for (place, class) in current.iter().enumerate() {
-                let there = class.functions.iter().filter(|function| !is_missing(function)).count();
-                let is_news = self.classes.current.get(place) != Some(class);
+        if self.classes.version > 0 && self.classes.current == current {
+            return false;
+        }
+        for (place, class) in current.iter().enumerate() {
+            let there = class.functions.iter().filter(|function| !is_missing(function)).count();
+            if self.classes.current.get(place) != Some(class) {
                 let class = self.config.classes[place].name.clone();
-                if is_news {
-                    self.log(Event::Class { class, there: there as u32 });
-                }
+                self.log(Event::Class { class, there: there as u32 });
             }
-            self.classes.current = current;
-            self.classes.version += 1;
         }
-        for node in 0..self.topology.nodes.len() as u32 {
-            let is_open = self.sessions[node as usize].is_open && self.topology.node(node).up;
-            let version = self.classes.version;
-            if !is_open || self.classes.told.get(&node) == Some(&version) {
-                continue;
-            }
-            self.classes.told.insert(node, version);
-            // Also a node that does not route: its hosts must not pass by a function.
-            let classes = self.classes.current.clone();
-            let version = self.epoch << 32 | version;
-            self.send_reliably(node, 0, Told { version, classes });
-        }
+        self.classes.current = current;
+        true
     }
 
     /// The settings with the stations of the functions that are known. `gathering`: others may be
     /// there too.
-    fn find_classes(&mut self, gathering: bool) -> Vec<Class> {
+    fn classes_at(&mut self, gathering: bool) -> Vec<Class> {
         let (hosts, heard) = (&self.hosts, &mut self.classes.heard);
         let mut function = |ip: &IpAddr| {
             let mac = hosts.by_ip(*ip);

@@ -274,7 +274,6 @@ impl Controller {
         self.end_forbidden(flows);
         self.configure_router(now);
         self.forwarders.forget_all();
-        self.classes.forget_all();
         self.shares.forget_all();
         // Every node gets the group's addresses anew.
         for index in 0..self.topology.nodes.len() as u32 {

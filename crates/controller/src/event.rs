@@ -14,94 +14,25 @@ use crate::NodeId;
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // fields are what `Display` says
 pub enum Event {
-    NodeUp {
-        node: NodeId,
-        name: String,
-    },
-    NodeDown {
-        node: NodeId,
-        silent: bool,
-    },
-    LinksLost {
-        node: NodeId,
-        links: usize,
-        flows: usize,
-        stranded: usize,
-    },
-    LinksFound {
-        node: NodeId,
-        links: usize,
-    },
-    HostFound {
-        mac: MacAddr,
-        node: NodeId,
-        port: u8,
-    },
-    HostMoved {
-        mac: MacAddr,
-        from: (NodeId, u8),
-        to: (NodeId, u8),
-    },
-    HostLost {
-        mac: MacAddr,
-        node: NodeId,
-        port: u8,
-        flows: usize,
-    },
-    AddressTaken {
-        ip: IpAddr,
-        mac: MacAddr,
-        from: Option<MacAddr>,
-    },
-    ClaimRefused {
-        mac: MacAddr,
-        ip: Option<IpAddr>,
-        node: NodeId,
-        port: u8,
-        why: Refusal,
-    },
-    PortClosed {
-        node: NodeId,
-        port: u8,
-        why: Refusal,
-    },
-    PortOpened {
-        node: NodeId,
-        port: u8,
-    },
-    Leased {
-        ip: Ipv4Addr,
-        mac: MacAddr,
-        seconds: u32,
-    },
-    Released {
-        ip: Ipv4Addr,
-        mac: MacAddr,
-    },
-    Declined {
-        ip: Ipv4Addr,
-        mac: MacAddr,
-    },
-    PoolExhausted {
-        mac: MacAddr,
-        node: NodeId,
-        port: u8,
-    },
-    NoServer {
-        ip: Ipv4Addr,
-    },
-    TableWrong {
-        node: NodeId,
-    },
-    Forwarder {
-        node: NodeId,
-        is_ready: bool,
-    },
-    /// So many functions of a class are there.
-    Class {
-        class: String,
-        there: u32,
-    },
+    NodeUp { node: NodeId, name: String },
+    NodeDown { node: NodeId, silent: bool },
+    LinksLost { node: NodeId, links: usize, flows: usize, stranded: usize },
+    LinksFound { node: NodeId, links: usize },
+    HostFound { mac: MacAddr, node: NodeId, port: u8 },
+    HostMoved { mac: MacAddr, from: (NodeId, u8), to: (NodeId, u8) },
+    HostLost { mac: MacAddr, node: NodeId, port: u8, flows: usize },
+    AddressTaken { ip: IpAddr, mac: MacAddr, from: Option<MacAddr> },
+    ClaimRefused { mac: MacAddr, ip: Option<IpAddr>, node: NodeId, port: u8, why: Refusal },
+    PortClosed { node: NodeId, port: u8, why: Refusal },
+    PortOpened { node: NodeId, port: u8 },
+    Leased { ip: Ipv4Addr, mac: MacAddr, seconds: u32 },
+    Released { ip: Ipv4Addr, mac: MacAddr },
+    Declined { ip: Ipv4Addr, mac: MacAddr },
+    PoolExhausted { mac: MacAddr, node: NodeId, port: u8 },
+    NoServer { ip: Ipv4Addr },
+    TableWrong { node: NodeId },
+    Forwarder { node: NodeId, is_ready: bool },
+    Class { class: String, there: u32 },
     RoutesFull,
     RoutesFit,
     GroupsFull,

@@ -118,6 +118,11 @@ impl Fib {
         self.feeds.get(&node).and_then(Feed::version)
     }
 
+    /// The nodes that get the table, or go on with the one before.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = u32> {
+        self.feeds.keys().chain(&self.withheld).copied()
+    }
+
     /// Does something with a node's feed, and takes note of when it is due.
     fn with_feed<R>(
         &mut self,

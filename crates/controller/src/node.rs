@@ -76,7 +76,7 @@ impl Controller {
         }
         self.groups_of_node_up(index);
         self.forwarders.forget(index);
-        self.classes.forget(index);
+        self.classes.node_up(now, index);
         self.fib_of_node_up(now, index);
         self.arm_silence();
         self.log(Event::NodeUp { node: id, name: name.to_string() });
