@@ -188,7 +188,9 @@ impl Controller {
     /// Finds out which forwarders can be used.
     fn find_ready(&mut self) {
         let (current, is_whole) = self.fib.state();
-        for node in 0..self.topology.nodes.len() as u32 {
+        let ready = self.forwarders.ready.iter().copied();
+        let nodes: BTreeSet<u32> = self.fib.holders().chain(ready).collect();
+        for node in nodes {
             let is_up = self.topology.node(node).up;
             let is_kept = is_up && self.is_withheld(node);
             let is_up = is_up && self.is_forwarder(node);
@@ -313,9 +315,17 @@ impl Controller {
             return Err(Refusal::Forbidden);
         }
         let to = target.and_then(|target| self.hosts.get(target)).map(|target| target.at);
-        let back = self.router_way(now, at, group_mac, ask.source_mac, from)?;
+        let back = self.router_way(
+            now,
+            None,
+            FlowKey { at, source: Some(group_mac), destination: ask.source_mac },
+            from,
+        )?;
         let there = match target.zip(to) {
-            Some((target, to)) => self.router_way(now, at, ask.source_mac, target, to)?,
+            Some((target, to)) => {
+                let key = FlowKey { at, source: Some(ask.source_mac), destination: target };
+                self.router_way(now, Some(from), key, to)?
+            }
             None => Vec::new(),
         };
         let version = self.flows.next_version();
@@ -367,19 +377,18 @@ impl Controller {
         found.ok_or(Refusal::Claimed)
     }
 
-    /// The routes from a forwarder to a station, for packets of another.
+    /// The routes from a forwarder to a station, for packets of another. `opener`: the port of the
+    /// host that asks for them.
     fn router_way(
         &mut self,
         now: Time,
-        at: Place,
-        source: MacAddr,
-        destination: MacAddr,
+        opener: Option<Place>,
+        key: FlowKey,
         to: Place,
     ) -> Result<Vec<Hops>, Refusal> {
         if !self.topology.is_host_port(to) {
             return Err(Refusal::NoPath);
         }
-        let key = FlowKey { at, source: Some(source), destination };
         let known = self.flows.find(&key).filter(|id| !self.flows.stranded.contains(id));
         let id = match known {
             Some(id) => id,
@@ -388,7 +397,7 @@ impl Controller {
                 if routes.is_empty() {
                     return Err(Refusal::NoPath);
                 }
-                self.make_room(now, to, key)?;
+                self.make_room(now, opener, key)?;
                 let version = self.flows.next_version();
                 self.flows.insert(&self.topology, key, to, routes, version, true)
             }

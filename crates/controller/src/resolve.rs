@@ -35,6 +35,9 @@ const EXCHANGES_MAX: usize = 1 << 18;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Most addresses searched at a time.
 const SEARCHES_MAX: usize = 1024;
+/// The router of a node has as many entries of route memory as so many ports: it sends for the
+/// hosts of all nodes.
+const ROUTER_SHARES: usize = 16;
 /// Most requests that wait for the same search.
 const WAITING_MAX: usize = 16;
 
@@ -239,7 +242,7 @@ impl Controller {
                     let routes = self.flows.routes(&self.topology, &key, end);
                     let room = match routes.is_empty() {
                         true => Err(Refusal::NoPath),
-                        false => self.make_room(now, at, key),
+                        false => self.make_room(now, Some(at).filter(|at| key.at == *at), key),
                     };
                     if let Err(why) = room {
                         // No node knows the new flow yet.
@@ -280,22 +283,24 @@ impl Controller {
         Ok(())
     }
 
-    /// Makes room for a new flow, in the tables and in its port's share of them.
+    /// Makes room for a new flow, in the tables and in its port's share of them. `opener`: the port
+    /// whose host opens it.
     pub(crate) fn make_room(
         &mut self,
         now: Time,
-        asking: Place,
+        opener: Option<Place>,
         key: FlowKey,
     ) -> Result<(), Refusal> {
         let limits = self.config.limits;
-        if key.at == asking && self.scans.flow(now, &limits, asking) {
-            self.close_port(now, asking, Refusal::Scanning);
+        if let Some(port) = opener.filter(|port| self.scans.flow(now, &limits, *port)) {
+            self.close_port(now, port, Refusal::Scanning);
             return Err(Refusal::Scanning);
         }
         if self.flows.find(&key).is_some() {
             return Ok(());
         }
-        if self.flows.len_at(key.at) >= limits.flows_per_port as usize {
+        let shares = if key.at.port == ROUTER_HOP { ROUTER_SHARES } else { 1 };
+        if self.flows.len_at(key.at) >= shares * limits.flows_per_port as usize {
             let near = MacAddr::from_u64(self.rng.next_u64() & 0xFFFF_FFFF_FFFF);
             if let Some(victim) = self.flows.victim(key.at, near) {
                 self.end_flow(victim);

@@ -206,6 +206,27 @@ fn a_forwarder_learns_nothing_that_its_host_may_not() {
 }
 
 #[test]
+fn a_host_that_opens_too_many_flows_by_a_forwarder_loses_its_own_port() {
+    let mut stages = ready(|config| config.limits.scan_flows = 1);
+    stages.ask(3, mac(1), 1, 65);
+    stages.ask(3, mac(1), 1, 66);
+    assert_eq!((stages.ways.len(), &stages.failed[..]), (1, &[Refusal::Scanning][..]));
+    // The other host at the node goes on.
+    stages.ask(3, mac(2), 2, 66);
+    assert_eq!(stages.ways.len(), 2, "{:?}", stages.failed);
+}
+
+#[test]
+fn a_forwarder_has_room_for_the_hosts_of_many_ports() {
+    let mut stages = ready(|config| config.limits.flows_per_port = 1);
+    for (source, target) in [(1, 65), (2, 66), (65, 1), (66, 2)] {
+        stages.ask(3, mac(source), source, target);
+    }
+    let of_router = stages.net.controller.flows().filter(|f| (f.node, f.port) == (3, ROUTER_HOP));
+    assert_eq!(of_router.count(), 8, "each has a way there and a way back");
+}
+
+#[test]
 fn nodes_are_told_who_shares_the_table_and_forwarders_where_the_others_are() {
     let whole = ready(|_| {});
     for node in 1..=4 {

@@ -1,7 +1,10 @@
 //! Two stages: hosts' packets are routed by another node than theirs.
 
-use plexus_config::{Forwarder, GroupRule, HostGroup};
+use std::net::{IpAddr, Ipv4Addr};
+
+use plexus_config::{Forwarder, GroupRule, HostGroup, OutsideRoute};
 use plexus_controller::Config;
+use plexus_wire::Prefix;
 use plexus_wire::fabric::ROUTER_HOP;
 
 use crate::routed::{ring, two_subnets};
@@ -104,5 +107,37 @@ fn a_host_with_a_new_address_is_routed() {
     world.run(500);
     world.hosts[0].ip = [10, 0, 0, 99].into();
     assert_eq!(world.unreached(&pair, 3000), []);
+    world.finish();
+}
+
+/// The hosts that lead to a network share its flows, although the sender's node asks for none.
+#[test]
+fn the_hosts_that_lead_to_a_network_share_its_flows() {
+    let far: Ipv4Addr = [192, 0, 2, 1].into();
+    let prefix = Prefix::new([0, 0, 0, 0].into(), 0).unwrap();
+    let vias = [[10, 0, 1, 2], [10, 0, 1, 4]].map(IpAddr::from);
+    let config = Config {
+        routes: vias.map(|via| OutsideRoute { prefix, via }).to_vec(),
+        forwarders: vec![Forwarder { node: "node3".into(), weight: 1 }],
+        ..two_subnets()
+    };
+    let mut world = ring(6, config);
+    for router in [1, 3] {
+        world.hosts[router].is_promiscuous = true;
+    }
+    let mut send = |from: u32| {
+        for number in from..from + 100 {
+            world.send(0, far, number);
+            world.run(1);
+        }
+        world.run(50);
+        [1, 3].map(|router: usize| {
+            let all = world.hosts[router].received.iter();
+            all.filter(|(_, number)| (from..from + 100).contains(number)).count()
+        })
+    };
+    send(1000);
+    let shares = send(2000);
+    assert!(shares[0] + shares[1] == 100 && shares.iter().all(|n| *n > 20), "{shares:?}");
     world.finish();
 }
