@@ -31,7 +31,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use crate::timers::Timers;
-use detour::Classes;
+use detour::{Classes, address_of};
 use effect::{Effect, Timer, Turn};
 use groups::Groups;
 use host_frame::{HostFrame, Party};
@@ -157,11 +157,8 @@ impl Node {
             }
             Input::Load { routed, busy } => {
                 if self.routing.fib.version().1 {
-                    self.seal_to_controller(
-                        now,
-                        &Requests::once(&Load { routed, busy }.into()),
-                        false,
-                    );
+                    let body = Load { routed, busy }.into();
+                    self.carry_out(now, vec![Effect::Controller { body, sure: false }]);
                 }
             }
             Input::Used(addresses) => self.routing.note_used(&addresses),
@@ -844,7 +841,7 @@ impl Node {
 
     /// Whether packets are routed to a station: a neighbour, or a function.
     fn knows(&self, station: MacAddr) -> bool {
-        self.routing.address_of(station).is_some() || self.classes.is_function(station)
+        address_of(&self.routing, &self.classes, station).is_some()
     }
 
     /// Whether the data plane has sent a host's frame to this station as a router.

@@ -156,7 +156,7 @@ impl ControlQueue {
 }
 
 /// Whether a host's frame is a DHCP client's message (RFC 2131, 4.1): UDP from port 68 to port 67.
-fn is_dhcp(frame: &[u8]) -> bool {
+pub(crate) fn is_dhcp(frame: &[u8]) -> bool {
     let Ok(frame) = ethernet::Frame::new_checked(frame) else { return false };
     if frame.ethertype() != EtherType::IPV4 {
         return false;

@@ -53,7 +53,7 @@ use ways::{Way, Ways};
 
 use crate::bits::range;
 use crate::context::Context;
-use crate::control::CONTROL_CLASS;
+use crate::control::{CONTROL_CLASS, is_dhcp};
 use crate::drops::DropReason;
 use crate::offload;
 use crate::snapshot::PortPlan;
@@ -265,8 +265,8 @@ impl Fabric {
         let tables = context.fabric.tables(port);
         let head = context.pool.data(packet).first_chunk::<8>();
         let (Some(tables), Some(head)) = (tables, head) else { return };
-        if !context.fabric.classes().is_empty() {
-            // Each packet is looked at, for it may be of a class.
+        // While there are classes, each packet is looked at.
+        if !context.fabric.classes().is_empty() || self.ways.find(port, host, neighbour).is_some() {
             return;
         }
         let destination = u64::from_be_bytes(*head) >> 16;
@@ -675,6 +675,7 @@ fn take_from_host<'a>(
     let settings = &context.plan.ports[usize::from(in_port)];
     // Most ports have one host. No station has address zero.
     let (mut admitted, mut to_route) = (0, 0);
+    let has_classes = !context.fabric.classes().is_empty();
     for (place, packet) in packets {
         let (destination, source) = match examine(context.pool, settings, packet) {
             Ok(addresses) => addresses,
@@ -703,7 +704,7 @@ fn take_from_host<'a>(
                 continue;
             }
         }
-        if destination != gateway && !context.fabric.classes().is_empty() {
+        if has_classes && destination != gateway {
             let frame = context.pool.data(packet);
             if is_ip(frame) && !may_pass(context.fabric, frame, source, destination) {
                 Verdict::Drop(DropReason::NoFunction).store(packet);
@@ -734,12 +735,7 @@ fn is_discovery(frame: &[u8]) -> bool {
 /// ARP, neighbour discovery, and DHCP (RFC 2131, 4.4.5).
 #[cold]
 fn is_for_this_node(frame: &[u8]) -> bool {
-    const UDP: u8 = 17;
-    let is_dhcp = || {
-        let len = frame.get(14).map_or(0, |first| usize::from(first & 0xF) * 4);
-        frame.get(23) == Some(&UDP) && frame.get(14 + len + 2..14 + len + 4) == Some(&[0, 67])
-    };
-    !is_ip(frame) || is_discovery(frame) || frame.get(12..14) == Some(&[0x08, 0x00]) && is_dhcp()
+    !is_ip(frame) || is_discovery(frame) || is_dhcp(frame)
 }
 
 /// Whether an untagged frame is an IP packet.

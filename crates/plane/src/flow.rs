@@ -1,8 +1,8 @@
 //! Which flow a frame belongs to, wherever it is on its way.
 
 use plexus_io::PortId;
+use plexus_wire::FlowKey;
 use plexus_wire::fabric::{Fields, Kind};
-use plexus_wire::{FlowKey, Protocol};
 
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 
@@ -19,12 +19,6 @@ fn bytes_hash(bytes: &[u8], seed: u64) -> u64 {
     let hash =
         bytes.iter().fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
     hash ^ hash >> 32
-}
-
-/// The hash of an IP packet's addresses: the same for all flows between two hosts, and for
-/// fragments.
-pub(crate) fn hosts_hash(key: FlowKey, seed: u64) -> u64 {
-    FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..key }.hash(seed)
 }
 
 /// A frame that leaves by a port, as queues see it.

@@ -71,6 +71,11 @@ impl FlowKey {
         FlowKey { src: self.dst, dst: self.src, ports, ..self }
     }
 
+    /// The key of all packets from one host to another, fragments included.
+    pub fn of_hosts(self) -> FlowKey {
+        FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..self }
+    }
+
     /// A 64-bit hash, every bit of which depends on every bit of the key and of `seed`. The same
     /// on all machines. A secret seed keeps outsiders from steering flows blindly, but this is no
     /// cryptographic hash.
@@ -97,6 +102,15 @@ impl FlowKey {
         h = mix(last ^ K[3] ^ h, h.rotate_left(32) ^ seed.rotate_left(47));
         mix(h ^ K[1], seed ^ K[2])
     }
+}
+
+/// A flow's weight for a place: the highest wins, so that flows of the other places stay where they
+/// are when one is lost (highest random weight, Thaler and Ravishankar, 1998).
+#[inline]
+pub fn weight(hash: u64, place: usize) -> u64 {
+    let product = u128::from(hash ^ (place as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        * 0xBF58_476D_1CE4_E5B9;
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// Odd numbers with about as many ones as zeros: the fractions of √2, √3, √5 and √7.

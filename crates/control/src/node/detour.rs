@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::fabric::class::{Detour, detour};
+use plexus_wire::fabric::class::{Detour, detour, is_function};
 use plexus_wire::fabric::message::{Class, Classes as Told};
 use plexus_wire::flow::FlowKey;
 use plexus_wire::{MacAddr, Time};
@@ -12,6 +12,7 @@ use super::Node;
 use super::effect::{Turn, Unserved};
 use super::host_frame::{HostFrame, Matter, Party};
 use super::resolve::{Need, addressed};
+use super::routing::Routing;
 
 /// The classes that the controller has told.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ impl Classes {
 
     /// Whether a station is a function.
     pub(super) fn is_function(&self, station: MacAddr) -> bool {
-        self.list.iter().any(|class| class.is_function(station))
+        is_function(&self.list, station)
     }
 
     fn station_of(&self, ip: IpAddr) -> Option<MacAddr> {
@@ -57,6 +58,11 @@ impl Classes {
         let mut found = functions.filter(|function| function.mac == Some(station));
         found.next().map(|function| function.ip)
     }
+}
+
+/// The address of a station that packets are routed to: a neighbour, or a function.
+pub(super) fn address_of(routing: &Routing, classes: &Classes, station: MacAddr) -> Option<IpAddr> {
+    routing.address_of(station).or_else(|| classes.address_of(station))
 }
 
 impl Node {

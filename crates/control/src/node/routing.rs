@@ -152,7 +152,7 @@ impl Routing {
     }
 
     /// Whether the router knows the station with this address.
-    pub(crate) fn knows(&self, address: IpAddr) -> bool {
+    fn knows(&self, address: IpAddr) -> bool {
         self.known.contains_key(&address) || self.own.contains_key(&address)
     }
 
@@ -188,6 +188,13 @@ impl Routing {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Other hosts that lead to a network that this one leads to as well, and that are still to be
+    /// asked for.
+    pub(super) fn unknown_alike(&self, address: IpAddr) -> Vec<IpAddr> {
+        let all = self.alike(address).into_iter();
+        all.filter(|other| *other != address && !self.knows(*other)).collect()
     }
 
     /// Packets are being routed to these.

@@ -7,6 +7,7 @@ use plexus_wire::fabric::{self, CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{Time, ethernet};
 
 use super::Node;
+use super::detour::address_of;
 use super::effect::{Effect, Event, Turn, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request, question};
 use super::resolve::Need;
@@ -122,9 +123,8 @@ impl Node {
                     // It may have been routed to a host that leads to other networks.
                     None => {
                         let asked = self.resolver.address_of(port, mac, frame.destination);
-                        let neighbour = self.routing.address_of(frame.destination);
-                        let function = self.classes.address_of(frame.destination);
-                        asked.or(neighbour).or(function)
+                        let (routing, classes) = (&self.routing, &self.classes);
+                        asked.or_else(|| address_of(routing, classes, frame.destination))
                     }
                 };
                 // An address of another network is nobody's here: it is not to be asked for.
@@ -137,12 +137,10 @@ impl Node {
                     let (party, random) = (Party { mac, ip }, &mut self.random);
                     self.resolver.ask(&mut turn, port, party, target, need, random);
                     // The others that lead there are to share the flows.
-                    let alike = to_group.map(|_| self.routing.alike(target)).unwrap_or_default();
-                    for other in alike {
-                        if other != target && !self.routing.knows(other) {
-                            let (need, random) = (Need::Fresh, &mut self.random);
-                            self.resolver.ask(&mut turn, port, party, other, need, random);
-                        }
+                    let alike = to_group.map(|_| self.routing.unknown_alike(target));
+                    for other in alike.unwrap_or_default() {
+                        let random = &mut self.random;
+                        self.resolver.ask(&mut turn, port, party, other, Need::Fresh, random);
                     }
                 } else {
                     // A host that keeps its neighbour cache across our restart sends no question,
@@ -194,9 +192,8 @@ impl Node {
                         true => (Some(target), Need::Own(bytes)),
                         false if group.mac != frame.destination => {
                             // It has been routed, but has no way.
-                            let neighbour = self.routing.address_of(frame.destination);
-                            let function = self.classes.address_of(frame.destination);
-                            (neighbour.or(function), Need::Route(bytes))
+                            let (routing, classes) = (&self.routing, &self.classes);
+                            (address_of(routing, classes, frame.destination), Need::Route(bytes))
                         }
                         false if group.has_network(target) => (Some(target), Need::Routed(bytes)),
                         false if !self.routing.fib.version().1 => (None, Need::Routed(bytes)),
@@ -212,6 +209,13 @@ impl Node {
                             }
                             let random = &mut self.random;
                             self.resolver.ask(&mut turn, ROUTER_HOP, party, target, need, random);
+                            let is_routed = group.mac == frame.destination && !is_own;
+                            let alike = is_routed.then(|| self.routing.unknown_alike(target));
+                            for other in alike.unwrap_or_default() {
+                                let (need, random) = (Need::Fresh, &mut self.random);
+                                self.resolver
+                                    .ask(&mut turn, ROUTER_HOP, party, other, need, random);
+                            }
                         }
                         None => turn.dropped(ROUTER_HOP, Unserved::NoRoute),
                     }

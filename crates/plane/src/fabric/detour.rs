@@ -46,14 +46,15 @@ pub(super) fn may_pass(plan: &FabricPlan, frame: &[u8], source: u64, destination
     let Some(key) = FlowKey::from_frame(frame) else {
         return class::detour(classes, from, None).is_none();
     };
-    let mut functions = classes.iter().flat_map(|class| &class.functions);
-    if functions.any(|function| function.mac == Some(to)) {
+    if is_link_local(key.dst) {
+        return true;
+    }
+    if plan.is_function(destination) {
+        // It gets what is for itself.
         let mut functions = classes.iter().flat_map(|class| &class.functions);
-        return is_link_local(key.dst)
-            || functions.any(|function| function.mac == Some(to) && function.ip == key.dst);
+        return functions.any(|function| function.mac == Some(to) && function.ip == key.dst);
     }
     plan.parts().are_together(key.src, key.dst)
-        || is_link_local(key.dst)
         || key.dst.is_multicast()
         || class::detour(classes, from, Some(&key)).is_none()
 }

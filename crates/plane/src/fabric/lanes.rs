@@ -29,11 +29,12 @@ use plexus_config::LaneChoice;
 use plexus_io::{Packet, PortId};
 use plexus_table::{Found, ROUTES_MAX};
 use plexus_wire::fabric::Fields;
+use plexus_wire::flow::weight;
 use plexus_wire::{FlowKey, Time};
 
 use super::parts::EVERYWHERE;
 use crate::context::Context;
-use crate::flow::{flow_hash, hosts_hash};
+use crate::flow::flow_hash;
 use crate::stage::output::OutputQueues;
 
 /// How long a flow must be silent before it may change lanes: more than a queue of the usual size
@@ -118,7 +119,7 @@ impl Lanes {
         packet: &Packet,
     ) -> Option<Candidate<'a>> {
         let key = FlowKey::from_frame(context.pool.data(packet));
-        let hosts = key.map_or(0, |key| hosts_hash(key, self.seed));
+        let hosts = key.map_or(0, |key| key.of_hosts().hash(self.seed));
         let places = key.map_or(EVERYWHERE, |key| context.fabric.places(&key));
         let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
         let held = routes.filter(|route| places >> route.0 & 1 == 1);
@@ -147,15 +148,7 @@ fn last_hop(header: &[u8]) -> Option<u8> {
     (fields.forward() > 0).then(|| header.get(end).copied()).flatten()
 }
 
-/// A flow's weight for a route: the highest wins (highest random weight, Thaler and Ravishankar,
-/// 1998), so that the flows of the other routes stay where they are when one fails.
-fn weight(flow: u64, route: usize) -> u64 {
-    let product = u128::from(flow ^ (route as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-        * 0xBF58_476D_1CE4_E5B9;
-    product as u64 ^ (product >> 64) as u64
-}
-
-/// What is remembered to balance lanes.
+/// Flows and lanes as they are remembered to balance these.
 struct Balance {
     flowlets: Box<[Flowlet]>,
     /// By port.

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_table::{PortRoutes, ROUTES_MAX, Route, RouteKey, RouteSet, Stations};
+use plexus_wire::fabric::class::is_function;
 use plexus_wire::fabric::message::{Class, Hops};
 use plexus_wire::fabric::{CONTROL_HOP, Kind, Partition, ROUTER_HOP, Repr, encapsulation, message};
 use plexus_wire::{FlowKey, MacAddr, Prefix, Time};
@@ -152,7 +153,7 @@ impl FabricPlan {
 
     /// Whether a station is a function: it passes on packets of any source.
     pub(crate) fn is_function(&self, station: u64) -> bool {
-        self.classes.iter().any(|class| class.is_function(MacAddr::from_u64(station)))
+        is_function(&self.classes, MacAddr::from_u64(station))
     }
 
     /// The parts of the table that forwarders hold.

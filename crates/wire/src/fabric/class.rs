@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::message::{Class, Function, Network};
-use crate::flow::FlowKey;
+use crate::flow::{FlowKey, weight};
 use crate::ip::Protocol;
 use crate::{MacAddr, Prefix};
 
@@ -37,9 +37,14 @@ pub fn detour(classes: &[Class], sender: MacAddr, key: Option<&FlowKey>) -> Opti
     }
 }
 
+/// Whether a station is a function: it passes on packets of any source.
+pub fn is_function(classes: &[Class], station: MacAddr) -> bool {
+    classes.iter().any(|class| class.is_function(station))
+}
+
 impl Class {
     /// Whether a station is one of its functions.
-    pub fn is_function(&self, station: MacAddr) -> bool {
+    fn is_function(&self, station: MacAddr) -> bool {
         self.functions.iter().any(|function| function.mac == Some(station))
     }
 
@@ -69,7 +74,7 @@ impl Class {
 
     /// None: the packet goes on as if the class did not hold.
     fn detour(&self, key: &FlowKey) -> Option<Detour> {
-        let hosts = FlowKey { vlan: None, ports: None, protocol: Protocol(0), ..*key };
+        let hosts = key.of_hosts();
         // Alike in both directions: a firewall sees the whole of a connection.
         let hash = hosts.hash(0).wrapping_add(hosts.reversed().hash(0));
         let present = |(place, Function { ip, mac, .. }): (usize, &Function)| {
@@ -94,14 +99,6 @@ impl From<Prefix> for Network {
     fn from(prefix: Prefix) -> Network {
         Network { ip: prefix.addr(), prefix_len: prefix.len() }
     }
-}
-
-/// The weight of a place for a hash: the highest wins, so that the others keep their flows when one
-/// leaves (highest random weight, Thaler and Ravishankar, 1998).
-fn weight(hash: u64, place: usize) -> u64 {
-    let product = u128::from(hash ^ (place as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-        * 0xBF58_476D_1CE4_E5B9;
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
