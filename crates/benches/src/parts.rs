@@ -1,6 +1,6 @@
-//! What it saves a forwarder of the group to hold parts of the Internet's tables, and what it costs
-//! to choose one: routes and memory of the one with most, and lookups among its own addresses
-//! beside those in the whole table. `1-of-4`: each part is with one of four forwarders.
+//! Parts of the Internet's tables on forwarders of the group: routes and memory of the one with
+//! most, and lookups among its own addresses beside those in the whole table. `1-of-4`: each part
+//! is with one of four forwarders.
 
 use std::net::IpAddr;
 

@@ -40,11 +40,11 @@ pub struct TrafficClass {
     pub both_ways: bool,
     /// The functions, which share the flows.
     pub via: Vec<IpAddr>,
-    /// What becomes of the packets while no function is there.
+    /// The fate of the packets while no function is there.
     pub otherwise: Otherwise,
 }
 
-/// What becomes of packets of a class while none of its functions is there.
+/// The fate of a class's packets while none of its functions is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Otherwise {

@@ -250,7 +250,7 @@ impl Controller {
         }
     }
 
-    /// What a node gets of the table.
+    /// A node's share of the table.
     fn share_of(&self, node: u32) -> Share {
         let name = &self.topology.node(node).name;
         let place = self.config.forwarders.iter().position(|forwarder| forwarder.node == *name);

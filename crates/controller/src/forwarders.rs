@@ -55,7 +55,7 @@ pub(crate) struct Forwarders {
     change: Option<Change>,
     /// Forwarders that can be used, by their dense numbers.
     ready: BTreeSet<u32>,
-    /// What each node was told in this session, without its version.
+    /// The forwarders that each node was told in this session, without the version.
     told: BTreeMap<u32, Told>,
     /// Changes of links and forwarders that all nodes have been told of.
     judged: Option<(u64, BTreeSet<u32>, usize)>,
@@ -229,7 +229,7 @@ impl Controller {
         is_over
     }
 
-    /// What a node is to know of forwarders: no ways, if it routes everything itself.
+    /// The forwarders for a node: no ways, if it routes everything itself.
     fn told_of_forwarders(&mut self, node: u32) -> Told {
         let list = self.forwarders.list.clone();
         let copies = self.forwarders.copies.unwrap_or(0);

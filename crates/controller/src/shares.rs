@@ -15,7 +15,7 @@ use plexus_wire::fabric::message::Load;
 use crate::event::Drop;
 use crate::{Controller, NodeId};
 
-/// What a node has said for so long is no longer believed.
+/// A report this old is no longer believed.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 /// Between two changes: flows that have moved show in what nodes say.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const HOT: u16 = 800;
 /// Another one is less busy only if it is so by as much.
 const GAP: u16 = 200;
 
-/// What nodes have said.
+/// The nodes' reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     of: BTreeMap<u32, Said>,
@@ -42,7 +42,7 @@ struct Said {
     busy: u16,
 }
 
-/// What a node that routes has to do.
+/// The load of a node that routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Packets that it routes, per second.
@@ -135,7 +135,7 @@ impl Controller {
         }
     }
 
-    /// What a node that routes has to do, if it has said so lately.
+    /// The load of a node that routes, if it has reported lately.
     pub fn share(&self, now: Time, node: NodeId) -> Option<Share> {
         self.shares.share(now, self.topology.index(node)?)
     }

@@ -23,7 +23,7 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 /// How long a box may take until it routes again.
 const RETURN_LIMIT: Duration = Duration::from_secs(8);
 
-/// What a back box has counted since it started.
+/// A back box's counts since it started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BackCounts {
     /// Packets that came to it, those that its ports lost included.
@@ -76,7 +76,7 @@ impl Rig {
         if let Layout::Stages(backs) = self.layout() { backs.len() } else { 0 }
     }
 
-    /// What each back box has counted.
+    /// The counts of each back box.
     pub(super) fn back_counts(&self) -> Result<Vec<BackCounts>, String> {
         (FRONTS..FRONTS + self.backs()).map(|of| self.counts(of)).collect()
     }

@@ -133,7 +133,7 @@ pub(super) enum Load {
     Many,
 }
 
-/// What a meter tells of a flow.
+/// A meter's counts of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flow {
     pub(super) sink: usize,

@@ -35,11 +35,11 @@ const REDUNDANT: &[Back] = &[LARGE; 2];
 const EVEN_CPU: f64 = 0.1;
 const EVEN: &[Back] = &[Back { percent: 10, weight: 2 }; 2];
 
-/// What the back boxes are offered, in parts of what they route.
+/// The load offered to the back boxes, in parts of their capacity.
 const OFFERED: f64 = 1.2;
-/// What each source offers until it is known what a back box routes, in packets/s.
+/// Packets/s from each source until a back box's capacity is known.
 const FIRST_PPS: u64 = 40_000;
-/// What is offered when a back box is lost, in parts of what the other one routes.
+/// The load when a back box is lost, in parts of the other one's capacity.
 const LIGHT: f64 = 0.6;
 /// Front boxes that passed less than this of what they were offered were the limit.
 const PASSED: f64 = 0.9;
@@ -54,9 +54,9 @@ struct Case {
     received: Vec<f64>,
     /// The least and the greatest flow, in parts of an equal share.
     flows: Vec<[f64; 2]>,
-    /// What each back box routed, in parts of all that was routed.
+    /// Each back box's share of all routed packets.
     boxes: Vec<Vec<f64>>,
-    /// What came to the back boxes, in parts of what was offered.
+    /// The share of the offered packets that came to the back boxes.
     passed: Vec<f64>,
 }
 
@@ -163,8 +163,8 @@ fn flow_shares(load: Load, outcome: &Outcome) -> [f64; 2] {
     [min, max].map(|rate| rate / mean.max(f64::MIN_POSITIVE))
 }
 
-/// What each source offers to back boxes of this many hundredths of a processor; `capacity` is what
-/// a small one routes.
+/// Packets/s from each source to back boxes of this many hundredths of a processor; a small one
+/// routes `capacity`.
 fn pps(percent: u32, capacity: f64, of: f64) -> u64 {
     let units = f64::from(percent) / f64::from(SMALL.percent);
     (of * capacity * units / FRONTS as f64) as u64

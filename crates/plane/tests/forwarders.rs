@@ -352,7 +352,7 @@ fn packets_to_the_groups_own_networks_go_by_their_source_or_to_any_forwarder() {
     }
 }
 
-/// What becomes of a packet that a forwarder gets.
+/// A forwarder's decision for a packet.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Routed,
@@ -394,7 +394,7 @@ fn a_forwarder_takes_packets_beyond_its_parts_from_hosts_that_lead_to_other_netw
     assert!(node.tables.set_leading([mac(A)]) && !node.tables.set_leading([mac(A)]));
     node.publish();
     assert_eq!(fate(&mut node, 1, &from(held(false))), Fate::Routed);
-    // What it can look up has to be right; so have the addresses of the group's own networks.
+    // Addresses that it can look up have to be right; so have those of the group's own networks.
     assert_eq!(fate(&mut node, 1, &from(held(true))), Fate::Asked);
     assert_eq!(fate(&mut node, 1, &from(Ipv4Addr::new(10, 0, 0, 2))), Fate::Asked);
     let near = packet(held(false), Ipv4Addr::new(10, 0, 0, 1), 5, 0);

@@ -22,7 +22,7 @@ const ARRIVED_AFTER: Duration = Duration::from_millis(300);
 /// Packets that are followed at a time.
 const OPEN_MAX: usize = 4096;
 
-/// What to follow.
+/// The packet to follow.
 pub(super) struct Follow<'a> {
     pub(super) nodes: &'a [String],
     pub(super) filter: Option<&'a str>,

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use plexus_wire::fabric::{self, Kind, encapsulation};
 use plexus_wire::{EtherType, Protocol, describe, ethernet, ipv4, ipv6};
 
-/// What no box on the way changes of an IP packet: addresses, and a hash of the rest but the time
-/// to live and checksums.
+/// The fields of an IP packet that no box on the way changes: addresses, and a hash of the rest but
+/// the time to live and checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) source: IpAddr,

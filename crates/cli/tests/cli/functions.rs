@@ -21,7 +21,7 @@ fn packets_of_a_class_pass_the_kernel_of_a_host() {
         // The group's second error goes to the function, whose packet it is about.
         assert!(ttl == 3 || said.contains(&format!("From {router} ")), "{said}");
     }
-    // What the kernel there does not forward does not arrive.
+    // A packet that the kernel there does not forward does not arrive.
     desk.exec(LAB, "fw", "ip route add prohibit 10.2.0.1").expect(0);
     let (passed, said) = pings("10.2.0.1");
     assert!(!passed && said.contains("From 10.9.0.1 "), "{said}");

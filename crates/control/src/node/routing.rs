@@ -140,7 +140,7 @@ impl Routing {
         self.known.insert(address, Known { mac, asker, used, sends });
         // Also if it is known: a packet has just shown that the router lacks it.
         turn.push(Effect::Neighbour { address, mac: Some(mac) });
-        // What is learned again from an old answer does not make it younger.
+        // Learning again from an old answer does not make it younger.
         if fresh || is_new {
             turn.after(ASK_AGAIN, Timer::Known(address));
         }

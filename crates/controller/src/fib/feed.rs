@@ -33,7 +33,7 @@ const GENERATION_BITS: u32 = 16;
 pub(super) struct Feed {
     /// The number of its table.
     table: u64,
-    /// What it has of the table.
+    /// Its share of the table.
     share: Share,
     state: State,
     /// The number of the last question.
@@ -44,7 +44,7 @@ pub(super) struct Feed {
     said: Option<u64>,
     /// The same, of earlier sessions too.
     floor: u64,
-    /// What the table had forgotten when the node began with nothing.
+    /// The versions that the table had forgotten when the node began with nothing.
     begun: u64,
     /// The version that it will have once it has all that was sent.
     sent: u64,
@@ -55,9 +55,9 @@ pub(super) struct Feed {
     /// How long a node with a wrong table waits for the next.
     rest: Duration,
     repeated: u8,
-    /// What was sent when a loss was noticed.
+    /// The last version sent when a loss was noticed.
     recover: u64,
-    /// What the node had when a loss was last noticed.
+    /// The node's version when a loss was last noticed.
     rewound: Option<u64>,
     /// Most messages on their way now: half as many after a loss, one more after each answer.
     window: usize,
@@ -149,7 +149,7 @@ impl Feed {
         self.table
     }
 
-    /// What the node has of the table.
+    /// The node's share of the table.
     pub(super) fn share(&self) -> Share {
         self.share
     }

@@ -18,17 +18,17 @@ enum Key {
     Route(Prefix),
 }
 
-/// What a node has of the table: all sets, and of the routes all, or those of its parts.
+/// A node's share of the table: all sets, and all routes or those of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Share {
     /// The whole table.
     #[default]
     Whole,
-    /// What this forwarder holds.
+    /// The parts of this forwarder.
     Of(u8),
 }
 
-/// What is in a share.
+/// The content of a share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Content {
     /// SPEC.md, 15.
@@ -243,7 +243,7 @@ impl Table {
         })
     }
 
-    /// What has changed in a share since a version, in order, each with its own.
+    /// The changes of a share since a version, in order, each with its own version.
     pub(super) fn since(
         &self,
         version: u64,
@@ -296,7 +296,7 @@ impl Table {
     }
 }
 
-/// What a change adds to sums; nothing, if it is something that has gone.
+/// A change's part of the sums: none, if something has gone.
 fn digest(change: &FibChange) -> Option<u64> {
     let is_there = match change {
         FibChange::Set { target, .. } => target.is_some(),

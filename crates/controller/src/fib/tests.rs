@@ -36,7 +36,7 @@ struct World {
     nodes: Vec<Node>,
     /// Messages on their way: to which node, or from which.
     wire: Vec<(usize, Body)>,
-    /// What nodes were told of forwarders.
+    /// The forwarders that nodes were told.
     told: Vec<(usize, Forwarders)>,
     random: Pcg64,
     /// Nodes say that they are there.
@@ -332,7 +332,7 @@ fn what_is_withdrawn_while_a_node_is_asked_again_costs_no_new_table() {
 #[test]
 fn a_node_that_is_asked_while_its_table_is_filled_goes_on_with_it() {
     let mut world = World::filled(2, 20_000);
-    // What has gone since is forgotten once both nodes know.
+    // Routes that have gone since are forgotten once both nodes know.
     (0..10).for_each(|n| world.set(prefix(n), None));
     world.settle();
     world.nodes[0] = Node::default();

@@ -19,7 +19,7 @@ struct Stages {
     net: Net,
     /// The version of the table that each forwarder has, and the last question about it.
     versions: BTreeMap<NodeId, (u64, u64)>,
-    /// What each node was told last.
+    /// The forwarders that each node was told last.
     told: BTreeMap<NodeId, Forwarders>,
     ways: Vec<(NodeId, Way)>,
     failed: Vec<Refusal>,

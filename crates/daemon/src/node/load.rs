@@ -10,7 +10,7 @@ use plexus_wire::Time;
 /// How often the control plane tells the controller.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a worker has done since it started. The worker writes it, and the control plane reads it.
+/// A worker's counts since it started. The worker writes them, and the control plane reads them.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerLoad {
     /// Packets that it has routed.
@@ -29,7 +29,7 @@ impl WorkerLoad {
     }
 }
 
-/// What the control plane has read of all workers.
+/// The counts that the control plane has read of all workers.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     workers: Vec<(Arc<WorkerLoad>, u64)>,

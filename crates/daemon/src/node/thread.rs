@@ -79,7 +79,7 @@ pub(crate) struct Thread {
     pub(crate) named: Option<WorkerEnd>,
     /// Reports changed links at once. Without it, maintenance finds them.
     pub(crate) link_news: Option<LinkNews>,
-    /// What it has done.
+    /// Its counts.
     pub(crate) load: Arc<WorkerLoad>,
     /// Ports that are open, and not yet added to the worker.
     pub(crate) opened: Vec<Box<dyn Port>>,

@@ -12,7 +12,7 @@ use plexus_wire::{FlowKey, MacAddr, Prefix};
 /// The bits of all places.
 pub(super) const EVERYWHERE: u8 = u8::MAX;
 
-/// What the control plane says of parts.
+/// The parts as the control plane says them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
     /// `None`: each forwarder holds the whole table.

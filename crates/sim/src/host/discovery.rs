@@ -134,7 +134,7 @@ fn v4(ip: Option<IpAddr>) -> Ipv4Addr {
     }
 }
 
-/// What a frame says of neighbours.
+/// A frame's content about neighbours.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// Who has `target`? The asker is at `mac`, and has the address `from`, or none yet.
@@ -143,7 +143,7 @@ pub(super) enum Said {
     Has { ip: IpAddr, mac: MacAddr, confirms: Confirms },
 }
 
-/// What an answer is worth (RFC 4861, 4.4).
+/// The weight of an answer (RFC 4861, 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confirms {
     /// It answers a question, so packets arrive there.

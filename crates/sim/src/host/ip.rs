@@ -28,7 +28,7 @@ pub(crate) fn payload_mut(frame: &mut [u8]) -> &mut [u8] {
     frame.get_mut(at..).unwrap_or_default()
 }
 
-/// What a frame's IP packet says.
+/// A frame's IP packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ip<'a> {
     pub(crate) src: IpAddr,

@@ -31,7 +31,7 @@ pub(super) struct Neighbours {
     questions: VecDeque<(SimTime, IpAddr)>,
 }
 
-/// What is known about an address of the network.
+/// The state of an address of the network.
 #[derive(Default)]
 struct Neighbour {
     mac: Option<MacAddr>,
