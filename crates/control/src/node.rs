@@ -564,6 +564,11 @@ impl Node {
                     if handled.established.is_some() {
                         self.greeted = false;
                         self.uplink.ports_changed(now);
+                        // A report is as old as the session in which the controller asked for it:
+                        // the next one would take it for the state of now.
+                        let is_report =
+                            |body: &_| matches!(body, Body::HostReport(_) | Body::FlowReport(_));
+                        self.requests.give_up(is_report);
                         self.requests.hurry(now);
                     }
                     if let Some(body) = handled.body {

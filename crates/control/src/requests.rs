@@ -98,6 +98,13 @@ impl Requests {
         self.due = self.pending.keys().map(|request| (now, *request)).collect();
     }
 
+    /// Gives up messages whose content is no longer true.
+    pub fn give_up(&mut self, is_old: impl Fn(&Body) -> bool) {
+        let is_kept = |pending: &Pending| !is_old(&pending.body);
+        self.pending.retain(|_, pending| is_kept(pending));
+        self.due.retain(|(_, request)| self.pending.contains_key(request));
+    }
+
     /// A message arrived. Returns it unless it is a duplicate, and the bytes to seal as its
     /// acknowledgement.
     pub fn take(&mut self, request: u32, body: Body) -> (Option<Body>, Option<Vec<u8>>) {
@@ -184,5 +191,18 @@ mod tests {
             assert!(requests.send(Time::ZERO, body(n)).is_some());
         }
         assert_eq!(requests.send(Time::ZERO, body(0)), None);
+    }
+
+    #[test]
+    fn a_message_that_was_given_up_is_not_sent_again() {
+        let mut requests = Requests::new(1);
+        for n in 0..3 {
+            requests.send(Time::ZERO, body(n));
+        }
+        requests.give_up(|known| *known == body(1));
+        let later = Time::ZERO + RESEND_MIN;
+        assert_eq!(requests.due(later), [(0, 1), (2, 3)].map(|(n, at)| body(n).to_bytes(at)));
+        requests.give_up(|_| true);
+        assert_eq!(requests.next_deadline(), Time::FOREVER);
     }
 }

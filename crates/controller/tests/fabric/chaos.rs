@@ -14,8 +14,9 @@ fn recovered(world: &mut World, seed: u64) {
     world.faults = Faults::default();
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 8000), [], "seed {seed}");
-    // Frames in flight when the last cable was repaired have arrived by now.
-    world.run(4000);
+    // Nodes give up the controller before the last within 3 s. The last one believes in routes that
+    // they report 2 s later. Frames in flight when the last cable was repaired have arrived then.
+    world.run(6000);
     assert_eq!(world.unreached(&all, 500), [], "seed {seed}");
     let up = (0..world.nodes.len()).collect();
     assert_eq!(world.stale_routes(&up), [""; 0], "seed {seed}");
@@ -94,7 +95,7 @@ fn mend(world: &mut World, gone: Vec<(End, End)>) {
     }
 }
 
-fn chaos(seeds: std::ops::Range<u64>, faults: Faults) {
+fn chaos(seeds: impl IntoIterator<Item = u64>, faults: Faults) {
     for seed in seeds {
         let mut world = World::joined(4, &PAIRS, seed);
         world.faults = faults;
@@ -118,5 +119,6 @@ fn failures_of_everything_at_once_pass() {
 
 #[test]
 fn failures_of_everything_at_once_on_bad_cables_pass() {
-    chaos(100..130, BAD);
+    // With seed 684 a report to a controller that had failed was taken by the next one.
+    chaos((100..130).chain([684]), BAD);
 }
