@@ -157,8 +157,13 @@ impl Controller {
     ) {
         let failed = ResolveFailed { exchange: ask.exchange, reason };
         self.send_reliably(at.node, request, failed);
-        let in_vain = matches!(reason, Refusal::UnknownTarget | Refusal::Forbidden);
-        // A forwarder asks in the stead of a host of another node.
+        // A forwarder asks in the stead of a host of another node, and also for what that sends from
+        // others' addresses.
+        let in_vain = match reason {
+            Refusal::UnknownTarget | Refusal::Forbidden => Some(ask.target_ip),
+            Refusal::Claimed if at.port == ROUTER_HOP => Some(ask.source_ip),
+            _ => None,
+        };
         let of_sender = self.hosts.get(ask.source_mac).map(|host| host.at);
         let at = of_sender.filter(|_| at.port == ROUTER_HOP).unwrap_or(at);
         // A host that leads to other networks, or is a function, asks in their hosts' stead.
@@ -167,10 +172,10 @@ impl Controller {
             let mut hops = self.fib.vias().chain(functions).filter_map(|via| self.hosts.by_ip(via));
             hops.any(|mac| self.is_at(mac, at))
         };
-        if in_vain
+        if let Some(ip) = in_vain
             && !is_way_out()
             && !self.is_device(at)
-            && self.scans.unknown(now, &self.config.limits, at, ask.target_ip)
+            && self.scans.unknown(now, &self.config.limits, at, ip)
         {
             self.close_port(now, at, Refusal::Scanning);
         }

@@ -55,7 +55,7 @@ impl Context<'_> {
         if let Some(reason) = punt.dropped_for() {
             self.counters.drop(in_port, reason);
             let fits = self.control.has_room(self.pool, punt);
-            if fits && self.control.admits(self.now, punt, in_port, self.pool.data(&packet)) {
+            if fits && self.control.admits(self.now, punt, &packet, self.pool.data(&packet)) {
                 // The frame is dropped and accounted for; the control plane's is another.
                 self.counters.copied(in_port, 1);
                 let len = packet.len().min(DROPPED_EXCERPT);
@@ -64,7 +64,7 @@ impl Context<'_> {
             }
             return self.pool.free(packet);
         }
-        if !self.control.admits(self.now, punt, in_port, self.pool.data(&packet)) {
+        if !self.control.admits(self.now, punt, &packet, self.pool.data(&packet)) {
             return self.drop(packet, in_port, DropReason::ControlRate);
         }
         if !self.control.has_room(self.pool, punt) {

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
 use plexus_wire::fabric::ROUTER_HOP;
-use plexus_wire::{EtherType, Protocol, Time, dhcpv4, ethernet, ipv4};
+use plexus_wire::flow::weight;
+use plexus_wire::{EtherType, MacAddr, Protocol, Time, dhcpv4, ethernet, ipv4};
 
 use crate::offload;
 use crate::pace::Limiter;
@@ -97,19 +98,34 @@ pub(crate) struct ControlQueue {
     /// that any stranger can send: neighbour discovery goes on during a flood of pings, and path
     /// MTU discovery during a scan.
     ports: Vec<[Option<Limiter>; 7]>,
+    /// Stations of other nodes share the limits of the port to their node: by a hash of its address,
+    /// each has a part of them. So none that floods keeps the others from the router.
+    senders: Box<[Limiter]>,
+    seed: u64,
 }
 
+/// Entries of stations of other nodes.
+const SENDERS: usize = 64;
+/// The part of a port's limit that is one entry's.
+const SENDER_PART: u32 = 4;
+
 impl ControlQueue {
+    /// `seed` keys the hash of stations.
+    pub(crate) fn new(seed: u64) -> ControlQueue {
+        ControlQueue { seed, ..ControlQueue::default() }
+    }
+
     /// Follows a plan. A limiter whose rate stays keeps its state, so that it grants no new burst.
     pub(crate) fn adopt(&mut self, limits: &ControlLimits, ports: usize) {
-        if self.limits != *limits {
+        if self.limits != *limits || self.senders.is_empty() {
             self.ports.clear();
+            self.senders = vec![Limiter::new(limits.host_pps / SENDER_PART); SENDERS].into();
         }
         self.limits = *limits;
         self.ports.resize_with(ports, Default::default);
     }
 
-    pub(crate) fn admits(&mut self, now: Time, punt: Punt, port: PortId, frame: &[u8]) -> bool {
+    pub(crate) fn admits(&mut self, now: Time, punt: Punt, packet: &Packet, frame: &[u8]) -> bool {
         let l = &self.limits;
         let (which, rate) = match punt {
             Punt::Control | Punt::Named => return true,
@@ -121,13 +137,24 @@ impl ControlQueue {
             Punt::Neighbour => (4, l.host_pps),
             Punt::TooBig(_) => (5, l.error_pps),
         };
-        let Some(limiters) = self.ports.get_mut(usize::from(port)) else { return true };
+        if packet.flags & FORWARDED != 0 && !self.sender(frame).is_none_or(|s| s.admits(now)) {
+            return false;
+        }
+        let port = usize::from(packet.in_port);
+        let Some(limiters) = self.ports.get_mut(port) else { return true };
         let new = || match which {
             // All stations of a port may be switched on at once.
             6 => Limiter::with_burst(rate, DHCP_BURST),
             _ => Limiter::new(rate),
         };
         limiters[which].get_or_insert_with(new).admits(now)
+    }
+
+    /// The limiter of a frame's sender.
+    fn sender(&mut self, frame: &[u8]) -> Option<&mut Limiter> {
+        let station: [u8; 6] = *frame.get(6..)?.first_chunk()?;
+        let hash = weight(MacAddr(station).to_u64() ^ self.seed, 0);
+        self.senders.get_mut(hash as usize % SENDERS)
     }
 
     /// Hosts can fill only half of the queue: the rest is kept for control frames. And no queue

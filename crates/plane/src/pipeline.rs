@@ -82,7 +82,7 @@ impl Pipeline {
             fabric: Arc::default(),
             router: Arc::default(),
             counters,
-            control: ControlQueue::default(),
+            control: ControlQueue::new(seed),
             lookup,
             output,
         };

@@ -5,6 +5,7 @@ mod common;
 mod net;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use common::{Plan, mac};
 use net::{CAPABILITIES, Node};
@@ -249,6 +250,31 @@ fn the_control_plane_of_a_forwarder_is_asked_about_hosts_that_it_does_not_know()
     node.publish();
     let out = node.rig.inject(&known, Injection::Routed(ROUTER_HOP.into())).unwrap();
     assert_eq!((out.len(), out[0].0), (1, 2));
+}
+
+/// Questions about one host's packets leave room for those of the others behind the same link.
+#[test]
+fn a_host_with_false_sources_leaves_a_forwarder_time_for_others() {
+    let (mut node, ..) = back();
+    let (_, destination) = flow(1);
+    for n in 0..=255 {
+        for m in 0..8 {
+            let false_source = Ipv4Addr::new(20, 0, n, m);
+            node.rig.offer(1, &forwarded(&packet(false_source, destination, 5, 0)));
+        }
+        node.rig.settle();
+    }
+    let flood = node.punted().len();
+    assert!(flood < 20, "{flood}");
+    // Few stations share its part.
+    let asked = (0..100).filter(|n| {
+        let mut other = packet(Ipv4Addr::new(20, 0, 0, 1), destination, 5, 0);
+        other[6..12].copy_from_slice(&[2, 0, 0, 0, 9, *n]);
+        node.rig.send(1, &forwarded(&other));
+        node.rig.now = node.rig.now + Duration::from_millis(2);
+        !node.punted().is_empty()
+    });
+    assert!(asked.count() > 90);
 }
 
 #[test]

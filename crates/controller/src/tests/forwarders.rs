@@ -217,6 +217,24 @@ fn a_host_that_opens_too_many_flows_by_a_forwarder_loses_its_own_port() {
 }
 
 #[test]
+fn a_host_that_sends_from_many_false_addresses_loses_its_port() {
+    let mut stages = ready(|config| config.limits.scan_unknown = 4);
+    // One that was forgotten is asked for again and again, and loses nothing.
+    for _ in 0..20 {
+        stages.ask(3, mac(1), 9, 65);
+    }
+    assert!(stages.failed.iter().all(|why| *why == Refusal::Claimed), "{:?}", stages.failed);
+    for source in 9..14 {
+        stages.ask(3, mac(1), source, 65);
+    }
+    stages.failed.clear();
+    stages.ask(3, mac(1), 1, 65);
+    assert_eq!((stages.ways.len(), &stages.failed[..]), (0, &[Refusal::Scanning][..]));
+    stages.ask(3, mac(2), 2, 65);
+    assert_eq!(stages.ways.len(), 1, "another port of the node");
+}
+
+#[test]
 fn a_forwarder_has_room_for_the_hosts_of_many_ports() {
     let mut stages = ready(|config| config.limits.flows_per_port = 1);
     for (source, target) in [(1, 65), (2, 66), (65, 1), (66, 2)] {
