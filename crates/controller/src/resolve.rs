@@ -157,8 +157,8 @@ impl Controller {
     ) {
         let failed = ResolveFailed { exchange: ask.exchange, reason };
         self.send_reliably(at.node, request, failed);
-        // A forwarder asks in the stead of a host of another node, and also for what that sends from
-        // others' addresses.
+        // A forwarder asks in the stead of a host of another node, and also when that host sends
+        // from another one's address.
         let in_vain = match reason {
             Refusal::UnknownTarget | Refusal::Forbidden => Some(ask.target_ip),
             Refusal::Claimed if at.port == ROUTER_HOP => Some(ask.source_ip),

@@ -98,8 +98,8 @@ pub(crate) struct ControlQueue {
     /// that any stranger can send: neighbour discovery goes on during a flood of pings, and path
     /// MTU discovery during a scan.
     ports: Vec<[Option<Limiter>; 7]>,
-    /// Stations of other nodes share the limits of the port to their node: by a hash of its address,
-    /// each has a part of them. So none that floods keeps the others from the router.
+    /// Stations of other nodes share the limits of the port to their node. Each has a part of them,
+    /// by a hash of its address: one that floods keeps no other from the router.
     senders: Box<[Limiter]>,
     seed: u64,
 }
