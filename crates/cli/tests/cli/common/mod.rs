@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// How long anything may take before it counts as hung.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The same of a whole command.
-const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
 /// Polls until `done`, within the limit; whether it was.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
