@@ -808,7 +808,7 @@ fn to_neighbour(
     destination: u64,
     packet: &mut Packet,
 ) -> Verdict {
-    if out == packet.in_port {
+    if out == push::origin(packet) {
         return Verdict::Drop(DropReason::SamePort);
     }
     match context.fabric.tables(out) {

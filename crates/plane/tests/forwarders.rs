@@ -277,6 +277,27 @@ fn a_host_with_false_sources_leaves_a_forwarder_time_for_others() {
     assert!(asked.count() > 90);
 }
 
+/// A packet that its control plane sends to the router again has not come in by a port.
+#[test]
+fn a_forwarder_delivers_to_its_own_hosts_at_any_port() {
+    let (mut node, ..) = back();
+    node.host(HOST as u16, mac(B));
+    let key = RouteKey { destination: mac(B), source: Some(mac(A)) };
+    node.tables.install(
+        ROUTER_HOP.into(),
+        key,
+        route_along(ROUTER_HOP, &[HOST as u8]).unwrap().into(),
+    );
+    node.publish();
+    let (source, destination) = flow(1);
+    let sent = packet(source, destination, 5, 0);
+    let out = node.rig.send(1, &forwarded(&sent));
+    assert_eq!((out.len(), out[0].0), (1, HOST));
+    let out = node.rig.inject(&sent, Injection::Routed(ROUTER_HOP.into())).unwrap();
+    assert_eq!((out.len(), out[0].0), (1, HOST));
+    assert_eq!(out[0].1[..12], [mac(B).0, mac(GROUP).0].concat());
+}
+
 #[test]
 fn a_node_that_does_not_route_refuses_packets_for_its_router() {
     let (mut node, ..) = back();
