@@ -34,6 +34,10 @@ impl Which {
         let path = match (&self.control, &self.node) {
             (Some(path), _) => path.clone(),
             (None, Some(name)) => match name.split_once('/') {
+                Some(("", _)) => {
+                    let advice = "is a path, and no node's name: give a socket by --control";
+                    return Err(Failure::unusable(format!("{name} {advice}")));
+                }
                 Some((lab, node)) => {
                     plexus_lab::node_socket(lab, node).map_err(Failure::unusable)?
                 }

@@ -182,3 +182,12 @@ fn trace_says_that_captures_see_nothing_of_ports_by_af_xdp() {
     let help = String::from_utf8_lossy(&help.stdout).to_string();
     assert!(help.contains("tcpdump") && help.contains("AF_XDP"), "{help}");
 }
+
+#[test]
+fn a_path_instead_of_a_nodes_name_is_answered_with_the_option_for_it() {
+    let files = Desk::new("bad-input-node");
+    let mut command = files.command(&["show", "drops", "--node", "/run/plexus/n1.sock"]);
+    let said = Said::of(&mut command).expect(2);
+    assert!(said.err.contains("/run/plexus/n1.sock is a path"), "{said:?}");
+    assert!(said.err.contains("--control"), "{said:?}");
+}
