@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::browser;
-use crate::common::{self, Desk, Said, Signal, item};
+use crate::common::{self, Desk, Said, Signal, item, turn};
 use serde_json::Value;
 
 impl Desk {
@@ -274,6 +274,7 @@ fn our_own_hop_is_measured_and_computed_for_both_ways_of_forwarding() {
 
 #[test]
 fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
+    let _turn = turn();
     let desk = Desk::new("experiment");
     let out = desk.dir.join("results");
     let place = out.display().to_string();

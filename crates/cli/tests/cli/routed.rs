@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{self, Desk, until};
+use crate::common::{self, Desk, turn, until};
 
 const LAB: &str = "router-mesh";
 
@@ -68,6 +68,7 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
 
 #[test]
 fn the_lab_passes_while_a_cable_is_pulled_out() {
+    let _turn = turn();
     let Some(desk) = Desk::root("routed-lab") else { return };
     desk.plexus(&["lab", "run", &common::shipped("router-mesh")]).expect(0);
 }

@@ -17,9 +17,8 @@
 //! that differs is run again. A model that is wrong differs every time.
 
 use std::fs;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::common::{self, Desk, item};
+use crate::common::{self, Desk, item, turn};
 use serde_json::Value;
 
 /// A flow of UDP that no cable holds up.
@@ -29,12 +28,6 @@ const FULL_MAX: f64 = 0.05;
 /// All TCP flows together.
 const TCP_MAX: f64 = 0.25;
 const ATTEMPTS: u32 = 3;
-
-/// Labs that are measured run one after the other.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Desk {
     /// A lab that ships, changed.

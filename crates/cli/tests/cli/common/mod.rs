@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
@@ -24,6 +25,12 @@ use serde_json::{Value, json};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The same of a whole command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(600);
+
+/// Labs that are measured, and those that load the whole machine, run one after the other.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Polls until `done`, within the limit; whether it was.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
