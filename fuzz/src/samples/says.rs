@@ -112,6 +112,7 @@ fn orders() -> Vec<Body> {
             table: 1 << 16,
             from: 0,
             to: 3,
+            made_at: 3,
             sum: Some(1),
             // Set 1 is a host, and leads to a network.
             changes: vec![5, 0, 0, 0, 1, 0, 1, 4, 10, 0, 0, 1, 1, 1, 8, 20, 0, 0, 0, 1],

@@ -22,6 +22,8 @@ pub struct Fib {
     /// The controller's last question for the version.
     question: u64,
     version: u64,
+    /// The version that the controller had when it made the last message taken.
+    made_at: u64,
     sum: u64,
     /// The router may use it, or still uses the one before.
     is_complete: bool,
@@ -92,7 +94,8 @@ impl Fib {
         // Messages to an empty table do not name all that has gone.
         let is_next = !self.is_wrong
             && (update.from..update.to).contains(&self.version)
-            && (update.from > 0 || self.version == 0);
+            && (update.from > 0 || self.version == 0)
+            && update.made_at >= self.made_at;
         if update.table != self.table || !is_next {
             taken.ack = Some(self.ack());
             return Ok(taken);
@@ -102,7 +105,7 @@ impl Fib {
             has_sets |= matches!(change, FibChange::Set { .. });
             self.change(change, &mut taken.routes);
         }
-        self.version = update.to;
+        (self.version, self.made_at) = (update.to, update.made_at);
         self.unanswered += 1;
         if let Some(sum) = update.sum {
             if sum != self.sum {

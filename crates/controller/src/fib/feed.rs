@@ -20,7 +20,7 @@ const REST_MAX: Duration = Duration::from_secs(300);
 /// Equal answers that tell of a lost message.
 const REPEATED: u8 = 3;
 /// Bytes of an update without changes: kind, request, table, versions, sum and count.
-const UPDATE_LEN: usize = 5 + 3 * 8 + 9 + 2;
+const UPDATE_LEN: usize = 5 + 4 * 8 + 9 + 2;
 // No change is too long for a message.
 const _: () = assert!(UPDATE_LEN + FIB_CHANGE_MAX <= BODY_MAX);
 /// Tables of one incarnation of the controller: one more with each fault of the node.
@@ -125,7 +125,7 @@ impl Feed {
         self.flight.clear();
         self.asked += 1;
         let (from, to) = (self.asked, self.asked);
-        FibUpdate { table: self.table, from, to, sum: None, changes: Vec::new() }
+        FibUpdate { table: self.table, from, to, made_at: 0, sum: None, changes: Vec::new() }
     }
 
     /// Begins another table, and asks for its version.
@@ -241,8 +241,9 @@ impl Feed {
             return updates;
         }
         while self.sent < table.version() && self.flight.len() < WINDOW {
+            let (table_number, from, made_at) = (self.table, self.sent, table.version());
             let mut update =
-                FibUpdate { table: self.table, from: self.sent, to: 0, sum: None, changes: vec![] };
+                FibUpdate { table: table_number, from, to: 0, made_at, sum: None, changes: vec![] };
             let (mut to, mut last) = (table.version(), self.sent);
             for (version, change) in table.since(self.sent, self.share) {
                 let before = update.changes.len();

@@ -349,6 +349,53 @@ fn a_node_that_is_asked_while_its_table_is_filled_goes_on_with_it() {
 }
 
 #[test]
+fn a_late_message_of_before_a_resend_does_not_make_a_table_wrong() {
+    let mut world = World::filled(1, 1);
+    for n in 1..500 {
+        world.set(prefix(n), Some((n % 5) as u8 + 1));
+    }
+    // All are lost. The node is asked, and gets the rest in a few long messages.
+    world.wire.clear();
+    let updates = |world: &mut World| -> Vec<FibUpdate> {
+        let update = |(_, body)| match body {
+            Body::FibUpdate(update) => Some(update),
+            _ => None,
+        };
+        std::mem::take(&mut world.wire).into_iter().filter_map(update).collect()
+    };
+    world.tick(Duration::from_secs(1));
+    world.deliver();
+    world.deliver();
+    let mut sent = updates(&mut world);
+    assert!(sent.len() > 2 && sent.iter().rev().skip(1).all(|update| update.sum.is_none()));
+    // The first is lost, and what it said changes. The last comes late.
+    let (late, _lost) = (sent.pop().unwrap(), sent.remove(0));
+    for again in [9, 8, 7] {
+        world.set(prefix(1), Some(again));
+        sent.extend(updates(&mut world));
+    }
+    sent.into_iter().for_each(|update| world.take(0, update));
+    world.deliver();
+    let again = updates(&mut world);
+    let is_late = |world: &World| {
+        let (version, _) = world.nodes[0].copy.version();
+        (late.from..late.to).contains(&version)
+    };
+    let mut came = 0;
+    for update in again {
+        if is_late(&world) {
+            world.take(0, late.clone());
+            came += 1;
+        }
+        world.take(0, update);
+    }
+    assert!(came > 0, "it came while it could have been the next");
+    world.settle();
+    world.compare();
+    assert_eq!(world.tables.len(), 1, "the node got no other table: {:?}", world.tables);
+}
+
+#[test]
 fn a_node_that_is_asked_again_still_has_the_version_that_it_said() {
     let mut world = World::filled(1, 100);
     let (version, _) = world.core.fib.version();
@@ -384,8 +431,14 @@ fn a_node_whose_table_is_wrong_says_so_and_gets_another() {
     let (version, _) = world.core.fib.version();
     let mut changes = Vec::new();
     FibChange::Route { prefix: prefix(5), set: None }.write(&mut changes);
-    let forged =
-        FibUpdate { table: 1 << 16, from: version, to: version + 1, sum: Some(7), changes };
+    let forged = FibUpdate {
+        table: 1 << 16,
+        from: version,
+        to: version + 1,
+        made_at: version + 1,
+        sum: Some(7),
+        changes,
+    };
     world.take(0, forged);
     assert!(!world.nodes[0].has_routes, "it does not route by a table that is wrong");
     world.settle();

@@ -711,6 +711,9 @@ structures! {
         from: u64,
         /// The version that it has then.
         to: u64,
+        /// The version of the controller's table when the message was made. One that is older than
+        /// a message that was taken is not taken itself.
+        made_at: u64,
         /// The sum of the whole table at that version; absent: more follows.
         sum: Option<u64>,
         /// The changes ([`FibChange::read_all`]).

@@ -177,8 +177,14 @@ fn a_node_takes_no_message_of_an_earlier_table_nor_one_out_of_order() {
     let version = world.core.fib.version().0;
     let mut changes = Vec::new();
     FibChange::Route { prefix: prefix(5), set: None }.write(&mut changes);
-    let stale =
-        |table, from, to| FibUpdate { table, from, to, sum: None, changes: changes.clone() };
+    let stale = |table, from, to| FibUpdate {
+        table,
+        from,
+        to,
+        made_at: version + 2,
+        sum: None,
+        changes: changes.clone(),
+    };
     for update in [
         stale((1 << 16) - 1, version, version + 1),
         stale(1 << 16, version + 1, version + 2),

@@ -106,7 +106,15 @@ fn samples() -> Vec<Body> {
         }
         .into(),
         NumberTaken { key: [9; 32] }.into(),
-        FibUpdate { table: 1, from: 4, to: 9, sum: Some(3), changes: vec![6, 0, 0, 0, 1] }.into(),
+        FibUpdate {
+            table: 1,
+            from: 4,
+            to: 9,
+            made_at: 9,
+            sum: Some(3),
+            changes: vec![6, 0, 0, 0, 1],
+        }
+        .into(),
         FibAck { table: 1, question: 2, version: 9, wrong: false }.into(),
         Forwarders {
             version: 5,
