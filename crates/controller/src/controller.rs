@@ -115,6 +115,8 @@ pub struct Controller {
     drops: BTreeMap<Drop, u64>,
     /// The next flow to improve; `u32::MAX` when none is left.
     improve_next: u32,
+    /// Links were found since this round of improvement began: another one follows.
+    improve_again: bool,
 }
 
 impl Controller {
@@ -152,6 +154,7 @@ impl Controller {
             updates: BTreeMap::new(),
             drops: BTreeMap::new(),
             improve_next: u32::MAX,
+            improve_again: false,
         };
         controller.arm_leases();
         controller.set_group_policy();
@@ -300,6 +303,8 @@ impl Controller {
         self.improve_next = next;
         if next < end {
             self.arm(now + IMPROVE_EVERY, Timer::Improve);
+        } else if std::mem::take(&mut self.improve_again) {
+            self.schedule_improvement(now);
         }
     }
 
@@ -309,8 +314,12 @@ impl Controller {
         self.schedule_improvement(now);
     }
 
+    /// A cable that comes and goes does not put off a round that is scheduled.
     fn schedule_improvement(&mut self, now: Time) {
-        self.timers.retain(|(_, timer)| *timer != Timer::Improve);
+        if self.timers.iter().any(|(_, timer)| *timer == Timer::Improve) {
+            self.improve_again |= self.improve_next > 0;
+            return;
+        }
         self.improve_next = 0;
         self.arm(now + IMPROVE_AFTER, Timer::Improve);
     }

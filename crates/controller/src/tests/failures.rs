@@ -182,6 +182,35 @@ fn a_policy_that_weighs_loads_may_come_later() {
 }
 
 #[test]
+fn a_cable_that_comes_and_goes_keeps_no_flow_on_a_longer_way() {
+    // A triangle, and a node beside it.
+    let mut net = all_talking(RoutePolicy::Shortest, 4, &[(0, 1), (1, 2), (2, 0), (2, 3)]);
+    let port_to = |net: &Net, from: NodeId, to: NodeId| {
+        let (port, _) = net.nodes[&from].cables.iter().find(|(_, (peer, _))| *peer == to).unwrap();
+        *port
+    };
+    let hops = |net: &Net| {
+        let memory = &net.nodes[&1].memory;
+        memory[&(HOST_PORT, Some(mac(1)), mac(2))].routes[0].len()
+    };
+    let (direct, beside) = (port_to(&net, 1, 2), port_to(&net, 4, 3));
+    assert_eq!(hops(&net), 2);
+    net.set_cable(1, direct, false);
+    net.wait_ms(100);
+    assert_eq!(hops(&net), 3);
+    net.set_cable(1, direct, true);
+    for _ in 0..10 {
+        for good in [false, true] {
+            net.set_cable(4, beside, good);
+            net.wait_ms(250);
+            net.keep_alive();
+        }
+    }
+    assert_eq!(hops(&net), 2);
+    net.finish();
+}
+
+#[test]
 fn a_silent_node_is_down_after_its_time_and_up_when_heard() {
     let mut net = all_talking(RoutePolicy::Ecmp, 3, &[(0, 1), (1, 2), (2, 0)]);
     net.nodes.get_mut(&3).unwrap().up = false;
