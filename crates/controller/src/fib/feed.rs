@@ -11,8 +11,10 @@ use super::table::{Share, Table};
 /// Most messages on their way to a node: as much as arrives during a round trip of a few
 /// milliseconds, and less than a node's queue for its control plane holds.
 const WINDOW: usize = 64;
+/// As few after losses: enough for the answers that tell of the next one.
+const WINDOW_MIN: usize = 16;
 /// How long an answer is waited for at first; the time doubles with each repetition.
-const WAIT_MIN: Duration = Duration::from_millis(200);
+const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// A node whose table is wrong gets another one after this time, which doubles with each.
 const REST_MIN: Duration = Duration::from_secs(1);
@@ -53,8 +55,12 @@ pub(super) struct Feed {
     /// How long a node with a wrong table waits for the next.
     rest: Duration,
     repeated: u8,
-    /// What was sent when a loss was noticed: it is sent again once.
+    /// The last version sent when a loss was noticed.
     recover: u64,
+    /// The node's version when a loss was last noticed.
+    rewound: Option<u64>,
+    /// Most messages on their way now: half as many after a loss, one more after each answer.
+    window: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +101,8 @@ impl Feed {
             rest: REST_MIN,
             repeated: 0,
             recover: 0,
+            rewound: None,
+            window: WINDOW,
         }
     }
 
@@ -122,6 +130,7 @@ impl Feed {
     fn question(&mut self, now: Time) -> FibUpdate {
         (self.state, self.due) = (State::Asked, now + self.wait);
         (self.acked, self.sent, self.recover, self.repeated) = (0, 0, 0, 0);
+        self.rewound = None;
         self.flight.clear();
         self.asked += 1;
         let (from, to) = (self.asked, self.asked);
@@ -199,11 +208,12 @@ impl Feed {
             while self.flight.front().is_some_and(|version| *version <= ack.version) {
                 self.flight.pop_front();
             }
+            self.window = (self.window + 1).min(WINDOW);
             heard.is_news = true;
         } else if ack.version == self.acked && !self.flight.is_empty() {
             self.repeated = self.repeated.saturating_add(1);
-            // What was already sent twice waits for its time.
-            if self.repeated >= REPEATED && self.acked >= self.recover {
+            // A message that was sent twice waits for its time: these may be answers to the first.
+            if self.repeated >= REPEATED && self.rewound != Some(self.acked) {
                 self.rewind();
             }
         }
@@ -222,7 +232,8 @@ impl Feed {
     /// Sends again from what the node has.
     fn rewind(&mut self) {
         self.recover = self.recover.max(self.sent);
-        self.sent = self.acked;
+        (self.sent, self.rewound) = (self.acked, Some(self.acked));
+        self.window = (self.window / 2).max(WINDOW_MIN);
         self.flight.clear();
         self.repeated = 0;
     }
@@ -230,6 +241,7 @@ impl Feed {
     /// No answer has come: asks which version the node has. It may have lost all of them.
     pub(super) fn again(&mut self, now: Time) -> Option<FibUpdate> {
         self.wait = (2 * self.wait).min(WAIT_MAX);
+        self.window = WINDOW_MIN;
         (self.state != State::Closed).then(|| self.question(now))
     }
 
@@ -240,7 +252,7 @@ impl Feed {
         if self.state != State::Running {
             return updates;
         }
-        while self.sent < table.version() && self.flight.len() < WINDOW {
+        while self.sent < table.version() && self.flight.len() < self.window {
             let (table_number, from, made_at) = (self.table, self.sent, table.version());
             let mut update =
                 FibUpdate { table: table_number, from, to: 0, made_at, sum: None, changes: vec![] };

@@ -396,6 +396,32 @@ fn a_late_message_of_before_a_resend_does_not_make_a_table_wrong() {
 }
 
 #[test]
+fn losses_are_noticed_by_the_answers_to_what_follows() {
+    let mut world = World::filled(1, 1);
+    let began = world.now;
+    for n in 1..20_000 {
+        world.set(prefix(n), Some((n % 5) as u8 + 1));
+    }
+    // Every tenth is lost, none twice. The last are not: too little follows these.
+    let (version, mut lost, mut sent) = (world.core.fib.version().0, BTreeSet::new(), 0);
+    while !world.wire.is_empty() {
+        for (node, body) in std::mem::take(&mut world.wire) {
+            sent += 1;
+            match body {
+                Body::FibUpdate(update)
+                    if sent % 10 == 0 && update.to + 2000 < version && lost.insert(update.from) => {
+                }
+                Body::FibUpdate(update) => world.take(node, update),
+                body => world.input(Input::Message { node: 1, request: 0, body }),
+            }
+        }
+    }
+    assert!(lost.len() > 8, "{lost:?}");
+    assert_eq!(world.core.fib.version_of(0), Some(version), "without any time");
+    assert_eq!(world.now, began);
+}
+
+#[test]
 fn a_node_that_is_asked_again_still_has_the_version_that_it_said() {
     let mut world = World::filled(1, 100);
     let (version, _) = world.core.fib.version();

@@ -14,7 +14,7 @@ const TTL: u8 = 64;
 const TRANSIT: Duration = Duration::from_millis(20);
 /// How long a box that starts anew may take to have a small table, and for each route more.
 const FILL_MAX: Duration = Duration::from_secs(5);
-const FILL_EACH: Duration = Duration::from_micros(500);
+const FILL_EACH: Duration = Duration::from_micros(100);
 /// Then it asks for its neighbours, with all requests 1030 ms after the first, and holds few
 /// packets meanwhile.
 const NEIGHBOURS: Duration = Duration::from_millis(1200);
