@@ -384,6 +384,11 @@ impl Controller {
         let past = self.fib.past.get(&node).copied();
         self.fib.feeds.entry(node).or_insert_with(|| Feed::new(epoch, past, share));
         self.keep_no_more(node);
+        self.ask_for_version(now, node);
+    }
+
+    /// Asks a node for the version that it has. Until it answers it has none.
+    pub(crate) fn ask_for_version(&mut self, now: Time, node: u32) {
         if let Some(question) = self.fib.with_feed(node, |feed, _, _| feed.ask(now)) {
             self.send(node, 0, question);
         }

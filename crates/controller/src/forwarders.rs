@@ -55,6 +55,8 @@ pub(crate) struct Forwarders {
     change: Option<Change>,
     /// Forwarders that can be used, by their dense numbers.
     ready: BTreeSet<u32>,
+    /// Those that no other node has a link to, of the ones that were ready.
+    cut_off: BTreeSet<u32>,
     /// The forwarders that each node was told in this session, without the version.
     told: BTreeMap<u32, Told>,
     /// Changes of links and forwarders that all nodes have been told of.
@@ -105,7 +107,7 @@ impl Controller {
         if self.config.forwarders.is_empty() && self.forwarders.told.is_empty() {
             return;
         }
-        self.find_ready();
+        self.find_ready(now);
         self.follow_change(now);
         if !self.have_gathered(now) {
             return;
@@ -185,8 +187,9 @@ impl Controller {
         reached.all(|node| !self.is_forwarder(node) || self.fib.version_of(node) >= Some(version))
     }
 
-    /// Finds out which forwarders can be used.
-    fn find_ready(&mut self) {
+    /// Finds out which forwarders can be used. One that is cut off may have started anew: it is
+    /// asked once which version it has.
+    fn find_ready(&mut self, now: Time) {
         let (current, is_whole) = self.fib.state();
         let ready = self.forwarders.ready.iter().copied();
         let nodes: BTreeSet<u32> = self.fib.holders().chain(ready).collect();
@@ -194,8 +197,13 @@ impl Controller {
             let is_up = self.topology.node(node).up;
             let is_kept = is_up && self.is_withheld(node);
             let is_up = is_up && self.is_forwarder(node);
-            let version = self.fib.version_of(node).filter(|_| is_up && is_whole);
             let was_ready = self.forwarders.is_ready(node);
+            if !self.is_cut_off(node) {
+                self.forwarders.cut_off.remove(&node);
+            } else if was_ready && is_up && self.forwarders.cut_off.insert(node) {
+                self.ask_for_version(now, node);
+            }
+            let version = self.fib.version_of(node).filter(|_| is_up && is_whole);
             let is_ready = is_kept
                 || version.is_some_and(|version| match was_ready {
                     true => current.saturating_sub(version) <= LAG_MAX,
@@ -210,6 +218,11 @@ impl Controller {
                 self.log(Event::Forwarder { node, is_ready });
             }
         }
+    }
+
+    /// Whether no other node has a link to a node.
+    fn is_cut_off(&self, node: u32) -> bool {
+        self.topology.edges(node).is_empty() && self.topology.nodes.len() > 1
     }
 
     /// Whether the forwarders that can be expected are ready.

@@ -206,6 +206,25 @@ fn a_forwarder_learns_nothing_that_its_host_may_not() {
 }
 
 #[test]
+fn a_forwarder_that_was_out_of_reach_is_used_once_it_says_its_version() {
+    let mut stages = ready(|_| {});
+    let ports: Vec<u8> = stages.net.nodes[&3].cables.keys().copied().collect();
+    let fourth = Some((4, ROUTER_HOP));
+    for good in [false, true] {
+        ports.iter().for_each(|port| stages.net.set_cable(3, *port, good));
+        stages.net.wait_ms(50);
+        // It may have lost its table.
+        stages.answer(&[4]);
+        assert_eq!(stages.ends(1), [None, fourth, fourth], "cables are there: {good}");
+    }
+    for _ in 0..10 {
+        stages.net.wait_ms(100);
+        stages.answer(&[3, 4]);
+    }
+    assert_eq!(stages.ends(1), [Some((3, ROUTER_HOP)), fourth, fourth]);
+}
+
+#[test]
 fn a_host_that_opens_too_many_flows_by_a_forwarder_loses_its_own_port() {
     let mut stages = ready(|config| config.limits.scan_flows = 1);
     stages.ask(3, mac(1), 1, 65);
