@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use plexus_io::{Checksum, Offload, Packet, Pool, PortId, Segmentation};
 use plexus_wire::fabric::ROUTER_HOP;
-use plexus_wire::flow::weight;
-use plexus_wire::{EtherType, MacAddr, Protocol, Time, dhcpv4, ethernet, ipv4};
+use plexus_wire::{EtherType, Protocol, Time, dhcpv4, ethernet, ipv4};
 
+use crate::flow::bytes_hash;
 use crate::offload;
 use crate::pace::Limiter;
 use crate::verdict::{FORWARDED, Punt};
@@ -152,8 +152,7 @@ impl ControlQueue {
 
     /// The limiter of a frame's sender.
     fn sender(&mut self, frame: &[u8]) -> Option<&mut Limiter> {
-        let station: [u8; 6] = *frame.get(6..)?.first_chunk()?;
-        let hash = weight(MacAddr(station).to_u64() ^ self.seed, 0);
+        let hash = bytes_hash(frame.get(6..12)?, self.seed);
         self.senders.get_mut(hash as usize % SENDERS)
     }
 

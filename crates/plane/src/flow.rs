@@ -15,7 +15,8 @@ pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
     bytes_hash(&frame[..frame.len().min(12)], seed)
 }
 
-fn bytes_hash(bytes: &[u8], seed: u64) -> u64 {
+/// The hash of any bytes.
+pub(crate) fn bytes_hash(bytes: &[u8], seed: u64) -> u64 {
     let hash =
         bytes.iter().fold(seed | 1, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01B3));
     hash ^ hash >> 32

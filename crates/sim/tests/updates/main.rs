@@ -17,48 +17,20 @@ use std::time::Duration;
 
 use scenario::{Counts, PEERS, Scenario};
 
-const MESH: &str = r#"
-name = "mesh"
-[[node]]
-name = "n1"
-[[node]]
-name = "n2"
-[[node]]
-name = "n3"
-[[node]]
-name = "m"
-[[controller]]
-name = "c1"
-on = "m"
-policy = "shortest"
-"#;
-
-const STAGES: &str = r#"
-name = "stages"
-[[node]]
-name = "f1"
-[[node]]
-name = "f2"
-[[node]]
-name = "b1"
-[[node]]
-name = "b2"
-[[node]]
-name = "m"
-[[controller]]
-name = "c1"
-on = "m"
-policy = "shortest"
-[[controller.forwarder]]
-node = "b1"
-[[controller.forwarder]]
-node = "b2"
-weight = 2
-"#;
-
 /// Every tenth control message is lost, and every fifth is overtaken by others.
 const LOSS: f64 = 0.1;
 const REORDER: f64 = 0.2;
+
+/// The topology: boxes with cables between pairs of them, and the controller's box `m`, which has a
+/// cable to each.
+fn topology(name: &str, boxes: &[&str], pairs: &[(&str, &str)], forwarders: &str) -> String {
+    let mut text = format!("name = \"{name}\"\n");
+    for node in boxes.iter().chain(&["m"]) {
+        text += &format!("[[node]]\nname = \"{node}\"\n");
+    }
+    text += "[[controller]]\nname = \"c1\"\non = \"m\"\npolicy = \"shortest\"\n";
+    text + forwarders + &cables(pairs, boxes)
+}
 
 /// Cables of the boxes. The controller's box has no hosts, and lies on no shortest path between
 /// others: its cables carry control messages alone, and lose and reorder them.
@@ -97,7 +69,7 @@ fn usual() -> Scenario {
 fn mesh() -> Scenario {
     let pairs = [("n1", "n2"), ("n2", "n3"), ("n1", "n3")];
     Scenario {
-        boxes: MESH.to_string() + &cables(&pairs, &["n1", "n2", "n3"]),
+        boxes: topology("mesh", &["n1", "n2", "n3"], &pairs, ""),
         sources: &["n1", "n2", "n3"],
         peers: ["n1", "n1", "n2", "n2"],
         crash: ("n3", usual().crash.1, usual().crash.2),
@@ -107,8 +79,10 @@ fn mesh() -> Scenario {
 
 fn stages() -> Scenario {
     let pairs = [("f1", "b1"), ("f1", "b2"), ("f2", "b1"), ("f2", "b2")];
+    let forwarders = "[[controller.forwarder]]\nnode = \"b1\"\n\
+                      [[controller.forwarder]]\nnode = \"b2\"\nweight = 2\n";
     Scenario {
-        boxes: STAGES.to_string() + &cables(&pairs, &["f1", "f2", "b1", "b2"]),
+        boxes: topology("stages", &["f1", "f2", "b1", "b2"], &pairs, forwarders),
         sources: &["f1", "f2", "f2"],
         peers: ["f1", "f1", "f2", "f2"],
         forwarders: &["b1", "b2"],
