@@ -23,6 +23,7 @@ pub mod datagram;
 mod device;
 pub mod disk;
 mod error;
+pub mod fast;
 pub mod heap;
 pub mod memory;
 mod messages;

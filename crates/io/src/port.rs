@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use plexus_wire::Time;
 
+use crate::fast::KernelEnd;
 use crate::packet::{Batch, Checksum, Packet, Segmentation};
 use crate::pool::Pool;
 
@@ -49,6 +50,12 @@ pub trait Port: Send {
         None
     }
 
+    /// What a fast table in the kernel needs of the port; `None` if it can have none, or has no
+    /// device at the moment.
+    fn kernel_end(&self) -> Option<KernelEnd<'_>> {
+        None
+    }
+
     /// Counts since the port was opened.
     fn stats(&self) -> PortStats;
 
@@ -83,6 +90,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn next_deadline(&self) -> Option<Time> {
         (**self).next_deadline()
+    }
+
+    fn kernel_end(&self) -> Option<KernelEnd<'_>> {
+        (**self).kernel_end()
     }
 
     fn stats(&self) -> PortStats {

@@ -1,4 +1,4 @@
-//! An assembler for XDP programs: as much of the BPF instruction set as ours use.
+//! An assembler for BPF programs: as much of the BPF instruction set as ours use.
 //!
 //! Read Documentation/bpf/standardization/instruction-set.rst (RFC 9669) first. What comes out is
 //! judged by the kernel's verifier, so a program that is wrong is refused, not dangerous.
@@ -72,8 +72,14 @@ pub enum Helper {
     MapLookup = 1,
     /// Nanoseconds of CLOCK_MONOTONIC.
     KtimeNs = 5,
+    /// R1 context, R2 tag's protocol in network order, R3 its other half: adds an 802.1Q tag.
+    VlanPush = 18,
+    /// R1 context: removes the outer tag.
+    VlanPop = 19,
     /// R1 interface number, R2 flags (0): the verdict that sends the frame there.
     Redirect = 23,
+    /// R1 context, R2 offset in the frame, R3 destination, R4 length.
+    LoadBytes = 26,
     /// R1 socket map, R2 key, R3 verdict if there is none.
     RedirectMap = 51,
     /// R1 context, R2 bytes to add to the end of the frame (negative: to cut off).
@@ -99,6 +105,23 @@ pub mod context {
     pub const DATA_END: i16 = 4;
     /// The receive queue's number, 32 bits.
     pub const RX_QUEUE_INDEX: i16 = 16;
+}
+
+/// Offsets in the context of a program on packets that are the kernel's own (linux/bpf.h, `struct
+/// __sk_buff`). Each is 32 bits.
+pub mod buffer {
+    /// Bytes, less a tag that is kept beside the packet.
+    pub const LEN: i16 = 0;
+    /// Whether a tag is kept beside the packet.
+    pub const VLAN_PRESENT: i16 = 20;
+    /// Its priority and VLAN.
+    pub const VLAN_TCI: i16 = 24;
+    /// Its protocol, in network order.
+    pub const VLAN_PROTO: i16 = 28;
+    /// The device's number.
+    pub const IFINDEX: i16 = 40;
+    /// Payload of each segment of a super-packet, zero for others.
+    pub const GSO_SIZE: i16 = 176;
 }
 
 /// A place in a program that jumps lead to.

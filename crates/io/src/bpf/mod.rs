@@ -1,4 +1,4 @@
-//! BPF programs on network devices (XDP), through bpf(2): assembled here ([`Asm`]), loaded,
+//! BPF programs on network devices and sockets, through bpf(2): assembled here ([`Asm`]), loaded,
 //! attached, or run on pages of the kernel's own ([`Program::run_live`]), with [`Map`]s shared by
 //! the program and this process. Neither a compiler for BPF nor a library is needed.
 //!
@@ -7,28 +7,24 @@
 
 mod asm;
 mod live;
+mod map;
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-pub use self::asm::{Alu, Asm, Helper, If, Label, Reg, Verdict, Width, context};
+pub use self::asm::{Alu, Asm, Helper, If, Label, Reg, Verdict, Width, buffer, context};
+pub use self::map::Map;
 use crate::OpenError;
 use crate::af_packet::promiscuous_socket;
 use crate::device::{Device, ETHERNET};
 
 /// Commands, types and flags of bpf(2) (linux/bpf.h, linux/if_link.h).
-const BPF_MAP_CREATE: libc::c_long = 0;
-const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
-const BPF_MAP_TYPE_ARRAY: u32 = 2;
-const BPF_MAP_TYPE_XSKMAP: u32 = 17;
-const BPF_F_MMAPABLE: u32 = 1 << 10;
-const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
+const BPF_TCX_INGRESS: u32 = 46;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
@@ -45,137 +41,29 @@ pub enum XdpMode {
     Generic,
 }
 
-/// Memory that programs and this process share.
-#[derive(Debug)]
-pub struct Map {
-    fd: OwnedFd,
-    /// The mapping of an array; `None` for a map of sockets.
-    words: Option<Words>,
-    /// Words in a value, values.
-    shape: (usize, usize),
+/// Where a program runs, which decides what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On frames of a device, before the kernel's stack has seen them.
+    Xdp,
+    /// Before a packet socket gets a packet: how many of its bytes the socket gets.
+    Socket,
+    /// On packets that a device has received, at the traffic-control hook (`tcx`).
+    Ingress,
 }
 
-/// A mapping of 64-bit words.
-#[derive(Debug)]
-struct Words {
-    start: *mut libc::c_void,
-    len: usize,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to no thread, and is only reached as atomics.
-unsafe impl Send for Words {}
-// SAFETY: as above.
-unsafe impl Sync for Words {}
-
-impl Drop for Words {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and references to it borrow `self`.
-        unsafe { libc::munmap(self.start, self.bytes) };
-    }
-}
-
-impl Map {
-    /// An array of `count` values of `words` 64-bit words each, all zero.
-    ///
-    /// # Errors
-    /// Of bpf(2): no rights (CAP_BPF), no memory.
-    pub fn array(words: usize, count: usize) -> io::Result<Map> {
-        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
-        let len = words.checked_mul(count).filter(|&len| len > 0).ok_or_else(invalid)?;
-        let value = u32::try_from(words * 8).map_err(|_| invalid())?;
-        let entries = u32::try_from(count).map_err(|_| invalid())?;
-        let fd = create_map(BPF_MAP_TYPE_ARRAY, value, entries, BPF_F_MMAPABLE)?;
-        // SAFETY: no memory is passed; the page size is always known.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let bytes = (len * 8).next_multiple_of(page);
-        // SAFETY: a new mapping at a place that the kernel chooses; nothing else is touched.
-        let start = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Map { fd, words: Some(Words { start, len, bytes }), shape: (words, count) })
-    }
-
-    /// A map of AF_XDP sockets by receive queue.
-    pub(crate) fn sockets(queues: u32) -> io::Result<Map> {
-        let fd = create_map(BPF_MAP_TYPE_XSKMAP, 4, queues, 0)?;
-        Ok(Map { fd, words: None, shape: (0, queues as usize) })
-    }
-
-    /// Puts a socket into a map of sockets.
-    pub(crate) fn set_socket(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
-        #[repr(C)]
-        struct Update {
-            map_fd: u32,
-            padding: u32,
-            key: u64,
-            value: u64,
-            flags: u64,
-        }
-        if self.words.is_some() {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
-        let fd = socket.as_raw_fd() as u32;
-        let attributes = Update {
-            map_fd: self.fd.as_raw_fd() as u32,
-            padding: 0,
-            key: (&raw const queue).expose_provenance() as u64,
-            value: (&raw const fd).expose_provenance() as u64,
-            flags: 0,
-        };
-        // SAFETY: key and value point at live integers of the map's sizes.
-        unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.map(drop)
-    }
-
-    /// All words of an array, value after value. Programs change them at any time.
-    pub fn words(&self) -> &[AtomicU64] {
-        match &self.words {
-            // SAFETY: the mapping has `len` words, lives as long as `self`, is aligned to a page,
-            // and every pattern is a value; others only change it as the kernel's own atomics.
-            Some(w) => unsafe { std::slice::from_raw_parts(w.start.cast::<AtomicU64>(), w.len) },
-            None => &[],
+impl Place {
+    /// The program's type, and how it is to be attached (linux/bpf.h).
+    fn numbers(self) -> (u32, u32) {
+        match self {
+            Place::Xdp => (6, BPF_XDP),
+            Place::Socket => (1, 0),
+            Place::Ingress => (3, BPF_TCX_INGRESS),
         }
     }
-
-    /// The words of the `n`-th value.
-    ///
-    /// # Panics
-    /// When there are not as many.
-    pub fn value(&self, n: usize) -> &[AtomicU64] {
-        let words = self.shape.0;
-        &self.words()[n * words..(n + 1) * words]
-    }
-
-    /// How many values there are.
-    pub fn count(&self) -> usize {
-        self.shape.1
-    }
-
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }
 
-fn create_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    struct Create {
-        map_type: u32,
-        key_size: u32,
-        value_size: u32,
-        max_entries: u32,
-        map_flags: u32,
-    }
-    let attributes =
-        Create { map_type, key_size: 4, value_size, max_entries: entries, map_flags: flags };
-    // SAFETY: the attributes hold no pointer.
-    unsafe { bpf_fd(BPF_MAP_CREATE, &attributes) }
-}
-
-/// A loaded XDP program. The kernel keeps the maps that it names.
+/// A loaded program. The kernel keeps the maps that it names.
 #[derive(Debug)]
 pub struct Program(OwnedFd);
 
@@ -194,18 +82,26 @@ impl Attached {
 }
 
 impl Program {
-    /// Loads a program; `name` is what bpftool shows, 15 bytes of it.
+    /// Loads an XDP program; `name` is what bpftool shows, 15 bytes of it.
     ///
     /// # Errors
     /// Of bpf(2). Where the verifier refuses, its last words are in the text.
     pub fn load(name: &str, asm: Asm) -> io::Result<Program> {
+        Program::load_for(Place::Xdp, name, asm)
+    }
+
+    /// Loads a program for a place.
+    ///
+    /// # Errors
+    /// As [`load`](Program::load).
+    pub(crate) fn load_for(place: Place, name: &str, asm: Asm) -> io::Result<Program> {
         let code = asm.finish();
-        match load(name, &code, &mut []) {
+        match load(place, name, &code, &mut []) {
             Ok(fd) => Ok(Program(fd)),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
                 // Once more, to get the verifier's log.
                 let mut log = vec![0; 1 << 16];
-                let error = match load(name, &code, &mut log) {
+                let error = match load(place, name, &code, &mut log) {
                     Ok(fd) => return Ok(Program(fd)),
                     Err(error) => error,
                 };
@@ -219,6 +115,24 @@ impl Program {
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// Attaches a program for [`Place::Ingress`] to the device of this number, behind those that
+    /// are there; closing what it returns detaches it.
+    ///
+    /// # Errors
+    /// Of bpf(2): no rights, no such device, a kernel older than 6.6.
+    pub(crate) fn attach_to_ingress(&self, index: u32) -> io::Result<OwnedFd> {
+        link(&self.0, index, BPF_TCX_INGRESS, 0)
+    }
+
+    /// Puts a program for [`Place::Socket`] before a socket, in place of any that is there.
+    ///
+    /// # Errors
+    /// Of setsockopt(2).
+    pub(crate) fn filter(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let fd = self.0.as_raw_fd();
+        crate::sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, fd)
     }
 
     /// Attaches it to a device that another part of the process has named; errors mention it.
@@ -235,7 +149,7 @@ impl Program {
         };
         let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for (i, &(flags, native)) in attempts.iter().enumerate() {
-            match link(&self.0, index, flags) {
+            match link(&self.0, index, BPF_XDP, flags) {
                 Ok(link) => return Ok(Attached { _link: link, native }),
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                     let problem = format!(
@@ -368,7 +282,7 @@ unsafe fn bpf_fd<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn load(name: &str, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
+fn load(place: Place, name: &str, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
         prog_type: u32,
@@ -385,12 +299,13 @@ fn load(name: &str, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
         expected_attach_type: u32,
     }
     let license = c"Dual MIT/GPL";
+    let (prog_type, expected_attach_type) = place.numbers();
     let mut prog_name = [0; 16];
     for (to, from) in prog_name.iter_mut().take(15).zip(name.bytes()) {
         *to = from;
     }
     let attributes = Load {
-        prog_type: BPF_PROG_TYPE_XDP,
+        prog_type,
         insn_cnt: code.len() as u32,
         insns: code.as_ptr().expose_provenance() as u64,
         license: license.as_ptr().expose_provenance() as u64,
@@ -404,13 +319,13 @@ fn load(name: &str, code: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
         prog_flags: 0,
         prog_name,
         prog_ifindex: 0,
-        expected_attach_type: BPF_XDP,
+        expected_attach_type,
     };
     // SAFETY: code, licence and log live through the call and have the lengths given.
     unsafe { bpf_fd(BPF_PROG_LOAD, &attributes) }
 }
 
-fn link(program: &OwnedFd, index: u32, flags: u32) -> io::Result<OwnedFd> {
+fn link(program: &OwnedFd, index: u32, attach_type: u32, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Link {
         prog_fd: u32,
@@ -418,12 +333,8 @@ fn link(program: &OwnedFd, index: u32, flags: u32) -> io::Result<OwnedFd> {
         attach_type: u32,
         flags: u32,
     }
-    let attributes = Link {
-        prog_fd: program.as_raw_fd() as u32,
-        target_ifindex: index,
-        attach_type: BPF_XDP,
-        flags,
-    };
+    let attributes =
+        Link { prog_fd: program.as_raw_fd() as u32, target_ifindex: index, attach_type, flags };
     // SAFETY: the attributes hold no pointer.
     unsafe { bpf_fd(BPF_LINK_CREATE, &attributes) }
 }

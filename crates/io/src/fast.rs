@@ -1,0 +1,141 @@
+//! Fast tables: small tables of rules by which frames pass a box without this process. The kernel
+//! has one ([`tcx`]); [`memory`] is one for tests.
+//!
+//! A rule says what to do with the packets of one flow ([`Key`]): by which port they leave, and
+//! what becomes of their tag. Packets that no rule matches come in by the port's back-end, as they
+//! do without a fast table.
+//!
+//! # No packet overtakes another of its flow
+//!
+//! When a rule is made, earlier packets of its flow may still wait in this process. So a rule first
+//! counts the packets that it lets through to the back-end ([`FastTable::passed`]), and forwards
+//! none. Its owner says how many of these have left the box ([`FastTable::settle`]). The rule
+//! forwards a packet if that is all of them, and from then on it forwards every packet, because no
+//! further one comes to this process.
+//!
+//! Where packets come without a pause, that never happens. If the back-end drops some of them all
+//! the same, the owner can have the rule hold packets back ([`FastTable::hold`]): these are
+//! dropped and counted until all earlier ones have left.
+
+pub mod memory;
+pub mod tcx;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use plexus_wire::MacAddr;
+
+use crate::packet::PortId;
+
+/// A flow: everything that a switch looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The port that its frames come in by.
+    pub in_port: PortId,
+    /// Priority and VLAN of its frames' 802.1Q tag, if they have one.
+    pub tag: Option<u16>,
+    /// Destination address.
+    pub destination: MacAddr,
+    /// Source address.
+    pub source: MacAddr,
+    /// The protocol, behind the tag.
+    pub ethertype: u16,
+}
+
+/// What becomes of a frame's 802.1Q tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// It stays as it is, also if there is none.
+    Keep,
+    /// It is taken off.
+    Pop,
+    /// One with this priority and VLAN is added.
+    Push(u16),
+}
+
+/// What is done with the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// The port that they leave by.
+    pub out_port: PortId,
+    /// Their tag.
+    pub tag: Tag,
+}
+
+/// A rule's number. It names no other rule before [`FastTable::forget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(pub u32);
+
+/// What a rule has counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets forwarded.
+    pub packets: u64,
+    /// Their bytes as they came in, less a tag.
+    pub bytes: u64,
+    /// Packets held back and dropped.
+    pub held: u64,
+}
+
+/// What the kernel needs to know of a port for a fast table.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelEnd<'a> {
+    /// The device's number.
+    pub index: u32,
+    /// The packet socket that receives its frames.
+    pub socket: BorrowedFd<'a>,
+    /// The longest frame that it sends, in bytes without tags.
+    pub max_frame: usize,
+}
+
+/// A fast table, as a worker sees it. Rules are for packets that come in by the worker's own ports;
+/// they may leave by any port of the box.
+pub trait FastTable: Send {
+    /// Most rules at once.
+    fn capacity(&self) -> usize;
+
+    /// Makes a rule. It forwards nothing before it is [settled](FastTable::settle).
+    ///
+    /// # Errors
+    /// When the table is full, or the kernel refuses.
+    fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId>;
+
+    /// Ends a rule: at once, no further packet goes by it. One that is on its way may still be
+    /// counted.
+    fn remove(&mut self, key: &Key, id: RuleId);
+
+    /// Gives the number of a removed rule back. Call it when no packet can be on its way by it any
+    /// more: some milliseconds later.
+    fn forget(&mut self, id: RuleId);
+
+    /// A rule's counts.
+    fn read(&self, id: RuleId) -> Counts;
+
+    /// How many packets a rule has let through to the back-end.
+    fn passed(&self, id: RuleId) -> u64;
+
+    /// The first `passed` packets that a rule has let through have left this process, and all from
+    /// before it was made.
+    fn settle(&self, id: RuleId, passed: u64);
+
+    /// From now on a rule that is not settled drops packets.
+    fn hold(&self, id: RuleId);
+
+    /// A port's frames may be forwarded, in and out. The port is the worker's own. Of one that is
+    /// open already the longest frame may have changed.
+    ///
+    /// # Errors
+    /// When the kernel refuses. It may refuse for a moment after a close.
+    fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()>;
+
+    /// No further frame is forwarded from or to a port, and no rule to it will be
+    /// [valid](FastTable::is_valid) again. Its own rules are to be removed before.
+    fn close(&mut self, port: PortId);
+
+    /// Whether a rule may forward: not if its output port was closed since it was made, which
+    /// another worker may have done.
+    fn is_valid(&self, id: RuleId) -> bool;
+
+    /// Whether a port's frames are still forwarded: somebody else may have ended it.
+    fn is_open(&self, port: PortId) -> bool;
+}

@@ -1,0 +1,200 @@
+//! A fast table without a kernel, for tests: the test hands it the frames of its ports.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plexus_wire::MacAddr;
+
+use super::{Action, Counts, FastTable, KernelEnd, Key, RuleId, Tag};
+use crate::packet::PortId;
+
+/// What became of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It left by this port, in this form.
+    Sent(PortId, Vec<u8>),
+    /// It is to come in by the port's back-end.
+    Passed,
+    /// It was held back.
+    Dropped,
+}
+
+/// A table, which a test shares with the worker that owns it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rules: BTreeMap<Key, (RuleId, Action)>,
+    slots: Vec<Slot>,
+    open: Vec<PortId>,
+    /// How often each port has been closed.
+    closed: BTreeMap<PortId, u32>,
+    /// Refuses further rules.
+    refuses: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    in_use: bool,
+    counts: Counts,
+    passed: u64,
+    settled: Option<u64>,
+    holds: bool,
+    /// The output port, and how often it had been closed.
+    to: (PortId, u32),
+}
+
+impl Memory {
+    /// A table for this many rules, with these ports open.
+    pub fn new(capacity: usize, ports: &[PortId]) -> Memory {
+        let slots = vec![Slot::default(); capacity];
+        let inner = Inner { slots, open: ports.to_vec(), ..Inner::default() };
+        Memory { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Whether it refuses further rules.
+    pub fn refuse(&self, on: bool) {
+        self.inner().refuses = on;
+    }
+
+    /// [Opens](FastTable::open) a port that has no kernel.
+    pub fn open_without_kernel(&self, port: PortId) {
+        self.inner().open.push(port);
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Vec<(Key, Action)> {
+        self.inner().rules.iter().map(|(key, (_, action))| (*key, *action)).collect()
+    }
+
+    /// A frame comes in by a port.
+    pub fn receive(&self, port: PortId, frame: &[u8]) -> Fate {
+        let mut inner = self.inner();
+        let Some(key) = key_of(port, frame) else { return Fate::Passed };
+        let Some((id, action)) = inner.rules.get(&key).copied() else { return Fate::Passed };
+        if !inner.open.contains(&port) || !inner.is_valid(id) {
+            return Fate::Passed;
+        }
+        let slot = &mut inner.slots[id.0 as usize];
+        if slot.settled != Some(slot.passed) {
+            if slot.holds {
+                slot.counts.held += 1;
+                return Fate::Dropped;
+            }
+            slot.passed += 1;
+            return Fate::Passed;
+        }
+        slot.counts.packets += 1;
+        let tag_len = if key.tag.is_some() { 4 } else { 0 };
+        slot.counts.bytes += (frame.len() - tag_len) as u64;
+        let mut frame = frame.to_vec();
+        match action.tag {
+            Tag::Keep => {}
+            Tag::Pop => drop(frame.drain(12..16)),
+            Tag::Push(tci) => {
+                let [a, b] = tci.to_be_bytes();
+                frame.splice(12..12, [0x81, 0, a, b]);
+            }
+        }
+        Fate::Sent(action.out_port, frame)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn closed(&self, port: PortId) -> u32 {
+        self.closed.get(&port).copied().unwrap_or(0)
+    }
+
+    fn is_valid(&self, id: RuleId) -> bool {
+        let (port, closed) = self.slots[id.0 as usize].to;
+        self.open.contains(&port) && self.closed(port) == closed
+    }
+}
+
+/// The flow of a frame that comes in by a port.
+fn key_of(in_port: PortId, frame: &[u8]) -> Option<Key> {
+    let at = |n: usize| Some(u16::from_be_bytes([*frame.get(n)?, *frame.get(n + 1)?]));
+    let address = |n: usize| frame.get(n..)?.first_chunk().copied().map(MacAddr);
+    let (tag, ethertype) = match at(12)? {
+        0x8100 => (Some(at(14)?), at(16)?),
+        ethertype => (None, ethertype),
+    };
+    Some(Key { in_port, tag, destination: address(0)?, source: address(6)?, ethertype })
+}
+
+impl FastTable for Memory {
+    fn capacity(&self) -> usize {
+        self.inner().slots.len()
+    }
+
+    fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
+        let mut inner = self.inner();
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let free = inner.slots.iter().position(|slot| !slot.in_use).ok_or_else(full)?;
+        if inner.refuses {
+            return Err(full());
+        }
+        if ![key.in_port, action.out_port].iter().all(|port| inner.open.contains(port)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let id = RuleId(free as u32);
+        let to = (action.out_port, inner.closed(action.out_port));
+        inner.slots[free] = Slot { in_use: true, to, ..Slot::default() };
+        inner.rules.insert(*key, (id, *action));
+        Ok(id)
+    }
+
+    fn remove(&mut self, key: &Key, id: RuleId) {
+        let mut inner = self.inner();
+        if inner.rules.get(key).is_some_and(|(its, _)| *its == id) {
+            inner.rules.remove(key);
+        }
+    }
+
+    fn forget(&mut self, id: RuleId) {
+        self.inner().slots[id.0 as usize].in_use = false;
+    }
+
+    fn read(&self, id: RuleId) -> Counts {
+        self.inner().slots[id.0 as usize].counts
+    }
+
+    fn passed(&self, id: RuleId) -> u64 {
+        self.inner().slots[id.0 as usize].passed
+    }
+
+    fn settle(&self, id: RuleId, passed: u64) {
+        self.inner().slots[id.0 as usize].settled = Some(passed);
+    }
+
+    fn hold(&self, id: RuleId) {
+        self.inner().slots[id.0 as usize].holds = true;
+    }
+
+    fn open(&mut self, port: PortId, _: KernelEnd<'_>) -> io::Result<()> {
+        self.open_without_kernel(port);
+        Ok(())
+    }
+
+    fn close(&mut self, port: PortId) {
+        let mut inner = self.inner();
+        inner.open.retain(|open| *open != port);
+        *inner.closed.entry(port).or_default() += 1;
+    }
+
+    fn is_valid(&self, id: RuleId) -> bool {
+        self.inner().is_valid(id)
+    }
+
+    fn is_open(&self, port: PortId) -> bool {
+        self.inner().open.contains(&port)
+    }
+}
