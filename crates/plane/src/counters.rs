@@ -32,6 +32,14 @@ pub struct PortCounters {
     pub injected: u64,
     /// Packets that entered here and that the router sent on.
     pub routed: u64,
+    /// Packets that entered here and went by the fast table. The port counts none of them.
+    pub fast_received: u64,
+    /// Their bytes, less those of packets held back.
+    pub fast_received_bytes: u64,
+    /// Packets that the fast table has sent here.
+    pub fast_sent: u64,
+    /// Their bytes.
+    pub fast_sent_bytes: u64,
 }
 
 impl Default for PortCounters {
@@ -46,6 +54,10 @@ impl Default for PortCounters {
             consumed: 0,
             injected: 0,
             routed: 0,
+            fast_received: 0,
+            fast_received_bytes: 0,
+            fast_sent: 0,
+            fast_sent_bytes: 0,
         }
     }
 }
@@ -62,7 +74,8 @@ impl PortCounters {
             *a += b;
         }
         add_fields!(self, other: copies, ecn_marked, learned, moved, table_full, consumed);
-        add_fields!(self, other: injected, routed);
+        add_fields!(self, other: injected, routed, fast_received, fast_received_bytes);
+        add_fields!(self, other: fast_sent, fast_sent_bytes);
     }
 }
 
@@ -113,6 +126,29 @@ impl Counters {
     pub(crate) fn routed(&mut self, port: PortId, count: u64) {
         if let Some(p) = self.ports.get_mut(usize::from(port)) {
             p.routed += count;
+        }
+    }
+
+    /// Counts packets that came in by a port and went by the fast table.
+    pub(crate) fn fast_received(&mut self, port: PortId, packets: u64, bytes: u64) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.fast_received += packets;
+            p.fast_received_bytes += bytes;
+        }
+    }
+
+    /// Counts packets that the fast table has sent out by a port.
+    pub(crate) fn fast_sent(&mut self, port: PortId, packets: u64, bytes: u64) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.fast_sent += packets;
+            p.fast_sent_bytes += bytes;
+        }
+    }
+
+    /// Counts drops.
+    pub(crate) fn drop_many(&mut self, port: PortId, reason: DropReason, count: u64) {
+        if let Some(p) = self.ports.get_mut(usize::from(port)) {
+            p.drops[reason as usize] += count;
         }
     }
 
@@ -174,6 +210,8 @@ impl Account {
             self.dropped += port.dropped();
             self.consumed += port.consumed;
             self.injected += port.injected;
+            self.received += port.fast_received;
+            self.sent += port.fast_sent;
         }
     }
 

@@ -135,6 +135,9 @@ reasons! {
     DirectedBroadcast = "directed_broadcast",
     /// Its input port was silenced on purpose, to test the failure of a cable.
     Silenced = "silenced",
+    /// Its flow was on its way to the fast table while its input port dropped packets anyway: earlier
+    /// packets of the flow had not left yet.
+    Held = "held",
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod counters;
 mod crossing;
 mod drops;
 mod fabric;
+mod fast;
 mod flow;
 mod marks;
 mod names;
@@ -37,6 +38,7 @@ pub use fabric::plan::{
     Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet, PortTables,
     PublishedFabric, route_along,
 };
+pub use fast::{Clears, FastFlow};
 pub use pipeline::Pipeline;
 pub use router::fib::FibReaders;
 pub use router::plan::{

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
+use plexus_io::fast::FastTable;
 use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
 use plexus_wire::Time;
 use plexus_wire::fabric::ROUTER_HOP;
@@ -16,6 +17,7 @@ use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::fabric::plan::FabricPlan;
+use crate::fast::{Clears, Fast, FastFlow};
 use crate::router::Router;
 use crate::router::fib::{FibBatch, FibReaders};
 use crate::router::hosts::Routed;
@@ -39,6 +41,8 @@ pub struct Pipeline {
     control: ControlQueue,
     lookup: Lookup,
     output: OutputQueues,
+    /// The rules of this worker, on a box with a fast table.
+    fast: Option<Fast>,
 }
 
 /// What the stages may use, of a pipeline whose other fields stay free for use.
@@ -85,20 +89,25 @@ impl Pipeline {
             control: ControlQueue::new(seed),
             lookup,
             output,
+            fast: None,
         };
-        pipeline.follow_plans();
+        pipeline.follow_plans(Time::ZERO);
         pipeline
     }
 
     /// Picks up the fabric's and the router's plans, if others have been published.
     #[inline]
-    fn follow_plans(&mut self) {
+    fn follow_plans(&mut self, now: Time) {
         if let Some(published) = &mut self.published_router {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.router) {
                 self.router = plan.clone();
                 self.lookup.fabric.forget_neighbours();
                 self.limit_control();
+                // The router may have an address that was a station's.
+                if let Some(fast) = &mut self.fast {
+                    fast.end_all(now);
+                }
             }
         }
         if let Some(published) = &mut self.published {
@@ -157,11 +166,18 @@ impl Pipeline {
         outlet: Option<&mut dyn Outlet>,
     ) {
         // The batch of the tables has begun: no entry names a group that is not in this plan.
-        self.follow_plans();
+        self.follow_plans(now);
         let fib = fib.as_ref().filter(|_| self.router.has_interfaces());
         let mut context = context!(self, now, pool, fib);
         context.outlet = outlet.map(|outlet| outlet as _);
         self.lookup.run(&mut context, &self.output, batch);
+        let sent = self.lookup.switch.take_sent();
+        if let Some(fast) = &mut self.fast {
+            fast.see(context.pool, batch, sent);
+            while let Some(station) = self.lookup.switch.take_moved() {
+                fast.end_of_station(now, station);
+            }
+        }
         self.output.run(&mut context, &mut self.lookup, batch);
         transmit::run(&mut context, &mut self.output);
     }
@@ -213,7 +229,7 @@ impl Pipeline {
         how: Injection,
         fib: Option<FibBatch<'_>>,
     ) -> Result<(), DropReason> {
-        self.follow_plans();
+        self.follow_plans(now);
         let mut context = context!(self, now, pool, fib.as_ref());
         let account = match how {
             Injection::Routed(port) if port == ROUTER_HOP.into() => 0,
@@ -356,7 +372,60 @@ impl Pipeline {
         self.plan = plan;
         self.fabric = Arc::default();
         self.router = Arc::default();
-        self.follow_plans();
+        self.follow_plans(now);
+        if let Some(fast) = &mut self.fast {
+            fast.end_all(now);
+        }
+    }
+
+    /// Gives the pipeline a fast table, to put flows into.
+    pub(crate) fn set_fast_table(&mut self, table: Box<dyn FastTable>, clears: Clears, seed: u64) {
+        self.lookup.switch.note_moves();
+        self.fast = Some(Fast::new(table, clears, seed));
+    }
+
+    /// The rules of the fast table, if there is one.
+    #[inline]
+    pub(crate) fn fast(&mut self) -> Option<&mut Fast> {
+        self.fast.as_mut()
+    }
+
+    /// The flows in the fast table.
+    pub fn fast_flows(&self) -> impl Iterator<Item = FastFlow> {
+        self.fast.iter().flat_map(Fast::flows)
+    }
+
+    /// A round of the fast table; see [`Fast::round`].
+    pub(crate) fn fast_round(&mut self, now: Time, overflows: impl Fn(PortId) -> bool) {
+        if let Some(fast) = &mut self.fast {
+            let (switch, counters) = (&mut self.lookup.switch, &mut self.counters);
+            fast.round(now, switch, &self.plan, counters, overflows);
+        }
+    }
+
+    /// Brings the counts of the fast table up to date.
+    pub(crate) fn count_fast(&mut self, now: Time) {
+        if let Some(fast) = &mut self.fast {
+            fast.count(now, &mut self.counters);
+        }
+    }
+
+    /// A turn of the worker has ended; see [`Fast::end_turn`]. `has_arrivals` says that packets of
+    /// other workers wait.
+    #[inline]
+    pub(crate) fn end_fast_turn(
+        &mut self,
+        is_drained: bool,
+        has_arrivals: bool,
+        is_mine: impl Fn(PortId) -> bool,
+    ) {
+        let Some(fast) = &mut self.fast else { return };
+        let output = &self.output;
+        let is_clear = |port: PortId| output.queued(port).0 == 0;
+        fast.end_turn(is_drained, |port| is_mine(port).then(|| is_clear(port)));
+        if !has_arrivals {
+            fast.note_clear(|port| is_mine(port) && is_clear(port));
+        }
     }
 
     /// A port's link has changed. When it goes down, the stations behind it are forgotten and its
@@ -367,6 +436,9 @@ impl Pipeline {
         self.lookup.fabric.set_link(&self.fabric, port, link);
         if link == Link::Down {
             self.lookup.switch.forget_port(port);
+            if let Some(fast) = &mut self.fast {
+                fast.close(now, port);
+            }
         }
     }
 

@@ -20,6 +20,8 @@
 //! frame floods. B's answer comes in by p2: the table learns B at p2, and the answer leaves by p1
 //! only.
 
+use std::time::Duration;
+
 use arrayvec::ArrayVec;
 use plexus_io::{BATCH, Batch, Packet, PortId};
 use plexus_table::{Full, Hashed, MacKey, MacTable, Station};
@@ -60,6 +62,10 @@ pub struct Switch {
     unit_ns: u64,
     share: bool,
     news: Vec<LearnedMac>,
+    /// Places of the last batch's packets that go out by the port of a known station.
+    sent: u64,
+    /// Stations that were heard elsewhere than before; kept for a fast table.
+    moved: Option<Vec<MacKey>>,
     sweep_at: usize,
     swept_until: u64,
 }
@@ -88,6 +94,8 @@ impl Switch {
             unit_ns: 1,
             share,
             news: Vec::with_capacity(if share { BATCH } else { 0 }),
+            sent: 0,
+            moved: None,
             sweep_at: 0,
             swept_until: 0,
         };
@@ -104,12 +112,12 @@ impl Switch {
             lookups.push(self.lookup(&addresses));
         }
         let stamp = self.stamp(context.now);
-        for (packet, lookup) in batch.iter_mut().zip(&lookups) {
+        for (place, (packet, lookup)) in batch.iter_mut().zip(&lookups).enumerate() {
             // No station has address zero: this packet is to be dropped.
             if lookup.source.mac_u64() == 0 {
                 continue;
             }
-            self.decide(context, packet, lookup, stamp);
+            self.decide(context, place, packet, lookup, stamp);
         }
     }
 
@@ -117,6 +125,7 @@ impl Switch {
     fn decide(
         &mut self,
         context: &mut Context<'_>,
+        place: usize,
         packet: &mut Packet,
         lookup: &Lookup,
         stamp: u16,
@@ -125,6 +134,7 @@ impl Switch {
             Ok(()) => self.route(context.now, packet.in_port, lookup, stamp),
             Err(reason) => Verdict::Drop(reason),
         };
+        self.sent |= u64::from(matches!(verdict, Verdict::Forward(_))) << place;
         verdict.store(packet);
     }
 
@@ -146,7 +156,8 @@ impl Switch {
     ) {
         let stamp = self.stamp(context.now);
         for (place, lookup) in lookups {
-            self.decide(context, &mut batch[usize::from(*place)], lookup, stamp);
+            let place = usize::from(*place);
+            self.decide(context, place, &mut batch[place], lookup, stamp);
         }
     }
 
@@ -215,6 +226,7 @@ impl Switch {
         self.table.set(slot, now_here);
         self.count(known.port(), port);
         context.counters.ports[usize::from(port)].moved += 1;
+        self.note_moved(lookup.source);
         self.tell(lookup.source, port);
         Ok(())
     }
@@ -282,6 +294,52 @@ impl Switch {
         }
     }
 
+    fn note_moved(&mut self, station: MacKey) {
+        if let Some(moved) = &mut self.moved {
+            moved.push(station);
+        }
+    }
+
+    /// Keeps what a fast table has to know from now on.
+    pub(crate) fn note_moves(&mut self) {
+        self.moved.get_or_insert_default();
+    }
+
+    /// The next station that was heard elsewhere than before.
+    #[inline]
+    pub(crate) fn take_moved(&mut self) -> Option<MacKey> {
+        self.moved.as_mut()?.pop()
+    }
+
+    /// The places of a batch's packets that go out by the port of a known station. The next batch
+    /// begins.
+    #[inline]
+    pub(crate) fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// A station has been heard at a port by the fast table. False if it is not known there.
+    pub(crate) fn refresh(&mut self, now: Time, key: MacKey, port: PortId) -> bool {
+        let stamp = self.stamp(now);
+        match self.table.get(key).filter(|known| known.port() == port) {
+            Some(known) if known.is_static() || known.stamp() == stamp => true,
+            Some(known) => {
+                if self.share && stamp / REFRESH_UNITS != known.stamp() / REFRESH_UNITS {
+                    self.news.push(LearnedMac { key, port });
+                }
+                // A known key needs no further place.
+                self.table.insert(key, Station::learned(port, stamp)).is_ok()
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a station is known at a port, and will be for as long if nothing is heard of it.
+    pub(crate) fn stays(&self, now: Time, long: Duration, key: MacKey, port: PortId) -> bool {
+        let stamp = self.stamp(now + long);
+        self.table.get(key).is_some_and(|known| known.port() == port && fresh(known, stamp))
+    }
+
     pub(crate) fn news(&mut self) -> &mut Vec<LearnedMac> {
         &mut self.news
     }
@@ -299,7 +357,12 @@ impl Switch {
             known => {
                 if self.table.insert(news.key, station).is_ok() {
                     match known {
-                        Some(known) => self.count(known.port(), news.port),
+                        Some(known) => {
+                            self.count(known.port(), news.port);
+                            if known.port() != news.port {
+                                self.note_moved(news.key);
+                            }
+                        }
                         None => self.stations[usize::from(news.port)] += 1,
                     }
                 }

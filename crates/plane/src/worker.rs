@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
+use plexus_io::fast::FastTable;
 use plexus_io::{Batch, Link, Packet, Pool, Port, PortId, PortStats, Segmentation};
 use plexus_wire::Time;
 
@@ -15,6 +16,7 @@ use crate::control::{Injection, ToControl};
 use crate::counters::{Account, Counters};
 use crate::crossing::Crossing;
 use crate::drops::DropReason;
+use crate::fast::Clears;
 use crate::offload::Segments;
 use crate::pipeline::Pipeline;
 use crate::snapshot::{Published, Snapshot};
@@ -28,6 +30,8 @@ pub struct Worker {
     links: Vec<Link>,
     /// Each port's longest frame, as it was known last.
     max_frames: Vec<usize>,
+    /// Packets that each port has lost because its queue was full, as they were known last.
+    overflows: Vec<u64>,
     arbiter: Arbiter,
     batch: Batch,
     pipeline: Pipeline,
@@ -167,6 +171,7 @@ impl Worker {
         Worker {
             pool,
             links: vec![Link::Down; ports.len()],
+            overflows: vec![0; ports.len()],
             max_frames: ports.iter().map(|(_, port)| port.capabilities().max_frame).collect(),
             ports,
             arbiter: Arbiter::default(),
@@ -186,6 +191,9 @@ impl Worker {
     pub fn turn(&mut self, now: Time) -> bool {
         self.follow(now);
         let crossed = self.crossing.has_peers() && self.take_in(now);
+        if let Some(fast) = self.pipeline.fast() {
+            fast.begin_turn();
+        }
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
         if !self.silenced.is_empty() {
@@ -195,13 +203,37 @@ impl Worker {
             self.watch_arrivals(now);
         }
         let is_whole = self.batch.is_full();
+        let is_drained = !is_whole && self.pool.available() > 0;
         let mut devices = Devices { ports: &mut self.ports, watchers: &mut self.watchers };
         self.pipeline.run_into(now, &mut self.pool, &mut self.batch, Some(&mut devices));
         if self.crossing.has_peers() {
             self.send_across();
         }
         let sent = !self.may_gather(now, is_whole) && self.transmit(now);
+        let (has_arrivals, ports) = (self.crossing.arriving() > 0, &self.ports);
+        let is_mine = |port| ports.iter().any(|(mine, _)| *mine == port);
+        self.pipeline.end_fast_turn(is_drained, has_arrivals, is_mine);
         received | crossed | sent
+    }
+
+    /// Gives the worker its part of the box's fast table, to put flows into. `clears` has an entry
+    /// for each port of the box, or none if the worker is alone.
+    pub fn set_fast_table(&mut self, table: Box<dyn FastTable>, clears: Clears, seed: u64) {
+        self.pipeline.set_fast_table(table, clears, seed);
+    }
+
+    /// Brings the counts of the fast table up to date, for a report.
+    pub fn count_fast(&mut self, now: Time) {
+        self.pipeline.count_fast(now);
+    }
+
+    /// While a port is watched or silenced, its frames pass the pipeline.
+    fn block(&mut self, now: Time, port: PortId) {
+        let is_watched = self.watchers.iter().any(|watcher| watcher.port == port);
+        let on = is_watched || self.silenced.contains(&port);
+        if let Some(fast) = self.pipeline.fast() {
+            fast.block(now, port, on);
+        }
     }
 
     /// Adds a port over this worker's pool. The configuration that names it has been published.
@@ -210,6 +242,7 @@ impl Worker {
         self.pipeline.set_capabilities(id, port.capabilities());
         self.links.push(Link::Down);
         self.max_frames.push(port.capabilities().max_frame);
+        self.overflows.push(0);
         self.ports.push((id, port));
     }
 
@@ -222,6 +255,7 @@ impl Worker {
         let (_, mut port) = self.ports.remove(at);
         self.links.remove(at);
         let max_frame = self.max_frames.remove(at);
+        self.overflows.remove(at);
         port.close(&mut self.pool);
         self.departed.push((id, port.stats()));
         self.watchers.retain(|w| w.port != id);
@@ -239,11 +273,12 @@ impl Worker {
 
     /// Silences a port of this worker, or ends that: its link stays up, and packets that come in
     /// are dropped and counted. So a test can let a cable fail that keeps its carrier.
-    pub fn silence(&mut self, port: PortId, on: bool) {
+    pub fn silence(&mut self, now: Time, port: PortId, on: bool) {
         self.silenced.retain(|p| *p != port);
         if on {
             self.silenced.push(port);
         }
+        self.block(now, port);
     }
 
     fn drop_silenced(&mut self) {
@@ -409,7 +444,25 @@ impl Worker {
             }
         }
         self.pipeline.tick(now);
+        self.maintain_fast(now);
         changed
+    }
+
+    fn maintain_fast(&mut self, now: Time) {
+        let Some(fast) = self.pipeline.fast() else { return };
+        let mut overflowing = Vec::new();
+        for (((id, port), link), known) in
+            self.ports.iter().zip(&self.links).zip(&mut self.overflows)
+        {
+            if let (Link::Up, Some(end)) = (link, port.kernel_end()) {
+                fast.keep_open(now, *id, end);
+            }
+            let overflow = port.stats().rx_overflow;
+            if std::mem::replace(known, overflow) != overflow {
+                overflowing.push(*id);
+            }
+        }
+        self.pipeline.fast_round(now, |port| overflowing.contains(&port));
     }
 
     /// The link of another worker's port has changed. News of stations learned there is taken
@@ -447,13 +500,18 @@ impl Worker {
     }
 
     /// Shows every frame that passes a port of this worker to the onlooker of this number.
-    pub fn watch(&mut self, port: PortId, number: u64, see: Onlooker) {
+    /// No flow from or to the port is in the fast table meanwhile.
+    pub fn watch(&mut self, now: Time, port: PortId, number: u64, see: Onlooker) {
         self.watchers.push(Watcher { port, number, see });
+        self.block(now, port);
     }
 
     /// Ends that.
-    pub fn unwatch(&mut self, number: u64) {
+    pub fn unwatch(&mut self, now: Time, number: u64) {
+        let ports: Vec<PortId> =
+            self.watchers.iter().filter(|w| w.number == number).map(|w| w.port).collect();
         self.watchers.retain(|w| w.number != number);
+        ports.into_iter().for_each(|port| self.block(now, port));
     }
 
     /// Its state, for people.

@@ -324,10 +324,10 @@ fn another_ageing_time_keeps_what_is_known_and_how_old_it_is() {
 #[test]
 fn a_port_that_was_made_deaf_hears_again_when_told() {
     let mut rig = Rig::new(2);
-    rig.workers[0].silence(0, true);
+    rig.workers[0].silence(rig.now, 0, true);
     rig.expect_drop(0, &frame(mac(2), mac(1)), DropReason::Silenced);
     // It still speaks: only one direction is cut here, the other at the far end.
     assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0]);
-    rig.workers[0].silence(0, false);
+    rig.workers[0].silence(rig.now, 0, false);
     assert_eq!(rig.ports_reached(0, &frame(mac(2), mac(1))), [1]);
 }

@@ -32,7 +32,7 @@ const MAX_STEPS: usize = 128;
 const ROOTS: usize = 2;
 
 /// A VLAN (1 to 4094) and an address, packed in 60 bits; never zero for a valid VLAN.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacKey(u64);
 
 impl MacKey {

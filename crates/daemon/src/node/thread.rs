@@ -180,6 +180,7 @@ impl Thread {
                 Err(TryRecvError::Empty) => return answered,
                 Ok(Ask::Report(barrier, reply)) => {
                     barrier.wait();
+                    self.worker.count_fast(now);
                     let report = self.worker.report();
                     barrier.wait();
                     // The asker may have gone.
@@ -189,9 +190,9 @@ impl Thread {
                     let all = self.worker.pipeline().switch().stations(now).collect();
                     let _ = reply.send((self.index, all));
                 }
-                Ok(Ask::Watch(port, number, see)) => self.worker.watch(port, number, see),
-                Ok(Ask::Unwatch(number)) => self.worker.unwatch(number),
-                Ok(Ask::Silence(port, on)) => self.worker.silence(port, on),
+                Ok(Ask::Watch(port, number, see)) => self.worker.watch(now, port, number, see),
+                Ok(Ask::Unwatch(number)) => self.worker.unwatch(now, number),
+                Ok(Ask::Silence(port, on)) => self.worker.silence(now, port, on),
                 Ok(Ask::Open(what, reply)) => {
                     let (file, port) = *what;
                     let opened = ports::open_beside(&file, &port, self.worker.pool());

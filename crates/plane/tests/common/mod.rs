@@ -48,6 +48,15 @@ pub(crate) struct Plan {
     pub(crate) named: Vec<(PortId, MacAddr)>,
 }
 
+/// What tests choose at random.
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut plan = f.debug_struct("Plan");
+        let plan = plan.field("ports", &self.ports).field("switch", &self.switch);
+        plan.field("workers", &self.workers).finish_non_exhaustive()
+    }
+}
+
 impl Plan {
     pub(crate) fn new(ports: usize) -> Plan {
         Plan {

@@ -1,0 +1,479 @@
+//! What a worker puts into the box's fast table ([`plexus_io::fast`]): flows that the switch
+//! forwards, so that their frames pass without this process.
+//!
+//! A flow begins in the pipeline. It gets a rule when many of its packets have come within a round,
+//! and loses it when none has come for a second. A rule does what the switch would do, as long as
+//! everything that the switch looks at stays as it is. So a rule ends
+//!
+//! - at once, before the next batch leaves, when its source or destination is heard elsewhere;
+//! - at once when a port goes down, is watched or silenced, and all end when a plan is adopted;
+//! - in the round in which the switch would forget its destination.
+//!
+//! The packets of a rule keep its source's entry in the switch fresh. They do not pass the output
+//! queues, so no flow to a port with a configured rate gets a rule.
+//!
+//! Example: host A sends to B at 100,000 frames per second. After some 100 ms a rule exists. It
+//! waits until the frames in the pipeline have left, which takes some turns. From then on the
+//! kernel forwards. B moves to another port and sends a frame. The switch learns it there, and the
+//! rule ends before that frame leaves.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use plexus_config::Trust;
+use plexus_io::fast::{Action, Counts, FastTable, KernelEnd, Key, RuleId, Tag};
+use plexus_io::{Batch, Pool, PortId};
+use plexus_table::MacKey;
+use plexus_wire::{MacAddr, Time};
+
+use crate::bits::bits;
+use crate::counters::Counters;
+use crate::drops::DropReason;
+use crate::snapshot::Snapshot;
+use crate::switch::Switch;
+use crate::verdict::Verdict;
+
+/// Packets of a flow within a round that make it worth a rule.
+const WORTH: u32 = 32;
+/// New rules in a round: each costs a system call.
+const NEW_MAX: usize = 256;
+/// A rule without packets for this long ends.
+const IDLE: Duration = Duration::from_secs(1);
+/// Rules end this long before the switch forgets their destination: a round, and as much again.
+const MARGIN: Duration = Duration::from_millis(200);
+/// A flow that has had no pause for this long, and whose port drops packets, is held back.
+const HOLD_AFTER: Duration = Duration::from_millis(100);
+/// How long after its end a rule's counts are read for the last time.
+const REST: Duration = Duration::from_millis(50);
+/// When a port is tried again that the kernel refused.
+const RETRY: Duration = Duration::from_secs(10);
+/// Flows that are counted at once, a power of two.
+const CANDIDATES: usize = 4096;
+/// Waiting rules that are looked at in a turn.
+const WAITING_MAX: usize = 16;
+
+/// How often each port of the box has been seen with nothing waiting for it, in queues or on its
+/// way from other workers. Workers share it; a worker that is alone needs none.
+pub type Clears = Arc<[AtomicU64]>;
+
+/// One worker's rules.
+pub(crate) struct Fast {
+    table: Box<dyn FastTable>,
+    seed: u64,
+    candidates: Box<[Candidate]>,
+    rules: BTreeMap<Key, Rule>,
+    /// The same, by their stations.
+    by_station: BTreeSet<(MacKey, Key)>,
+    /// Rules that do not forward yet.
+    waiting: VecDeque<Key>,
+    /// Those that were looked at when this turn began, and the packets that they had passed.
+    sampled: Vec<(Key, u64)>,
+    /// Rules that have ended, and since when.
+    ended: Vec<(Time, Key, Rule)>,
+    ports: BTreeMap<PortId, Known>,
+    /// Ports whose frames are to pass the pipeline.
+    blocked: Vec<PortId>,
+    clears: Clears,
+}
+
+/// What is known of a port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// Its frames may be forwarded, with this longest frame.
+    Open(usize),
+    /// It is not to be tried before then.
+    Refused(Time),
+}
+
+/// A flow that may be worth a rule.
+#[derive(Clone, Copy)]
+struct Candidate {
+    key: Option<Key>,
+    out_port: PortId,
+    packets: u32,
+}
+
+const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0 };
+
+struct Rule {
+    id: RuleId,
+    action: Action,
+    source: MacKey,
+    destination: MacKey,
+    /// What has been counted of it.
+    counted: Counts,
+    last_used: Time,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It does not forward yet, since then.
+    Waiting(Time),
+    /// All its packets up to this count are on their way to another worker's port, which had been
+    /// clear this often.
+    Crossing(Time, u64, u64),
+    Forwards,
+}
+
+/// What people may know of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastFlow {
+    /// The flow.
+    pub key: Key,
+    /// What is done with it.
+    pub action: Action,
+    /// Whether the rule forwards already.
+    pub forwards: bool,
+    /// What it has counted.
+    pub counts: Counts,
+}
+
+impl Fast {
+    /// No rules yet, and no ports. `seed` keys the hash of flows.
+    pub(crate) fn new(table: Box<dyn FastTable>, clears: Clears, seed: u64) -> Fast {
+        Fast {
+            table,
+            seed,
+            candidates: vec![EMPTY; CANDIDATES].into(),
+            rules: BTreeMap::new(),
+            by_station: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            sampled: Vec::with_capacity(WAITING_MAX),
+            ended: Vec::new(),
+            ports: BTreeMap::new(),
+            blocked: Vec::new(),
+            clears,
+        }
+    }
+
+    /// A port is up: its frames may be forwarded, unless it is blocked. Called some ten times a
+    /// second, since the kernel may refuse for a while, and others may end it.
+    pub(crate) fn keep_open(&mut self, now: Time, port: PortId, end: KernelEnd<'_>) {
+        let is_open = self.table.is_open(port);
+        let known = self.ports.get(&port).copied();
+        if self.blocked.contains(&port) || (is_open && known == Some(Known::Open(end.max_frame))) {
+            return;
+        }
+        if let Some(Known::Refused(until)) = known
+            && now < until
+        {
+            return;
+        }
+        let was_open = matches!(known, Some(Known::Open(_)));
+        if was_open && !is_open {
+            // Somebody else has ended it.
+            self.close(now, port);
+            self.ports.insert(port, Known::Refused(now + RETRY));
+            return;
+        }
+        let opened = self.table.open(port, end);
+        let retry = |_| Known::Refused(now + RETRY);
+        self.ports.insert(port, opened.map_or_else(retry, |()| Known::Open(end.max_frame)));
+    }
+
+    /// A port's frames pass the pipeline from now on, in and out.
+    pub(crate) fn close(&mut self, now: Time, port: PortId) {
+        let of_port: Vec<Key> =
+            self.rules.keys().filter(|key| key.in_port == port).copied().collect();
+        of_port.iter().for_each(|key| self.end(now, key));
+        self.table.close(port);
+        self.ports.remove(&port);
+        self.end_void(now);
+    }
+
+    /// Closes a port, and keeps it closed or lets it be opened again.
+    pub(crate) fn block(&mut self, now: Time, port: PortId, on: bool) {
+        self.blocked.retain(|blocked| *blocked != port);
+        if on {
+            self.blocked.push(port);
+            self.close(now, port);
+        }
+    }
+
+    /// Ends all rules.
+    pub(crate) fn end_all(&mut self, now: Time) {
+        let all: Vec<Key> = self.rules.keys().copied().collect();
+        all.iter().for_each(|key| self.end(now, key));
+        self.candidates.fill(EMPTY);
+    }
+
+    /// Ends the rules from and to a station.
+    pub(crate) fn end_of_station(&mut self, now: Time, station: MacKey) {
+        let first = Key {
+            in_port: 0,
+            tag: None,
+            destination: MacAddr([0; 6]),
+            source: MacAddr([0; 6]),
+            ethertype: 0,
+        };
+        let range = self.by_station.range((station, first)..);
+        let keys: Vec<Key> =
+            range.take_while(|(its, _)| *its == station).map(|(_, key)| *key).collect();
+        keys.iter().for_each(|key| self.end(now, key));
+    }
+
+    /// Ends the rules to ports that have been closed, by whichever worker.
+    fn end_void(&mut self, now: Time) {
+        let void = self.rules.iter().filter(|(_, rule)| !self.table.is_valid(rule.id));
+        let void: Vec<Key> = void.map(|(key, _)| *key).collect();
+        void.iter().for_each(|key| self.end(now, key));
+    }
+
+    fn end(&mut self, now: Time, key: &Key) {
+        let Some(rule) = self.rules.remove(key) else { return };
+        self.table.remove(key, rule.id);
+        self.by_station.remove(&(rule.source, *key));
+        self.by_station.remove(&(rule.destination, *key));
+        self.ended.push((now, *key, rule));
+    }
+
+    /// Counts the packets of a batch at the places whose bits are set: the switch sends each out
+    /// by one port.
+    #[inline]
+    pub(crate) fn see(&mut self, pool: &Pool, batch: &Batch, set: u64) {
+        for place in bits(set) {
+            let packet = &batch[place];
+            let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
+            let Some(key) = key_of(packet.in_port, pool.data(packet)) else { continue };
+            let candidate = &mut self.candidates[hash(&key, self.seed) as usize % CANDIDATES];
+            if candidate.key == Some(key) && candidate.out_port == out_port {
+                candidate.packets += 1;
+            } else if candidate.packets > 0 {
+                // The flow with more packets keeps the place.
+                candidate.packets -= 1;
+            } else {
+                *candidate = Candidate { key: Some(key), out_port, packets: 1 };
+            }
+        }
+    }
+
+    /// A turn begins: nothing has been received in it.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.sampled.clear();
+        for _ in 0..self.waiting.len().min(WAITING_MAX) {
+            let Some(key) = self.waiting.pop_front() else { break };
+            let Some(rule) = self.rules.get(&key).filter(|r| r.state != State::Forwards) else {
+                continue;
+            };
+            self.sampled.push((key, self.table.passed(rule.id)));
+            self.waiting.push_back(key);
+        }
+    }
+
+    /// A turn has ended, and `is_drained` if it received all that had arrived. `is_clear` says of
+    /// a port of this worker whether no packet waits for it, and nothing of other workers'.
+    #[inline]
+    pub(crate) fn end_turn(
+        &mut self,
+        is_drained: bool,
+        mut is_clear: impl FnMut(PortId) -> Option<bool>,
+    ) {
+        if !is_drained {
+            return;
+        }
+        for (key, passed) in self.sampled.drain(..) {
+            let Some(rule) = self.rules.get_mut(&key) else { continue };
+            let (State::Waiting(since) | State::Crossing(since, ..)) = rule.state else {
+                continue;
+            };
+            let out = usize::from(rule.action.out_port);
+            let have_left = match is_clear(rule.action.out_port) {
+                Some(is_clear) => is_clear,
+                None => {
+                    let clears = self.clears.get(out).map_or(0, |clears| clears.load(Acquire));
+                    match rule.state {
+                        // The first time may have been before the packets were handed over.
+                        State::Crossing(_, its, before) if its == passed => clears >= before + 2,
+                        _ => {
+                            rule.state = State::Crossing(since, passed, clears);
+                            false
+                        }
+                    }
+                }
+            };
+            if have_left {
+                self.table.settle(rule.id, passed);
+                if self.table.passed(rule.id) == passed {
+                    rule.state = State::Forwards;
+                }
+            }
+        }
+    }
+
+    /// Tells the other workers which ports of this one have nothing waiting for them.
+    #[inline]
+    pub(crate) fn note_clear(&self, is_clear: impl Fn(PortId) -> bool) {
+        for (port, clears) in (0..).zip(&*self.clears) {
+            if is_clear(port) {
+                // The port's worker alone writes it.
+                clears.store(clears.load(Acquire) + 1, Release);
+            }
+        }
+    }
+
+    /// A round, some ten times a second: ends rules, and makes new ones. `overflows` says of a port
+    /// whether it drops packets because its queue is full.
+    pub(crate) fn round(
+        &mut self,
+        now: Time,
+        switch: &mut Switch,
+        plan: &Snapshot,
+        counters: &mut Counters,
+        overflows: impl Fn(PortId) -> bool,
+    ) {
+        self.count(now, counters);
+        let mut over = Vec::new();
+        for (key, rule) in &self.rules {
+            let is_used = rule.last_used == now;
+            let keep = (!is_used || switch.refresh(now, rule.source, key.in_port))
+                && switch.stays(now, MARGIN, rule.destination, rule.action.out_port)
+                && rule.last_used + IDLE > now
+                && self.table.is_valid(rule.id);
+            if !keep {
+                over.push(*key);
+            }
+            if let State::Waiting(since) | State::Crossing(since, ..) = rule.state
+                && now >= since + HOLD_AFTER
+                && overflows(key.in_port)
+            {
+                self.table.hold(rule.id);
+            }
+        }
+        over.iter().for_each(|key| self.end(now, key));
+        self.add(now, switch, plan);
+    }
+
+    /// Adds what rules have counted since the last time.
+    pub(crate) fn count(&mut self, now: Time, counters: &mut Counters) {
+        for (key, rule) in &mut self.rules {
+            if count(&*self.table, key, rule, counters) {
+                rule.last_used = now;
+            }
+        }
+        let table = &mut self.table;
+        self.ended.retain_mut(|(since, key, rule)| {
+            count(&**table, key, rule, counters);
+            let is_over = now >= *since + REST;
+            if is_over {
+                table.forget(rule.id);
+            }
+            !is_over
+        });
+    }
+
+    /// Makes rules of the flows of this round that had most packets.
+    fn add(&mut self, now: Time, switch: &Switch, plan: &Snapshot) {
+        let worth = self.candidates.iter().filter(|candidate| candidate.packets >= WORTH);
+        let mut worth: Vec<Candidate> = worth.copied().collect();
+        self.candidates.fill(EMPTY);
+        worth.sort_by_key(|candidate| std::cmp::Reverse(candidate.packets));
+        for Candidate { key, out_port, .. } in worth.into_iter().take(NEW_MAX) {
+            let Some(key) = key.filter(|key| !self.rules.contains_key(key)) else { continue };
+            let Some((vlan, action)) = action(plan, &key, out_port) else { continue };
+            let source = MacKey::new(vlan, key.source);
+            let destination = MacKey::new(vlan, key.destination);
+            if !self.table.is_open(key.in_port)
+                || !switch.stays(now, Duration::ZERO, source, key.in_port)
+                || !switch.stays(now, MARGIN, destination, out_port)
+            {
+                continue;
+            }
+            let id = match self.table.insert(&key, &action) {
+                Ok(id) => id,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                // It is full.
+                Err(_) => return,
+            };
+            let (counted, state) = (Counts::default(), State::Waiting(now));
+            let rule = Rule { id, action, source, destination, counted, last_used: now, state };
+            self.rules.insert(key, rule);
+            self.by_station.extend([(source, key), (destination, key)]);
+            self.waiting.push_back(key);
+        }
+    }
+
+    /// The rules, for people.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = FastFlow> {
+        self.rules.iter().map(|(key, rule)| FastFlow {
+            key: *key,
+            action: rule.action,
+            forwards: rule.state == State::Forwards,
+            counts: self.table.read(rule.id),
+        })
+    }
+}
+
+/// Adds what a rule has counted since the last time. True if that is any packet.
+fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Counters) -> bool {
+    const TAG_LEN: u64 = 4;
+    let counts = table.read(rule.id);
+    let packets = counts.packets - rule.counted.packets;
+    let bytes = counts.bytes - rule.counted.bytes;
+    let held = counts.held - rule.counted.held;
+    rule.counted = counts;
+    let tag = |is_tagged: bool| if is_tagged { packets * TAG_LEN } else { 0 };
+    let leaves_tagged = match rule.action.tag {
+        Tag::Keep => key.tag.is_some(),
+        Tag::Pop => false,
+        Tag::Push(_) => true,
+    };
+    counters.fast_received(key.in_port, packets + held, bytes + tag(key.tag.is_some()));
+    counters.fast_sent(rule.action.out_port, packets, bytes + tag(leaves_tagged));
+    counters.drop_many(key.in_port, DropReason::Held, held);
+    packets > 0
+}
+
+/// What is to be done with a flow that the switch sends out by a port, and its VLAN; nothing if the
+/// pipeline does more with it than a rule can.
+fn action(plan: &Snapshot, key: &Key, out_port: PortId) -> Option<(u16, Action)> {
+    let from = plan.ports.get(usize::from(key.in_port))?;
+    let to = plan.ports.get(usize::from(out_port))?;
+    let is_plain = !from.in_fabric && !to.in_fabric && to.settings.rate_bits_per_s.is_none();
+    let vlan = key.tag.map_or(from.native, |tci| tci & 0x0FFF);
+    if !is_plain || vlan == 0 {
+        return None;
+    }
+    let tag = match (key.tag, to.native == vlan) {
+        (Some(_), true) => Tag::Pop,
+        (Some(_), false) | (None, true) => Tag::Keep,
+        // Its class depends on the packet.
+        (None, false) if from.settings.trust == Trust::Dscp => return None,
+        (None, false) => Tag::Push(u16::from(from.settings.priority & 7) << 13 | vlan),
+    };
+    Some((vlan, Action { out_port, tag }))
+}
+
+/// The flow of a frame as it came in; none if it is tagged twice.
+#[inline]
+fn key_of(in_port: PortId, frame: &[u8]) -> Option<Key> {
+    let header: &[u8; 14] = frame.first_chunk()?;
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, a, b] = *header;
+    let (tag, ethertype) = match u16::from_be_bytes([a, b]) {
+        0x8100 => {
+            let [c, d, e, f] = *frame.get(14..)?.first_chunk()?;
+            (Some(u16::from_be_bytes([c, d])), u16::from_be_bytes([e, f]))
+        }
+        ethertype => (None, ethertype),
+    };
+    let destination = MacAddr([d0, d1, d2, d3, d4, d5]);
+    let source = MacAddr([s0, s1, s2, s3, s4, s5]);
+    let is_plain = !matches!(ethertype, 0x8100 | 0x88A8 | 0x9100);
+    is_plain.then_some(Key { in_port, tag, destination, source, ethertype })
+}
+
+#[inline]
+fn hash(key: &Key, seed: u64) -> u64 {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let rest = u64::from(key.in_port) << 32
+        | u64::from(key.ethertype) << 16
+        | u64::from(key.tag.unwrap_or(0));
+    let mut hash = (key.destination.to_u64() ^ seed).wrapping_mul(ODD);
+    hash = (hash.rotate_left(29) ^ key.source.to_u64()).wrapping_mul(ODD);
+    hash = (hash.rotate_left(29) ^ rest).wrapping_mul(ODD);
+    hash >> 40
+}
