@@ -91,6 +91,7 @@ impl Machine {
         let mut rig = plan.clone().build();
         if shape & 0x08 != 0 {
             rig.workers[0].watch(
+                rig.now,
                 0,
                 1,
                 Box::new(|seen| {

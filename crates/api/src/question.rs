@@ -59,6 +59,8 @@ questions! {
     Drops, "drops" => Of<node::Drops, fabric::Unserved>;
     /// A node's version, workers and free frames.
     Node, "node" => node::State;
+    /// Flows that the kernel forwards in the node's place, and how much of each port's traffic.
+    FastTable, "fast-table" => node::FastTable;
     /// The role of each port of a fabric node, and its neighbour.
     Links, "links" => Of<fabric::Links, fabric::Topology>;
     /// The hosts: of a node those on its ports, of a controller all.

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use plexus_api::answer::node::{Drops, Macs, Ports, State, Vlan};
+use plexus_api::answer::node::{Drops, FastTable, Macs, Ports, State, Vlan};
 use plexus_api::question::Of;
 use plexus_api::{Answer, Client, Request, Topic};
 
@@ -128,6 +128,7 @@ fn shown(client: &mut Client, topic: Topic, json: bool) -> Result<String, Failur
         Answer::Drops(Of::Node(drops)) => self::drops(&drops),
         Answer::Drops(Of::Controller(unserved)) => fabric::unserved(&unserved),
         Answer::Node(node) => about(&node),
+        Answer::FastTable(table) => fast_table(&table),
         Answer::Links(Of::Node(links)) => fabric::links(&links),
         Answer::Links(Of::Controller(topology)) | Answer::Topology(topology) => {
             fabric::topology(&topology)
@@ -156,6 +157,52 @@ fn about(node: &State) -> String {
     let balances = if node.balances { "balances" } else { "does not balance" };
     let (name, version, up) = (&node.node, &node.version, node.uptime_s);
     format!("{name}: plexus {version}, up {up:.0} s, its account {balances}\n{}", table.finish())
+}
+
+/// Flows that fit a screen.
+const FLOWS_SHOWN: usize = 20;
+
+fn fast_table(answer: &FastTable) -> String {
+    let share = |fast: u64, all: u64| match all {
+        0 => "-".into(),
+        all => format!("{:.1} %", 100.0 * fast as f64 / all as f64),
+    };
+    let mut ports = Table::new(&["PORT", "FORWARDS", "RX PACKETS", "BY THE TABLE", "SHARE"]);
+    for port in &answer.ports {
+        let forwards = if port.forwards { "yes" } else { "no" };
+        let share = share(port.fast_packets, port.rx_packets);
+        ports.row([&port.name, &forwards, &port.rx_packets, &port.fast_packets, &share]);
+    }
+    let head = ["FROM", "SOURCE", "DESTINATION", "TYPE", "TO", "STATE", "PACKETS", "BYTES"];
+    let mut flows = Table::new(&head);
+    for flow in answer.flows.iter().take(FLOWS_SHOWN) {
+        let ethertype = match flow.vlan {
+            Some(vlan) => format!("{:#06x} VLAN {vlan}", flow.ethertype),
+            None => format!("{:#06x}", flow.ethertype),
+        };
+        let state = if flow.forwards { "forwards" } else { "waits" };
+        flows.row([
+            &flow.in_port,
+            &flow.source,
+            &flow.destination,
+            &ethertype,
+            &flow.out_port,
+            &state,
+            &flow.packets,
+            &flow.bytes,
+        ]);
+    }
+    let FastTable { node, kind, why, capacity, .. } = answer;
+    let count = answer.flows.len();
+    let mut text = format!("{node}: fast table {kind} ({why}), {count} of {capacity} rules\n");
+    text += &ports.finish();
+    if count > 0 {
+        text += &format!("\n{}", flows.finish());
+    }
+    if count > FLOWS_SHOWN {
+        text += &format!("{} more: --json shows them\n", count - FLOWS_SHOWN);
+    }
+    text
 }
 
 fn ports(answer: &Ports) -> String {

@@ -10,6 +10,7 @@ mod controller;
 mod controller_settings;
 pub mod document;
 pub mod error;
+mod fast_table;
 pub mod name;
 mod named;
 mod node;
@@ -33,6 +34,7 @@ pub use controller_settings::{
     RoutePolicy, SUBNET_MTU, Subnet,
 };
 pub use error::{FileError, Problem, ValueError};
+pub use fast_table::FastTable;
 pub use name::KERNEL_PEER;
 pub use named::{
     NamedDisk, NamedDispatch, NamedEthernet, NamedFace, NamedRoute, NamedSecret, NamedSettings,

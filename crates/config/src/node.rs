@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backend::Backend;
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
+use crate::fast_table::FastTable;
 use crate::name::{check_device, check_name, parse_kernel_device};
 use crate::named::NamedSettings;
 use crate::port::{FaultSettings, StaticMacEntry};
@@ -37,6 +38,8 @@ pub struct NodeFile {
     pub frames: usize,
     /// The back-end of the ports that name none.
     pub backend: Backend,
+    /// What forwards flows in place of the workers.
+    pub fast_table: FastTable,
     /// The box is a node of a fabric; `None`: a switch of its own.
     pub fabric: Option<FabricFile>,
     /// Router settings, if it routes.
@@ -166,6 +169,7 @@ impl NodeFile {
             workers: 1,
             frames: 8192,
             backend: Backend::Auto,
+            fast_table: FastTable::default(),
             fabric: None,
             router: None,
             named: None,
@@ -201,6 +205,7 @@ impl NodeFile {
         lines.entry("workers", self.workers);
         lines.entry("frames", self.frames);
         lines.value("backend", &self.backend);
+        lines.unusual("fast_table", &self.fast_table, &usual.fast_table);
         self.switch.write(&mut lines);
         if let Some(fabric) = &self.fabric {
             fabric.write(&mut lines);
@@ -280,6 +285,7 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         workers,
         frames: root.integer_or("frames", FRAMES, usual.frames),
         backend,
+        fast_table: root.choice_or("fast_table", &FastTable::NAMES, usual.fast_table),
         fabric: FabricFile::read(root),
         router: router.map(|(router, _)| router),
         named,

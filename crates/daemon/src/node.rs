@@ -2,6 +2,7 @@
 
 mod control;
 mod fabric;
+mod fast_table;
 mod inner;
 mod links;
 mod load;

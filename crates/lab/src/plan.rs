@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, ControllerFile, FabricFile, FaultSettings, NamedSettings, NodeFile, PortFile, VlanMode,
+    Backend, ControllerFile, FabricFile, FastTable, FaultSettings, NamedSettings, NodeFile,
+    PortFile, VlanMode,
 };
 use plexus_topo::{
     CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Host, Link, Node, Topology,
@@ -268,6 +269,8 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
     file.router = node.router.clone();
     file.named = node.named.clone();
     file.workers = node.workers;
+    // Programs in the kernel need real root.
+    file.fast_table = if rootless { FastTable::Off } else { node.fast_table };
     file.backend = match node.backend {
         Backend::Auto | Backend::AfXdp if rootless => Backend::AfPacket,
         chosen => chosen,

@@ -175,6 +175,11 @@ impl Fast {
         self.ports.insert(port, opened.map_or_else(retry, |()| Known::Open(end.max_frame)));
     }
 
+    /// Whether a port's frames may be forwarded.
+    pub(crate) fn is_open(&self, port: PortId) -> bool {
+        self.table.is_open(port)
+    }
+
     /// A port's frames pass the pipeline from now on, in and out.
     pub(crate) fn close(&mut self, now: Time, port: PortId) {
         let of_port: Vec<Key> =

@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::fabric::plan::FabricPlan;
-use crate::fast::{Clears, Fast, FastFlow};
+use crate::fast::{Clears, Fast};
 use crate::router::Router;
 use crate::router::fib::{FibBatch, FibReaders};
 use crate::router::hosts::Routed;
@@ -388,11 +388,6 @@ impl Pipeline {
     #[inline]
     pub(crate) fn fast(&mut self) -> Option<&mut Fast> {
         self.fast.as_mut()
-    }
-
-    /// The flows in the fast table.
-    pub fn fast_flows(&self) -> impl Iterator<Item = FastFlow> {
-        self.fast.iter().flat_map(Fast::flows)
     }
 
     /// A round of the fast table; see [`Fast::round`].

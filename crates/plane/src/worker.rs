@@ -16,7 +16,7 @@ use crate::control::{Injection, ToControl};
 use crate::counters::{Account, Counters};
 use crate::crossing::Crossing;
 use crate::drops::DropReason;
-use crate::fast::Clears;
+use crate::fast::{Clears, FastFlow};
 use crate::offload::Segments;
 use crate::pipeline::Pipeline;
 use crate::snapshot::{Published, Snapshot};
@@ -220,6 +220,13 @@ impl Worker {
     /// for each port of the box, or none if the worker is alone.
     pub fn set_fast_table(&mut self, table: Box<dyn FastTable>, clears: Clears, seed: u64) {
         self.pipeline.set_fast_table(table, clears, seed);
+    }
+
+    /// The flows in the fast table, and the ports whose frames it may forward.
+    pub fn fast(&mut self) -> (Vec<FastFlow>, Vec<PortId>) {
+        let ports = self.ports.iter().map(|(id, _)| *id);
+        let Some(fast) = self.pipeline.fast() else { return (vec![], vec![]) };
+        (fast.flows().collect(), ports.filter(|port| fast.is_open(*port)).collect())
     }
 
     /// Brings the counts of the fast table up to date, for a report.

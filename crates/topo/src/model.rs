@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, ControllerSettings, FaultSettings, InterfaceAddress, InterfacePlace, LaneChoice,
-    NamedSettings, PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings, words,
+    Backend, ControllerSettings, FastTable, FaultSettings, InterfaceAddress, InterfacePlace,
+    LaneChoice, NamedSettings, PortSettings, PortUse, Reservation, RouterSettings, SwitchSettings,
+    words,
 };
 use plexus_wire::MacAddr;
 
@@ -62,6 +63,8 @@ pub struct Node {
     pub name: String,
     /// What moves its ports' frames in and out of the kernel, in a lab.
     pub backend: Backend,
+    /// What forwards flows in place of its threads, in a lab.
+    pub fast_table: FastTable,
     /// Threads that move frames, in a lab; ports are pinned to them in turn.
     pub workers: usize,
     /// Processors that its daemon may use, in a lab; a fraction of one or several, `None`: all.
@@ -103,6 +106,7 @@ impl Node {
         Node {
             name: name.to_string(),
             backend: Backend::Auto,
+            fast_table: FastTable::default(),
             workers: 1,
             cpu: None,
             native: false,

@@ -16,8 +16,8 @@ use plexus_config::name::{check_name, check_port_name};
 use plexus_config::port::{StaticMacEntry, read_mac, read_rate, read_seed};
 use plexus_config::units::parse_duration;
 use plexus_config::{
-    Backend, FaultSettings, FileError, InterfaceAddress, NamedSettings, PortSettings, PortUse,
-    RouterSettings, SwitchSettings, read_addresses,
+    Backend, FastTable, FaultSettings, FileError, InterfaceAddress, NamedSettings, PortSettings,
+    PortUse, RouterSettings, SwitchSettings, read_addresses,
 };
 use plexus_wire::MacAddr;
 
@@ -179,6 +179,7 @@ pub(crate) fn read_node(section: &Section<'_>, name: String) -> (Node, Option<Sp
     let node = Node {
         name,
         backend: section.choice_or("backend", &Backend::of_devices(), Backend::Auto),
+        fast_table: section.choice_or("fast_table", &FastTable::NAMES, FastTable::default()),
         workers: section.integer_or("workers", WORKERS, 1),
         cpu: section.number("cpu", CPU).map(|cpu| cpu.value),
         native: native.is_some(),

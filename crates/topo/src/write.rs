@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_config::document::{Lines, Value, quoted};
 use plexus_config::units::{format_rate, format_size};
-use plexus_config::{Backend, FaultSettings, LaneChoice, PortSettings, PortUse};
+use plexus_config::{Backend, FastTable, FaultSettings, LaneChoice, PortSettings, PortUse};
 use plexus_wire::MacAddr;
 
 use crate::fidelity::Fidelity;
@@ -111,6 +111,7 @@ fn write_node(node: &Node, lines: &mut Lines) {
     lines.heading("[[node]]");
     lines.text("name", &node.name);
     lines.unusual("backend", &node.backend, &Backend::Auto);
+    lines.unusual("fast_table", &node.fast_table, &FastTable::default());
     lines.unusual("workers", &node.workers, &1);
     lines.given("cpu", node.cpu);
     lines.unusual("native", &node.native, &false);

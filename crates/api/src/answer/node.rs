@@ -203,6 +203,62 @@ pub struct Account {
     pub balances: bool,
 }
 
+/// Of `show fast-table`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FastTable {
+    /// The node's name.
+    pub node: String,
+    /// `tcx` or `off`.
+    pub kind: String,
+    /// Why, in words.
+    pub why: String,
+    /// Most rules.
+    pub capacity: usize,
+    /// The ports.
+    pub ports: Vec<FastPort>,
+    /// The flows that have a rule, those with most bytes first.
+    pub flows: Vec<FastFlow>,
+}
+
+/// How much of a port's traffic the fast table forwards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastPort {
+    /// Its name.
+    pub name: String,
+    /// Whether its frames may go by the fast table: not without a packet socket, while it is down,
+    /// or while it is traced.
+    pub forwards: bool,
+    /// Packets that came in.
+    pub rx_packets: u64,
+    /// Those of them that went by the fast table.
+    pub fast_packets: u64,
+}
+
+/// A flow in the fast table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastFlow {
+    /// The port that its frames come in by.
+    pub in_port: String,
+    /// The port that they leave by.
+    pub out_port: String,
+    /// Source address.
+    pub source: MacAddr,
+    /// Destination address.
+    pub destination: MacAddr,
+    /// Their EtherType.
+    pub ethertype: u16,
+    /// The VLAN of their tag, if they have one.
+    pub vlan: Option<u16>,
+    /// What becomes of their tag: `keep`, `pop` or `push`.
+    pub tag: String,
+    /// Whether they go by the table already: not before all earlier ones have left.
+    pub forwards: bool,
+    /// Packets that it has forwarded.
+    pub packets: u64,
+    /// Their bytes, less tags.
+    pub bytes: u64,
+}
+
 /// Of `show node`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {

@@ -20,6 +20,8 @@ use plexus_io::{Batch, Pool, Port, pcap};
 use plexus_wire::Time;
 use serde_json::Value;
 
+mod fast_table;
+
 const BROADCAST: [u8; 6] = [0xFF; 6];
 
 /// A network namespace with devices `n1`, `n2` … for a node and, at the other ends of their

@@ -18,10 +18,11 @@ use plexus_node::ports::{Tables, expand};
 use plexus_node::router::Router;
 use plexus_plane::carriers::Bell;
 use plexus_plane::{
-    Account, Counters, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot, Worker,
-    mesh,
+    Account, Counters, FastFlow, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot,
+    Worker, mesh,
 };
 
+use super::fast_table::HowFast;
 use super::inner::WorkerEnd;
 use super::links::LinkCells;
 use super::load::WorkerLoad;
@@ -31,7 +32,7 @@ use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
 use super::router::RouterView;
 use super::thread::{Ask, Stations, Thread, time_since};
-use super::{fabric, inner, reload, router};
+use super::{fabric, fast_table, inner, reload, router};
 use crate::ask::ask;
 
 /// Most packets under way from one worker to another.
@@ -48,6 +49,7 @@ pub(crate) struct RunningNode {
     /// The file in force, its ports by their numbers.
     file: RwLock<Arc<NodeFile>>,
     how: RwLock<Vec<ports::HowOpened>>,
+    how_fast: HowFast,
     published: Published,
     tables: Tables,
     /// The state of every link, for people.
@@ -124,6 +126,7 @@ impl RunningNode {
         };
         let published = snapshot(&file, &tables)?.publish();
         let (shares, how) = ports::open(&file)?;
+        let fast = fast_table::open(&file)?;
         let file = ports::pinned(file);
         let started = Instant::now();
         let links = Arc::new(LinkCells::new(file.ports.len()));
@@ -160,6 +163,7 @@ impl RunningNode {
             named,
             file: RwLock::new(Arc::new(file)),
             how: RwLock::new(how),
+            how_fast: fast.how,
             published,
             links: links.clone(),
             tables,
@@ -170,6 +174,7 @@ impl RunningNode {
             onlookers: AtomicU64::default(),
             started,
         };
+        let mut parts = fast.parts.into_iter();
         for (index, (((share, crossing), (sleeper, asks)), ports)) in
             shares.into_iter().zip(crossings).zip(beds).zip(worker_ends).enumerate()
         {
@@ -179,7 +184,10 @@ impl RunningNode {
             // empty hash with such keys is a random number.
             let seed = RandomState::new().hash_one(index);
             let Share { pool, ports } = share;
-            let worker = Worker::new(index, pool, ports, &node.published, crossing, seed);
+            let mut worker = Worker::new(index, pool, ports, &node.published, crossing, seed);
+            if let Some(part) = parts.next() {
+                worker.set_fast_table(part, fast.clears.clone(), seed);
+            }
             let on_link = node.on_link(index);
             let link_news = LinkNews::listen()
                 .inspect_err(|error| tracing::warn!(%error, "links are looked at now and then"))
@@ -289,6 +297,19 @@ impl RunningNode {
     /// How each port was opened.
     pub(crate) fn how(&self) -> Vec<ports::HowOpened> {
         self.how.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Which fast table it has.
+    pub(crate) fn how_fast(&self) -> &HowFast {
+        &self.how_fast
+    }
+
+    /// The flows of each worker in the fast table, and its ports that have one.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub(crate) fn fast(&self) -> Result<Vec<(Vec<FastFlow>, Vec<PortId>)>, String> {
+        self.ask_all(Ask::Fast)
     }
 
     /// How long it has been running.
@@ -411,6 +432,15 @@ impl RunningNode {
             ports.extend(report.ports);
         }
         ports.sort_by_key(|p| p.id);
+        for port in &mut ports {
+            // The device's own counts are of packets that passed the pipeline.
+            if let Some(fast) = counters.ports.get(usize::from(port.id)) {
+                port.stats.rx_packets += fast.fast_received;
+                port.stats.rx_bytes += fast.fast_received_bytes;
+                port.stats.tx_packets += fast.fast_sent;
+                port.stats.tx_bytes += fast.fast_sent_bytes;
+            }
+        }
         Ok(Totals { ports, counters, account, frames })
     }
 

@@ -11,8 +11,8 @@ use plexus_config::{PortFile, VlanMode};
 use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 
-use super::fabric;
 use super::running::RunningNode;
+use super::{fabric, fast_table};
 
 /// Answers a question of `plexus show`.
 ///
@@ -25,6 +25,7 @@ pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String>
         Topic::Macs => Answer::Macs(macs(node)?),
         Topic::Drops => Answer::Drops(Of::Node(drops(node)?)),
         Topic::Node => Answer::Node(about(node)?),
+        Topic::FastTable => Answer::FastTable(fast_table::answer(node)?),
         Topic::Links => Answer::Links(Of::Node(node.ask_fabric(fabric::Driver::links)?)),
         Topic::Hosts => Answer::Hosts(Of::Node(node.ask_fabric(fabric::Driver::stations)?)),
         Topic::Groups => Answer::Groups(Of::Node(node.ask_fabric(fabric::Driver::joined)?)),

@@ -9,7 +9,7 @@ use plexus_config::{NodeFile, PortFile};
 use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
-use plexus_plane::{Injection, LinkChange, Onlooker, Punt, Report, Worker};
+use plexus_plane::{FastFlow, Injection, LinkChange, Onlooker, Punt, Report, Worker};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
@@ -34,6 +34,8 @@ pub(crate) enum Ask {
     Report(Arc<Barrier>, Sender<(usize, Report)>),
     /// Report every known station, with its age in nanoseconds.
     Stations(Sender<(usize, Stations)>),
+    /// Report the flows in the fast table, and the ports that it forwards for.
+    Fast(Sender<(usize, (Vec<FastFlow>, Vec<PortId>))>),
     /// Show the frames of a port to the onlooker of this number.
     Watch(PortId, u64, Onlooker),
     /// Remove the onlooker of this number.
@@ -189,6 +191,9 @@ impl Thread {
                 Ok(Ask::Stations(reply)) => {
                     let all = self.worker.pipeline().switch().stations(now).collect();
                     let _ = reply.send((self.index, all));
+                }
+                Ok(Ask::Fast(reply)) => {
+                    let _ = reply.send((self.index, self.worker.fast()));
                 }
                 Ok(Ask::Watch(port, number, see)) => self.worker.watch(now, port, number, see),
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(now, number),

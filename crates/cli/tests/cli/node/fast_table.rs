@@ -1,0 +1,142 @@
+//! The fast table in the kernel, through real devices.
+
+use super::*;
+
+const TCX: &str = "fast_table = \"tcx\"\nbackend = \"af_packet\"";
+
+impl Node<'_> {
+    /// A flow's entry, by the last byte of its destination.
+    fn fast_flow(&self, to: u8) -> Option<Value> {
+        let facts = self.facts("fast-table");
+        assert_eq!(facts["kind"], "tcx");
+        let ends = format!("{to:02x}");
+        let flows = facts["flows"].as_array().unwrap();
+        flows.iter().find(|f| f["destination"].as_str().unwrap().ends_with(&ends)).cloned()
+    }
+
+    /// Sends numbered frames from one station to another until the kernel forwards them. All
+    /// arrive, each once and in order.
+    fn until_fast(&self, from: &mut Station, to: &mut Station, addresses: (u8, u8)) {
+        let mut number = 0u8;
+        let is_fast = until(|| {
+            for _ in 0..40 {
+                number = number.wrapping_add(1);
+                let frame = frame(mac(addresses.1), mac(addresses.0), number);
+                from.send(&frame);
+                assert_eq!(to.receive(), frame);
+            }
+            self.fast_flow(addresses.1).is_some_and(|f| f["packets"].as_u64().unwrap() > 0)
+        });
+        assert!(is_fast, "{:#}", self.facts("fast-table"));
+    }
+}
+
+#[test]
+fn flows_go_by_the_kernel_and_are_counted_like_others() {
+    let Some(net) = Net::new(3) else { return };
+    let node = net.node("a", TCX, &ports(3));
+    let [mut one, mut two, mut three] = net.stations();
+    two.send(&frame(BROADCAST, mac(2), 0));
+    (one.receive(), three.receive());
+    node.until_fast(&mut one, &mut two, (1, 2));
+    let flow = node.fast_flow(2).unwrap();
+    assert_eq!((&flow["in_port"], &flow["out_port"]), (&"p1".into(), &"p2".into()));
+    let sent = one.port.stats().tx_packets;
+    let (from, to) = (node.port("p1"), node.port("p2"));
+    assert_eq!((&from["rx_packets"], &from["rx_bytes"]), (&sent.into(), &(60 * sent).into()));
+    assert_eq!((&to["tx_packets"], &to["tx_bytes"]), (&sent.into(), &(60 * sent).into()));
+    node.assert_balances();
+    let text = node.show("fast-table", &[]).expect(0).out;
+    assert!(text.contains("a: fast table tcx (the file says so), 1 of 16384 rules"), "{text}");
+    assert!(text.contains("forwards"), "{text}");
+
+    // The station moves: its first frame elsewhere ends the rule.
+    three.send(&frame(mac(1), mac(2), 1));
+    one.receive();
+    let last = frame(mac(2), mac(1), 2);
+    one.send(&last);
+    assert_eq!(three.receive(), last);
+    assert_eq!(node.fast_flow(2), None);
+    node.until_fast(&mut one, &mut three, (1, 2));
+    // So does a cable that is pulled.
+    net.ip("link set h3 down");
+    assert!(until(|| node.fast_flow(2).is_none()));
+    net.ip("link set h3 up");
+    node.assert_balances();
+    node.assert_ends_well();
+}
+
+#[test]
+fn tags_are_changed_by_the_kernel_as_by_the_switch() {
+    let Some(net) = Net::new(3) else { return };
+    let trunk = port(1, "trunk = [10, 20]\nnative = 10");
+    let access = ["10", "20"].map(|vlan| format!("vlan = {vlan}"));
+    let node = net.node("a", TCX, &[trunk, port(2, &access[0]), port(3, &access[1])]);
+    let [mut one, mut two, mut three] = net.stations();
+    three.send(&frame(mac(1), mac(3), 0));
+    let tagged = |from: u8, to: u8, number: u8| {
+        let mut bytes = frame(mac(to), mac(from), number);
+        bytes.splice(12..12, [0x81, 0, 0, 20]);
+        bytes
+    };
+    // Frames of a VLAN of the trunk have a tag there and none at the access port.
+    let is_fast = until(|| {
+        for number in 0..40 {
+            one.send(&tagged(1, 3, number));
+            assert_eq!(three.receive(), frame(mac(3), mac(1), number));
+        }
+        node.fast_flow(3).is_some_and(|f| f["packets"].as_u64().unwrap() > 0)
+    });
+    assert!(is_fast);
+    assert_eq!(node.fast_flow(3).unwrap()["tag"], "pop");
+    // Those of its own VLAN have none.
+    two.send(&frame(mac(1), mac(2), 0));
+    assert_eq!(one.receive()[..14], frame(mac(1), mac(2), 0)[..14]);
+    node.until_fast(&mut one, &mut two, (1, 2));
+    node.assert_balances();
+}
+
+#[test]
+fn a_traced_port_shows_every_frame_of_a_flow_that_went_by_the_kernel() {
+    let Some(net) = Net::new(2) else { return };
+    let node = net.node("a", TCX, &ports(2));
+    let [mut one, mut two] = net.stations();
+    two.send(&frame(BROADCAST, mac(2), 0));
+    one.receive();
+    node.until_fast(&mut one, &mut two, (1, 2));
+    let socket = node.socket();
+    let mut trace =
+        net.command(&["trace", "p2", "--control", socket.to_str().unwrap(), "--count", "50"]);
+    let trace = trace.stdout(Stdio::piped()).spawn().unwrap();
+    let is_traced = |facts: &Value| item(&facts["ports"], "name", "p2")["forwards"] == false;
+    assert!(until(|| is_traced(&node.facts("fast-table"))));
+    for number in 0..50 {
+        one.send(&frame(mac(2), mac(1), number));
+        two.receive();
+    }
+    let out = trace.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(out.stdout).unwrap().lines().count(), 50);
+    // Afterwards the kernel has it again.
+    assert!(until(|| !is_traced(&node.facts("fast-table"))));
+    node.until_fast(&mut one, &mut two, (1, 2));
+}
+
+#[test]
+fn nothing_goes_by_the_kernel_once_the_node_is_killed() {
+    let Some(net) = Net::new(2) else { return };
+    let node = net.node("a", TCX, &ports(2));
+    let [mut one, mut two] = net.stations();
+    two.send(&frame(BROADCAST, mac(2), 0));
+    one.receive();
+    node.until_fast(&mut one, &mut two, (1, 2));
+    node.signal(Signal::KILL);
+    assert!(until(|| node.has_ended()));
+    for number in 100..110 {
+        one.send(&frame(mac(2), mac(1), number));
+    }
+    let next = net.node("b", "backend = \"af_packet\"\nfast_table = \"off\"", &ports(2));
+    let after = frame(mac(2), mac(1), 200);
+    one.send(&after);
+    assert_eq!(two.receive(), after, "the frames from before are lost");
+    assert_eq!(next.facts("fast-table")["kind"], "off");
+}

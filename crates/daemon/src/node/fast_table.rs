@@ -1,0 +1,118 @@
+//! The box's fast table: opening it, and the answer to `plexus show fast-table`.
+
+use std::sync::Arc;
+
+use plexus_api::answer::node::{FastFlow, FastPort, FastTable as Shown};
+use plexus_config::{FastTable as Choice, NodeFile};
+use plexus_io::fast::tcx::Tcx;
+use plexus_io::fast::{FastTable, Tag};
+use plexus_plane::Clears;
+
+use super::running::RunningNode;
+
+/// Rules of each worker: more flows than that rarely have many packets in a tenth of a second.
+const RULES: usize = 16_384;
+/// Numbers of ports: those of the file, and as many as reloads may add.
+const PORTS: usize = 4096;
+
+/// A table's parts, one for each worker, or none.
+pub(crate) struct Opened {
+    pub(crate) parts: Vec<Box<dyn FastTable>>,
+    pub(crate) clears: Clears,
+    pub(crate) how: HowFast,
+}
+
+/// Which table a box has, for people.
+#[derive(Clone, Debug)]
+pub(crate) struct HowFast {
+    kind: &'static str,
+    why: String,
+    capacity: usize,
+}
+
+/// Opens the table that the file wants.
+///
+/// # Errors
+/// When it wants one that this machine or user does not have.
+pub(crate) fn open(file: &NodeFile) -> Result<Opened, String> {
+    let none = |why: String| Opened {
+        parts: vec![],
+        clears: Arc::default(),
+        how: HowFast { kind: "off", why, capacity: 0 },
+    };
+    if file.fast_table == Choice::Off {
+        return Ok(none("the file says so".into()));
+    }
+    let parts = match Tcx::parts(file.workers, RULES, PORTS) {
+        Ok(parts) => parts,
+        Err(error) if file.fast_table == Choice::Auto => {
+            tracing::info!(%error, "no fast table: tcx needs Linux 6.6, cap_bpf and cap_net_admin");
+            return Ok(none(format!("tcx cannot be used: {error}")));
+        }
+        Err(error) => {
+            return Err(format!(
+                "fast_table = \"tcx\": {error}; it needs Linux 6.6, cap_bpf and cap_net_admin, \
+                 or write fast_table = \"off\""
+            ));
+        }
+    };
+    let others = if file.workers > 1 { PORTS } else { 0 };
+    let why = match file.fast_table {
+        Choice::Auto => "the kernel has it, and it keeps super-packets whole",
+        _ => "the file says so",
+    };
+    let capacity = RULES * file.workers;
+    Ok(Opened {
+        parts: parts.into_iter().map(|part| Box::new(part) as _).collect(),
+        clears: (0..others).map(|_| Default::default()).collect(),
+        how: HowFast { kind: "tcx", why: why.into(), capacity },
+    })
+}
+
+/// Answers `plexus show fast-table`.
+///
+/// # Errors
+/// When a worker does not answer.
+pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
+    let HowFast { kind, why, capacity } = node.how_fast().clone();
+    let totals = node.totals()?;
+    let file = node.file();
+    let name = |port: u16| file.ports.get(usize::from(port)).map_or("?", |p| &p.name).to_string();
+    let (workers_flows, workers_ports): (Vec<_>, Vec<_>) = node.fast()?.into_iter().unzip();
+    let open: Vec<u16> = workers_ports.into_iter().flatten().collect();
+    let mut flows: Vec<FastFlow> = workers_flows
+        .into_iter()
+        .flatten()
+        .map(|flow| FastFlow {
+            in_port: name(flow.key.in_port),
+            out_port: name(flow.action.out_port),
+            source: flow.key.source,
+            destination: flow.key.destination,
+            ethertype: flow.key.ethertype,
+            vlan: flow.key.tag.map(|tci| tci & 0x0FFF),
+            tag: match flow.action.tag {
+                Tag::Keep => "keep",
+                Tag::Pop => "pop",
+                Tag::Push(_) => "push",
+            }
+            .into(),
+            forwards: flow.forwards,
+            packets: flow.counts.packets,
+            bytes: flow.counts.bytes,
+        })
+        .collect();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    let ports = totals.ports.iter().filter_map(|report| {
+        let id = usize::from(report.id);
+        let port = file.ports.get(id).filter(|port| !port.is_vacant())?;
+        let counters = totals.counters.ports.get(id)?;
+        Some(FastPort {
+            name: port.name.clone(),
+            forwards: open.contains(&report.id),
+            rx_packets: report.stats.rx_packets,
+            fast_packets: counters.fast_received,
+        })
+    });
+    let ports = ports.collect();
+    Ok(Shown { node: file.name.clone(), kind: kind.into(), why, capacity, ports, flows })
+}
