@@ -194,10 +194,19 @@ fn fast_table(answer: &FastTable) -> String {
     }
     let FastTable { node, kind, why, capacity, .. } = answer;
     let count = answer.flows.len();
-    let mut text = format!("{node}: fast table {kind} ({why}), {count} of {capacity} rules\n");
+    let rules = count + answer.hops.len();
+    let mut text = format!("{node}: fast table {kind} ({why}), {rules} of {capacity} rules\n");
     text += &ports.finish();
     if count > 0 {
         text += &format!("\n{}", flows.finish());
+    }
+    if !answer.hops.is_empty() {
+        let mut hops = Table::new(&["FABRIC PORT", "TO", "STATE", "PACKETS", "BYTES"]);
+        for hop in &answer.hops {
+            let state = if hop.forwards { "forwards" } else { "waits" };
+            hops.row([&hop.in_port, &hop.out_port, &state, &hop.packets, &hop.bytes]);
+        }
+        text += &format!("\n{}", hops.finish());
     }
     if count > FLOWS_SHOWN {
         text += &format!("{} more: --json shows them\n", count - FLOWS_SHOWN);

@@ -27,9 +27,34 @@ use plexus_wire::MacAddr;
 
 use crate::packet::PortId;
 
+/// What a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// The frames of a flow.
+    Flow(Flow),
+    /// Hosts' frames in the fabric that come in by a fabric port ([`FastTable::set_link`]) and whose
+    /// next hop is this one.
+    Hop {
+        /// The port that they come in by; it becomes their first reverse hop.
+        in_port: PortId,
+        /// Their next hop.
+        hop: u8,
+    },
+}
+
+impl Key {
+    /// The port that the frames come in by.
+    pub fn in_port(&self) -> PortId {
+        match self {
+            Key::Flow(flow) => flow.in_port,
+            Key::Hop { in_port, .. } => *in_port,
+        }
+    }
+}
+
 /// A flow: everything that a switch looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct Flow {
     /// The port that its frames come in by.
     pub in_port: PortId,
     /// Priority and VLAN of its frames' 802.1Q tag, if they have one.
@@ -53,13 +78,23 @@ pub enum Tag {
     Push(u16),
 }
 
-/// What is done with the packets of a flow.
+/// What is done with the packets of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// The port that they leave by.
+    /// The port that they leave by. The hop of a frame in the fabric is processed before
+    /// (`axon.txt` §4.1.1), and it gets the Ethernet header of this port's link.
     pub out_port: PortId,
-    /// Their tag.
+    /// The tag of a flow's frames.
     pub tag: Tag,
+}
+
+/// The Ethernet headers of frames on a link of the fabric, behind which the fabric's header stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FabricLink {
+    /// Of frames that are sent.
+    pub out: [u8; 14],
+    /// Of frames that are taken.
+    pub back: [u8; 14],
 }
 
 /// A rule's number. It names no other rule before [`FastTable::forget`].
@@ -127,6 +162,12 @@ pub trait FastTable: Send {
     /// # Errors
     /// When the kernel refuses. It may refuse for a moment after a close.
     fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()>;
+
+    /// A port that is open leads to a fabric node.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()>;
 
     /// No further frame is forwarded from or to a port, and no rule to it will be
     /// [valid](FastTable::is_valid) again. Its own rules are to be removed before.

@@ -101,6 +101,8 @@ pub(crate) struct Fabric {
     present: [u64; 256],
     /// Limits on hosts' frames that are copied along trees.
     pub(crate) storms: Storms,
+    /// Places of the last batch's packets that go from one encapsulated link to another.
+    passed_on: u64,
 }
 
 /// Packets of a batch that the fabric leaves, one bit for each.
@@ -126,7 +128,8 @@ impl Fabric {
     pub(crate) fn new(seed: u64) -> Fabric {
         let (classes, up) = ([Class::Closed; 256], [false; 256]);
         let (ways, storms) = (Ways::default(), Storms::default());
-        Fabric { lanes: Lanes::new(seed), classes, up, ways, present: [NOBODY; 256], storms }
+        let (lanes, present) = (Lanes::new(seed), [NOBODY; 256]);
+        Fabric { lanes, classes, up, ways, present, storms, passed_on: 0 }
     }
 
     /// Follows a plan.
@@ -147,6 +150,13 @@ impl Fabric {
         if plan.routes() {
             self.classes[usize::from(ROUTER_HOP)] = Class::Router;
         }
+    }
+
+    /// The places of a batch's packets that go from one encapsulated link to another. The next
+    /// batch begins.
+    #[inline]
+    pub(crate) fn take_passed_on(&mut self) -> u64 {
+        std::mem::take(&mut self.passed_on)
     }
 
     /// Neighbours of the router have other addresses.
@@ -393,7 +403,9 @@ impl Fabric {
             let is_passed_on = match link {
                 Encapsulation::Native => self.pass_on(context, in_port as u8, packet),
                 Encapsulation::EtherType { back, .. } => {
-                    self.pass_on_behind(back, context, in_port as u8, packet)
+                    let passed = self.pass_on_behind(back, context, in_port as u8, packet);
+                    self.passed_on |= u64::from(passed) << place;
+                    passed
                 }
             };
             if !is_passed_on {

@@ -1,5 +1,5 @@
 //! What a worker puts into the box's fast table ([`plexus_io::fast`]): flows that the switch
-//! forwards, so that their frames pass without this process.
+//! forwards, and hops of the fabric, so that their frames pass without this process.
 //!
 //! A flow begins in the pipeline. It gets a rule when many of its packets have come within a round,
 //! and loses it when none has come for a second. A rule does what the switch would do, as long as
@@ -8,6 +8,11 @@
 //! - at once, before the next batch leaves, when its source or destination is heard elsewhere;
 //! - at once when a port goes down, is watched or silenced, and all end when a plan is adopted;
 //! - in the round in which the switch would forget its destination.
+//!
+//! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
+//! says the port. They get a rule for each pair of ports. It ends when the fabric's plan says
+//! something else of either port. What is for a host, a controller or this node, and frames of
+//! native links, stay in the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh. They do not pass the output
 //! queues, so no flow to a port with a configured rate gets a rule.
@@ -24,7 +29,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use plexus_config::Trust;
-use plexus_io::fast::{Action, Counts, FastTable, KernelEnd, Key, RuleId, Tag};
+use plexus_io::fast::{Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, RuleId, Tag};
 use plexus_io::{Batch, Pool, PortId};
 use plexus_table::MacKey;
 use plexus_wire::{MacAddr, Time};
@@ -32,7 +37,8 @@ use plexus_wire::{MacAddr, Time};
 use crate::bits::bits;
 use crate::counters::Counters;
 use crate::drops::DropReason;
-use crate::snapshot::Snapshot;
+use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
+use crate::snapshot::{PortPlan, Snapshot};
 use crate::switch::Switch;
 use crate::verdict::Verdict;
 
@@ -74,6 +80,8 @@ pub(crate) struct Fast {
     /// Rules that have ended, and since when.
     ended: Vec<(Time, Key, Rule)>,
     ports: BTreeMap<PortId, Known>,
+    /// The links of the fabric that the table knows.
+    links: BTreeMap<PortId, FabricLink>,
     /// Ports whose frames are to pass the pipeline.
     blocked: Vec<PortId>,
     clears: Clears,
@@ -101,8 +109,8 @@ const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0 };
 struct Rule {
     id: RuleId,
     action: Action,
-    source: MacKey,
-    destination: MacKey,
+    /// Source and destination of a flow.
+    stations: Option<[MacKey; 2]>,
     /// What has been counted of it.
     counted: Counts,
     last_used: Time,
@@ -119,12 +127,21 @@ enum State {
     Forwards,
 }
 
+/// What a fast table has of one worker.
+#[derive(Clone, Debug, Default)]
+pub struct FastReport {
+    /// Its rules.
+    pub rules: Vec<FastRule>,
+    /// The worker's ports whose frames may be forwarded.
+    pub ports: Vec<PortId>,
+}
+
 /// What people may know of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastFlow {
-    /// The flow.
+pub struct FastRule {
+    /// What it is for.
     pub key: Key,
-    /// What is done with it.
+    /// What is done with its packets.
     pub action: Action,
     /// Whether the rule forwards already.
     pub forwards: bool,
@@ -145,6 +162,7 @@ impl Fast {
             sampled: Vec::with_capacity(WAITING_MAX),
             ended: Vec::new(),
             ports: BTreeMap::new(),
+            links: BTreeMap::new(),
             blocked: Vec::new(),
             clears,
         }
@@ -183,10 +201,11 @@ impl Fast {
     /// A port's frames pass the pipeline from now on, in and out.
     pub(crate) fn close(&mut self, now: Time, port: PortId) {
         let of_port: Vec<Key> =
-            self.rules.keys().filter(|key| key.in_port == port).copied().collect();
+            self.rules.keys().filter(|key| key.in_port() == port).copied().collect();
         of_port.iter().for_each(|key| self.end(now, key));
         self.table.close(port);
         self.ports.remove(&port);
+        self.links.remove(&port);
         self.end_void(now);
     }
 
@@ -206,15 +225,33 @@ impl Fast {
         self.candidates.fill(EMPTY);
     }
 
+    /// The fabric has another plan. Ports of which it says something else than before are closed,
+    /// and opened again when they are looked at next.
+    pub(crate) fn adopt_fabric(&mut self, now: Time, plan: &FabricPlan) {
+        let changed =
+            self.links.iter().filter(|(port, link)| link_of(plan, **port) != Some(**link));
+        let changed: Vec<PortId> = changed.map(|(port, _)| *port).collect();
+        changed.into_iter().for_each(|port| self.close(now, port));
+    }
+
+    /// Tells the table of the fabric's links at ports that are open.
+    fn set_links(&mut self, plan: &FabricPlan) {
+        for port in 0..plan.ports() as PortId {
+            if let Some(link) = link_of(plan, port)
+                && !self.links.contains_key(&port)
+                && self.table.is_open(port)
+                && self.table.set_link(port, &link).is_ok()
+            {
+                self.links.insert(port, link);
+            }
+        }
+    }
+
     /// Ends the rules from and to a station.
     pub(crate) fn end_of_station(&mut self, now: Time, station: MacKey) {
-        let first = Key {
-            in_port: 0,
-            tag: None,
-            destination: MacAddr([0; 6]),
-            source: MacAddr([0; 6]),
-            ethertype: 0,
-        };
+        const NOBODY: MacAddr = MacAddr([0; 6]);
+        let (destination, source) = (NOBODY, NOBODY);
+        let first = Key::Flow(Flow { in_port: 0, tag: None, destination, source, ethertype: 0 });
         let range = self.by_station.range((station, first)..);
         let keys: Vec<Key> =
             range.take_while(|(its, _)| *its == station).map(|(_, key)| *key).collect();
@@ -231,19 +268,25 @@ impl Fast {
     fn end(&mut self, now: Time, key: &Key) {
         let Some(rule) = self.rules.remove(key) else { return };
         self.table.remove(key, rule.id);
-        self.by_station.remove(&(rule.source, *key));
-        self.by_station.remove(&(rule.destination, *key));
+        for station in rule.stations.into_iter().flatten() {
+            self.by_station.remove(&(station, *key));
+        }
         self.ended.push((now, *key, rule));
     }
 
-    /// Counts the packets of a batch at the places whose bits are set: the switch sends each out
-    /// by one port.
+    /// Counts the packets of a batch: those at the places of `switched` go out by one port of the
+    /// switch, those of `passed_on` from one link of the fabric to another.
     #[inline]
-    pub(crate) fn see(&mut self, pool: &Pool, batch: &Batch, set: u64) {
-        for place in bits(set) {
+    pub(crate) fn see(&mut self, pool: &Pool, batch: &Batch, switched: u64, passed_on: u64) {
+        for place in bits(switched | passed_on) {
             let packet = &batch[place];
             let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
-            let Some(key) = key_of(packet.in_port, pool.data(packet)) else { continue };
+            let in_port = packet.in_port;
+            let key = match passed_on >> place & 1 {
+                0 => flow_of(in_port, pool.data(packet)).map(Key::Flow),
+                _ => Some(Key::Hop { in_port, hop: out_port as u8 }),
+            };
+            let Some(key) = key else { continue };
             let candidate = &mut self.candidates[hash(&key, self.seed) as usize % CANDIDATES];
             if candidate.key == Some(key) && candidate.out_port == out_port {
                 candidate.packets += 1;
@@ -327,30 +370,36 @@ impl Fast {
         &mut self,
         now: Time,
         switch: &mut Switch,
-        plan: &Snapshot,
+        (plan, fabric): (&Snapshot, &FabricPlan),
         counters: &mut Counters,
         overflows: impl Fn(PortId) -> bool,
     ) {
+        self.set_links(fabric);
         self.count(now, counters);
         let mut over = Vec::new();
         for (key, rule) in &self.rules {
             let is_used = rule.last_used == now;
-            let keep = (!is_used || switch.refresh(now, rule.source, key.in_port))
-                && switch.stays(now, MARGIN, rule.destination, rule.action.out_port)
-                && rule.last_used + IDLE > now
-                && self.table.is_valid(rule.id);
+            let keep = rule.last_used + IDLE > now
+                && self.table.is_valid(rule.id)
+                && rule.stations.is_none_or(|[source, destination]| {
+                    (!is_used || switch.refresh(now, source, key.in_port()))
+                        && switch.stays(now, MARGIN, destination, rule.action.out_port)
+                });
+            if is_used && rule.stations.is_none() {
+                fabric.hear(key.in_port(), now);
+            }
             if !keep {
                 over.push(*key);
             }
             if let State::Waiting(since) | State::Crossing(since, ..) = rule.state
                 && now >= since + HOLD_AFTER
-                && overflows(key.in_port)
+                && overflows(key.in_port())
             {
                 self.table.hold(rule.id);
             }
         }
         over.iter().for_each(|key| self.end(now, key));
-        self.add(now, switch, plan);
+        self.add(now, switch, plan, fabric);
     }
 
     /// Adds what rules have counted since the last time.
@@ -372,22 +421,40 @@ impl Fast {
     }
 
     /// Makes rules of the flows of this round that had most packets.
-    fn add(&mut self, now: Time, switch: &Switch, plan: &Snapshot) {
+    fn add(&mut self, now: Time, switch: &Switch, plan: &Snapshot, fabric: &FabricPlan) {
         let worth = self.candidates.iter().filter(|candidate| candidate.packets >= WORTH);
         let mut worth: Vec<Candidate> = worth.copied().collect();
         self.candidates.fill(EMPTY);
         worth.sort_by_key(|candidate| std::cmp::Reverse(candidate.packets));
         for Candidate { key, out_port, .. } in worth.into_iter().take(NEW_MAX) {
             let Some(key) = key.filter(|key| !self.rules.contains_key(key)) else { continue };
-            let Some((vlan, action)) = action(plan, &key, out_port) else { continue };
-            let source = MacKey::new(vlan, key.source);
-            let destination = MacKey::new(vlan, key.destination);
-            if !self.table.is_open(key.in_port)
-                || !switch.stays(now, Duration::ZERO, source, key.in_port)
-                || !switch.stays(now, MARGIN, destination, out_port)
-            {
+            if !self.table.is_open(key.in_port()) {
                 continue;
             }
+            let (action, stations) = match &key {
+                Key::Flow(flow) => {
+                    let Some((vlan, action)) = action(plan, flow, out_port) else { continue };
+                    let source = MacKey::new(vlan, flow.source);
+                    let destination = MacKey::new(vlan, flow.destination);
+                    if !switch.stays(now, Duration::ZERO, source, flow.in_port)
+                        || !switch.stays(now, MARGIN, destination, out_port)
+                    {
+                        continue;
+                    }
+                    (action, Some([source, destination]))
+                }
+                Key::Hop { in_port, .. } => {
+                    let is_paced =
+                        |p: &PortPlan| p.settings.rate_bits_per_s.is_some() || !p.in_fabric;
+                    let is_known = self.links.contains_key(in_port)
+                        && link_of(fabric, out_port).is_some()
+                        && plan.ports.get(usize::from(out_port)).is_some_and(|p| !is_paced(p));
+                    if !is_known {
+                        continue;
+                    }
+                    (Action { out_port, tag: Tag::Keep }, None)
+                }
+            };
             let id = match self.table.insert(&key, &action) {
                 Ok(id) => id,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -395,16 +462,16 @@ impl Fast {
                 Err(_) => return,
             };
             let (counted, state) = (Counts::default(), State::Waiting(now));
-            let rule = Rule { id, action, source, destination, counted, last_used: now, state };
+            let rule = Rule { id, action, stations, counted, last_used: now, state };
             self.rules.insert(key, rule);
-            self.by_station.extend([(source, key), (destination, key)]);
+            self.by_station.extend(stations.into_iter().flatten().map(|station| (station, key)));
             self.waiting.push_back(key);
         }
     }
 
     /// The rules, for people.
-    pub(crate) fn flows(&self) -> impl Iterator<Item = FastFlow> {
-        self.rules.iter().map(|(key, rule)| FastFlow {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = FastRule> {
+        self.rules.iter().map(|(key, rule)| FastRule {
             key: *key,
             action: rule.action,
             forwards: rule.state == State::Forwards,
@@ -422,28 +489,29 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     let held = counts.held - rule.counted.held;
     rule.counted = counts;
     let tag = |is_tagged: bool| if is_tagged { packets * TAG_LEN } else { 0 };
+    let comes_tagged = matches!(key, Key::Flow(Flow { tag: Some(_), .. }));
     let leaves_tagged = match rule.action.tag {
-        Tag::Keep => key.tag.is_some(),
+        Tag::Keep => comes_tagged,
         Tag::Pop => false,
         Tag::Push(_) => true,
     };
-    counters.fast_received(key.in_port, packets + held, bytes + tag(key.tag.is_some()));
+    counters.fast_received(key.in_port(), packets + held, bytes + tag(comes_tagged));
     counters.fast_sent(rule.action.out_port, packets, bytes + tag(leaves_tagged));
-    counters.drop_many(key.in_port, DropReason::Held, held);
+    counters.drop_many(key.in_port(), DropReason::Held, held);
     packets > 0
 }
 
 /// What is to be done with a flow that the switch sends out by a port, and its VLAN; nothing if the
 /// pipeline does more with it than a rule can.
-fn action(plan: &Snapshot, key: &Key, out_port: PortId) -> Option<(u16, Action)> {
-    let from = plan.ports.get(usize::from(key.in_port))?;
+fn action(plan: &Snapshot, flow: &Flow, out_port: PortId) -> Option<(u16, Action)> {
+    let from = plan.ports.get(usize::from(flow.in_port))?;
     let to = plan.ports.get(usize::from(out_port))?;
     let is_plain = !from.in_fabric && !to.in_fabric && to.settings.rate_bits_per_s.is_none();
-    let vlan = key.tag.map_or(from.native, |tci| tci & 0x0FFF);
+    let vlan = flow.tag.map_or(from.native, |tci| tci & 0x0FFF);
     if !is_plain || vlan == 0 {
         return None;
     }
-    let tag = match (key.tag, to.native == vlan) {
+    let tag = match (flow.tag, to.native == vlan) {
         (Some(_), true) => Tag::Pop,
         (Some(_), false) | (None, true) => Tag::Keep,
         // Its class depends on the packet.
@@ -453,9 +521,17 @@ fn action(plan: &Snapshot, key: &Key, out_port: PortId) -> Option<(u16, Action)>
     Some((vlan, Action { out_port, tag }))
 }
 
+/// The headers of a port's link, if it leads to a fabric node and is encapsulated.
+fn link_of(plan: &FabricPlan, port: PortId) -> Option<FabricLink> {
+    match *plan.role(port) {
+        PortRole::Fabric(Encapsulation::EtherType { out, back }) => Some(FabricLink { out, back }),
+        _ => None,
+    }
+}
+
 /// The flow of a frame as it came in; none if it is tagged twice.
 #[inline]
-fn key_of(in_port: PortId, frame: &[u8]) -> Option<Key> {
+fn flow_of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
     let header: &[u8; 14] = frame.first_chunk()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, a, b] = *header;
     let (tag, ethertype) = match u16::from_be_bytes([a, b]) {
@@ -468,17 +544,22 @@ fn key_of(in_port: PortId, frame: &[u8]) -> Option<Key> {
     let destination = MacAddr([d0, d1, d2, d3, d4, d5]);
     let source = MacAddr([s0, s1, s2, s3, s4, s5]);
     let is_plain = !matches!(ethertype, 0x8100 | 0x88A8 | 0x9100);
-    is_plain.then_some(Key { in_port, tag, destination, source, ethertype })
+    is_plain.then_some(Flow { in_port, tag, destination, source, ethertype })
 }
 
 #[inline]
 fn hash(key: &Key, seed: u64) -> u64 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let rest = u64::from(key.in_port) << 32
-        | u64::from(key.ethertype) << 16
-        | u64::from(key.tag.unwrap_or(0));
-    let mut hash = (key.destination.to_u64() ^ seed).wrapping_mul(ODD);
-    hash = (hash.rotate_left(29) ^ key.source.to_u64()).wrapping_mul(ODD);
-    hash = (hash.rotate_left(29) ^ rest).wrapping_mul(ODD);
-    hash >> 40
+    let words = match key {
+        Key::Flow(flow) => [
+            flow.destination.to_u64(),
+            flow.source.to_u64(),
+            u64::from(flow.in_port) << 32
+                | u64::from(flow.ethertype) << 16
+                | u64::from(flow.tag.unwrap_or(0)),
+        ],
+        Key::Hop { in_port, hop } => [u64::from(*hop), u64::MAX, u64::from(*in_port)],
+    };
+    let mix = |hash: u64, word: u64| (hash.rotate_left(29) ^ word).wrapping_mul(ODD);
+    words.into_iter().fold(seed, mix) >> 40
 }

@@ -38,7 +38,7 @@ pub use fabric::plan::{
     Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet, PortTables,
     PublishedFabric, route_along,
 };
-pub use fast::{Clears, FastFlow};
+pub use fast::{Clears, FastReport, FastRule};
 pub use pipeline::Pipeline;
 pub use router::fib::FibReaders;
 pub use router::plan::{

@@ -116,6 +116,9 @@ impl Pipeline {
                 self.fabric = plan.clone();
                 self.lookup.fabric.adopt(&self.fabric);
                 self.limit_control();
+                if let Some(fast) = &mut self.fast {
+                    fast.adopt_fabric(now, &self.fabric);
+                }
             }
         }
     }
@@ -171,9 +174,10 @@ impl Pipeline {
         let mut context = context!(self, now, pool, fib);
         context.outlet = outlet.map(|outlet| outlet as _);
         self.lookup.run(&mut context, &self.output, batch);
-        let sent = self.lookup.switch.take_sent();
+        let switched = self.lookup.switch.take_sent();
+        let passed_on = self.lookup.fabric.take_passed_on();
         if let Some(fast) = &mut self.fast {
-            fast.see(context.pool, batch, sent);
+            fast.see(context.pool, batch, switched, passed_on);
             while let Some(station) = self.lookup.switch.take_moved() {
                 fast.end_of_station(now, station);
             }
@@ -394,7 +398,7 @@ impl Pipeline {
     pub(crate) fn fast_round(&mut self, now: Time, overflows: impl Fn(PortId) -> bool) {
         if let Some(fast) = &mut self.fast {
             let (switch, counters) = (&mut self.lookup.switch, &mut self.counters);
-            fast.round(now, switch, &self.plan, counters, overflows);
+            fast.round(now, switch, (&self.plan, &self.fabric), counters, overflows);
         }
     }
 

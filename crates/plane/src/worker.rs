@@ -16,7 +16,7 @@ use crate::control::{Injection, ToControl};
 use crate::counters::{Account, Counters};
 use crate::crossing::Crossing;
 use crate::drops::DropReason;
-use crate::fast::{Clears, FastFlow};
+use crate::fast::{Clears, FastReport};
 use crate::offload::Segments;
 use crate::pipeline::Pipeline;
 use crate::snapshot::{Published, Snapshot};
@@ -222,11 +222,12 @@ impl Worker {
         self.pipeline.set_fast_table(table, clears, seed);
     }
 
-    /// The flows in the fast table, and the ports whose frames it may forward.
-    pub fn fast(&mut self) -> (Vec<FastFlow>, Vec<PortId>) {
+    /// What the fast table has of this worker.
+    pub fn fast(&mut self) -> FastReport {
         let ports = self.ports.iter().map(|(id, _)| *id);
-        let Some(fast) = self.pipeline.fast() else { return (vec![], vec![]) };
-        (fast.flows().collect(), ports.filter(|port| fast.is_open(*port)).collect())
+        let Some(fast) = self.pipeline.fast() else { return FastReport::default() };
+        let ports = ports.filter(|port| fast.is_open(*port)).collect();
+        FastReport { rules: fast.rules().collect(), ports }
     }
 
     /// Brings the counts of the fast table up to date, for a report.

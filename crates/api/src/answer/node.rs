@@ -216,8 +216,10 @@ pub struct FastTable {
     pub capacity: usize,
     /// The ports.
     pub ports: Vec<FastPort>,
-    /// The flows that have a rule, those with most bytes first.
+    /// The flows of the switch that have a rule, those with most bytes first.
     pub flows: Vec<FastFlow>,
+    /// The ways through a fabric node that have a rule.
+    pub hops: Vec<FastHop>,
 }
 
 /// How much of a port's traffic the fast table forwards.
@@ -256,6 +258,21 @@ pub struct FastFlow {
     /// Packets that it has forwarded.
     pub packets: u64,
     /// Their bytes, less tags.
+    pub bytes: u64,
+}
+
+/// A way through a fabric node in the fast table, for all hosts' frames that take it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastHop {
+    /// The port that its frames come in by.
+    pub in_port: String,
+    /// The port that they leave by, which their header names.
+    pub out_port: String,
+    /// Whether they go by the table already.
+    pub forwards: bool,
+    /// Packets that it has forwarded.
+    pub packets: u64,
+    /// Their bytes.
     pub bytes: u64,
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use plexus_api::answer::node::{FastFlow, FastPort, FastTable as Shown};
+use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastTable as Shown};
 use plexus_config::{FastTable as Choice, NodeFile};
 use plexus_io::fast::tcx::Tcx;
-use plexus_io::fast::{FastTable, Tag};
+use plexus_io::fast::{FastTable, Key, Tag};
 use plexus_plane::Clears;
 
 use super::running::RunningNode;
@@ -78,29 +78,33 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
     let totals = node.totals()?;
     let file = node.file();
     let name = |port: u16| file.ports.get(usize::from(port)).map_or("?", |p| &p.name).to_string();
-    let (workers_flows, workers_ports): (Vec<_>, Vec<_>) = node.fast()?.into_iter().unzip();
-    let open: Vec<u16> = workers_ports.into_iter().flatten().collect();
-    let mut flows: Vec<FastFlow> = workers_flows
-        .into_iter()
-        .flatten()
-        .map(|flow| FastFlow {
-            in_port: name(flow.key.in_port),
-            out_port: name(flow.action.out_port),
-            source: flow.key.source,
-            destination: flow.key.destination,
-            ethertype: flow.key.ethertype,
-            vlan: flow.key.tag.map(|tci| tci & 0x0FFF),
-            tag: match flow.action.tag {
-                Tag::Keep => "keep",
-                Tag::Pop => "pop",
-                Tag::Push(_) => "push",
-            }
-            .into(),
-            forwards: flow.forwards,
-            packets: flow.counts.packets,
-            bytes: flow.counts.bytes,
-        })
-        .collect();
+    let reports = node.fast()?;
+    let open: Vec<u16> = reports.iter().flat_map(|report| report.ports.clone()).collect();
+    let (mut flows, mut hops) = (vec![], vec![]);
+    for rule in reports.into_iter().flat_map(|report| report.rules) {
+        let (in_port, out_port) = (name(rule.key.in_port()), name(rule.action.out_port));
+        let (forwards, packets, bytes) = (rule.forwards, rule.counts.packets, rule.counts.bytes);
+        match rule.key {
+            Key::Flow(flow) => flows.push(FastFlow {
+                in_port,
+                out_port,
+                source: flow.source,
+                destination: flow.destination,
+                ethertype: flow.ethertype,
+                vlan: flow.tag.map(|tci| tci & 0x0FFF),
+                tag: match rule.action.tag {
+                    Tag::Keep => "keep",
+                    Tag::Pop => "pop",
+                    Tag::Push(_) => "push",
+                }
+                .into(),
+                forwards,
+                packets,
+                bytes,
+            }),
+            Key::Hop { .. } => hops.push(FastHop { in_port, out_port, forwards, packets, bytes }),
+        }
+    }
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let ports = totals.ports.iter().filter_map(|report| {
         let id = usize::from(report.id);
@@ -114,5 +118,5 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
         })
     });
     let ports = ports.collect();
-    Ok(Shown { node: file.name.clone(), kind: kind.into(), why, capacity, ports, flows })
+    Ok(Shown { node: file.name.clone(), kind: kind.into(), why, capacity, ports, flows, hops })
 }

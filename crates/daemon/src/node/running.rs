@@ -18,8 +18,8 @@ use plexus_node::ports::{Tables, expand};
 use plexus_node::router::Router;
 use plexus_plane::carriers::Bell;
 use plexus_plane::{
-    Account, Counters, FastFlow, Injection, LinkChange, Onlooker, PortReport, Published, Snapshot,
-    Worker, mesh,
+    Account, Counters, FastReport, Injection, LinkChange, Onlooker, PortReport, Published,
+    Snapshot, Worker, mesh,
 };
 
 use super::fast_table::HowFast;
@@ -304,11 +304,11 @@ impl RunningNode {
         &self.how_fast
     }
 
-    /// The flows of each worker in the fast table, and its ports that have one.
+    /// What the fast table has of each worker.
     ///
     /// # Errors
     /// When a worker does not answer.
-    pub(crate) fn fast(&self) -> Result<Vec<(Vec<FastFlow>, Vec<PortId>)>, String> {
+    pub(crate) fn fast(&self) -> Result<Vec<FastReport>, String> {
         self.ask_all(Ask::Fast)
     }
 

@@ -9,7 +9,7 @@ use plexus_config::{NodeFile, PortFile};
 use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
-use plexus_plane::{FastFlow, Injection, LinkChange, Onlooker, Punt, Report, Worker};
+use plexus_plane::{FastReport, Injection, LinkChange, Onlooker, Punt, Report, Worker};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
@@ -34,8 +34,8 @@ pub(crate) enum Ask {
     Report(Arc<Barrier>, Sender<(usize, Report)>),
     /// Report every known station, with its age in nanoseconds.
     Stations(Sender<(usize, Stations)>),
-    /// Report the flows in the fast table, and the ports that it forwards for.
-    Fast(Sender<(usize, (Vec<FastFlow>, Vec<PortId>))>),
+    /// Report what the fast table has.
+    Fast(Sender<(usize, FastReport)>),
     /// Show the frames of a port to the onlooker of this number.
     Watch(PortId, u64, Onlooker),
     /// Remove the onlooker of this number.

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plexus_wire::MacAddr;
+use plexus_wire::fabric::Passing;
 
-use super::{Action, Counts, FastTable, KernelEnd, Key, RuleId, Tag};
+use super::{Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, RuleId, Tag};
 use crate::packet::PortId;
 
 /// What became of a frame.
@@ -33,6 +34,7 @@ struct Inner {
     open: Vec<PortId>,
     /// How often each port has been closed.
     closed: BTreeMap<PortId, u32>,
+    links: BTreeMap<PortId, FabricLink>,
     /// Refuses further rules.
     refuses: bool,
 }
@@ -74,7 +76,7 @@ impl Memory {
     /// A frame comes in by a port.
     pub fn receive(&self, port: PortId, frame: &[u8]) -> Fate {
         let mut inner = self.inner();
-        let Some(key) = key_of(port, frame) else { return Fate::Passed };
+        let Some(key) = inner.key_of(port, frame) else { return Fate::Passed };
         let Some((id, action)) = inner.rules.get(&key).copied() else { return Fate::Passed };
         if !inner.open.contains(&port) || !inner.is_valid(id) {
             return Fate::Passed;
@@ -89,9 +91,18 @@ impl Memory {
             return Fate::Passed;
         }
         slot.counts.packets += 1;
-        let tag_len = if key.tag.is_some() { 4 } else { 0 };
+        let is_tagged = matches!(key, Key::Flow(Flow { tag: Some(_), .. }));
+        let tag_len = if is_tagged { 4 } else { 0 };
         slot.counts.bytes += (frame.len() - tag_len) as u64;
         let mut frame = frame.to_vec();
+        if let Key::Hop { .. } = key
+            && let Some((outer, inner_frame)) = frame.split_first_chunk_mut()
+            && let (Some(passing), Some(link)) =
+                (Passing::read(inner_frame), inner.links.get(&action.out_port))
+        {
+            passing.rotate(port as u8);
+            *outer = link.out;
+        }
         match action.tag {
             Tag::Keep => {}
             Tag::Pop => drop(frame.drain(12..16)),
@@ -109,6 +120,15 @@ impl Memory {
 }
 
 impl Inner {
+    fn key_of(&self, in_port: PortId, frame: &[u8]) -> Option<Key> {
+        let from_node = self.links.get(&in_port).filter(|link| frame.starts_with(&link.back));
+        if from_node.is_none() {
+            return flow_of(in_port, frame).map(Key::Flow);
+        }
+        let hop = Passing::read(&mut frame[14..].to_vec())?.hop();
+        Some(Key::Hop { in_port, hop })
+    }
+
     fn closed(&self, port: PortId) -> u32 {
         self.closed.get(&port).copied().unwrap_or(0)
     }
@@ -120,14 +140,14 @@ impl Inner {
 }
 
 /// The flow of a frame that comes in by a port.
-fn key_of(in_port: PortId, frame: &[u8]) -> Option<Key> {
+fn flow_of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
     let at = |n: usize| Some(u16::from_be_bytes([*frame.get(n)?, *frame.get(n + 1)?]));
     let address = |n: usize| frame.get(n..)?.first_chunk().copied().map(MacAddr);
     let (tag, ethertype) = match at(12)? {
         0x8100 => (Some(at(14)?), at(16)?),
         ethertype => (None, ethertype),
     };
-    Some(Key { in_port, tag, destination: address(0)?, source: address(6)?, ethertype })
+    Some(Flow { in_port, tag, destination: address(0)?, source: address(6)?, ethertype })
 }
 
 impl FastTable for Memory {
@@ -142,7 +162,7 @@ impl FastTable for Memory {
         if inner.refuses {
             return Err(full());
         }
-        if ![key.in_port, action.out_port].iter().all(|port| inner.open.contains(port)) {
+        if ![key.in_port(), action.out_port].iter().all(|port| inner.open.contains(port)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let id = RuleId(free as u32);
@@ -184,8 +204,14 @@ impl FastTable for Memory {
         Ok(())
     }
 
+    fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {
+        self.inner().links.insert(port, *link);
+        Ok(())
+    }
+
     fn close(&mut self, port: PortId) {
         let mut inner = self.inner();
+        inner.links.remove(&port);
         inner.open.retain(|open| *open != port);
         *inner.closed.entry(port).or_default() += 1;
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use self::program::{KEY_LEN, Maps, SCRATCH_WORDS, VALUE_WORDS, of_port, word};
-use super::{Action, Counts, FastTable, KernelEnd, Key, RuleId};
+use super::{Action, Counts, FabricLink, FastTable, KernelEnd, Key, RuleId};
 use crate::bpf::{Map, Place, Program};
 use crate::packet::PortId;
 
@@ -45,6 +45,8 @@ pub struct Tcx {
 #[derive(Debug)]
 struct OpenPort {
     device: u32,
+    /// If it leads to a fabric node.
+    link_to: Option<FabricLink>,
     /// Closing it detaches the program.
     _link: OwnedFd,
 }
@@ -57,7 +59,9 @@ impl Tcx {
     /// CAP_NET_ADMIN).
     pub fn parts(workers: usize, rules: usize, ports: usize) -> io::Result<Vec<Tcx>> {
         let all = workers * rules;
-        let count = u32::try_from(all).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // Each link of the fabric has an entry too.
+        let count =
+            u32::try_from(all + ports).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let maps = Maps {
             rules: Map::hash(KEY_LEN as u32, VALUE_WORDS as u32, count)?,
             counts: Map::array(word::COUNT, all)?,
@@ -111,7 +115,7 @@ impl FastTable for Tcx {
     }
 
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
-        let device = self.ports.get(&key.in_port).map(|port| port.device);
+        let device = self.ports.get(&key.in_port()).map(|port| port.device);
         let device = device.ok_or(io::ErrorKind::NotFound)?;
         let number = *self.free.last().ok_or(io::ErrorKind::StorageFull)?;
         let id = RuleId(number);
@@ -121,7 +125,7 @@ impl FastTable for Tcx {
         if self.port(action.out_port, of_port::OUT) == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let value = program::value(number, key.in_port, action, closed);
+        let value = program::value(number, key, action, closed);
         self.shared.maps.rules.set(&program::key(device, key), &value)?;
         self.free.pop();
         self.made.insert(id, (action.out_port, closed));
@@ -131,7 +135,7 @@ impl FastTable for Tcx {
     fn remove(&mut self, key: &Key, id: RuleId) {
         // A rule that stays because the kernel refuses forwards nothing more.
         self.set_word(id, word::SETTLED, NEVER);
-        if let Some(port) = self.ports.get(&key.in_port) {
+        if let Some(port) = self.ports.get(&key.in_port()) {
             let _ = self.shared.maps.rules.remove(&program::key(port.device, key));
         }
     }
@@ -171,7 +175,7 @@ impl FastTable for Tcx {
             let link = self.shared.at_hook.attach_to_ingress(end.index).inspect_err(|error| {
                 tracing::debug!(device = end.index, %error, "no fast table for this device");
             })?;
-            self.ports.insert(port, OpenPort { device: end.index, _link: link });
+            self.ports.insert(port, OpenPort { device: end.index, link_to: None, _link: link });
         }
         self.shared.filter.filter(end.socket)?;
         let longest = u32::try_from(end.max_frame).unwrap_or(u32::MAX);
@@ -180,9 +184,28 @@ impl FastTable for Tcx {
         Ok(())
     }
 
+    fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {
+        let open = self.ports.get_mut(&port).ok_or(io::ErrorKind::NotFound)?;
+        let (key, value) = program::link(open.device, link);
+        if let Some(before) = open.link_to.take().filter(|before| before != link) {
+            let _ = self.shared.maps.rules.remove(&program::link(open.device, &before).0);
+        }
+        open.link_to = Some(*link);
+        let (first, last) = link.out.split_at(8);
+        for (word, bytes) in (of_port::HEADER..).zip([first, last]) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            self.set_port(port, word, u64::from_ne_bytes(whole));
+        }
+        self.shared.maps.rules.set(&key, &value)
+    }
+
     fn close(&mut self, port: PortId) {
         let is_open = self.is_open(port);
-        if let Some(OpenPort { device, .. }) = self.ports.remove(&port) {
+        if let Some(OpenPort { device, link_to, .. }) = self.ports.remove(&port) {
+            if let Some(link) = link_to {
+                let _ = self.shared.maps.rules.remove(&program::link(device, &link).0);
+            }
             if !is_open {
                 tracing::warn!(
                     device,

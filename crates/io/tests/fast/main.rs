@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_io::fast::tcx::Tcx;
-use plexus_io::fast::{Action, Counts, FastTable, Key, RuleId, Tag};
+use plexus_io::fast::{Action, Counts, FabricLink, FastTable, Flow, Key, RuleId, Tag};
 use plexus_io::{Batch, Checksum, Link, Offload, Pool, Port, PortId, SUPER_FRAME, Segmentation};
 use plexus_wire::{MacAddr, Time};
 
@@ -155,7 +155,7 @@ fn frame(tag: Option<u16>) -> Vec<u8> {
 }
 
 fn key(tag: Option<u16>) -> Key {
-    Key { in_port: 0, tag, destination: B, source: A, ethertype: 0x88B5 }
+    Key::Flow(Flow { in_port: 0, tag, destination: B, source: A, ethertype: 0x88B5 })
 }
 
 const OUT: Action = Action { out_port: 1, tag: Tag::Keep };
@@ -174,6 +174,7 @@ fn suite(bench: &mut dyn Bench) {
     tags_are_kept_added_and_taken_off(bench);
     a_closed_port_voids_the_rules_to_it(bench);
     a_full_table_refuses(bench);
+    hops_of_the_fabric_are_processed(bench);
 }
 
 fn forwards_what_matches_and_nothing_else(bench: &mut dyn Bench) {
@@ -271,6 +272,68 @@ fn a_full_table_refuses(bench: &mut dyn Bench) {
     bench.table().forget(id);
 }
 
+/// A frame of the fabric behind the Ethernet header of a link.
+fn in_fabric(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<u8> {
+    let (f, r) = (forward.len() as u16, reverse.len() as u16);
+    let len = 6 + f + r;
+    let mut bytes = header.to_vec();
+    bytes.extend([kind << 4 | (len >> 12) as u8, (len >> 4) as u8]);
+    bytes.extend([(len << 4) as u8 | (f >> 8) as u8, f as u8, (r >> 4) as u8, (r << 4) as u8 | 5]);
+    bytes.extend([forward, reverse].concat());
+    bytes.extend(frame(None));
+    bytes
+}
+
+fn hops_of_the_fabric_are_processed(bench: &mut dyn Bench) {
+    let link = |own: MacAddr, peer: MacAddr| {
+        let header = |to: MacAddr, from: MacAddr| {
+            [&to.0[..], &from.0, &[0x88, 0xB6]].concat().try_into().unwrap()
+        };
+        FabricLink { out: header(peer, own), back: header(own, peer) }
+    };
+    let mac = |n| MacAddr([2, 0, 0, 0, 1, n]);
+    let links = [link(mac(0), mac(10)), link(mac(1), mac(11))];
+    for (port, link) in (0..).zip(&links) {
+        bench.table().set_link(port, link).unwrap();
+    }
+    let key = Key::Hop { in_port: 0, hop: 7 };
+    let id = settled(bench.table(), &key, &OUT);
+    // One to eight hops, and from none to many that were taken.
+    let hops: Vec<u8> = (7..40).collect();
+    for forward in 1..=8 {
+        for reverse in [0, 1, 5, 20] {
+            let (forward, reverse) = (&hops[..forward], &hops[33 - reverse..]);
+            let before = in_fabric(links[0].back, forward, reverse, 0);
+            let after = in_fabric(links[1].out, &forward[1..], &[&[0], reverse].concat(), 0);
+            assert_eq!(bench.pass(0, &before), Fate::Sent(1, after), "{forward:?} {reverse:?}");
+        }
+    }
+    // Whatever is not a host's frame with hops left, from the peer, is the pipeline's.
+    let sound = in_fabric(links[0].back, &hops[..2], &hops[..1], 0);
+    let mut cases = vec![
+        in_fabric(links[0].out, &hops[..2], &[], 0),
+        in_fabric(links[0].back, &hops[..2], &[], 1),
+        in_fabric(links[0].back, &hops[..2], &[], 3),
+        in_fabric(links[0].back, &[], &hops[..2], 0),
+        in_fabric(links[0].back, &hops[..9], &[], 0),
+        in_fabric(links[0].back, &hops[1..3], &[], 0),
+    ];
+    for (at, change) in [(15, 0x10), (16, 0x10), (17, 1), (18, 0xF0), (19, 0x10)] {
+        let mut wrong = sound.clone();
+        wrong[at] ^= change;
+        cases.push(wrong);
+    }
+    cases.push(sound[..14 + 6 + 2].to_vec());
+    cases.push([&sound[..14], &[0, 0x3F, 0xF0, 1, 0x3F, 0x80], &sound[20..]].concat());
+    for case in cases {
+        assert_eq!(bench.pass(0, &case), Fate::Passed, "{case:02x?}");
+    }
+    assert!(matches!(bench.pass(0, &sound), Fate::Sent(1, _)));
+    bench.table().remove(&key, id);
+    bench.table().forget(id);
+    assert_eq!(bench.pass(0, &sound), Fate::Passed);
+}
+
 #[test]
 fn the_table_in_memory() {
     suite(&mut InMemory(Memory::new(4, &[0, 1])));
@@ -285,7 +348,8 @@ fn the_table_in_the_kernel() {
 fn super_packets_and_what_packets_owe_pass_whole() {
     net::in_quiet_namespace("fast_owed", || {
         let mut bench = InKernel::new();
-        let tcp = Key { ethertype: 0x0800, ..key(None) };
+        let (in_port, tag) = (0, None);
+        let tcp = Key::Flow(Flow { in_port, tag, destination: B, source: A, ethertype: 0x0800 });
         settled(&mut bench.table, &tcp, &OUT);
         let mut frame = [B.0, A.0].concat();
         frame.extend([8, 0, 0x45, 0]);

@@ -13,9 +13,13 @@
 //! Only the filter can keep a packet from the socket, and only the program at the hook can send it
 //! elsewhere. The filter looks up, so that both do the same whatever is changed in between.
 
-use super::super::{Action, Key, Tag};
+use super::super::{Action, FabricLink, Flow, Key, Tag};
+use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
+
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
-use crate::packet::PortId;
+
+/// Bytes of the Ethernet header before a header of the fabric.
+const OUTER: usize = 14;
 
 /// The maps of both programs.
 #[derive(Debug)]
@@ -55,7 +59,9 @@ pub(super) mod of_port {
     pub(in super::super) const IN: usize = 1;
     /// How often it has been closed: rules to it from before are void.
     pub(in super::super) const CLOSED: usize = 2;
-    pub(in super::super) const COUNT: usize = 3;
+    /// Of a port of the fabric: the Ethernet header of frames that it sends, in two words.
+    pub(in super::super) const HEADER: usize = 3;
+    pub(in super::super) const COUNT: usize = 5;
 }
 
 /// Words of the scratch.
@@ -69,7 +75,11 @@ mod scratch {
     pub(super) const OUT: usize = 3;
     /// The device that the packet came in by.
     pub(super) const DEVICE: usize = 4;
-    pub(super) const COUNT: usize = 5;
+    /// Of a frame in the fabric: the first eight bytes of its header, and the eight from its first
+    /// hop on, as numbers.
+    pub(super) const FIXED: usize = 5;
+    pub(super) const HOPS: usize = 6;
+    pub(super) const COUNT: usize = 7;
 }
 
 pub(super) const SCRATCH_WORDS: u32 = scratch::COUNT as u32;
@@ -80,10 +90,16 @@ mod decision {
     pub(super) const HOLD: i32 = 3;
 }
 
-/// What becomes of a tag: the lowest 16 bits of a rule's second word. The tag itself is above.
-mod tag {
+/// What a rule does beside sending: the lowest 16 bits of its second word. A tag to be pushed is
+/// above.
+mod what {
+    pub(super) const NOTHING: i32 = 0;
     pub(super) const POP: i32 = 1;
     pub(super) const PUSH: i32 = 2;
+    /// It processes a hop.
+    pub(super) const HOP: i32 = 3;
+    /// It is no rule: frames with this Ethernet header are the fabric's.
+    pub(super) const LINK: i32 = 4;
 }
 
 /// `TCX_NEXT` and `TCX_DROP` (linux/bpf.h).
@@ -94,35 +110,52 @@ const WHOLE: i32 = -1;
 /// An 802.1Q tag's protocol, as 16 bits in network order.
 const TPID: u16 = 0x8100u16.to_be();
 
+/// In place of a tag, which has a protocol above: a hop, in the lowest byte.
+const HOP: u32 = 1 << 8;
+
 /// A rule's key as the filter makes it: the device, the tag with its protocol, 14 bytes of header.
 pub(super) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
-    let tag = key.tag.map_or(0, |tci| u32::from(TPID) << 16 | u32::from(tci));
+    match key {
+        Key::Flow(Flow { tag, destination, source, ethertype, .. }) => {
+            let tag = tag.map_or(0, |tci| u32::from(TPID) << 16 | u32::from(tci));
+            let mut header = [0; 14];
+            header[..6].copy_from_slice(&destination.0);
+            header[6..12].copy_from_slice(&source.0);
+            header[12..].copy_from_slice(&ethertype.to_be_bytes());
+            key_of(device, tag, &header)
+        }
+        Key::Hop { hop, .. } => key_of(device, HOP | u32::from(*hop), &[0; 14]),
+    }
+}
+
+/// The key of frames that come from a node of the fabric, and its value.
+pub(super) fn link(device: u32, link: &FabricLink) -> ([u8; KEY_LEN], [u8; VALUE_WORDS * 8]) {
+    let mut value = [0; VALUE_WORDS * 8];
+    value[8..].copy_from_slice(&(what::LINK as u64).to_ne_bytes());
+    (key_of(device, 0, &link.back), value)
+}
+
+fn key_of(device: u32, tag: u32, header: &[u8; 14]) -> [u8; KEY_LEN] {
     let mut bytes = [0; KEY_LEN];
     bytes[..4].copy_from_slice(&device.to_ne_bytes());
     bytes[4..8].copy_from_slice(&tag.to_ne_bytes());
-    bytes[8..14].copy_from_slice(&key.destination.0);
-    bytes[14..20].copy_from_slice(&key.source.0);
-    bytes[20..22].copy_from_slice(&key.ethertype.to_be_bytes());
+    bytes[8..22].copy_from_slice(header);
     bytes
 }
 
-/// A rule's value: its number and its ports; what becomes of the tag, and above it how often the
-/// output port had been closed.
-pub(super) fn value(
-    number: u32,
-    in_port: PortId,
-    action: &Action,
-    closed: u32,
-) -> [u8; VALUE_WORDS * 8] {
-    let ports = u64::from(action.out_port) << 32 | u64::from(in_port) << 48;
-    let tag = match action.tag {
-        Tag::Keep => 0,
-        Tag::Pop => tag::POP as u64,
-        Tag::Push(tci) => tag::PUSH as u64 | u64::from(tci) << 16,
+/// A rule's value: its number and its ports; what it does, and above it how often the output port
+/// had been closed.
+pub(super) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8; VALUE_WORDS * 8] {
+    let ports = u64::from(action.out_port) << 32 | u64::from(key.in_port()) << 48;
+    let what = match (key, action.tag) {
+        (Key::Hop { .. }, _) => what::HOP as u64,
+        (_, Tag::Keep) => what::NOTHING as u64,
+        (_, Tag::Pop) => what::POP as u64,
+        (_, Tag::Push(tci)) => what::PUSH as u64 | u64::from(tci) << 16,
     };
     let mut bytes = [0; VALUE_WORDS * 8];
     bytes[..8].copy_from_slice(&(ports | u64::from(number)).to_ne_bytes());
-    bytes[8..].copy_from_slice(&(tag | u64::from(closed) << 32).to_ne_bytes());
+    bytes[8..].copy_from_slice(&(what | u64::from(closed) << 32).to_ne_bytes());
     bytes
 }
 
@@ -153,13 +186,128 @@ fn find_counts(asm: &mut Asm, maps: &Maps, absent: Label) {
     asm.lookup(&maps.counts, Reg::R1, absent);
 }
 
+/// Reads eight bytes of the frame at an offset as a number, into R1, by way of the stack.
+fn load_number(asm: &mut Asm, offset: usize, place: i16, absent: Label) {
+    asm.mov(Reg::R1, Reg::R6);
+    asm.mov_imm(Reg::R2, offset as i32);
+    asm.mov(Reg::R3, Reg::R10);
+    asm.alu_imm(Alu::Add, Reg::R3, place.into());
+    asm.mov_imm(Reg::R4, 8);
+    asm.call(Helper::LoadBytes);
+    asm.jump_imm(If::Ne, Reg::R0, 0, absent);
+    asm.load(Width::D, Reg::R1, Reg::R10, place);
+    asm.swap_be(Reg::R1, 64);
+}
+
+/// R0 points at the value of the rule whose key stands on the stack.
+fn find_rule(asm: &mut Asm, maps: &Maps, key: i16, absent: Label) {
+    asm.mov(Reg::R2, Reg::R10);
+    asm.alu_imm(Alu::Add, Reg::R2, key.into());
+    asm.mov_map(Reg::R1, &maps.rules);
+    asm.call(Helper::MapLookup);
+    asm.jump_imm(If::Eq, Reg::R0, 0, absent);
+    asm.load(Width::D, Reg::R8, Reg::R0, 0);
+    asm.load(Width::D, Reg::R9, Reg::R0, 8);
+}
+
+/// A frame of the fabric: the same checks as those of [`plexus_wire::fabric::Passing::read`], and
+/// the rule of its hop in R8 and R9.
+fn find_hop(asm: &mut Asm, maps: &Maps, key: i16, number: i16, whole: Label) {
+    load_number(asm, OUTER, number, whole);
+    asm.store(Width::D, Reg::R7, at(scratch::FIXED), Reg::R1);
+    // R2: length of the header, R3: forward hops, R4: reverse hops.
+    for (to, shift) in [(Reg::R2, 44), (Reg::R3, 32), (Reg::R4, 20)] {
+        asm.mov(to, Reg::R1);
+        asm.alu_imm(Alu::Rsh, to, shift);
+    }
+    asm.alu_imm(Alu::And, Reg::R3, 0xFFF);
+    asm.alu_imm(Alu::And, Reg::R4, 0xFFF);
+    asm.jump_imm(If::Eq, Reg::R3, 0, whole);
+    asm.jump_imm(If::Gt, Reg::R3, 8, whole);
+    asm.alu(Alu::Add, Reg::R3, Reg::R4);
+    asm.alu_imm(Alu::Add, Reg::R3, FIXED_LEN as i32);
+    asm.jump(If::Ne, Reg::R2, Reg::R3, whole);
+    asm.jump_imm(If::Gt, Reg::R2, HEADER_LEN_MAX as i32, whole);
+    asm.alu_imm(Alu::Add, Reg::R2, OUTER as i32);
+    asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
+    asm.jump(If::Gt, Reg::R2, Reg::R1, whole);
+    // No device can cut a super-packet behind a header of the fabric.
+    asm.load(Width::W, Reg::R1, Reg::R6, buffer::GSO_SIZE);
+    asm.jump_imm(If::Ne, Reg::R1, 0, whole);
+    load_number(asm, OUTER + FIXED_LEN, number, whole);
+    asm.store(Width::D, Reg::R7, at(scratch::HOPS), Reg::R1);
+    asm.alu_imm(Alu::Rsh, Reg::R1, 56);
+    asm.alu_imm(Alu::Or, Reg::R1, HOP as i32);
+    asm.store(Width::W, Reg::R10, key + 4, Reg::R1);
+    asm.mov_imm(Reg::R1, 0);
+    asm.store(Width::D, Reg::R10, key + 8, Reg::R1);
+    asm.store(Width::D, Reg::R10, key + 16, Reg::R1);
+    find_rule(asm, maps, key, whole);
+}
+
+/// Processes the hop of a frame of the fabric: see [`plexus_wire::fabric::Passing::rotate`]. It is
+/// sent by the port whose number is bits 32 to 47 of R8.
+fn process_hop(asm: &mut Asm, maps: &Maps, absent: Label) {
+    const NUMBER: i16 = -16;
+    let store = |asm: &mut Asm, offset: usize| {
+        asm.swap_be(Reg::R1, 64);
+        asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
+        asm.mov(Reg::R3, Reg::R10);
+        asm.alu_imm(Alu::Add, Reg::R3, NUMBER.into());
+        store_bytes(asm, offset, 8);
+    };
+    find_port(asm, maps, 32, absent);
+    asm.mov(Reg::R3, Reg::R0);
+    asm.alu_imm(Alu::Add, Reg::R3, at(of_port::HEADER).into());
+    store_bytes(asm, 0, OUTER);
+    // One forward hop less, one reverse hop more.
+    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::FIXED));
+    asm.mov_u64(Reg::R2, (1u64 << 20).wrapping_sub(1 << 32));
+    asm.alu(Alu::Add, Reg::R1, Reg::R2);
+    store(asm, OUTER);
+    // R1: the hops, R2: bits behind the forward hops, R3: what stands there.
+    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::HOPS));
+    asm.load(Width::D, Reg::R4, Reg::R7, at(scratch::FIXED));
+    asm.alu_imm(Alu::Rsh, Reg::R4, 32);
+    asm.alu_imm(Alu::And, Reg::R4, 0xF);
+    asm.alu_imm(Alu::Lsh, Reg::R4, 3);
+    asm.mov_imm(Reg::R2, 64);
+    asm.alu(Alu::Sub, Reg::R2, Reg::R4);
+    asm.alu_imm(Alu::And, Reg::R2, 63);
+    asm.mov_imm(Reg::R3, 1);
+    asm.alu(Alu::Lsh, Reg::R3, Reg::R2);
+    asm.alu_imm(Alu::Sub, Reg::R3, 1);
+    asm.alu(Alu::And, Reg::R3, Reg::R1);
+    asm.alu(Alu::Rsh, Reg::R1, Reg::R2);
+    asm.alu_imm(Alu::Lsh, Reg::R1, 8);
+    asm.mov(Reg::R4, Reg::R8);
+    asm.alu_imm(Alu::Rsh, Reg::R4, 48);
+    asm.alu_imm(Alu::And, Reg::R4, 0xFF);
+    asm.alu(Alu::Or, Reg::R1, Reg::R4);
+    asm.alu(Alu::Lsh, Reg::R1, Reg::R2);
+    asm.alu(Alu::Or, Reg::R1, Reg::R3);
+    store(asm, OUTER + FIXED_LEN);
+}
+
+/// Writes what R3 points at into the frame.
+fn store_bytes(asm: &mut Asm, offset: usize, len: usize) {
+    const RECOMPUTE_CHECKSUM: i32 = 1;
+    asm.mov(Reg::R1, Reg::R6);
+    asm.mov_imm(Reg::R2, offset as i32);
+    asm.mov_imm(Reg::R4, len as i32);
+    asm.mov_imm(Reg::R5, RECOMPUTE_CHECKSUM);
+    asm.call(Helper::SkbStoreBytes);
+}
+
 /// Before the packet socket: decides, and gives the socket what is not to be forwarded.
 pub(super) fn filter(maps: &Maps) -> Asm {
     // Places on the stack; a look-up uses the topmost 4 bytes.
     const KEY: i16 = -40;
     const OUT: i16 = -48;
+    const NUMBER: i16 = -56;
     let mut asm = Asm::new();
     let (whole, lost, untagged) = (asm.label(), asm.label(), asm.label());
+    let found = asm.label();
     let (fits, wait, hold) = (asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
@@ -191,13 +339,10 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     asm.jump_imm(If::Ne, Reg::R0, 0, whole);
 
     // The rule: R8 and R9.
-    asm.mov(Reg::R2, Reg::R10);
-    asm.alu_imm(Alu::Add, Reg::R2, i32::from(KEY));
-    asm.mov_map(Reg::R1, &maps.rules);
-    asm.call(Helper::MapLookup);
-    asm.jump_imm(If::Eq, Reg::R0, 0, whole);
-    asm.load(Width::D, Reg::R8, Reg::R0, 0);
-    asm.load(Width::D, Reg::R9, Reg::R0, 8);
+    find_rule(&mut asm, maps, KEY, whole);
+    asm.jump_imm(If::Ne, Reg::R9, what::LINK, found);
+    find_hop(&mut asm, maps, KEY, NUMBER, whole);
+    asm.place(found);
 
     // Its ports.
     find_port(&mut asm, maps, 48, whole);
@@ -262,7 +407,7 @@ pub(super) fn filter(maps: &Maps) -> Asm {
 pub(super) fn at_hook(maps: &Maps) -> Asm {
     let mut asm = Asm::new();
     let (next, pass, hold) = (asm.label(), asm.label(), asm.label());
-    let (push, send) = (asm.label(), asm.label());
+    let (tag, push, send) = (asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
     find_scratch(&mut asm, maps, next);
@@ -284,9 +429,13 @@ pub(super) fn at_hook(maps: &Maps) -> Asm {
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
     asm.atomic_add(Reg::R0, at(word::BYTES), Reg::R1);
     asm.load(Width::W, Reg::R9, Reg::R7, at(scratch::TAG) + LOW_HALF);
-    asm.jump_imm(If::Eq, Reg::R9, 0, send);
+    asm.jump_imm(If::Eq, Reg::R9, what::NOTHING, send);
+    asm.jump_imm(If::Ne, Reg::R9, what::HOP, tag);
+    process_hop(&mut asm, maps, next);
+    asm.goto(send);
+    asm.place(tag);
     asm.mov(Reg::R1, Reg::R6);
-    asm.jump_imm(If::Ne, Reg::R9, tag::POP, push);
+    asm.jump_imm(If::Ne, Reg::R9, what::POP, push);
     asm.call(Helper::VlanPop);
     asm.goto(send);
     asm.place(push);
