@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plexus_api::answer::Done;
 use plexus_api::answer::named::Cache;
-use plexus_api::answer::node::{Drops, LinkState, Ports};
+use plexus_api::answer::node::{Drops, FastPort, FastTable, LinkState, Ports};
 use plexus_api::{Request, Silence, Topic};
 use plexus_config::VlanMode;
 use plexus_io::namespace::Namespaces;
@@ -177,6 +177,15 @@ impl RunningNode {
         };
         let cache: Cache = daemon.ask(&Request::Show(Topic::Cache))?;
         Ok(Some(cache.memory.hits + cache.disk_hits))
+    }
+
+    /// Packets that came in so far, and those of them that went by the fast table; `None` if it has
+    /// none.
+    pub(crate) fn fast(&self) -> Result<Option<(u64, u64)>, Error> {
+        let Some(daemon) = &self.daemon else { return Ok(None) };
+        let table: FastTable = daemon.ask(&Request::Show(Topic::FastTable))?;
+        let sum = |count: fn(&FastPort) -> u64| table.ports.iter().map(count).sum();
+        Ok((table.kind != "off").then(|| (sum(|p| p.rx_packets), sum(|p| p.fast_packets))))
     }
 
     /// Processor time it has used, user and system; `None` for the Linux bridge, which works in the

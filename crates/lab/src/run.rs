@@ -184,14 +184,16 @@ struct Observation {
     quota: Option<Quota>,
     /// Interests answered out of its content store.
     cached: Option<u64>,
+    /// Packets that came in, and those that went by the fast table.
+    fast: Option<(u64, u64)>,
 }
 
 fn observe(nodes: &Mutex<Vec<RunningNode>>) -> Result<Vec<Observation>, Error> {
     let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
     let observe = |n: &mut RunningNode| -> Result<Observation, Error> {
         let (counts, cached) = (n.counts()?, n.cached()?);
-        let (cpu, quota) = (n.cpu_time(), n.quota());
-        Ok(Observation { node: n.name().into(), counts, cpu, quota, cached })
+        let (cpu, quota, fast) = (n.cpu_time(), n.quota(), n.fast()?);
+        Ok(Observation { node: n.name().into(), counts, cpu, quota, cached, fast })
     };
     nodes.iter_mut().map(observe).collect()
 }
@@ -224,6 +226,7 @@ fn judge(
     let mut drops: BTreeMap<String, u64> = BTreeMap::new();
     let mut cpu = BTreeMap::new();
     let (mut cached, mut cpu_quota) = (BTreeMap::new(), BTreeMap::new());
+    let mut fast = BTreeMap::new();
     let mut notes = Vec::new();
     for (a, b) in after.iter().zip(before) {
         if let (Some(after), Some(before)) = (&a.counts, &b.counts) {
@@ -235,6 +238,11 @@ fn judge(
         }
         if let (Some(after), Some(before)) = (a.cached, b.cached) {
             cached.insert(a.node.clone(), after.saturating_sub(before));
+        }
+        if let (Some(after), Some(before)) = (a.fast, b.fast) {
+            let [all, by_table] = [after.0 - before.0, after.1 - before.1];
+            let fraction = by_table as f64 / all.max(1) as f64;
+            fast.insert(a.node.clone(), (fraction * 1e4).round() / 1e4);
         }
         if let (Some(after), Some(before)) = (a.quota, b.quota) {
             let run = after.since(before);
@@ -255,11 +263,16 @@ fn judge(
         }
     }
     let is_bridge = plan.program == NodeProgram::Bridge;
-    let unchecked = |subject: &Subject| {
-        let is_silent = is_bridge && is_nodes_own(subject);
-        is_silent.then(|| "the Linux bridge does not say".to_string())
+    let has_table: Vec<bool> =
+        topology.nodes.iter().map(|node| fast.contains_key(&node.name)).collect();
+    let unchecked = |subject: &Subject| match subject {
+        _ if is_bridge && is_nodes_own(subject) => Some("the Linux bridge does not say".into()),
+        Subject::Fast { node } if !has_table[*node] => {
+            Some("the node has no fast table here".to_string())
+        }
+        _ => None,
     };
-    let counted = Counted { accounts, drops, cpu, cpu_quota, cached, ..Counted::default() };
+    let counted = Counted { accounts, drops, cpu, fast, cpu_quota, cached, ..Counted::default() };
     let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
     // Notes that cast doubt on the others come first.
     report.notes.splice(..0, notes);

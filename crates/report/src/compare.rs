@@ -160,6 +160,7 @@ mod tests {
             drops: BTreeMap::new(),
             cpu: BTreeMap::new(),
             cpu_quota: BTreeMap::new(),
+            fast: BTreeMap::new(),
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Counted {
     pub drops: BTreeMap<String, u64>,
     /// The fraction of a core that each node used.
     pub cpu: BTreeMap<String, f64>,
+    /// The fraction of each node's packets that went by its fast table, of nodes that have one.
+    pub fast: BTreeMap<String, f64>,
     /// The quota of each node that has one.
     pub cpu_quota: BTreeMap<String, Quota>,
     /// Interests that each node answered out of its content store, of nodes that have one.
@@ -91,6 +93,7 @@ pub fn judge(
         drops: counted.drops,
         cpu: counted.cpu,
         cpu_quota: counted.cpu_quota,
+        fast: counted.fast,
     };
     RunReport { facts, accounts: counted.accounts, named: counted.named, notes }
 }
@@ -156,6 +159,9 @@ impl Measured<'_> {
             }),
             Subject::Cpu { node } => {
                 self.counted.cpu.get(&self.topology.nodes.get(*node)?.name).copied()
+            }
+            Subject::Fast { node } => {
+                self.counted.fast.get(&self.topology.nodes.get(*node)?.name).copied()
             }
             Subject::Cached { node } => {
                 let name = &self.topology.nodes.get(*node)?.name;

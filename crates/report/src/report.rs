@@ -43,6 +43,9 @@ pub struct Facts {
     /// The quota of each node that has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_quota: BTreeMap<String, Quota>,
+    /// The fraction of each node's packets that went by its fast table, of nodes that have one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fast: BTreeMap<String, f64>,
 }
 
 /// A node's quota of processor time, and the kernel's account of it.
@@ -249,6 +252,9 @@ impl fmt::Display for RunReport {
                 let quota = cpu * 100.0;
                 write!(f, ", quota {quota:.1} %, used up in {throttled} of {periods} periods")?;
             }
+            if let Some(fast) = facts.fast.get(node).filter(|fast| **fast > 0.0) {
+                write!(f, ", {:.1} % of its packets by the fast table", fast * 100.0)?;
+            }
             writeln!(f)?;
         }
         for assertion in &facts.assertions {
@@ -283,6 +289,7 @@ mod tests {
             drops: BTreeMap::from([("runt".into(), 1)]),
             cpu: BTreeMap::from([("s1".into(), 0.5)]),
             cpu_quota: BTreeMap::new(),
+            fast: BTreeMap::new(),
         };
         let json = serde_json::to_value(&facts).unwrap();
         let keys = |v: &serde_json::Value| -> Vec<String> {

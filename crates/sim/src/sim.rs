@@ -585,6 +585,7 @@ impl Sim {
         let unchecked = |subject: &Subject| {
             let what = match subject {
                 Subject::Cpu { .. } => "nobody's processor is simulated",
+                Subject::Fast { .. } => "no fast table is simulated",
                 _ => return None,
             };
             Some(what.to_string())

@@ -5,6 +5,7 @@
 //! subject   = FLOW ".received" | FLOW ".sent" | FLOW ".loss" | FLOW ".latency_p50"
 //!           | FLOW ".latency_p99" | FLOW ".first" | FLOW ".reordered" | FLOW ".duplicates"
 //!           | "drops.total" | "drops." REASON | "conserved" | NODE ".cpu" | NODE ".cached"
+//!           | NODE ".fast"
 //! FLOW      = a flow's name, or how names begin and `*`: every flow with such a name
 //! operator  = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! value     = a number with the subject's unit
@@ -49,6 +50,11 @@ pub enum Subject {
     /// The fraction of a core that a node used: index into [`crate::Topology::nodes`].
     Cpu {
         /// The node.
+        node: usize,
+    },
+    /// The fraction of a node's packets that went by its fast table.
+    Fast {
+        /// The node, likewise.
         node: usize,
     },
     /// Interests that a node answered out of its content store.
@@ -124,7 +130,7 @@ impl Subject {
             },
             Subject::DropsTotal | Subject::Drops(_) | Subject::Cached { .. } => Unit::Count,
             Subject::Conserved => Unit::Truth,
-            Subject::Cpu { .. } => Unit::Fraction,
+            Subject::Cpu { .. } | Subject::Fast { .. } => Unit::Fraction,
         }
     }
 }
@@ -295,10 +301,13 @@ fn parse_subjects<'t>(
         let help = known_names(what, owner, list.iter().map(String::as_str));
         (owner, ValueError::new(message, help))
     };
-    if matches!(figure, "cpu" | "cached") {
+    if matches!(figure, "cpu" | "fast" | "cached") {
         let node = position(names.nodes).ok_or_else(|| unknown("node", names.nodes))?;
-        let is_cpu = figure == "cpu";
-        return Ok(vec![if is_cpu { Subject::Cpu { node } } else { Subject::Cached { node } }]);
+        return Ok(vec![match figure {
+            "cpu" => Subject::Cpu { node },
+            "fast" => Subject::Fast { node },
+            _ => Subject::Cached { node },
+        }]);
     }
     let flows: Vec<usize> = match owner.strip_suffix('*') {
         None => position(names.flows).into_iter().collect(),
@@ -388,6 +397,7 @@ mod tests {
             ("drops.queue_full == 0", Subject::Drops("queue_full".into()), Operator::Equal, 0.0),
             ("conserved == true", Subject::Conserved, Operator::Equal, 1.0),
             ("s1.cpu < 80%", Subject::Cpu { node: 0 }, Operator::Less, 0.8),
+            ("s1.fast >= 0.9", Subject::Fast { node: 0 }, Operator::GreaterOrEqual, 0.9),
         ] {
             let assertion = parse(text).unwrap();
             let subjects = vec![subject];

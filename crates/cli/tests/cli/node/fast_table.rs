@@ -123,6 +123,15 @@ fn a_traced_port_shows_every_frame_of_a_flow_that_went_by_the_kernel() {
 }
 
 #[test]
+fn the_labs_that_ship_for_it_pass() {
+    let Some(desk) = common::Desk::root("fast") else { return };
+    for name in ["fast-table", "fast-fabric"] {
+        let report = desk.json(&["lab", "run", &common::shipped(name)], 0);
+        assert_eq!(report["passed"], true, "{report:#}");
+    }
+}
+
+#[test]
 fn nothing_goes_by_the_kernel_once_the_node_is_killed() {
     let Some(net) = Net::new(2) else { return };
     let node = net.node("a", TCX, &ports(2));
