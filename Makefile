@@ -43,6 +43,7 @@ bench: setup-bench
 	RUSTFLAGS="-C target-cpu=native" $(CARGO) build --profile dist --locked -p plexus-cli \
 		--target-dir target/native
 	@$(MAKE) -C bench/peers
+	@$(CARGO) build --release --locked -q -p plexus-io --example bare_tcx
 	@bench/run.sh target/native/dist/plexus
 
 # Coverage-guided fuzzing of every decoder for a minute each; needs a nightly toolchain.

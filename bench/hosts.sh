@@ -3,14 +3,15 @@
 #
 #   host namespace 1   eth0 ----- SA  switch namespace  SB ----- eth0   host namespace 2
 #
-#   hosts.sh KIND      af_xdp | af_packet (a Plexus node), bridge (Linux), direct (one cable, no
+#   hosts.sh KIND      af_xdp | af_packet (a Plexus node), tcx (with its fast table), bridge (Linux),
+#                      bare (a program in the kernel that only redirects), direct (one cable, no
 #                      switch); hosts offload to their devices what the kernel lets them
 # Prints "H1=… H2=… PID=…" (namespaces, the node's process number or 0) when it is ready; ends with
 # its standard input or by SIGTERM, and cleans up. Hosts have 10.77.0.1 and 10.77.0.2.
 set -eu
 kind=${1:-}
-case $kind in af_xdp|af_packet|bridge|direct) ;; *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+case $kind in af_xdp|af_packet|tcx|bridge|bare|direct) ;; *)
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2 ;;
 esac
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -65,8 +66,18 @@ bridge)
     ip -n $SW link add br0 type bridge stp_state 0 mcast_snooping 0 forward_delay 0
     for end in $SA $SB; do ip -n $SW link set $end master br0; done
     ip -n $SW link set br0 up ;;
-af_xdp|af_packet)
-    BACKEND=$kind PIDFILE="$files/pid" ip netns exec $SW "$HERE/plexus_node.sh" $SA $SB \
+bare)
+    ip netns exec $SW "$HERE/../target/release/examples/bare_tcx" $SA $SB >"$files/ready" \
+        2>"$files/log" &
+    node=$!
+    until [ -s "$files/ready" ]; do
+        kill -0 $node 2>/dev/null || { cat "$files/log" >&2; exit 1; }
+        sleep 0.05
+    done ;;
+af_xdp|af_packet|tcx)
+    backend=$kind fast=off
+    [ $kind != tcx ] || backend=af_packet fast=tcx
+    BACKEND=$backend FAST_TABLE=$fast PIDFILE="$files/pid" ip netns exec $SW "$HERE/plexus_node.sh" $SA $SB \
         2>"$files/log" &
     node=$!
     until [ -s "$files/pid" ]; do

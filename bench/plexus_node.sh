@@ -3,7 +3,7 @@
 # ROUTES=FILE (peers/internet.sh) in the environment, as a router with those routes:
 #   plexus_node.sh SA SB
 # Prints "ready" on standard error when it forwards; ends with SIGTERM, SIGINT.
-# Environment: BACKEND (af_xdp), CPU to run on (all), PLEXUS (target/dist/plexus), PIDFILE to
+# Environment: BACKEND (af_xdp), FAST_TABLE (off), CPU to run on (all), PLEXUS (target/dist/plexus), PIDFILE to
 # write the daemon's process number to.
 set -eu
 PLEXUS=${PLEXUS:-$(cd "$(dirname "$0")/.." && pwd)/target/dist/plexus}
@@ -25,6 +25,7 @@ cat >"$dir/node.toml" <<END
 name = "bench"
 control = "$dir/node.sock"
 backend = "${BACKEND:-af_xdp}"
+fast_table = "${FAST_TABLE:-off}"
 
 [[port]]
 name = "p1"

@@ -285,7 +285,9 @@ iperf() {
 
 tcp() {
     have iperf3 || { skip tcp "iperf3 is missing (package iperf3)"; return 0; }
-    local kinds=(af_xdp af_packet bridge) kind round
+    local kinds=(af_xdp af_packet tcx bridge) kind round
+    if [ -x "$HERE/../target/release/examples/bare_tcx" ]; then kinds+=(bare)
+    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
     for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
     for round in $(seq "$runs"); do
         say "tcp: round $round of $runs"
@@ -299,6 +301,9 @@ tcp() {
         row "tcp-$kind" Gbit/s "$work/tcp-$kind" linux_bridge "$work/tcp-bridge"
     done
     row tcp-af_packet Gbit/s "$work/tcp-af_packet" plexus_af_xdp "$work/tcp-af_xdp"
+    row fast-tcp Gbit/s "$work/tcp-tcx" linux_bridge "$work/tcp-bridge"
+    row fast-tcp Gbit/s "$work/tcp-tcx" plexus_af_packet "$work/tcp-af_packet"
+    [ ! -s "$work/tcp-bare" ] || row fast-tcp Gbit/s "$work/tcp-tcx" bare_tcx "$work/tcp-bare"
 }
 
 # Median round trip of 200 echoes, 5 ms apart, in microseconds.

@@ -71,7 +71,8 @@ pub(super) fn row(kind: Kind, count: usize, traffic: &str) -> Result<Topology, S
     let is_fabric = kind == Kind::Axon;
     let mut text = format!("name = \"row-{count}\"\nassert = [\"conserved == true\"]\n");
     for n in 1..=count {
-        text += &format!("[[node]]\nname = \"n{n}\"\n");
+        // It is about the nodes' own work.
+        text += &format!("[[node]]\nname = \"n{n}\"\nfast_table = \"off\"\n");
         if is_fabric {
             text += "native = true\n";
         }

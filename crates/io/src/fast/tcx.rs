@@ -109,6 +109,16 @@ impl Tcx {
     }
 }
 
+/// Sends every packet that a device receives out by another, as long as what it returns is kept:
+/// the least that a fast table can cost.
+///
+/// # Errors
+/// As for [`Tcx::parts`].
+pub fn redirect(from: u32, to: u32) -> io::Result<OwnedFd> {
+    let program = Program::load_for(Place::Ingress, "plexus_bare", program::bare(to))?;
+    program.attach_to_ingress(from)
+}
+
 impl FastTable for Tcx {
     fn capacity(&self) -> usize {
         self.capacity

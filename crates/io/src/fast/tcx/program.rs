@@ -466,5 +466,15 @@ pub(super) fn at_hook(maps: &Maps) -> Asm {
     asm
 }
 
+/// At the hook: sends every packet out by a device, for comparisons.
+pub(super) fn bare(to: u32) -> Asm {
+    let mut asm = Asm::new();
+    asm.mov_imm(Reg::R1, to as i32);
+    asm.mov_imm(Reg::R2, 0);
+    asm.call(Helper::Redirect);
+    asm.exit();
+    asm
+}
+
 /// Where the low half of a 64-bit word is.
 const LOW_HALF: i16 = if cfg!(target_endian = "little") { 0 } else { 4 };
