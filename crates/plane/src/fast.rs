@@ -38,7 +38,7 @@ use crate::bits::bits;
 use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
-use crate::snapshot::{PortPlan, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::switch::Switch;
 use crate::verdict::Verdict;
 
@@ -46,6 +46,8 @@ use crate::verdict::Verdict;
 const WORTH: u32 = 32;
 /// New rules in a round: each costs a system call.
 const NEW_MAX: usize = 256;
+/// Rules that may end in a round to make room for others.
+const SWAPS_MAX: usize = 64;
 /// A rule without packets for this long ends.
 const IDLE: Duration = Duration::from_secs(1);
 /// Rules end this long before the switch forgets their destination: a round, and as much again.
@@ -113,6 +115,8 @@ struct Rule {
     stations: Option<[MacKey; 2]>,
     /// What has been counted of it.
     counted: Counts,
+    /// Packets in this round.
+    recent: u64,
     last_used: Time,
     state: State,
 }
@@ -420,52 +424,86 @@ impl Fast {
         });
     }
 
-    /// Makes rules of the flows of this round that had most packets.
+    /// Makes rules of the flows of this round that had most packets. If the table is full, rules
+    /// that had far fewer end, so that there is room in the next round.
     fn add(&mut self, now: Time, switch: &Switch, plan: &Snapshot, fabric: &FabricPlan) {
         let worth = self.candidates.iter().filter(|candidate| candidate.packets >= WORTH);
         let mut worth: Vec<Candidate> = worth.copied().collect();
         self.candidates.fill(EMPTY);
         worth.sort_by_key(|candidate| std::cmp::Reverse(candidate.packets));
-        for Candidate { key, out_port, .. } in worth.into_iter().take(NEW_MAX) {
+        let mut without = Vec::new();
+        for Candidate { key, out_port, packets } in worth.into_iter().take(NEW_MAX) {
             let Some(key) = key.filter(|key| !self.rules.contains_key(key)) else { continue };
-            if !self.table.is_open(key.in_port()) {
+            let Some((action, stations)) = self.rule_for(now, &key, out_port, switch, plan, fabric)
+            else {
                 continue;
-            }
-            let (action, stations) = match &key {
-                Key::Flow(flow) => {
-                    let Some((vlan, action)) = action(plan, flow, out_port) else { continue };
-                    let source = MacKey::new(vlan, flow.source);
-                    let destination = MacKey::new(vlan, flow.destination);
-                    if !switch.stays(now, Duration::ZERO, source, flow.in_port)
-                        || !switch.stays(now, MARGIN, destination, out_port)
-                    {
-                        continue;
-                    }
-                    (action, Some([source, destination]))
-                }
-                Key::Hop { in_port, .. } => {
-                    let is_paced =
-                        |p: &PortPlan| p.settings.rate_bits_per_s.is_some() || !p.in_fabric;
-                    let is_known = self.links.contains_key(in_port)
-                        && link_of(fabric, out_port).is_some()
-                        && plan.ports.get(usize::from(out_port)).is_some_and(|p| !is_paced(p));
-                    if !is_known {
-                        continue;
-                    }
-                    (Action { out_port, tag: Tag::Keep }, None)
-                }
             };
             let id = match self.table.insert(&key, &action) {
                 Ok(id) => id,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                // It is full.
-                Err(_) => return,
+                Err(_) => {
+                    without.push(packets);
+                    continue;
+                }
             };
             let (counted, state) = (Counts::default(), State::Waiting(now));
-            let rule = Rule { id, action, stations, counted, last_used: now, state };
+            let rule = Rule { id, action, stations, counted, recent: 0, last_used: now, state };
             self.rules.insert(key, rule);
             self.by_station.extend(stations.into_iter().flatten().map(|station| (station, key)));
             self.waiting.push_back(key);
+        }
+        if !without.is_empty() {
+            self.make_room(now, &without);
+        }
+        self.rules.values_mut().for_each(|rule| rule.recent = 0);
+    }
+
+    /// Ends rules that had less than half as many packets in this round as flows that found no
+    /// room; `without`: the packets of these, most first.
+    fn make_room(&mut self, now: Time, without: &[u32]) {
+        // A rule that does not forward yet has counted nothing.
+        let forward = self.rules.iter().filter(|(_, rule)| rule.state == State::Forwards);
+        let mut least: Vec<(u64, Key)> = forward.map(|(key, rule)| (rule.recent, *key)).collect();
+        least.sort_unstable();
+        for ((recent, key), packets) in least.into_iter().zip(without).take(SWAPS_MAX) {
+            if 2 * recent >= u64::from(*packets) {
+                return;
+            }
+            self.end(now, &key);
+        }
+    }
+
+    /// What is to be done with the packets of a candidate, and the stations of a flow; nothing if it
+    /// can have no rule.
+    fn rule_for(
+        &self,
+        now: Time,
+        key: &Key,
+        out_port: PortId,
+        switch: &Switch,
+        plan: &Snapshot,
+        fabric: &FabricPlan,
+    ) -> Option<(Action, Option<[MacKey; 2]>)> {
+        if !self.table.is_open(key.in_port()) {
+            return None;
+        }
+        match key {
+            Key::Flow(flow) => {
+                let (vlan, action) = action(plan, flow, out_port)?;
+                let source = MacKey::new(vlan, flow.source);
+                let destination = MacKey::new(vlan, flow.destination);
+                let are_there = switch.stays(now, Duration::ZERO, source, flow.in_port)
+                    && switch.stays(now, MARGIN, destination, out_port);
+                are_there.then_some((action, Some([source, destination])))
+            }
+            Key::Hop { in_port, .. } => {
+                let to = plan.ports.get(usize::from(out_port))?;
+                let is_plain = to.in_fabric && to.settings.rate_bits_per_s.is_none();
+                let are_links =
+                    self.links.contains_key(in_port) && link_of(fabric, out_port).is_some();
+                let action = Action { out_port, tag: Tag::Keep };
+                (is_plain && are_links).then_some((action, None))
+            }
         }
     }
 
@@ -488,6 +526,7 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     let bytes = counts.bytes - rule.counted.bytes;
     let held = counts.held - rule.counted.held;
     rule.counted = counts;
+    rule.recent += packets;
     let tag = |is_tagged: bool| if is_tagged { packets * TAG_LEN } else { 0 };
     let comes_tagged = matches!(key, Key::Flow(Flow { tag: Some(_), .. }));
     let leaves_tagged = match rule.action.tag {

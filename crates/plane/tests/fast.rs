@@ -248,6 +248,42 @@ fn a_full_table_leaves_flows_to_the_switch() {
     fast.offload(0, 1);
 }
 
+#[test]
+fn flows_with_more_packets_take_the_place_of_those_with_fewer() {
+    let mut plan = Plan::new(2);
+    plan.switch.ageing = Duration::from_secs(300);
+    let ports: Vec<u16> = vec![0, 1];
+    let mut fast = Fast { table: Memory::new(2, &ports), rig: plan.build() };
+    fast.rig.workers[0].set_fast_table(Box::new(fast.table.clone()), Arc::new([]), 7);
+    fast.rig.send(1, &frame(mac(99), mac(1)));
+    let flow = |n: u64| frame(mac(1), mac(10 + n));
+    let mut round = |packets: [usize; 3]| {
+        let mut by_table = [0; 3];
+        for (n, count) in packets.into_iter().enumerate() {
+            let count = (0..count).filter(|_| fast.is_fast(0, &flow(n as u64))).count();
+            by_table[n] = count;
+        }
+        fast.rounds(1);
+        by_table
+    };
+    for _ in 0..3 {
+        round([50, 40, 0]);
+    }
+    assert_eq!(round([50, 40, 0]), [50, 40, 0]);
+    // A third that is hardly greater changes nothing.
+    for _ in 0..5 {
+        round([50, 40, 60]);
+    }
+    assert_eq!(round([50, 40, 60]), [50, 40, 0]);
+    // One that is far greater takes the place of the least, and nobody goes to and fro.
+    for _ in 0..5 {
+        round([50, 40, 200]);
+    }
+    for _ in 0..5 {
+        assert_eq!(round([50, 40, 200]), [50, 0, 200]);
+    }
+}
+
 /// Numbered frames of one flow, and what has left in which order.
 struct Order {
     fast: Fast,
