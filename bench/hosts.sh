@@ -3,9 +3,9 @@
 #
 #   host namespace 1   eth0 ----- SA  switch namespace  SB ----- eth0   host namespace 2
 #
-#   hosts.sh KIND      af_xdp | af_packet (a Plexus node), tcx (with its fast table), bridge (Linux),
-#                      bare (a program in the kernel that only redirects), direct (one cable, no
-#                      switch); hosts offload to their devices what the kernel lets them
+#   hosts.sh KIND      af_xdp | af_packet (a Plexus node), tcx (one with its fast table), bridge
+#                      (Linux), bare (a program in the kernel that only redirects), direct (one
+#                      cable, no switch); hosts offload to devices what the kernel lets them
 # Prints "H1=… H2=… PID=…" (namespaces, the node's process number or 0) when it is ready; ends with
 # its standard input or by SIGTERM, and cleans up. Hosts have 10.77.0.1 and 10.77.0.2.
 set -eu
@@ -77,7 +77,8 @@ bare)
 af_xdp|af_packet|tcx)
     backend=$kind fast=off
     [ $kind != tcx ] || backend=af_packet fast=tcx
-    BACKEND=$backend FAST_TABLE=$fast PIDFILE="$files/pid" ip netns exec $SW "$HERE/plexus_node.sh" $SA $SB \
+    BACKEND=$backend FAST_TABLE=$fast PIDFILE="$files/pid" \
+        ip netns exec $SW "$HERE/plexus_node.sh" $SA $SB \
         2>"$files/log" &
     node=$!
     until [ -s "$files/pid" ]; do

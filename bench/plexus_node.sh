@@ -3,8 +3,8 @@
 # ROUTES=FILE (peers/internet.sh) in the environment, as a router with those routes:
 #   plexus_node.sh SA SB
 # Prints "ready" on standard error when it forwards; ends with SIGTERM, SIGINT.
-# Environment: BACKEND (af_xdp), FAST_TABLE (off), CPU to run on (all), PLEXUS (target/dist/plexus), PIDFILE to
-# write the daemon's process number to.
+# Environment: BACKEND (af_xdp), FAST_TABLE (off), CPU to run on (all), PLEXUS (target/dist/plexus),
+# PIDFILE to write the daemon's process number to.
 set -eu
 PLEXUS=${PLEXUS:-$(cd "$(dirname "$0")/.." && pwd)/target/dist/plexus}
 dir=$(mktemp -d)

@@ -10,12 +10,15 @@
 //! When a rule is made, earlier packets of its flow may still wait in this process. So a rule first
 //! counts the packets that it lets through to the back-end ([`FastTable::passed`]), and forwards
 //! none. Its owner says how many of these have left the box ([`FastTable::settle`]). The rule
-//! forwards a packet if that is all of them, and from then on it forwards every packet, because no
-//! further one comes to this process.
+//! begins to forward when every packet that it let through has left. A packet that the back-end
+//! has, and that is counted just then, makes the rule wait again.
 //!
 //! Where packets come without a pause, that never happens. If the back-end drops some of them all
 //! the same, the owner can have the rule hold packets back ([`FastTable::hold`]): these are
 //! dropped and counted until all earlier ones have left.
+//!
+//! A device with several transmit queues may still send the last packets of this process after the
+//! first ones of the table.
 
 pub mod memory;
 pub mod tcx;
@@ -32,8 +35,8 @@ use crate::packet::PortId;
 pub enum Key {
     /// The frames of a flow.
     Flow(Flow),
-    /// Hosts' frames in the fabric that come in by a fabric port ([`FastTable::set_link`]) and whose
-    /// next hop is this one.
+    /// Hosts' frames in the fabric that come in by a fabric port ([`FastTable::set_link`]), and
+    /// whose next hop is this one.
     Hop {
         /// The port that they come in by; it becomes their first reverse hop.
         in_port: PortId,
@@ -86,6 +89,8 @@ pub struct Action {
     pub out_port: PortId,
     /// The tag of a flow's frames.
     pub tag: Tag,
+    /// The Ethernet header of the output port's link, of a hop.
+    pub header: Option<[u8; 14]>,
 }
 
 /// The Ethernet headers of frames on a link of the fabric, behind which the fabric's header stands.
@@ -126,13 +131,11 @@ pub struct KernelEnd<'a> {
 /// A fast table, as a worker sees it. Rules are for packets that come in by the worker's own ports;
 /// they may leave by any port of the box.
 pub trait FastTable: Send {
-    /// Most rules at once.
-    fn capacity(&self) -> usize;
-
     /// Makes a rule. It forwards nothing before it is [settled](FastTable::settle).
     ///
     /// # Errors
-    /// When the table is full, or the kernel refuses.
+    /// `StorageFull`: the table is. `NotFound`: a port is not open, or its link has another header.
+    /// Others: the kernel refuses.
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId>;
 
     /// Ends a rule: at once, no further packet goes by it. One that is on its way may still be
@@ -153,17 +156,18 @@ pub trait FastTable: Send {
     /// before it was made.
     fn settle(&self, id: RuleId, passed: u64);
 
-    /// From now on a rule that is not settled drops packets.
-    fn hold(&self, id: RuleId);
+    /// While this is on, a rule that is not settled drops packets.
+    fn hold(&self, id: RuleId, on: bool);
 
     /// A port's frames may be forwarded, in and out. The port is the worker's own. Of one that is
-    /// open already the longest frame may have changed.
+    /// open already the longest frame may have changed. The first time it takes the kernel some
+    /// 10 ms.
     ///
     /// # Errors
-    /// When the kernel refuses. It may refuse for a moment after a close.
+    /// When the kernel refuses.
     fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()>;
 
-    /// A port that is open leads to a fabric node.
+    /// A port that has been opened leads to a fabric node.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -172,6 +176,9 @@ pub trait FastTable: Send {
     /// No further frame is forwarded from or to a port, and no rule to it will be
     /// [valid](FastTable::is_valid) again. Its own rules are to be removed before.
     fn close(&mut self, port: PortId);
+
+    /// The same for a port that is given up, or whose device is.
+    fn detach(&mut self, port: PortId);
 
     /// Whether a rule may forward: not if its output port was closed since it was made, which
     /// another worker may have done.

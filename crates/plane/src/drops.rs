@@ -135,8 +135,8 @@ reasons! {
     DirectedBroadcast = "directed_broadcast",
     /// Its input port was silenced on purpose, to test the failure of a cable.
     Silenced = "silenced",
-    /// Its flow was on its way to the fast table while its input port dropped packets anyway: earlier
-    /// packets of the flow had not left yet.
+    /// Its flow was to go by the fast table, and earlier packets had not left yet. Its port dropped
+    /// packets anyway.
     Held = "held",
 }
 

@@ -54,6 +54,10 @@ const IDLE: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_millis(200);
 /// A flow that has had no pause for this long, and whose port drops packets, is held back.
 const HOLD_AFTER: Duration = Duration::from_millis(100);
+/// Packets of a rule are held back for no longer, and only once.
+const HOLD_MAX: Duration = Duration::from_millis(10);
+/// Least time between two rounds: links that change call for more of them.
+const ROUND_MIN: Duration = Duration::from_millis(50);
 /// How long after its end a rule's counts are read for the last time.
 const REST: Duration = Duration::from_millis(50);
 /// When a port is tried again that the kernel refused.
@@ -75,10 +79,16 @@ pub(crate) struct Fast {
     rules: BTreeMap<Key, Rule>,
     /// The same, by their stations.
     by_station: BTreeSet<(MacKey, Key)>,
-    /// Rules that do not forward yet.
-    waiting: VecDeque<Key>,
+    /// Rules that do not forward yet, and others that have ended.
+    waiting: VecDeque<(Key, RuleId)>,
     /// Those that were looked at when this turn began, and the packets that they had passed.
     sampled: Vec<(Key, u64)>,
+    /// Rules that hold packets back.
+    holding: usize,
+    /// Ports whose frames may be forwarded, as far as this worker knows.
+    open: Vec<bool>,
+    /// No round is to begin before.
+    next_round: Time,
     /// Rules that have ended, and since when.
     ended: Vec<(Time, Key, Rule)>,
     ports: BTreeMap<PortId, Known>,
@@ -117,18 +127,29 @@ struct Rule {
     counted: Counts,
     /// Packets in this round.
     recent: u64,
+    /// Packets that it had let through when a round looked last.
+    passed: u64,
     last_used: Time,
     state: State,
+    /// Since when it holds packets back, or once did.
+    held: Option<Time>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It does not forward yet, since then.
-    Waiting(Time),
-    /// All its packets up to this count are on their way to another worker's port, which had been
-    /// clear this often.
-    Crossing(Time, u64, u64),
-    Forwards,
+    /// It does not forward yet.
+    Waiting { since: Time },
+    /// All packets that it has let through are on their way to the port of another worker. That
+    /// port had been seen clear `clears` times.
+    Crossing { since: Time, passed: u64, clears: u64 },
+    /// All packets that it has let through, `passed`, have left.
+    Forwards { passed: u64 },
+}
+
+impl State {
+    fn forwards(self) -> bool {
+        matches!(self, State::Forwards { .. })
+    }
 }
 
 /// What a fast table has of one worker.
@@ -138,6 +159,12 @@ pub struct FastReport {
     pub rules: Vec<FastRule>,
     /// The worker's ports whose frames may be forwarded.
     pub ports: Vec<PortId>,
+}
+
+impl Rule {
+    fn is_holding(&self) -> bool {
+        self.held.is_some_and(|since| since != Time::ZERO) && !self.state.forwards()
+    }
 }
 
 /// What people may know of a rule.
@@ -154,9 +181,12 @@ pub struct FastRule {
 }
 
 impl Fast {
-    /// No rules yet, and no ports. `seed` keys the hash of flows.
-    pub(crate) fn new(table: Box<dyn FastTable>, clears: Clears, seed: u64) -> Fast {
+    /// No rules yet. `ports` is how many the box has; `seed` keys the hash of flows.
+    pub(crate) fn new(table: Box<dyn FastTable>, clears: Clears, ports: usize, seed: u64) -> Fast {
         Fast {
+            open: (0..ports as PortId).map(|port| table.is_open(port)).collect(),
+            holding: 0,
+            next_round: Time::ZERO,
             table,
             seed,
             candidates: vec![EMPTY; CANDIDATES].into(),
@@ -176,6 +206,7 @@ impl Fast {
     /// second, since the kernel may refuse for a while, and others may end it.
     pub(crate) fn keep_open(&mut self, now: Time, port: PortId, end: KernelEnd<'_>) {
         let is_open = self.table.is_open(port);
+        self.set_open(port, is_open);
         let known = self.ports.get(&port).copied();
         if self.blocked.contains(&port) || (is_open && known == Some(Known::Open(end.max_frame))) {
             return;
@@ -193,8 +224,24 @@ impl Fast {
             return;
         }
         let opened = self.table.open(port, end);
+        self.set_open(port, opened.is_ok());
         let retry = |_| Known::Refused(now + RETRY);
         self.ports.insert(port, opened.map_or_else(retry, |()| Known::Open(end.max_frame)));
+    }
+
+    fn set_open(&mut self, port: PortId, is_open: bool) {
+        let port = usize::from(port);
+        if port >= self.open.len() {
+            self.open.resize(port + 1, false);
+        }
+        self.open[port] = is_open;
+    }
+
+    /// A port is given up.
+    pub(crate) fn remove_port(&mut self, now: Time, port: PortId) {
+        self.close(now, port);
+        self.table.detach(port);
+        self.blocked.retain(|blocked| *blocked != port);
     }
 
     /// Whether a port's frames may be forwarded.
@@ -208,6 +255,7 @@ impl Fast {
             self.rules.keys().filter(|key| key.in_port() == port).copied().collect();
         of_port.iter().for_each(|key| self.end(now, key));
         self.table.close(port);
+        self.set_open(port, false);
         self.ports.remove(&port);
         self.links.remove(&port);
         self.end_void(now);
@@ -236,6 +284,14 @@ impl Fast {
             self.links.iter().filter(|(port, link)| link_of(plan, **port) != Some(**link));
         let changed: Vec<PortId> = changed.map(|(port, _)| *port).collect();
         changed.into_iter().for_each(|port| self.close(now, port));
+        // Ports of other workers, which may not have heard of it.
+        let leads_elsewhere = |rule: &Rule| {
+            rule.action.header.is_some()
+                && rule.action.header != link_of(plan, rule.action.out_port).map(|link| link.out)
+        };
+        let old = self.rules.iter().filter(|(_, rule)| leads_elsewhere(rule));
+        let old: Vec<Key> = old.map(|(key, _)| *key).collect();
+        old.iter().for_each(|key| self.end(now, key));
     }
 
     /// Tells the table of the fabric's links at ports that are open.
@@ -272,6 +328,7 @@ impl Fast {
     fn end(&mut self, now: Time, key: &Key) {
         let Some(rule) = self.rules.remove(key) else { return };
         self.table.remove(key, rule.id);
+        self.holding -= usize::from(rule.is_holding());
         for station in rule.stations.into_iter().flatten() {
             self.by_station.remove(&(station, *key));
         }
@@ -284,6 +341,9 @@ impl Fast {
     pub(crate) fn see(&mut self, pool: &Pool, batch: &Batch, switched: u64, passed_on: u64) {
         for place in bits(switched | passed_on) {
             let packet = &batch[place];
+            if !self.open.get(usize::from(packet.in_port)).is_some_and(|open| *open) {
+                continue;
+            }
             let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
             let in_port = packet.in_port;
             let key = match passed_on >> place & 1 {
@@ -305,16 +365,24 @@ impl Fast {
 
     /// A turn begins: nothing has been received in it.
     #[inline]
-    pub(crate) fn begin_turn(&mut self) {
+    pub(crate) fn begin_turn(&mut self, now: Time) {
         self.sampled.clear();
         for _ in 0..self.waiting.len().min(WAITING_MAX) {
-            let Some(key) = self.waiting.pop_front() else { break };
-            let Some(rule) = self.rules.get(&key).filter(|r| r.state != State::Forwards) else {
-                continue;
-            };
-            self.sampled.push((key, self.table.passed(rule.id)));
-            self.waiting.push_back(key);
+            let Some((key, id)) = self.waiting.pop_front() else { break };
+            let rule = self.rules.get(&key).filter(|r| r.id == id && !r.state.forwards());
+            let Some(rule) = rule else { continue };
+            // A packet that came when the rule was made may be on its way to the back-end.
+            if rule.state != (State::Waiting { since: now }) {
+                self.sampled.push((key, self.table.passed(id)));
+            }
+            self.waiting.push_back((key, id));
         }
+    }
+
+    /// Whether rules hold packets back: the next turn should come at once.
+    #[inline]
+    pub(crate) fn is_holding(&self) -> bool {
+        self.holding > 0
     }
 
     /// A turn has ended, and `is_drained` if it received all that had arrived. `is_clear` says of
@@ -322,15 +390,19 @@ impl Fast {
     #[inline]
     pub(crate) fn end_turn(
         &mut self,
+        now: Time,
         is_drained: bool,
         mut is_clear: impl FnMut(PortId) -> Option<bool>,
     ) {
+        if self.holding > 0 {
+            self.let_go(now);
+        }
         if !is_drained {
             return;
         }
         for (key, passed) in self.sampled.drain(..) {
             let Some(rule) = self.rules.get_mut(&key) else { continue };
-            let (State::Waiting(since) | State::Crossing(since, ..)) = rule.state else {
+            let (State::Waiting { since } | State::Crossing { since, .. }) = rule.state else {
                 continue;
             };
             let out = usize::from(rule.action.out_port);
@@ -340,9 +412,11 @@ impl Fast {
                     let clears = self.clears.get(out).map_or(0, |clears| clears.load(Acquire));
                     match rule.state {
                         // The first time may have been before the packets were handed over.
-                        State::Crossing(_, its, before) if its == passed => clears >= before + 2,
+                        State::Crossing { passed: its, clears: before, .. } if its == passed => {
+                            clears >= before + 2
+                        }
                         _ => {
-                            rule.state = State::Crossing(since, passed, clears);
+                            rule.state = State::Crossing { since, passed, clears };
                             false
                         }
                     }
@@ -351,21 +425,38 @@ impl Fast {
             if have_left {
                 self.table.settle(rule.id, passed);
                 if self.table.passed(rule.id) == passed {
-                    rule.state = State::Forwards;
+                    self.holding -= usize::from(rule.is_holding());
+                    rule.state = State::Forwards { passed };
                 }
+            }
+        }
+    }
+
+    /// Ends the holding back of packets that has taken too long.
+    #[cold]
+    fn let_go(&mut self, now: Time) {
+        for rule in self.rules.values_mut().filter(|rule| rule.is_holding()) {
+            if rule.held.is_some_and(|since| now >= since + HOLD_MAX) {
+                self.table.hold(rule.id, false);
+                rule.held = Some(Time::ZERO);
+                self.holding -= 1;
             }
         }
     }
 
     /// Tells the other workers which ports of this one have nothing waiting for them.
     #[inline]
-    pub(crate) fn note_clear(&self, is_clear: impl Fn(PortId) -> bool) {
-        for (port, clears) in (0..).zip(&*self.clears) {
-            if is_clear(port) {
-                // The port's worker alone writes it.
-                clears.store(clears.load(Acquire) + 1, Release);
-            }
+    pub(crate) fn note_clear(&self, ports: impl Iterator<Item = PortId>) {
+        for clears in ports.filter_map(|port| self.clears.get(usize::from(port))) {
+            // The port's worker alone writes it.
+            clears.store(clears.load(Acquire) + 1, Release);
         }
+    }
+
+    /// Whether other workers want to know which ports are clear.
+    #[inline]
+    pub(crate) fn has_others(&self) -> bool {
+        !self.clears.is_empty()
     }
 
     /// A round, some ten times a second: ends rules, and makes new ones. `overflows` says of a port
@@ -378,11 +469,29 @@ impl Fast {
         counters: &mut Counters,
         overflows: impl Fn(PortId) -> bool,
     ) {
+        if now < self.next_round {
+            return;
+        }
+        self.next_round = now + ROUND_MIN;
+        for port in 0..plan.ports.len() as PortId {
+            self.set_open(port, self.table.is_open(port));
+        }
         self.set_links(fabric);
         self.count(now, counters);
         let mut over = Vec::new();
-        for (key, rule) in &self.rules {
-            let is_used = rule.last_used == now;
+        for (key, rule) in &mut self.rules {
+            let is_used = rule.recent > 0;
+            let passed = self.table.passed(rule.id);
+            if passed != rule.passed {
+                (rule.passed, rule.last_used) = (passed, now);
+            }
+            // A packet that was on its way to the back-end has been counted since.
+            if let State::Forwards { passed: settled } = rule.state
+                && settled != passed
+            {
+                rule.state = State::Waiting { since: now };
+                self.waiting.push_back((*key, rule.id));
+            }
             let keep = rule.last_used + IDLE > now
                 && self.table.is_valid(rule.id)
                 && rule.stations.is_none_or(|[source, destination]| {
@@ -395,11 +504,16 @@ impl Fast {
             if !keep {
                 over.push(*key);
             }
-            if let State::Waiting(since) | State::Crossing(since, ..) = rule.state
+            if let State::Waiting { since } | State::Crossing { since, .. } = rule.state
                 && now >= since + HOLD_AFTER
+                && rule.held.is_none()
+                && self.holding < WAITING_MAX
                 && overflows(key.in_port())
             {
-                self.table.hold(rule.id);
+                self.table.hold(rule.id, true);
+                rule.held = Some(now);
+                self.holding += 1;
+                self.waiting.push_front((*key, rule.id));
             }
         }
         over.iter().for_each(|key| self.end(now, key));
@@ -440,17 +554,27 @@ impl Fast {
             };
             let id = match self.table.insert(&key, &action) {
                 Ok(id) => id,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(_) => {
-                    without.push(packets);
+                Err(error) => {
+                    if error.kind() == std::io::ErrorKind::StorageFull {
+                        without.push(packets);
+                    }
                     continue;
                 }
             };
-            let (counted, state) = (Counts::default(), State::Waiting(now));
-            let rule = Rule { id, action, stations, counted, recent: 0, last_used: now, state };
+            let rule = Rule {
+                id,
+                action,
+                stations,
+                counted: Counts::default(),
+                recent: 0,
+                passed: 0,
+                last_used: now,
+                state: State::Waiting { since: now },
+                held: None,
+            };
             self.rules.insert(key, rule);
             self.by_station.extend(stations.into_iter().flatten().map(|station| (station, key)));
-            self.waiting.push_back(key);
+            self.waiting.push_back((key, id));
         }
         if !without.is_empty() {
             self.make_room(now, &without);
@@ -462,7 +586,7 @@ impl Fast {
     /// room; `without`: the packets of these, most first.
     fn make_room(&mut self, now: Time, without: &[u32]) {
         // A rule that does not forward yet has counted nothing.
-        let forward = self.rules.iter().filter(|(_, rule)| rule.state == State::Forwards);
+        let forward = self.rules.iter().filter(|(_, rule)| rule.state.forwards());
         let mut least: Vec<(u64, Key)> = forward.map(|(key, rule)| (rule.recent, *key)).collect();
         least.sort_unstable();
         for ((recent, key), packets) in least.into_iter().zip(without).take(SWAPS_MAX) {
@@ -473,8 +597,8 @@ impl Fast {
         }
     }
 
-    /// What is to be done with the packets of a candidate, and the stations of a flow; nothing if it
-    /// can have no rule.
+    /// What is to be done with the packets of a candidate, and the stations of a flow. Nothing if
+    /// it can have no rule.
     fn rule_for(
         &self,
         now: Time,
@@ -499,10 +623,9 @@ impl Fast {
             Key::Hop { in_port, .. } => {
                 let to = plan.ports.get(usize::from(out_port))?;
                 let is_plain = to.in_fabric && to.settings.rate_bits_per_s.is_none();
-                let are_links =
-                    self.links.contains_key(in_port) && link_of(fabric, out_port).is_some();
-                let action = Action { out_port, tag: Tag::Keep };
-                (is_plain && are_links).then_some((action, None))
+                let header = link_of(fabric, out_port)?.out;
+                let action = Action { out_port, tag: Tag::Keep, header: Some(header) };
+                (is_plain && self.links.contains_key(in_port)).then_some((action, None))
             }
         }
     }
@@ -512,7 +635,7 @@ impl Fast {
         self.rules.iter().map(|(key, rule)| FastRule {
             key: *key,
             action: rule.action,
-            forwards: rule.state == State::Forwards,
+            forwards: rule.state.forwards(),
             counts: self.table.read(rule.id),
         })
     }
@@ -557,7 +680,7 @@ fn action(plan: &Snapshot, flow: &Flow, out_port: PortId) -> Option<(u16, Action
         (None, false) if from.settings.trust == Trust::Dscp => return None,
         (None, false) => Tag::Push(u16::from(from.settings.priority & 7) << 13 | vlan),
     };
-    Some((vlan, Action { out_port, tag }))
+    Some((vlan, Action { out_port, tag, header: None }))
 }
 
 /// The headers of a port's link, if it leads to a fabric node and is encapsulated.
@@ -568,7 +691,7 @@ fn link_of(plan: &FabricPlan, port: PortId) -> Option<FabricLink> {
     }
 }
 
-/// The flow of a frame as it came in; none if it is tagged twice.
+/// The flow of a frame, without the tag of one that names no VLAN; none if it is tagged twice.
 #[inline]
 fn flow_of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
     let header: &[u8; 14] = frame.first_chunk()?;

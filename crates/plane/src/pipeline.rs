@@ -101,11 +101,12 @@ impl Pipeline {
         if let Some(published) = &mut self.published_router {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.router) {
+                let has_moved = !self.router.is_reached_as(plan);
                 self.router = plan.clone();
                 self.lookup.fabric.forget_neighbours();
                 self.limit_control();
                 // The router may have an address that was a station's.
-                if let Some(fast) = &mut self.fast {
+                if let Some(fast) = self.fast.as_mut().filter(|_| has_moved) {
                     fast.end_all(now);
                 }
             }
@@ -385,7 +386,7 @@ impl Pipeline {
     /// Gives the pipeline a fast table, to put flows into.
     pub(crate) fn set_fast_table(&mut self, table: Box<dyn FastTable>, clears: Clears, seed: u64) {
         self.lookup.switch.note_moves();
-        self.fast = Some(Fast::new(table, clears, seed));
+        self.fast = Some(Fast::new(table, clears, self.plan.ports.len(), seed));
     }
 
     /// The rules of the fast table, if there is one.
@@ -414,16 +415,18 @@ impl Pipeline {
     #[inline]
     pub(crate) fn end_fast_turn(
         &mut self,
+        now: Time,
         is_drained: bool,
         has_arrivals: bool,
-        is_mine: impl Fn(PortId) -> bool,
+        mine: impl Iterator<Item = PortId> + Clone,
     ) {
         let Some(fast) = &mut self.fast else { return };
         let output = &self.output;
         let is_clear = |port: PortId| output.queued(port).0 == 0;
-        fast.end_turn(is_drained, |port| is_mine(port).then(|| is_clear(port)));
-        if !has_arrivals {
-            fast.note_clear(|port| is_mine(port) && is_clear(port));
+        let is_mine = |port| mine.clone().any(|own| own == port);
+        fast.end_turn(now, is_drained, |port| is_mine(port).then(|| is_clear(port)));
+        if !has_arrivals && fast.has_others() {
+            fast.note_clear(mine.clone().filter(|port| is_clear(*port)));
         }
     }
 

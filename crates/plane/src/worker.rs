@@ -192,10 +192,11 @@ impl Worker {
         self.follow(now);
         let crossed = self.crossing.has_peers() && self.take_in(now);
         if let Some(fast) = self.pipeline.fast() {
-            fast.begin_turn();
+            fast.begin_turn(now);
         }
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
+        let is_drained = !self.batch.is_full() && self.pool.available() > 0;
         if !self.silenced.is_empty() {
             self.drop_silenced();
         }
@@ -203,22 +204,38 @@ impl Worker {
             self.watch_arrivals(now);
         }
         let is_whole = self.batch.is_full();
-        let is_drained = !is_whole && self.pool.available() > 0;
         let mut devices = Devices { ports: &mut self.ports, watchers: &mut self.watchers };
         self.pipeline.run_into(now, &mut self.pool, &mut self.batch, Some(&mut devices));
         if self.crossing.has_peers() {
             self.send_across();
         }
         let sent = !self.may_gather(now, is_whole) && self.transmit(now);
-        let (has_arrivals, ports) = (self.crossing.arriving() > 0, &self.ports);
-        let is_mine = |port| ports.iter().any(|(mine, _)| *mine == port);
-        self.pipeline.end_fast_turn(is_drained, has_arrivals, is_mine);
-        received | crossed | sent
+        received | crossed | sent | self.end_fast_turn(now, is_drained)
+    }
+
+    /// The fast table's part of the end of a turn. True if the next one should come at once.
+    #[inline]
+    fn end_fast_turn(&mut self, now: Time, is_drained: bool) -> bool {
+        if self.pipeline.fast().is_none() {
+            return false;
+        }
+        let has_arrivals = self.crossing.arriving() > 0;
+        let mine = self.ports.iter().map(|(port, _)| *port);
+        self.pipeline.end_fast_turn(now, is_drained, has_arrivals, mine);
+        self.pipeline.fast().is_some_and(|fast| fast.is_holding())
     }
 
     /// Gives the worker its part of the box's fast table, to put flows into. `clears` has an entry
-    /// for each port of the box, or none if the worker is alone.
-    pub fn set_fast_table(&mut self, table: Box<dyn FastTable>, clears: Clears, seed: u64) {
+    /// for each port of the box, or none if the worker is alone. Call it before the first turn: the
+    /// kernel takes some 10 ms for each port.
+    pub fn set_fast_table(&mut self, mut table: Box<dyn FastTable>, clears: Clears, seed: u64) {
+        for (id, port) in &self.ports {
+            if let Some(end) = port.kernel_end() {
+                // The program stays. What cannot be opened is tried again later.
+                let _ = table.open(*id, end);
+                table.close(*id);
+            }
+        }
         self.pipeline.set_fast_table(table, clears, seed);
     }
 
@@ -265,6 +282,9 @@ impl Worker {
         let max_frame = self.max_frames.remove(at);
         self.overflows.remove(at);
         port.close(&mut self.pool);
+        if let Some(fast) = self.pipeline.fast() {
+            fast.remove_port(now, id);
+        }
         self.departed.push((id, port.stats()));
         self.watchers.retain(|w| w.port != id);
         Some(LinkChange { port: id, link: Link::Down, max_frame })

@@ -58,6 +58,7 @@ impl Fast {
 
     /// Both stations are heard, and the first sends until its frames go by the table.
     fn offload(&mut self, from: usize, to: usize) {
+        self.rounds(1);
         self.rig.send(to, &frame(mac(99), mac(to as u64)));
         let frame = frame(mac(to as u64), mac(from as u64));
         for _ in 0..MANY {
@@ -116,6 +117,7 @@ fn a_destination_that_is_silent_is_forgotten_no_later_than_by_the_switch() {
     plan.switch.ageing = Duration::from_secs(10);
     let mut fast = Fast::new(&plan);
     let mut plain = plan.build();
+    plain.now = fast.rig.now + ROUND;
     plain.send(1, &frame(mac(99), mac(1)));
     fast.offload(0, 1);
     let to_1 = frame(mac(1), mac(0));
@@ -281,6 +283,42 @@ fn flows_with_more_packets_take_the_place_of_those_with_fewer() {
     }
     for _ in 0..5 {
         assert_eq!(round([50, 40, 200]), [50, 0, 200]);
+    }
+}
+
+#[test]
+fn a_flow_without_a_pause_is_held_back_only_while_its_port_drops_packets() {
+    for overflows in [false, true] {
+        let mut fast = Fast::new(&Plan::new(2));
+        fast.rounds(1);
+        fast.rig.send(1, &frame(mac(99), mac(1)));
+        let bytes = frame(mac(1), mac(0));
+        let (mut by_table, mut dropped) = (0, 0);
+        for _ in 0..10 {
+            // A whole batch comes in before each turn: the port is never seen empty.
+            for _ in 0..4 {
+                for _ in 0..plexus_io::BATCH {
+                    match fast.table.receive(0, &bytes) {
+                        Fate::Passed => fast.rig.offer(0, &bytes),
+                        Fate::Sent(..) => by_table += 1,
+                        Fate::Dropped => dropped += 1,
+                    }
+                }
+                let now = fast.rig.now;
+                fast.rig.workers[0].turn(now);
+                fast.rig.take();
+            }
+            if overflows {
+                fast.rig.plugs[0].lose(1);
+            }
+            fast.rig.now = fast.rig.now + ROUND;
+            fast.rig.maintain();
+        }
+        fast.rig.workers[0].count_fast(fast.rig.now);
+        assert_eq!(by_table > 0, overflows, "{by_table} by the table, {dropped} dropped");
+        assert_eq!(dropped > 0, overflows, "{dropped}");
+        assert_eq!(fast.rig.drops(0, DropReason::Held), dropped);
+        fast.rig.settle();
     }
 }
 

@@ -11,7 +11,7 @@ use plexus_plane::Clears;
 use super::running::RunningNode;
 
 /// Rules of each worker: more flows than that rarely have many packets in a tenth of a second.
-const RULES: usize = 16_384;
+const RULES: usize = 4096;
 /// Numbers of ports: those of the file, and as many as reloads may add.
 const PORTS: usize = 4096;
 
@@ -42,6 +42,12 @@ pub(crate) fn open(file: &NodeFile) -> Result<Opened, String> {
     };
     if file.fast_table == Choice::Off {
         return Ok(none("the file says so".into()));
+    }
+    // Between the two programs of a packet such a kernel may run those of another.
+    let is_realtime =
+        std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|s| s.trim() == "1");
+    if is_realtime && file.fast_table == Choice::Auto {
+        return Ok(none("tcx cannot be used with a kernel of PREEMPT_RT".into()));
     }
     let parts = match Tcx::parts(file.workers, RULES, PORTS) {
         Ok(parts) => parts,

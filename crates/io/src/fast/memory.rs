@@ -151,10 +151,6 @@ fn flow_of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
 }
 
 impl FastTable for Memory {
-    fn capacity(&self) -> usize {
-        self.inner().slots.len()
-    }
-
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
         let mut inner = self.inner();
         let full = || io::Error::from(io::ErrorKind::StorageFull);
@@ -163,6 +159,10 @@ impl FastTable for Memory {
             return Err(full());
         }
         if ![key.in_port(), action.out_port].iter().all(|port| inner.open.contains(port)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let link = inner.links.get(&action.out_port);
+        if action.header.is_some_and(|header| link.is_none_or(|link| link.out != header)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let id = RuleId(free as u32);
@@ -195,8 +195,8 @@ impl FastTable for Memory {
         self.inner().slots[id.0 as usize].settled = Some(passed);
     }
 
-    fn hold(&self, id: RuleId) {
-        self.inner().slots[id.0 as usize].holds = true;
+    fn hold(&self, id: RuleId, on: bool) {
+        self.inner().slots[id.0 as usize].holds = on;
     }
 
     fn open(&mut self, port: PortId, _: KernelEnd<'_>) -> io::Result<()> {
@@ -214,6 +214,10 @@ impl FastTable for Memory {
         inner.links.remove(&port);
         inner.open.retain(|open| *open != port);
         *inner.closed.entry(port).or_default() += 1;
+    }
+
+    fn detach(&mut self, port: PortId) {
+        self.close(port);
     }
 
     fn is_valid(&self, id: RuleId) -> bool {

@@ -33,22 +33,26 @@ struct Shared {
 #[derive(Debug)]
 pub struct Tcx {
     shared: Arc<Shared>,
-    /// Numbers of rules that are free, out of those that are this worker's.
+    /// The number of this worker's first rule, and those that are free.
+    first: u32,
     free: Vec<u32>,
-    capacity: usize,
-    ports: BTreeMap<PortId, OpenPort>,
-    /// The output port of each rule, and how often it had been closed.
-    made: BTreeMap<RuleId, (PortId, u32)>,
+    ports: BTreeMap<PortId, Attached>,
+    /// By rule: the output port, and how often it had been closed.
+    made: Vec<(PortId, u32)>,
 }
 
-/// A port whose packets are forwarded.
+/// A port whose device has the program. Attaching and detaching take the kernel some 10 ms each, in
+/// which this thread waits. So the program stays while the port is closed.
 #[derive(Debug)]
-struct OpenPort {
+struct Attached {
     device: u32,
+    is_open: bool,
+    /// The program does not get its packets any more.
+    is_lost: bool,
     /// If it leads to a fabric node.
     link_to: Option<FabricLink>,
     /// Closing it detaches the program.
-    _link: OwnedFd,
+    _program: OwnedFd,
 }
 
 impl Tcx {
@@ -75,8 +79,8 @@ impl Tcx {
             let first = (worker * rules) as u32;
             // The lowest number is taken first.
             let free = (first..first + rules as u32).rev().collect();
-            let (shared, ports, made) = (shared.clone(), BTreeMap::new(), BTreeMap::new());
-            Tcx { shared, free, capacity: rules, ports, made }
+            let (shared, made) = (shared.clone(), vec![(0, 0); rules]);
+            Tcx { shared, first, free, ports: BTreeMap::new(), made }
         };
         Ok((0..workers).map(part).collect())
     }
@@ -107,6 +111,26 @@ impl Tcx {
     fn closed(&self, port: PortId) -> u32 {
         self.port(port, of_port::CLOSED) as u32
     }
+
+    /// Where a rule's entry of `made` is.
+    fn place(&self, id: RuleId) -> usize {
+        id.0.wrapping_sub(self.first) as usize
+    }
+
+    /// The Ethernet header of a fabric port's frames, in two words; zeroes for other ports.
+    fn set_header(&self, port: PortId, header: &[u8; 14]) {
+        let [first, last] = header_words(header);
+        // The first tells that both are there.
+        self.set_port(port, of_port::HEADER + 1, last);
+        self.set_port(port, of_port::HEADER, first);
+    }
+}
+
+fn header_words(header: &[u8; 14]) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    bytes[..14].copy_from_slice(header);
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
+    [word(0), word(8)]
 }
 
 /// Sends every packet that a device receives out by another, as long as what it returns is kept:
@@ -120,10 +144,6 @@ pub fn redirect(from: u32, to: u32) -> io::Result<OwnedFd> {
 }
 
 impl FastTable for Tcx {
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
         let device = self.ports.get(&key.in_port()).map(|port| port.device);
         let device = device.ok_or(io::ErrorKind::NotFound)?;
@@ -131,27 +151,36 @@ impl FastTable for Tcx {
         let id = RuleId(number);
         (0..word::COUNT).for_each(|word| self.set_word(id, word, 0));
         self.set_word(id, word::SETTLED, NEVER);
+        // Read before the port: if it is closed and opened in between, the rule is void.
         let closed = self.closed(action.out_port);
-        if self.port(action.out_port, of_port::OUT) == 0 {
+        let has_header = match &action.header {
+            None => true,
+            Some(header) => {
+                let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
+                words == header_words(header)
+            }
+        };
+        if self.port(action.out_port, of_port::OUT) == 0 || !has_header {
             return Err(io::ErrorKind::NotFound.into());
         }
         let value = program::value(number, key, action, closed);
         self.shared.maps.rules.set(&program::key(device, key), &value)?;
         self.free.pop();
-        self.made.insert(id, (action.out_port, closed));
+        let place = self.place(id);
+        self.made[place] = (action.out_port, closed);
         Ok(id)
     }
 
     fn remove(&mut self, key: &Key, id: RuleId) {
         // A rule that stays because the kernel refuses forwards nothing more.
         self.set_word(id, word::SETTLED, NEVER);
+        self.set_word(id, word::HOLDS, 0);
         if let Some(port) = self.ports.get(&key.in_port()) {
             let _ = self.shared.maps.rules.remove(&program::key(port.device, key));
         }
     }
 
     fn forget(&mut self, id: RuleId) {
-        self.made.remove(&id);
         self.free.push(id.0);
     }
 
@@ -171,67 +200,74 @@ impl FastTable for Tcx {
         self.set_word(id, word::SETTLED, passed);
     }
 
-    fn hold(&self, id: RuleId) {
-        self.set_word(id, word::HOLDS, 1);
+    fn hold(&self, id: RuleId, on: bool) {
+        self.set_word(id, word::HOLDS, on.into());
     }
 
     fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()> {
         if usize::from(port) >= self.shared.maps.ports.count() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let is_same = self.ports.get(&port).is_some_and(|open| open.device == end.index);
-        if !is_same || !self.is_open(port) {
+        if self.ports.contains_key(&port) && !self.is_open(port) {
+            // So that it is known whether it was lost.
             self.close(port);
-            let link = self.shared.at_hook.attach_to_ingress(end.index).inspect_err(|error| {
-                tracing::debug!(device = end.index, %error, "no fast table for this device");
-            })?;
-            self.ports.insert(port, OpenPort { device: end.index, link_to: None, _link: link });
+        }
+        let is_of_use = |at: &Attached| at.device == end.index && !at.is_lost;
+        if !self.ports.get(&port).is_some_and(is_of_use) {
+            self.detach(port);
+            let program =
+                self.shared.at_hook.attach_to_ingress(end.index).inspect_err(|error| {
+                    tracing::debug!(device = end.index, %error, "no fast table for this device");
+                })?;
+            let (device, is_open, is_lost, link_to) = (end.index, false, false, None);
+            let at = Attached { device, is_open, is_lost, link_to, _program: program };
+            self.ports.insert(port, at);
         }
         self.shared.filter.filter(end.socket)?;
         let longest = u32::try_from(end.max_frame).unwrap_or(u32::MAX);
         self.set_port(port, of_port::OUT, u64::from(end.index) | u64::from(longest) << 32);
         self.set_port(port, of_port::IN, 1);
+        self.ports.entry(port).and_modify(|at| at.is_open = true);
         Ok(())
     }
 
     fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {
-        let open = self.ports.get_mut(&port).ok_or(io::ErrorKind::NotFound)?;
-        let (key, value) = program::link(open.device, link);
-        if let Some(before) = open.link_to.take().filter(|before| before != link) {
-            let _ = self.shared.maps.rules.remove(&program::link(open.device, &before).0);
-        }
-        open.link_to = Some(*link);
-        let (first, last) = link.out.split_at(8);
-        for (word, bytes) in (of_port::HEADER..).zip([first, last]) {
-            let mut whole = [0; 8];
-            whole[..bytes.len()].copy_from_slice(bytes);
-            self.set_port(port, word, u64::from_ne_bytes(whole));
-        }
-        self.shared.maps.rules.set(&key, &value)
+        let at = self.ports.get_mut(&port).ok_or(io::ErrorKind::NotFound)?;
+        let (key, value) = program::link(at.device, link);
+        self.shared.maps.rules.set(&key, &value)?;
+        at.link_to = Some(*link);
+        self.set_header(port, &link.out);
+        Ok(())
     }
 
     fn close(&mut self, port: PortId) {
-        let is_open = self.is_open(port);
-        if let Some(OpenPort { device, link_to, .. }) = self.ports.remove(&port) {
-            if let Some(link) = link_to {
-                let _ = self.shared.maps.rules.remove(&program::link(device, &link).0);
-            }
-            if !is_open {
-                tracing::warn!(
-                    device,
-                    "the fast table's program no longer gets the packets of this device: it was \
-                     detached, or another program takes them before it"
-                );
-            }
-            self.set_port(port, of_port::IN, 0);
-            self.set_port(port, of_port::OUT, 0);
-            let closed = self.closed(port).wrapping_add(1);
-            self.set_port(port, of_port::CLOSED, closed.into());
+        let was_lost = self.port(port, of_port::IN) == 0;
+        let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
+        if was_lost {
+            tracing::warn!(
+                device = at.device,
+                "the fast table's program no longer gets the packets of this device: it was \
+                 detached, or another program takes them before it"
+            );
         }
+        (at.is_open, at.is_lost) = (false, was_lost);
+        if let Some(link) = at.link_to.take() {
+            let _ = self.shared.maps.rules.remove(&program::link(at.device, &link).0);
+        }
+        self.set_port(port, of_port::IN, 0);
+        self.set_port(port, of_port::OUT, 0);
+        self.set_header(port, &[0; 14]);
+        let closed = self.closed(port).wrapping_add(1);
+        self.set_port(port, of_port::CLOSED, closed.into());
+    }
+
+    fn detach(&mut self, port: PortId) {
+        self.close(port);
+        self.ports.remove(&port);
     }
 
     fn is_valid(&self, id: RuleId) -> bool {
-        let made = self.made.get(&id);
+        let made = self.made.get(self.place(id));
         made.is_some_and(|(port, closed)| {
             self.closed(*port) == *closed && self.port(*port, of_port::OUT) != 0
         })

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use plexus_io::af_packet::AfPacketPort;
 use plexus_io::fast::memory::{Fate, Memory};
-use plexus_io::fast::tcx::Tcx;
+use plexus_io::fast::tcx::{self, Tcx};
 use plexus_io::fast::{Action, Counts, FabricLink, FastTable, Flow, Key, RuleId, Tag};
 use plexus_io::{Batch, Checksum, Link, Offload, Pool, Port, PortId, SUPER_FRAME, Segmentation};
 use plexus_wire::{MacAddr, Time};
 
+/// Rules of a table.
+const RULES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -88,7 +90,7 @@ impl InKernel {
         net::veth("p1", "h1");
         let near = ["p0", "p1"].map(Socket::on);
         let far = ["h0", "h1"].map(Socket::on);
-        let mut table = Tcx::parts(1, 4, 2).unwrap().pop().unwrap();
+        let mut table = Tcx::parts(1, RULES, 2).unwrap().pop().unwrap();
         for (id, socket) in (0..).zip(&near) {
             table.open(id, socket.port.kernel_end().unwrap()).unwrap();
         }
@@ -106,7 +108,7 @@ impl Bench for InKernel {
     }
 
     fn pass(&mut self, port: PortId, frame: &[u8]) -> Fate {
-        self.rules = (0..4).map(RuleId).collect();
+        self.rules = (0..RULES as u32).map(RuleId).collect();
         let held = self.held();
         self.far[usize::from(port)].send(frame, Offload::NONE);
         let began = Instant::now();
@@ -131,7 +133,7 @@ impl Bench for InKernel {
     fn close_and_open(&mut self, port: PortId) {
         self.table.close(port);
         let end = self.near[usize::from(port)].port.kernel_end().unwrap();
-        wait(|| self.table.open(port, end).is_ok());
+        self.table.open(port, end).unwrap();
     }
 }
 
@@ -158,7 +160,7 @@ fn key(tag: Option<u16>) -> Key {
     Key::Flow(Flow { in_port: 0, tag, destination: B, source: A, ethertype: 0x88B5 })
 }
 
-const OUT: Action = Action { out_port: 1, tag: Tag::Keep };
+const OUT: Action = Action { out_port: 1, tag: Tag::Keep, header: None };
 
 /// A rule whose packets are forwarded.
 fn settled(table: &mut dyn FastTable, key: &Key, action: &Action) -> RuleId {
@@ -216,11 +218,14 @@ fn passes_packets_until_all_have_left(bench: &mut dyn Bench) {
 fn holds_packets_back_when_told(bench: &mut dyn Bench) {
     let id = bench.table().insert(&key(None), &OUT).unwrap();
     assert_eq!(bench.pass(0, &frame(None)), Fate::Passed);
-    bench.table().hold(id);
+    bench.table().hold(id, true);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Dropped);
-    bench.table().settle(id, 1);
+    bench.table().hold(id, false);
+    assert_eq!(bench.pass(0, &frame(None)), Fate::Passed);
+    bench.table().hold(id, true);
+    bench.table().settle(id, 2);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
-    assert_eq!((bench.table().read(id).held, bench.table().passed(id)), (1, 1));
+    assert_eq!((bench.table().read(id).held, bench.table().passed(id)), (1, 2));
     bench.table().remove(&key(None), id);
     bench.table().forget(id);
 }
@@ -233,7 +238,7 @@ fn tags_are_kept_added_and_taken_off(bench: &mut dyn Bench) {
         (None, Tag::Push(5 << 13 | 7), TAG),
         (Some(0), Tag::Keep, Some(0)),
     ] {
-        let id = settled(bench.table(), &key(before), &Action { out_port: 1, tag });
+        let id = settled(bench.table(), &key(before), &Action { tag, ..OUT });
         assert_eq!(bench.pass(0, &frame(before)), Fate::Sent(1, frame(after)), "{tag:?}");
         assert_eq!(bench.table().read(id).bytes, frame(None).len() as u64, "less the tag");
         bench.table().remove(&key(before), id);
@@ -259,11 +264,11 @@ fn a_closed_port_voids_the_rules_to_it(bench: &mut dyn Bench) {
 }
 
 fn a_full_table_refuses(bench: &mut dyn Bench) {
-    let capacity = bench.table().capacity() as u16;
-    let keys: Vec<Key> = (0..capacity).map(|n| key(Some(n + 1))).collect();
+    let keys: Vec<Key> = (0..RULES as u16).map(|n| key(Some(n + 1))).collect();
     let ids: Vec<RuleId> =
         keys.iter().map(|key| bench.table().insert(key, &OUT).unwrap()).collect();
-    assert!(bench.table().insert(&key(None), &OUT).is_err());
+    let refused = bench.table().insert(&key(None), &OUT).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
     keys.iter().zip(&ids).for_each(|(key, id)| bench.table().remove(key, *id));
     assert!(bench.table().insert(&key(None), &OUT).is_err(), "their numbers are still in use");
     ids.iter().for_each(|id| bench.table().forget(*id));
@@ -297,7 +302,10 @@ fn hops_of_the_fabric_are_processed(bench: &mut dyn Bench) {
         bench.table().set_link(port, link).unwrap();
     }
     let key = Key::Hop { in_port: 0, hop: 7 };
-    let id = settled(bench.table(), &key, &OUT);
+    let out = Action { header: Some(links[1].out), ..OUT };
+    let other = Action { header: Some(links[0].out), ..OUT };
+    assert!(bench.table().insert(&key, &other).is_err(), "the port has another header");
+    let id = settled(bench.table(), &key, &out);
     // One to eight hops, and from none to many that were taken.
     let hops: Vec<u8> = (7..40).collect();
     for forward in 1..=8 {
@@ -332,11 +340,13 @@ fn hops_of_the_fabric_are_processed(bench: &mut dyn Bench) {
     bench.table().remove(&key, id);
     bench.table().forget(id);
     assert_eq!(bench.pass(0, &sound), Fate::Passed);
+    bench.close_and_open(1);
+    assert!(bench.table().insert(&key, &out).is_err(), "a port that was closed has no header");
 }
 
 #[test]
 fn the_table_in_memory() {
-    suite(&mut InMemory(Memory::new(4, &[0, 1])));
+    suite(&mut InMemory(Memory::new(RULES, &[0, 1])));
 }
 
 #[test]
@@ -379,6 +389,36 @@ fn super_packets_and_what_packets_owe_pass_whole() {
 }
 
 #[test]
+fn a_program_before_ours_is_noticed_and_costs_one_frame() {
+    net::in_quiet_namespace("fast_lost", || {
+        let mut bench = InKernel::new();
+        let index = |socket: &Socket| socket.port.kernel_end().unwrap().index;
+        let ways = [index(&bench.near[0]), index(&bench.near[1])];
+        bench.table.detach(0);
+        let before = tcx::redirect(ways[0], ways[1]).unwrap();
+        bench.table.open(0, bench.near[0].port.kernel_end().unwrap()).unwrap();
+        settled(&mut bench.table, &key(None), &OUT);
+        // The other program takes the frame, and ours does not carry out what it has decided.
+        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
+        assert!(bench.table.is_open(0), "nothing is known yet");
+        for _ in 0..3 {
+            bench.far[0].send(&frame(None), Offload::NONE);
+            let (mut to_socket, mut by_other) = (None, None);
+            wait(|| {
+                to_socket = to_socket.take().or_else(|| bench.near[0].take());
+                by_other = by_other.take().or_else(|| bench.far[1].take());
+                to_socket.is_some() && by_other.is_some()
+            });
+            assert!(!bench.table.is_open(0));
+        }
+        drop(before);
+        bench.table.close(0);
+        bench.table.open(0, bench.near[0].port.kernel_end().unwrap()).unwrap();
+        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)), "as before");
+    });
+}
+
+#[test]
 fn a_frame_that_is_too_long_for_the_output_port_passes() {
     net::in_quiet_namespace("fast_mtu", || {
         let mut bench = InKernel::new();
@@ -404,7 +444,7 @@ fn nothing_is_forwarded_once_the_table_is_gone() {
         let mut bench = InKernel::new();
         settled(&mut bench.table, &key(None), &OUT);
         assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
-        bench.table = Tcx::parts(1, 4, 2).unwrap().pop().unwrap();
+        bench.table = Tcx::parts(1, RULES, 2).unwrap().pop().unwrap();
         // Its filter is still there, and may cost one frame until it finds out.
         bench.far[0].send(&frame(None), Offload::NONE);
         let _ = bench.near[0].take();

@@ -194,6 +194,14 @@ pub struct RouterPlan {
 }
 
 impl RouterPlan {
+    /// Whether another plan has the same interfaces, at the same addresses and ports.
+    pub(crate) fn is_reached_as(&self, other: &RouterPlan) -> bool {
+        let places = |plan: &RouterPlan| -> Vec<_> {
+            plan.interfaces.iter().map(|i| (i.vlan, i.mac, i.port, i.kernel)).collect()
+        };
+        places(self) == places(other)
+    }
+
     /// The interface that a VLAN is.
     #[inline(always)]
     pub fn interface(&self, vlan: u16) -> Option<&InterfacePlan> {

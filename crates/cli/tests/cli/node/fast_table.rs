@@ -48,7 +48,7 @@ fn flows_go_by_the_kernel_and_are_counted_like_others() {
     assert_eq!((&to["tx_packets"], &to["tx_bytes"]), (&sent.into(), &(60 * sent).into()));
     node.assert_balances();
     let text = node.show("fast-table", &[]).expect(0).out;
-    assert!(text.contains("a: fast table tcx (the file says so), 1 of 16384 rules"), "{text}");
+    assert!(text.contains("a: fast table tcx (the file says so), 1 of 4096 rules"), "{text}");
     assert!(text.contains("forwards"), "{text}");
 
     // The station moves: its first frame elsewhere ends the rule.

@@ -12,6 +12,9 @@
 //!
 //! Only the filter can keep a packet from the socket, and only the program at the hook can send it
 //! elsewhere. The filter looks up, so that both do the same whatever is changed in between.
+//!
+//! A kernel with PREEMPT_RT may run another device's packet in between. Then the table is not to be
+//! used.
 
 use super::super::{Action, FabricLink, Flow, Key, Tag};
 use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
@@ -110,8 +113,9 @@ const WHOLE: i32 = -1;
 /// An 802.1Q tag's protocol, as 16 bits in network order.
 const TPID: u16 = 0x8100u16.to_be();
 
-/// In place of a tag, which has a protocol above: a hop, in the lowest byte.
-const HOP: u32 = 1 << 8;
+/// The key of a hop has this bit where the key of a flow has its tag's protocol or nothing. The hop
+/// is in the lowest byte.
+const HOP_KEY: u32 = 1 << 8;
 
 /// A rule's key as the filter makes it: the device, the tag with its protocol, 14 bytes of header.
 pub(super) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
@@ -124,7 +128,7 @@ pub(super) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
             header[12..].copy_from_slice(&ethertype.to_be_bytes());
             key_of(device, tag, &header)
         }
-        Key::Hop { hop, .. } => key_of(device, HOP | u32::from(*hop), &[0; 14]),
+        Key::Hop { hop, .. } => key_of(device, HOP_KEY | u32::from(*hop), &[0; 14]),
     }
 }
 
@@ -212,8 +216,8 @@ fn find_rule(asm: &mut Asm, maps: &Maps, key: i16, absent: Label) {
 
 /// A frame of the fabric: the same checks as those of [`plexus_wire::fabric::Passing::read`], and
 /// the rule of its hop in R8 and R9.
-fn find_hop(asm: &mut Asm, maps: &Maps, key: i16, number: i16, whole: Label) {
-    load_number(asm, OUTER, number, whole);
+fn find_hop(asm: &mut Asm, maps: &Maps, key: i16, number: i16, to_socket: Label) {
+    load_number(asm, OUTER, number, to_socket);
     asm.store(Width::D, Reg::R7, at(scratch::FIXED), Reg::R1);
     // R2: length of the header, R3: forward hops, R4: reverse hops.
     for (to, shift) in [(Reg::R2, 44), (Reg::R3, 32), (Reg::R4, 20)] {
@@ -222,27 +226,27 @@ fn find_hop(asm: &mut Asm, maps: &Maps, key: i16, number: i16, whole: Label) {
     }
     asm.alu_imm(Alu::And, Reg::R3, 0xFFF);
     asm.alu_imm(Alu::And, Reg::R4, 0xFFF);
-    asm.jump_imm(If::Eq, Reg::R3, 0, whole);
-    asm.jump_imm(If::Gt, Reg::R3, 8, whole);
+    asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);
+    asm.jump_imm(If::Gt, Reg::R3, 8, to_socket);
     asm.alu(Alu::Add, Reg::R3, Reg::R4);
     asm.alu_imm(Alu::Add, Reg::R3, FIXED_LEN as i32);
-    asm.jump(If::Ne, Reg::R2, Reg::R3, whole);
-    asm.jump_imm(If::Gt, Reg::R2, HEADER_LEN_MAX as i32, whole);
+    asm.jump(If::Ne, Reg::R2, Reg::R3, to_socket);
+    asm.jump_imm(If::Gt, Reg::R2, HEADER_LEN_MAX as i32, to_socket);
     asm.alu_imm(Alu::Add, Reg::R2, OUTER as i32);
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
-    asm.jump(If::Gt, Reg::R2, Reg::R1, whole);
+    asm.jump(If::Gt, Reg::R2, Reg::R1, to_socket);
     // No device can cut a super-packet behind a header of the fabric.
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::GSO_SIZE);
-    asm.jump_imm(If::Ne, Reg::R1, 0, whole);
-    load_number(asm, OUTER + FIXED_LEN, number, whole);
+    asm.jump_imm(If::Ne, Reg::R1, 0, to_socket);
+    load_number(asm, OUTER + FIXED_LEN, number, to_socket);
     asm.store(Width::D, Reg::R7, at(scratch::HOPS), Reg::R1);
     asm.alu_imm(Alu::Rsh, Reg::R1, 56);
-    asm.alu_imm(Alu::Or, Reg::R1, HOP as i32);
+    asm.alu_imm(Alu::Or, Reg::R1, HOP_KEY as i32);
     asm.store(Width::W, Reg::R10, key + 4, Reg::R1);
     asm.mov_imm(Reg::R1, 0);
     asm.store(Width::D, Reg::R10, key + 8, Reg::R1);
     asm.store(Width::D, Reg::R10, key + 16, Reg::R1);
-    find_rule(asm, maps, key, whole);
+    find_rule(asm, maps, key, to_socket);
 }
 
 /// Processes the hop of a frame of the fabric: see [`plexus_wire::fabric::Passing::rotate`]. It is
@@ -254,12 +258,14 @@ fn process_hop(asm: &mut Asm, maps: &Maps, absent: Label) {
         asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
         asm.mov(Reg::R3, Reg::R10);
         asm.alu_imm(Alu::Add, Reg::R3, NUMBER.into());
-        store_bytes(asm, offset, 8);
+        store_bytes(asm, offset, 8, RECOMPUTE_CHECKSUM);
     };
     find_port(asm, maps, 32, absent);
     asm.mov(Reg::R3, Reg::R0);
     asm.alu_imm(Alu::Add, Reg::R3, at(of_port::HEADER).into());
-    store_bytes(asm, 0, OUTER);
+    // A checksum over the frame begins behind the Ethernet header.
+    store_bytes(asm, 0, OUTER, 0);
+    asm.jump_imm(If::Ne, Reg::R0, 0, absent);
     // One forward hop less, one reverse hop more.
     asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::FIXED));
     asm.mov_u64(Reg::R2, (1u64 << 20).wrapping_sub(1 << 32));
@@ -289,13 +295,15 @@ fn process_hop(asm: &mut Asm, maps: &Maps, absent: Label) {
     store(asm, OUTER + FIXED_LEN);
 }
 
-/// Writes what R3 points at into the frame.
-fn store_bytes(asm: &mut Asm, offset: usize, len: usize) {
-    const RECOMPUTE_CHECKSUM: i32 = 1;
+/// The device may have summed the frame up.
+const RECOMPUTE_CHECKSUM: i32 = 1;
+
+/// Writes what R3 points at into the frame. R0 is zero if that was possible.
+fn store_bytes(asm: &mut Asm, offset: usize, len: usize, flags: i32) {
     asm.mov(Reg::R1, Reg::R6);
     asm.mov_imm(Reg::R2, offset as i32);
     asm.mov_imm(Reg::R4, len as i32);
-    asm.mov_imm(Reg::R5, RECOMPUTE_CHECKSUM);
+    asm.mov_imm(Reg::R5, flags);
     asm.call(Helper::SkbStoreBytes);
 }
 
@@ -306,12 +314,12 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     const OUT: i16 = -48;
     const NUMBER: i16 = -56;
     let mut asm = Asm::new();
-    let (whole, lost, untagged) = (asm.label(), asm.label(), asm.label());
+    let (to_socket, lost, untagged) = (asm.label(), asm.label(), asm.label());
     let found = asm.label();
     let (fits, wait, hold) = (asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
-    find_scratch(&mut asm, maps, whole);
+    find_scratch(&mut asm, maps, to_socket);
     asm.mov(Reg::R7, Reg::R0);
     asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::DECISION));
     asm.jump_imm(If::Ne, Reg::R1, 0, lost);
@@ -336,36 +344,36 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     asm.alu_imm(Alu::Add, Reg::R3, i32::from(KEY) + 8);
     asm.mov_imm(Reg::R4, 14);
     asm.call(Helper::LoadBytes);
-    asm.jump_imm(If::Ne, Reg::R0, 0, whole);
+    asm.jump_imm(If::Ne, Reg::R0, 0, to_socket);
 
     // The rule: R8 and R9.
-    find_rule(&mut asm, maps, KEY, whole);
+    find_rule(&mut asm, maps, KEY, to_socket);
     asm.jump_imm(If::Ne, Reg::R9, what::LINK, found);
-    find_hop(&mut asm, maps, KEY, NUMBER, whole);
+    find_hop(&mut asm, maps, KEY, NUMBER, to_socket);
     asm.place(found);
 
     // Its ports.
-    find_port(&mut asm, maps, 48, whole);
+    find_port(&mut asm, maps, 48, to_socket);
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::IN));
-    asm.jump_imm(If::Eq, Reg::R1, 0, whole);
-    find_port(&mut asm, maps, 32, whole);
+    asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
+    find_port(&mut asm, maps, 32, to_socket);
     asm.load(Width::D, Reg::R3, Reg::R0, at(of_port::OUT));
-    asm.jump_imm(If::Eq, Reg::R3, 0, whole);
+    asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);
     asm.store(Width::D, Reg::R10, OUT, Reg::R3);
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::CLOSED));
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R2, 32);
-    asm.jump(If::Ne, Reg::R1, Reg::R2, whole);
+    asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
     // A super-packet is cut by the device that sends it.
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::GSO_SIZE);
     asm.jump_imm(If::Ne, Reg::R1, 0, fits);
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
     asm.alu_imm(Alu::Rsh, Reg::R3, 32);
-    asm.jump(If::Gt, Reg::R1, Reg::R3, whole);
+    asm.jump(If::Gt, Reg::R1, Reg::R3, to_socket);
     asm.place(fits);
 
     // Whether all that went to the socket have left.
-    find_counts(&mut asm, maps, whole);
+    find_counts(&mut asm, maps, to_socket);
     asm.store(Width::D, Reg::R7, at(scratch::RULE), Reg::R8);
     asm.load(Width::D, Reg::R1, Reg::R0, at(word::PASSED));
     asm.load(Width::D, Reg::R2, Reg::R0, at(word::SETTLED));
@@ -394,10 +402,10 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     asm.place(lost);
     asm.store_imm(Width::D, Reg::R7, at(scratch::DECISION), 0);
     asm.load(Width::D, Reg::R8, Reg::R7, at(scratch::RULE));
-    find_port(&mut asm, maps, 48, whole);
+    find_port(&mut asm, maps, 48, to_socket);
     asm.store_imm(Width::D, Reg::R0, at(of_port::IN), 0);
 
-    asm.place(whole);
+    asm.place(to_socket);
     asm.mov_imm(Reg::R0, WHOLE);
     asm.exit();
     asm
