@@ -240,7 +240,8 @@ fn judge(
             cached.insert(a.node.clone(), after.saturating_sub(before));
         }
         if let (Some(after), Some(before)) = (a.fast, b.fast) {
-            let [all, by_table] = [after.0 - before.0, after.1 - before.1];
+            let all = after.0.saturating_sub(before.0);
+            let by_table = after.1.saturating_sub(before.1);
             let fraction = by_table as f64 / all.max(1) as f64;
             fast.insert(a.node.clone(), (fraction * 1e4).round() / 1e4);
         }

@@ -131,8 +131,16 @@ struct Rule {
     passed: u64,
     last_used: Time,
     state: State,
-    /// Since when it holds packets back, or once did.
-    held: Option<Time>,
+    hold: Hold,
+}
+
+/// Whether a rule holds packets back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    NotYet,
+    Since(Time),
+    /// Once is enough.
+    Over,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,8 +170,14 @@ pub struct FastReport {
 }
 
 impl Rule {
-    fn is_holding(&self) -> bool {
-        self.held.is_some_and(|since| since != Time::ZERO) && !self.state.forwards()
+    /// Holds no packets back any more. True if it did.
+    fn let_go(&mut self, table: &dyn FastTable) -> bool {
+        let did = matches!(self.hold, Hold::Since(_));
+        if did {
+            table.hold(self.id, false);
+            self.hold = Hold::Over;
+        }
+        did
     }
 }
 
@@ -326,9 +340,9 @@ impl Fast {
     }
 
     fn end(&mut self, now: Time, key: &Key) {
-        let Some(rule) = self.rules.remove(key) else { return };
+        let Some(mut rule) = self.rules.remove(key) else { return };
         self.table.remove(key, rule.id);
-        self.holding -= usize::from(rule.is_holding());
+        self.holding -= usize::from(rule.let_go(&*self.table));
         for station in rule.stations.into_iter().flatten() {
             self.by_station.remove(&(station, *key));
         }
@@ -395,7 +409,7 @@ impl Fast {
         mut is_clear: impl FnMut(PortId) -> Option<bool>,
     ) {
         if self.holding > 0 {
-            self.let_go(now);
+            self.end_holds(now);
         }
         if !is_drained {
             return;
@@ -425,7 +439,7 @@ impl Fast {
             if have_left {
                 self.table.settle(rule.id, passed);
                 if self.table.passed(rule.id) == passed {
-                    self.holding -= usize::from(rule.is_holding());
+                    self.holding -= usize::from(rule.let_go(&*self.table));
                     rule.state = State::Forwards { passed };
                 }
             }
@@ -434,12 +448,10 @@ impl Fast {
 
     /// Ends the holding back of packets that has taken too long.
     #[cold]
-    fn let_go(&mut self, now: Time) {
-        for rule in self.rules.values_mut().filter(|rule| rule.is_holding()) {
-            if rule.held.is_some_and(|since| now >= since + HOLD_MAX) {
-                self.table.hold(rule.id, false);
-                rule.held = Some(Time::ZERO);
-                self.holding -= 1;
+    fn end_holds(&mut self, now: Time) {
+        for rule in self.rules.values_mut() {
+            if matches!(rule.hold, Hold::Since(since) if now >= since + HOLD_MAX) {
+                self.holding -= usize::from(rule.let_go(&*self.table));
             }
         }
     }
@@ -506,12 +518,12 @@ impl Fast {
             }
             if let State::Waiting { since } | State::Crossing { since, .. } = rule.state
                 && now >= since + HOLD_AFTER
-                && rule.held.is_none()
+                && rule.hold == Hold::NotYet
                 && self.holding < WAITING_MAX
                 && overflows(key.in_port())
             {
                 self.table.hold(rule.id, true);
-                rule.held = Some(now);
+                rule.hold = Hold::Since(now);
                 self.holding += 1;
                 self.waiting.push_front((*key, rule.id));
             }
@@ -570,7 +582,7 @@ impl Fast {
                 passed: 0,
                 last_used: now,
                 state: State::Waiting { since: now },
-                held: None,
+                hold: Hold::NotYet,
             };
             self.rules.insert(key, rule);
             self.by_station.extend(stations.into_iter().flatten().map(|station| (station, key)));

@@ -319,6 +319,14 @@ fn a_flow_without_a_pause_is_held_back_only_while_its_port_drops_packets() {
         assert_eq!(dropped > 0, overflows, "{dropped}");
         assert_eq!(fast.rig.drops(0, DropReason::Held), dropped);
         fast.rig.settle();
+        if overflows {
+            // A packet is counted after the rule has settled: it waits again, and holds no more.
+            assert!(fast.is_fast(0, &bytes));
+            fast.table.count_late();
+            assert_eq!(fast.send(0, &bytes), (vec![(1, bytes.clone())], false));
+            fast.rounds(2);
+            assert!(fast.is_fast(0, &bytes), "and forwards again");
+        }
     }
 }
 
