@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::words;
 
-/// What forwards flows in place of the node's own threads, where it can.
+/// The table that forwards flows in place of the node's own threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastTable {
     /// Whatever this machine and user have.

@@ -38,7 +38,7 @@ pub struct NodeFile {
     pub frames: usize,
     /// The back-end of the ports that name none.
     pub backend: Backend,
-    /// What forwards flows in place of the workers.
+    /// The table that forwards flows in place of the workers.
     pub fast_table: FastTable,
     /// The box is a node of a fabric; `None`: a switch of its own.
     pub fabric: Option<FabricFile>,

@@ -30,7 +30,7 @@ use plexus_wire::MacAddr;
 
 use crate::packet::PortId;
 
-/// What a rule is for.
+/// The frames that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// The frames of a flow.
@@ -70,7 +70,26 @@ pub struct Flow {
     pub ethertype: u16,
 }
 
-/// What becomes of a frame's 802.1Q tag.
+impl Flow {
+    /// The flow of a frame that comes in by a port; none if it is no frame.
+    #[inline]
+    pub fn of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
+        let header: &[u8; 14] = frame.first_chunk()?;
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, a, b] = *header;
+        let (tag, ethertype) = match u16::from_be_bytes([a, b]) {
+            0x8100 => {
+                let [c, d, e, f] = *frame.get(14..)?.first_chunk()?;
+                (Some(u16::from_be_bytes([c, d])), u16::from_be_bytes([e, f]))
+            }
+            ethertype => (None, ethertype),
+        };
+        let destination = MacAddr([d0, d1, d2, d3, d4, d5]);
+        let source = MacAddr([s0, s1, s2, s3, s4, s5]);
+        Some(Flow { in_port, tag, destination, source, ethertype })
+    }
+}
+
+/// The change of a frame's 802.1Q tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// It stays as it is, also if there is none.
@@ -81,7 +100,7 @@ pub enum Tag {
     Push(u16),
 }
 
-/// What is done with the packets of a rule.
+/// The treatment of a rule's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The port that they leave by. The hop of a frame in the fabric is processed before
@@ -106,7 +125,7 @@ pub struct FabricLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
-/// What a rule has counted since it was made.
+/// The counts of a rule since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets forwarded.
@@ -117,7 +136,7 @@ pub struct Counts {
     pub held: u64,
 }
 
-/// What the kernel needs to know of a port for a fast table.
+/// The kernel's end of a port, for a fast table.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelEnd<'a> {
     /// The device's number.

@@ -50,8 +50,8 @@ pub trait Port: Send {
         None
     }
 
-    /// What a fast table in the kernel needs of the port; `None` if it can have none, or has no
-    /// device at the moment.
+    /// The kernel's end of the port, for a fast table; `None` if it can have none, or has no device
+    /// at the moment.
     fn kernel_end(&self) -> Option<KernelEnd<'_>> {
         None
     }

@@ -1,5 +1,5 @@
-//! What a worker puts into the box's fast table ([`plexus_io::fast`]): flows that the switch
-//! forwards, and hops of the fabric, so that their frames pass without this process.
+//! A worker's rules in the box's fast table ([`plexus_io::fast`]): flows that the switch forwards,
+//! and hops of the fabric. Their frames pass without this process.
 //!
 //! A flow begins in the pipeline. It gets a rule when many of its packets have come within a round,
 //! and loses it when none has come for a second. A rule does what the switch would do, as long as
@@ -99,7 +99,7 @@ pub(crate) struct Fast {
     clears: Clears,
 }
 
-/// What is known of a port.
+/// The last attempt to open a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// Its frames may be forwarded, with this longest frame.
@@ -123,7 +123,7 @@ struct Rule {
     action: Action,
     /// Source and destination of a flow.
     stations: Option<[MacKey; 2]>,
-    /// What has been counted of it.
+    /// Its counts when they were added last.
     counted: Counts,
     /// Packets in this round.
     recent: u64,
@@ -160,7 +160,7 @@ impl State {
     }
 }
 
-/// What a fast table has of one worker.
+/// One worker's part of a fast table, for people.
 #[derive(Clone, Debug, Default)]
 pub struct FastReport {
     /// Its rules.
@@ -181,16 +181,16 @@ impl Rule {
     }
 }
 
-/// What people may know of a rule.
+/// A rule, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastRule {
-    /// What it is for.
+    /// Its frames.
     pub key: Key,
-    /// What is done with its packets.
+    /// Their treatment.
     pub action: Action,
     /// Whether the rule forwards already.
     pub forwards: bool,
-    /// What it has counted.
+    /// Its counts.
     pub counts: Counts,
 }
 
@@ -361,7 +361,8 @@ impl Fast {
             let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
             let in_port = packet.in_port;
             let key = match passed_on >> place & 1 {
-                0 => flow_of(in_port, pool.data(packet)).map(Key::Flow),
+                // The lookup has taken the tag off a frame that names no VLAN.
+                0 => Flow::of(in_port, pool.data(packet)).filter(is_plain).map(Key::Flow),
                 _ => Some(Key::Hop { in_port, hop: out_port as u8 }),
             };
             let Some(key) = key else { continue };
@@ -609,8 +610,8 @@ impl Fast {
         }
     }
 
-    /// What is to be done with the packets of a candidate, and the stations of a flow. Nothing if
-    /// it can have no rule.
+    /// The treatment of a candidate's packets, and the stations of a flow; none if it can have no
+    /// rule.
     fn rule_for(
         &self,
         now: Time,
@@ -675,8 +676,8 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     packets > 0
 }
 
-/// What is to be done with a flow that the switch sends out by a port, and its VLAN; nothing if the
-/// pipeline does more with it than a rule can.
+/// The VLAN of a flow that the switch sends out by a port, and the treatment of its packets; none
+/// if the pipeline does more with them than a rule can.
 fn action(plan: &Snapshot, flow: &Flow, out_port: PortId) -> Option<(u16, Action)> {
     let from = plan.ports.get(usize::from(flow.in_port))?;
     let to = plan.ports.get(usize::from(out_port))?;
@@ -695,30 +696,17 @@ fn action(plan: &Snapshot, flow: &Flow, out_port: PortId) -> Option<(u16, Action
     Some((vlan, Action { out_port, tag, header: None }))
 }
 
+/// Whether a flow's frames have one tag at most.
+fn is_plain(flow: &Flow) -> bool {
+    !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
+}
+
 /// The headers of a port's link, if it leads to a fabric node and is encapsulated.
 fn link_of(plan: &FabricPlan, port: PortId) -> Option<FabricLink> {
     match *plan.role(port) {
         PortRole::Fabric(Encapsulation::EtherType { out, back }) => Some(FabricLink { out, back }),
         _ => None,
     }
-}
-
-/// The flow of a frame, without the tag of one that names no VLAN; none if it is tagged twice.
-#[inline]
-fn flow_of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
-    let header: &[u8; 14] = frame.first_chunk()?;
-    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, a, b] = *header;
-    let (tag, ethertype) = match u16::from_be_bytes([a, b]) {
-        0x8100 => {
-            let [c, d, e, f] = *frame.get(14..)?.first_chunk()?;
-            (Some(u16::from_be_bytes([c, d])), u16::from_be_bytes([e, f]))
-        }
-        ethertype => (None, ethertype),
-    };
-    let destination = MacAddr([d0, d1, d2, d3, d4, d5]);
-    let source = MacAddr([s0, s1, s2, s3, s4, s5]);
-    let is_plain = !matches!(ethertype, 0x8100 | 0x88A8 | 0x9100);
-    is_plain.then_some(Flow { in_port, tag, destination, source, ethertype })
 }
 
 #[inline]

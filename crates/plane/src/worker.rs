@@ -239,7 +239,7 @@ impl Worker {
         self.pipeline.set_fast_table(table, clears, seed);
     }
 
-    /// What the fast table has of this worker.
+    /// This worker's part of the fast table.
     pub fn fast(&mut self) -> FastReport {
         let ports = self.ports.iter().map(|(id, _)| *id);
         let Some(fast) = self.pipeline.fast() else { return FastReport::default() };

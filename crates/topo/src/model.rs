@@ -63,7 +63,7 @@ pub struct Node {
     pub name: String,
     /// What moves its ports' frames in and out of the kernel, in a lab.
     pub backend: Backend,
-    /// What forwards flows in place of its threads, in a lab.
+    /// The table that forwards flows in place of its threads, in a lab.
     pub fast_table: FastTable,
     /// Threads that move frames, in a lab; ports are pinned to them in turn.
     pub workers: usize,

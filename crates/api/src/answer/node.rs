@@ -251,7 +251,7 @@ pub struct FastFlow {
     pub ethertype: u16,
     /// The VLAN of their tag, if they have one.
     pub vlan: Option<u16>,
-    /// What becomes of their tag: `keep`, `pop` or `push`.
+    /// The change of their tag: `keep`, `pop` or `push`.
     pub tag: String,
     /// Whether they go by the table already: not before all earlier ones have left.
     pub forwards: bool,

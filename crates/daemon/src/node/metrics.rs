@@ -46,6 +46,7 @@ const COUNTERS: &[Family] = &[
     ("macs_learned", "Stations learned", |_, c| c.learned),
     ("macs_moved", "Stations that moved here from another port", |_, c| c.moved),
     ("table_full", "Stations not learned because the table was full", |_, c| c.table_full),
+    ("fast_packets", "Packets received that went by the fast table", |_, c| c.fast_received),
     ("link_downs", "How often the link went down", |p, _| p.stats.link_downs),
 ];
 

@@ -304,7 +304,7 @@ impl RunningNode {
         &self.how_fast
     }
 
-    /// What the fast table has of each worker.
+    /// Each worker's part of the fast table.
     ///
     /// # Errors
     /// When a worker does not answer.

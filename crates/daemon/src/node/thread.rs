@@ -34,7 +34,7 @@ pub(crate) enum Ask {
     Report(Arc<Barrier>, Sender<(usize, Report)>),
     /// Report every known station, with its age in nanoseconds.
     Stations(Sender<(usize, Stations)>),
-    /// Report what the fast table has.
+    /// Report this worker's part of the fast table.
     Fast(Sender<(usize, FastReport)>),
     /// Show the frames of a port to the onlooker of this number.
     Watch(PortId, u64, Onlooker),

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::Passing;
 
 use super::{Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, RuleId, Tag};
 use crate::packet::PortId;
 
-/// What became of a frame.
+/// The fate of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It left by this port, in this form.
@@ -128,7 +127,7 @@ impl Inner {
     fn key_of(&self, in_port: PortId, frame: &[u8]) -> Option<Key> {
         let from_node = self.links.get(&in_port).filter(|link| frame.starts_with(&link.back));
         if from_node.is_none() {
-            return flow_of(in_port, frame).map(Key::Flow);
+            return Flow::of(in_port, frame).map(Key::Flow);
         }
         let hop = Passing::read(&mut frame[14..].to_vec())?.hop();
         Some(Key::Hop { in_port, hop })
@@ -142,17 +141,6 @@ impl Inner {
         let (port, closed) = self.slots[id.0 as usize].to;
         self.open.contains(&port) && self.closed(port) == closed
     }
-}
-
-/// The flow of a frame that comes in by a port.
-fn flow_of(in_port: PortId, frame: &[u8]) -> Option<Flow> {
-    let at = |n: usize| Some(u16::from_be_bytes([*frame.get(n)?, *frame.get(n + 1)?]));
-    let address = |n: usize| frame.get(n..)?.first_chunk().copied().map(MacAddr);
-    let (tag, ethertype) = match at(12)? {
-        0x8100 => (Some(at(14)?), at(16)?),
-        ethertype => (None, ethertype),
-    };
-    Some(Flow { in_port, tag, destination: address(0)?, source: address(6)?, ethertype })
 }
 
 impl FastTable for Memory {

@@ -196,10 +196,8 @@ pub struct RouterPlan {
 impl RouterPlan {
     /// Whether another plan has the same interfaces, at the same addresses and ports.
     pub(crate) fn is_reached_as(&self, other: &RouterPlan) -> bool {
-        let places = |plan: &RouterPlan| -> Vec<_> {
-            plan.interfaces.iter().map(|i| (i.vlan, i.mac, i.port, i.kernel)).collect()
-        };
-        places(self) == places(other)
+        let place = |i: &InterfacePlan| (i.vlan, i.mac, i.port, i.kernel);
+        self.interfaces.iter().map(place).eq(other.interfaces.iter().map(place))
     }
 
     /// The interface that a VLAN is.

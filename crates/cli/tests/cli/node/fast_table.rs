@@ -31,6 +31,15 @@ impl Node<'_> {
     }
 }
 
+/// Stations at two ports, of which the kernel forwards the first one's frames to the second.
+fn fast_stations(net: &Net, node: &Node<'_>) -> [Station; 2] {
+    let [mut one, mut two] = net.stations();
+    two.send(&frame(BROADCAST, mac(2), 0));
+    one.receive();
+    node.until_fast(&mut one, &mut two, (1, 2));
+    [one, two]
+}
+
 #[test]
 fn flows_go_by_the_kernel_and_are_counted_like_others() {
     let Some(net) = Net::new(3) else { return };
@@ -101,10 +110,7 @@ fn tags_are_changed_by_the_kernel_as_by_the_switch() {
 fn a_traced_port_shows_every_frame_of_a_flow_that_went_by_the_kernel() {
     let Some(net) = Net::new(2) else { return };
     let node = net.node("a", TCX, &ports(2));
-    let [mut one, mut two] = net.stations();
-    two.send(&frame(BROADCAST, mac(2), 0));
-    one.receive();
-    node.until_fast(&mut one, &mut two, (1, 2));
+    let [mut one, mut two] = fast_stations(&net, &node);
     let socket = node.socket();
     let mut trace =
         net.command(&["trace", "p2", "--control", socket.to_str().unwrap(), "--count", "50"]);
@@ -135,10 +141,7 @@ fn the_labs_that_ship_for_it_pass() {
 fn nothing_goes_by_the_kernel_once_the_node_is_killed() {
     let Some(net) = Net::new(2) else { return };
     let node = net.node("a", TCX, &ports(2));
-    let [mut one, mut two] = net.stations();
-    two.send(&frame(BROADCAST, mac(2), 0));
-    one.receive();
-    node.until_fast(&mut one, &mut two, (1, 2));
+    let [mut one, mut two] = fast_stations(&net, &node);
     node.signal(Signal::KILL);
     assert!(until(|| node.has_ended()));
     for number in 100..110 {

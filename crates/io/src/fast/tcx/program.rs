@@ -16,9 +16,9 @@
 //! A kernel with PREEMPT_RT may run another device's packet in between. Then the table is not to be
 //! used.
 
-use super::super::{Action, FabricLink, Flow, Key, Tag};
 use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
 
+use super::super::{Action, FabricLink, Flow, Key, Tag};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
 
 /// Bytes of the Ethernet header before a header of the fabric.
@@ -69,7 +69,7 @@ pub(super) mod of_port {
 
 /// Words of the scratch.
 mod scratch {
-    /// What to do: nothing, or one of those of [`super::decision`].
+    /// The decision: none, or one of those of [`super::decision`].
     pub(super) const DECISION: usize = 0;
     /// The rule's value.
     pub(super) const RULE: usize = 1;
@@ -93,7 +93,7 @@ mod decision {
     pub(super) const HOLD: i32 = 3;
 }
 
-/// What a rule does beside sending: the lowest 16 bits of its second word. A tag to be pushed is
+/// The work of a rule beside sending: the lowest 16 bits of its second word. A tag to be pushed is
 /// above.
 mod what {
     pub(super) const NOTHING: i32 = 0;
