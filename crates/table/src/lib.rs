@@ -4,6 +4,7 @@
 //! its randomness and its time stamps from the caller.
 
 mod aging;
+mod flows;
 mod grace;
 mod hash;
 pub mod lpm;
@@ -15,6 +16,7 @@ mod routes;
 mod stations;
 
 pub use aging::AgingBits;
+pub use flows::{Counted, FlowCounts, FlowHash, FlowSlot, FlowTable, PackedFlow};
 pub use mac::{Full, Hashed, MacKey, MacTable, Slot, Station};
 pub use prefetch::prefetch;
 pub use routes::{Found, PortRoutes, Probe, ROUTES_MAX, Route, RouteKey, RouteSet};

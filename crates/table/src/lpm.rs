@@ -31,6 +31,7 @@ mod trees;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use crate::grace::Instant;
 use crate::grace::{self, Periods, Presence};
@@ -266,6 +267,21 @@ pub struct Fib<A: Address> {
 struct Shared<A: Address> {
     table: A::Table,
     periods: Periods,
+    changes: Changes,
+}
+
+/// Changes of the table so far. The writer alone counts them, up to a million times a second: on a
+/// cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Changes(AtomicU64);
+
+impl<A: Address> Shared<A> {
+    /// Counts a change that is done: a reader of this count finds it in the table.
+    fn count_change(&self) {
+        let Changes(count) = &self.changes;
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
 }
 
 impl<A: Address> Fib<A> {
@@ -275,7 +291,8 @@ impl<A: Address> Fib<A> {
     /// [`Refused::TooSmall`], [`Refused::OutOfMemory`].
     pub fn new(limits: Limits) -> Result<Fib<A>, Refused> {
         let (table, writer) = <A::Table as Table<A>>::Writer::new(limits.lookup_bytes)?;
-        let shared = Arc::new(Shared { table, periods: Periods::new() });
+        let (periods, changes) = (Periods::new(), Changes::default());
+        let shared = Arc::new(Shared { table, periods, changes });
         Ok(Fib { rib: Rib::new(), writer, shared, limits })
     }
 
@@ -310,13 +327,14 @@ impl<A: Address> Fib<A> {
         if known.is_none() && self.rib.len() >= self.limits.routes {
             return Err(Refused::Routes { limit: self.limits.routes });
         }
-        let Shared { table, periods } = &*self.shared;
+        let Shared { table, periods, .. } = &*self.shared;
         match known {
             None => self.writer.reserve(table, periods, &way)?,
             Some(_) => self.writer.reserve_change(table, periods)?,
         }
         self.rib.insert(&mut way, group);
         self.writer.inserted(table, &mut self.rib, periods, way, known);
+        self.shared.count_change();
         Ok(known)
     }
 
@@ -329,11 +347,12 @@ impl<A: Address> Fib<A> {
             return Ok(None);
         }
         let way = self.rib.way(addr.network(len), len);
-        let Shared { table, periods } = &*self.shared;
+        let Shared { table, periods, .. } = &*self.shared;
         self.writer.reserve_change(table, periods)?;
         let old = self.rib.remove(&way);
         if let Some(old) = old {
             self.writer.removed(table, &mut self.rib, periods, way, old);
+            self.shared.count_change();
         }
         Ok(old)
     }
@@ -384,7 +403,7 @@ impl<A: Address> Fib<A> {
     /// Frees retired blocks that no batch can reach any more. Updates do that themselves from time
     /// to time.
     pub fn collect(&mut self) {
-        let Shared { table, periods } = &*self.shared;
+        let Shared { table, periods, .. } = &*self.shared;
         self.writer.collect(table, periods);
     }
 
@@ -413,28 +432,35 @@ impl<A: Address> Reader<A> {
     #[inline]
     pub fn batch(&mut self) -> Batch<'_, A> {
         self.presence.enter(&self.shared.periods);
-        Batch { presence: &self.presence, table: &self.shared.table }
+        Batch { presence: &self.presence, shared: &self.shared }
     }
 }
 
 /// A short period in which a reader looks up addresses; it ends when this is dropped.
 pub struct Batch<'a, A: Address> {
     presence: &'a Presence,
-    table: &'a A::Table,
+    shared: &'a Shared<A>,
 }
 
 impl<A: Address> Batch<'_, A> {
     /// The group of the longest prefix that covers an address.
     #[inline(always)]
     pub fn lookup(&self, addr: A) -> Option<GroupId> {
-        self.table.lookup(addr)
+        self.shared.table.lookup(addr)
     }
 
     /// The same for many addresses, faster than one by one. As many are looked up as there are
     /// addresses and answers.
     #[inline]
     pub fn lookup_batch(&self, addrs: &[A], answers: &mut [Option<GroupId>]) {
-        self.table.lookup_batch(addrs, answers);
+        self.shared.table.lookup_batch(addrs, answers);
+    }
+
+    /// How often routes have changed: a lookup after this finds all of these changes, and perhaps
+    /// later ones.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.shared.changes.0.load(Ordering::Acquire)
     }
 }
 

@@ -32,6 +32,7 @@ mod tags;
 pub use crate::grace::Instant;
 pub use beside::NamesBeside;
 pub use fib::NameFib;
+pub(crate) use hash::Sip;
 pub use hash::{COMPONENTS_MAX, HashedName, Malformed, NameHasher, NameHashes};
 pub use hints::PrefixHints;
 pub use index::{PROBE_LINES, Spot};

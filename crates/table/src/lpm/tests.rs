@@ -281,6 +281,24 @@ fn prefixes_side_by_side_in_any_order_are_right_at_every_edge() {
 }
 
 #[test]
+fn readers_see_how_often_routes_have_changed() {
+    let mut fib = Fib4::new(Limits::default()).unwrap();
+    let mut reader = fib.reader();
+    let mut count = || reader.batch().changes();
+    assert_eq!(count(), 0);
+    for (known, changes) in [(None, 1), (Some(group(1)), 1)] {
+        assert_eq!(fib.insert(0x0A00_0000, 8, group(1)).unwrap(), known);
+        assert_eq!(count(), changes, "the same again is no change");
+    }
+    fib.insert(0x0A00_0000, 8, group(2)).unwrap();
+    assert_eq!(count(), 2);
+    fib.remove(0x0A00_0000, 8).unwrap();
+    assert_eq!(count(), 3);
+    fib.remove(0x0A00_0000, 8).unwrap();
+    assert_eq!(count(), 3);
+}
+
+#[test]
 fn groups_are_numbers_up_to_their_greatest() {
     for number in [0, 1, 63, GroupId::MAX] {
         assert_eq!(group(number).number(), number);

@@ -185,12 +185,12 @@ impl<'a> HashedName<'a> {
 
 /// The state of a SipHash-C-D.
 #[derive(Clone, Copy)]
-pub(super) struct Sip<const C: usize, const D: usize> {
+pub(crate) struct Sip<const C: usize, const D: usize> {
     pub(super) v: [u64; 4],
 }
 
 impl<const C: usize, const D: usize> Sip<C, D> {
-    pub(super) fn new([k0, k1]: [u64; 2]) -> Sip<C, D> {
+    pub(crate) fn new([k0, k1]: [u64; 2]) -> Sip<C, D> {
         let constants: [u64; 4] = [
             0x736f_6d65_7073_6575,
             0x646f_7261_6e64_6f6d,
@@ -215,7 +215,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
     }
 
     #[inline(always)]
-    pub(super) fn absorb(&mut self, word: u64) {
+    pub(crate) fn absorb(&mut self, word: u64) {
         self.v[3] ^= word;
         (0..C).for_each(|_| self.round());
         self.v[0] ^= word;
@@ -223,7 +223,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
 
     /// The hash of the absorbed words.
     #[inline(always)]
-    pub(super) fn finish(mut self) -> u64 {
+    pub(crate) fn finish(mut self) -> u64 {
         self.v[2] ^= 0xFF;
         (0..D).for_each(|_| self.round());
         self.v.iter().fold(0, |hash, v| hash ^ v)
