@@ -5,9 +5,11 @@
 //! duplicates, throughput. Neither reads a clock or depends on the port's back-end.
 //!
 //! For recorded traffic, [`ReuseProfile`] computes the size that a table of destinations needs.
+//! [`FlowSizes`] has the published distributions of flow sizes.
 
 mod bench;
 mod destinations;
+mod flow_sizes;
 mod flows;
 mod generator;
 mod latencies;
@@ -24,6 +26,7 @@ mod xdp;
 
 pub use bench::{BenchError, bench_count, bench_generate};
 pub use destinations::{Destination, DestinationError, parse_destinations};
+pub use flow_sizes::{FlowSizes, Published};
 pub use flows::{Choice, Chooser, Encapsulation, FlowError, FlowSpec};
 pub use generator::{Generator, GeneratorConfig, Sent, idle_until};
 pub use locality::{DestinationTrace, Locality};
