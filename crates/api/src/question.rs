@@ -61,6 +61,10 @@ questions! {
     Node, "node" => node::State;
     /// Flows that the kernel forwards in the node's place, and how much of each port's traffic.
     FastTable, "fast-table" => node::FastTable;
+    /// The deep buffer: what waits there, which drops it has avoided, and the delay that this cost.
+    Buffers, "buffers" => node::Buffers;
+    /// Sources of low-rate bursts.
+    Suspects, "suspects" => node::Suspects;
     /// The role of each port of a fabric node, and its neighbour.
     Links, "links" => Of<fabric::Links, fabric::Topology>;
     /// The hosts: of a node those on its ports, of a controller all.
@@ -71,8 +75,9 @@ questions! {
     SourceRoutes, "source-routes" => fabric::SourceRoutes;
     /// The nodes and links that a controller knows.
     Topology, "topology" => fabric::Topology;
-    /// The routes that a controller has handed out.
-    Flows, "flows" => fabric::Flows;
+    /// Of a node its flows with most traffic, where they are, and why: a sample of a second. Of a
+    /// controller the routes that it has handed out.
+    Flows, "flows" => Of<node::Flows, fabric::Flows>;
     /// The group's router: of a controller its table and each node's copy, of a node its own copy.
     Router, "router" => Of<fabric::RouterCopy, fabric::GroupRouter>;
     /// A router's interfaces, and how much is in its forwarding tables.

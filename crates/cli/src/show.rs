@@ -7,13 +7,16 @@ mod table;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use plexus_api::answer::node::{Drops, FastTable, Macs, Ports, State, Vlan};
+use plexus_api::answer::node::{
+    Buffers, Drops, FastRoute, FastTable, Flows, Macs, Ports, State, Suspects, Vlan,
+};
 use plexus_api::question::Of;
 use plexus_api::{Answer, Client, Request, Topic};
+use plexus_report::rate;
 
 use self::table::{Table, or_dash};
 use crate::ask::Which;
@@ -26,6 +29,7 @@ Examples:
   plexus show ports
   plexus show macs --node sw1 --json
   plexus show drops --watch
+  plexus show flows --top 5 --node sw1
   plexus show links --node n1
   plexus show topology --node c1
   plexus show route 192.0.2.1 --node r1
@@ -41,6 +45,9 @@ pub(crate) struct Args {
     address: Option<IpAddr>,
     #[command(flatten)]
     which: Which,
+    /// Of `flows`: how many.
+    #[arg(long, value_name = "N", default_value_t = FLOWS_SHOWN)]
+    top: usize,
     /// Print the node's answer as JSON.
     #[arg(long)]
     json: bool,
@@ -84,7 +91,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut client = args.which.connect()?;
     loop {
         let text = match (args.what, args.address) {
-            (What::Topic(topic), _) => shown(&mut client, topic, args.json)?,
+            (What::Topic(topic), _) => shown(&mut client, topic, args.json, args.top)?,
             (What::Routes, _) => return router::routes(&mut client, args.json),
             (What::Route, None) => return Err(Failure::unusable("name the address")),
             (What::Route, Some(address)) => {
@@ -117,7 +124,7 @@ fn read<T>(answer: serde_json::Result<T>) -> Result<T, Failure> {
     })
 }
 
-fn shown(client: &mut Client, topic: Topic, json: bool) -> Result<String, Failure> {
+fn shown(client: &mut Client, topic: Topic, json: bool, top: usize) -> Result<String, Failure> {
     let answer = client.ask(&Request::Show(topic)).map_err(Failure::unusable)?;
     if json {
         return Ok(format!("{answer}\n"));
@@ -129,6 +136,8 @@ fn shown(client: &mut Client, topic: Topic, json: bool) -> Result<String, Failur
         Answer::Drops(Of::Controller(unserved)) => fabric::unserved(&unserved),
         Answer::Node(node) => about(&node),
         Answer::FastTable(table) => fast_table(&table),
+        Answer::Buffers(answer) => buffers(&answer),
+        Answer::Suspects(answer) => suspects(&answer),
         Answer::Links(Of::Node(links)) => fabric::links(&links),
         Answer::Links(Of::Controller(topology)) | Answer::Topology(topology) => {
             fabric::topology(&topology)
@@ -138,7 +147,8 @@ fn shown(client: &mut Client, topic: Topic, json: bool) -> Result<String, Failur
         Answer::Groups(Of::Node(joined)) => fabric::joined(&joined),
         Answer::Groups(Of::Controller(groups)) => fabric::groups(&groups),
         Answer::SourceRoutes(routes) => fabric::source_routes(&routes),
-        Answer::Flows(flows) => fabric::flows(&flows),
+        Answer::Flows(Of::Node(flows)) => self::flows(&flows, top),
+        Answer::Flows(Of::Controller(flows)) => fabric::flows(&flows),
         Answer::Router(Of::Node(copy)) => fabric::router_copy(&copy),
         Answer::Router(Of::Controller(router)) => fabric::group_router(&router),
         Answer::Fib(fib) => router::fib(&fib),
@@ -176,6 +186,14 @@ fn fast_table(answer: &FastTable) -> String {
     let head = ["FROM", "SOURCE", "DESTINATION", "TYPE", "TO", "STATE", "PACKETS", "BYTES"];
     let mut flows = Table::new(&head);
     for flow in answer.flows.iter().take(FLOWS_SHOWN) {
+        let (source, destination) = match &flow.route {
+            Some(FastRoute { source, destination, ports: Some((from, to)), .. }) => (
+                SocketAddr::new(*source, *from).to_string(),
+                SocketAddr::new(*destination, *to).to_string(),
+            ),
+            Some(route) => (route.source.to_string(), route.destination.to_string()),
+            None => (flow.source.to_string(), flow.destination.to_string()),
+        };
         let ethertype = match flow.vlan {
             Some(vlan) => format!("{:#06x} VLAN {vlan}", flow.ethertype),
             None => format!("{:#06x}", flow.ethertype),
@@ -183,8 +201,8 @@ fn fast_table(answer: &FastTable) -> String {
         let state = if flow.forwards { "forwards" } else { "waits" };
         flows.row([
             &flow.in_port,
-            &flow.source,
-            &flow.destination,
+            &source,
+            &destination,
             &ethertype,
             &flow.out_port,
             &state,
@@ -192,10 +210,13 @@ fn fast_table(answer: &FastTable) -> String {
             &flow.bytes,
         ]);
     }
-    let FastTable { node, kind, why, capacity, .. } = answer;
+    let FastTable { node, kind, why, capacity, made, gave_way, .. } = answer;
     let count = answer.flows.len();
     let rules = count + answer.hops.len();
     let mut text = format!("{node}: fast table {kind} ({why}), {rules} of {capacity} rules\n");
+    if *made > 0 {
+        text += &format!("rules made: {made}; gave way to larger flows: {gave_way}\n");
+    }
     text += &ports.finish();
     if count > 0 {
         text += &format!("\n{}", flows.finish());
@@ -210,6 +231,92 @@ fn fast_table(answer: &FastTable) -> String {
     }
     if count > FLOWS_SHOWN {
         text += &format!("{} more: --json shows them\n", count - FLOWS_SHOWN);
+    }
+    text
+}
+
+fn flows(answer: &Flows, top: usize) -> String {
+    let head =
+        ["FROM", "TO", "SOURCE", "DESTINATION", "PROTOCOL", "BITS/S", "PACKETS/S", "IN", "WHY"];
+    let mut table = Table::new(&head);
+    for flow in answer.flows.iter().take(top) {
+        let out = flow.out_port.as_deref().unwrap_or("-");
+        table.row([
+            &flow.in_port,
+            &out,
+            &flow.source,
+            &flow.destination,
+            &flow.protocol,
+            &rate(flow.bits_per_s),
+            &format!("{:.0}", flow.packets_per_s),
+            &flow.place,
+            &flow.why,
+        ]);
+    }
+    let Flows { node, seconds, flows, others_packets_per_s } = answer;
+    let mut text = format!(
+        "{node}: {} flows in {seconds:.1} s; {others_packets_per_s:.0} other packets/s\n",
+        flows.len()
+    );
+    text += &table.finish();
+    text
+}
+
+fn buffers(answer: &Buffers) -> String {
+    let mut table = Table::new(&[
+        "PORT",
+        "OWN QUEUE",
+        "OF LONG FLOWS",
+        "REDIRECTING",
+        "DEEP",
+        "DEEP BYTES",
+        "MAX BYTES",
+        "SHAPED",
+        "DROPS AVOIDED",
+        "MEAN DELAY",
+        "MAX DELAY",
+    ]);
+    for port in &answer.ports {
+        let time = |us: f64| format!("{:.2} ms", us / 1e3);
+        let redirecting = if port.redirects { "yes" } else { "no" };
+        table.row([
+            &port.name,
+            &port.own_packets,
+            &port.long_packets,
+            &redirecting,
+            &port.deep_packets,
+            &port.deep_bytes,
+            &port.deep_bytes_max,
+            &port.shaped_packets,
+            &port.drops_avoided,
+            &time(port.delay_mean_us),
+            &time(port.delay_max_us),
+        ]);
+    }
+    let Buffers { node, budget, used, long_flows, .. } = answer;
+    let flows = if *long_flows == 1 { "long flow bypasses" } else { "long flows bypass" };
+    format!(
+        "{node}: {used} of {budget} bytes in the deep buffer, {long_flows} {flows} it\n{}",
+        table.finish()
+    )
+}
+
+fn suspects(answer: &Suspects) -> String {
+    let Suspects { node, treatment, suspects, found, .. } = answer;
+    let mut text = format!("{node}: suspects = \"{treatment}\"\n");
+    let mut table = Table::new(&["FROM", "ADDRESS", "TO", "SINCE", "BYTES IN 3 s", "BURSTS"]);
+    for suspect in suspects {
+        let (from, since) = (&suspect.from, format!("{:.0} s", suspect.since_s));
+        let row: [&dyn Display; 6] =
+            [&from.port, &from.address, &suspect.to, &since, &suspect.bytes, &suspect.bursts];
+        table.row(row);
+    }
+    match suspects.len() {
+        0 => text += "no suspects now\n",
+        _ => text += &table.finish(),
+    }
+    if *found > 0 {
+        text += &format!("{found} since the start; --json has the last ones\n");
     }
     text
 }

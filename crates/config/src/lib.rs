@@ -8,6 +8,7 @@ mod backend;
 mod classes;
 mod controller;
 mod controller_settings;
+mod deep_buffer;
 pub mod document;
 pub mod error;
 mod fast_table;
@@ -33,6 +34,7 @@ pub use controller_settings::{
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
     RoutePolicy, SUBNET_MTU, Subnet,
 };
+pub use deep_buffer::{ChipSettings, DeepBufferSettings, Detector, Suspects};
 pub use error::{FileError, Problem, ValueError};
 pub use fast_table::FastTable;
 pub use name::KERNEL_PEER;

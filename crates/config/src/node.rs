@@ -160,6 +160,11 @@ impl PortFile {
 }
 
 impl NodeFile {
+    /// A port's name, for people; `?` if there is no such port.
+    pub fn port_name(&self, port: usize) -> &str {
+        self.ports.get(port).map_or("?", |port| &port.name)
+    }
+
     /// A node with the usual settings and no ports.
     pub fn new(name: &str) -> NodeFile {
         NodeFile {
@@ -259,6 +264,12 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let usual = NodeFile::new(name);
     let workers = root.integer_or("workers", 1..=WORKERS_MAX, 1);
     let mut switch = SwitchSettings::read(root);
+    if switch.deep_buffer.chip.take().is_some()
+        && let Some(span) = root.span_of("deep_buffer")
+    {
+        let message = "only the simulator has a switching chip";
+        root.problems().add(span, message, "take \"chip\" out: this box does all in software");
+    }
     let ports = read_ports(root, workers);
     let entries = StaticMacEntry::read(root);
     let names: Vec<_> = ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();

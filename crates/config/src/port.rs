@@ -7,6 +7,7 @@ use std::time::Duration;
 use plexus_wire::MacAddr;
 use toml::de::DeValue;
 
+use crate::deep_buffer::DeepBufferSettings;
 use crate::document::{At, Lines, Problems, Section, quoted};
 use crate::error::{Span, ValueError, quote};
 use crate::settings::{
@@ -154,7 +155,9 @@ impl PortSettings {
             let mut queue = Lines::default();
             queue.unusual("order", &order, &usual.queue.order);
             queue.value("packets", &packets);
-            queue.value("bytes", &format_size(bytes.into()));
+            if order != QueueOrder::Deep {
+                queue.value("bytes", &format_size(bytes.into()));
+            }
             queue.given("ecn", ecn_bytes.map(|bytes| format_size(bytes.into())));
             lines.inline("queue", &queue);
         }
@@ -169,6 +172,12 @@ impl PortSettings {
         lines.unusual("learning", &self.learning, &true);
         lines.unusual("trust", &self.trust, &usual_trust(&self.vlan));
         lines.unusual("priority", &self.priority, &usual.priority);
+    }
+
+    /// Whether packets have to pass the port's output queue, also where nothing waits: it limits a
+    /// rate, or sorts bursts out.
+    pub fn needs_queue(&self) -> bool {
+        self.rate_bits_per_s.is_some() || self.queue.order == QueueOrder::Deep
     }
 
     /// Whether the port carries a VLAN.
@@ -212,6 +221,17 @@ fn read_queue(section: &Section<'_>) -> Option<QueueSettings> {
         let message = "frames are never marked: \"ecn\" is above the queue's \"bytes\"";
         let bytes = format_size(settings.bytes.into());
         queue.problems().add(span, message, format!("write at most \"{bytes}\""));
+    }
+    for (key, message) in [
+        ("ecn", "a deep queue marks no frames"),
+        ("bytes", "a deep queue has a limit of packets, and the deep buffer one of bytes"),
+    ] {
+        if settings.order == QueueOrder::Deep
+            && let Some(span) = queue.span_of(key)
+        {
+            let help = format!("take {} out, or write another order", quote(key));
+            queue.problems().add(span, message, help);
+        }
     }
     Some(settings)
 }
@@ -452,9 +472,10 @@ pub fn read_mac(section: &Section<'_>, key: &'static str) -> Option<At<MacAddr>>
 }
 
 impl SwitchSettings {
-    /// Reads `[switch]` of a section, without the static stations.
+    /// Reads `[switch]` and `[deep_buffer]` of a section, without the static stations.
     pub fn read(section: &Section<'_>) -> SwitchSettings {
-        let mut settings = SwitchSettings::default();
+        let deep_buffer = DeepBufferSettings::read(section);
+        let mut settings = SwitchSettings { deep_buffer, ..SwitchSettings::default() };
         let Some(switch) = section.section("switch", "switch") else { return settings };
         if let Some(At { value, span }) = switch.quantity("ageing", parse_duration) {
             if value.is_zero() || value > AGEING_MAX {
@@ -467,8 +488,8 @@ impl SwitchSettings {
         settings
     }
 
-    /// Writes `switch = { … }` where something differs from the default, without the static
-    /// stations.
+    /// Writes `switch = { … }` and `deep_buffer = { … }` where something differs from the default,
+    /// without the static stations.
     pub fn write(&self, lines: &mut Lines) {
         let usual = SwitchSettings::default();
         let mut switch = Lines::default();
@@ -477,6 +498,7 @@ impl SwitchSettings {
         if switch != Lines::default() {
             lines.inline("switch", &switch);
         }
+        self.deep_buffer.write(lines);
     }
 
     /// Writes the static stations, each under this heading.

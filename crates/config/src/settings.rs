@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plexus_wire::MacAddr;
 
+use crate::deep_buffer::DeepBufferSettings;
 use crate::words;
 
 /// A port's settings.
@@ -70,9 +71,11 @@ pub enum QueueOrder {
     Port,
     /// First come, first served.
     Fifo,
+    /// Bursts wait in the box's deep buffer, long flows in the port's own queue.
+    Deep,
 }
 
-words!(QueueOrder { Fair = "fair", Port = "port", Fifo = "fifo" });
+words!(QueueOrder { Fair = "fair", Port = "port", Fifo = "fifo", Deep = "deep" });
 
 /// Limits of each of a port's eight output queues, one per traffic class, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +166,8 @@ pub struct SwitchSettings {
     pub mac_table: usize,
     /// Stations that are configured.
     pub static_macs: Vec<StaticMac>,
+    /// The deep buffer of ports whose queue has the order `deep`.
+    pub deep_buffer: DeepBufferSettings,
 }
 
 impl Default for SwitchSettings {
@@ -172,6 +177,7 @@ impl Default for SwitchSettings {
             ageing: Duration::from_secs(300),
             mac_table: 65_536,
             static_macs: Vec::new(),
+            deep_buffer: DeepBufferSettings::default(),
         }
     }
 }

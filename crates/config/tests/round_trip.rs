@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plexus_config::{
-    Backend, FabricFile, FaultSettings, NodeFile, PortFile, PortSettings, PortUse, QueueOrder,
-    QueueSettings, StaticMac, StormSettings, Trust, Tunnel, VlanMode,
+    Backend, DeepBufferSettings, Detector, FabricFile, FaultSettings, NodeFile, PortFile,
+    PortSettings, PortUse, QueueOrder, QueueSettings, StaticMac, StormSettings, Suspects, Trust,
+    Tunnel, VlanMode,
 };
 use plexus_wire::MacAddr;
 use proptest::option::of;
@@ -25,7 +26,7 @@ fn vlan() -> impl Strategy<Value = VlanMode> {
 }
 
 fn settings() -> impl Strategy<Value = PortSettings> {
-    let order = (0..3_usize).prop_map(|i| QueueOrder::NAMES[i].1);
+    let order = (0..4_usize).prop_map(|i| QueueOrder::NAMES[i].1);
     let queue = (1..u32::MAX, 1518..u32::MAX, any::<bool>(), order);
     let storm = [of(any::<u32>()), of(any::<u32>()), of(any::<u32>())];
     let trust = prop_oneof![Just(Trust::None), Just(Trust::Pcp), Just(Trust::Dscp)];
@@ -37,8 +38,8 @@ fn settings() -> impl Strategy<Value = PortSettings> {
             queue: QueueSettings {
                 order: queue.3,
                 packets: queue.0,
-                bytes: queue.1,
-                ecn_bytes: queue.2.then_some(queue.1 / 3),
+                bytes: if queue.3 == QueueOrder::Deep { 1 << 20 } else { queue.1 },
+                ecn_bytes: (queue.2 && queue.3 != QueueOrder::Deep).then_some(queue.1 / 3),
             },
             storm: StormSettings {
                 broadcast_pps: storm[0],
@@ -68,6 +69,23 @@ fn faults() -> impl Strategy<Value = FaultSettings> {
         })
 }
 
+fn deep_buffer() -> impl Strategy<Value = DeepBufferSettings> {
+    let suspects = (0..3_usize).prop_map(|i| Suspects::NAMES[i].1);
+    let detector = (0..2_usize).prop_map(|i| Detector::NAMES[i].1);
+    let sizes = [0..=1_u64 << 30, 0..=1_u64 << 30];
+    (sizes, suspects, 1..u64::MAX, detector, 20..3000_u64).prop_map(
+        |([bytes, long_after], suspects, shape_bits_per_s, detector, rto_ms)| DeepBufferSettings {
+            bytes,
+            long_after,
+            suspects,
+            shape_bits_per_s,
+            detector,
+            rto_min: Duration::from_millis(rto_ms),
+            chip: None,
+        },
+    )
+}
+
 fn tunnel() -> impl Strategy<Value = [SocketAddr; 2]> {
     let port = || prop_oneof![Just(18_773), 1..0xC000_u16];
     let end = |last, v6: bool, port| match v6 {
@@ -82,13 +100,15 @@ proptest! {
     fn a_written_file_reads_back_equal(
         ports in proptest::collection::vec((settings(), of(faults()), 0..4_usize), 0..5),
         control in of("/[a-z\"\\\\é\t ]{1,20}"), metrics in of(any::<u16>()),
-        tunnel in of(tunnel()), (ageing_ms, table) in (1..1_000_000_000_u64, 1..=1_usize << 24))
+        tunnel in of(tunnel()), (ageing_ms, table) in (1..1_000_000_000_u64, 1..=1_usize << 24),
+        deep in deep_buffer())
     {
         let mut node = NodeFile::new("sw-1");
         node.workers = 4;
         node.backend = Backend::AfPacket;
         node.switch.ageing = Duration::from_millis(ageing_ms);
         node.switch.mac_table = table;
+        node.switch.deep_buffer = deep;
         if let Some(control) = control {
             node.control = control.into();
         }

@@ -1,11 +1,18 @@
 //! Prometheus metrics (text exposition format 0.0.4) over plain HTTP: GET /metrics.
 
+use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long a scraper may take to ask and to read.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Begins a family of samples.
+pub(crate) fn begin_family(out: &mut String, name: &str, help: &str, kind: &str) {
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+}
 
 /// Listens, in a thread of its own that serves one scraper at a time. `text` gives the metrics, or
 /// says why there are none.

@@ -1,8 +1,10 @@
 //! The daemon that makes a box a switch, a router or a node of a fabric.
 
+mod buffers;
 mod control;
 mod fabric;
 mod fast_table;
+mod flows;
 mod inner;
 mod links;
 mod load;

@@ -2,8 +2,8 @@
 //! has one ([`tcx`]); [`memory`] is one for tests.
 //!
 //! A rule says what to do with the packets of one flow ([`Key`]): by which port they leave, and
-//! what becomes of their tag. Packets that no rule matches come in by the port's back-end, as they
-//! do without a fast table.
+//! what is changed of them. Packets that no rule matches come in by the port's back-end, as they do
+//! without a fast table.
 //!
 //! # No packet overtakes another of its flow
 //!
@@ -24,9 +24,10 @@ pub mod memory;
 pub mod tcx;
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use plexus_wire::MacAddr;
+use plexus_wire::{FlowKey, MacAddr, Protocol};
 
 use crate::packet::PortId;
 
@@ -35,6 +36,8 @@ use crate::packet::PortId;
 pub enum Key {
     /// The frames of a flow.
     Flow(Flow),
+    /// The packets of a flow that is routed.
+    Routed(Routed),
     /// Hosts' frames in the fabric that come in by a fabric port ([`FastTable::set_link`]), and
     /// whose next hop is this one.
     Hop {
@@ -49,7 +52,7 @@ impl Key {
     /// The port that the frames come in by.
     pub fn in_port(&self) -> PortId {
         match self {
-            Key::Flow(flow) => flow.in_port,
+            Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => flow.in_port,
             Key::Hop { in_port, .. } => *in_port,
         }
     }
@@ -89,6 +92,73 @@ impl Flow {
     }
 }
 
+/// Protocol and ports of TCP or UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ports {
+    /// The protocol's number.
+    pub protocol: u8,
+    /// Source port.
+    pub source: u16,
+    /// Destination port.
+    pub destination: u16,
+}
+
+/// A routed flow: IP packets to the router, from one address to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Routed {
+    /// Their frames.
+    pub flow: Flow,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Only packets with these ports; none: all packets. A pair of addresses has rules of one kind
+    /// at a time.
+    pub ports: Option<Ports>,
+}
+
+impl Routed {
+    /// All packets between the addresses of an IP packet in a frame of this flow; none if it is no
+    /// IP packet.
+    #[inline]
+    pub fn of(flow: Flow, frame: &[u8]) -> Option<Routed> {
+        let packet = frame.get(if flow.tag.is_some() { 18 } else { 14 }..)?;
+        let (source, destination) = match flow.ethertype {
+            0x0800 => {
+                let ends: &[[u8; 4]; 2] = packet.get(12..20)?.as_chunks().0.first_chunk()?;
+                (IpAddr::from(ends[0]), IpAddr::from(ends[1]))
+            }
+            0x86DD => {
+                let ends: &[[u8; 16]; 2] = packet.get(8..40)?.as_chunks().0.first_chunk()?;
+                (IpAddr::from(ends[0]), IpAddr::from(ends[1]))
+            }
+            _ => return None,
+        };
+        Some(Routed { flow, source, destination, ports: None })
+    }
+
+    /// The same for packets with the ports of this packet alone; none if it has none, or only
+    /// behind an extension header.
+    #[inline]
+    pub fn with_ports_of(self, frame: &[u8]) -> Option<Routed> {
+        let FlowKey { protocol: Protocol(protocol), ports, .. } = FlowKey::from_frame(frame)?;
+        let (source, destination) = ports.filter(|_| matches!(protocol, TCP | UDP))?;
+        let next_header = if self.flow.tag.is_some() { 18 + 6 } else { 14 + 6 };
+        if self.source.is_ipv6() && frame.get(next_header) != Some(&protocol) {
+            return None;
+        }
+        Some(Routed { ports: Some(Ports { protocol, source, destination }), ..self })
+    }
+
+    /// The same for all packets between the addresses.
+    pub fn without_ports(self) -> Routed {
+        Routed { ports: None, ..self }
+    }
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
 /// The change of a frame's 802.1Q tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
@@ -98,6 +168,17 @@ pub enum Tag {
     Pop,
     /// One with this priority and VLAN is added.
     Push(u16),
+    /// One with this priority and VLAN takes its place.
+    Swap(u16),
+}
+
+/// One step of a routed packet: its time to live becomes one less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The next hop's Ethernet address, and the router's there.
+    pub addresses: [u8; 12],
+    /// Bytes of the longest IP packet there.
+    pub mtu: u16,
 }
 
 /// The treatment of a rule's packets.
@@ -110,6 +191,10 @@ pub struct Action {
     pub tag: Tag,
     /// The Ethernet header of the output port's link, of a hop.
     pub header: Option<[u8; 14]>,
+    /// The step of a routed flow. A packet that a router does not send on as it is comes in by the
+    /// back-end. If it may leave by the same port later, the rule [waits](self) for it: if it has
+    /// options, is longer than the MTU, or is a super-packet other than TCP.
+    pub step: Option<Step>,
 }
 
 /// The Ethernet headers of frames on a link of the fabric, behind which the fabric's header stands.

@@ -131,7 +131,7 @@ impl Daemon {
 
     /// Processor time it has used, user and system.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        parse_cpu_time(&fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?)
+        cpu_time_of(self.child.id())
     }
 
     /// Ends it.
@@ -158,6 +158,11 @@ fn log_tail(path: &Path) -> String {
         Ok(String::from_utf8_lossy(&bytes).trim_end().to_string())
     };
     read().unwrap_or_default()
+}
+
+/// Processor time that a process has used, user and system; none if there is no such process.
+pub fn cpu_time_of(process: u32) -> Option<Duration> {
+    parse_cpu_time(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
 /// User and system time of `/proc/PID/stat`, fields 14 and 15 (proc_pid_stat(5)), in ticks of

@@ -31,6 +31,7 @@ mod tools;
 mod traffic;
 mod world;
 
+pub use daemon::cpu_time_of;
 pub use error::Error;
 pub use launch::{
     Launch, Listed, Tied, Up, cut_short, down, exec, is_up, lab_name, list, run, run_flows, status,

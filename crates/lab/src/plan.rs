@@ -269,6 +269,8 @@ fn node_file(topology: &Topology, index: usize, node: &Node, rootless: bool) -> 
     file.router = node.router.clone();
     file.named = node.named.clone();
     file.workers = node.workers;
+    // The simulator alone has chips.
+    file.switch.deep_buffer.chip = None;
     // Programs in the kernel need real root.
     file.fast_table = if rootless { FastTable::Off } else { node.fast_table };
     file.backend = match node.backend {

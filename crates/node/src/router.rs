@@ -65,6 +65,8 @@ pub struct Router {
     /// Neighbours that lead nowhere any more, but that entries may name until those are in.
     vacated: BTreeSet<NeighbourId>,
     is_plan_old: bool,
+    /// Called when workers are to follow a change at once.
+    on_change: Box<dyn FnMut() + Send>,
     /// Entries of IPv4 and IPv6 that did not fit: what is behind them goes by a shorter prefix.
     lacking: [BTreeMap<Prefix, GroupId>; 2],
     /// How often an entry did not fit, since the start.
@@ -99,6 +101,7 @@ impl Router {
             leaving: BTreeSet::new(),
             vacated: BTreeSet::new(),
             is_plan_old: false,
+            on_change: Box::new(|| {}),
             lacking: Default::default(),
             refused: 0,
         })
@@ -123,6 +126,12 @@ impl Router {
     pub fn source(&self) -> RouterSource {
         let fib = FibReaders::new(self.v4.reader(), self.v6.reader());
         RouterSource { plan: self.published.clone(), fib }
+    }
+
+    /// Has this called after each change of what workers read. A worker that sleeps follows none,
+    /// and rules of the kernel's fast table that it has made stay as they were.
+    pub fn on_change(&mut self, call: impl FnMut() + Send + 'static) {
+        self.on_change = Box::new(call);
     }
 
     /// The control plane, for questions.
@@ -344,6 +353,7 @@ impl Router {
         if self.is_plan_old {
             self.published.store(self.tables.plan());
             self.is_plan_old = false;
+            (self.on_change)();
             if !self.entries.is_empty() {
                 let (v4, v6) = (self.v4.instant(), self.v6.instant());
                 while !self.v4.has_passed(v4) || !self.v6.has_passed(v6) {
@@ -352,6 +362,7 @@ impl Router {
             }
         }
         let mut removed = [0; 2];
+        let has_entries = !self.entries.is_empty();
         while let Some((prefix, group)) = self.entries.pop_front() {
             let family = usize::from(prefix.addr().is_ipv6());
             self.lacking[family].remove(&prefix);
@@ -375,6 +386,9 @@ impl Router {
                 }
                 self.lacking[family].remove(&prefix);
             }
+        }
+        if has_entries {
+            (self.on_change)();
         }
         for id in std::mem::take(&mut self.leaving) {
             self.tables.set_group(id.0, None);
@@ -504,6 +518,28 @@ fn bad_option(frame: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_are_told_of_routes_that_come_and_go_and_of_nothing_else() {
+        let mut router = Router::new(Limits::default(), vec![], [7; 32]).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        router.on_change(move || tell.send(()).unwrap());
+        let prefix: Prefix = "192.0.2.0/24".parse().unwrap();
+        for (routes, are_told) in [
+            (vec![(prefix, Route::Blackhole)], true),
+            (vec![(prefix, Route::Blackhole)], false),
+            (vec![(prefix, Route::Prohibited)], true),
+            (vec![], true),
+            (vec![], false),
+        ] {
+            router.replace_routes(Time::ZERO, routes);
+            router.run(Time::ZERO, || {});
+            assert_eq!(told.try_iter().count() > 0, are_told);
+            // Groups that no entry names any more leave with another plan.
+            router.run(Time::ZERO, || {});
+            told.try_iter().for_each(drop);
+        }
+    }
 
     #[test]
     fn a_message_points_at_the_option_that_is_bad() {

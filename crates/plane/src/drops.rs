@@ -67,6 +67,12 @@ reasons! {
     QueuePackets = "queue_packets",
     /// The output queue is at its limit of bytes.
     QueueBytes = "queue_bytes",
+    /// The output queue has as many packets of long flows as it may have.
+    LongFlow = "long_flow",
+    /// The deep buffer's budget is spent, and this port uses most of it.
+    DeepFull = "deep_full",
+    /// The link from the switching chip to the deep buffer is full; only in simulation.
+    DeepLink = "deep_link",
     /// The output port already holds its share of the worker's frames.
     PoolShare = "pool_share",
     /// Every frame of the worker's pool is in use.

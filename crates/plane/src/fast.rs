@@ -1,12 +1,14 @@
-//! A worker's rules in the box's fast table ([`plexus_io::fast`]): flows that the switch forwards,
-//! and hops of the fabric. Their frames pass without this process.
+//! A worker's rules in the box's fast table ([`plexus_io::fast`]): flows that are switched or
+//! routed, and hops of the fabric. Their frames pass without this process.
 //!
 //! A flow begins in the pipeline. It gets a rule when many of its packets have come within a round,
-//! and loses it when none has come for a second. A rule does what the switch would do, as long as
-//! everything that the switch looks at stays as it is. So a rule ends
+//! and loses it when none has come for a second. A rule does what the pipeline would do
+//! ([`rule`]), as long as everything that the pipeline looks at stays as it is. So a rule ends
 //!
 //! - at once, before the next batch leaves, when its source or destination is heard elsewhere;
 //! - at once when a port goes down, is watched or silenced, and all end when a plan is adopted;
+//! - if the router has another next hop for it, or none: before the next batch, or one of the next
+//!   where there are many rules;
 //! - in the round in which the switch would forget its destination.
 //!
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
@@ -14,36 +16,49 @@
 //! something else of either port. What is for a host, a controller or this node, and frames of
 //! native links, stay in the pipeline.
 //!
-//! The packets of a rule keep its source's entry in the switch fresh. They do not pass the output
-//! queues, so no flow to a port with a configured rate gets a rule.
+//! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.
+//! They do not pass the output queues, so no flow to a port with a configured rate or a deep queue
+//! gets a rule. A routed flow is all packets between two addresses; where a route has several next
+//! hops, each pair of ports is a flow of its own.
 //!
 //! Example: host A sends to B at 100,000 frames per second. After some 100 ms a rule exists. It
 //! waits until the frames in the pipeline have left, which takes some turns. From then on the
 //! kernel forwards. B moves to another port and sends a frame. The switch learns it there, and the
 //! rule ends before that frame leaves.
 
+mod rule;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-use plexus_config::Trust;
-use plexus_io::fast::{Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, RuleId, Tag};
-use plexus_io::{Batch, Pool, PortId};
+use arrayvec::ArrayVec;
+use plexus_io::fast::{
+    Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Ports, Routed, RuleId, Tag,
+};
+use plexus_io::{BATCH, Batch, Pool, PortId, Segmentation};
 use plexus_table::MacKey;
 use plexus_wire::{MacAddr, Time};
 
 use crate::bits::bits;
 use crate::counters::Counters;
 use crate::drops::DropReason;
-use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
-use crate::snapshot::Snapshot;
+use crate::fabric::plan::FabricPlan;
+use crate::router::fib::FibBatch;
+use crate::router::plan::RouterPlan;
 use crate::switch::Switch;
 use crate::verdict::Verdict;
+pub(crate) use rule::Plans;
+use rule::{Due, link_of};
 
 /// Packets of a flow within a round that make it worth a rule.
 const WORTH: u32 = 32;
+/// The same in packets per second, for people.
+pub const WORTH_PER_S: f64 = WORTH as f64 * 10.0;
 /// New rules in a round: each costs a system call.
 const NEW_MAX: usize = 256;
 /// Rules that may end in a round to make room for others.
@@ -54,7 +69,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_millis(200);
 /// A flow that has had no pause for this long, and whose port drops packets, is held back.
 const HOLD_AFTER: Duration = Duration::from_millis(100);
-/// Packets of a rule are held back for no longer, and only once.
+/// Packets of a rule are held back for no longer.
 const HOLD_MAX: Duration = Duration::from_millis(10);
 /// Least time between two rounds: links that change call for more of them.
 const ROUND_MIN: Duration = Duration::from_millis(50);
@@ -64,6 +79,10 @@ const REST: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(10);
 /// Flows that are counted at once, a power of two.
 const CANDIDATES: usize = 4096;
+/// More packets or bytes than that between two looks are no count.
+const LEAP: u64 = 1 << 40;
+/// Rules of routed flows that are compared with the routes before a batch.
+const CHECKS_MAX: usize = 64;
 /// Waiting rules that are looked at in a turn.
 const WAITING_MAX: usize = 16;
 
@@ -85,8 +104,9 @@ pub(crate) struct Fast {
     sampled: Vec<(Key, u64)>,
     /// Rules that hold packets back.
     holding: usize,
-    /// Ports whose frames may be forwarded, as far as this worker knows.
+    /// Ports whose frames may be forwarded, as far as this worker knows, and how many they are.
     open: Vec<bool>,
+    open_count: usize,
     /// No round is to begin before.
     next_round: Time,
     /// Rules that have ended, and since when.
@@ -96,7 +116,20 @@ pub(crate) struct Fast {
     links: BTreeMap<PortId, FabricLink>,
     /// Ports whose frames are to pass the pipeline.
     blocked: Vec<PortId>,
+    /// Packets to the router in this batch, as they came in, and how many the batch had then.
+    arrived: ArrayVec<(u8, Routed), BATCH>,
+    arrived_of: usize,
+    /// Rules of routed flows.
+    routed: usize,
+    /// The count of changes of the routes when it was read last; none: the router's plan is new.
+    routes: Option<u64>,
+    /// Rules that are to be compared with the routes since then, and the last one that was.
+    to_check: usize,
+    checked: Key,
     clears: Clears,
+    /// Rules that were made, and those that made room for others.
+    made: u64,
+    gave_way: u64,
 }
 
 /// The last attempt to open a port.
@@ -116,13 +149,20 @@ struct Candidate {
     packets: u32,
 }
 
+/// Before all flows.
+const NO_FLOW: Flow = Flow {
+    in_port: 0,
+    tag: None,
+    destination: MacAddr([0; 6]),
+    source: MacAddr([0; 6]),
+    ethertype: 0,
+};
+
 const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0 };
 
 struct Rule {
     id: RuleId,
-    action: Action,
-    /// Source and destination of a flow.
-    stations: Option<[MacKey; 2]>,
+    due: Due,
     /// Its counts when they were added last.
     counted: Counts,
     /// Packets in this round.
@@ -131,6 +171,8 @@ struct Rule {
     passed: u64,
     last_used: Time,
     state: State,
+    /// Whether it is in `waiting`.
+    is_listed: bool,
     hold: Hold,
 }
 
@@ -139,7 +181,7 @@ struct Rule {
 enum Hold {
     NotYet,
     Since(Time),
-    /// Once is enough.
+    /// Once is enough, until it has forwarded for a round.
     Over,
 }
 
@@ -167,6 +209,10 @@ pub struct FastReport {
     pub rules: Vec<FastRule>,
     /// The worker's ports whose frames may be forwarded.
     pub ports: Vec<PortId>,
+    /// Rules that were made since the worker started.
+    pub made: u64,
+    /// Of these, rules that gave way to flows with more packets.
+    pub gave_way: u64,
 }
 
 impl Rule {
@@ -197,8 +243,10 @@ pub struct FastRule {
 impl Fast {
     /// No rules yet. `ports` is how many the box has; `seed` keys the hash of flows.
     pub(crate) fn new(table: Box<dyn FastTable>, clears: Clears, ports: usize, seed: u64) -> Fast {
+        let open: Vec<bool> = (0..ports as PortId).map(|port| table.is_open(port)).collect();
         Fast {
-            open: (0..ports as PortId).map(|port| table.is_open(port)).collect(),
+            open_count: open.iter().filter(|open| **open).count(),
+            open,
             holding: 0,
             next_round: Time::ZERO,
             table,
@@ -212,7 +260,15 @@ impl Fast {
             ports: BTreeMap::new(),
             links: BTreeMap::new(),
             blocked: Vec::new(),
+            arrived: ArrayVec::new(),
+            arrived_of: 0,
+            routed: 0,
+            routes: None,
+            to_check: 0,
+            checked: first_routed(),
             clears,
+            made: 0,
+            gave_way: 0,
         }
     }
 
@@ -248,7 +304,8 @@ impl Fast {
         if port >= self.open.len() {
             self.open.resize(port + 1, false);
         }
-        self.open[port] = is_open;
+        let was_open = std::mem::replace(&mut self.open[port], is_open);
+        self.open_count = self.open_count + usize::from(is_open) - usize::from(was_open);
     }
 
     /// A port is given up.
@@ -300,8 +357,9 @@ impl Fast {
         changed.into_iter().for_each(|port| self.close(now, port));
         // Ports of other workers, which may not have heard of it.
         let leads_elsewhere = |rule: &Rule| {
-            rule.action.header.is_some()
-                && rule.action.header != link_of(plan, rule.action.out_port).map(|link| link.out)
+            rule.due.action.header.is_some()
+                && rule.due.action.header
+                    != link_of(plan, rule.due.action.out_port).map(|link| link.out)
         };
         let old = self.rules.iter().filter(|(_, rule)| leads_elsewhere(rule));
         let old: Vec<Key> = old.map(|(key, _)| *key).collect();
@@ -323,10 +381,7 @@ impl Fast {
 
     /// Ends the rules from and to a station.
     pub(crate) fn end_of_station(&mut self, now: Time, station: MacKey) {
-        const NOBODY: MacAddr = MacAddr([0; 6]);
-        let (destination, source) = (NOBODY, NOBODY);
-        let first = Key::Flow(Flow { in_port: 0, tag: None, destination, source, ethertype: 0 });
-        let range = self.by_station.range((station, first)..);
+        let range = self.by_station.range((station, Key::Flow(NO_FLOW))..);
         let keys: Vec<Key> =
             range.take_while(|(its, _)| *its == station).map(|(_, key)| *key).collect();
         keys.iter().for_each(|key| self.end(now, key));
@@ -342,20 +397,48 @@ impl Fast {
     fn end(&mut self, now: Time, key: &Key) {
         let Some(mut rule) = self.rules.remove(key) else { return };
         self.table.remove(key, rule.id);
+        self.routed -= usize::from(matches!(key, Key::Routed(_)));
         self.holding -= usize::from(rule.let_go(&*self.table));
-        for station in rule.stations.into_iter().flatten() {
+        for station in rule.due.stations.into_iter().flatten() {
             self.by_station.remove(&(station, *key));
         }
         self.ended.push((now, *key, rule));
     }
 
-    /// Counts the packets of a batch: those at the places of `switched` go out by one port of the
-    /// switch, those of `passed_on` from one link of the fabric to another.
+    /// Notes the packets of a batch that are to the router, before it changes them.
     #[inline]
-    pub(crate) fn see(&mut self, pool: &Pool, batch: &Batch, switched: u64, passed_on: u64) {
+    pub(crate) fn see_arrivals(&mut self, pool: &Pool, batch: &Batch, plans: Plans<'_>) {
+        self.arrived_of = batch.len();
+        if !plans.router.has_interfaces() || self.open_count == 0 {
+            return;
+        }
+        for (place, packet) in (0..).zip(batch) {
+            if !self.is_seen_open(packet.in_port) {
+                continue;
+            }
+            let frame = pool.data(packet);
+            let flow = Flow::of(packet.in_port, frame).filter(is_plain);
+            let flow = flow.filter(|flow| plans.interface_of(flow).is_some());
+            let routed = flow.and_then(|flow| plans.routed_flow(flow, frame));
+            self.arrived.extend(routed.map(|routed| (place, routed)));
+        }
+    }
+
+    /// Counts the packets of a batch: those at the places of `switched` go out by one port of the
+    /// switch, those of `passed_on` from one link of the fabric to another. It also counts packets
+    /// in `arrived` that the router sends on.
+    #[inline]
+    pub(crate) fn see(
+        &mut self,
+        now: Time,
+        pool: &Pool,
+        batch: &Batch,
+        switched: u64,
+        passed_on: u64,
+    ) {
         for place in bits(switched | passed_on) {
             let packet = &batch[place];
-            if !self.open.get(usize::from(packet.in_port)).is_some_and(|open| *open) {
+            if !self.is_seen_open(packet.in_port) {
                 continue;
             }
             let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
@@ -365,17 +448,87 @@ impl Fast {
                 0 => Flow::of(in_port, pool.data(packet)).filter(is_plain).map(Key::Flow),
                 _ => Some(Key::Hop { in_port, hop: out_port as u8 }),
             };
-            let Some(key) = key else { continue };
-            let candidate = &mut self.candidates[hash(&key, self.seed) as usize % CANDIDATES];
-            if candidate.key == Some(key) && candidate.out_port == out_port {
-                candidate.packets += 1;
-            } else if candidate.packets > 0 {
-                // The flow with more packets keeps the place.
-                candidate.packets -= 1;
-            } else {
-                *candidate = Candidate { key: Some(key), out_port, packets: 1 };
+            if let Some(key) = key {
+                self.count_candidate(key, out_port);
             }
         }
+        if !self.arrived.is_empty() {
+            self.see_routed(now, batch);
+        }
+    }
+
+    fn see_routed(&mut self, now: Time, batch: &Batch) {
+        // The forwarder of names may have taken packets out, and others have other places now.
+        let is_whole = batch.len() == self.arrived_of;
+        for at in 0..if is_whole { self.arrived.len() } else { 0 } {
+            let (place, key) = self.arrived[at];
+            let packet = &batch[usize::from(place)];
+            let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
+            let key = Key::Routed(key);
+            // The table does not forward super-packets of UDP.
+            if packet.offload.segmentation != Segmentation::Udp {
+                self.count_candidate(key, out_port);
+            }
+            // It has let a packet through that it does not send on as it is.
+            if let Some(rule) = self.rules.get_mut(&key).filter(|rule| rule.state.forwards()) {
+                rule.state = State::Waiting { since: now };
+                wait(&mut self.waiting, &key, rule);
+            }
+        }
+        self.arrived.clear();
+    }
+
+    fn is_seen_open(&self, port: PortId) -> bool {
+        self.open.get(usize::from(port)).is_some_and(|open| *open)
+    }
+
+    #[inline]
+    fn count_candidate(&mut self, key: Key, out_port: PortId) {
+        let candidate = &mut self.candidates[hash(&key, self.seed) as usize % CANDIDATES];
+        if candidate.key == Some(key) && candidate.out_port == out_port {
+            candidate.packets += 1;
+        } else if candidate.packets > 0 {
+            // The flow with more packets keeps the place.
+            candidate.packets -= 1;
+        } else {
+            *candidate = Candidate { key: Some(key), out_port, packets: 1 };
+        }
+    }
+
+    /// The router's plan has changed: rules are to be compared with it before the next batch.
+    pub(crate) fn note_routes(&mut self) {
+        self.routes = None;
+    }
+
+    /// Ends the rules of flows that the router would no longer send on as they are. After a change
+    /// it compares some rules before each batch, until it has compared all.
+    #[inline]
+    pub(crate) fn follow_routes(&mut self, now: Time, switch: &Switch, plans: Plans<'_>) {
+        // Read before the routes: a change in between is seen the next time.
+        let changes = plans.fib.map(FibBatch::changes);
+        if changes.is_some() && changes != self.routes {
+            (self.routes, self.to_check) = (changes, self.routed);
+        }
+        if self.to_check > 0 {
+            self.check_routes(now, switch, plans);
+        }
+    }
+
+    #[cold]
+    fn check_routes(&mut self, now: Time, switch: &Switch, plans: Plans<'_>) {
+        let count = self.to_check.min(CHECKS_MAX);
+        self.to_check -= count;
+        let end = Key::Hop { in_port: 0, hop: 0 };
+        let behind = self.rules.range((Bound::Excluded(self.checked), Bound::Excluded(end)));
+        let all = self.rules.range(first_routed()..end);
+        let mut over = Vec::new();
+        for (key, rule) in behind.chain(all).take(count) {
+            self.checked = *key;
+            if plans.rule(now, switch, key, rule.due.action.out_port) != Some(rule.due) {
+                over.push(*key);
+            }
+        }
+        over.iter().for_each(|key| self.end(now, key));
     }
 
     /// A turn begins: nothing has been received in it.
@@ -384,8 +537,13 @@ impl Fast {
         self.sampled.clear();
         for _ in 0..self.waiting.len().min(WAITING_MAX) {
             let Some((key, id)) = self.waiting.pop_front() else { break };
-            let rule = self.rules.get(&key).filter(|r| r.id == id && !r.state.forwards());
-            let Some(rule) = rule else { continue };
+            let Some(rule) = self.rules.get_mut(&key).filter(|rule| rule.id == id) else {
+                continue;
+            };
+            rule.is_listed = !rule.state.forwards();
+            if !rule.is_listed {
+                continue;
+            }
             // A packet that came when the rule was made may be on its way to the back-end.
             if rule.state != (State::Waiting { since: now }) {
                 self.sampled.push((key, self.table.passed(id)));
@@ -394,10 +552,11 @@ impl Fast {
         }
     }
 
-    /// Whether rules hold packets back: the next turn should come at once.
+    /// Whether the next turn should come at once: rules hold packets back, or are to be compared
+    /// with the routes.
     #[inline]
-    pub(crate) fn is_holding(&self) -> bool {
-        self.holding > 0
+    pub(crate) fn is_busy(&self) -> bool {
+        self.holding > 0 || self.to_check > 0
     }
 
     /// A turn has ended, and `is_drained` if it received all that had arrived. `is_clear` says of
@@ -420,8 +579,8 @@ impl Fast {
             let (State::Waiting { since } | State::Crossing { since, .. }) = rule.state else {
                 continue;
             };
-            let out = usize::from(rule.action.out_port);
-            let have_left = match is_clear(rule.action.out_port) {
+            let out = usize::from(rule.due.action.out_port);
+            let have_left = match is_clear(rule.due.action.out_port) {
                 Some(is_clear) => is_clear,
                 None => {
                     let clears = self.clears.get(out).map_or(0, |clears| clears.load(Acquire));
@@ -478,7 +637,7 @@ impl Fast {
         &mut self,
         now: Time,
         switch: &mut Switch,
-        (plan, fabric): (&Snapshot, &FabricPlan),
+        plans: Plans<'_>,
         counters: &mut Counters,
         overflows: impl Fn(PortId) -> bool,
     ) {
@@ -486,12 +645,12 @@ impl Fast {
             return;
         }
         self.next_round = now + ROUND_MIN;
-        for port in 0..plan.ports.len() as PortId {
+        for port in 0..plans.snapshot.ports.len() as PortId {
             self.set_open(port, self.table.is_open(port));
         }
-        self.set_links(fabric);
-        self.count(now, counters);
-        let mut over = Vec::new();
+        self.set_links(plans.fabric);
+        self.count(now, plans.router, counters);
+        let (mut over, mut urgent) = (Vec::new(), Vec::new());
         for (key, rule) in &mut self.rules {
             let is_used = rule.recent > 0;
             let passed = self.table.passed(rule.id);
@@ -499,20 +658,22 @@ impl Fast {
                 (rule.passed, rule.last_used) = (passed, now);
             }
             // A packet that was on its way to the back-end has been counted since.
-            if let State::Forwards { passed: settled } = rule.state
-                && settled != passed
-            {
-                rule.state = State::Waiting { since: now };
-                self.waiting.push_back((*key, rule.id));
+            if let State::Forwards { passed: settled } = rule.state {
+                if settled != passed {
+                    rule.state = State::Waiting { since: now };
+                    wait(&mut self.waiting, key, rule);
+                } else if rule.hold == Hold::Over && is_used {
+                    rule.hold = Hold::NotYet;
+                }
             }
+            let [source, destination] = rule.due.stations;
+            let out_port = rule.due.action.out_port;
             let keep = rule.last_used + IDLE > now
                 && self.table.is_valid(rule.id)
-                && rule.stations.is_none_or(|[source, destination]| {
-                    (!is_used || switch.refresh(now, source, key.in_port()))
-                        && switch.stays(now, MARGIN, destination, rule.action.out_port)
-                });
-            if is_used && rule.stations.is_none() {
-                fabric.hear(key.in_port(), now);
+                && source.is_none_or(|at| !is_used || switch.refresh(now, at, key.in_port()))
+                && destination.is_none_or(|at| switch.stays(now, MARGIN, at, out_port));
+            if is_used && matches!(key, Key::Hop { .. }) {
+                plans.fabric.hear(key.in_port(), now);
             }
             if !keep {
                 over.push(*key);
@@ -526,18 +687,24 @@ impl Fast {
                 self.table.hold(rule.id, true);
                 rule.hold = Hold::Since(now);
                 self.holding += 1;
-                self.waiting.push_front((*key, rule.id));
+                urgent.push((*key, rule.id));
             }
         }
+        if !urgent.is_empty() {
+            // They come first from now on.
+            self.waiting.retain(|waiting| !urgent.contains(waiting));
+            urgent.into_iter().for_each(|waiting| self.waiting.push_front(waiting));
+        }
         over.iter().for_each(|key| self.end(now, key));
-        self.add(now, switch, plan, fabric);
+        self.add(now, switch, plans);
     }
 
     /// Adds what rules have counted since the last time.
-    pub(crate) fn count(&mut self, now: Time, counters: &mut Counters) {
+    pub(crate) fn count(&mut self, now: Time, router: &RouterPlan, counters: &mut Counters) {
         for (key, rule) in &mut self.rules {
             if count(&*self.table, key, rule, counters) {
                 rule.last_used = now;
+                rule.due.neighbour.into_iter().for_each(|neighbour| router.mark_used(neighbour));
             }
         }
         let table = &mut self.table;
@@ -553,19 +720,24 @@ impl Fast {
 
     /// Makes rules of the flows of this round that had most packets. If the table is full, rules
     /// that had far fewer end, so that there is room in the next round.
-    fn add(&mut self, now: Time, switch: &Switch, plan: &Snapshot, fabric: &FabricPlan) {
+    fn add(&mut self, now: Time, switch: &Switch, plans: Plans<'_>) {
         let worth = self.candidates.iter().filter(|candidate| candidate.packets >= WORTH);
         let mut worth: Vec<Candidate> = worth.copied().collect();
         self.candidates.fill(EMPTY);
         worth.sort_by_key(|candidate| std::cmp::Reverse(candidate.packets));
-        let mut without = Vec::new();
-        for Candidate { key, out_port, packets } in worth.into_iter().take(NEW_MAX) {
+        let (made, mut without) = (self.made, Vec::new());
+        for Candidate { key, out_port, packets } in worth {
+            if self.made - made >= NEW_MAX as u64 || without.len() >= NEW_MAX {
+                break;
+            }
             let Some(key) = key.filter(|key| !self.rules.contains_key(key)) else { continue };
-            let Some((action, stations)) = self.rule_for(now, &key, out_port, switch, plan, fabric)
-            else {
-                continue;
+            let is_known = match key {
+                Key::Hop { in_port, .. } => self.links.contains_key(&in_port),
+                _ => self.table.is_open(key.in_port()),
             };
-            let id = match self.table.insert(&key, &action) {
+            let due = plans.rule(now, switch, &key, out_port).filter(|_| is_known);
+            let Some(due) = due else { continue };
+            let id = match self.table.insert(&key, &due.action) {
                 Ok(id) => id,
                 Err(error) => {
                     if error.kind() == std::io::ErrorKind::StorageFull {
@@ -574,20 +746,27 @@ impl Fast {
                     continue;
                 }
             };
-            let rule = Rule {
+            let mut rule = Rule {
                 id,
-                action,
-                stations,
+                due,
                 counted: Counts::default(),
                 recent: 0,
                 passed: 0,
                 last_used: now,
                 state: State::Waiting { since: now },
+                is_listed: false,
                 hold: Hold::NotYet,
             };
+            wait(&mut self.waiting, &key, &mut rule);
             self.rules.insert(key, rule);
-            self.by_station.extend(stations.into_iter().flatten().map(|station| (station, key)));
-            self.waiting.push_back((key, id));
+            self.made += 1;
+            if matches!(key, Key::Routed(_)) {
+                self.routed += 1;
+                // The check that is under way may have passed its place.
+                self.to_check += usize::from(self.to_check > 0);
+            }
+            let stations = due.stations.into_iter().flatten();
+            self.by_station.extend(stations.map(|station| (station, key)));
         }
         if !without.is_empty() {
             self.make_room(now, &without);
@@ -607,50 +786,31 @@ impl Fast {
                 return;
             }
             self.end(now, &key);
+            self.gave_way += 1;
         }
     }
 
-    /// The treatment of a candidate's packets, and the stations of a flow; none if it can have no
-    /// rule.
-    fn rule_for(
-        &self,
-        now: Time,
-        key: &Key,
-        out_port: PortId,
-        switch: &Switch,
-        plan: &Snapshot,
-        fabric: &FabricPlan,
-    ) -> Option<(Action, Option<[MacKey; 2]>)> {
-        if !self.table.is_open(key.in_port()) {
-            return None;
-        }
-        match key {
-            Key::Flow(flow) => {
-                let (vlan, action) = action(plan, flow, out_port)?;
-                let source = MacKey::new(vlan, flow.source);
-                let destination = MacKey::new(vlan, flow.destination);
-                let are_there = switch.stays(now, Duration::ZERO, source, flow.in_port)
-                    && switch.stays(now, MARGIN, destination, out_port);
-                are_there.then_some((action, Some([source, destination])))
-            }
-            Key::Hop { in_port, .. } => {
-                let to = plan.ports.get(usize::from(out_port))?;
-                let is_plain = to.in_fabric && to.settings.rate_bits_per_s.is_none();
-                let header = link_of(fabric, out_port)?.out;
-                let action = Action { out_port, tag: Tag::Keep, header: Some(header) };
-                (is_plain && self.links.contains_key(in_port)).then_some((action, None))
-            }
-        }
-    }
-
-    /// The rules, for people.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = FastRule> {
-        self.rules.iter().map(|(key, rule)| FastRule {
+    /// The rules, for people; `ports` are the worker's.
+    pub(crate) fn report(&self, ports: impl Iterator<Item = PortId>) -> FastReport {
+        let rules = self.rules.iter().map(|(key, rule)| FastRule {
             key: *key,
-            action: rule.action,
+            action: rule.due.action,
             forwards: rule.state.forwards(),
             counts: self.table.read(rule.id),
-        })
+        });
+        FastReport {
+            rules: rules.collect(),
+            ports: ports.filter(|port| self.is_open(*port)).collect(),
+            made: self.made,
+            gave_way: self.gave_way,
+        }
+    }
+}
+
+/// Lists a rule among those that do not forward yet.
+fn wait(waiting: &mut VecDeque<(Key, RuleId)>, key: &Key, rule: &mut Rule) {
+    if !std::mem::replace(&mut rule.is_listed, true) {
+        waiting.push_back((*key, rule.id));
     }
 }
 
@@ -658,42 +818,36 @@ impl Fast {
 fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Counters) -> bool {
     const TAG_LEN: u64 = 4;
     let counts = table.read(rule.id);
-    let packets = counts.packets - rule.counted.packets;
-    let bytes = counts.bytes - rule.counted.bytes;
-    let held = counts.held - rule.counted.held;
+    // Others can write into the kernel's maps: a count that goes back, or leaps, is no count.
+    let more = |now: u64, before: u64| now.checked_sub(before).filter(|more| *more < LEAP);
+    let packets = more(counts.packets, rule.counted.packets).unwrap_or(0);
+    let bytes = more(counts.bytes, rule.counted.bytes).unwrap_or(0);
+    let held = more(counts.held, rule.counted.held).unwrap_or(0);
     rule.counted = counts;
     rule.recent += packets;
     let tag = |is_tagged: bool| if is_tagged { packets * TAG_LEN } else { 0 };
-    let comes_tagged = matches!(key, Key::Flow(Flow { tag: Some(_), .. }));
-    let leaves_tagged = match rule.action.tag {
+    let comes_tagged = match key {
+        Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => flow.tag.is_some(),
+        Key::Hop { .. } => false,
+    };
+    let leaves_tagged = match rule.due.action.tag {
         Tag::Keep => comes_tagged,
         Tag::Pop => false,
-        Tag::Push(_) => true,
+        Tag::Push(_) | Tag::Swap(_) => true,
     };
     counters.fast_received(key.in_port(), packets + held, bytes + tag(comes_tagged));
-    counters.fast_sent(rule.action.out_port, packets, bytes + tag(leaves_tagged));
+    counters.fast_sent(rule.due.action.out_port, packets, bytes + tag(leaves_tagged));
     counters.drop_many(key.in_port(), DropReason::Held, held);
+    if matches!(key, Key::Routed(_)) {
+        counters.routed(key.in_port(), packets);
+    }
     packets > 0
 }
 
-/// The VLAN of a flow that the switch sends out by a port, and the treatment of its packets; none
-/// if the pipeline does more with them than a rule can.
-fn action(plan: &Snapshot, flow: &Flow, out_port: PortId) -> Option<(u16, Action)> {
-    let from = plan.ports.get(usize::from(flow.in_port))?;
-    let to = plan.ports.get(usize::from(out_port))?;
-    let is_plain = !from.in_fabric && !to.in_fabric && to.settings.rate_bits_per_s.is_none();
-    let vlan = flow.tag.map_or(from.native, |tci| tci & 0x0FFF);
-    if !is_plain || vlan == 0 {
-        return None;
-    }
-    let tag = match (flow.tag, to.native == vlan) {
-        (Some(_), true) => Tag::Pop,
-        (Some(_), false) | (None, true) => Tag::Keep,
-        // Its class depends on the packet.
-        (None, false) if from.settings.trust == Trust::Dscp => return None,
-        (None, false) => Tag::Push(u16::from(from.settings.priority & 7) << 13 | vlan),
-    };
-    Some((vlan, Action { out_port, tag, header: None }))
+/// Before all keys of routed flows.
+fn first_routed() -> Key {
+    let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    Key::Routed(Routed { flow: NO_FLOW, source: nobody, destination: nobody, ports: None })
 }
 
 /// Whether a flow's frames have one tag at most.
@@ -701,27 +855,38 @@ fn is_plain(flow: &Flow) -> bool {
     !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
 }
 
-/// The headers of a port's link, if it leads to a fabric node and is encapsulated.
-fn link_of(plan: &FabricPlan, port: PortId) -> Option<FabricLink> {
-    match *plan.role(port) {
-        PortRole::Fabric(Encapsulation::EtherType { out, back }) => Some(FabricLink { out, back }),
-        _ => None,
-    }
-}
-
 #[inline]
 fn hash(key: &Key, seed: u64) -> u64 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let words = match key {
-        Key::Flow(flow) => [
+    let of_flow = |flow: &Flow| {
+        [
             flow.destination.to_u64(),
             flow.source.to_u64(),
             u64::from(flow.in_port) << 32
                 | u64::from(flow.ethertype) << 16
                 | u64::from(flow.tag.unwrap_or(0)),
-        ],
-        Key::Hop { in_port, hop } => [u64::from(*hop), u64::MAX, u64::from(*in_port)],
+        ]
+    };
+    let of_address = |address: IpAddr| {
+        let bits = match address {
+            IpAddr::V4(address) => address.to_bits().into(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        [bits as u64, (bits >> 64) as u64]
+    };
+    let (words, [source, destination]) = match key {
+        Key::Flow(flow) => (of_flow(flow), [[0; 2]; 2]),
+        Key::Routed(key) => (of_flow(&key.flow), [key.source, key.destination].map(of_address)),
+        Key::Hop { in_port, hop } => {
+            ([u64::from(*hop), u64::MAX, u64::from(*in_port)], [[0; 2]; 2])
+        }
+    };
+    let ports = match key {
+        Key::Routed(Routed { ports: Some(Ports { protocol, source, destination }), .. }) => {
+            u64::from(*protocol) << 32 | u64::from(*source) << 16 | u64::from(*destination)
+        }
+        _ => 0,
     };
     let mix = |hash: u64, word: u64| (hash.rotate_left(29) ^ word).wrapping_mul(ODD);
-    words.into_iter().fold(seed, mix) >> 40
+    words.into_iter().chain(source).chain(destination).chain([ports]).fold(seed, mix) >> 40
 }

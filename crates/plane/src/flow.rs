@@ -9,10 +9,15 @@ use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 /// The hash of a flow: of an IP packet's addresses and ports, or of another frame's Ethernet
 /// addresses.
 pub(crate) fn flow_hash(frame: &[u8], seed: u64) -> u64 {
-    if let Some(key) = FlowKey::from_frame(frame) {
-        return key.hash(seed);
+    hash_of(FlowKey::from_frame(frame).as_ref(), frame, seed)
+}
+
+/// The same of a frame whose key has been read, if it has one.
+fn hash_of(key: Option<&FlowKey>, frame: &[u8], seed: u64) -> u64 {
+    match key {
+        Some(key) => key.hash(seed),
+        None => bytes_hash(&frame[..frame.len().min(12)], seed),
     }
-    bytes_hash(&frame[..frame.len().min(12)], seed)
 }
 
 /// The hash of any bytes.
@@ -50,12 +55,22 @@ impl<'a> Queued<'a> {
         Queued { frame, inner, control }
     }
 
+    /// The host's frame.
+    pub(crate) fn host_frame(&self) -> &'a [u8] {
+        &self.frame[self.inner..]
+    }
+
     /// The hash of its flow. Control messages of one path are a flow: they are encrypted, and keep
     /// their order.
     pub(crate) fn flow(&self, seed: u64) -> u64 {
+        self.flow_of(FlowKey::from_frame(self.host_frame()).as_ref(), seed)
+    }
+
+    /// The same where the host's frame has been read.
+    pub(crate) fn flow_of(&self, key: Option<&FlowKey>, seed: u64) -> u64 {
         match self.control {
             Some(start) => bytes_hash(&self.frame[start..self.inner], seed),
-            None => flow_hash(&self.frame[self.inner..], seed),
+            None => hash_of(key, self.host_frame(), seed),
         }
     }
 }

@@ -21,6 +21,7 @@ mod offload;
 mod pace;
 mod pipeline;
 mod router;
+mod sample;
 mod snapshot;
 mod stage;
 mod storm;
@@ -38,14 +39,17 @@ pub use fabric::plan::{
     Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet, PortTables,
     PublishedFabric, route_along,
 };
-pub use fast::{Clears, FastReport, FastRule};
+pub use fast::{Clears, FastReport, FastRule, WORTH_PER_S};
 pub use pipeline::Pipeline;
+pub use plexus_coproc::deep::Source as SourceOf;
 pub use router::fib::FibReaders;
 pub use router::plan::{
     Adjacency, GROUP_VLAN, GroupKind, GroupSpec, Hop, InterfacePlan, MEMBERS_MAX, PublishedRouter,
     RouterPlan, RouterSource, RouterTables,
 };
+pub use sample::{Sampled, SampledFlow};
 pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
+pub use stage::output::deep::DeepReport;
 pub use switch::{LearnedMac, Switch};
 pub use verdict::{Origin, Punt, Side, Verdict};
 pub use worker::{LinkChange, Onlooker, PortReport, Report, Seen, Worker};

@@ -17,14 +17,16 @@ use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::fabric::plan::FabricPlan;
-use crate::fast::{Clears, Fast};
+use crate::fast::{Clears, Fast, Plans};
 use crate::router::Router;
 use crate::router::fib::{FibBatch, FibReaders};
 use crate::router::hosts::Routed;
 use crate::router::plan::RouterPlan;
+use crate::sample::{Sample, Sampled};
 use crate::snapshot::Snapshot;
 use crate::stage::lookup::Lookup;
 use crate::stage::output::OutputQueues;
+use crate::stage::output::deep::DeepReport;
 use crate::stage::transmit;
 use crate::switch::{LearnedMac, Switch};
 use crate::verdict::{FORWARDED, Origin, Punt, Verdict};
@@ -43,6 +45,9 @@ pub struct Pipeline {
     output: OutputQueues,
     /// The rules of this worker, on a box with a fast table.
     fast: Option<Fast>,
+    /// A sample of flows, while somebody looks.
+    sample: Option<Box<Sample>>,
+    seed: u64,
 }
 
 /// What the stages may use, of a pipeline whose other fields stay free for use.
@@ -61,6 +66,19 @@ macro_rules! context {
             counters: &mut $pipeline.counters,
             control: &mut $pipeline.control,
             outlet: None,
+        }
+    };
+}
+
+/// The plans that rules of the fast table depend on.
+macro_rules! plans {
+    ($pipeline:expr, $fib:expr) => {
+        Plans {
+            snapshot: &$pipeline.plan,
+            fabric: &$pipeline.fabric,
+            router: &$pipeline.router,
+            fib: $fib,
+            seed: $pipeline.lookup.router.seed(),
         }
     };
 }
@@ -90,6 +108,8 @@ impl Pipeline {
             lookup,
             output,
             fast: None,
+            sample: None,
+            seed,
         };
         pipeline.follow_plans(Time::ZERO);
         pipeline
@@ -105,9 +125,12 @@ impl Pipeline {
                 self.router = plan.clone();
                 self.lookup.fabric.forget_neighbours();
                 self.limit_control();
-                // The router may have an address that was a station's.
-                if let Some(fast) = self.fast.as_mut().filter(|_| has_moved) {
-                    fast.end_all(now);
+                if let Some(fast) = &mut self.fast {
+                    fast.note_routes();
+                    // The router may have an address that was a station's.
+                    if has_moved {
+                        fast.end_all(now);
+                    }
                 }
             }
         }
@@ -174,14 +197,22 @@ impl Pipeline {
         let fib = fib.as_ref().filter(|_| self.router.has_interfaces());
         let mut context = context!(self, now, pool, fib);
         context.outlet = outlet.map(|outlet| outlet as _);
+        if let Some(fast) = &mut self.fast {
+            let plans = plans!(self, fib);
+            fast.follow_routes(now, &self.lookup.switch, plans);
+            fast.see_arrivals(context.pool, batch, plans);
+        }
         self.lookup.run(&mut context, &self.output, batch);
         let switched = self.lookup.switch.take_sent();
         let passed_on = self.lookup.fabric.take_passed_on();
         if let Some(fast) = &mut self.fast {
-            fast.see(context.pool, batch, switched, passed_on);
+            fast.see(now, context.pool, batch, switched, passed_on);
             while let Some(station) = self.lookup.switch.take_moved() {
                 fast.end_of_station(now, station);
             }
+        }
+        if let Some(sample) = &mut self.sample {
+            sample.see(now, context.pool, context.fabric, batch);
         }
         self.output.run(&mut context, &mut self.lookup, batch);
         transmit::run(&mut context, &mut self.output);
@@ -383,6 +414,16 @@ impl Pipeline {
         }
     }
 
+    /// Begins a sample of flows.
+    pub(crate) fn begin_sample(&mut self, now: Time) {
+        self.sample = Some(Box::new(Sample::new(now, self.seed)));
+    }
+
+    /// Ends the sample of flows; none if somebody else has.
+    pub(crate) fn end_sample(&mut self, now: Time) -> Option<Sampled> {
+        self.sample.take().map(|sample| sample.report(now))
+    }
+
     /// Gives the pipeline a fast table, to put flows into.
     pub(crate) fn set_fast_table(&mut self, table: Box<dyn FastTable>, clears: Clears, seed: u64) {
         self.lookup.switch.note_moves();
@@ -397,16 +438,25 @@ impl Pipeline {
 
     /// A round of the fast table; see [`Fast::round`].
     pub(crate) fn fast_round(&mut self, now: Time, overflows: impl Fn(PortId) -> bool) {
+        if self.fast.is_none() {
+            return;
+        }
+        let mut readers = self.fib.take();
+        let fib = readers.as_mut().map(FibReaders::batch);
+        // As for a batch of packets.
+        self.follow_plans(now);
         if let Some(fast) = &mut self.fast {
             let (switch, counters) = (&mut self.lookup.switch, &mut self.counters);
-            fast.round(now, switch, (&self.plan, &self.fabric), counters, overflows);
+            fast.round(now, switch, plans!(self, fib.as_ref()), counters, overflows);
         }
+        drop(fib);
+        self.fib = readers;
     }
 
     /// Brings the counts of the fast table up to date.
     pub(crate) fn count_fast(&mut self, now: Time) {
         if let Some(fast) = &mut self.fast {
-            fast.count(now, &mut self.counters);
+            fast.count(now, &self.router, &mut self.counters);
         }
     }
 
@@ -452,6 +502,7 @@ impl Pipeline {
     /// Slow work: ages stations. Call it some ten times a second.
     pub fn tick(&mut self, now: Time) {
         self.lookup.switch.age(now);
+        self.output.tick(now);
     }
 
     /// When a waiting packet may next leave; `FOREVER` if none waits for time to pass.
@@ -482,6 +533,11 @@ impl Pipeline {
     /// Packets in queues, transmit batches and on their way to other workers.
     pub fn held(&self) -> usize {
         self.output.held()
+    }
+
+    /// The deep buffer, if a port of this worker uses one.
+    pub fn deep(&self, now: Time) -> Option<DeepReport> {
+        self.output.deep(now)
     }
 
     /// Packets and bytes waiting at a port.

@@ -27,6 +27,7 @@ pub(crate) mod hosts;
 mod ipv4;
 mod ipv6;
 pub(crate) mod plan;
+pub(crate) mod steady;
 mod usual;
 
 use arrayvec::ArrayVec;
@@ -181,6 +182,11 @@ impl<A: Copy + Default, const N: usize, R: Default> Default for Found<A, N, R> {
 impl Router {
     pub(crate) fn new(seed: u64) -> Router {
         Router { seed, ..Router::default() }
+    }
+
+    /// Keys the choice among next hops.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Decides for the packets of the batch that are the router's, among those whose bits are set.

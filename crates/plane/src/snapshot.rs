@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use plexus_config::{PortSettings, SwitchSettings, VlanMode};
+use plexus_config::{DeepBufferSettings, PortSettings, SwitchSettings, VlanMode};
 use plexus_io::PortId;
 use plexus_table::MacKey;
 use plexus_wire::MacAddr;
@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub ageing_ns: u64,
     /// How many stations the table may hold.
     pub mac_table: usize,
+    /// The deep buffer.
+    pub deep_buffer: DeepBufferSettings,
     /// Configured stations and their ports.
     pub static_macs: Vec<(MacKey, PortId)>,
     /// Where the plan of a fabric node is published; none for a switch. It is apart from the
@@ -140,6 +142,7 @@ impl Snapshot {
             ports,
             ageing_ns: u64::try_from(switch.ageing.as_nanos()).unwrap_or(u64::MAX),
             mac_table: switch.mac_table,
+            deep_buffer: switch.deep_buffer,
             static_macs,
             fabric: None,
             router: None,

@@ -19,8 +19,10 @@ use crate::drops::DropReason;
 use crate::fast::{Clears, FastReport};
 use crate::offload::Segments;
 use crate::pipeline::Pipeline;
+use crate::sample::Sampled;
 use crate::snapshot::{Published, Snapshot};
 use crate::stage::arbiter::Arbiter;
+use crate::stage::output::deep::DeepReport;
 use crate::verdict::Punt;
 
 /// One thread's share of the box.
@@ -222,7 +224,7 @@ impl Worker {
         let has_arrivals = self.crossing.arriving() > 0;
         let mine = self.ports.iter().map(|(port, _)| *port);
         self.pipeline.end_fast_turn(now, is_drained, has_arrivals, mine);
-        self.pipeline.fast().is_some_and(|fast| fast.is_holding())
+        self.pipeline.fast().is_some_and(|fast| fast.is_busy())
     }
 
     /// Gives the worker its part of the box's fast table, to put flows into. `clears` has an entry
@@ -242,9 +244,22 @@ impl Worker {
     /// This worker's part of the fast table.
     pub fn fast(&mut self) -> FastReport {
         let ports = self.ports.iter().map(|(id, _)| *id);
-        let Some(fast) = self.pipeline.fast() else { return FastReport::default() };
-        let ports = ports.filter(|port| fast.is_open(*port)).collect();
-        FastReport { rules: fast.rules().collect(), ports }
+        self.pipeline.fast().map(|fast| fast.report(ports)).unwrap_or_default()
+    }
+
+    /// Begins a sample of flows.
+    pub fn begin_sample(&mut self, now: Time) {
+        self.pipeline.begin_sample(now);
+    }
+
+    /// Ends the sample of flows; none if somebody else has.
+    pub fn end_sample(&mut self, now: Time) -> Option<Sampled> {
+        self.pipeline.end_sample(now)
+    }
+
+    /// This worker's deep buffer, if one of its ports uses it.
+    pub fn deep(&self, now: Time) -> Option<DeepReport> {
+        self.pipeline.deep(now)
     }
 
     /// Brings the counts of the fast table up to date, for a report.

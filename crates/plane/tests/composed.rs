@@ -7,8 +7,11 @@ mod net;
 #[path = "router/rig.rs"]
 mod rig;
 
+use std::sync::Arc;
+
 use common::{Plan, mac};
 use net::Node;
+use plexus_io::fast::memory::Memory;
 use plexus_io::{Capabilities, PortId};
 use plexus_plane::{
     DropReason, Encapsulation, FabricPlan, FabricTables, Injection, PortRole, Punt,
@@ -69,6 +72,11 @@ fn router(all: bool) -> Router {
     router.route4([10, 2, 0, 0], 16, 2);
     router.route4([10, 3, 0, 0], 16, 3);
     router.route4([10, 0, 0, 1], 32, LOCAL);
+    if all {
+        // It sees what the forwarders leave of each batch. No frame of this test goes by it.
+        let table = Memory::new(64, &(0..8).collect::<Vec<PortId>>());
+        router.rig.workers[0].set_fast_table(Box::new(table), Arc::new([]), 7);
+    }
     router
 }
 
@@ -126,6 +134,25 @@ fn frames() -> Vec<(usize, Vec<u8>)> {
 /// What came out of a box, by port, in order.
 fn out_of(all: Vec<(usize, Vec<u8>)>, of_fabric: bool) -> Vec<(usize, Vec<u8>)> {
     all.into_iter().filter(|(port, _)| (*port >= HOST) == of_fabric).collect()
+}
+
+#[test]
+fn names_that_leave_a_batch_do_not_shift_what_the_fast_table_sees() {
+    let mut router = router(true);
+    let mut name = frame(NAMES, mac(A));
+    name[12..14].copy_from_slice(&[0x86, 0x24]);
+    let routed = ipv4(own(0), [192, 0, 2, 1], [10, 2, 0, 9], 64, &[0; 30]);
+    // After a full batch from port 0 the next one ends with that port.
+    (0..plexus_io::BATCH).for_each(|_| router.rig.offer(0, &routed));
+    let now = router.rig.now;
+    router.rig.workers[0].turn(now);
+    router.rig.offer(HOST, &name);
+    router.rig.offer(0, &routed);
+    router.rig.workers[0].turn(now);
+    assert_eq!(router.rig.take_from(1).len(), plexus_io::BATCH + 1);
+    let mut names = 0;
+    router.rig.workers[0].take_named(|_, _| names += 1);
+    assert_eq!(names, 1);
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{Plan, Rig, access, frame, mac, tagged};
 use plexus_config::{PortSettings, StaticMac, Trust, VlanMode};
+use plexus_io::fast::Counts;
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_plane::DropReason;
 use proptest::prelude::*;
@@ -251,6 +252,21 @@ fn a_full_table_leaves_flows_to_the_switch() {
 }
 
 #[test]
+fn a_table_that_lies_about_its_counts_does_no_harm() {
+    let mut fast = Fast::new(&Plan::new(2));
+    fast.offload(0, 1);
+    let to_1 = frame(mac(1), mac(0));
+    let all = |count| Some(Counts { packets: count, bytes: count, held: count });
+    for lie in [all(u64::MAX), all(0), all(u64::MAX / 2), all(7), None] {
+        fast.table.lie(lie);
+        fast.rounds(2);
+        assert_eq!(fast.send(0, &to_1).0, [(1, to_1.clone())]);
+    }
+    fast.rounds(2);
+    assert!(fast.rig.account().balances());
+}
+
+#[test]
 fn flows_with_more_packets_take_the_place_of_those_with_fewer() {
     let mut plan = Plan::new(2);
     plan.switch.ageing = Duration::from_secs(300);
@@ -284,6 +300,8 @@ fn flows_with_more_packets_take_the_place_of_those_with_fewer() {
     for _ in 0..5 {
         assert_eq!(round([50, 40, 200]), [50, 0, 200]);
     }
+    let report = fast.rig.workers[0].fast();
+    assert_eq!((report.made, report.gave_way), (3, 1));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Plan, Rig, mac};
-use plexus_config::{PortSettings, StaticMac, StormSettings, Trust, VlanMode};
+use plexus_config::{PortSettings, QueueOrder, StaticMac, StormSettings, Trust, VlanMode};
 use plexus_plane::DropReason;
 use plexus_wire::{MacAddr, Time};
 use proptest::prelude::*;
@@ -363,9 +363,13 @@ proptest! {
 fn strained_port() -> impl Strategy<Value = PortSettings> {
     let rate = proptest::option::of(prop_oneof![Just(1_000_000u64), Just(37_000_000)]);
     let limit = || proptest::option::of(1u32..200);
-    (port_settings(), rate, 1u32..12, 100u32..4000, limit(), limit(), limit(), 1u32..6).prop_map(
-        |(settings, rate, packets, bytes, broadcast, multicast, unknown, macs)| {
+    let queue = (1u32..12, 100u32..4000, any::<bool>());
+    (port_settings(), rate, queue, limit(), limit(), limit(), 1u32..6).prop_map(
+        |(settings, rate, (packets, bytes, is_deep), broadcast, multicast, unknown, macs)| {
             let mut settings = settings;
+            if is_deep {
+                settings.queue.order = QueueOrder::Deep;
+            }
             settings.rate_bits_per_s = rate;
             settings.queue.packets = packets;
             settings.queue.bytes = bytes;

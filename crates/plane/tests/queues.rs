@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_config::{QueueOrder, Trust};
@@ -383,4 +384,96 @@ fn flows_or_input_ports_share_a_full_cable_as_configured() {
     let [through, rest @ ..] = shares(QueueOrder::Port);
     assert!((4800..5200).contains(&through), "{through}");
     assert!((4800..5200).contains(&rest.iter().sum::<usize>()), "{rest:?}");
+}
+
+/// Two ports; the second sends 100 Mbit/s from a deep queue of ten packets, with this budget.
+fn deep(bytes: u64) -> Rig {
+    let mut plan = Plan::new(2);
+    plan.switch.deep_buffer.bytes = bytes;
+    let port = &mut plan.ports[1];
+    port.rate_bits_per_s = Some(100_000_000);
+    (port.queue.order, port.queue.packets) = (QueueOrder::Deep, 10);
+    acquainted(plan)
+}
+
+/// Lets time pass until nothing waits; what has left.
+fn drain(rig: &mut Rig) -> Vec<Vec<u8>> {
+    let mut left = Vec::new();
+    rig.settle();
+    left.extend(rig.take());
+    while rig.workers[0].next_deadline() != Time::FOREVER {
+        rig.now = rig.workers[0].next_deadline();
+        rig.settle();
+        left.extend(rig.take());
+    }
+    left.into_iter().map(|(_, frame)| frame).collect()
+}
+
+#[test]
+fn a_deep_queue_keeps_a_burst_that_its_port_has_no_room_for() {
+    let mut rig = deep(1_000_000);
+    let sent: Vec<Vec<u8>> = (0..500).map(|number| numbered(2, number)).collect();
+    sent.iter().for_each(|frame| rig.offer(0, frame));
+    rig.settle();
+    let report = rig.workers[0].deep(rig.now).unwrap();
+    let (port, state, counts) = report.ports[0];
+    assert_eq!((port, state.own.0, state.redirects), (1, 7, true));
+    assert!(counts.saved > 480 && report.used > 0, "{counts:?}");
+    assert!(drain(&mut rig) == sent);
+    assert_eq!(rig.workers[0].deep(rig.now).unwrap().used, 0);
+    assert_eq!(rig.account().dropped, 0);
+}
+
+#[test]
+fn what_no_deep_buffer_has_room_for_is_dropped_by_name() {
+    let mut rig = deep(100 * 84);
+    (0..500).for_each(|number| rig.offer(0, &numbered(2, number)));
+    rig.settle();
+    let full = rig.drops(1, DropReason::DeepFull);
+    assert_eq!(drain(&mut rig).len() as u64 + full, 500);
+    assert!((380..400).contains(&full), "{full}");
+    // Without any budget the port's own queue is all there is.
+    let mut rig = deep(0);
+    (0..500).for_each(|number| rig.offer(0, &numbered(2, number)));
+    rig.settle();
+    assert!(rig.drops(1, DropReason::QueuePackets) > 480);
+    drain(&mut rig);
+}
+
+#[test]
+fn a_deep_queue_ends_with_its_link() {
+    let mut rig = deep(1_000_000);
+    (0..300).for_each(|number| rig.offer(0, &numbered(2, number)));
+    rig.settle();
+    let held = rig.account().held;
+    assert!(held > 290);
+    rig.plug(1, false);
+    rig.maintain();
+    assert_eq!((rig.account().held, rig.drops(1, DropReason::PortDown)), (0, held));
+}
+
+#[test]
+fn a_port_that_changes_its_order_sends_what_waits_first() {
+    for (before, after) in
+        [(QueueOrder::Deep, QueueOrder::Fifo), (QueueOrder::Fifo, QueueOrder::Deep)]
+    {
+        let mut plan = Plan::new(2);
+        let port = &mut plan.ports[1];
+        port.rate_bits_per_s = Some(100_000_000);
+        (port.queue.packets, port.queue.order) = (600, before);
+        let mut rig = acquainted(plan.clone());
+        let sent: Vec<Vec<u8>> = (0..1000).map(|number| numbered(2, number)).collect();
+        sent[..500].iter().for_each(|frame| rig.offer(0, frame));
+        rig.settle();
+        plan.ports[1].queue.order = after;
+        rig.published.store(Arc::new(plan.snapshot()));
+        rig.settle();
+        sent[500..].iter().for_each(|frame| rig.offer(0, frame));
+        assert!(drain(&mut rig) == sent, "{before:?} to {after:?}");
+        assert_eq!(rig.account().dropped, 0);
+        rig.now = rig.now + Duration::from_millis(200);
+        rig.maintain();
+        let ports = rig.workers[0].deep(rig.now).map(|deep| deep.ports.len());
+        assert_eq!(ports, Some(usize::from(after == QueueOrder::Deep)));
+    }
 }

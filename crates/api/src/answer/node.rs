@@ -1,7 +1,7 @@
 //! Of every node: ports, stations, and the account of its packets.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use plexus_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -214,12 +214,139 @@ pub struct FastTable {
     pub why: String,
     /// Most rules.
     pub capacity: usize,
+    /// Rules that were made since the node started.
+    pub made: u64,
+    /// Of these, rules that gave way to flows with more packets.
+    pub gave_way: u64,
     /// The ports.
     pub ports: Vec<FastPort>,
     /// The flows of the switch that have a rule, those with most bytes first.
     pub flows: Vec<FastFlow>,
     /// The ways through a fabric node that have a rule.
     pub hops: Vec<FastHop>,
+}
+
+/// Of `show flows` at a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flows {
+    /// The node's name.
+    pub node: String,
+    /// Seconds that the sample lasted.
+    pub seconds: f64,
+    /// The flows, those with most bits first.
+    pub flows: Vec<FlowRate>,
+    /// Packets per second that are no IP, or of flows beyond the 16,384 of a sample.
+    pub others_packets_per_s: f64,
+}
+
+/// A flow and its rate. In the pipeline that is from a sample: of a batch of more than four
+/// packets, one stands for all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowRate {
+    /// The port that its packets come in by.
+    pub in_port: String,
+    /// The port that they leave by; null: they are routed, flooded, or for the box itself.
+    pub out_port: Option<String>,
+    /// IP address and port; in the kernel the Ethernet address.
+    pub source: String,
+    /// Likewise.
+    pub destination: String,
+    /// `tcp`, `udp`, `icmp` or a number; in the kernel the EtherType, or `fabric`.
+    pub protocol: String,
+    /// Bits of its frames per second.
+    pub bits_per_s: f64,
+    /// Packets per second; a super-packet is one.
+    pub packets_per_s: f64,
+    /// `kernel` or `pipeline`.
+    pub place: String,
+    /// The reason, in words.
+    pub why: String,
+}
+
+/// Of `show buffers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffers {
+    /// The node's name.
+    pub node: String,
+    /// Bytes that may wait in the deep buffers of all workers.
+    pub budget: u64,
+    /// Bytes that wait there.
+    pub used: u64,
+    /// Flows that are long, and bypass the buffer.
+    pub long_flows: usize,
+    /// The ports whose queue is deep.
+    pub ports: Vec<BufferPort>,
+}
+
+/// A port with a deep queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BufferPort {
+    /// Its name.
+    pub name: String,
+    /// Packets in its own queue.
+    pub own_packets: u32,
+    /// Those of them that are of long flows.
+    pub long_packets: u32,
+    /// Packets in the deep buffer.
+    pub deep_packets: u32,
+    /// Their bytes, as on the cable.
+    pub deep_bytes: u64,
+    /// Most bytes that it ever had there.
+    pub deep_bytes_max: u64,
+    /// Packets of shaped sources.
+    pub shaped_packets: u32,
+    /// Whether packets are redirected to the deep buffer now.
+    pub redirects: bool,
+    /// Times that redirection began.
+    pub redirections: u64,
+    /// Packets redirected since the node started.
+    pub redirected: u64,
+    /// Of these, packets for which its own queue had no room: drops that were avoided.
+    pub drops_avoided: u64,
+    /// Mean time in the deep buffer, in microseconds.
+    pub delay_mean_us: f64,
+    /// The longest, in microseconds.
+    pub delay_max_us: f64,
+}
+
+/// Of `show suspects`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspects {
+    /// The node's name.
+    pub node: String,
+    /// Their treatment: `show` or `shape`.
+    pub treatment: String,
+    /// The suspects of now.
+    pub suspects: Vec<Suspect>,
+    /// How often a source became a suspect since the node started.
+    pub found: u64,
+    /// The last of these sources, oldest first.
+    pub history: Vec<SuspectSource>,
+}
+
+/// A source of packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspectSource {
+    /// The port that its packets come in by.
+    pub port: String,
+    /// Its IP address, or its Ethernet address if it sends something else; `others`: those of the
+    /// port beyond the 16 that the node tells apart.
+    pub address: String,
+}
+
+/// A source of low-rate bursts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspect {
+    /// The source.
+    pub from: SuspectSource,
+    /// The port that its bursts leave by.
+    pub to: String,
+    /// Seconds since it became one.
+    pub since_s: f64,
+    /// Its bytes in the last three seconds.
+    pub bytes: u64,
+    /// Its bursts in that time.
+    pub bursts: u32,
 }
 
 /// How much of a port's traffic the fast table forwards.
@@ -251,14 +378,31 @@ pub struct FastFlow {
     pub ethertype: u16,
     /// The VLAN of their tag, if they have one.
     pub vlan: Option<u16>,
-    /// The change of their tag: `keep`, `pop` or `push`.
+    /// The change of their tag: `keep`, `pop`, `push` or `swap`.
     pub tag: String,
+    /// Of a flow that is routed: the addresses of its IP packets.
+    #[serde(default)]
+    pub route: Option<FastRoute>,
     /// Whether they go by the table already: not before all earlier ones have left.
     pub forwards: bool,
     /// Packets that it has forwarded.
     pub packets: u64,
     /// Their bytes, less tags.
     pub bytes: u64,
+}
+
+/// The addresses of a routed flow in the fast table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastRoute {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Source and destination port, if the flow is only the packets with these.
+    #[serde(default)]
+    pub ports: Option<(u16, u16)>,
+    /// The next hop's Ethernet address.
+    pub next_hop: MacAddr,
 }
 
 /// A way through a fabric node in the fast table, for all hosts' frames that take it.

@@ -20,7 +20,9 @@ use plexus_io::{Batch, Pool, Port, pcap};
 use plexus_wire::Time;
 use serde_json::Value;
 
+mod buffers;
 mod fast_table;
+mod flows;
 
 const BROADCAST: [u8; 6] = [0xFF; 6];
 
@@ -49,6 +51,20 @@ impl Net {
 
     fn ip(&self, arguments: &str) {
         common::ip(&self.inside, arguments);
+    }
+
+    /// The whole answer of a node's metrics.
+    fn http(&self, port: u16, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = self.inside.run(move || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            stream.write_all(request.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        });
+        answer.unwrap().unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -215,21 +231,29 @@ impl Station {
     /// The next frame of a test; what others send is not counted.
     #[track_caller]
     fn receive(&mut self) -> Vec<u8> {
-        let mut got = None;
+        let mut got = self.receive_all(1);
+        assert!(got.len() < 2, "more than one frame came");
+        got.pop().expect("no frame comes")
+    }
+
+    /// The next frames of a test, so many at least if they come.
+    fn receive_all(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let mut got = Vec::new();
         let mut batch = Batch::new();
         until(|| {
-            while got.is_none() && self.port.receive(Time::ZERO, &mut self.pool, &mut batch) > 0 {
+            while got.len() < count && self.port.receive(Time::ZERO, &mut self.pool, &mut batch) > 0
+            {
                 for packet in batch.drain(..) {
                     let bytes = self.pool.data(&packet).to_vec();
                     self.pool.free(packet);
                     if bytes.get(12..14) == Some(&[0x88, 0xB5]) {
-                        assert!(got.replace(bytes).is_none(), "more than one frame came");
+                        got.push(bytes);
                     }
                 }
             }
-            got.is_some()
+            got.len() >= count
         });
-        got.expect("no frame comes")
+        got
     }
 }
 
@@ -416,18 +440,7 @@ fn metrics_are_valid_and_true() {
     let [mut one, mut two] = net.stations();
     one.send(&frame(BROADCAST, mac(1), 1));
     two.receive();
-    let get = |path: &str| {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-        let answer = net.inside.run(move || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect("127.0.0.1:9464")?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            stream.write_all(request.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        });
-        answer.unwrap().unwrap()
-    };
+    let get = |path: &str| net.http(9464, path);
     let received = "plexus_port_receive_packets_total{node=\"a\",port=\"p1\"} 1";
     let answer = get("/metrics");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -88,6 +88,16 @@ impl Lab {
             && bird("show route fd00:1::/64").contains("by6")
     }
 
+    /// The daemons' view of each other, and the kernels' routes.
+    fn neighbours(&self, frr: &Path, bird: &Path) -> String {
+        let vtysh = format!("vtysh --vty_socket {} -c", frr.display());
+        let ours = format!("{vtysh} 'show ip ospf neighbor'; {vtysh} 'show ip ospf route'");
+        let birdc = format!("birdc -s {}", bird.join("bird.ctl").display());
+        let theirs = format!("{birdc} show ospf neighbors; {birdc} show protocols all");
+        let said = [("r1", ours), ("r2", theirs)].map(|(node, what)| self.exec(node, &what).out);
+        format!("{}{}", said.concat(), self.routes())
+    }
+
     /// What the nodes' kernels say of their routes.
     fn routes(&self) -> String {
         let of = |node| self.exec(node, "ip route").out + &self.exec(node, "ip -6 route").out;
@@ -213,7 +223,8 @@ fn traffic_outlives_the_death_of_each_routing_daemon() {
             assert!(until(|| lab.exec("r1", &read).code == Some(0)), "{program} stays away");
         }
         if program != "zebra" {
-            assert!(until(|| lab.is_settled(&frr, &bird)), "after {program}: {}", lab.routes());
+            let is_settled = until(|| lab.is_settled(&frr, &bird));
+            assert!(is_settled, "after {program}: {}", lab.neighbours(&frr, &bird));
         }
         flows.iter().for_each(|flow| flow.go_on(50));
         // An answer that another has overtaken comes yet.

@@ -27,7 +27,7 @@ impl Daemon {
             Topic::Topology => Answer::Topology(self.topology()),
             Topic::Links => Answer::Links(Of::Controller(self.topology())),
             Topic::Hosts => Answer::Hosts(Of::Controller(self.hosts())),
-            Topic::Flows => Answer::Flows(self.flows()),
+            Topic::Flows => Answer::Flows(Of::Controller(self.flows())),
             Topic::Groups => Answer::Groups(Of::Controller(self.groups())),
             Topic::Router => Answer::Router(Of::Controller(self.router())),
             Topic::Drops => Answer::Drops(Of::Controller(Unserved { drops: self.drops() })),

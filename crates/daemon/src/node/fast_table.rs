@@ -1,14 +1,17 @@
 //! The box's fast table: opening it, and the answer to `plexus show fast-table`.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastTable as Shown};
+use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastRoute, FastTable as Shown};
 use plexus_config::{FastTable as Choice, NodeFile};
 use plexus_io::fast::tcx::Tcx;
-use plexus_io::fast::{FastTable, Key, Tag};
-use plexus_plane::Clears;
+use plexus_io::fast::{Action, FastTable, Flow, Key, Routed, Tag};
+use plexus_plane::{Clears, FastReport};
+use plexus_wire::MacAddr;
 
 use super::running::RunningNode;
+use crate::metrics::begin_family;
 
 /// Rules of each worker: more flows than that rarely have many packets in a tenth of a second.
 const RULES: usize = 4096;
@@ -25,7 +28,7 @@ pub(crate) struct Opened {
 /// Which table a box has, for people.
 #[derive(Clone, Debug)]
 pub(crate) struct HowFast {
-    kind: &'static str,
+    pub(super) kind: &'static str,
     why: String,
     capacity: usize,
 }
@@ -83,33 +86,38 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
     let HowFast { kind, why, capacity } = node.how_fast().clone();
     let totals = node.totals()?;
     let file = node.file();
-    let name = |port: u16| file.ports.get(usize::from(port)).map_or("?", |p| &p.name).to_string();
+    let name = |port: u16| file.port_name(port.into()).to_string();
     let reports = node.fast()?;
+    let made = reports.iter().map(|report| report.made).sum();
+    let gave_way = reports.iter().map(|report| report.gave_way).sum();
     let open: Vec<u16> = reports.iter().flat_map(|report| report.ports.clone()).collect();
     let (mut flows, mut hops) = (vec![], vec![]);
     for rule in reports.into_iter().flat_map(|report| report.rules) {
         let (in_port, out_port) = (name(rule.key.in_port()), name(rule.action.out_port));
         let (forwards, packets, bytes) = (rule.forwards, rule.counts.packets, rule.counts.bytes);
-        match rule.key {
-            Key::Flow(flow) => flows.push(FastFlow {
-                in_port,
-                out_port,
-                source: flow.source,
-                destination: flow.destination,
-                ethertype: flow.ethertype,
-                vlan: flow.tag.map(|tci| tci & 0x0FFF),
-                tag: match rule.action.tag {
-                    Tag::Keep => "keep",
-                    Tag::Pop => "pop",
-                    Tag::Push(_) => "push",
-                }
-                .into(),
-                forwards,
-                packets,
-                bytes,
-            }),
-            Key::Hop { .. } => hops.push(FastHop { in_port, out_port, forwards, packets, bytes }),
-        }
+        let (flow, route) = match &rule.key {
+            Key::Flow(flow) => (flow, None),
+            Key::Routed(key) => (&key.flow, route(key, &rule.action)),
+            Key::Hop { .. } => {
+                hops.push(FastHop { in_port, out_port, forwards, packets, bytes });
+                continue;
+            }
+        };
+        let Flow { source, destination, ethertype, .. } = *flow;
+        let (vlan, tag) = (flow.tag.map(|tci| tci & 0x0FFF), word(rule.action.tag).into());
+        flows.push(FastFlow {
+            in_port,
+            out_port,
+            source,
+            destination,
+            ethertype,
+            vlan,
+            tag,
+            route,
+            forwards,
+            packets,
+            bytes,
+        });
     }
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     let ports = totals.ports.iter().filter_map(|report| {
@@ -124,5 +132,44 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
         })
     });
     let ports = ports.collect();
-    Ok(Shown { node: file.name.clone(), kind: kind.into(), why, capacity, ports, flows, hops })
+    let (node, kind) = (file.name.clone(), kind.into());
+    Ok(Shown { node, kind, why, capacity, made, gave_way, ports, flows, hops })
+}
+
+fn route(key: &Routed, action: &Action) -> Option<FastRoute> {
+    let next_hop = MacAddr(*action.step?.addresses.first_chunk()?);
+    let ports = key.ports.map(|ports| (ports.source, ports.destination));
+    Some(FastRoute { source: key.source, destination: key.destination, ports, next_hop })
+}
+
+fn word(tag: Tag) -> &'static str {
+    match tag {
+        Tag::Keep => "keep",
+        Tag::Pop => "pop",
+        Tag::Push(_) => "push",
+        Tag::Swap(_) => "swap",
+    }
+}
+
+/// The fast table's metrics; nothing without one.
+pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
+    if node.how_fast().kind == "off" {
+        return;
+    }
+    let reports = node.fast().unwrap_or_default();
+    let sum = |of: fn(&FastReport) -> u64| reports.iter().map(of).sum::<u64>();
+    for (name, help, kind, value) in [
+        ("rules", "Rules in the fast table", "gauge", sum(|report| report.rules.len() as u64)),
+        ("rules_made_total", "Rules made", "counter", sum(|report| report.made)),
+        (
+            "swaps_total",
+            "Rules that gave way to flows with more packets",
+            "counter",
+            sum(|report| report.gave_way),
+        ),
+    ] {
+        let name = format!("plexus_fast_{name}");
+        begin_family(out, &name, help, kind);
+        let _ = writeln!(out, "{name}{{node=\"{}\"}} {value}", node.file().name);
+    }
 }

@@ -6,10 +6,15 @@ use plexus_io::Link;
 use plexus_plane::{DropReason, PortCounters, PortReport};
 
 use super::running::{RunningNode, Totals};
+use super::{buffers, fast_table};
+use crate::metrics::begin_family;
 
 /// The node's metrics; or why there are none.
 pub(crate) fn text(node: &RunningNode) -> Result<String, String> {
-    Ok(families(node, &node.totals()?))
+    let mut out = families(node, &node.totals()?);
+    fast_table::metrics(node, &mut out);
+    buffers::metrics(node, &mut out);
+    Ok(out)
 }
 
 /// A family of figures with one value per port: name, help, value.
@@ -59,7 +64,7 @@ const GAUGES: &[Family] = &[
 fn families(node: &RunningNode, totals: &Totals) -> String {
     let file = node.file();
     let label = |id: usize| {
-        let port = file.ports.get(id).map_or("?", |p| p.name.as_str());
+        let port = file.port_name(id);
         format!("node=\"{}\",port=\"{port}\"", file.name)
     };
     let is_there = |id: usize| file.ports.get(id).is_some_and(|p| !p.is_vacant());
@@ -67,7 +72,7 @@ fn families(node: &RunningNode, totals: &Totals) -> String {
     for (families, kind, end) in [(COUNTERS, "counter", "_total"), (GAUGES, "gauge", "")] {
         for (name, help, value) in families {
             let name = format!("plexus_port_{name}{end}");
-            let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+            begin_family(&mut out, &name, help, kind);
             for port in totals.ports.iter().filter(|p| is_there(usize::from(p.id))) {
                 let id = usize::from(port.id);
                 let Some(counters) = totals.counters.ports.get(id) else { continue };

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use plexus_config::{NodeFile, PortFile};
+use plexus_config::{NodeFile, PortFile, QueueOrder};
 use plexus_io::spec::{self, Opened, PortSpec};
 use plexus_io::udp::UdpEnds;
 use plexus_io::wrap::Faults;
 use plexus_io::{Pool, Port, PortId};
+
+/// Bytes of a full-size frame on the cable.
+const FULL_FRAME: usize = 1538;
 
 /// A worker's share of the box, before it runs.
 pub(crate) struct Share {
@@ -54,7 +57,8 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<HowOpened>), Stri
     for worker in 0..file.workers {
         let mine: Vec<usize> = (0..file.ports.len()).filter(|&i| owners[i] == worker).collect();
         let specs: Vec<PortSpec> = mine.iter().map(|&i| spec_of(file, &file.ports[i])).collect();
-        let opened = spec::open_all(&specs, file.frames).map_err(|(port, e)| match port {
+        let frames = file.frames + frames_of_deep_buffer(file, &mine);
+        let opened = spec::open_all(&specs, frames).map_err(|(port, e)| match port {
             Some(i) => format!("port {}: {e}", specs[i].name),
             None => e.to_string(),
         })?;
@@ -68,6 +72,16 @@ pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<HowOpened>), Stri
         shares.push(Share { pool, ports });
     }
     Ok((shares, how.into_values().collect()))
+}
+
+/// Frames for packets in the deep buffer, if one of these ports uses it. A port may hold as many
+/// frames as are free, hence twice their number.
+fn frames_of_deep_buffer(file: &NodeFile, ports: &[usize]) -> usize {
+    let is_deep = |port: &usize| file.ports[*port].settings.queue.order == QueueOrder::Deep;
+    match ports.iter().any(is_deep) {
+        true => 2 * (file.switch.deep_buffer.bytes as usize).div_ceil(FULL_FRAME),
+        false => 0,
+    }
 }
 
 /// Opens one more port, over the pool of a worker that runs.

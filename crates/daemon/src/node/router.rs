@@ -63,6 +63,11 @@ impl Prepared {
         self.router.source()
     }
 
+    /// Has this called after each change of what workers read.
+    pub(crate) fn on_change(&mut self, call: impl FnMut() + Send + 'static) {
+        self.router.on_change(call);
+    }
+
     /// Starts the thread.
     ///
     /// # Errors

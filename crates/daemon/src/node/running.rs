@@ -18,8 +18,8 @@ use plexus_node::ports::{Tables, expand};
 use plexus_node::router::Router;
 use plexus_plane::carriers::Bell;
 use plexus_plane::{
-    Account, Counters, FastReport, Injection, LinkChange, Onlooker, PortReport, Published,
-    Snapshot, Worker, mesh,
+    Account, Counters, DeepReport, FastReport, Injection, LinkChange, Onlooker, PortReport,
+    Published, Sampled, Snapshot, Worker, mesh,
 };
 
 use super::fast_table::HowFast;
@@ -226,8 +226,14 @@ impl RunningNode {
             let handle = fabric.start(inbox, links, inject, loads, started)?;
             lock(&node.threads).push(handle);
         }
-        if let (Some(router), Some(inbox), Some(control)) = (router, router_inbox, &control.router)
+        if let (Some(mut router), Some(inbox), Some(control)) =
+            (router, router_inbox, &control.router)
         {
+            if node.how_fast().kind != "off" {
+                // Packets that the kernel forwards wake nobody.
+                let workers = node.workers.clone();
+                router.on_change(move || workers.iter().for_each(|worker| worker.waker.wake()));
+            }
             let news = (inbox, control.news.clone());
             let handle = router.start(news, control.links.clone(), node.inject(), started)?;
             lock(&node.threads).push(handle);
@@ -310,6 +316,24 @@ impl RunningNode {
     /// When a worker does not answer.
     pub(crate) fn fast(&self) -> Result<Vec<FastReport>, String> {
         self.ask_all(Ask::Fast)
+    }
+
+    /// Takes a sample of all workers' flows for this long.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub(crate) fn sample(&self, lasts: Duration) -> Result<Vec<Sampled>, String> {
+        self.ask_all(Ask::BeginSample)?;
+        std::thread::sleep(lasts);
+        Ok(self.ask_all(Ask::EndSample)?.into_iter().flatten().collect())
+    }
+
+    /// Each worker's deep buffer, if it has one.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub(crate) fn deep(&self) -> Result<Vec<Option<DeepReport>>, String> {
+        self.ask_all(Ask::Deep)
     }
 
     /// How long it has been running.

@@ -12,7 +12,7 @@ use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 
 use super::running::RunningNode;
-use super::{fabric, fast_table};
+use super::{buffers, fabric, fast_table, flows};
 
 /// Answers a question of `plexus show`.
 ///
@@ -26,6 +26,8 @@ pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String>
         Topic::Drops => Answer::Drops(Of::Node(drops(node)?)),
         Topic::Node => Answer::Node(about(node)?),
         Topic::FastTable => Answer::FastTable(fast_table::answer(node)?),
+        Topic::Buffers => Answer::Buffers(buffers::buffers(node)?),
+        Topic::Suspects => Answer::Suspects(buffers::suspects(node)?),
         Topic::Links => Answer::Links(Of::Node(node.ask_fabric(fabric::Driver::links)?)),
         Topic::Hosts => Answer::Hosts(Of::Node(node.ask_fabric(fabric::Driver::stations)?)),
         Topic::Groups => Answer::Groups(Of::Node(node.ask_fabric(fabric::Driver::joined)?)),
@@ -38,7 +40,8 @@ pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String>
         Topic::Faces => Answer::Faces(node.ask_named(|named| named.show_faces(name))?),
         Topic::Names => Answer::Names(node.ask_named(|named| named.show_names(name))?),
         Topic::Cache => Answer::Cache(node.ask_named(|named| named.show_cache(name))?),
-        Topic::Topology | Topic::Flows => {
+        Topic::Flows => Answer::Flows(Of::Node(flows::answer(node)?)),
+        Topic::Topology => {
             let what = topic.name();
             return Err(format!("a controller knows {what}, a node does not: name a controller"));
         }

@@ -9,7 +9,9 @@ use plexus_config::{NodeFile, PortFile};
 use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
-use plexus_plane::{FastReport, Injection, LinkChange, Onlooker, Punt, Report, Worker};
+use plexus_plane::{
+    DeepReport, FastReport, Injection, LinkChange, Onlooker, Punt, Report, Sampled, Worker,
+};
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
@@ -36,6 +38,12 @@ pub(crate) enum Ask {
     Stations(Sender<(usize, Stations)>),
     /// Report this worker's part of the fast table.
     Fast(Sender<(usize, FastReport)>),
+    /// Begin a sample of flows.
+    BeginSample(Sender<(usize, ())>),
+    /// End it, and report it.
+    EndSample(Sender<(usize, Option<Sampled>)>),
+    /// Report this worker's deep buffer.
+    Deep(Sender<(usize, Option<DeepReport>)>),
     /// Show the frames of a port to the onlooker of this number.
     Watch(PortId, u64, Onlooker),
     /// Remove the onlooker of this number.
@@ -194,6 +202,16 @@ impl Thread {
                 }
                 Ok(Ask::Fast(reply)) => {
                     let _ = reply.send((self.index, self.worker.fast()));
+                }
+                Ok(Ask::BeginSample(reply)) => {
+                    self.worker.begin_sample(now);
+                    let _ = reply.send((self.index, ()));
+                }
+                Ok(Ask::EndSample(reply)) => {
+                    let _ = reply.send((self.index, self.worker.end_sample(now)));
+                }
+                Ok(Ask::Deep(reply)) => {
+                    let _ = reply.send((self.index, self.worker.deep(now)));
                 }
                 Ok(Ask::Watch(port, number, see)) => self.worker.watch(now, port, number, see),
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(now, number),

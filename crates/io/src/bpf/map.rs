@@ -15,6 +15,7 @@ const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_PERCPU_ARRAY: u32 = 6;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_F_MMAPABLE: u32 = 1 << 10;
+const BPF_NOEXIST: u64 = 1;
 
 /// Memory that programs and this process share.
 #[derive(Debug)]
@@ -110,10 +111,22 @@ impl Map {
     /// # Errors
     /// When the map is full, or the sizes are not its own.
     pub(crate) fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.update(key, value, 0)
+    }
+
+    /// The same for a key that has no value yet.
+    ///
+    /// # Errors
+    /// As for [`set`](Map::set), and `AlreadyExists`.
+    pub(crate) fn add(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.update(key, value, BPF_NOEXIST)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8], flags: u64) -> io::Result<()> {
         if self.sizes != (key.len(), value.len()) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let element = self.element(key, value);
+        let element = Element { flags, ..self.element(key, value) };
         // SAFETY: key and value are live and have the map's sizes.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &element) }.map(drop)
     }

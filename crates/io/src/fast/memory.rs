@@ -5,8 +5,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plexus_wire::fabric::Passing;
+use plexus_wire::{ipv4, ipv6};
 
-use super::{Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, RuleId, Tag};
+use super::{
+    Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Routed, RuleId, Step, Tag,
+};
 use crate::packet::PortId;
 
 /// The fate of a frame.
@@ -36,6 +39,8 @@ struct Inner {
     links: BTreeMap<PortId, FabricLink>,
     /// Refuses further rules.
     refuses: bool,
+    /// All rules have these counts, whatever they did.
+    lie: Option<Counts>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +67,11 @@ impl Memory {
         self.inner().refuses = on;
     }
 
+    /// Makes it say that all rules have these counts, or tell the truth again.
+    pub fn lie(&self, counts: Option<Counts>) {
+        self.inner().lie = counts;
+    }
+
     /// [Opens](FastTable::open) a port that has no kernel.
     pub fn open_without_kernel(&self, port: PortId) {
         self.inner().open.push(port);
@@ -86,7 +96,16 @@ impl Memory {
             return Fate::Passed;
         }
         let slot = &mut inner.slots[id.0 as usize];
-        if slot.settled != Some(slot.passed) {
+        let (is_tagged, packet_at) = match key {
+            Key::Flow(flow) | Key::Routed(Routed { flow, .. }) if flow.tag.is_some() => (true, 18),
+            _ => (false, 14),
+        };
+        let waits = match action.step.map(|step| fits(&frame[packet_at..], &step)) {
+            None => false,
+            Some(None) => return Fate::Passed,
+            Some(Some(fits)) => !fits,
+        };
+        if slot.settled != Some(slot.passed) || waits {
             if slot.holds {
                 slot.counts.held += 1;
                 return Fate::Dropped;
@@ -95,7 +114,6 @@ impl Memory {
             return Fate::Passed;
         }
         slot.counts.packets += 1;
-        let is_tagged = matches!(key, Key::Flow(Flow { tag: Some(_), .. }));
         let tag_len = if is_tagged { 4 } else { 0 };
         slot.counts.bytes += (frame.len() - tag_len) as u64;
         let mut frame = frame.to_vec();
@@ -107,13 +125,16 @@ impl Memory {
             passing.rotate(port as u8);
             *outer = link.out;
         }
-        match action.tag {
-            Tag::Keep => {}
-            Tag::Pop => drop(frame.drain(12..16)),
-            Tag::Push(tci) => {
-                let [a, b] = tci.to_be_bytes();
-                frame.splice(12..12, [0x81, 0, a, b]);
-            }
+        if let Some(step) = action.step {
+            frame[..12].copy_from_slice(&step.addresses);
+            take_hop(&mut frame[packet_at..]);
+        }
+        if matches!(action.tag, Tag::Pop | Tag::Swap(_)) {
+            frame.drain(12..16);
+        }
+        if let Tag::Push(tci) | Tag::Swap(tci) = action.tag {
+            let [a, b] = tci.to_be_bytes();
+            frame.splice(12..12, [0x81, 0, a, b]);
         }
         Fate::Sent(action.out_port, frame)
     }
@@ -127,10 +148,25 @@ impl Inner {
     fn key_of(&self, in_port: PortId, frame: &[u8]) -> Option<Key> {
         let from_node = self.links.get(&in_port).filter(|link| frame.starts_with(&link.back));
         if from_node.is_none() {
-            return Flow::of(in_port, frame).map(Key::Flow);
+            let flow = Flow::of(in_port, frame)?;
+            let pair = Routed::of(flow, frame);
+            let with_ports = pair.and_then(|pair| pair.with_ports_of(frame));
+            let routed = [pair, with_ports].into_iter().flatten().map(Key::Routed);
+            let has_rule = |key: &Key| self.rules.contains_key(key);
+            return routed.into_iter().find(has_rule).or(Some(Key::Flow(flow)));
         }
         let hop = Passing::read(&mut frame[14..].to_vec())?.hop();
         Some(Key::Hop { in_port, hop })
+    }
+
+    /// Whether a pair of addresses has rules with ports, and this one has none, or the reverse.
+    fn has_other_kind(&self, key: &Routed) -> bool {
+        let is_other = |known: &Key| {
+            matches!(known, Key::Routed(known)
+                if known.without_ports() == key.without_ports()
+                    && known.ports.is_some() != key.ports.is_some())
+        };
+        self.rules.keys().any(is_other)
     }
 
     fn closed(&self, port: PortId) -> u32 {
@@ -143,6 +179,30 @@ impl Inner {
     }
 }
 
+/// Whether a router sends an IP packet on as it is, but for its time to live; none if not at all.
+fn fits(packet: &[u8], step: &Step) -> Option<bool> {
+    if packet[0] >> 4 == 6 {
+        let len = ipv6::HEADER_LEN + ipv6::Packet::new_checked(packet).ok()?.payload().len();
+        return (packet[7] > 1).then_some(len <= step.mtu.into());
+    }
+    if matches!(packet[0], 0x46..=0x4F) && packet[8] > 1 {
+        return Some(false);
+    }
+    let ip = ipv4::Packet::new_checked(packet).ok().filter(|ip| ip.checksum_ok())?;
+    (packet[8] > 1).then_some(ipv4::HEADER_LEN + ip.payload().len() <= step.mtu.into())
+}
+
+fn take_hop(packet: &mut [u8]) {
+    if packet[0] >> 4 == 6 {
+        packet[7] -= 1;
+        return;
+    }
+    packet[8] -= 1;
+    packet[10..12].fill(0);
+    let sum = plexus_wire::checksum::checksum(&packet[..ipv4::HEADER_LEN]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
 impl FastTable for Memory {
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
         let mut inner = self.inner();
@@ -153,6 +213,11 @@ impl FastTable for Memory {
         }
         if ![key.in_port(), action.out_port].iter().all(|port| inner.open.contains(port)) {
             return Err(io::ErrorKind::NotFound.into());
+        }
+        if let Key::Routed(key) = key
+            && inner.has_other_kind(key)
+        {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         let link = inner.links.get(&action.out_port);
         if action.header.is_some_and(|header| link.is_none_or(|link| link.out != header)) {
@@ -177,7 +242,8 @@ impl FastTable for Memory {
     }
 
     fn read(&self, id: RuleId) -> Counts {
-        self.inner().slots[id.0 as usize].counts
+        let inner = self.inner();
+        inner.lie.unwrap_or(inner.slots[id.0 as usize].counts)
     }
 
     fn passed(&self, id: RuleId) -> u64 {

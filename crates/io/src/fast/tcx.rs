@@ -6,6 +6,7 @@
 //! When this process ends, however it ends, the kernel detaches the programs and forgets the rules.
 
 mod program;
+mod routed;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use self::program::{KEY_LEN, Maps, SCRATCH_WORDS, VALUE_WORDS, of_port, word};
-use super::{Action, Counts, FabricLink, FastTable, KernelEnd, Key, RuleId};
+use super::{Action, Counts, FabricLink, FastTable, KernelEnd, Key, Routed, RuleId};
 use crate::bpf::{Map, Place, Program};
 use crate::packet::PortId;
 
@@ -37,6 +38,10 @@ pub struct Tcx {
     first: u32,
     free: Vec<u32>,
     ports: BTreeMap<PortId, Attached>,
+    /// Doors to rules of routed flows: from frames to pairs of addresses, and from these to ports.
+    doors: BTreeMap<Key, Door>,
+    /// Doors that were made so far.
+    doors_made: u32,
     /// By rule: the output port, and how often it had been closed.
     made: Vec<(PortId, u32)>,
 }
@@ -55,6 +60,15 @@ struct Attached {
     _program: OwnedFd,
 }
 
+/// The way to rules, or to other doors.
+#[derive(Clone, Copy, Debug)]
+struct Door {
+    /// No other of the box has it.
+    number: u64,
+    /// Rules and doors behind it.
+    behind: usize,
+}
+
 impl Tcx {
     /// A table for a box with as many ports, of which each worker gets a part for as many rules.
     ///
@@ -63,11 +77,14 @@ impl Tcx {
     /// CAP_NET_ADMIN).
     pub fn parts(workers: usize, rules: usize, ports: usize) -> io::Result<Vec<Tcx>> {
         let all = workers * rules;
-        // Each link of the fabric has an entry too.
         let count =
-            u32::try_from(all + ports).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+            |of: usize| u32::try_from(of).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+        let words = VALUE_WORDS as u32;
         let maps = Maps {
-            rules: Map::hash(KEY_LEN as u32, VALUE_WORDS as u32, count)?,
+            // A link of the fabric, and a door for each rule of a routed flow, have an entry too.
+            rules: Map::hash(KEY_LEN as u32, words, count(all + ports)?)?,
+            // A door for each rule with ports.
+            routed: Map::hash(routed::KEY_LEN as u32, words, count(2 * all)?)?,
             counts: Map::array(word::COUNT, all)?,
             ports: Map::array(of_port::COUNT, ports)?,
             scratch: Map::per_processor(SCRATCH_WORDS)?,
@@ -80,7 +97,8 @@ impl Tcx {
             // The lowest number is taken first.
             let free = (first..first + rules as u32).rev().collect();
             let (shared, made) = (shared.clone(), vec![(0, 0); rules]);
-            Tcx { shared, first, free, ports: BTreeMap::new(), made }
+            let (ports, doors) = (BTreeMap::new(), BTreeMap::new());
+            Tcx { shared, first, free, ports, doors, doors_made: 0, made }
         };
         Ok((0..workers).map(part).collect())
     }
@@ -117,6 +135,88 @@ impl Tcx {
         id.0.wrapping_sub(self.first) as usize
     }
 
+    /// Makes a rule of a routed flow, and the doors to it that there are not.
+    fn set_routed(&mut self, device: u32, key: &Routed, value: &[u8]) -> io::Result<()> {
+        let door = self.enter(device, &Key::Flow(key.flow), 0)?;
+        let made = match &key.ports {
+            None => self.shared.maps.routed.add(&routed::key(door, key), value),
+            Some(ports) => self.set_with_ports(device, door, key, &routed::ports(ports), value),
+        };
+        if made.is_err() {
+            self.leave(device, &Key::Flow(key.flow), 0);
+        }
+        made
+    }
+
+    fn set_with_ports(
+        &mut self,
+        device: u32,
+        door: u64,
+        key: &Routed,
+        ports: &routed::Rest,
+        value: &[u8],
+    ) -> io::Result<()> {
+        let pair = Key::Routed(key.without_ports());
+        let inner = self.enter(device, &pair, door)?;
+        let made = self.shared.maps.routed.add(&routed::key_of(inner, ports), value);
+        if made.is_err() {
+            self.leave(device, &pair, door);
+        }
+        made
+    }
+
+    /// Removes a rule of a routed flow, and the doors to it that lead to no other.
+    fn remove_routed(&mut self, device: u32, key: &Routed) {
+        let Some(door) = self.doors.get(&Key::Flow(key.flow)).map(|door| door.number) else {
+            return;
+        };
+        let maps = &self.shared.maps;
+        match &key.ports {
+            None => drop(maps.routed.remove(&routed::key(door, key))),
+            Some(ports) => {
+                let pair = Key::Routed(key.without_ports());
+                if let Some(inner) = self.doors.get(&pair).map(|door| door.number) {
+                    let _ = maps.routed.remove(&routed::key_of(inner, &routed::ports(ports)));
+                    self.leave(device, &pair, door);
+                }
+            }
+        }
+        self.leave(device, &Key::Flow(key.flow), 0);
+    }
+
+    /// The number of the door at a key, which is made if there is none. `outer`: the number of the
+    /// door before it, for a pair of addresses.
+    fn enter(&mut self, device: u32, key: &Key, outer: u64) -> io::Result<u64> {
+        if let Some(door) = self.doors.get_mut(key) {
+            door.behind += 1;
+            return Ok(door.number);
+        }
+        let number = u64::from(self.first) << 32 | u64::from(self.doors_made);
+        let (maps, door) = (&self.shared.maps, program::door(number));
+        match key {
+            Key::Routed(pair) => maps.routed.add(&routed::key(outer, pair), &door)?,
+            _ => maps.rules.add(&program::key(device, key), &door)?,
+        }
+        self.doors_made = self.doors_made.wrapping_add(1);
+        self.doors.insert(*key, Door { number, behind: 1 });
+        Ok(number)
+    }
+
+    /// Something behind a door is gone. The last one takes the door with it.
+    fn leave(&mut self, device: u32, key: &Key, outer: u64) {
+        let Some(door) = self.doors.get_mut(key) else { return };
+        door.behind -= 1;
+        if door.behind > 0 {
+            return;
+        }
+        self.doors.remove(key);
+        let maps = &self.shared.maps;
+        let _ = match key {
+            Key::Routed(pair) => maps.routed.remove(&routed::key(outer, pair)),
+            _ => maps.rules.remove(&program::key(device, key)),
+        };
+    }
+
     /// The Ethernet header of a fabric port's frames, in two words; zeroes for other ports.
     fn set_header(&self, port: PortId, header: &[u8; 14]) {
         let [first, last] = header_words(header);
@@ -129,8 +229,7 @@ impl Tcx {
 fn header_words(header: &[u8; 14]) -> [u64; 2] {
     let mut bytes = [0; 16];
     bytes[..14].copy_from_slice(header);
-    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
-    [word(0), word(8)]
+    program::words(&bytes)
 }
 
 /// Sends every packet that a device receives out by another, as long as what it returns is kept:
@@ -163,8 +262,18 @@ impl FastTable for Tcx {
         if self.port(action.out_port, of_port::OUT) == 0 || !has_header {
             return Err(io::ErrorKind::NotFound.into());
         }
+        for (word, value) in (word::STEP..).zip(program::step(action.step.as_ref())) {
+            self.set_word(id, word, value);
+        }
         let value = program::value(number, key, action, closed);
-        self.shared.maps.rules.set(&program::key(device, key), &value)?;
+        match key {
+            Key::Routed(flow) => self.set_routed(device, flow, &value)?,
+            // A door in its place would be lost.
+            Key::Flow(_) if self.doors.contains_key(key) => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            _ => self.shared.maps.rules.set(&program::key(device, key), &value)?,
+        }
         self.free.pop();
         let place = self.place(id);
         self.made[place] = (action.out_port, closed);
@@ -175,8 +284,10 @@ impl FastTable for Tcx {
         // A rule that stays because the kernel refuses forwards nothing more.
         self.set_word(id, word::SETTLED, NEVER);
         self.set_word(id, word::HOLDS, 0);
-        if let Some(port) = self.ports.get(&key.in_port()) {
-            let _ = self.shared.maps.rules.remove(&program::key(port.device, key));
+        let Some(device) = self.ports.get(&key.in_port()).map(|port| port.device) else { return };
+        match key {
+            Key::Routed(flow) => self.remove_routed(device, flow),
+            _ => drop(self.shared.maps.rules.remove(&program::key(device, key))),
         }
     }
 
@@ -264,6 +375,7 @@ impl FastTable for Tcx {
     fn detach(&mut self, port: PortId) {
         self.close(port);
         self.ports.remove(&port);
+        self.doors.retain(|key, _| key.in_port() != port);
     }
 
     fn is_valid(&self, id: RuleId) -> bool {

@@ -41,6 +41,11 @@ impl FibBatch<'_> {
         self.v6.lookup_batch(addresses, groups);
     }
 
+    /// How often routes have changed: a lookup after this finds all of these changes.
+    pub(crate) fn changes(&self) -> u64 {
+        self.v4.changes() + self.v6.changes()
+    }
+
     pub(crate) fn find_v4(&self, address: u32) -> Option<GroupId> {
         self.v4.lookup(address)
     }

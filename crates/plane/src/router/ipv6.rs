@@ -57,8 +57,13 @@ pub(super) fn check(
 #[inline(always)]
 pub(super) fn usual(head: &[u8; HEADERS], len: usize) -> Option<u128> {
     let (source, destination) = ends(head, len)?;
-    let is_usual = |a| !is_martian(a) && !is_link_local(a);
-    (is_usual(source) && is_usual(destination)).then_some(destination)
+    (is_beyond_the_link(source) && is_beyond_the_link(destination)).then_some(destination)
+}
+
+/// Whether a router may forward packets from and to an address.
+#[inline(always)]
+pub(super) fn is_beyond_the_link(address: u128) -> bool {
+    !is_martian(address) && !is_link_local(address)
 }
 
 /// Source and destination of a header that is right. `len`: bytes of the frame.

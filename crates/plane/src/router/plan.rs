@@ -145,6 +145,11 @@ impl Group {
         self.first as u16
     }
 
+    /// Whether flows to it part.
+    pub(crate) fn has_several(&self) -> bool {
+        self.kind == GroupKind::Forward && self.count > 1
+    }
+
     /// Bytes of the longest frame that can be sent as it comes. A longer one may be sent too, if it
     /// is only padding that is too long.
     #[inline(always)]
@@ -220,6 +225,25 @@ impl RouterPlan {
     #[inline(always)]
     pub(crate) fn known_group(&self, id: Option<GroupId>) -> Option<&Group> {
         self.groups.get(id.map_or(0, |id| usize::from(id.number()) + 1))
+    }
+
+    /// Whether any group has several members: most routers need no look-up to know that none has.
+    pub(crate) fn has_groups_of_several(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// The neighbour that a flow goes to, if its Ethernet address is known: of several the one for
+    /// its hash, of one without a hash.
+    pub(crate) fn resolved_member(
+        &self,
+        group: &Group,
+        hash: Option<u64>,
+    ) -> Option<(u16, &Adjacency)> {
+        if group.kind != GroupKind::Forward || hash.is_some() != group.has_several() {
+            return None;
+        }
+        let neighbour = self.member(group, || hash.unwrap_or(0));
+        Some((neighbour, self.adjacency(neighbour))).filter(|(_, adjacency)| adjacency.resolved)
     }
 
     /// The neighbour that a flow of this hash goes to.

@@ -13,6 +13,7 @@
 //! (10 is its native VLAN). The copy to p2 gets a tag; the one to p3 leaves as it is.
 
 pub(crate) mod class;
+pub(crate) mod deep;
 pub(crate) mod shelf;
 
 use std::time::Duration;
@@ -25,7 +26,7 @@ use plexus_io::{
 use plexus_wire::Time;
 
 use self::class::{Class, Key};
-use self::shelf::Shelf;
+use self::deep::{DEEP_CLASS, DeepReport, Store};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::flow::Queued;
@@ -45,7 +46,7 @@ pub(crate) struct OutputQueues {
     /// Keys the hash of flows, so that no sender can choose a flow to share its turn with.
     seed: u64,
     /// Where the packets of all ports wait.
-    shelf: Shelf,
+    store: Store,
     ports: Vec<PortQueues>,
     /// Ports at which packets may wait; others are not looked at.
     busy: Marks,
@@ -69,6 +70,7 @@ pub(crate) trait Egress {
 }
 
 pub(crate) struct PortQueues {
+    id: PortId,
     /// Packets that may leave now.
     pub(crate) transmit: Batch,
     /// Packets that wait, over all classes.
@@ -91,7 +93,7 @@ impl OutputQueues {
         let mut queues = OutputQueues {
             worker,
             seed,
-            shelf: Shelf::default(),
+            store: Store::default(),
             ports: vec![],
             busy: Marks::default(),
             filled: Marks::default(),
@@ -181,10 +183,13 @@ impl OutputQueues {
         match self.ports.get_mut(usize::from(port)) {
             None => context.drop(packet, port, DropReason::PortDown),
             Some(queues) if queues.local => {
-                queues.make_room(context, port);
-                queues.admit(context, &mut self.shelf, port, packet);
+                queues.make_room(context);
+                queues.admit(context, &mut self.store, packet);
                 if queues.waiting > 0 {
                     self.busy.insert(port);
+                }
+                while let Some(loser) = self.store.lost.pop() {
+                    self.ports[usize::from(loser)].waiting -= 1;
                 }
             }
             Some(_) => self.crossing.push((port, packet)),
@@ -220,13 +225,15 @@ impl OutputQueues {
     }
 
     pub(crate) fn adopt(&mut self, plan: &Snapshot) {
+        self.store.adopt(plan, self.worker);
         self.busy.grow(plan.ports.len());
         self.filled.grow(plan.ports.len());
         for (i, port) in plan.ports.iter().enumerate() {
             let rate = port.settings.rate_bits_per_s;
             if i == self.ports.len() {
                 let local = port.worker == self.worker;
-                self.ports.push(PortQueues::new(&port.settings.queue, local, self.seed));
+                let id = i as PortId;
+                self.ports.push(PortQueues::new(id, &port.settings.queue, local, self.seed));
             }
             let queues = &mut self.ports[i];
             // The fabric knows no VLANs: its packets are in none, and so are its ports.
@@ -243,8 +250,8 @@ impl OutputQueues {
         let Some(queues) = self.ports.get_mut(usize::from(port)) else { return };
         queues.link = link;
         if link == Link::Down {
-            let shelf = &mut self.shelf;
-            queues.for_each_held(shelf, |p| context.drop(p, port, DropReason::PortDown));
+            let store = &mut self.store;
+            queues.for_each_held(store, |p| context.drop(p, port, DropReason::PortDown));
         }
         queues.settle();
     }
@@ -261,13 +268,13 @@ impl OutputQueues {
 
     /// Lets stage 5 `fill` the transmit batches of the ports at which packets wait, in order.
     #[inline]
-    pub(crate) fn fill(&mut self, mut fill: impl FnMut(&mut PortQueues, &mut Shelf)) {
+    pub(crate) fn fill(&mut self, mut fill: impl FnMut(&mut PortQueues, &mut Store)) {
         let mut from = 0;
         while let Some(port) = self.busy.next(from) {
             from = usize::from(port) + 1;
             let Some(queues) = self.ports.get_mut(usize::from(port)) else { break };
             if queues.waiting > 0 && !queues.transmit.is_full() {
-                fill(queues, &mut self.shelf);
+                fill(queues, &mut self.store);
                 self.filled.insert(port);
             }
             if queues.waiting == 0 {
@@ -288,7 +295,7 @@ impl OutputQueues {
     pub(crate) fn next_deadline(&self) -> Time {
         let busy = self.busy.iter().filter_map(|port| self.ports.get(usize::from(port)));
         let waiting = busy.filter(|q| q.waiting > 0);
-        waiting.filter_map(|q| Some(q.pacer.as_ref()?.free_at())).min().unwrap_or(Time::FOREVER)
+        waiting.map(|q| q.next_deadline(&self.store)).min().unwrap_or(Time::FOREVER)
     }
 
     /// True if packets wait in queues.
@@ -304,9 +311,8 @@ impl OutputQueues {
 
     pub(crate) fn queued(&self, port: PortId) -> (usize, usize) {
         let Some(queues) = self.ports.get(usize::from(port)) else { return (0, 0) };
-        let bytes: usize = queues.classes.iter().map(|c| c.bytes).sum();
         let ready: usize = queues.transmit.iter().map(Packet::len).sum();
-        (queues.waiting + queues.transmit.len(), bytes + ready)
+        (queues.waiting + queues.transmit.len(), queues.bytes(&self.store) + ready)
     }
 
     /// A paced port's rate.
@@ -322,19 +328,26 @@ impl OutputQueues {
         let Some(pacer) = &queues.pacer else { return Duration::ZERO };
         let waiting = match (queues.local, queues.waiting) {
             (true, 0) => 0,
-            (true, packets) => {
-                let bytes: usize = queues.classes.iter().map(|c| c.bytes).sum();
-                bytes as u64 + packets as u64 * CABLE_MINIMUM
-            }
+            (true, packets) => queues.bytes(&self.store) as u64 + packets as u64 * CABLE_MINIMUM,
             (false, _) => u64::from(queues.limits.bytes),
         };
         let bits = waiting.saturating_add(more).saturating_mul(8);
         Duration::from_micros(bits.saturating_mul(1_000_000) / pacer.rate_bits_per_s())
     }
 
+    /// Slow work, some ten times a second.
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.store.tick(now);
+    }
+
+    /// The deep buffer, if there is one.
+    pub(crate) fn deep(&self, now: Time) -> Option<DeepReport> {
+        self.store.report(now)
+    }
+
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         for queues in &mut self.ports {
-            queues.for_each_held(&mut self.shelf, |p| pool.free(p));
+            queues.for_each_held(&mut self.store, |p| pool.free(p));
             queues.settle();
         }
         self.crossing.drain(..).for_each(|(_, p)| pool.free(p));
@@ -342,8 +355,9 @@ impl OutputQueues {
 }
 
 impl PortQueues {
-    fn new(limits: &QueueSettings, local: bool, seed: u64) -> PortQueues {
+    fn new(id: PortId, limits: &QueueSettings, local: bool, seed: u64) -> PortQueues {
         PortQueues {
+            id,
             transmit: Batch::new(),
             waiting: 0,
             open: Form::NEVER,
@@ -382,6 +396,7 @@ impl PortQueues {
             && limits.packets > 0
             && packet.len() <= limits.bytes as usize
             && limits.ecn_bytes != Some(0)
+            && limits.order != QueueOrder::Deep
     }
 
     /// A packet takes a paced port's cable, which is free.
@@ -405,74 +420,65 @@ impl PortQueues {
 
     /// Empties a transmit batch that is full, so that no packet has to wait behind it. Only if none
     /// waits yet: a device that is behind is not asked for every packet.
-    fn make_room(&mut self, context: &mut Context<'_>, port: PortId) {
+    fn make_room(&mut self, context: &mut Context<'_>) {
         if self.transmit.is_full()
             && self.waiting == 0
             && let Some(outlet) = &mut context.outlet
         {
-            outlet.hand_over(context.now, context.pool, port, &mut self.transmit);
+            outlet.hand_over(context.now, context.pool, self.id, &mut self.transmit);
         }
     }
 
     /// The general case: the frame gets its egress form, then waits or is refused.
-    fn admit(
-        &mut self,
-        context: &mut Context<'_>,
-        shelf: &mut Shelf,
-        port: PortId,
-        mut packet: Packet,
-    ) {
+    fn admit(&mut self, context: &mut Context<'_>, store: &mut Store, mut packet: Packet) {
         if self.link == Link::Down {
-            return context.drop(packet, port, DropReason::PortDown);
+            return context.drop(packet, self.id, DropReason::PortDown);
         }
         if !vlan::egress(context.pool, &mut packet, self.native) {
-            return context.drop(packet, port, DropReason::TooLong);
+            return context.drop(packet, self.id, DropReason::TooLong);
         }
         let owed = packet.offload;
         if owed.segmentation != Segmentation::None {
             if !offload::measure(context.pool, &mut packet) {
-                return context.drop(packet, port, DropReason::BadOffload);
+                return context.drop(packet, self.id, DropReason::BadOffload);
             }
             if !self.capabilities.segmentation {
-                return self.cut(context, shelf, port, packet);
+                return self.cut(context, store, packet);
             }
         } else {
             if packet.len() > self.capabilities.max_frame + tag_len(&packet) {
-                return context.drop(packet, port, DropReason::TooLong);
+                return context.drop(packet, self.id, DropReason::TooLong);
             }
             if owed.checksum == Checksum::Partial
                 && (!self.capabilities.checksum || offload::is_crc(&packet))
                 && !offload::complete_checksum(context.pool, &mut packet)
             {
-                return context.drop(packet, port, DropReason::BadOffload);
+                return context.drop(packet, self.id, DropReason::BadOffload);
             }
         }
-        self.push(context, shelf, port, packet);
+        self.push(context, store, packet);
     }
 
     /// Queues the frames that a super-packet is cut into, since the device cannot.
-    fn cut(&mut self, context: &mut Context<'_>, shelf: &mut Shelf, port: PortId, packet: Packet) {
+    fn cut(&mut self, context: &mut Context<'_>, store: &mut Store, packet: Packet) {
         let len_max = self.capabilities.max_frame + tag_len(&packet);
-        offload::cut(context, packet, len_max, [port; 2], |context, part| {
-            self.push(context, shelf, port, part);
+        offload::cut(context, packet, len_max, [self.id; 2], |context, part| {
+            self.push(context, store, part);
         });
     }
 
-    fn push(
-        &mut self,
-        context: &mut Context<'_>,
-        shelf: &mut Shelf,
-        port: PortId,
-        mut packet: Packet,
-    ) {
+    fn push(&mut self, context: &mut Context<'_>, store: &mut Store, mut packet: Packet) {
         if self.waiting == 0 && self.pacer.is_none() && !self.transmit.is_full() {
             return self.transmit.push(packet);
         }
         let limits = self.limits;
-        let queued = Queued::new(context.fabric, port, context.pool.data(&packet));
+        if limits.order == QueueOrder::Deep && usize::from(packet.priority) == DEEP_CLASS {
+            return self.push_deep(context, store, packet);
+        }
+        let queued = Queued::new(context.fabric, self.id, context.pool.data(&packet));
         let inner = queued.inner;
         let key = match limits.order {
-            QueueOrder::Fifo => Key(0),
+            QueueOrder::Fifo | QueueOrder::Deep => Key(0),
             QueueOrder::Port => Key(packet.in_port.into()),
             QueueOrder::Fair => Key(queued.flow(self.seed) as u32),
         };
@@ -492,42 +498,106 @@ impl PortQueues {
                 break;
             };
             let is_spared = spared || !class.has_its_share(bucket, packet.len());
-            let Some(evicted) = is_spared.then(|| class.evict(shelf)).flatten() else {
-                return context.drop(packet, port, reason);
+            let Some(evicted) = is_spared.then(|| class.evict(&mut store.shelf)).flatten() else {
+                return context.drop(packet, self.id, reason);
             };
             // Others have made room for this packet, so it must not be dropped any more.
             spared = true;
             self.waiting -= 1;
-            context.drop(evicted, port, reason);
+            context.drop(evicted, self.id, reason);
         }
         if limits.ecn_bytes.is_some_and(|limit| class.bytes >= limit as usize)
             && class.has_its_share(bucket, packet.len())
             && offload::mark_congestion(context.pool, &mut packet, inner)
         {
-            context.counters.ports[usize::from(port)].ecn_marked += 1;
+            context.counters.ports[usize::from(self.id)].ecn_marked += 1;
         }
         if self.waiting == 0
             && let Some(pacer) = &mut self.pacer
         {
             pacer.begin(context.now);
         }
-        class.push(shelf, bucket, key, packet);
+        class.push(&mut store.shelf, bucket, key, packet);
         self.waiting += 1;
+        self.open = Form::NEVER;
+    }
+
+    /// A packet for the deep buffer.
+    #[cold]
+    #[inline(never)]
+    fn push_deep(&mut self, context: &mut Context<'_>, store: &mut Store, packet: Packet) {
+        let Store { deep: Some(deep), lost, .. } = store else {
+            return context.drop(packet, self.id, DropReason::QueuePackets);
+        };
+        if self.waiting > context.pool.available() {
+            return context.drop(packet, self.id, DropReason::PoolShare);
+        }
+        let queued = Queued::new(context.fabric, self.id, context.pool.data(&packet));
+        let arrival = deep::arrival(&packet, &queued, self.seed);
+        if self.waiting == 0
+            && let Some(pacer) = &mut self.pacer
+        {
+            pacer.begin(context.now);
+        }
+        self.waiting += 1;
+        deep.push(context.now, self.id.into(), &arrival, packet, &mut |loser, packet, why| {
+            let loser = loser as PortId;
+            context.drop(packet, loser, deep::reason(why));
+            lost.push(loser);
+        });
         self.open = Form::NEVER;
     }
 
     /// The next packet by class, highest first.
     #[inline]
-    pub(crate) fn pop(&mut self, shelf: &mut Shelf) -> Option<Packet> {
-        let class = self.classes.iter_mut().rev().find(|c| c.packets > 0)?;
-        self.waiting -= 1;
-        class.pop(shelf)
+    pub(crate) fn pop(&mut self, now: Time, store: &mut Store) -> Option<Packet> {
+        let [deep_class, higher @ ..] = &mut self.classes;
+        let packet = match higher.iter_mut().rev().find(|class| class.packets > 0) {
+            Some(class) => class.pop(&mut store.shelf),
+            None => {
+                let mut deep = || store.deep.as_mut()?.pop(now, self.id.into());
+                // Where packets wait in both queues, the order of the port has changed, and those
+                // of the former one are older.
+                match self.limits.order {
+                    QueueOrder::Deep => deep_class.pop(&mut store.shelf).or_else(deep),
+                    _ => deep().or_else(|| deep_class.pop(&mut store.shelf)),
+                }
+            }
+        };
+        self.waiting -= usize::from(packet.is_some());
+        packet
     }
 
-    fn for_each_held(&mut self, shelf: &mut Shelf, mut end: impl FnMut(Packet)) {
-        while let Some(packet) = self.pop(shelf) {
-            end(packet);
+    /// When the next waiting packet may leave, as far as time has a say in it.
+    fn next_deadline(&self, store: &Store) -> Time {
+        let is_deep = self.classes.iter().all(|class| class.packets == 0);
+        let deep = store.deep.as_ref().filter(|_| is_deep && self.waiting > 0);
+        let deep = deep.map(|deep| deep.next_deadline(self.id.into()));
+        match (&self.pacer, deep) {
+            (Some(pacer), deep) => pacer.free_at().max(deep.unwrap_or(Time::ZERO)),
+            // Its device has no room, which is not a matter of time.
+            (None, Some(_)) if self.transmit.is_full() => Time::FOREVER,
+            (None, deep) => deep.unwrap_or(Time::FOREVER),
         }
+    }
+
+    /// Bytes that wait.
+    fn bytes(&self, store: &Store) -> usize {
+        let deep = store.deep.as_ref().and_then(|deep| deep.state(self.id.into()));
+        let deep = deep.map_or(0, |state| state.bytes() as usize);
+        self.classes.iter().map(|class| class.bytes).sum::<usize>() + deep
+    }
+
+    fn for_each_held(&mut self, store: &mut Store, mut end: impl FnMut(Packet)) {
+        for class in &mut self.classes {
+            while let Some(packet) = class.pop(&mut store.shelf) {
+                end(packet);
+            }
+        }
+        if let Some(deep) = &mut store.deep {
+            deep.take_all(self.id.into(), &mut end);
+        }
+        self.waiting = 0;
         self.transmit.drain(..).for_each(end);
     }
 }

@@ -11,20 +11,20 @@
 //! Example: a batch of p1 has 2 places left, and 3 packets wait: of class 0, 0 and 7. The one of
 //! class 7 leaves first, then the older one of class 0; the other one waits for the next batch.
 
-use super::output::shelf::Shelf;
+use super::output::deep::Store;
 use super::output::{OutputQueues, PortQueues};
 use crate::context::Context;
 
 /// Tops up every port's transmit batch.
 #[inline]
 pub(crate) fn run(context: &mut Context<'_>, queues: &mut OutputQueues) {
-    queues.fill(|port, shelf| fill(context, port, shelf));
+    queues.fill(|port, store| fill(context, port, store));
 }
 
-fn fill(context: &Context<'_>, port: &mut PortQueues, shelf: &mut Shelf) {
+fn fill(context: &Context<'_>, port: &mut PortQueues, store: &mut Store) {
     if let Some(mut pacer) = port.pacer.take() {
         while !port.transmit.is_full() && pacer.free_at() <= context.now {
-            let Some(packet) = port.pop(shelf) else { break };
+            let Some(packet) = port.pop(context.now, store) else { break };
             pacer.spend(&packet);
             port.transmit.push(packet);
         }
@@ -32,7 +32,7 @@ fn fill(context: &Context<'_>, port: &mut PortQueues, shelf: &mut Shelf) {
         return;
     }
     while !port.transmit.is_full() {
-        let Some(packet) = port.pop(shelf) else { return };
+        let Some(packet) = port.pop(context.now, store) else { return };
         port.transmit.push(packet);
     }
 }

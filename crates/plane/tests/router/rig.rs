@@ -137,6 +137,15 @@ impl Router {
         self.v4.insert(u32::from_be_bytes(prefix), len, GroupId::new(group).unwrap()).unwrap();
     }
 
+    pub(crate) fn unroute4(&mut self, prefix: [u8; 4], len: u8) {
+        self.v4.remove(u32::from_be_bytes(prefix), len).unwrap();
+    }
+
+    pub(crate) fn unroute6(&mut self, prefix: &str, len: u8) {
+        let bits = prefix.parse::<std::net::Ipv6Addr>().unwrap().to_bits();
+        self.v6.remove(bits, len).unwrap();
+    }
+
     pub(crate) fn route6(&mut self, prefix: &str, len: u8, group: u16) {
         let bits = prefix.parse::<std::net::Ipv6Addr>().unwrap().to_bits();
         self.v6.insert(bits, len, GroupId::new(group).unwrap()).unwrap();

@@ -1,5 +1,8 @@
 //! The fast table in the kernel, through real devices.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use super::*;
 
 const TCX: &str = "fast_table = \"tcx\"\nbackend = \"af_packet\"";
@@ -58,6 +61,7 @@ fn flows_go_by_the_kernel_and_are_counted_like_others() {
     node.assert_balances();
     let text = node.show("fast-table", &[]).expect(0).out;
     assert!(text.contains("a: fast table tcx (the file says so), 1 of 4096 rules"), "{text}");
+    assert!(text.contains("rules made: 1; gave way to larger flows: 0"), "{text}");
     assert!(text.contains("forwards"), "{text}");
 
     // The station moves: its first frame elsewhere ends the rule.
@@ -128,10 +132,152 @@ fn a_traced_port_shows_every_frame_of_a_flow_that_went_by_the_kernel() {
     node.until_fast(&mut one, &mut two, (1, 2));
 }
 
+/// A router's three networks, 10.N.0.0/24 at port N, and the neighbour that a route leads to.
+fn router(via: u8) -> String {
+    let interface = |n: u8| {
+        format!("[[interface]]\nname = \"i{n}\"\nport = \"p{n}\"\naddress = [\"10.{n}.0.1/24\"]\n")
+    };
+    let interfaces: String = (1..=3).map(interface).collect();
+    format!("{TCX}\n{interfaces}[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"10.{via}.0.2\"\n")
+}
+
+/// A host in one of these networks: 10.N.0.2 at `mac(N)`.
+struct Host {
+    n: u8,
+    station: Station,
+    got: VecDeque<Vec<u8>>,
+}
+
+impl Host {
+    fn arp(&self, operation: u8, to: [u8; 6]) -> Vec<u8> {
+        let mut frame = [to, mac(self.n)].concat();
+        frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, operation]);
+        frame.extend(mac(self.n));
+        frame.extend([10, self.n, 0, 2]);
+        frame.extend(if operation == 1 { [0; 6] } else { to });
+        frame.extend([10, self.n, 0, 1]);
+        frame
+    }
+
+    /// A frame of ARP or IPv4 that has arrived; questions about this host are answered.
+    fn poll(&mut self) -> Option<Vec<u8>> {
+        let mut batch = Batch::new();
+        while let Station { port, pool } = &mut self.station
+            && port.receive(Time::ZERO, pool, &mut batch) > 0
+        {
+            let all: Vec<Vec<u8>> = batch.iter().map(|packet| pool.data(packet).to_vec()).collect();
+            batch.drain(..).for_each(|packet| pool.free(packet));
+            for bytes in all {
+                let asks = bytes[12..14] == [8, 6] && bytes[21] == 1;
+                if asks && bytes[38..42] == [10, self.n, 0, 2] {
+                    let answer = self.arp(2, bytes[6..12].try_into().unwrap());
+                    self.station.send(&answer);
+                } else if bytes[12..14] == [8, 0] || (bytes[12..14] == [8, 6] && !asks) {
+                    self.got.push_back(bytes);
+                }
+            }
+        }
+        self.got.pop_front()
+    }
+
+    /// The next such frame.
+    #[track_caller]
+    fn receive(&mut self) -> Vec<u8> {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(frame) = self.poll() {
+                return frame;
+            }
+            assert!(Instant::now() < end, "no frame comes");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// The router's Ethernet address here.
+    fn router(&mut self) -> [u8; 6] {
+        let question = self.arp(1, BROADCAST);
+        self.station.send(&question);
+        let answer = self.receive();
+        assert_eq!(answer[12..14], [8, 6]);
+        answer[6..12].try_into().unwrap()
+    }
+}
+
+#[test]
+fn routed_flows_go_by_the_kernel_until_their_route_changes() {
+    let Some(net) = Net::new(3) else { return };
+    let node = net.node("a", &router(2), &ports(3));
+    let mut n = 0;
+    let [mut one, mut two, mut three] = net.stations().map(|station| {
+        n += 1;
+        Host { n, station, got: VecDeque::new() }
+    });
+    let to_router = one.router();
+    let [own_2, own_3] = [two.router(), three.router()];
+    let packet = |number: u8, ttl: u8| {
+        let mut frame = [to_router, mac(1)].concat();
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, number, 0, 0, ttl, 17, 0, 0, 10, 1, 0, 2]);
+        frame.extend([192, 0, 2, 9]);
+        let sum = plexus_wire::checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame.resize(60, 0xA5);
+        frame
+    };
+    let hop = |number: u8, n: u8, own: [u8; 6]| {
+        let mut frame = packet(number, 63);
+        frame[..6].copy_from_slice(&mac(n));
+        frame[6..12].copy_from_slice(&own);
+        frame
+    };
+    let is_fast = |node: &Node<'_>| {
+        let facts = node.facts("fast-table");
+        let mut flows = facts["flows"].as_array().unwrap().iter();
+        flows.any(|f| f["route"]["destination"] == "192.0.2.9" && f["packets"] != 0)
+    };
+    let forwarded = until(|| {
+        (0..40).for_each(|number| one.station.send(&packet(number, 64)));
+        (0..40).for_each(|number| assert_eq!(two.receive(), hop(number, 2, own_2)));
+        is_fast(&node)
+    });
+    assert!(forwarded, "{:#}", node.facts("fast-table"));
+    let text = node.show("fast-table", &[]).expect(0).out;
+    assert!(text.contains("10.1.0.2") && text.contains("192.0.2.9"), "{text}");
+    // Each packet is counted, and the box answers where it always has.
+    node.assert_balances();
+    one.station.send(&packet(0, 1));
+    let error = one.receive();
+    assert_eq!((error[23], error[34]), (1, 11), "time exceeded");
+    // The next hop has another address. No rule is made or ended elsewhere: the control plane
+    // learns of it, and the worker, which has nothing to do, is told.
+    (0..40).for_each(|number| one.station.send(&packet(number, 64)));
+    (0..40).for_each(|number| assert_eq!(two.receive(), hop(number, 2, own_2)));
+    let mut announced = two.arp(1, BROADCAST);
+    announced[6..12].copy_from_slice(&mac(0x22));
+    announced[22..28].copy_from_slice(&mac(0x22));
+    two.station.send(&announced);
+    assert_eq!(two.receive()[12..14], [8, 6], "the router answers");
+    let mut moved = hop(0, 2, own_2);
+    moved[..6].copy_from_slice(&mac(0x22));
+    one.station.send(&packet(0, 64));
+    assert_eq!(two.receive(), moved);
+    // The next packet after the change goes the new way, and so do all.
+    net.write("a", &router(3), &ports(3));
+    node.signal(Signal::HUP);
+    let via = || node.show("route", &["192.0.2.9"]).expect(0).out;
+    assert!(until(|| via().contains("10.3.0.2")), "{}", via());
+    for number in 0..200 {
+        one.station.send(&packet(number, 64));
+        assert_eq!(three.receive(), hop(number, 3, own_3));
+    }
+    assert_eq!(two.poll(), None);
+    node.assert_balances();
+    node.assert_ends_well();
+}
+
 #[test]
 fn the_labs_that_ship_for_it_pass() {
     let Some(desk) = common::Desk::root("fast") else { return };
-    for name in ["fast-table", "fast-fabric"] {
+    for name in ["fast-table", "fast-fabric", "fast-routed"] {
         let report = desk.json(&["lab", "run", &common::shipped(name)], 0);
         assert_eq!(report["passed"], true, "{report:#}");
     }

@@ -18,17 +18,20 @@
 
 use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
 
-use super::super::{Action, FabricLink, Flow, Key, Tag};
+use super::super::{Action, FabricLink, Flow, Key, Routed, Step, Tag};
+use super::routed::{self, find_routed, take_step};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
 
-/// Bytes of the Ethernet header before a header of the fabric.
-const OUTER: usize = 14;
+/// Bytes of the Ethernet header before a header of the fabric or of IP.
+pub(super) const OUTER: usize = 14;
 
 /// The maps of both programs.
 #[derive(Debug)]
 pub(super) struct Maps {
-    /// Rules by [`key`].
+    /// Rules of flows and hops by [`key`], and what leads to other rules.
     pub(super) rules: Map,
+    /// Rules of routed flows by [`routed::key`].
+    pub(super) routed: Map,
     /// By rule: [`word`].
     pub(super) counts: Map,
     /// By port: [`of_port`].
@@ -49,6 +52,9 @@ pub(super) mod word {
     pub(in super::super) const SETTLED: usize = 3;
     pub(in super::super) const HOLDS: usize = 4;
     pub(in super::super) const HELD: usize = 5;
+    /// Of a routed flow the Ethernet addresses of the next hop and the router there, 12 bytes, and
+    /// the longest IP packet, 4 bytes.
+    pub(in super::super) const STEP: usize = 6;
     /// A cache line.
     pub(in super::super) const COUNT: usize = 8;
 }
@@ -93,16 +99,24 @@ mod decision {
     pub(super) const HOLD: i32 = 3;
 }
 
-/// The work of a rule beside sending: the lowest 16 bits of its second word. A tag to be pushed is
-/// above.
-mod what {
-    pub(super) const NOTHING: i32 = 0;
-    pub(super) const POP: i32 = 1;
-    pub(super) const PUSH: i32 = 2;
-    /// It processes a hop.
-    pub(super) const HOP: i32 = 3;
+/// The kind of a rule: the lowest byte of its second word. Its work on the tag is in the next byte,
+/// and a tag to be pushed in the next two.
+pub(super) mod kind {
+    pub(in super::super) const FLOW: i32 = 0;
+    pub(in super::super) const HOP: i32 = 1;
+    pub(in super::super) const ROUTED_V4: i32 = 2;
+    pub(in super::super) const ROUTED_V6: i32 = 3;
     /// It is no rule: frames with this Ethernet header are the fabric's.
-    pub(super) const LINK: i32 = 4;
+    pub(in super::super) const LINK: i32 = 4;
+    /// It is no rule: frames of this flow are to the router. The first word is the door's number.
+    pub(in super::super) const DOOR: i32 = 5;
+}
+
+/// The work of a rule on the tag, in the second byte.
+mod tag {
+    pub(super) const POP: i32 = 1 << 8;
+    pub(super) const PUSH: i32 = 2 << 8;
+    pub(super) const ALL: i32 = 3 << 8;
 }
 
 /// `TCX_NEXT` and `TCX_DROP` (linux/bpf.h).
@@ -118,9 +132,11 @@ const TPID: u16 = 0x8100u16.to_be();
 const HOP_KEY: u32 = 1 << 8;
 
 /// A rule's key as the filter makes it: the device, the tag with its protocol, 14 bytes of header.
+/// Of a routed flow it is that of its frames.
 pub(super) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
     match key {
-        Key::Flow(Flow { tag, destination, source, ethertype, .. }) => {
+        Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => {
+            let Flow { tag, destination, source, ethertype, .. } = flow;
             let tag = tag.map_or(0, |tci| u32::from(TPID) << 16 | u32::from(tci));
             let mut header = [0; 14];
             header[..6].copy_from_slice(&destination.0);
@@ -134,9 +150,12 @@ pub(super) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
 
 /// The key of frames that come from a node of the fabric, and its value.
 pub(super) fn link(device: u32, link: &FabricLink) -> ([u8; KEY_LEN], [u8; VALUE_WORDS * 8]) {
-    let mut value = [0; VALUE_WORDS * 8];
-    value[8..].copy_from_slice(&(what::LINK as u64).to_ne_bytes());
-    (key_of(device, 0, &link.back), value)
+    (key_of(device, 0, &link.back), value_of(0, kind::LINK as u64))
+}
+
+/// The value that leads from a flow's frames to the rules of its IP packets.
+pub(super) fn door(number: u64) -> [u8; VALUE_WORDS * 8] {
+    value_of(number, kind::DOOR as u64)
 }
 
 fn key_of(device: u32, tag: u32, header: &[u8; 14]) -> [u8; KEY_LEN] {
@@ -151,20 +170,47 @@ fn key_of(device: u32, tag: u32, header: &[u8; 14]) -> [u8; KEY_LEN] {
 /// had been closed.
 pub(super) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8; VALUE_WORDS * 8] {
     let ports = u64::from(action.out_port) << 32 | u64::from(key.in_port()) << 48;
-    let what = match (key, action.tag) {
-        (Key::Hop { .. }, _) => what::HOP as u64,
-        (_, Tag::Keep) => what::NOTHING as u64,
-        (_, Tag::Pop) => what::POP as u64,
-        (_, Tag::Push(tci)) => what::PUSH as u64 | u64::from(tci) << 16,
+    let kind = match key {
+        Key::Flow(_) => kind::FLOW,
+        Key::Hop { .. } => kind::HOP,
+        Key::Routed(Routed { source, .. }) if source.is_ipv4() => kind::ROUTED_V4,
+        Key::Routed(_) => kind::ROUTED_V6,
     };
+    let (tag, tci) = match action.tag {
+        Tag::Keep => (0, 0),
+        Tag::Pop => (tag::POP, 0),
+        Tag::Push(tci) => (tag::PUSH, tci),
+        Tag::Swap(tci) => (tag::POP | tag::PUSH, tci),
+    };
+    let what = (kind | tag) as u64 | u64::from(tci) << 16;
+    value_of(ports | u64::from(number), what | u64::from(closed) << 32)
+}
+
+fn value_of(first: u64, second: u64) -> [u8; VALUE_WORDS * 8] {
     let mut bytes = [0; VALUE_WORDS * 8];
-    bytes[..8].copy_from_slice(&(ports | u64::from(number)).to_ne_bytes());
-    bytes[8..].copy_from_slice(&(what | u64::from(closed) << 32).to_ne_bytes());
+    bytes[..8].copy_from_slice(&first.to_ne_bytes());
+    bytes[8..].copy_from_slice(&second.to_ne_bytes());
     bytes
 }
 
+/// The words of a rule's [`word::STEP`]; zeroes for one that does not route.
+pub(super) fn step(step: Option<&Step>) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    if let Some(Step { addresses, mtu }) = step {
+        bytes[..12].copy_from_slice(addresses);
+        bytes[12..].copy_from_slice(&u32::from(*mtu).to_ne_bytes());
+    }
+    words(&bytes)
+}
+
+/// Bytes as words of a map.
+pub(super) fn words(bytes: &[u8; 16]) -> [u64; 2] {
+    let (words, _) = bytes.as_chunks();
+    [0, 1].map(|n| u64::from_ne_bytes(words[n]))
+}
+
 /// The offset of a word.
-const fn at(word: usize) -> i16 {
+pub(super) const fn at(word: usize) -> i16 {
     (word * 8) as i16
 }
 
@@ -190,24 +236,29 @@ fn find_counts(asm: &mut Asm, maps: &Maps, absent: Label) {
     asm.lookup(&maps.counts, Reg::R1, absent);
 }
 
-/// Reads eight bytes of the frame at an offset as a number, into R1, by way of the stack.
-fn load_number(asm: &mut Asm, offset: usize, place: i16, absent: Label) {
+/// Reads bytes of the frame to a place on the stack.
+pub(super) fn load_bytes(asm: &mut Asm, offset: usize, len: usize, place: i16, absent: Label) {
     asm.mov(Reg::R1, Reg::R6);
     asm.mov_imm(Reg::R2, offset as i32);
     asm.mov(Reg::R3, Reg::R10);
     asm.alu_imm(Alu::Add, Reg::R3, place.into());
-    asm.mov_imm(Reg::R4, 8);
+    asm.mov_imm(Reg::R4, len as i32);
     asm.call(Helper::LoadBytes);
     asm.jump_imm(If::Ne, Reg::R0, 0, absent);
+}
+
+/// Reads eight bytes of the frame at an offset as a number, into R1, by way of the stack.
+fn load_number(asm: &mut Asm, offset: usize, place: i16, absent: Label) {
+    load_bytes(asm, offset, 8, place, absent);
     asm.load(Width::D, Reg::R1, Reg::R10, place);
     asm.swap_be(Reg::R1, 64);
 }
 
-/// R0 points at the value of the rule whose key stands on the stack.
-fn find_rule(asm: &mut Asm, maps: &Maps, key: i16, absent: Label) {
+/// The rule whose key stands on the stack in R8 and R9.
+pub(super) fn find_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
     asm.mov(Reg::R2, Reg::R10);
     asm.alu_imm(Alu::Add, Reg::R2, key.into());
-    asm.mov_map(Reg::R1, &maps.rules);
+    asm.mov_map(Reg::R1, rules);
     asm.call(Helper::MapLookup);
     asm.jump_imm(If::Eq, Reg::R0, 0, absent);
     asm.load(Width::D, Reg::R8, Reg::R0, 0);
@@ -246,7 +297,7 @@ fn find_hop(asm: &mut Asm, maps: &Maps, key: i16, number: i16, to_socket: Label)
     asm.mov_imm(Reg::R1, 0);
     asm.store(Width::D, Reg::R10, key + 8, Reg::R1);
     asm.store(Width::D, Reg::R10, key + 16, Reg::R1);
-    find_rule(asm, maps, key, to_socket);
+    find_rule(asm, &maps.rules, key, to_socket);
 }
 
 /// Processes the hop of a frame of the fabric: see [`plexus_wire::fabric::Passing::rotate`]. It is
@@ -296,10 +347,10 @@ fn process_hop(asm: &mut Asm, maps: &Maps, absent: Label) {
 }
 
 /// The device may have summed the frame up.
-const RECOMPUTE_CHECKSUM: i32 = 1;
+pub(super) const RECOMPUTE_CHECKSUM: i32 = 1;
 
 /// Writes what R3 points at into the frame. R0 is zero if that was possible.
-fn store_bytes(asm: &mut Asm, offset: usize, len: usize, flags: i32) {
+pub(super) fn store_bytes(asm: &mut Asm, offset: usize, len: usize, flags: i32) {
     asm.mov(Reg::R1, Reg::R6);
     asm.mov_imm(Reg::R2, offset as i32);
     asm.mov_imm(Reg::R4, len as i32);
@@ -313,9 +364,12 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     const KEY: i16 = -40;
     const OUT: i16 = -48;
     const NUMBER: i16 = -56;
+    /// Bytes of the IP packet that is to be routed, zero if none is.
+    const LEN: i16 = -64;
+    const IP: i16 = LEN - routed::STACK;
     let mut asm = Asm::new();
     let (to_socket, lost, untagged) = (asm.label(), asm.label(), asm.label());
-    let found = asm.label();
+    let (no_link, found) = (asm.label(), asm.label());
     let (fits, wait, hold) = (asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
@@ -338,18 +392,17 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     asm.alu(Alu::Or, Reg::R1, Reg::R2);
     asm.place(untagged);
     asm.store(Width::W, Reg::R10, KEY + 4, Reg::R1);
-    asm.mov(Reg::R1, Reg::R6);
-    asm.mov_imm(Reg::R2, 0);
-    asm.mov(Reg::R3, Reg::R10);
-    asm.alu_imm(Alu::Add, Reg::R3, i32::from(KEY) + 8);
-    asm.mov_imm(Reg::R4, 14);
-    asm.call(Helper::LoadBytes);
-    asm.jump_imm(If::Ne, Reg::R0, 0, to_socket);
+    load_bytes(&mut asm, 0, OUTER, KEY + 8, to_socket);
 
     // The rule: R8 and R9.
-    find_rule(&mut asm, maps, KEY, to_socket);
-    asm.jump_imm(If::Ne, Reg::R9, what::LINK, found);
+    find_rule(&mut asm, &maps.rules, KEY, to_socket);
+    asm.store_imm(Width::D, Reg::R10, LEN, 0);
+    asm.jump_imm(If::Ne, Reg::R9, kind::LINK, no_link);
     find_hop(&mut asm, maps, KEY, NUMBER, to_socket);
+    asm.goto(found);
+    asm.place(no_link);
+    asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, found);
+    find_routed(&mut asm, &maps.routed, (KEY, IP, LEN), to_socket);
     asm.place(found);
 
     // Its ports.
@@ -375,6 +428,9 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     // Whether all that went to the socket have left.
     find_counts(&mut asm, maps, to_socket);
     asm.store(Width::D, Reg::R7, at(scratch::RULE), Reg::R8);
+    asm.load(Width::D, Reg::R1, Reg::R10, LEN);
+    asm.load(Width::W, Reg::R2, Reg::R0, at(word::STEP) + 12);
+    asm.jump(If::Gt, Reg::R1, Reg::R2, wait);
     asm.load(Width::D, Reg::R1, Reg::R0, at(word::PASSED));
     asm.load(Width::D, Reg::R2, Reg::R0, at(word::SETTLED));
     asm.jump(If::Ne, Reg::R1, Reg::R2, wait);
@@ -415,7 +471,7 @@ pub(super) fn filter(maps: &Maps) -> Asm {
 pub(super) fn at_hook(maps: &Maps) -> Asm {
     let mut asm = Asm::new();
     let (next, pass, hold) = (asm.label(), asm.label(), asm.label());
-    let (tag, push, send) = (asm.label(), asm.label(), asm.label());
+    let (step, tag, push, send) = (asm.label(), asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
     find_scratch(&mut asm, maps, next);
@@ -437,16 +493,26 @@ pub(super) fn at_hook(maps: &Maps) -> Asm {
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
     asm.atomic_add(Reg::R0, at(word::BYTES), Reg::R1);
     asm.load(Width::W, Reg::R9, Reg::R7, at(scratch::TAG) + LOW_HALF);
-    asm.jump_imm(If::Eq, Reg::R9, what::NOTHING, send);
-    asm.jump_imm(If::Ne, Reg::R9, what::HOP, tag);
+    asm.mov(Reg::R1, Reg::R9);
+    asm.alu_imm(Alu::And, Reg::R1, 0xFF);
+    asm.jump_imm(If::Eq, Reg::R1, kind::FLOW, tag);
+    asm.jump_imm(If::Ne, Reg::R1, kind::HOP, step);
     process_hop(&mut asm, maps, next);
     asm.goto(send);
+    asm.place(step);
+    take_step(&mut asm, next);
     asm.place(tag);
+    asm.mov(Reg::R1, Reg::R9);
+    asm.alu_imm(Alu::And, Reg::R1, tag::ALL);
+    asm.jump_imm(If::Eq, Reg::R1, 0, send);
+    asm.jump_imm(If::Eq, Reg::R1, tag::PUSH, push);
     asm.mov(Reg::R1, Reg::R6);
-    asm.jump_imm(If::Ne, Reg::R9, what::POP, push);
     asm.call(Helper::VlanPop);
-    asm.goto(send);
+    asm.mov(Reg::R1, Reg::R9);
+    asm.alu_imm(Alu::And, Reg::R1, tag::PUSH);
+    asm.jump_imm(If::Eq, Reg::R1, 0, send);
     asm.place(push);
+    asm.mov(Reg::R1, Reg::R6);
     asm.mov_imm(Reg::R2, i32::from(TPID));
     asm.mov(Reg::R3, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R3, 16);

@@ -1,0 +1,109 @@
+//! `plexus show flows` of a node: the flows with most traffic, where they are, and why.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plexus_api::answer::node::{FlowRate, Flows};
+use plexus_config::NodeFile;
+use plexus_io::fast::{Counts, Key};
+use plexus_plane::{FastReport, FastRule, SampledFlow, WORTH_PER_S};
+use plexus_wire::{FlowKey, Protocol};
+
+use super::running::RunningNode;
+
+/// How long a sample lasts.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// Takes a sample and answers.
+///
+/// # Errors
+/// When a worker does not answer.
+pub(crate) fn answer(node: &RunningNode) -> Result<Flows, String> {
+    let before = rules(node.fast()?);
+    let samples = node.sample(LASTS)?;
+    let after = rules(node.fast()?);
+    let file = node.file();
+    let is_off = node.how_fast().kind == "off";
+    let seconds = samples.iter().map(|sample| sample.seconds).fold(f64::MIN_POSITIVE, f64::max);
+    let others: u64 = samples.iter().map(|sample| sample.others).sum();
+    let in_pipeline = samples.iter().flat_map(|sample| &sample.flows);
+    let in_pipeline = in_pipeline.map(|flow| sampled(&file, flow, seconds, is_off));
+    let in_kernel = after.iter().filter_map(|(key, rule)| {
+        let counts = before.get(key).map_or(Counts::default(), |rule| rule.counts);
+        let packets = rule.counts.packets.checked_sub(counts.packets).filter(|count| *count > 0)?;
+        Some(forwarded(
+            &file,
+            rule,
+            packets,
+            rule.counts.bytes.saturating_sub(counts.bytes),
+            seconds,
+        ))
+    });
+    let mut flows: Vec<FlowRate> = in_pipeline.chain(in_kernel).collect();
+    flows.sort_by(|a, b| b.bits_per_s.total_cmp(&a.bits_per_s));
+    let others_packets_per_s = others as f64 / seconds;
+    Ok(Flows { node: file.name.clone(), seconds, flows, others_packets_per_s })
+}
+
+fn rules(reports: Vec<FastReport>) -> BTreeMap<Key, FastRule> {
+    reports.into_iter().flat_map(|report| report.rules).map(|rule| (rule.key, rule)).collect()
+}
+
+/// A flow of the pipeline.
+fn sampled(file: &NodeFile, flow: &SampledFlow, seconds: f64, is_off: bool) -> FlowRate {
+    let FlowKey { src, dst, protocol, ports, .. } = flow.key;
+    let end = |ip: std::net::IpAddr, port: Option<u16>| match port {
+        Some(port) => std::net::SocketAddr::new(ip, port).to_string(),
+        None => ip.to_string(),
+    };
+    let packets_per_s = flow.packets as f64 / seconds;
+    let needs_queue =
+        |port: u16| file.ports.get(usize::from(port)).is_some_and(|p| p.settings.needs_queue());
+    let why = match flow.out_port {
+        _ if is_off => "there is no fast table",
+        None => "it is flooded, or for the box itself",
+        Some(port) if needs_queue(port) => "its port has a rate or a deep queue",
+        _ if packets_per_s < WORTH_PER_S => "it has few packets",
+        _ => "it has no rule yet",
+    };
+    FlowRate {
+        in_port: file.port_name(flow.in_port.into()).into(),
+        out_port: flow.out_port.map(|port| file.port_name(port.into()).into()),
+        source: end(src, ports.map(|ports| ports.0)),
+        destination: end(dst, ports.map(|ports| ports.1)),
+        protocol: match protocol {
+            Protocol::TCP => "tcp".into(),
+            Protocol::UDP => "udp".into(),
+            Protocol::ICMPV4 | Protocol::ICMPV6 => "icmp".into(),
+            Protocol(other) => other.to_string(),
+        },
+        bits_per_s: flow.bytes as f64 * 8.0 / seconds,
+        packets_per_s,
+        place: "pipeline".into(),
+        why: why.into(),
+    }
+}
+
+/// A flow of the fast table. The table has IP addresses of routed flows only.
+fn forwarded(file: &NodeFile, rule: &FastRule, packets: u64, bytes: u64, seconds: f64) -> FlowRate {
+    let (source, destination, protocol) = match rule.key {
+        Key::Flow(flow) => (
+            flow.source.to_string(),
+            flow.destination.to_string(),
+            format!("{:#06x}", flow.ethertype),
+        ),
+        Key::Routed(key) => (key.source.to_string(), key.destination.to_string(), "ip".into()),
+        Key::Hop { .. } => ("-".into(), "-".into(), "fabric".into()),
+    };
+    FlowRate {
+        in_port: file.port_name(rule.key.in_port().into()).into(),
+        out_port: Some(file.port_name(rule.action.out_port.into()).into()),
+        source,
+        destination,
+        protocol,
+        bits_per_s: bytes as f64 * 8.0 / seconds,
+        packets_per_s: packets as f64 / seconds,
+        place: "kernel".into(),
+        why: "it has a rule".into(),
+    }
+}

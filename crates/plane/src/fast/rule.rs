@@ -1,0 +1,171 @@
+//! Which rule a flow gets: what the pipeline would do with all of its packets, as the plans have
+//! it now.
+
+use std::time::Duration;
+
+use plexus_config::Trust;
+use plexus_io::fast::{Action, FabricLink, Flow, Key, Routed, Step, Tag};
+use plexus_io::{PORT_NONE, PortId};
+use plexus_table::MacKey;
+use plexus_wire::{MacAddr, Time};
+
+use super::MARGIN;
+use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
+use crate::router::fib::FibBatch;
+use crate::router::plan::{InterfacePlan, RouterPlan};
+use crate::router::steady;
+use crate::snapshot::{PortPlan, Snapshot};
+use crate::switch::Switch;
+
+/// The pipeline's grounds for its decisions, beside the stations that the switch has heard.
+#[derive(Clone, Copy)]
+pub(crate) struct Plans<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) fabric: &'a FabricPlan,
+    pub(crate) router: &'a RouterPlan,
+    /// The router's tables, if the box routes.
+    pub(crate) fib: Option<&'a FibBatch<'a>>,
+    /// Keys the router's choice among next hops.
+    pub(crate) seed: u64,
+}
+
+/// The rule of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) action: Action,
+    /// Stations that the switch must go on to know where they are: its source, and where it goes.
+    pub(super) stations: [Option<MacKey>; 2],
+    /// The neighbour that a routed flow goes to.
+    pub(super) neighbour: Option<u16>,
+}
+
+impl Plans<'_> {
+    /// The rule for a flow that left by this port; none if it can have none.
+    pub(super) fn rule(
+        &self,
+        now: Time,
+        switch: &Switch,
+        key: &Key,
+        out_port: PortId,
+    ) -> Option<Due> {
+        match key {
+            Key::Flow(flow) => self.switched(now, switch, flow, out_port),
+            Key::Routed(flow) => self.routed(now, switch, flow),
+            Key::Hop { .. } => {
+                let to = self.snapshot.ports.get(usize::from(out_port))?;
+                let is_plain = to.in_fabric && !to.settings.needs_queue();
+                let header = Some(link_of(self.fabric, out_port)?.out);
+                let action = Action { out_port, tag: Tag::Keep, header, step: None };
+                is_plain.then_some(Due { action, stations: [None; 2], neighbour: None })
+            }
+        }
+    }
+
+    fn switched(&self, now: Time, switch: &Switch, flow: &Flow, out_port: PortId) -> Option<Due> {
+        let (from, to) = (self.port(flow.in_port)?, self.out_port(out_port)?);
+        let vlan = vlan_of(from, flow)?;
+        let tag = match flow.tag {
+            // A tag that stays keeps its priority.
+            Some(_) if to.native != vlan => Tag::Keep,
+            _ => tag_to(from, flow, to, vlan)?,
+        };
+        let source = MacKey::new(vlan, flow.source);
+        let destination = MacKey::new(vlan, flow.destination);
+        let are_there = switch.stays(now, Duration::ZERO, source, flow.in_port)
+            && switch.stays(now, MARGIN, destination, out_port);
+        let action = Action { out_port, tag, header: None, step: None };
+        let stations = [Some(source), Some(destination)];
+        are_there.then_some(Due { action, stations, neighbour: None })
+    }
+
+    fn routed(&self, now: Time, switch: &Switch, key: &Routed) -> Option<Due> {
+        let flow = &key.flow;
+        let interface = self.interface_of(flow)?;
+        let from = self.port(flow.in_port).filter(|from| from.carries(interface.vlan))?;
+        const NOBODY: MacAddr = MacAddr([0; 6]);
+        if flow.source.is_multicast() || [interface.mac, NOBODY].contains(&flow.source) {
+            return None;
+        }
+        let (neighbour, adjacency) =
+            steady::next_hop(self.router, self.fib?, interface, key, self.seed)?;
+        let next = MacAddr(*adjacency.addresses.first_chunk()?);
+        let (out_port, destination) = match adjacency.port {
+            PORT_NONE => {
+                let port = switch.find(now, adjacency.vlan, next)?;
+                (port, Some(MacKey::new(adjacency.vlan, next)))
+            }
+            port => (port, None),
+        };
+        let to = self.out_port(out_port).filter(|to| to.carries(adjacency.vlan))?;
+        let tag = tag_to(from, flow, to, adjacency.vlan)?;
+        // On an interface of several ports the switch learns where its stations are.
+        let source = interface.port.is_none().then(|| MacKey::new(interface.vlan, flow.source));
+        let are_there = source
+            .is_none_or(|source| switch.stays(now, Duration::ZERO, source, flow.in_port))
+            && destination.is_none_or(|station| switch.stays(now, MARGIN, station, out_port));
+        let step = Some(Step { addresses: adjacency.addresses, mtu: adjacency.mtu });
+        let action = Action { out_port, tag, header: None, step };
+        let due = Due { action, stations: [source, destination], neighbour: Some(neighbour) };
+        are_there.then_some(due)
+    }
+
+    /// The interface that the frames of a flow are to.
+    #[inline]
+    pub(super) fn interface_of(&self, flow: &Flow) -> Option<&InterfacePlan> {
+        let vlan = vlan_of(self.snapshot.ports.get(usize::from(flow.in_port))?, flow)?;
+        self.router.interface(vlan).filter(|interface| {
+            interface.mac == flow.destination && interface.kernel != Some(flow.in_port)
+        })
+    }
+
+    /// The routed flow of a frame to the router: all packets between two addresses, or, where these
+    /// take several ways, those with its ports.
+    #[inline]
+    pub(super) fn routed_flow(&self, flow: Flow, frame: &[u8]) -> Option<Routed> {
+        let pair = Routed::of(flow, frame)?;
+        match steady::has_several(self.router, self.fib?, pair.destination) {
+            true => pair.with_ports_of(frame),
+            false => Some(pair),
+        }
+    }
+
+    /// A port that is not the fabric's.
+    fn port(&self, port: PortId) -> Option<&PortPlan> {
+        self.snapshot.ports.get(usize::from(port)).filter(|port| !port.in_fabric)
+    }
+
+    /// The same, if packets need not pass its queues.
+    fn out_port(&self, port: PortId) -> Option<&PortPlan> {
+        self.port(port).filter(|port| !port.settings.needs_queue())
+    }
+}
+
+/// The VLAN of a flow's frames.
+#[inline]
+fn vlan_of(from: &PortPlan, flow: &Flow) -> Option<u16> {
+    Some(flow.tag.map_or(from.native, |tci| tci & 0x0FFF)).filter(|vlan| *vlan != 0)
+}
+
+/// The change of a flow's tag when it leaves by a port in a VLAN; none if that depends on the
+/// packet.
+fn tag_to(from: &PortPlan, flow: &Flow, to: &PortPlan, vlan: u16) -> Option<Tag> {
+    let tci = match (flow.tag, from.settings.trust) {
+        (Some(tci), Trust::Pcp) => Some(tci & 0xE000 | vlan),
+        (_, Trust::Dscp) => None,
+        _ => Some(u16::from(from.settings.priority & 7) << 13 | vlan),
+    };
+    match (flow.tag, to.native == vlan) {
+        (Some(_), true) => Some(Tag::Pop),
+        (None, true) => Some(Tag::Keep),
+        (Some(_), false) => tci.map(Tag::Swap),
+        (None, false) => tci.map(Tag::Push),
+    }
+}
+
+/// The headers of a port's link, if it leads to a fabric node and is encapsulated.
+pub(super) fn link_of(plan: &FabricPlan, port: PortId) -> Option<FabricLink> {
+    match *plan.role(port) {
+        PortRole::Fabric(Encapsulation::EtherType { out, back }) => Some(FabricLink { out, back }),
+        _ => None,
+    }
+}
