@@ -6,6 +6,8 @@ use plexus_api::answer::node::Drops;
 
 use crate::report::Account;
 
+type Reasons = BTreeMap<String, u64>;
+
 /// Counters of a node since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -13,6 +15,8 @@ pub struct Counts {
     pub account: Account,
     /// Packets dropped, lost on arrival or rejected by a device, by reason.
     pub drops: BTreeMap<String, u64>,
+    /// Frames that the control plane took and did not serve, by reason.
+    pub unserved: BTreeMap<String, u64>,
 }
 
 impl Counts {
@@ -34,7 +38,7 @@ impl Counts {
         for (reason, count) in answer.losses.values().chain([&answer.drops]).flatten() {
             *drops.entry(reason.clone()).or_default() += count;
         }
-        Counts { account, drops }
+        Counts { account, drops, unserved: answer.unserved.clone() }
     }
 
     /// Adds the counters of an earlier life, which holds nothing any more.
@@ -49,8 +53,10 @@ impl Counts {
         own.rejected += past_own.rejected;
         own.dropped += past_own.dropped;
         own.lost += past_own.lost;
-        for (reason, count) in &past.drops {
-            *self.drops.entry(reason.clone()).or_default() += count;
+        for (own, past) in [(&mut self.drops, &past.drops), (&mut self.unserved, &past.unserved)] {
+            for (reason, count) in past {
+                *own.entry(reason.clone()).or_default() += count;
+            }
         }
         self
     }
@@ -70,10 +76,19 @@ impl Counts {
             lost: a.lost.saturating_sub(b.lost),
             held: a.held,
         };
-        let before = |reason| earlier.drops.get(reason).copied().unwrap_or(0);
-        let drops = self.drops.iter().map(|(r, n)| (r.clone(), n.saturating_sub(before(r))));
-        Counts { account, drops: drops.filter(|(_, n)| *n > 0).collect() }
+        let [drops, unserved] =
+            [(&self.drops, &earlier.drops), (&self.unserved, &earlier.unserved)].map(more);
+        Counts { account, drops, unserved }
     }
+}
+
+/// The counts that have grown, by how much.
+fn more((now, before): (&Reasons, &Reasons)) -> Reasons {
+    let growth = |(reason, count): (&String, &u64)| {
+        let before = before.get(reason).copied().unwrap_or(0);
+        (*count > before).then(|| (reason.clone(), count - before))
+    };
+    now.iter().filter_map(growth).collect()
 }
 
 #[cfg(test)]

@@ -24,6 +24,6 @@ pub use judge::{Counted, Cut, judge};
 pub use named::{NamedAccount, NamedLinks, NamedPackets, PendingInterests};
 pub use outcome::{Outcome, bits_per_s, sending_time};
 pub use progress::Progress;
-pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport};
+pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport, rate};
 pub use table::{aligned, columns, table};
 pub use text::{json, si};

@@ -183,8 +183,8 @@ impl fmt::Display for Account {
     }
 }
 
-/// Rounds to three or four digits for the eye.
-pub(crate) fn rate(bits_per_s: f64) -> String {
+/// Bits per second, rounded to three or four digits for the eye.
+pub fn rate(bits_per_s: f64) -> String {
     let whole = bits_per_s.max(0.0).round() as u64;
     let unit = [(1_000_000_000, 10_000_000), (1_000_000, 10_000), (1000, 10)]
         .into_iter()
