@@ -19,9 +19,11 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::core::{Core, DeviceIndex};
 use crate::host::SimHost;
+use crate::tcp::TcpConfig;
 use crate::time::SimTime;
 
 pub(crate) use echo::flow_of as echo_flow_of;
+pub use tcp::Connected;
 pub(crate) use tcp::{CONGESTION, Side, flow_of as tcp_flow_of};
 pub(crate) use udp::flow_of as udp_flow_of;
 
@@ -135,6 +137,22 @@ impl SimFlow {
             consumer,
             is_known_to_have_ended: false,
         }
+    }
+
+    /// Changes the settings of a TCP connection that has not begun. `by_receiver`: the receiver
+    /// opens it.
+    pub(crate) fn tune(&mut self, by_receiver: bool, tune: &dyn Fn(&mut TcpConfig)) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.tune(tune);
+            if by_receiver {
+                tcp.open_by_receiver();
+            }
+        }
+    }
+
+    /// The history of its TCP connection, if it is one.
+    pub(crate) fn connection(&self) -> Option<Connected> {
+        self.tcp.as_ref().map(|tcp| tcp.facts(self.started))
     }
 
     /// Its turn has come.

@@ -39,6 +39,7 @@ mod tree;
 pub use asker::Resolutions;
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
+pub use flow::Connected;
 pub use memory::{memory_estimate, quiet_memory_estimate};
 pub use outside::Leaving;
 pub use portland::PortLand;

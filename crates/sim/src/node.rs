@@ -11,7 +11,7 @@ use plexus_control::node::{Input, Node};
 use plexus_io::{Batch, Capabilities, Link, Packet, Port, take_each};
 use plexus_node::fabric::{self, Fabric};
 use plexus_node::ports::{self, Tables};
-use plexus_plane::{Account, DropReason, Injection, Pipeline, Side, ToControl};
+use plexus_plane::{Account, DeepReport, DropReason, Injection, Pipeline, Side, ToControl};
 use plexus_reference::stp::Settings;
 use plexus_report::Counts;
 use plexus_wire::fabric::message::{LinkFacts, PortRole};
@@ -513,7 +513,12 @@ impl SimNode {
         let count = |reason: DropReason| ports.iter().map(|p| p.drops[reason as usize]).sum();
         let drops = DropReason::ALL.iter().map(|&r| (r.name().to_string(), count(r)));
         let damaged = (BAD_FCS.to_string(), self.bad_fcs);
-        Counts { account, drops: drops.chain([damaged]).collect() }
+        Counts { account, drops: drops.chain([damaged]).collect(), ..Counts::default() }
+    }
+
+    /// Its deep buffer, if it has one.
+    pub(crate) fn deep(&self, now: Time) -> Option<DeepReport> {
+        self.pipeline.deep(now)
     }
 
     /// Packets in its queues.

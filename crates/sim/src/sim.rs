@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plexus_controller::Controller;
 use plexus_io::Packet;
-use plexus_plane::DropReason;
+use plexus_plane::{DeepReport, DropReason};
 use plexus_reference::stp::Bridge;
 use plexus_report::{Counted, Counts, Cut, RunReport, judge};
 use plexus_topo::assertion::Subject;
@@ -17,12 +17,13 @@ use crate::asker::{Asker, Resolutions, Targets};
 use crate::build::{Devices, Place, Style, build};
 use crate::cable::{PortIndex, Traffic};
 use crate::core::{Core, Event};
-use crate::flow;
+use crate::flow::{self, Connected, SimFlow};
 use crate::host::Heard;
 use crate::host::ip::Ip;
 use crate::node::SimNode;
 use crate::outside::Leaving;
 use crate::portland::PortLand;
+use crate::tcp::TcpConfig;
 use crate::time::SimTime;
 
 /// The share of a run that a cable is in use from which frames would often wait for each other.
@@ -250,6 +251,22 @@ impl Sim {
             host.asker = Some(Box::new(asker));
             host.rest(&mut self.core);
         }
+    }
+
+    /// Changes the settings of all TCP connections before the run: for hosts that are not those of
+    /// today. `by_receiver`: receivers open them, as clients do that fetch something.
+    pub fn tune_tcp(&mut self, by_receiver: bool, tune: impl Fn(&mut TcpConfig)) {
+        self.devices.flows.iter_mut().for_each(|flow| flow.tune(by_receiver, &tune));
+    }
+
+    /// The history of each flow's TCP connection, by the numbers of flows.
+    pub fn connections(&self) -> Vec<Option<Connected>> {
+        self.devices.flows.iter().map(SimFlow::connection).collect()
+    }
+
+    /// The deep buffer of a node, by its place in the file.
+    pub fn deep(&self, node: usize) -> Option<DeepReport> {
+        self.devices.nodes.get(node)?.deep(self.core.now.floor())
     }
 
     /// The network, as the file describes it.

@@ -174,6 +174,18 @@ impl Tcp {
         Tcp::new(config, State::Listen)
     }
 
+    /// Its settings.
+    pub(crate) fn config(&self) -> &TcpConfig {
+        &self.config
+    }
+
+    /// Changes the settings of an endpoint that has sent and received nothing yet.
+    pub(crate) fn tune(&mut self, tune: &dyn Fn(&mut TcpConfig)) {
+        let mut config = self.config;
+        tune(&mut config);
+        *self = Tcp::new(config, self.state);
+    }
+
     /// The application sends `bytes` more. After [`close`](Tcp::close) they are not sent.
     pub fn write(&mut self, bytes: u64) {
         if !self.tx.fin {

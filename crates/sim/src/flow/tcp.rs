@@ -14,7 +14,9 @@ use super::{Ends, SimFlow, State};
 use crate::core::Core;
 use crate::host::SimHost;
 use crate::host::ip::{self, Ip};
-use crate::tcp::{Codepoint, Congestion, EcnUse, Segment, State as TcpState, Tcp, TcpConfig};
+use crate::tcp::{
+    Codepoint, Congestion, EcnUse, Segment, State as TcpState, Stats, Tcp, TcpConfig,
+};
 use crate::time::SimTime;
 
 /// How long a connection may take, and how long it may stand still.
@@ -41,6 +43,17 @@ pub(crate) const CONGESTION: [(&str, Congestion); 3] =
 pub(crate) enum Side {
     Sender = 0,
     Receiver = 1,
+}
+
+/// The history of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Connected {
+    /// Counts of the sender and of the receiver.
+    pub stats: [Stats; 2],
+    /// Bytes that have arrived in order.
+    pub delivered: u64,
+    /// From the beginning of the flow to the arrival of its last byte, if that has come.
+    pub finished: Option<Duration>,
 }
 
 /// A connection and the programs at its ends.
@@ -103,7 +116,29 @@ impl Connection {
 
     /// Whether the connection stands, or stood.
     fn is_open(&self) -> bool {
-        !matches!(self.ends[0].state(), TcpState::SynSent | TcpState::Closed)
+        use TcpState::{Closed, Listen, SynReceived, SynSent};
+        !matches!(self.ends[0].state(), SynSent | Listen | SynReceived | Closed)
+    }
+
+    /// Changes the settings of both ends before the connection is opened.
+    pub(super) fn tune(&mut self, tune: &dyn Fn(&mut TcpConfig)) {
+        self.ends.iter_mut().for_each(|end| end.tune(tune));
+    }
+
+    /// The receiver opens the connection, as a client does that fetches something.
+    pub(super) fn open_by_receiver(&mut self) {
+        let [sender, receiver] = self.ends.each_ref().map(|end| *end.config());
+        self.ends = [Tcp::listen(sender), Tcp::connect(receiver)];
+    }
+
+    /// What has happened to it since the flow began.
+    pub(super) fn facts(&self, started: SimTime) -> Connected {
+        let is_whole = self.ends[1].delivered() >= self.total;
+        Connected {
+            stats: self.ends.each_ref().map(|end| *end.stats()),
+            delivered: self.ends[1].delivered(),
+            finished: self.arrived.filter(|_| is_whole).map(|(_, last)| (last - started).into()),
+        }
     }
 
     /// The program writes what it may by now.
