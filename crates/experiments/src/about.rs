@@ -10,6 +10,7 @@ const PAPERS: &[(&str, &str)] = &[
     ("axon", include_str!("../../../experiments/axon/README.md")),
     ("distributed-router", include_str!("../../../experiments/distributed-router/README.md")),
     ("netfpga-aurora", include_str!("../../../experiments/netfpga-aurora/README.md")),
+    ("traffic-coprocessor", include_str!("../../../experiments/traffic-coprocessor/README.md")),
 ];
 
 /// The first heading of a paper's folder, and the line under it, which names the paper.

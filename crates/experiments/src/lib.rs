@@ -26,9 +26,17 @@ mod boxes;
 mod butterfly_16;
 mod butterfly_scale;
 mod chain;
+mod coproc_active;
+mod coproc_cpu;
+mod coproc_rig;
+mod coproc_tfor;
+mod deepbuf;
+mod deepbuf_flash;
+mod deepbuf_long;
 mod ethernet;
 mod fabric_cost;
 mod files;
+mod lowrate_attack;
 mod ndn_batch;
 mod ndn_linerate;
 mod ndn_probe;
@@ -171,6 +179,7 @@ const AXON: &str = "axon";
 const AURORA: &str = "netfpga-aurora";
 const ROUTER: &str = "distributed-router";
 const AUGUSTUS: &str = "augustus";
+const COPROC: &str = "traffic-coprocessor";
 
 /// Every experiment, in the order in which they run.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -224,6 +233,19 @@ pub const EXPERIMENTS: &[Experiment] = &[
         .about("batches of 1 to 64 packets, with and without reading a chunk's batch ahead"),
     experiment(AUGUSTUS, Kind::Lab, "ndn-web", ndn_web::run)
         .about("web objects fetched by name through the router's caches, by requests"),
+    experiment(COPROC, Kind::Model, "coproc-tfor", coproc_tfor::run)
+        .about("traffic that a table of 1,792 rules takes off the CPU, by policy and flow sizes"),
+    experiment(COPROC, Kind::Lab, "coproc-cpu", coproc_cpu::run)
+        .about("100,000 flows of real frames through one worker without a fast table"),
+    experiment(COPROC, Kind::Trace, "coproc-active", coproc_active::run)
+        .about("active flows, and the traffic of the largest 2,048 and 4,096 of each second")
+        .input("a capture, pcap or pcapng, to look at besides generated flows"),
+    experiment(COPROC, Kind::Sim, "deepbuf-flash", deepbuf_flash::run)
+        .about("a crowd of requests over one cable: a switch with and without a deep buffer"),
+    experiment(COPROC, Kind::Sim, "deepbuf-long", deepbuf_long::run)
+        .about("long TCP flows through a deep buffer: throughput, and the order of packets"),
+    experiment(COPROC, Kind::Sim, "lowrate-attack", lowrate_attack::run)
+        .about("short bursts against a TCP flow, without and with the defence, and false alarms"),
 ];
 
 fn chosen(name: &str) -> Result<&'static [Experiment], Failure> {
