@@ -5,13 +5,16 @@
 #
 #   hosts.sh KIND      af_xdp | af_packet (a Plexus node), tcx (one with its fast table), bridge
 #                      (Linux), bare (a program in the kernel that only redirects), direct (one
-#                      cable, no switch); hosts offload to devices what the kernel lets them
-# Prints "H1=… H2=… PID=…" (namespaces, the node's process number or 0) when it is ready; ends with
-# its standard input or by SIGTERM, and cleans up. Hosts have 10.77.0.1 and 10.77.0.2.
+#                      cable, no switch); hosts offload to devices what the kernel lets them.
+#                      route_af_packet, route_tcx, route_linux: a router in the switch's place
+# Prints "H1=… H2=… TO=… PID=…" (namespaces, the second host's address, the node's process number or
+# 0) when it is ready; ends with its standard input or by SIGTERM, and cleans up. Hosts have
+# 10.77.0.1 and 10.77.0.2; behind a router the second has 10.78.0.2.
 set -eu
 kind=${1:-}
-case $kind in af_xdp|af_packet|tcx|bridge|bare|direct) ;; *)
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+case $kind in
+af_xdp|af_packet|tcx|bridge|bare|direct|route_af_packet|route_tcx|route_linux) ;; *)
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2 ;;
 esac
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -50,12 +53,15 @@ else
         ip -n $SW link set $end promisc on up
     done
 fi
-number=1
-for ns in $H1 $H2; do
-    ip -n $ns address add 10.77.0.$number/24 dev eth0
-    ip -n $ns link set eth0 up
-    number=$((number + 1))
-done
+to=10.77.0.2 router=
+case $kind in route_*) to=10.78.0.2 router=1 ;; esac
+ip -n $H1 address add 10.77.0.1/24 dev eth0
+ip -n $H2 address add $to/24 dev eth0
+for ns in $H1 $H2; do ip -n $ns link set eth0 up; done
+if [ -n "$router" ]; then
+    ip -n $H1 route add default via 10.77.0.254
+    ip -n $H2 route add default via 10.78.0.254
+fi
 
 pid=0
 case $kind in
@@ -74,10 +80,14 @@ bare)
         kill -0 $node 2>/dev/null || { cat "$files/log" >&2; exit 1; }
         sleep 0.05
     done ;;
-af_xdp|af_packet|tcx)
-    backend=$kind fast=off
-    [ $kind != tcx ] || backend=af_packet fast=tcx
-    BACKEND=$backend FAST_TABLE=$fast PIDFILE="$files/pid" \
+route_linux)
+    ip -n $SW address add 10.77.0.254/24 dev $SA
+    ip -n $SW address add 10.78.0.254/24 dev $SB
+    ip netns exec $SW sysctl -qw net.ipv4.ip_forward=1 ;;
+af_xdp|af_packet|tcx|route_af_packet|route_tcx)
+    backend=af_packet fast=off
+    case $kind in af_xdp) backend=af_xdp ;; *tcx) fast=tcx ;; esac
+    BACKEND=$backend FAST_TABLE=$fast ROUTER=$router PIDFILE="$files/pid" \
         ip netns exec $SW "$HERE/plexus_node.sh" $SA $SB \
         2>"$files/log" &
     node=$!
@@ -88,9 +98,9 @@ af_xdp|af_packet|tcx)
     pid=$(cat "$files/pid") ;;
 esac
 for _ in $(seq 100); do
-    ip netns exec $H1 ping -c1 -W1 10.77.0.2 >/dev/null 2>&1 && break
+    ip netns exec $H1 ping -c1 -W1 $to >/dev/null 2>&1 && break
 done
-echo "H1=$H1 H2=$H2 PID=$pid"
+echo "H1=$H1 H2=$H2 TO=$to PID=$pid"
 exec 3<&0
 cat >/dev/null <&3 &
 waiter=$!

@@ -1,6 +1,7 @@
 #!/bin/bash
 # One Plexus node as a switch between two interfaces, for peers/xdp.sh and hosts.sh; or, with
-# ROUTES=FILE (peers/internet.sh) in the environment, as a router with those routes:
+# ROUTES=FILE (peers/internet.sh) in the environment, as a router with those routes, or with
+# ROUTER=1 as one between hosts.sh's two networks:
 #   plexus_node.sh SA SB
 # Prints "ready" on standard error when it forwards; ends with SIGTERM, SIGINT.
 # Environment: BACKEND (af_xdp), FAST_TABLE (off), CPU to run on (all), PLEXUS (target/dist/plexus),
@@ -52,6 +53,12 @@ name = "to"
 port = "p2"
 address = "10.1.0.1/24"
 END
+fi
+if [ -n "${ROUTER:-}" ]; then
+    for n in 1 2; do
+        printf '\n[[interface]]\nname = "i%d"\nport = "p%d"\naddress = "10.%d.0.254/24"\n' \
+            $n $n $((76 + n))
+    done >>"$dir/node.toml"
 fi
 pin=()
 [ -z "${CPU:-}" ] || pin=(taskset -c "$CPU")

@@ -30,7 +30,7 @@ groups=${groups:-memory veth route gen tcp latency idle ndn}
 PLEXUS=$(realpath "$PLEXUS")
 
 work=$(mktemp -d)
-declare -A pids=() inputs=() h1=() h2=() node=()
+declare -A pids=() inputs=() h1=() h2=() to=() node=()
 clean() {
     trap '' TERM INT EXIT
     for pid in "${pids[@]}"; do
@@ -98,7 +98,8 @@ memory() {
 
 # 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
 veth() {
-    local switches=(plexus plexus_af_packet) name round pps core
+    local switches=(plexus plexus_af_packet plexus_tcx) name round pps core
+    local bare=$HERE/../target/release/examples/bare_tcx
     [ -x "$HERE/peers/build/xdp_gen" ] || {
         skip veth "xdp_gen is not built (make -C bench/peers)"
         return 0
@@ -106,21 +107,28 @@ veth() {
     if [ -x "$HERE/peers/build/dpdk_l2fwd_xdp" ]; then switches+=(dpdk_net_af_xdp)
     else skip "peer DPDK" "dpdk_l2fwd_xdp is not built"; fi
     switches+=(linux_bridge)
+    if [ -x "$bare" ]; then switches+=(bare_tcx)
+    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
     if have ovs-vswitchd; then switches+=(ovs_userspace ovs_af_xdp)
     else skip "peer Open vSwitch" "ovs-vswitchd is missing"; fi
     for round in $(seq "$runs"); do
         say "veth: round $round of $runs"
         for name in "${switches[@]}"; do
-            local command=("$HERE/peers/bridge.sh") port=system backend=af_xdp
+            local command=("$HERE/peers/bridge.sh") port=system backend=af_xdp fast=off
             case $name in
+            bare_tcx)
+                # shellcheck disable=SC2016
+                command=("$HERE/peers/xdp.sh" sh -c 'exec "$0" "$@" >&2' "$bare" SA SB) ;;
             plexus*)
                 [ $name = plexus ] || backend=af_packet
+                [ $name != plexus_tcx ] || fast=tcx
                 command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
             dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
             ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
             ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
             esac
-            PORT=$port BACKEND=$backend "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" \
+            PORT=$port BACKEND=$backend FAST_TABLE=$fast \
+                "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" \
                 "${command[@]}" >"$work/one" 2>"$work/log" || true
             pps=$(sed -n 's/.*"pps":\([0-9]*\).*/\1/p' "$work/one")
             core=$(sed -n 's/.*"per_core":\[\([0-9]*\).*/\1/p' "$work/one")
@@ -133,12 +141,20 @@ veth() {
         done
     done
     for name in "${switches[@]:1}"; do
-        row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name"
+        case $name in
+        # What the kernel does is no peer of AF_XDP.
+        plexus_tcx|bare_tcx) ;;
+        *) row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name" ;;
+        esac
+    done
+    for name in linux_bridge plexus_af_packet bare_tcx; do
+        [ ! -s "$work/veth-$name" ] ||
+            row fast-64 kpps "$work/veth-plexus_tcx" "$name" "$work/veth-$name"
     done
     # The bridge works in the time of whoever sends.
     for name in "${switches[@]:1}"; do
-        [ $name = linux_bridge ] ||
-            row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
+        case $name in linux_bridge|*_tcx) continue ;; esac
+        row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
     done
 }
 
@@ -262,7 +278,8 @@ raise() {
     fi
     for word in $line; do
         case $word in
-        H1=*) h1[$kind]=${word#*=} ;; H2=*) h2[$kind]=${word#*=} ;; PID=*) node[$kind]=${word#*=} ;;
+        H1=*) h1[$kind]=${word#*=} ;; H2=*) h2[$kind]=${word#*=} ;;
+        TO=*) to[$kind]=${word#*=} ;; PID=*) node[$kind]=${word#*=} ;;
         esac
     done
 }
@@ -276,7 +293,7 @@ iperf() {
         [ -z "$(ip netns exec "${h2[$kind]}" ss -Hltn 'sport = :5201')" ] || break
         sleep 0.02
     done
-    ip netns exec "${h1[$kind]}" iperf3 -c 10.77.0.2 -t "$seconds" -C cubic -J 2>/dev/null |
+    ip netns exec "${h1[$kind]}" iperf3 -c "${to[$kind]}" -t "$seconds" -C cubic -J 2>/dev/null |
         awk '/"sum_received"/ { in_sum = 1 }
             in_sum && /bits_per_second/ { gsub(/[^0-9.e+]/, "", $2); printf "%.3f\n", $2 / 1e9
                 in_sum = 0 }'
@@ -285,7 +302,7 @@ iperf() {
 
 tcp() {
     have iperf3 || { skip tcp "iperf3 is missing (package iperf3)"; return 0; }
-    local kinds=(af_xdp af_packet tcx bridge) kind round
+    local kinds=(af_xdp af_packet tcx bridge route_af_packet route_tcx route_linux) kind round
     if [ -x "$HERE/../target/release/examples/bare_tcx" ]; then kinds+=(bare)
     else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
     for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
@@ -304,11 +321,13 @@ tcp() {
     row fast-tcp Gbit/s "$work/tcp-tcx" linux_bridge "$work/tcp-bridge"
     row fast-tcp Gbit/s "$work/tcp-tcx" plexus_af_packet "$work/tcp-af_packet"
     [ ! -s "$work/tcp-bare" ] || row fast-tcp Gbit/s "$work/tcp-tcx" bare_tcx "$work/tcp-bare"
+    row fast-route-tcp Gbit/s "$work/tcp-route_tcx" linux "$work/tcp-route_linux"
+    row fast-route-tcp Gbit/s "$work/tcp-route_tcx" plexus_af_packet "$work/tcp-route_af_packet"
 }
 
 # Median round trip of 200 echoes, 5 ms apart, in microseconds.
 round_trip() {
-    ip netns exec "${h1[$1]}" ping -c 200 -i 0.005 10.77.0.2 |
+    ip netns exec "${h1[$1]}" ping -c 200 -i 0.005 "${to[$1]}" |
         sed -n 's/.*time=\([0-9.]*\) ms/\1/p' | awk '{ print $1 * 1000 }' | spread |
         cut -d' ' -f1
 }

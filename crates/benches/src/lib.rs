@@ -7,6 +7,7 @@
 
 mod controller;
 mod fabric;
+mod flows;
 mod hops;
 pub mod internet;
 mod loads;
@@ -199,6 +200,11 @@ pub const BENCHES: &[Bench] = &[
         .about("switch and router of a box that does everything at once; the peer does one thing"),
     bench("mac-lookup", mac::rows)
         .about("lookups in the MAC table, hits and misses; the peer is the same without prefetch"),
+    bench("flows", flows::rows).about(
+        "a million flows in the flow table: new ones, and packets; the peer is std's HashMap",
+    ),
+    bench("rank", flows::rank)
+        .about("time to find the 1,792 largest of a million flows; the peer sorts them"),
     bench("lpm", lpm::rows)
         .about("longest-prefix match in the Internet's tables; peers: rte_fib, rte_lpm, a crate"),
     bench("group-parts", parts::rows)

@@ -54,7 +54,8 @@ pub(super) struct Queues {
 /// See [`mpps`].
 pub(super) fn queue_rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let kinds = [("idle", false, QueueOrder::Fair), ("wait", true, QueueOrder::Fair)];
-    let kinds = kinds.into_iter().chain([("port-wait", true, QueueOrder::Port)]);
+    let others = [("port-wait", true, QueueOrder::Port), ("deep-wait", true, QueueOrder::Deep)];
+    let kinds = kinds.into_iter().chain(others);
     let rows = kinds.map(|(kind, wait, order)| {
         let shrunk = (65_536 / setting.effort.shrink).max(64);
         let load = |order| Load { queues: Queues { order, wait }, ..Load::new(shrunk, 64) };
@@ -108,6 +109,7 @@ fn rig(load: Load) -> Result<(Rig, Option<(Fib4, Fib6)>), String> {
     let settings = (0..count).map(|i| (format!("p{i}"), 0, settings.clone()));
     let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
     let mut plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
+    plan.deep_buffer.bytes = 1 << 30;
     let mut tables = None;
     if load.whole {
         let (router, v4, v6) = whole::idle_router()?;
