@@ -32,6 +32,8 @@ pub enum Request {
     Silence(Silence),
     /// Reads the configuration file again.
     Reload(bool),
+    /// A controller that leads hands over to another one.
+    Drain(bool),
     /// Ends the daemon.
     Stop(bool),
     /// The daemon's name and versions: [`About`](crate::answer::About).
@@ -106,6 +108,7 @@ mod tests {
             Request::Trace("p1".into()),
             silence,
             Request::Reload(true),
+            Request::Drain(true),
             Request::Stop(true),
             Request::Version(true),
         ] {

@@ -46,7 +46,9 @@ fn every_example_is_of_its_type() {
             Request::RoutesFrom(_) => as_type::<Routes>(&answer),
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),
-            Request::Silence(_) | Request::Reload(_) | Request::Stop(_) => as_type::<Done>(&answer),
+            Request::Silence(_) | Request::Reload(_) | Request::Drain(_) | Request::Stop(_) => {
+                as_type::<Done>(&answer)
+            }
         };
         assert_eq!(again, answer, "{request:?}");
     }
@@ -67,5 +69,5 @@ fn every_request_and_topic_has_an_example() {
     assert!(lacking.is_empty(), "no example of show {}", lacking.join(", "));
     let kinds: BTreeSet<_> =
         all.iter().map(|(r, _)| format!("{:?}", std::mem::discriminant(r))).collect();
-    assert_eq!(kinds.len(), 8, "a request has no example");
+    assert_eq!(kinds.len(), 9, "a request has no example");
 }

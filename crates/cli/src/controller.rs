@@ -1,9 +1,18 @@
 //! `plexus controller`: the daemon that knows the whole fabric.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use plexus_api::answer::Done;
+use plexus_api::answer::fabric::Controllers;
+use plexus_api::{Request, Topic};
+
+use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
 use crate::node::{LogForm, start_log};
+
+/// How long a handover may take.
+const HANDOVER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Run the controller of a fabric.
 #[derive(clap::Args)]
@@ -34,10 +43,48 @@ reservations, groups, rules and limits. SIGINT and SIGTERM stop it.")]
         #[arg(long, value_enum, default_value_t = LogForm::Text)]
         log: LogForm,
     },
+    /// Hand over to another controller of the group, before an upgrade.
+    #[command(after_help = "\
+Example:
+  plexus show controllers --node c1
+  plexus controller drain --node c1
+
+Hosts notice nothing. The one that has handed over stands by, and leaves leading to the others for
+10 s: enough to stop it.")]
+    Drain {
+        #[command(flatten)]
+        which: Which,
+    },
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let Command::Run { config, log } = args.command;
-    start_log(log);
-    plexus_daemon::controller::run(&config).map_err(Failure::unusable)
+    match args.command {
+        Command::Run { config, log } => {
+            start_log(log);
+            plexus_daemon::controller::run(&config).map_err(Failure::unusable)
+        }
+        Command::Drain { which } => drain(&which),
+    }
+}
+
+/// Asks for the handover, and waits until it is done.
+fn drain(which: &Which) -> Outcome {
+    let mut client = which.connect()?;
+    let begun = Instant::now();
+    client.get::<Done>(&Request::Drain(true)).map_err(Failure::unusable)?;
+    loop {
+        let state: Controllers =
+            client.get(&Request::Show(Topic::Controllers)).map_err(Failure::unusable)?;
+        let before = &state.controller;
+        if let Some(leader) = state.leader.filter(|leader| leader != before) {
+            let took = begun.elapsed().as_millis();
+            println!("{leader} leads in place of {before}, after {took} ms");
+            return Ok(());
+        }
+        if begun.elapsed() > HANDOVER_LIMIT {
+            let text = "no other controller has taken over: `plexus show controllers` says more";
+            return Err(Failure::unusable(text));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }

@@ -32,6 +32,7 @@ Examples:
   plexus show flows --top 5 --node sw1
   plexus show links --node n1
   plexus show topology --node c1
+  plexus show controllers --node c1
   plexus show route 192.0.2.1 --node r1
   plexus show route 192.0.2.1 --node c1
   plexus show routes --node r1
@@ -151,6 +152,7 @@ fn shown(client: &mut Client, topic: Topic, json: bool, top: usize) -> Result<St
         Answer::Flows(Of::Controller(flows)) => fabric::flows(&flows),
         Answer::Router(Of::Node(copy)) => fabric::router_copy(&copy),
         Answer::Router(Of::Controller(router)) => fabric::group_router(&router),
+        Answer::Controllers(controllers) => fabric::controllers(&controllers),
         Answer::Fib(fib) => router::fib(&fib),
         Answer::Neighbours(neighbours) => router::neighbours(&neighbours),
         Answer::Faces(faces) => named::faces(&faces),

@@ -15,6 +15,7 @@ use crate::controller_settings::{
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
+use crate::etcd::EtcdSettings;
 use crate::name::{check_device, check_name, parse_kernel_device};
 use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usual_control};
 use crate::outside::read_routes;
@@ -31,8 +32,10 @@ pub struct ControllerFile {
     pub name: String,
     /// Path of its identity: key and credential.
     pub identity: PathBuf,
-    /// Path of the store: leases, and the number of its last start.
+    /// Path of the store: leases, and the number of its last start. With etcd: which cluster it is.
     pub state: PathBuf,
+    /// The cluster that several controllers share instead of a store of their own.
+    pub etcd: Option<EtcdSettings>,
     /// Path of the control socket; `/run/plexus/NAME.sock` unless the file says otherwise.
     pub control: PathBuf,
     /// The network device that is cabled to a node; `ctl0` unless the file says otherwise.
@@ -52,6 +55,7 @@ impl ControllerFile {
             name: name.to_string(),
             identity: format!("/etc/plexus/{name}.identity").into(),
             state: format!("/var/lib/plexus/{name}.redb").into(),
+            etcd: None,
             control: usual_control(name),
             device: "ctl0".into(),
             metrics: None,
@@ -82,12 +86,15 @@ impl ControllerFile {
         let mut lines = Lines::default();
         lines.text("name", &self.name);
         lines.unusual("identity", &self.identity, &usual.identity);
-        lines.unusual("state", &self.state, &usual.state);
+        lines.unusual("state", &self.state, &usual_state(usual.state, self.etcd.as_ref()));
         lines.unusual("control", &self.control, &usual.control);
         lines.unusual("device", &self.device, &usual.device);
         lines.given("metrics", self.metrics);
         lines.unusual("heartbeat", &self.heartbeat, &usual.heartbeat);
         self.settings.write(&mut lines, "");
+        if let Some(etcd) = &self.etcd {
+            etcd.write(&mut lines);
+        }
         lines.finish()
     }
 }
@@ -113,6 +120,11 @@ fn write_subnet(subnet: &Subnet, lines: &mut Lines, above: &str) {
     lines.given("device", subnet.device.as_ref());
 }
 
+/// With etcd the file has another content.
+fn usual_state(state: PathBuf, etcd: Option<&EtcdSettings>) -> PathBuf {
+    if etcd.is_some() { state.with_extension("etcd") } else { state }
+}
+
 fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
     let problems = root.problems();
     let name = root.required_text("name", "\"c1\"");
@@ -125,9 +137,11 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
     if let Some(device) = &device {
         problems.note(device.span.clone(), check_device(device.value));
     }
+    let etcd = EtcdSettings::read(root);
     Some(ControllerFile {
         identity: path("identity", usual.identity),
-        state: path("state", usual.state),
+        state: path("state", usual_state(usual.state, etcd.as_ref())),
+        etcd,
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
         device: device.map_or(usual.device, |d| d.value.to_string()),
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),

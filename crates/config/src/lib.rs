@@ -11,6 +11,7 @@ mod controller_settings;
 mod deep_buffer;
 pub mod document;
 pub mod error;
+mod etcd;
 mod fast_table;
 pub mod name;
 mod named;
@@ -36,6 +37,7 @@ pub use controller_settings::{
 };
 pub use deep_buffer::{ChipSettings, DeepBufferSettings, Detector, Suspects};
 pub use error::{FileError, Problem, ValueError};
+pub use etcd::EtcdSettings;
 pub use fast_table::FastTable;
 pub use name::KERNEL_PEER;
 pub use named::{

@@ -59,6 +59,8 @@ pub enum Output {
     Transmit(Vec<u8>),
     /// The port's neighbour, once it has proved to be a node; absent: it was lost.
     Attached(Option<Neighbour>),
+    /// The epoch of the controller that the neighbour has a way to, when that changes.
+    Leader(Option<u64>),
     /// A node has authenticated and may have lost its state. A node that has only renewed its keys
     /// is not announced, because nothing has changed.
     NodeUp {
@@ -104,7 +106,10 @@ pub struct Claimant {
 #[derive(Debug)]
 pub struct Hub {
     identity: Arc<Identity>,
-    epoch: u64,
+    /// Absent: another controller leads, and this one tells no node a way to itself.
+    epoch: Option<u64>,
+    /// Of the controller that the neighbour has a way to.
+    leader: Option<u64>,
     random: Random,
     link: Link,
     attached: Option<Neighbour>,
@@ -159,13 +164,14 @@ struct Opening {
 }
 
 impl Hub {
-    /// A controller with a new incarnation number, never used before.
-    pub fn new(identity: Arc<Identity>, epoch: u64, pace: Pace, seed: [u8; 32]) -> Hub {
+    /// A controller that stands by.
+    pub fn new(identity: Arc<Identity>, pace: Pace, seed: [u8; 32]) -> Hub {
         let mut random = Random::from_seed(seed);
         let link = Link::new(identity.clone(), pace, random.fork(), Some(Pin::Fabric));
         Hub {
             identity,
-            epoch,
+            epoch: None,
+            leader: None,
             random,
             link,
             attached: None,
@@ -178,6 +184,24 @@ impl Hub {
             node_timeout: NODE_TIMEOUT,
             outputs: VecDeque::new(),
         }
+    }
+
+    /// Begins to lead, with an epoch that was never used before.
+    pub fn lead(&mut self, now: Time, epoch: u64) {
+        self.epoch = Some(epoch);
+        self.link.hurry(now);
+        self.run(now);
+    }
+
+    /// Stops leading: every session ends, and nodes look for another controller.
+    pub fn stand_by(&mut self, now: Time) {
+        self.epoch = None;
+        self.peers.clear();
+        self.opening.clear();
+        self.begun.clear();
+        self.book = Book::default();
+        self.link.hurry(now);
+        self.run(now);
     }
 
     /// Sets after how long a silence of its node a number can be another's.
@@ -430,6 +454,9 @@ impl Hub {
 
     /// A peer begins a handshake.
     fn open(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
+        if self.epoch.is_none() {
+            return self.refuse("a handshake with a controller that does not lead");
+        }
         if let Some(&number) = self.begun.get(bytes) {
             if self.opening.get(&number).is_some_and(|opening| now < opening.until) {
                 return self.go_on(now, number, bytes, back);
@@ -522,12 +549,25 @@ impl Hub {
             self.refuse(&refused.to_string());
         }
         self.outputs.extend(outcome.stranger.map(Output::Stranger));
+        if let Some(beat) = &outcome.heartbeat {
+            self.hear_of(beat.path.as_ref().map(|_| beat.epoch));
+        }
         // A port whose MTU is too small for hosts still carries control messages.
         let is_node = matches!(self.link.role(), PortRole::Fabric | PortRole::TooSmall);
         let attached = self.link.neighbour().filter(|_| is_node).cloned();
         if attached != self.attached {
             self.attached.clone_from(&attached);
+            if attached.is_none() {
+                self.hear_of(None);
+            }
             self.outputs.push_back(Output::Attached(attached));
+        }
+    }
+
+    fn hear_of(&mut self, leader: Option<u64>) {
+        if self.leader != leader {
+            self.leader = leader;
+            self.outputs.push_back(Output::Leader(leader));
         }
     }
 
@@ -535,8 +575,9 @@ impl Hub {
     fn run(&mut self, now: Time) {
         let outcome = self.link.run(now);
         self.link_outcome(outcome);
-        let (epoch, controller) = (self.epoch, self.identity.claims().node);
-        let beat = Heartbeat { epoch, controller, path: Some(vec![CONTROL_HOP]) };
+        let controller = self.identity.claims().node;
+        let path = self.epoch.map(|_| vec![CONTROL_HOP]);
+        let beat = Heartbeat { epoch: self.epoch.unwrap_or(0), controller, path };
         self.outputs.extend(self.link.beat(now, &beat).map(Output::Transmit));
         let mut due = Vec::new();
         for owner in self.book.due(now) {

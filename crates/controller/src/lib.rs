@@ -9,7 +9,7 @@
 //! messages may be duplicated or reordered. State that must survive a restart is output as
 //! [`Output::Store`]; nothing is promised to a host before [`Input::Stored`].
 //!
-//! The one module that touches files is [`store`].
+//! [`tenure`] decides which of several controllers leads; the crate `keeper` has the stores.
 
 mod claims;
 mod classes;
@@ -37,7 +37,7 @@ mod resolve;
 mod router;
 mod scan;
 mod shares;
-pub mod store;
+pub mod tenure;
 #[cfg(test)]
 mod tests;
 mod topology;

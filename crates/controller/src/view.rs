@@ -152,6 +152,11 @@ impl Controller {
         })
     }
 
+    /// Nodes with a session.
+    pub fn nodes_up(&self) -> u32 {
+        self.topology.nodes.iter().filter(|node| node.up).count() as u32
+    }
+
     /// Table sizes.
     pub fn counts(&self) -> Counts {
         let (trees, trees_considered) = self.multicast.counts();

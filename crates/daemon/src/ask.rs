@@ -1,6 +1,6 @@
 //! Questions to a thread that alone owns its state. A question runs there; its answer comes back.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 /// How long a thread may take to answer.
@@ -18,8 +18,18 @@ pub(crate) fn ask<State, T: Send + 'static>(
     question: impl FnOnce(&State) -> T + Send + 'static,
     send: impl FnOnce(Question<State>),
 ) -> Result<T, String> {
+    answer(whose, |reply| {
+        // A client may have given up by then.
+        send(Box::new(move |state| drop(reply.send(question(state)))));
+    })
+}
+
+/// Sends something that a thread answers, and waits for the answer.
+///
+/// # Errors
+/// As of [`ask`].
+pub(crate) fn answer<T>(whose: &str, send: impl FnOnce(Sender<T>)) -> Result<T, String> {
     let (reply, answer) = mpsc::channel();
-    // A client may have given up by then.
-    send(Box::new(move |state| drop(reply.send(question(state)))));
+    send(reply);
     answer.recv_timeout(ANSWER_LIMIT).map_err(|_| format!("{whose} does not answer"))
 }

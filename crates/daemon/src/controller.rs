@@ -3,6 +3,7 @@
 
 mod answers;
 mod devices;
+mod leading;
 mod metrics;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plexus_api::answer::About;
 use plexus_api::{Request, word};
@@ -22,13 +23,14 @@ use plexus_config::{ControllerFile, ControllerSettings};
 use plexus_control::hub::{self, Claimant, Hub};
 use plexus_control::identity::{Role, short_key};
 use plexus_control::link::Pace;
-use plexus_controller::store::Store;
-use plexus_controller::{Controller, Event, Input, Output, Start};
-use plexus_io::clock::unix_ms;
+use plexus_controller::tenure::{Ask as ToStore, Tenure};
+use plexus_controller::{Controller, Event, Input, Output};
+use plexus_io::clock::since_boot;
 use plexus_io::process::go_before_others;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Batch, Link, Pool, Port};
+use plexus_keeper::Keeper;
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{Body, LinkFacts, Refusal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,7 +38,7 @@ use signal_hook::iterator::Signals;
 
 use self::devices::Devices;
 use self::metrics::{Done, Facts};
-use crate::ask::{Question, ask};
+use crate::ask::{Question, answer, ask};
 use crate::identity;
 use crate::quiet::Quiet;
 use crate::socket::{self, Asked, Reply};
@@ -50,6 +52,8 @@ const MAINTENANCE: Duration = Duration::from_millis(100);
 enum Ask {
     Question(Question<Daemon>),
     Configure(Box<ControllerSettings>),
+    /// Hand over; the answer says why not.
+    Drain(Sender<Result<(), String>>),
     Stop,
 }
 
@@ -87,13 +91,19 @@ impl Asked for Answers {
                 self.ask(|daemon| Reply::About(About::new("controller", &daemon.own.1)))
             }
             Request::Route(address) => {
-                self.ask(move |daemon| daemon.route(address))?.map(Reply::GroupRoute)
+                let answer = self.ask(move |daemon| daemon.view()?.route(address))?;
+                answer.map(Reply::GroupRoute)
             }
             Request::RoutesFrom(first) => {
-                self.ask(move |daemon| Reply::Routes(daemon.routes_from(&first)))
+                let answer = self.ask(move |daemon| Ok(daemon.view()?.routes_from(&first)))?;
+                answer.map(Reply::Routes)
+            }
+            Request::Drain(_) => {
+                answer("the controller", |reply| self.send(Ask::Drain(reply)))??;
+                Ok(Reply::DONE)
             }
             Request::Reload(_) => Err("a controller reads its file again on SIGHUP".into()),
-            _ => Err("this is a controller: it answers show, version and stop".into()),
+            _ => Err("this is a controller: it answers show, version, drain and stop".into()),
         }
     }
 }
@@ -110,7 +120,7 @@ pub fn run(config: &Path) -> Result<(), String> {
     let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
     let (ask, asks) = mpsc::channel();
     let devices = Devices::follow(&file.settings, waker.clone())?;
-    let daemon = Daemon::open(&file, sleeper, asks, devices)?;
+    let daemon = Daemon::open(&file, sleeper, waker.clone(), asks, devices)?;
     let answers = Arc::new(Answers { ask: Mutex::new(ask), waker });
     let thread = spawn(daemon)?;
     socket::serve(listener, answers.clone(), signals.handle())?;
@@ -151,9 +161,11 @@ fn fit(old: &ControllerFile, new: ControllerFile) -> Result<ControllerSettings, 
     };
     let is_fixed = devices::names(&old.settings) == devices::names(&new.settings);
     if fixed(old) != fixed(&new) || !is_fixed {
-        return Err("paths, name, devices, heartbeat, metrics and group_mac are fixed while the \
-                    controller runs: restart it"
-            .into());
+        return Err(
+            "paths, name, etcd, devices, heartbeat, metrics and group_mac are fixed while \
+                    the controller runs: restart it"
+                .into(),
+        );
     }
     Ok(new.settings)
 }
@@ -172,14 +184,21 @@ fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
         .map_err(|e| format!("starting the controller: {e}"))
 }
 
-/// What the thread has.
+/// The thread's own.
 struct Daemon {
     /// Its own number and name.
     own: (u64, String),
     device: String,
     hub: Hub,
-    core: Controller,
-    store: Store,
+    /// Only while it leads.
+    core: Option<Controller>,
+    settings: ControllerSettings,
+    keeper: Box<dyn Keeper>,
+    tenure: Tenure,
+    /// The last ticket that is durable and not yet promised.
+    stored: Option<u64>,
+    /// The reason why the store cannot be used.
+    store_trouble: Option<String>,
     port: Box<dyn Port>,
     pool: Pool,
     link: Link,
@@ -188,7 +207,8 @@ struct Daemon {
     sleeper: Sleeper,
     link_news: Option<LinkNews>,
     asks: Receiver<Ask>,
-    started: Instant,
+    /// When it started, by [`since_boot`].
+    started: Duration,
     done: Done,
     /// The kernel's devices and routes, where routing daemons speak for the group.
     devices: Devices,
@@ -212,26 +232,21 @@ impl Daemon {
     fn open(
         file: &ControllerFile,
         sleeper: Sleeper,
+        waker: Waker,
         asks: Receiver<Ask>,
         devices: Devices,
     ) -> Result<Daemon, String> {
         let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
         let own = (identity.claims().node, identity.claims().name.clone());
+        if file.etcd.is_some() && own.1 != file.name {
+            let text = "controllers that share a store have the names of their identities";
+            return Err(format!("{text}: write name = \"{}\", or use another identity", own.1));
+        }
         make_folder(&file.state)?;
-        let store = Store::open(&file.state).map_err(|e| e.to_string())?;
-        let epoch = store.next_epoch().map_err(|e| e.to_string())?;
-        let stored = store.load().map_err(|e| e.to_string())?;
-        let unix_s = unix_ms() / 1000;
-        let core = Controller::new(Start {
-            config: file.settings.clone(),
-            epoch,
-            now: Time::ZERO,
-            unix_s,
-            stored,
-            seed: identity::random()?,
-        });
+        let keeper = leading::keeper(file, &identity.claims().group, move || waker.wake())?;
+        let tenure = Tenure::new(&file.name, leading::times(file));
         let pace = Pace { heartbeat: file.heartbeat };
-        let mut hub = Hub::new(identity, epoch, pace, identity::random()?);
+        let mut hub = Hub::new(identity, pace, identity::random()?);
         hub.set_node_timeout(node_timeout(&file.settings));
         let spec = PortSpec {
             name: file.device.clone(),
@@ -242,13 +257,17 @@ impl Daemon {
         let mut pool = Pool::new(FRAMES, 4096).map_err(|e| e.to_string())?;
         let opened = spec::open(&spec, &mut pool).map_err(|e| e.to_string())?;
         let link_news = LinkNews::listen().ok();
-        tracing::info!(epoch, "{}", opened.how);
-        Ok(Daemon {
+        tracing::info!(store = keeper.describe(), "{}", opened.how);
+        let mut daemon = Daemon {
             own,
             device: file.device.clone(),
             hub,
-            core,
-            store,
+            core: None,
+            settings: file.settings.clone(),
+            keeper,
+            tenure,
+            stored: None,
+            store_trouble: None,
             port: opened.port,
             pool,
             link: Link::Down,
@@ -256,11 +275,17 @@ impl Daemon {
             sleeper,
             link_news,
             asks,
-            started: Instant::now(),
+            started: since_boot(),
             done: Done::default(),
             devices,
             quiet: Quiet::default(),
-        })
+        };
+        while daemon.hear_keeper(Time::ZERO) {}
+        // A controller that shares no store leads from the beginning, or not at all.
+        match (&file.etcd, &daemon.core) {
+            (None, None) => Err(daemon.store_trouble.unwrap_or_default()),
+            _ => Ok(daemon),
+        }
     }
 
     fn run(mut self) {
@@ -277,18 +302,25 @@ impl Daemon {
             }
             while let Ok(ask) = self.asks.try_recv() {
                 match ask {
-                    Ask::Stop => return self.port.close(&mut self.pool),
+                    Ask::Stop => return self.stop(),
                     Ask::Question(question) => question(&self),
+                    // A client may have given up by then.
+                    Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
                         self.devices.configure(&settings);
-                        self.core.handle(now, Input::Configure(settings));
+                        if let Some(core) = &mut self.core {
+                            core.handle(now, Input::Configure(settings.clone()));
+                        }
+                        self.settings = *settings;
                     }
                 }
             }
             let (inputs, hears_more) = self.devices.hear();
             for input in inputs {
-                self.core.handle(now, input);
+                if let Some(core) = &mut self.core {
+                    core.handle(now, input);
+                }
                 self.carry_out(now);
             }
             let received = self.port.receive(now, &mut self.pool, &mut batch);
@@ -300,19 +332,31 @@ impl Daemon {
             if self.hub.next_deadline() <= now {
                 self.hub.handle(now, hub::Input::Tick);
             }
-            if self.core.next_deadline() <= now {
-                self.core.handle(now, Input::Tick);
+            if let Some(core) = &mut self.core
+                && core.next_deadline() <= now
+            {
+                core.handle(now, Input::Tick);
+            }
+            if self.tenure.next_deadline() <= now {
+                self.tenure.reach(self.core.as_ref().map_or(0, Controller::nodes_up));
+                self.tenure.run(now);
             }
             self.carry_out(now);
+            // Everything that these frames have changed is written together.
+            while self.hear_keeper(now) {
+                self.carry_out(now);
+            }
             if received == 0 && !hears_more {
-                let deadline = self.hub.next_deadline().min(self.core.next_deadline());
-                self.sleep(now, deadline.min(maintenance));
+                let core = self.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
+                let deadline = self.hub.next_deadline().min(core);
+                self.sleep(now, deadline.min(self.tenure.next_deadline()).min(maintenance));
             }
         }
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        let running = since_boot().saturating_sub(self.started);
+        Time::from_nanos(u64::try_from(running.as_nanos()).unwrap_or(u64::MAX))
     }
 
     fn sleep(&mut self, now: Time, until: Time) {
@@ -352,9 +396,10 @@ impl Daemon {
     fn carry_out(&mut self, now: Time) {
         let mut frames = Vec::new();
         loop {
+            self.follow_tenure(now);
             if let Some(output) = self.hub.poll_output() {
                 self.hub_output(now, output, &mut frames);
-            } else if let Some(output) = self.core.poll_output() {
+            } else if let Some(output) = self.core.as_mut().and_then(Controller::poll_output) {
                 self.core_output(now, output);
             } else {
                 break;
@@ -389,12 +434,23 @@ impl Daemon {
                     None => tracing::warn!("attached to no node"),
                 }
                 self.attached = neighbour.map(|n| n.node);
+                self.tenure.attach(now, self.attached.is_some());
                 Input::Attached { to: self.attached }
             }
+            hub::Output::Leader(epoch) => return self.tenure.hear(now, epoch),
             hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
             hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
         };
-        self.core.handle(now, input);
+        if let Some(core) = &mut self.core {
+            core.handle(now, input);
+        }
+    }
+
+    /// Ends in order: the lease first, so that another controller can lead at once.
+    fn stop(mut self) {
+        self.tenure.stop();
+        self.follow_tenure(self.now());
+        self.port.close(&mut self.pool);
     }
 
     /// Reports that two live nodes have the same number.
@@ -421,10 +477,11 @@ impl Daemon {
         };
         let mut at = self.attached;
         for hop in way {
-            let node = self.core.nodes().find(|n| Some(n.node) == at);
+            let node = self.core.iter().flat_map(Controller::nodes).find(|n| Some(n.node) == at);
             at = node.and_then(|n| n.ports.iter().find(|p| p.port == *hop).map(|p| p.peer));
         }
-        let name = self.core.nodes().find(|n| Some(n.node) == at).map(|n| n.name);
+        let mut nodes = self.core.iter().flat_map(Controller::nodes);
+        let name = nodes.find(|n| Some(n.node) == at).map(|n| n.name);
         format!("port {port} of {}", name.unwrap_or_else(|| "an unknown node".into()))
     }
 
@@ -439,17 +496,10 @@ impl Daemon {
                 let whole = hops.map(|hops| [&[0], &hops[..]].concat());
                 self.hub.set_path(node, whole);
             }
-            Output::Store { ticket, changes } => match self.store.apply(&changes) {
-                Ok(()) => {
-                    self.done.stored += changes.len() as u64;
-                    self.core.handle(now, Input::Stored { ticket });
-                }
-                // Nothing is promised that is not kept.
-                Err(error) => {
-                    self.done.not_stored += changes.len() as u64;
-                    tracing::error!(%error, "not stored");
-                }
-            },
+            Output::Store { ticket, changes } => {
+                let Some(epoch) = self.core.as_ref().map(Controller::epoch) else { return };
+                self.keeper.ask(ToStore::Write { epoch, ticket, changes });
+            }
             Output::Log(event) => self.log(now, &event),
         }
     }
@@ -476,19 +526,21 @@ impl Daemon {
     fn metrics(&self) -> String {
         metrics::text(&Facts {
             name: &self.own.1,
-            epoch: self.core.epoch(),
-            counts: self.core.counts(),
-            drops: self.drops(),
+            leads: self.is_sure(),
+            store_works: self.store_trouble.is_none(),
+            epoch: self.core.as_ref().map_or(0, Controller::epoch),
+            counts: self.core.as_ref().map(Controller::counts).unwrap_or_default(),
+            drops: self.core.as_ref().map(drops).unwrap_or_default(),
             link: self.link,
             port: self.port.stats(),
             done: self.done,
         })
     }
+}
 
-    /// What the core did not act on, by reason.
-    fn drops(&self) -> BTreeMap<String, u64> {
-        self.core.drops().map(|(why, count)| (word(&why), count)).collect()
-    }
+/// Messages and frames that a core did not act on, by reason.
+fn drops(core: &Controller) -> BTreeMap<String, u64> {
+    core.drops().map(|(why, count)| (word(&why), count)).collect()
 }
 
 fn node_timeout(settings: &ControllerSettings) -> Duration {

@@ -181,6 +181,12 @@ fn check(topology: &Topology) -> Result<(), String> {
             host.name
         ));
     }
+    if let Some(second) = topology.controllers.get(1) {
+        return Err(format!(
+            "controller {}: the simulator has one controller: use plexus lab run",
+            second.name
+        ));
+    }
     let mtu_of = |host: usize| mtus.get(&Device::Host(host)).copied().unwrap_or(MTU_USUAL);
     for (h, host) in topology.hosts.iter().enumerate() {
         let has_v6 = host.addresses.iter().any(|a| a.address.is_ipv6());

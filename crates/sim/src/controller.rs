@@ -110,7 +110,8 @@ impl SimController {
             stored: self.disk.leases.values().copied().collect(),
             seed: seeds[0],
         });
-        let hub = Hub::new(self.identity.clone(), self.epoch, Pace::default(), seeds[1]);
+        let mut hub = Hub::new(self.identity.clone(), Pace::default(), seeds[1]);
+        hub.lead(now, self.epoch);
         self.running = Some(Running { hub, core });
     }
 
@@ -202,7 +203,8 @@ impl SimController {
                     }
                     hub::Output::Refused(_)
                     | hub::Output::NumberTaken { .. }
-                    | hub::Output::Stranger(_) => continue,
+                    | hub::Output::Stranger(_)
+                    | hub::Output::Leader(_) => continue,
                     hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },
                     hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
                     hub::Output::Said { node, body } => Input::Message { node, request: 0, body },

@@ -19,10 +19,6 @@ pub(crate) fn read_controllers(
     devices: &HashMap<String, Device>,
 ) {
     for section in root.sections("controller", "a controller") {
-        if topology.controllers.len() == 1 {
-            let help = "remove one: a fabric has one controller";
-            section.problems().add(section.span(), "there are two controllers", help);
-        }
         let name = section.required_text("name", "\"c1\"");
         if let Some(At { value, span }) = &name {
             section.problems().note(span.clone(), check_name("controller", value));
@@ -30,6 +26,10 @@ pub(crate) fn read_controllers(
                 let message = format!("there are two devices {}", quote(value));
                 let help = "devices and controllers share their names: give each its own";
                 section.problems().add(span.clone(), message, help);
+            }
+            if topology.controllers.iter().any(|c| c.name == *value) {
+                let message = format!("there are two controllers {}", quote(value));
+                section.problems().add(span.clone(), message, "give each its own name");
             }
         }
         let on = section.required_text("on", "\"n1\", the node that it is cabled to");
@@ -41,7 +41,18 @@ pub(crate) fn read_controllers(
                 None
             }
         });
-        let settings = ControllerSettings::read(&section);
+        // All controllers of a group have the same settings.
+        let settings = match topology.controllers.first() {
+            None => ControllerSettings::read(&section),
+            Some(first) => first.settings.clone(),
+        };
+        if let Some(node) = node
+            && let Some(other) = topology.controllers.iter().find(|c| c.node == node)
+        {
+            let message = format!("controller {} is on this node already", quote(&other.name));
+            let help = "put each controller on a node of its own";
+            section.problems().add(section.span(), message, help);
+        }
         let name = name.map_or("", |n| n.value).to_string();
         topology.controllers.push(Controller { name, node: node.unwrap_or(0), settings });
     }

@@ -139,12 +139,12 @@ fn only_a_fabric_chooses_among_lanes() {
 fn a_controllers_mistakes_are_named_with_their_line() {
     let host = |rest: &str| format!("{SUBNET}[[host]]\nname = \"h1\"\n{rest}dhcp = true\n");
     let reserved = "[[controller.reservation]]\nmac = \"02:00:00:00:00:01\"\nip = \"10.0.0.1\"\n";
-    let second = "[[controller]]\nname = \"c2\"\non = \"n1\"\n";
+    let second = "[[controller]]\nname = \"c2\"\non = \"n2\"\n";
     for (more, line, help) in [
         ("", "9:1: a controller lacks \"on\"", "n1"),
         ("on = \"n3\"\n", "11:6: there is no node \"n3\"", "\"n"),
         ("on = \"n1\"\npolcy = \"ecmp\"\n", "12:1: ", "policy"),
-        (&format!("{SUBNET}{second}"), "18:1: there are two controllers", "remove one"),
+        (&format!("{SUBNET}{second}"), "18:1: controller \"c1\" is on this node already", "each"),
         (&format!("{SUBNET}[[host]]\nname = \"c1\"\n"), "19:8: there are two devices", "share"),
         (&host(""), "20:8: a host with \"dhcp\" has one IPv4 address", "10.0.0.1/24"),
         (&host("address = \"10.0.1.1/24\"\n"), "20:11: the controller serves no subnet of", ""),

@@ -311,6 +311,57 @@ pub struct GroupRouter {
     pub nodes: Vec<RouterNode>,
 }
 
+/// Of `show controllers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Controllers {
+    /// The controller that answers.
+    pub controller: String,
+    /// Its part now.
+    pub role: ControllerRole,
+    /// The epoch of the controller that leads; absent: none does.
+    pub epoch: Option<u64>,
+    /// The controller that leads.
+    pub leader: Option<String>,
+    /// Seconds since that changed, as far as the one that answers knows.
+    pub leader_since_s: f64,
+    /// The store.
+    pub store: String,
+    /// The reason why it cannot be used.
+    pub trouble: Option<String>,
+    /// Seconds until the lease of the one that answers may end; absent: it has none, or one without
+    /// end.
+    pub lease_left_s: Option<f64>,
+    /// All that have reported to the store; none where it has a store of its own.
+    pub controllers: Vec<KnownController>,
+}
+
+/// The part of a controller in its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControllerRole {
+    /// It waits for its turn.
+    Standby,
+    /// It has asked for its turn.
+    Campaigns,
+    /// It leads.
+    Leads,
+    /// It leads, but its lease may have ended: it promises nothing.
+    InDoubt,
+}
+
+/// A controller that shares the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownController {
+    /// Its name.
+    pub name: String,
+    /// It is cabled to a node.
+    pub attached: bool,
+    /// Nodes with a session; standbys have none.
+    pub nodes: u32,
+    /// Seconds since its last report.
+    pub reported_s: f64,
+}
+
 /// A class of packets that pass a function: a host that routes by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterClass {

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use plexus_api::answer::fabric::{
-    Action, Flows, GroupRoute, GroupRouter, Groups, Hosts, Joined, Links, RouterCopy, SourceRoutes,
-    Stations, Topology, Unserved,
+    Action, ControllerRole, Controllers, Flows, GroupRoute, GroupRouter, Groups, Hosts, Joined,
+    Links, RouterCopy, SourceRoutes, Stations, Topology, Unserved,
 };
 use plexus_api::word;
 use plexus_wire::MacAddr;
@@ -235,6 +235,39 @@ pub(super) fn groups(answer: &Groups) -> String {
         ]);
     }
     table.finish()
+}
+
+/// The controllers of a group.
+pub(super) fn controllers(answer: &Controllers) -> String {
+    let Controllers { controller, role, leader, epoch, leader_since_s, .. } = answer;
+    let role = match role {
+        ControllerRole::Standby => "stands by",
+        ControllerRole::Campaigns => "has asked for its turn",
+        ControllerRole::Leads => "leads",
+        ControllerRole::InDoubt => "leads, but its lease may have ended: it promises nothing",
+    };
+    let mut text = format!("{controller} {role}\n");
+    text += &match (leader, epoch) {
+        (Some(leader), Some(epoch)) => {
+            format!("leader {leader} since {leader_since_s:.1} s, epoch {epoch}\n")
+        }
+        _ => format!("no leader since {leader_since_s:.1} s\n"),
+    };
+    let state = answer.trouble.as_deref().unwrap_or("works");
+    text += &format!("store {}: {state}\n", answer.store);
+    if let Some(left) = answer.lease_left_s {
+        text += &format!("own lease holds for {left:.1} s more\n");
+    }
+    if answer.controllers.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(&["CONTROLLER", "CABLE", "NODES", "REPORTED"]);
+    for c in &answer.controllers {
+        let cable = if c.attached { "up" } else { "down" };
+        let reported = format!("{:.1} s ago", c.reported_s);
+        table.row::<4>([&c.name, &cable, &c.nodes, &reported]);
+    }
+    text + &table.finish()
 }
 
 /// A node's route memory.

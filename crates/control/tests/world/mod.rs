@@ -119,7 +119,8 @@ impl World {
                 events: vec![],
             })
             .collect();
-        let hub = Hub::new(identity(1000, Role::Controller), 1, pace, random.random());
+        let mut hub = Hub::new(identity(1000, Role::Controller), pace, random.random());
+        hub.lead(Time::ZERO, 1);
         World {
             now: Time::ZERO,
             nodes,
@@ -140,7 +141,8 @@ impl World {
     pub(crate) fn restart_controller(&mut self, epoch: u64) {
         let seed = self.random.random();
         let identity = identity(1000, Role::Controller);
-        self.hub = Hub::new(identity, epoch, Pace::default(), seed);
+        self.hub = Hub::new(identity, Pace::default(), seed);
+        self.hub.lead(self.now, epoch);
         self.controller = lite::Controller::default();
         self.controller.epoch = epoch;
         self.plug(End::Hub);

@@ -16,13 +16,47 @@ use plexus_wire::address::is_martian;
 use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::FibTarget;
 
-use super::Daemon;
+use plexus_controller::Controller;
+use plexus_wire::Time;
+
+use super::{Daemon, drops};
 
 /// Routes in one answer: some ten milliseconds' work.
 const ROUTES_MAX: usize = 8192;
 
+/// The knowledge of a controller that leads.
+pub(super) struct View<'a> {
+    /// Its own number and name.
+    own: &'a (u64, String),
+    core: &'a Controller,
+    now: Time,
+}
+
 impl Daemon {
+    /// Its knowledge, if it leads.
+    ///
+    /// # Errors
+    /// Naming the controller to ask instead.
+    pub(super) fn view(&self) -> Result<View<'_>, String> {
+        let Some(core) = &self.core else {
+            return Err(match self.tenure.leader() {
+                Some(leader) => format!("this controller stands by: {} leads", leader.name),
+                None => "this controller stands by, and no controller leads".to_string(),
+            });
+        };
+        Ok(View { own: &self.own, core, now: self.now() })
+    }
+
     pub(super) fn show(&self, topic: Topic) -> Result<Answer, String> {
+        match topic {
+            Topic::Controllers => Ok(Answer::Controllers(self.controllers())),
+            topic => self.view()?.show(topic),
+        }
+    }
+}
+
+impl View<'_> {
+    fn show(&self, topic: Topic) -> Result<Answer, String> {
         Ok(match topic {
             Topic::Topology => Answer::Topology(self.topology()),
             Topic::Links => Answer::Links(Of::Controller(self.topology())),
@@ -30,11 +64,11 @@ impl Daemon {
             Topic::Flows => Answer::Flows(Of::Controller(self.flows())),
             Topic::Groups => Answer::Groups(Of::Controller(self.groups())),
             Topic::Router => Answer::Router(Of::Controller(self.router())),
-            Topic::Drops => Answer::Drops(Of::Controller(Unserved { drops: self.drops() })),
+            Topic::Drops => Answer::Drops(Of::Controller(Unserved { drops: drops(self.core) })),
             other => {
                 return Err(format!(
                     "'{}' cannot be shown: a controller shows topology, hosts, groups, flows, \
-                     router, drops",
+                     router, controllers, drops",
                     other.name()
                 ));
             }
@@ -103,7 +137,7 @@ impl Daemon {
 
     fn router(&self) -> GroupRouter {
         let (version, routes) = self.core.routes_version();
-        let now = self.now();
+        let now = self.now;
         let nodes = self.core.nodes().map(|node| {
             let has = self.core.routes_version_of(node.node);
             let lag = has.map(|has| version.saturating_sub(has));

@@ -114,6 +114,16 @@ impl Devices {
         (inputs, true)
     }
 
+    /// The devices, for a core that has just begun. The routes come again later.
+    pub(super) fn again(&self) -> Vec<Input> {
+        self.read_again();
+        let device = |(device, mac): (&String, &MacAddr)| Input::Device {
+            device: device.clone(),
+            port: Some(*mac),
+        };
+        self.told.iter().map(device).collect()
+    }
+
     /// Reads all of the kernel's routes anew.
     pub(super) fn read_again(&self) {
         if let Some(again) = &self.again {

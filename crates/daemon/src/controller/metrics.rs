@@ -6,10 +6,16 @@ use std::fmt::Write as _;
 use plexus_controller::Counts;
 use plexus_io::{Link, PortStats};
 
+use crate::metrics::begin_family;
+
 /// What the metrics are made of.
 pub(super) struct Facts<'a> {
     /// The controller's name.
     pub(super) name: &'a str,
+    /// It leads, and its lease holds.
+    pub(super) leads: bool,
+    pub(super) store_works: bool,
+    /// 0: it stands by.
     pub(super) epoch: u64,
     pub(super) counts: Counts,
     /// What the core did not act on, by reason.
@@ -26,9 +32,9 @@ pub(super) struct Done {
     pub(super) refused: u64,
     /// Routes sent to nodes' memories.
     pub(super) routes: u64,
-    /// Changes that the store keeps.
+    /// Writes that the store keeps.
     pub(super) stored: u64,
-    /// Changes that it could not keep.
+    /// Troubles of the store.
     pub(super) not_stored: u64,
     /// Frames that the device had no room for; whoever misses them asks again.
     pub(super) unsent: u64,
@@ -36,9 +42,11 @@ pub(super) struct Done {
 
 /// The metrics in the text exposition format.
 pub(super) fn text(facts: &Facts<'_>) -> String {
-    let Facts { name, epoch, counts, drops, link, port, done } = facts;
+    let Facts { name, leads, store_works, epoch, counts, drops, link, port, done } = facts;
     let gauges = [
-        ("epoch", "Incarnation of the controller", *epoch),
+        ("leads", "1 while it leads and its lease holds", u64::from(*leads)),
+        ("store_works", "1 unless the store was in trouble last", u64::from(*store_works)),
+        ("epoch", "Epoch in which it leads, 0 if it stands by", *epoch),
         ("attached", "1 if its device has a carrier", u64::from(*link == Link::Up)),
         ("nodes", "Nodes ever heard of", counts.nodes as u64),
         ("nodes_up", "Nodes that have been heard of lately", counts.nodes_up as u64),
@@ -57,19 +65,19 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         ("refused", "Messages that sessions refused", done.refused),
         ("routes_sent", "Routes sent to nodes", done.routes),
         ("trees_considered", "Looks at a tree's senders and listeners", counts.trees_considered),
-        ("stored", "Changes that the store keeps", done.stored),
-        ("not_stored", "Changes that it could not keep", done.not_stored),
+        ("stored", "Writes that the store keeps", done.stored),
+        ("not_stored", "Troubles of the store", done.not_stored),
     ];
     let mut out = String::new();
     // Writing to a String does not fail.
     for (key, help, value) in gauges {
         let key = format!("plexus_controller_{key}");
-        let _ = writeln!(out, "# HELP {key} {help}.\n# TYPE {key} gauge");
+        begin_family(&mut out, &key, help, "gauge");
         let _ = writeln!(out, "{key}{{controller=\"{name}\"}} {value}");
     }
     for (key, help, value) in counters {
         let key = format!("plexus_controller_{key}_total");
-        let _ = writeln!(out, "# HELP {key} {help}.\n# TYPE {key} counter");
+        begin_family(&mut out, &key, help, "counter");
         let _ = writeln!(out, "{key}{{controller=\"{name}\"}} {value}");
     }
     let key = "plexus_controller_dropped_total";

@@ -64,7 +64,8 @@ impl Brain {
             seed: seeds[0],
         });
         let identity = identity(1000, Role::Controller);
-        let hub = Hub::new(identity, durable.epoch, Pace::default(), seeds[1]);
+        let mut hub = Hub::new(identity, Pace::default(), seeds[1]);
+        hub.lead(now, durable.epoch);
         Brain { hub, core, log: vec![], refused: vec![] }
     }
 
@@ -114,7 +115,9 @@ impl Brain {
                         self.refused.push(why);
                         continue;
                     }
-                    hub::Output::NumberTaken { .. } | hub::Output::Stranger(_) => continue,
+                    hub::Output::NumberTaken { .. }
+                    | hub::Output::Stranger(_)
+                    | hub::Output::Leader(_) => continue,
                     hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },
                     hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
                     hub::Output::Said { node, body } => Input::Message { node, request: 0, body },

@@ -1,18 +1,13 @@
-//! The store on disk: **the only module of this crate with input and output**.
-//!
-//! A driver opens it, reads [`next_epoch`](Store::next_epoch) and [`load`](Store::load) for the
-//! start of a [`Controller`](crate::Controller), and applies the changes in
-//! [`Output::Store`](crate::Output::Store). It is one `redb` file: values are JSON, so that records
-//! of older versions stay readable; a transaction is durable when `apply` returns.
+//! The file: `redb` tables. Values are JSON, so that records of older versions stay readable; a
+//! transaction is durable when `apply` returns.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use plexus_controller::{Change, Lease, Record};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-
-use crate::record::{Change, Lease, Record};
 
 /// Leases by address.
 const LEASES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("leases");
@@ -26,7 +21,7 @@ const FORMAT_NOW: u64 = 1;
 
 /// Why the store cannot be used; the text names the file and says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
+pub(super) struct StoreError {
     path: PathBuf,
     what: String,
 }
@@ -40,7 +35,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 /// An open store.
-pub struct Store {
+pub(super) struct Store {
     path: PathBuf,
     database: Database,
 }
@@ -57,7 +52,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be read or written, is not a store, is damaged or of a newer version,
     /// or is open in another process.
-    pub fn open(path: &Path) -> Result<Store, StoreError> {
+    pub(super) fn open(path: &Path) -> Result<Store, StoreError> {
         let opened = guarded(path, || {
             let exists = path.metadata().is_ok_and(|m| m.len() > 0);
             // An existing file is never created anew: redb would overwrite a file that it does not
@@ -89,7 +84,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be written or is damaged.
-    pub fn next_epoch(&self) -> Result<u64, StoreError> {
+    pub(super) fn next_epoch(&self) -> Result<u64, StoreError> {
         guarded(&self.path, || {
             let write = self.database.begin_write()?;
             let epoch = {
@@ -107,7 +102,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    pub fn load(&self) -> Result<Vec<Record>, StoreError> {
+    pub(super) fn load(&self) -> Result<Vec<Record>, StoreError> {
         let values = guarded(&self.path, || {
             let table = self.database.begin_read()?.open_table(LEASES)?;
             let rows = table.iter()?;
@@ -128,7 +123,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be written or is damaged.
-    pub fn apply(&self, changes: &[Change]) -> Result<(), StoreError> {
+    pub(super) fn apply(&self, changes: &[Change]) -> Result<(), StoreError> {
         guarded(&self.path, || {
             let write = self.database.begin_write()?;
             {

@@ -1,0 +1,188 @@
+//! The controller leads, or stands by, as its lease on leadership says.
+
+use std::time::Duration;
+
+use plexus_api::answer::fabric::{ControllerRole, Controllers, KnownController};
+use plexus_config::ControllerFile;
+use plexus_controller::tenure::{Answer, Known, Output, Role, Times};
+use plexus_controller::{Controller, Input, Record, Start};
+use plexus_io::clock::unix_ms;
+use plexus_keeper::{Etcd, File, Keeper};
+use plexus_wire::Time;
+
+use super::Daemon;
+use crate::identity;
+
+/// Heartbeats from one report to the next.
+const REPORT: u32 = 2;
+/// A leader that has not reported for so many is silent.
+const SILENT: u32 = 5;
+
+/// The store of a controller's file.
+///
+/// # Errors
+/// In words, when it cannot be used.
+pub(super) fn keeper(
+    file: &ControllerFile,
+    group: &[u8; 16],
+    wake: impl Fn() + Send + Sync + 'static,
+) -> Result<Box<dyn Keeper>, String> {
+    Ok(match &file.etcd {
+        None => Box::new(File::open(&file.state)?),
+        Some(etcd) => Box::new(Etcd::start(etcd, &file.name, group, &file.state, wake)?),
+    })
+}
+
+/// The times of a controller's file.
+pub(super) fn times(file: &ControllerFile) -> Times {
+    let report = file.etcd.as_ref().map(|_| file.heartbeat * REPORT);
+    let lease = file.etcd.as_ref().map_or(Duration::MAX, |etcd| etcd.lease);
+    Times { lease, report, silence: file.heartbeat * SILENT }
+}
+
+impl Daemon {
+    /// Takes the store's answers and news. True if there were any.
+    pub(super) fn hear_keeper(&mut self, now: Time) -> bool {
+        // A lease that has ended meanwhile comes first.
+        self.tenure.run(now);
+        self.follow_tenure(now);
+        let mut has_heard = false;
+        while let Some(answer) = self.keeper.poll() {
+            has_heard = true;
+            match answer {
+                Answer::Written { epoch, ticket } => {
+                    self.done.stored += 1;
+                    self.store_trouble = None;
+                    // Tickets of an earlier reign mean nothing to a later one.
+                    if self.core.as_ref().is_some_and(|core| core.epoch() == epoch) {
+                        self.stored = Some(ticket);
+                        self.promise(now);
+                    }
+                }
+                // Nothing is promised that is not kept.
+                Answer::Trouble(why) => {
+                    self.done.not_stored += 1;
+                    tracing::error!(store = self.keeper.describe(), "{why}");
+                    self.store_trouble = Some(why);
+                }
+                answer => {
+                    if let Answer::Leased { .. } | Answer::Kept { .. } | Answer::Won { .. } = answer
+                    {
+                        self.store_trouble = None;
+                    }
+                    self.tenure.answer(now, answer);
+                }
+            }
+            self.follow_tenure(now);
+        }
+        has_heard
+    }
+
+    /// Carries out what the tenure wants.
+    pub(super) fn follow_tenure(&mut self, now: Time) {
+        while let Some(output) = self.tenure.poll_output() {
+            match output {
+                Output::Ask(ask) => self.keeper.ask(ask),
+                Output::Lead { epoch, stored } => self.lead(now, epoch, stored),
+                Output::Doubt(true) => {
+                    tracing::warn!("the lease on leadership may have ended: no promises");
+                }
+                Output::Doubt(false) => {
+                    tracing::info!("the lease on leadership holds again");
+                    self.promise(now);
+                }
+                Output::Retire(why) => {
+                    tracing::warn!("stands by: {why}");
+                    (self.core, self.stored) = (None, None);
+                    self.hub.stand_by(now);
+                }
+            }
+        }
+    }
+
+    /// Tells the core what is durable, unless the lease may have ended: it then promises it.
+    fn promise(&mut self, now: Time) {
+        if let (true, Some(core)) = (self.is_sure(), &mut self.core)
+            && let Some(ticket) = self.stored.take()
+        {
+            core.handle(now, Input::Stored { ticket });
+        }
+    }
+
+    fn lead(&mut self, now: Time, epoch: u64, stored: Vec<Record>) {
+        let seed = match identity::random() {
+            Ok(seed) => seed,
+            Err(error) => {
+                tracing::error!(error, "cannot lead");
+                return self.tenure.drain(now);
+            }
+        };
+        tracing::info!(epoch, leases = stored.len(), "leads");
+        let mut core = Controller::new(Start {
+            config: self.settings.clone(),
+            epoch,
+            now,
+            unix_s: unix_ms() / 1000,
+            stored,
+            seed,
+        });
+        core.handle(now, Input::Attached { to: self.attached });
+        for input in self.devices.again() {
+            core.handle(now, input);
+        }
+        self.core = Some(core);
+        self.hub.lead(now, epoch);
+    }
+
+    /// Hands over to another controller, if there is one.
+    ///
+    /// # Errors
+    /// In words, if there is nothing to hand over, or nobody to hand it to.
+    pub(super) fn drain(&mut self, now: Time) -> Result<(), String> {
+        if !matches!(self.tenure.role(), Role::Leading { .. }) {
+            return Err(match self.tenure.leader() {
+                Some(leader) => format!("{} leads, not this one: ask it to drain", leader.name),
+                None => "no controller leads now".into(),
+            });
+        }
+        if !self.tenure.has_successor(now) {
+            return Err("no other controller of the group is ready: nothing is handed over".into());
+        }
+        self.tenure.drain(now);
+        self.carry_out(now);
+        Ok(())
+    }
+
+    pub(super) fn controllers(&self) -> Controllers {
+        let now = self.now();
+        let known = |(name, known): (&str, &Known)| KnownController {
+            name: name.to_string(),
+            attached: known.member.attached,
+            nodes: known.member.nodes,
+            reported_s: now.since(known.at).as_secs_f64(),
+        };
+        let lease_left =
+            self.tenure.lease_left(now).filter(|left| *left < Duration::from_secs(1 << 32));
+        Controllers {
+            controller: self.own.1.clone(),
+            role: match self.tenure.role() {
+                Role::Standby => ControllerRole::Standby,
+                Role::Campaigning { .. } => ControllerRole::Campaigns,
+                Role::Leading { in_doubt: false, .. } => ControllerRole::Leads,
+                Role::Leading { in_doubt: true, .. } => ControllerRole::InDoubt,
+            },
+            epoch: self.tenure.leader().map(|leader| leader.epoch),
+            leader: self.tenure.leader().map(|leader| leader.name.clone()),
+            leader_since_s: now.since(self.tenure.leader_since()).as_secs_f64(),
+            store: self.keeper.describe(),
+            trouble: self.store_trouble.clone(),
+            lease_left_s: lease_left.map(|left| left.as_secs_f64()),
+            controllers: self.tenure.members().map(known).collect(),
+        }
+    }
+
+    /// Whether it promises anything now.
+    pub(super) fn is_sure(&self) -> bool {
+        matches!(self.tenure.role(), Role::Leading { in_doubt: false, .. })
+    }
+}

@@ -1,0 +1,65 @@
+//! Writes that wait for their turn.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use plexus_controller::{Change, Record};
+
+/// Changes that are made together: the last one of each address. So while the store is out of
+/// reach, no more waits than there are addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The epoch of the leader that asked.
+    pub(crate) epoch: u64,
+    /// The last ticket in it.
+    pub(crate) ticket: u64,
+    pub(crate) changes: BTreeMap<Ipv4Addr, Change>,
+}
+
+impl Batch {
+    /// Adds a write. What a leader before has asked for is of no use any more.
+    pub(crate) fn add(&mut self, epoch: u64, ticket: u64, changes: Vec<Change>) {
+        if epoch != self.epoch {
+            self.changes.clear();
+        }
+        (self.epoch, self.ticket) = (epoch, ticket);
+        self.changes.extend(changes.into_iter().map(|change| (address(&change), change)));
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+/// The address that a change is about.
+fn address(change: &Change) -> Ipv4Addr {
+    match change {
+        Change::Put(Record::Lease(lease)) => lease.ip,
+        Change::RemoveLease(ip) => *ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plexus_controller::Lease;
+    use plexus_wire::MacAddr;
+
+    use super::*;
+
+    #[test]
+    fn the_last_change_of_an_address_counts_and_an_earlier_leaders_do_not() {
+        let ip = |last| Ipv4Addr::new(10, 0, 0, last);
+        let put = |last| {
+            let mac = MacAddr([2, 0, 0, 0, 0, last]);
+            Change::Put(Record::Lease(Lease { ip: ip(last), mac, until_unix_s: 1 }))
+        };
+        let mut batch = Batch::default();
+        batch.add(3, 1, vec![put(1), put(2)]);
+        batch.add(3, 2, vec![Change::RemoveLease(ip(1))]);
+        let list = |batch: &Batch| batch.changes.values().copied().collect::<Vec<_>>();
+        assert_eq!(list(&batch), [Change::RemoveLease(ip(1)), put(2)]);
+        batch.add(4, 1, vec![put(3)]);
+        assert_eq!((list(&batch), batch.epoch, batch.ticket), (vec![put(3)], 4, 1));
+    }
+}

@@ -1,0 +1,29 @@
+//! The part of the world that a controller needs: a lease on leadership with a number that only
+//! grows, and a durable store whose writes name that number.
+//!
+//! There are two [`Keeper`]s. [`File`] is one file on this machine for one controller: there is
+//! nothing to install, and it always leads. [`Etcd`] is a cluster that several controllers share;
+//! [`Tenure`](plexus_controller::tenure::Tenure) decides which of them leads.
+//!
+//! A write that fails is tried again until it is durable or refused, and later ones wait for it:
+//! [`Answer::Written`] says that all writes before are durable too.
+
+mod batch;
+mod etcd;
+mod file;
+
+pub use etcd::Etcd;
+pub use file::File;
+use plexus_controller::tenure::{Answer, Ask};
+
+/// A lease on leadership, and a store.
+pub trait Keeper: Send {
+    /// Passes a request on. Its answer comes later.
+    fn ask(&mut self, ask: Ask);
+
+    /// The next answer or news, if there is any by now.
+    fn poll(&mut self) -> Option<Answer>;
+
+    /// Names it, for people.
+    fn describe(&self) -> String;
+}
