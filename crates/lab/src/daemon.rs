@@ -48,6 +48,7 @@ pub(crate) struct Daemon {
     name: String,
     child: Child,
     socket: PathBuf,
+    config: PathBuf,
     log: PathBuf,
 }
 
@@ -67,16 +68,26 @@ impl Daemon {
         let config = directory.join(format!("{name}.toml"));
         fs::write(&config, config_text).doing(|| format!("writing {}", config.display()))?;
         let log = directory.join(format!("{name}.log"));
-        let spawn = || -> std::io::Result<Child> {
-            let output = File::options().create(true).append(true).open(&log)?;
-            let mut command = Command::new(std::env::current_exe()?);
-            command.args([kind.name(), "run", "--config"]).arg(&config);
-            command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-            place.apply(&mut command)?;
-            command.spawn()
-        };
-        let child = spawn().doing(|| format!("starting {} {name}", kind.name()))?;
-        Ok(Daemon { kind, name: name.to_string(), child, socket: socket.to_path_buf(), log })
+        let child = spawn(kind, &config, &log, place);
+        let child = child.doing(|| format!("starting {} {name}", kind.name()))?;
+        let (name, socket) = (name.to_string(), socket.to_path_buf());
+        Ok(Daemon { kind, name, child, socket, config, log })
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it as before, after it has been killed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start_again(&mut self, place: &Namespaces) -> Result<(), Error> {
+        let child = spawn(self.kind, &self.config, &self.log, place);
+        self.child = child.doing(|| format!("starting {} {}", self.kind.name(), self.name))?;
+        Ok(())
     }
 
     /// Its process, as the supervisor sees it.
@@ -142,9 +153,18 @@ impl Daemon {
             std::thread::sleep(POLL);
         }
         // Even if it could not be stopped: afterwards it is dead.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
+}
+
+/// Starts this program as a daemon.
+fn spawn(kind: Kind, config: &Path, log: &Path, place: &Namespaces) -> std::io::Result<Child> {
+    let output = File::options().create(true).append(true).open(log)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([kind.name(), "run", "--config"]).arg(config);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    place.apply(&mut command)?;
+    command.spawn()
 }
 
 /// The end of a log, in whole lines.

@@ -1,12 +1,13 @@
 //! Failures injected during a run.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use plexus_report::Cut;
-use plexus_topo::{Described, Device, End, Event, Failure, Fault, Topology};
+use plexus_topo::{Described, Device, End, Event, Failure, Fault, Party, Topology};
 
 use crate::bridges;
+use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::nodes::RunningNode;
 use crate::plan::Plan;
@@ -22,10 +23,15 @@ const STEP: Duration = Duration::from_millis(5);
 /// Naming the event, with advice.
 pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     for event in &topology.events {
-        if !matches!(event.fault, Fault::Cut { .. }) {
+        let is_possible = match event.fault {
+            Fault::Cut { .. } => true,
+            Fault::Crash { party, .. } => matches!(party, Party::Controller(_)),
+            _ => false,
+        };
+        if !is_possible {
             return Err(Error::Unsupported(format!(
-                "event {}: a lab cuts cables and does nothing else: give a port faults = {{ … }}, \
-                 or use plexus sim run",
+                "event {}: a lab cuts cables, kills controllers, and does nothing else: give a \
+                 port faults = {{ … }}, or use plexus sim run",
                 Described(topology, event)
             )));
         }
@@ -37,7 +43,7 @@ pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
-    nodes: &Mutex<Vec<RunningNode>>,
+    daemons: (&Mutex<Vec<RunningNode>>, &Mutex<Vec<Daemon>>),
     started: Instant,
     cuts: &Mutex<Vec<Cut>>,
     is_over: impl Fn() -> bool,
@@ -60,12 +66,12 @@ pub(crate) fn run(
             continue;
         }
         let at = started.elapsed();
-        let problem = apply(plan, world, nodes, event, cut).err().map(|e| e.to_string());
+        let problem = apply(plan, world, daemons, event, cut).err().map(|e| e.to_string());
         open.retain(|e: &&Event| *e != event);
         if cut {
             open.push(event);
             let kind = event.fault.name();
-            let mut cuts = cuts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut cuts = cuts.lock().unwrap_or_else(PoisonError::into_inner);
             cuts.push(Cut { kind, at, problem });
         }
     }
@@ -74,20 +80,33 @@ pub(crate) fn run(
         std::thread::sleep(STEP);
     }
     for event in open {
-        let _ = apply(plan, world, nodes, event, false);
+        let _ = apply(plan, world, daemons, event, false);
     }
 }
 
 fn apply(
     plan: &Plan,
     world: &World,
-    nodes: &Mutex<Vec<RunningNode>>,
+    (nodes, controllers): (&Mutex<Vec<RunningNode>>, &Mutex<Vec<Daemon>>),
     event: &Event,
     cut: bool,
 ) -> Result<(), Error> {
     let topology = &plan.topology;
     // Others were refused when the lab was planned.
-    let Fault::Cut { end, kind } = event.fault else { return Ok(()) };
+    let (end, kind) = match event.fault {
+        Fault::Cut { end, kind } => (end, kind),
+        Fault::Crash { party: Party::Controller(controller), .. } => {
+            let mut controllers = controllers.lock().unwrap_or_else(PoisonError::into_inner);
+            let daemon = &mut controllers[controller];
+            if cut {
+                daemon.kill();
+                return Ok(());
+            }
+            return daemon
+                .start_again(world.place(Device::Node(topology.controllers[controller].node)));
+        }
+        _ => return Ok(()),
+    };
     let cable = topology.cables().find(|(_, _, ends)| ends.contains(&end));
     let Some((_, _, ends)) = cable else { return Ok(()) };
     match kind {
@@ -98,7 +117,7 @@ fn apply(
             IP.batch(Some(world.place(end.device())), &line)
         }
         Failure::Silent => {
-            let nodes = nodes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
             // A Plexus node takes frames before the kernel's own filters see them.
             let silence = |end: End| match end.device() {
                 Device::Node(node) if nodes[node].control().is_some() => {

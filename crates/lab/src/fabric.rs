@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plexus_api::answer::fabric::{GroupRouter, Links, RouterNode};
+use plexus_api::answer::fabric::{ControllerRole, Controllers, GroupRouter, Links, RouterNode};
 use plexus_api::{Request, Topic, word};
 use plexus_config::PortUse;
 use plexus_control::identity::{Authority, Role};
@@ -42,7 +42,8 @@ pub(crate) fn issue_identities(plan: &Plan, directory: &Path) -> Result<(), Erro
     Ok(())
 }
 
-/// Starts the controllers of the plan beside their nodes; they are not ready yet.
+/// Starts the controllers of the plan beside their nodes. Of several, the first one leads; the
+/// others are not ready yet.
 pub(crate) fn start_controllers(
     plan: &Plan,
     world: &World,
@@ -53,7 +54,16 @@ pub(crate) fn start_controllers(
         let who = (Kind::Controller, &file.name[..]);
         Daemon::start(who, &file.control, &file.to_toml(), directory, place)
     };
-    plan.controller_files.iter().map(start).collect()
+    let mut files = plan.controller_files.iter();
+    let mut controllers: Vec<_> = files.by_ref().take(1).map(start).collect::<Result<_, _>>()?;
+    if let [first] = &mut controllers[..] {
+        first.wait_until_ready()?;
+        leader(std::slice::from_mut(first))?;
+    }
+    for file in files {
+        controllers.push(start(file)?);
+    }
+    Ok(controllers)
 }
 
 /// Waits until every node has a path to the controller and the right role at each of its ports. A
@@ -89,31 +99,81 @@ pub(crate) fn wait_until_joined(plan: &Plan, nodes: &mut [RunningNode]) -> Resul
 /// # Errors
 /// Names a node that does not get them, with the end of the controller's log.
 pub(crate) fn wait_for_tables(plan: &Plan, controllers: &mut [Daemon]) -> Result<(), Error> {
-    let limit = Instant::now() + TABLE_LIMIT;
-    for ((_, file), daemon) in plan.controller_files.iter().zip(controllers) {
-        if file.settings.routes.is_empty() && file.settings.routes_file.is_none() {
-            continue;
-        }
-        loop {
-            let state = daemon.state();
-            if state != "running" {
-                return Err(daemon.failed(&state));
-            }
-            let router: GroupRouter = daemon.ask(&Request::Show(Topic::Router))?;
-            // In two stages only some nodes have the table.
-            let in_stages = router.nodes.iter().any(|node| node.forwards.is_some());
-            let mut nodes = router.nodes.iter().filter(|n| !in_stages || n.forwards.is_some());
-            let is_behind =
-                |node: &&RouterNode| node.lag != Some(0) || node.forwards == Some(false);
-            let Some(behind) = nodes.find(is_behind) else { break };
-            if Instant::now() > limit {
-                let text = format!("node {} does not get the group's routes", behind.name);
-                return Err(daemon.failed(&text));
-            }
-            std::thread::sleep(POLL);
-        }
+    let Some((_, file)) = plan.controller_files.first() else { return Ok(()) };
+    if file.settings.routes.is_empty() && file.settings.routes_file.is_none() {
+        return Ok(());
     }
-    Ok(())
+    wait_for_router(leader(controllers)?, TABLE_LIMIT, |router| {
+        // In two stages only some nodes have the table.
+        let in_stages = router.nodes.iter().any(|node| node.forwards.is_some());
+        let mut nodes = router.nodes.iter().filter(|n| !in_stages || n.forwards.is_some());
+        let is_behind = |node: &&RouterNode| node.lag != Some(0) || node.forwards == Some(false);
+        let behind = nodes.find(is_behind)?;
+        Some(format!("node {} does not get the group's routes", behind.name))
+    })
+}
+
+/// Waits until the controllers have found the functions that they look for: hosts with a reserved
+/// address.
+///
+/// # Errors
+/// Names a function that is not found, with the end of the controller's log.
+pub(crate) fn wait_for_functions(plan: &Plan, controllers: &mut [Daemon]) -> Result<(), Error> {
+    let is_host = |mac| plan.topology.hosts.iter().any(|host| host.mac == mac);
+    let Some((_, file)) = plan.controller_files.first() else { return Ok(()) };
+    if file.settings.classes.is_empty() {
+        return Ok(());
+    }
+    let reservations = &file.settings.reservations;
+    let is_sought = |ip| reservations.iter().any(|r| r.ip == ip && is_host(r.mac));
+    wait_for_router(leader(controllers)?, START_LIMIT, |router| {
+        let mut functions = router.classes.iter().flat_map(|class| &class.functions);
+        let missing = functions.find(|f| f.at.is_none() && is_sought(f.address))?;
+        Some(format!("the function {} is not found", missing.address))
+    })
+}
+
+/// The controller that leads, once there is one.
+fn leader(controllers: &mut [Daemon]) -> Result<&mut Daemon, Error> {
+    let limit = Instant::now() + START_LIMIT;
+    loop {
+        let leads = |daemon: &Daemon| {
+            let told = daemon.ask::<Controllers>(&Request::Show(Topic::Controllers));
+            told.is_ok_and(|told| told.role == ControllerRole::Leads)
+        };
+        if let Some(leader) = controllers.iter().position(leads) {
+            return Ok(&mut controllers[leader]);
+        }
+        if Instant::now() > limit {
+            return Err(match controllers.first() {
+                Some(first) => first.failed("no controller leads"),
+                None => Error::Refused("there is no controller".into()),
+            });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Asks a controller about the group's router until nothing is `missing`.
+fn wait_for_router(
+    daemon: &mut Daemon,
+    time: Duration,
+    missing: impl Fn(&GroupRouter) -> Option<String>,
+) -> Result<(), Error> {
+    let limit = Instant::now() + time;
+    loop {
+        let state = daemon.state();
+        if state != "running" {
+            return Err(daemon.failed(&state));
+        }
+        let Some(missing) = missing(&daemon.ask(&Request::Show(Topic::Router))?) else {
+            return Ok(());
+        };
+        if Instant::now() > limit {
+            return Err(daemon.failed(&missing));
+        }
+        std::thread::sleep(POLL);
+    }
 }
 
 /// The expected roles of a node's ports, by port name. Behind an ordinary switch either a host or a

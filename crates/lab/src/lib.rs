@@ -17,6 +17,7 @@ mod control;
 mod daemon;
 mod dhcp;
 mod error;
+mod etcd;
 mod events;
 mod fabric;
 mod launch;

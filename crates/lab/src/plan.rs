@@ -14,6 +14,7 @@ use plexus_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::etcd;
 use crate::events;
 use crate::traffic;
 
@@ -119,6 +120,10 @@ impl Plan {
         let mut controller_files = Vec::new();
         for controller in &topology.controllers {
             let mut file = controller_file(&topology, controller, directory);
+            if topology.controllers.len() > 1 {
+                file.etcd = Some(etcd::settings());
+                file.state = file.state.with_extension("etcd");
+            }
             file.control = socket(&controller.name)?;
             node_files[controller.node].ports.push(port_file(CONTROLLER_PORT));
             controller_files.push((controller.node, file));

@@ -9,6 +9,7 @@ use plexus_report::{Account, Counted, Counts, Cut, Outcome, Quota, RunReport};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{Flow, Topology};
 
+use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::events;
 use crate::nodes::RunningNode;
@@ -38,21 +39,22 @@ struct RunningFlows {
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
-    nodes: &Mutex<Vec<RunningNode>>,
+    daemons: (&Mutex<Vec<RunningNode>>, &Mutex<Vec<Daemon>>),
     cut: &AtomicBool,
     mut say: impl FnMut(String) -> bool,
 ) -> Result<RunReport, Error> {
-    let topology = &plan.topology;
+    let (topology, nodes) = (&plan.topology, daemons.0);
     let running = RunningFlows {
         live: topology.traffic.iter().map(|_| Live::default()).collect(),
         ended: Mutex::new(vec![None; topology.traffic.len()]),
         changed: Condvar::new(),
     };
     let before = observe(nodes)?;
+    let refused_before = world.refused(plan)?;
     let started = Instant::now();
     let cuts = Mutex::new(Vec::new());
     let interrupted = std::thread::scope(|s| {
-        s.spawn(|| events::run(plan, world, nodes, started, &cuts, || running.is_over()));
+        s.spawn(|| events::run(plan, world, daemons, started, &cuts, || running.is_over()));
         for index in 0..topology.traffic.len() {
             let running = &running;
             s.spawn(move || {
@@ -71,6 +73,8 @@ pub(crate) fn run(
     let outcomes: Vec<Outcome> = running.lock().drain(..).map(Option::unwrap_or_default).collect();
     let cuts = cuts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut report = judge(plan, &outcomes, &before, &after, elapsed, &cuts);
+    let refused = world.refused(plan)?;
+    report.notes.extend(notes_of_refused(plan, &refused_before, &refused, &report.facts.fast));
     if cut.load(Ordering::Relaxed) {
         report.facts.passed = false;
         let text =
@@ -227,11 +231,16 @@ fn judge(
     let mut cpu = BTreeMap::new();
     let (mut cached, mut cpu_quota) = (BTreeMap::new(), BTreeMap::new());
     let mut fast = BTreeMap::new();
-    let mut notes = Vec::new();
+    let (mut notes, mut unserved) = (Vec::new(), Vec::new());
     for (a, b) in after.iter().zip(before) {
         if let (Some(after), Some(before)) = (&a.counts, &b.counts) {
             let run = after.since(before);
             accounts.insert(a.node.clone(), run.account);
+            if !run.unserved.is_empty() {
+                let reasons = run.unserved.iter().map(|(why, count)| format!("{why} {count}"));
+                let reasons = reasons.collect::<Vec<_>>().join(", ");
+                unserved.push(format!("{} did not serve frames of hosts: {reasons}", a.node));
+            }
             for (reason, count) in run.drops {
                 *drops.entry(reason).or_default() += count;
             }
@@ -277,7 +286,35 @@ fn judge(
     let mut report = plexus_report::judge(topology, outcomes, counted, cuts, unchecked);
     // Notes that cast doubt on the others come first.
     report.notes.splice(..0, notes);
+    report.notes.extend(unserved);
     report
+}
+
+/// What the kernel refused between two readings is lost, except what a Plexus node itself sent: it
+/// sends that again.
+fn notes_of_refused(
+    plan: &Plan,
+    before: &BTreeMap<(String, String), u64>,
+    after: &BTreeMap<(String, String), u64>,
+    fast: &BTreeMap<String, f64>,
+) -> Vec<String> {
+    let is_plexus = |name: &str| {
+        plan.program != NodeProgram::Bridge && plan.topology.nodes.iter().any(|n| n.name == name)
+    };
+    let note = |(at, count): (&(String, String), &u64)| {
+        let count = count.saturating_sub(before.get(at).copied().unwrap_or(0));
+        let (name, interface) = at;
+        let lost = match fast.get(name) {
+            _ if count == 0 => return None,
+            _ if !is_plexus(name) => "lost them",
+            Some(fraction) if *fraction > 0.0 => "lost those of the fast table",
+            _ => return None,
+        };
+        Some(format!(
+            "the kernel refused {count} frames that {name} sent by {interface}: it {lost}"
+        ))
+    };
+    after.iter().filter_map(note).collect()
 }
 
 /// Whether only a Plexus node can measure it.

@@ -26,6 +26,7 @@ use crate::cgroup::{self, LabGroup};
 use crate::control::{self, Answer, Request};
 use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
+use crate::etcd;
 use crate::nodes::{self, RunningNode};
 use crate::plan::{NodeProgram, Plan};
 use crate::run;
@@ -59,6 +60,8 @@ struct Lab {
     world: World,
     nodes: Mutex<Vec<RunningNode>>,
     controllers: Mutex<Vec<Daemon>>,
+    /// The store that the controllers share.
+    _etcd: Vec<etcd::Member>,
     /// Held while traffic runs.
     running: Mutex<()>,
     /// The current run has to end.
@@ -217,6 +220,7 @@ fn build(
     let mut nodes = nodes::start(&plan, &world, directory.path(), groups.as_ref())?;
     say("starting the nodes");
     nodes.iter_mut().try_for_each(RunningNode::wait_until_ready)?;
+    let etcd = etcd::start(&plan, &world, directory.path())?;
     let mut controllers = fabric::start_controllers(&plan, &world, directory.path())?;
     controllers.iter_mut().try_for_each(Daemon::wait_until_ready)?;
     // A fabric node takes frames as they are on a cable.
@@ -238,6 +242,7 @@ fn build(
     }
     say("waiting for the hosts' addresses (IPv6 duplicate address detection)");
     world.wait_for_addresses(&plan)?;
+    fabric::wait_for_functions(&plan, &mut controllers)?;
     if plan.topology.nodes.iter().any(|n| !n.daemons.is_empty()) {
         say("waiting for the routing daemons' routes");
         routing::wait_for_routes(&plan.topology, &mut nodes)?;
@@ -249,6 +254,7 @@ fn build(
         world,
         nodes: Mutex::new(nodes),
         controllers: Mutex::new(controllers),
+        _etcd: etcd,
         running: Mutex::new(()),
         cut: AtomicBool::new(false),
         state,
@@ -415,9 +421,10 @@ impl Lab {
             return control::send(stream, &Answer::Refused { why, file: false });
         };
         self.cut.store(false, Ordering::Relaxed);
-        let report = run::run(&plan, &self.world, &self.nodes, &self.cut, |text| {
-            control::send(stream, &Answer::Progress { text }).is_ok()
-        });
+        let report =
+            run::run(&plan, &self.world, (&self.nodes, &self.controllers), &self.cut, |text| {
+                control::send(stream, &Answer::Progress { text }).is_ok()
+            });
         let answer = match report {
             Ok(report) => Answer::Report(report),
             Err(e) => Answer::Refused { why: e.to_string(), file: false },

@@ -3,6 +3,7 @@
 //! Runs in the supervisor, whose own network namespace is empty, so that no interface name can
 //! collide with the machine's or another lab's.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
@@ -194,12 +195,40 @@ impl World {
         }
         Ok(())
     }
+
+    /// Frames of each device's interfaces that the kernel has refused so far, by names: too many
+    /// waited at the far end (`net.core.netdev_max_backlog`), or that was down.
+    pub(crate) fn refused(&self, plan: &Plan) -> Result<BTreeMap<(String, String), u64>, Error> {
+        let mut refused = BTreeMap::new();
+        let topology = &plan.topology;
+        let hosts = topology.hosts.iter().map(|host| &host.name).zip(&self.hosts);
+        let nodes = topology.nodes.iter().map(|node| &node.name).zip(&self.nodes);
+        let bridges = topology.bridges.iter().map(|bridge| &bridge.name).zip(&self.bridges);
+        for (name, place) in hosts.chain(nodes).chain(bridges) {
+            let doing = || format!("reading the devices of {name}");
+            let read = || fs::read_to_string("/proc/thread-self/net/dev");
+            let table = place.run(read).doing(doing)?.doing(doing)?;
+            let counts = sends_refused(&table);
+            refused.extend(counts.map(|(device, count)| ((name.clone(), device), count)));
+        }
+        Ok(refused)
+    }
 }
 
 /// Without an address of its own the kernel sends nothing of its own to the cable.
 pub(crate) fn raise_port(batch: &mut String, device: &str) {
     let _ = writeln!(batch, "link set dev {device} addrgenmode none");
     let _ = writeln!(batch, "link set dev {device} up");
+}
+
+/// Reads the interfaces of `/proc/net/dev`, and how many frames each could not send: the fourth of
+/// the eight counters of sending, which follow eight of receiving.
+fn sends_refused(table: &str) -> impl Iterator<Item = (String, u64)> + '_ {
+    table.lines().filter_map(|line| {
+        let (device, counters) = line.split_once(':')?;
+        let count = counters.split_whitespace().nth(8 + 3)?.parse().ok()?;
+        Some((device.trim().to_string(), count))
+    })
 }
 
 /// State of duplicate address detection.
@@ -332,7 +361,8 @@ fn kernel_views() {
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None);
 }
 
-fn tmpfs(path: &str) -> io::Result<()> {
+/// Mounts an empty file system of its own.
+pub(crate) fn tmpfs(path: &str) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(c"mode=755"))?)
 }
@@ -354,6 +384,18 @@ mod tests {
         assert_eq!(detection(&(line("80") + &line("c0"))), Detection::Running);
         let failed = detection(&(line("c0") + &line("c8")));
         assert_eq!(failed, Detection::Duplicate("2001:db8::1".into()));
+    }
+
+    #[test]
+    fn the_frames_that_an_interface_could_not_send_are_read_off_the_kernels_table() {
+        // As Linux prints it, with narrower columns and no header line of the counters.
+        let table = "\
+Inter-|   Receive                     |  Transmit
+    lo:       0    0 0 0 0 0 0 0        0    0 0  0 0  0  0  0
+  eth0: 1586250 2174 1 2 3 4 5 6   126054 1604 7 81 9 10 11 12
+";
+        let found: Vec<_> = sends_refused(table).collect();
+        assert_eq!(found, [("lo".to_string(), 0), ("eth0".to_string(), 81)]);
     }
 
     /// The bytes that wait by a line for `tc`.

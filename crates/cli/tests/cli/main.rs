@@ -5,6 +5,7 @@ mod bad_input;
 mod browser;
 mod churn;
 mod common;
+mod controllers;
 mod defaults;
 mod dissector;
 mod examples;

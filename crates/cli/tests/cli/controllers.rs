@@ -1,0 +1,111 @@
+//! Several controllers on a real etcd, in `labs/controllers.toml`: whichever dies, hosts notice
+//! nothing.
+
+use serde_json::Value;
+
+use crate::common::{self, Desk, Signal, kill, until};
+
+const LAB: &str = "controllers";
+
+/// A desk, unless there is no etcd here.
+fn desk(what: &str) -> Option<Desk> {
+    if std::process::Command::new("etcd").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: this test of labs needs etcd-server");
+        return None;
+    }
+    Desk::root(what)
+}
+
+/// The process of a lab whose command line has these words.
+fn process(desk: &Desk, words: &str) -> i32 {
+    let has = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).replace('\0', " ").contains(words)
+    };
+    let found: Vec<i32> = desk.processes().into_iter().filter(has).collect();
+    assert_eq!(found.len(), 1, "{words}: {found:?}");
+    found[0]
+}
+
+fn controller(desk: &Desk, name: &str) -> i32 {
+    process(desk, &format!("/{name}.toml"))
+}
+
+/// A controller's answer about all of them.
+fn state(desk: &Desk, name: &str) -> Value {
+    desk.json(&["show", "controllers", "--node", &format!("{LAB}/{name}")], 0)
+}
+
+fn role(desk: &Desk, name: &str) -> String {
+    state(desk, name)["role"].as_str().unwrap().to_string()
+}
+
+#[test]
+fn nothing_is_lost_when_the_leader_is_killed() {
+    let Some(desk) = desk("controllers-run") else { return };
+    let report = desk.json(&["lab", "run", &common::shipped(LAB)], 0);
+    assert_eq!(report["passed"], true, "{report:#}");
+    let said = desk.plexus(&["sim", "run", &common::shipped(LAB)]).expect(2);
+    assert!(said.err.contains("one controller"), "{}", said.err);
+}
+
+#[test]
+fn a_controller_hands_over_and_promises_nothing_without_its_store() {
+    let Some(desk) = desk("controllers") else { return };
+    desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
+    let pings = |from: &str, to: &str| {
+        let said = desk.exec(LAB, from, &format!("ping -n -i 0.02 -c 50 -W 2 {to}"));
+        assert!(said.out.contains(" 0% packet loss"), "{}", said.out);
+    };
+    pings("h2", "10.0.0.3");
+    let all_report = |desk: &Desk| {
+        let state = state(desk, "c1");
+        let controllers = state["controllers"].as_array().unwrap();
+        controllers.len() == 3 && controllers.iter().all(|c| c["attached"] == true)
+    };
+    assert!(until(|| all_report(&desk)), "{:#}", state(&desk, "c1"));
+    assert_eq!([role(&desk, "c1"), role(&desk, "c2")], ["leads", "standby"]);
+    let said = desk.plexus(&["show", "hosts", "--node", &format!("{LAB}/c2")]).expect(2);
+    assert!(said.err.contains("this controller stands by: c1 leads"), "{}", said.err);
+
+    // On purpose, while hosts talk.
+    let drain =
+        |name: &str| desk.plexus(&["controller", "drain", "--node", &format!("{LAB}/{name}")]);
+    let said = drain("c2").expect(2);
+    assert!(said.err.contains("c1 leads, not this one"), "{}", said.err);
+    let before = state(&desk, "c1")["epoch"].as_u64().unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| pings("h2", "10.0.0.3"));
+        let said = drain("c1").expect(0);
+        assert!(said.out.contains(" leads in place of c1, after "), "{}", said.out);
+    });
+    let now = state(&desk, "c1");
+    let leader = now["leader"].as_str().unwrap().to_string();
+    assert!(leader != "c1" && now["epoch"].as_u64().unwrap() > before, "{now:#}");
+    assert_eq!(role(&desk, &leader), "leads");
+    // A pair that has not talked before.
+    pings("h1", "10.0.0.2");
+
+    // Without a majority of the store the leader promises nothing, and what was known goes on.
+    let members = ["e1", "e2"].map(|name| process(&desk, &format!("etcd --name {name} ")));
+    members.into_iter().for_each(|pid| kill(pid, Signal::STOP));
+    assert!(until(|| role(&desk, &leader) == "in_doubt"), "{:#}", state(&desk, &leader));
+    pings("h2", "10.0.0.3");
+    assert!(state(&desk, &leader)["trouble"].is_string());
+    members.into_iter().for_each(|pid| kill(pid, Signal::CONT));
+    let leads = || ["c1", "c2", "c3"].into_iter().find(|name| role(&desk, name) == "leads");
+    assert!(until(|| leads().is_some()));
+
+    // The last one has nobody to hand over to. Once it is dead, hosts still notice nothing.
+    let last = leads().unwrap();
+    for name in ["c1", "c2", "c3"].into_iter().filter(|name| *name != last) {
+        kill(controller(&desk, name), Signal::KILL);
+    }
+    let alone = || state(&desk, last)["controllers"].as_array().unwrap().len() == 1;
+    assert!(until(alone), "{:#}", state(&desk, last));
+    let said = drain(last).expect(2);
+    assert!(said.err.contains("no other controller of the group is ready"), "{}", said.err);
+    kill(controller(&desk, last), Signal::KILL);
+    pings("h2", "10.0.0.3");
+    desk.down(LAB);
+}
