@@ -15,6 +15,8 @@
 //! [`Tenure`] decides this, sans-IO. A driver carries its [`Ask`]s to the store and brings back the
 //! [`Answer`]s. A store of a single controller answers with a lease without end.
 
+pub mod model;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -23,6 +25,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Change, Record};
 
+/// Heartbeats from one report to the next.
+const REPORT: u32 = 2;
+/// A leader that has not reported for so many is silent.
+const SILENT: u32 = 5;
 /// A lease is kept this many times before it would end.
 const KEPT_TIMES: u32 = 5;
 /// A controller stops promising before its lease ends by this part of the lease's time: clocks run
@@ -46,6 +52,17 @@ pub struct Times {
     pub report: Option<Duration>,
     /// A leader that has not reported for this long is silent.
     pub silence: Duration,
+}
+
+impl Times {
+    /// A controller alone, whose lease has no end.
+    pub const ALONE: Times =
+        Times { lease: Duration::MAX, report: None, silence: Duration::from_millis(500) };
+
+    /// Several controllers, of a group with these heartbeats.
+    pub fn shared(lease: Duration, heartbeat: Duration) -> Times {
+        Times { lease, report: Some(heartbeat * REPORT), silence: heartbeat * SILENT }
+    }
 }
 
 /// The leader record.

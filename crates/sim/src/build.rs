@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::cable::{Port, PortIndex};
-use crate::controller::SimController;
+use crate::controller::{Lead, SimController};
 use crate::core::{Core, DeviceIndex};
 use crate::dhcp;
 use crate::flow::{CONGESTION, Ends, SimFlow};
@@ -29,6 +29,7 @@ use crate::host::{ANNOUNCEMENTS, SimHost, ip};
 use crate::named::{self, NamedEnd};
 use crate::node::{Blueprint, PortSpec, SimNode};
 use crate::portland::{self, PortLand, SimPortLand};
+use crate::store::Etcd;
 
 /// The rate of a link without one in the file, in bits/s. In a lab such a link is as fast as the
 /// machine.
@@ -181,12 +182,6 @@ fn check(topology: &Topology) -> Result<(), String> {
             host.name
         ));
     }
-    if let Some(second) = topology.controllers.get(1) {
-        return Err(format!(
-            "controller {}: the simulator has one controller: use plexus lab run",
-            second.name
-        ));
-    }
     let mtu_of = |host: usize| mtus.get(&Device::Host(host)).copied().unwrap_or(MTU_USUAL);
     for (h, host) in topology.hosts.iter().enumerate() {
         let has_v6 = host.addresses.iter().any(|a| a.address.is_ipv6());
@@ -326,7 +321,16 @@ pub(crate) fn build(
     }
     devices.flows();
     let devices = devices.devices;
-    Ok((Core::new(pool, ports, devices.places.len(), random), devices))
+    let mut core = Core::new(pool, ports, devices.places.len(), random);
+    if devices.controllers.len() > 1 {
+        let clients = devices.controllers.iter().zip(&topology.controllers);
+        let clients = clients.map(|(made, named)| (made.device(), named.name.clone()));
+        core.etcd = Some(Etcd::new(clients));
+        for client in 0..devices.controllers.len() {
+            core.with_etcd(|etcd, now, queue| etcd.begin(now, queue, client));
+        }
+    }
+    Ok((core, devices))
 }
 
 struct Builder<'a> {
@@ -520,7 +524,9 @@ impl Builder<'_> {
             let config = self.topology.controller_settings(controller);
             let seeds = [self.random.random(), self.random.random()];
             let port = self.numbers.count + c as PortIndex;
-            let made = SimController::new(device, port, CONTROLLER_MTU, identity, config, seeds);
+            let shares = (self.topology.controllers.len() > 1).then_some(c);
+            let lead = Lead { device, port, mtu: CONTROLLER_MTU };
+            let made = SimController::new(lead, identity, config, seeds, shares);
             self.devices.controllers.push(made);
         }
         Ok(())

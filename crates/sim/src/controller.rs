@@ -1,15 +1,14 @@
-//! A controller: sessions and core of the daemon, joined as the daemon joins them. Its writes
-//! become durable some time later.
+//! A controller: tenure, sessions and core of the daemon, joined as the daemon joins them. Its
+//! writes become durable some time later.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
-use plexus_controller::{Change, Config, Controller, Input, Output, Record, Start};
+use plexus_controller::tenure::{self, Answer, Ask, Role, Tenure, Times};
+use plexus_controller::{Config, Controller, Input, Output, Record, Start};
 use plexus_io::Packet;
 use plexus_wire::fabric::message::LinkFacts;
 use plexus_wire::{MacAddr, Time};
@@ -18,113 +17,121 @@ use crate::cable::PortIndex;
 use crate::clock::Clock;
 use crate::core::{Core, DeviceIndex, Event};
 use crate::nic::Nic;
+use crate::store::{Disk, STORE_DELAY};
 use crate::time::SimTime;
 
 /// Seconds since 1970 when a simulation begins: leases are counted from it.
 const BEGIN_UNIX_S: u64 = 1_700_000_000;
-/// From an order to store until the data is durable: a synchronised write to an SSD.
-const STORE_DELAY: Duration = Duration::from_millis(2);
-const MAC: MacAddr = MacAddr([0x02, 0x0C, 0, 0, 0, 1]);
+/// The length of a lease of leadership, as usual.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// The place of a controller's port.
+pub(crate) struct Lead {
+    pub(crate) device: DeviceIndex,
+    pub(crate) port: PortIndex,
+    pub(crate) mtu: u16,
+}
 
 /// A controller with one port.
 pub(crate) struct SimController {
     device: DeviceIndex,
     pub(crate) nic: Nic,
-    mtu: u16,
+    facts: LinkFacts,
     identity: Arc<Identity>,
     config: Config,
-    disk: Disk,
-    epoch: u64,
+    store: Store,
     /// Its own clock.
     clock: Clock,
     /// `None` while it is down.
     running: Option<Running>,
 }
 
+/// What it keeps, which survives a crash.
+enum Store {
+    Own(Disk),
+    /// Which of the controllers it is that share the store.
+    Shared(usize),
+}
+
 /// What a crash ends.
 struct Running {
     hub: Hub,
-    core: Controller,
-}
-
-/// What survives a crash.
-#[derive(Default)]
-struct Disk {
-    leases: BTreeMap<Ipv4Addr, Record>,
-    /// Changes that are being written, by the number of the write. A crash loses them.
-    writing: BTreeMap<u64, (u64, Vec<Change>)>,
-    writes: u64,
-}
-
-impl Disk {
-    /// Begins to write changes; they are durable when the write of this number ends.
-    fn begin(&mut self, ticket: u64, changes: Vec<Change>) -> u64 {
-        self.writes += 1;
-        self.writing.insert(self.writes, (ticket, changes));
-        self.writes
-    }
-
-    /// A write has ended: the ticket of its changes, unless the controller has crashed since.
-    fn end(&mut self, write: u64) -> Option<u64> {
-        let (ticket, changes) = self.writing.remove(&write)?;
-        for change in changes {
-            match change {
-                Change::Put(record @ Record::Lease(lease)) => {
-                    self.leases.insert(lease.ip, record);
-                }
-                Change::RemoveLease(ip) => {
-                    self.leases.remove(&ip);
-                }
-            }
-        }
-        Some(ticket)
-    }
+    tenure: Tenure,
+    /// Only while it leads.
+    core: Option<Controller>,
+    /// The last ticket that is durable and not yet promised.
+    stored: Option<u64>,
+    attached: Option<u64>,
+    seed: [u8; 32],
 }
 
 impl SimController {
+    /// `shares`: which of several controllers it is, if they share a store.
     pub(crate) fn new(
-        device: DeviceIndex,
-        port: PortIndex,
-        mtu: u16,
+        Lead { device, port, mtu }: Lead,
         identity: Arc<Identity>,
         config: Config,
         seeds: [[u8; 32]; 2],
+        shares: Option<usize>,
     ) -> SimController {
-        let (nic, disk) = (Nic::new(port), Disk::default());
-        let (epoch, clock, running) = (0, Clock::TRUE, None);
-        let mut made =
-            SimController { device, nic, mtu, identity, config, disk, epoch, clock, running };
+        let number = shares.unwrap_or(0) as u8 + 1;
+        let mac = MacAddr([0x02, 0x0C, 0, 0, 0, number]);
+        let facts = LinkFacts { port: 0, mac, mtu, rate_mbit_per_s: 0, native: false };
+        let mut made = SimController {
+            device,
+            nic: Nic::new(port),
+            facts,
+            identity,
+            config,
+            store: shares.map_or_else(|| Store::Own(Disk::default()), Store::Shared),
+            clock: Clock::TRUE,
+            running: None,
+        };
         made.start(SimTime::ZERO, seeds);
         made
     }
 
-    /// Starts it, with what is on its disk.
-    fn start(&mut self, now: SimTime, seeds: [[u8; 32]; 2]) {
-        self.epoch += 1;
+    /// Starts it, with what it has stored.
+    fn start(&mut self, now: SimTime, [seed, hub_seed]: [[u8; 32]; 2]) {
         let now = self.clock.read(now);
-        let core = Controller::new(Start {
-            config: self.config.clone(),
-            epoch: self.epoch,
-            now,
-            unix_s: BEGIN_UNIX_S + now.since(Time::ZERO).as_secs(),
-            stored: self.disk.leases.values().copied().collect(),
-            seed: seeds[0],
+        let name = &self.identity.claims().name;
+        let times = match self.store {
+            Store::Own(_) => Times::ALONE,
+            Store::Shared(_) => Times::shared(LEASE, Pace::default().heartbeat),
+        };
+        self.running = Some(Running {
+            hub: Hub::new(self.identity.clone(), Pace::default(), hub_seed),
+            tenure: Tenure::new(name, times),
+            core: None,
+            stored: None,
+            attached: None,
+            seed,
         });
-        let mut hub = Hub::new(self.identity.clone(), Pace::default(), seeds[1]);
-        hub.lead(now, self.epoch);
-        self.running = Some(Running { hub, core });
+        if let Store::Own(_) = self.store {
+            // Nobody else leads.
+            self.hear(now, Answer::Leader(None));
+            self.follow_tenure(now);
+        }
     }
 
-    /// It stops at once and loses everything that is not on its disk.
+    /// It stops at once and loses everything that is not stored.
     pub(crate) fn crash(&mut self, core: &mut Core) {
         self.running = None;
-        self.disk.writing.clear();
+        match &mut self.store {
+            Store::Own(disk) => disk.crash(),
+            Store::Shared(client) => {
+                core.with_etcd(|etcd, _, _| etcd.crash(*client));
+            }
+        }
         self.nic.clear(core);
     }
 
     /// It starts anew.
     pub(crate) fn restart(&mut self, core: &mut Core, seeds: [[u8; 32]; 2]) {
         self.start(core.now, seeds);
+        if let Store::Shared(client) = self.store {
+            core.with_etcd(|etcd, now, queue| etcd.begin(now, queue, client));
+        }
         self.carry_out(core);
     }
 
@@ -136,10 +143,8 @@ impl SimController {
 
     /// Its cable has been plugged in, or is gone.
     pub(crate) fn carrier(&mut self, core: &mut Core, up: bool) {
-        let facts =
-            LinkFacts { port: 0, mac: MAC, mtu: self.mtu, rate_mbit_per_s: 0, native: false };
         let Some(running) = &mut self.running else { return };
-        running.hub.handle(self.clock.read(core.now), hub::Input::Port(up.then_some(facts)));
+        running.hub.handle(self.clock.read(core.now), hub::Input::Port(up.then_some(self.facts)));
         self.carry_out(core);
     }
 
@@ -153,13 +158,22 @@ impl SimController {
         self.carry_out(core);
     }
 
-    /// The write of this number is durable.
-    pub(crate) fn stored(&mut self, core: &mut Core, write: u64) {
-        let (Some(ticket), Some(running)) = (self.disk.end(write), &mut self.running) else {
-            return;
+    /// Its store has served a request.
+    pub(crate) fn hear_store(&mut self, core: &mut Core, number: u64) {
+        let answer = match &mut self.store {
+            Store::Own(disk) => disk.end(number),
+            Store::Shared(_) => core.arrive_at_etcd(number),
         };
-        running.core.handle(self.clock.read(core.now), Input::Stored { ticket });
+        let Some(answer) = answer else { return };
+        let now = self.clock.read(core.now);
+        self.hear(now, answer);
         self.carry_out(core);
+    }
+
+    fn hear(&mut self, now: Time, answer: Answer) {
+        if let Some(running) = &mut self.running {
+            running.hear(now, answer);
+        }
     }
 
     /// Does what is due.
@@ -169,50 +183,92 @@ impl SimController {
         if running.hub.next_deadline() <= now {
             running.hub.handle(now, hub::Input::Tick);
         }
-        if running.core.next_deadline() <= now {
-            running.core.handle(now, Input::Tick);
+        if let Some(own) = &mut running.core
+            && own.next_deadline() <= now
+        {
+            own.handle(now, Input::Tick);
+        }
+        if running.tenure.next_deadline() <= now {
+            running.tenure.reach(running.core.as_ref().map_or(0, Controller::nodes_up));
+            running.tenure.run(now);
         }
         self.carry_out(core);
     }
 
-    /// Hands its core an input from outside of the network. False while it is down.
+    /// Hands its core an input from outside of the network. False if it does not lead.
     pub(crate) fn tell(&mut self, core: &mut Core, input: Input) -> bool {
-        let Some(running) = &mut self.running else { return false };
-        running.core.handle(self.clock.read(core.now), input);
+        let Some(own) = self.running.as_mut().and_then(|running| running.core.as_mut()) else {
+            return false;
+        };
+        own.handle(self.clock.read(core.now), input);
         self.carry_out(core);
         true
     }
 
-    /// Its core, unless it is down.
+    pub(crate) fn device(&self) -> DeviceIndex {
+        self.device
+    }
+
+    /// Its core, if it leads.
     pub(crate) fn core(&self) -> Option<&Controller> {
-        self.running.as_ref().map(|running| &running.core)
+        self.running.as_ref()?.core.as_ref()
+    }
+
+    /// Whether it leads and may promise something.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.running.as_ref().is_some_and(Running::is_sure)
+    }
+
+    /// Carries out what the tenure wants; requests to a shared store are left to do.
+    fn follow_tenure(&mut self, now: Time) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        let Some(running) = &mut self.running else { return asks };
+        while let Some(output) = running.tenure.poll_output() {
+            match (output, &mut self.store) {
+                (tenure::Output::Ask(ask), Store::Shared(_)) => asks.push(ask),
+                (tenure::Output::Ask(ask), Store::Own(disk)) => {
+                    if let Some(answer) = disk.ask(ask) {
+                        running.tenure.answer(now, answer);
+                    }
+                }
+                (tenure::Output::Lead { epoch, stored }, _) => {
+                    running.lead(now, &self.config, epoch, stored);
+                }
+                (tenure::Output::Doubt(_), _) => running.promise(now),
+                (tenure::Output::Retire(_), _) => {
+                    (running.core, running.stored) = (None, None);
+                    running.hub.stand_by(now);
+                }
+            }
+        }
+        asks
     }
 
     fn carry_out(&mut self, core: &mut Core) {
         let now = self.clock.read(core.now);
         self.nic.run(core);
-        let Some(running) = &mut self.running else { return };
         loop {
+            for ask in self.follow_tenure(now) {
+                self.ask_etcd(core, ask);
+            }
+            let Some(running) = &mut self.running else { return };
             if let Some(output) = running.hub.poll_output() {
-                let input = match output {
-                    hub::Output::Transmit(frame) => {
+                match running.hub_output(now, output) {
+                    Some(Heard::Frame(frame)) => {
                         if let Some(packet) = core.frame(&frame) {
                             self.nic.send(core, packet);
                         }
-                        continue;
                     }
-                    hub::Output::Refused(_)
-                    | hub::Output::NumberTaken { .. }
-                    | hub::Output::Stranger(_)
-                    | hub::Output::Leader(_) => continue,
-                    hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },
-                    hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
-                    hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
-                };
-                running.core.handle(now, input);
+                    Some(Heard::Input(input)) => {
+                        if let Some(own) = &mut running.core {
+                            own.handle(now, input);
+                        }
+                    }
+                    None => {}
+                }
                 continue;
             }
-            match running.core.poll_output() {
+            match running.core.as_mut().and_then(Controller::poll_output) {
                 None => break,
                 Some(Output::Send { node, reliable, body, .. }) => {
                     running.hub.say(now, node, body, reliable);
@@ -222,19 +278,112 @@ impl SimController {
                     running.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
                 }
                 Some(Output::Store { ticket, changes }) => {
-                    let write = self.disk.begin(ticket, changes);
-                    let stored = Event::Stored { device: self.device, write };
-                    core.queue.push(core.now + STORE_DELAY.into(), stored);
+                    let Some(epoch) = running.core.as_ref().map(Controller::epoch) else { break };
+                    match &mut self.store {
+                        Store::Shared(_) => {
+                            self.ask_etcd(core, Ask::Write { epoch, ticket, changes });
+                        }
+                        Store::Own(disk) => {
+                            let number = disk.write(epoch, ticket, changes);
+                            let stored = Event::Store { device: Some(self.device), number };
+                            core.queue.push(core.now + STORE_DELAY.into(), stored);
+                        }
+                    }
                 }
                 Some(Output::Log(_)) => {}
             }
         }
-        let deadline = running.hub.next_deadline().min(running.core.next_deadline());
+        let deadline = self.running.as_ref().map_or(Time::FOREVER, Running::next_deadline);
         core.wake(self.device, self.clock.when(deadline).min(self.nic.next_deadline()));
+    }
+
+    fn ask_etcd(&self, core: &mut Core, ask: Ask) {
+        if let Store::Shared(client) = self.store {
+            core.with_etcd(|etcd, now, queue| etcd.ask(now, queue, client, ask));
+        }
     }
 
     /// Gives the frames that wait back to the pool.
     pub(crate) fn clear(&mut self, core: &mut Core) {
         self.nic.clear(core);
+    }
+}
+
+/// What its sessions bring.
+enum Heard {
+    /// A frame to send.
+    Frame(Vec<u8>),
+    /// An input for its core.
+    Input(Input),
+}
+
+impl Running {
+    fn lead(&mut self, now: Time, config: &Config, epoch: u64, stored: Vec<Record>) {
+        let mut own = Controller::new(Start {
+            config: config.clone(),
+            epoch,
+            now,
+            unix_s: BEGIN_UNIX_S + now.since(Time::ZERO).as_secs(),
+            stored,
+            seed: self.seed,
+        });
+        // The next time is another one.
+        self.seed[0] = self.seed[0].wrapping_add(1);
+        if let Some(node) = self.attached {
+            own.handle(now, Input::Attached { to: Some(node) });
+        }
+        self.core = Some(own);
+        self.hub.lead(now, epoch);
+    }
+
+    /// An answer or news of the store.
+    fn hear(&mut self, now: Time, answer: Answer) {
+        match answer {
+            Answer::Written { epoch, ticket } => {
+                if self.core.as_ref().is_some_and(|own| own.epoch() == epoch) {
+                    self.stored = Some(ticket);
+                    self.promise(now);
+                }
+            }
+            answer => self.tenure.answer(now, answer),
+        }
+    }
+
+    /// Tells the core what is durable, unless the lease may have ended.
+    fn promise(&mut self, now: Time) {
+        if let (true, Some(own)) = (self.is_sure(), &mut self.core)
+            && let Some(ticket) = self.stored.take()
+        {
+            own.handle(now, Input::Stored { ticket });
+        }
+    }
+
+    fn is_sure(&self) -> bool {
+        matches!(self.tenure.role(), Role::Leading { in_doubt: false, .. })
+    }
+
+    fn hub_output(&mut self, now: Time, output: hub::Output) -> Option<Heard> {
+        Some(Heard::Input(match output {
+            hub::Output::Transmit(frame) => return Some(Heard::Frame(frame)),
+            hub::Output::Refused(_)
+            | hub::Output::NumberTaken { .. }
+            | hub::Output::Stranger(_) => return None,
+            hub::Output::Leader(epoch) => {
+                self.tenure.hear(now, epoch);
+                return None;
+            }
+            hub::Output::Attached(to) => {
+                self.attached = to.map(|neighbour| neighbour.node);
+                self.tenure.attach(now, self.attached.is_some());
+                Input::Attached { to: self.attached }
+            }
+            hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+            hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
+        }))
+    }
+
+    fn next_deadline(&self) -> Time {
+        let own = self.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
+        self.hub.next_deadline().min(own).min(self.tenure.next_deadline())
     }
 }

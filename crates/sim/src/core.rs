@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use plexus_controller::tenure::Answer;
 use plexus_io::{Packet, Pool};
 use rand_pcg::Pcg64;
 
 use crate::asker::Resolutions;
 use crate::cable::{Port, PortIndex};
 use crate::queue::EventQueue;
+use crate::store::Etcd;
 use crate::time::SimTime;
 
 /// A device's number, among all kinds.
@@ -29,12 +31,12 @@ pub(crate) enum Event {
     Flow(u32),
     /// Something fails or is mended; the number of the topology's event.
     Fault(u32, bool),
-    /// A controller's write is on its disk.
-    Stored {
-        /// The controller.
-        device: DeviceIndex,
-        /// Which write.
-        write: u64,
+    /// A store has served a request, or a message from or to it arrives.
+    Store {
+        /// The controller that it is for; absent: the cluster that controllers share.
+        device: Option<DeviceIndex>,
+        /// Which.
+        number: u64,
     },
 }
 
@@ -56,6 +58,8 @@ pub(crate) struct Core {
     wakes: Vec<SimTime>,
     /// Of every arrival, in order.
     pub(crate) digest: Digest,
+    /// The store that several controllers share.
+    pub(crate) etcd: Option<Etcd>,
     /// What hosts have asked for.
     pub(crate) resolutions: Resolutions,
     /// Frames that found no buffer.
@@ -75,6 +79,7 @@ impl Core {
             random,
             wakes: vec![SimTime::FOREVER; devices],
             digest: Digest::default(),
+            etcd: None,
             resolutions: Resolutions::default(),
             out_of_frames: 0,
         }
@@ -108,6 +113,25 @@ impl Core {
             }
             None => self.free(packet),
         }
+    }
+
+    /// Both ports of the cable at this one.
+    pub(crate) fn ends(&self, own: PortIndex) -> Option<[PortIndex; 2]> {
+        self.ports[own as usize].peer.map(|peer| [own, peer])
+    }
+
+    /// Does something with the store that several controllers share, if there is one.
+    pub(crate) fn with_etcd<T>(
+        &mut self,
+        work: impl FnOnce(&mut Etcd, SimTime, &mut EventQueue<Event>) -> T,
+    ) -> Option<T> {
+        let etcd = self.etcd.as_mut()?;
+        Some(work(etcd, self.now, &mut self.queue))
+    }
+
+    /// A message from or to the shared store arrives: an answer, if it is one.
+    pub(crate) fn arrive_at_etcd(&mut self, number: u64) -> Option<Answer> {
+        self.with_etcd(|etcd, now, queue| etcd.arrive(now, queue, number))?
     }
 
     /// How much of a frame that this port takes up now is still to come.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use plexus_report::Cut;
-use plexus_topo::{Device, End, Failure, Fault, Party};
+use plexus_topo::{Device, End, Failure, Fault, NO_LEADER, Party, Side};
 use rand::RngExt;
 
 use crate::build::Place;
@@ -15,13 +15,41 @@ impl Sim {
     /// The topology's event of this number begins, or ends.
     pub(crate) fn fault(&mut self, number: usize, fails: bool) {
         let event = self.topology.events[number].clone();
-        match &event.fault {
+        let at = (self.core.now - self.run_started.unwrap_or_default()).into();
+        let kind = event.fault.name();
+        let Some(fault) = self.fault_now(number, &event.fault, fails) else {
+            if fails {
+                self.cuts.push(Cut { kind, at, problem: Some(NO_LEADER.into()) });
+            }
+            return;
+        };
+        match &fault {
             Fault::Cut { end, kind } => {
                 let Some(ends) = self.cable_at(*end) else { return };
                 match kind {
                     Failure::Silent => self.silence(ends, fails),
                     Failure::Carrier => self.darken(ends, fails),
                 }
+            }
+            // The leader has a number by now.
+            Fault::CutOff { controller: None, .. } => {}
+            Fault::CutOff { controller: Some(controller), from: Side::Etcd, .. } => {
+                self.core.with_etcd(|etcd, now, queue| etcd.cut(now, queue, *controller, fails));
+            }
+            Fault::CutOff { controller: Some(controller), from: Side::Nodes, kind } => {
+                let ports = self.ports_of(Place::Controller(*controller));
+                for own in ports {
+                    let Some(ends) = self.core.ends(own) else { continue };
+                    match kind {
+                        Failure::Silent => self.silence(ends, fails),
+                        Failure::Carrier => self.darken(ends, fails),
+                    }
+                }
+            }
+            Fault::Crash { party: Party::Member(member), .. } | Fault::Full { member } => {
+                self.core.with_etcd(|etcd, now, queue| {
+                    etcd.stop_member(now, queue, *member, fails);
+                });
             }
             Fault::Trouble { end, both, trouble } => {
                 let Some([near, far]) = self.cable_at(*end) else { return };
@@ -52,20 +80,41 @@ impl Sim {
                     }
                     Party::Controller(c) => self.devices.controllers[c].set_clock(core, ppm, ahead),
                     // Refused when the file was read.
-                    Party::Device(_) => {}
+                    Party::Device(_) | Party::Member(_) | Party::Leader => {}
                 }
             }
         }
         if fails {
-            let at = (self.core.now - self.run_started.unwrap_or_default()).into();
-            self.cuts.push(Cut { kind: event.fault.name(), at, problem: None });
+            self.cuts.push(Cut { kind, at, problem: None });
         }
+    }
+
+    /// What an event is about: the controller that leads when it begins has a number. None if no
+    /// controller does.
+    fn fault_now(&mut self, number: usize, fault: &Fault, fails: bool) -> Option<Fault> {
+        // Any controller's number tells whether the fault is of the leader.
+        if fault.with_leader(0).is_none() {
+            return Some(fault.clone());
+        }
+        let leader = match fails {
+            true => (0..self.devices.controllers.len()).find(|c| self.leads(*c)),
+            false => self.failed_leaders.remove(&number),
+        }?;
+        if fails {
+            self.failed_leaders.insert(number, leader);
+        }
+        fault.with_leader(leader)
     }
 
     /// Both ports of the cable with this end.
     pub(crate) fn cable_at(&self, end: End) -> Option<[PortIndex; 2]> {
-        let own = self.port_of(end);
-        self.core.ports[own as usize].peer.map(|peer| [own, peer])
+        self.core.ends(self.port_of(end))
+    }
+
+    /// All ports of a device.
+    fn ports_of(&self, place: Place) -> Vec<PortIndex> {
+        let ports = (0..).zip(&self.devices.owners).filter(|(_, (of, _))| *of == place);
+        ports.map(|(port, _)| port).collect()
     }
 
     /// A cable goes dead, or one reason for it has passed. What is on its way does not arrive.
@@ -99,10 +148,9 @@ impl Sim {
             Party::Device(Device::Bridge(b)) => Place::Node(self.topology.nodes.len() + b),
             Party::Controller(c) => Place::Controller(c),
             // Refused when the file was read.
-            Party::Device(Device::Host(_)) => return,
+            Party::Device(Device::Host(_)) | Party::Member(_) | Party::Leader => return,
         };
-        let ports = (0..).zip(&self.devices.owners).filter(|(_, (of, _))| *of == place);
-        let ports: Vec<PortIndex> = ports.map(|(port, _)| port).collect();
+        let ports = self.ports_of(place);
         let seeds = std::array::from_fn(|_| self.core.random.random());
         let core = &mut self.core;
         match (place, fails) {
@@ -118,12 +166,12 @@ impl Sim {
             _ => {}
         }
         for port in ports {
-            let Some(peer) = self.core.ports[port as usize].peer else { continue };
+            let Some(ends) = self.core.ends(port) else { continue };
             if !silent {
-                self.darken([port, peer], fails);
+                self.darken(ends, fails);
                 continue;
             }
-            self.silence([port, peer], fails);
+            self.silence(ends, fails);
             // A device that starts anew must be told of the carrier that its neighbours kept.
             if !fails && self.core.ports[port as usize].has_carrier() {
                 self.tell_carrier(port, true);

@@ -13,8 +13,8 @@ use crate::sim::Sim;
 const GROUP: InterfaceId = InterfaceId(0);
 
 impl Sim {
-    /// Tells the first controller of changed routes, in order: the hosts that each prefix leads
-    /// to. Without hosts the route is withdrawn. False if there is no controller, or it is down.
+    /// Tells the controller that leads of changed routes, in order: the hosts that each prefix
+    /// leads to. Without hosts the route is withdrawn. False if no controller leads.
     pub fn change_routes(
         &mut self,
         changes: impl IntoIterator<Item = (Prefix, Vec<IpAddr>)>,
@@ -27,7 +27,8 @@ impl Sim {
             route: (!vias.is_empty()).then(|| Route::Via(vias.into_iter().map(hop).collect())),
         });
         let changes = Input::Kernel(changes.collect());
-        let Some(controller) = self.devices.controllers.first_mut() else { return false };
-        controller.tell(&mut self.core, changes)
+        let mut controllers = self.devices.controllers.iter_mut();
+        let Some(leader) = controllers.find(|c| c.core().is_some()) else { return false };
+        leader.tell(&mut self.core, changes)
     }
 }

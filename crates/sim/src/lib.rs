@@ -32,6 +32,7 @@ mod queue;
 pub mod real_time;
 mod routing;
 mod sim;
+mod store;
 pub mod tcp;
 mod time;
 mod tree;

@@ -1,6 +1,6 @@
 //! The engine: takes one event after the other, and lets the device that it is for do the rest.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use plexus_wire::Protocol;
 use crate::asker::{Asker, Resolutions, Targets};
 use crate::build::{Devices, Place, Style, build};
 use crate::cable::{PortIndex, Traffic};
+use crate::controller::SimController;
 use crate::core::{Core, Event};
 use crate::flow::{self, Connected, SimFlow};
 use crate::host::Heard;
@@ -52,6 +53,8 @@ pub struct Sim {
     at_once: u64,
     hops: u64,
     pub(crate) cuts: Vec<Cut>,
+    /// The controllers that led when events of these numbers began.
+    pub(crate) failed_leaders: BTreeMap<usize, usize>,
     /// Flows that have ended.
     ended: usize,
     /// The flows that wait for each other one, or for none, and have not begun.
@@ -126,6 +129,7 @@ impl Sim {
             at_once: 0,
             hops: 0,
             cuts: vec![],
+            failed_leaders: BTreeMap::new(),
             ended: 0,
             followers,
             before: vec![],
@@ -340,9 +344,12 @@ impl Sim {
                 self.follow(number as usize);
             }
             Event::Fault(number, fails) => self.fault(number as usize, fails),
-            Event::Stored { device, write } => {
-                if let Place::Controller(c) = self.devices.places[device as usize] {
-                    self.devices.controllers[c].stored(&mut self.core, write);
+            Event::Store { device, number } => {
+                match device.map(|device| self.devices.places[device as usize]) {
+                    Some(Place::Controller(c)) => {
+                        self.devices.controllers[c].hear_store(&mut self.core, number);
+                    }
+                    _ => drop(self.core.arrive_at_etcd(number)),
                 }
             }
         }
@@ -523,9 +530,16 @@ impl Sim {
         self.core.out_of_frames + self.devices.nodes.iter().map(no_frame).sum::<u64>()
     }
 
-    /// The first controller's core, which tells what it knows, if there is one and it is not down.
+    /// The core of the controller that leads, which tells what it knows. Of two that both think so
+    /// the one with the higher epoch leads.
     pub fn controller(&self) -> Option<&Controller> {
-        self.devices.controllers.first()?.core()
+        let cores = self.devices.controllers.iter().filter_map(SimController::core);
+        cores.max_by_key(|core| core.epoch())
+    }
+
+    /// Whether the controller of this number leads and may promise something.
+    pub fn leads(&self, controller: usize) -> bool {
+        self.devices.controllers.get(controller).is_some_and(SimController::is_sure)
     }
 
     /// Pulls out the cable with this end, for good.

@@ -35,6 +35,7 @@ fn what_labs_assert_holds_in_the_simulator() {
         "native.toml",
         "demo-fabric.toml",
         "all-in-one.toml",
+        "controllers.toml",
         "router-mesh.toml",
         "router-two-stage.toml",
     ];

@@ -32,6 +32,21 @@ pub enum Fault {
         /// How it fails.
         kind: Failure,
     },
+    /// A controller reaches the nodes no more, or the store that it shares with others.
+    CutOff {
+        /// Index into [`Topology::controllers`]; absent: the one that leads then.
+        controller: Option<usize>,
+        /// From what.
+        from: Side,
+        /// How the cable to it fails.
+        kind: Failure,
+    },
+    /// A member of the controllers' etcd cluster has no room on its disk. It stops, as etcd does,
+    /// and starts again once there is room.
+    Full {
+        /// Which, from 0 on.
+        member: usize,
+    },
     /// A cable carries frames badly.
     Trouble {
         /// The cable with this end: a port of a node or bridge.
@@ -43,7 +58,7 @@ pub enum Fault {
     },
     /// A device stops at once and forgets what it has not stored. After its time it starts anew.
     Crash {
-        /// A node, a bridge or a controller.
+        /// A node, a bridge, a controller or a member of etcd.
         party: Party,
         /// Its cables keep their carrier, as where a program hangs: others notice by its silence.
         silent: bool,
@@ -63,10 +78,24 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The fault of the controller that leads, if it is one, as one of this controller.
+    pub fn with_leader(&self, leader: usize) -> Option<Fault> {
+        match *self {
+            Fault::CutOff { controller: None, from, kind } => {
+                Some(Fault::CutOff { controller: Some(leader), from, kind })
+            }
+            Fault::Crash { party: Party::Leader, silent } => {
+                Some(Fault::Crash { party: Party::Controller(leader), silent })
+            }
+            _ => None,
+        }
+    }
+
     /// Its name in files and JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Fault::Cut { kind, .. } => kind.name(),
+            Fault::Cut { kind, .. } | Fault::CutOff { kind, .. } => kind.name(),
+            Fault::Full { .. } => "full",
             Fault::Trouble { trouble, .. } => match trouble.kind {
                 TroubleKind::Loss => "loss",
                 TroubleKind::Corrupt { .. } => "corrupt",
@@ -79,6 +108,17 @@ impl Fault {
         }
     }
 }
+
+/// The networks that a controller of several is cabled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The group's nodes.
+    Nodes,
+    /// The store that the controllers share.
+    Etcd,
+}
+
+words!(Side { Nodes = "nodes", Etcd = "etcd" });
 
 /// How a cable fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +166,20 @@ pub enum Party {
     Device(Device),
     /// Index into [`Topology::controllers`].
     Controller(usize),
+    /// The controller that leads when the event begins.
+    Leader,
+    /// A member of the etcd cluster that several controllers share, from 0 on.
+    Member(usize),
 }
+
+/// Why a fault of the leader was not made.
+pub const NO_LEADER: &str = "no controller led then";
+
+/// The name of [`Party::Leader`].
+const LEADER: &str = "leader";
+
+/// Members of the etcd cluster that several controllers share, by name: one of them can fail.
+pub const ETCD_MEMBERS: [&str; 3] = ["etcd1", "etcd2", "etcd3"];
 
 /// An event in words, as in `crash of n1 at 3s`.
 pub struct Described<'a>(pub &'a Topology, pub &'a Event);
@@ -137,6 +190,8 @@ impl fmt::Display for Described<'_> {
         let name = |party: &Party| topology.party_name(*party).to_string();
         let whose = match fault {
             Fault::Cut { end, .. } | Fault::Trouble { end, .. } => topology.end_name(*end),
+            Fault::CutOff { controller, from, .. } => topology.side_name(*controller, *from),
+            Fault::Full { member } => name(&Party::Member(*member)),
             Fault::Crash { party, .. } | Fault::Skew { party, .. } => name(party),
             Fault::Partition(parties) => parties.iter().map(name).collect::<Vec<_>>().join(", "),
         };
@@ -152,11 +207,12 @@ enum Kind {
     Duplicate,
     Reorder,
     Crash,
+    Full,
     Partition,
     Skew,
 }
 
-const KINDS: [(&str, Kind); 9] = [
+const KINDS: [(&str, Kind); 10] = [
     ("carrier", Kind::Cut(Failure::Carrier)),
     ("silent", Kind::Cut(Failure::Silent)),
     ("loss", Kind::Loss),
@@ -164,6 +220,7 @@ const KINDS: [(&str, Kind); 9] = [
     ("duplicate", Kind::Duplicate),
     ("reorder", Kind::Reorder),
     ("crash", Kind::Crash),
+    ("full", Kind::Full),
     ("partition", Kind::Partition),
     ("skew", Kind::Skew),
 ];
@@ -186,7 +243,10 @@ pub(crate) fn read_events(
         let at = reader.time("at").unwrap_or(Duration::ZERO);
         let lasts = reader.time("for");
         if let Some(fault) = reader.fault() {
-            if let Fault::Crash { party, .. } = fault {
+            // The leader is another one each time.
+            if let Fault::Crash { party, .. } = fault
+                && party != Party::Leader
+            {
                 let ends = lasts.map_or(Duration::MAX, |lasts| at + lasts);
                 crashes.push((party, at, ends, section.near("device")));
             }
@@ -241,10 +301,14 @@ impl Reader<'_> {
         let kind = section.choice_or("kind", &KINDS, Kind::Cut(Failure::Carrier));
         let kind = match kind {
             Kind::Cut(kind) => {
-                let end = self.end(section.required_text("cut", "\"n1.p1\"")?)?;
-                return Some(Fault::Cut { end, kind });
+                let place = section.required_text("cut", "\"n1.p1\"")?;
+                if let Some((controller, from)) = self.side(place.value) {
+                    return Some(Fault::CutOff { controller, from, kind });
+                }
+                return Some(Fault::Cut { end: self.end(place)?, kind });
             }
             Kind::Crash => return self.crash(),
+            Kind::Full => return self.full(),
             Kind::Partition => return self.partition(),
             Kind::Skew => return self.skew(),
             Kind::Loss => TroubleKind::Loss,
@@ -285,9 +349,37 @@ impl Reader<'_> {
         Some(Fault::Crash { party, silent: self.section.is_set("silent") })
     }
 
+    fn full(&self) -> Option<Fault> {
+        let At { value, span } = self.section.required_text("device", "\"etcd1\"")?;
+        match self.party(value, span.clone())? {
+            Party::Member(member) => Some(Fault::Full { member }),
+            _ => {
+                let message = format!("{} has no disk that could be full here", quote(value));
+                let help = "name a member of the controllers' etcd cluster, as in \"etcd1\"";
+                self.section.problems().add(span, message, help);
+                None
+            }
+        }
+    }
+
     fn partition(&self) -> Option<Fault> {
         let texts = self.section.require("devices", "[\"n1\", \"h1\"]").texts("devices")?;
-        let parties: Vec<_> = texts.into_iter().map(|t| self.party(t.value, t.span)).collect();
+        let party = |At { value, span }: At<&str>| match self.party(value, span.clone())? {
+            Party::Leader => {
+                let message = "a partition names what it cuts off";
+                let help = "name controllers, or cut one off: cut = \"leader.nodes\"";
+                self.section.problems().add(span, message, help);
+                None
+            }
+            Party::Member(_) => {
+                let message = format!("{} is on no cable of the topology", quote(value));
+                let help = "cut controllers off from it: cut = \"c1.etcd\"";
+                self.section.problems().add(span, message, help);
+                None
+            }
+            party => Some(party),
+        };
+        let parties: Vec<_> = texts.into_iter().map(party).collect();
         parties.into_iter().collect::<Option<Vec<_>>>().map(Fault::Partition)
     }
 
@@ -297,7 +389,10 @@ impl Reader<'_> {
         let ahead = self.time("ahead").unwrap_or(Duration::ZERO);
         let At { value, span } = section.required_text("device", "\"n1\"")?;
         let party = self.party(value, span.clone())?;
-        if let Party::Device(Device::Host(_) | Device::Bridge(_)) = party {
+        if let Party::Device(Device::Host(_) | Device::Bridge(_))
+        | Party::Member(_)
+        | Party::Leader = party
+        {
             let message = format!("{} has no clock that could go wrong here", quote(value));
             section.problems().add(span, message, "name a node or a controller");
             return None;
@@ -308,14 +403,41 @@ impl Reader<'_> {
     fn party(&self, name: &str, span: Span) -> Option<Party> {
         let controllers = &self.topology.controllers;
         let controller = controllers.iter().position(|c| c.name == name).map(Party::Controller);
-        let party = self.devices.get(name).copied().map(Party::Device).or(controller);
+        let member = self.members().iter().position(|m| *m == name).map(Party::Member);
+        let leader = (name == LEADER && !controllers.is_empty()).then_some(Party::Leader);
+        let party = self.devices.get(name).copied().map(Party::Device);
+        let party = party.or(controller).or(member).or(leader);
         if party.is_none() {
             let mut known: Vec<&str> = self.devices.keys().map(String::as_str).collect();
             known.extend(controllers.iter().map(|c| c.name.as_str()));
+            known.extend(self.members());
+            known.extend((!controllers.is_empty()).then_some(LEADER));
             known.sort_unstable();
             self.section.problems().unknown(span, "device", name, known);
         }
         party
+    }
+
+    /// The members of etcd, where there is one.
+    fn members(&self) -> &'static [&'static str] {
+        match self.topology.controllers.len() {
+            0 | 1 => &[],
+            _ => &ETCD_MEMBERS,
+        }
+    }
+
+    /// A controller's cable: to the nodes or to etcd.
+    fn side(&self, place: &str) -> Option<(Option<usize>, Side)> {
+        let (name, side) = place.split_once('.')?;
+        if self.devices.contains_key(name) {
+            return None;
+        }
+        let controller = match self.topology.controllers.iter().position(|c| c.name == name) {
+            None if name != LEADER || self.topology.controllers.is_empty() => return None,
+            found => found,
+        };
+        let from = Side::NAMES.iter().find(|(name, _)| *name == side)?.1;
+        (from == Side::Nodes || !self.members().is_empty()).then_some((controller, from))
     }
 
     fn end(&self, At { value, span }: At<&str>) -> Option<End> {
@@ -327,6 +449,12 @@ impl Reader<'_> {
         }
         let known = self.ends.values().filter(|e| !matches!(e, End::Host { .. }));
         let mut known: Vec<String> = known.map(|e| self.topology.end_name(*e)).collect();
+        for controller in 0..self.topology.controllers.len() {
+            known.push(self.topology.side_name(Some(controller), Side::Nodes));
+            if !self.members().is_empty() {
+                known.push(self.topology.side_name(Some(controller), Side::Etcd));
+            }
+        }
         known.sort();
         let known = known.iter().map(String::as_str);
         self.section.problems().unknown(span, "port of a node or bridge", value, known);
@@ -348,7 +476,15 @@ impl Topology {
         match party {
             Party::Device(device) => self.device_name(device),
             Party::Controller(controller) => &self.controllers[controller].name,
+            Party::Leader => LEADER,
+            Party::Member(member) => ETCD_MEMBERS[member],
         }
+    }
+
+    /// The name of a controller's cable.
+    fn side_name(&self, controller: Option<usize>, side: Side) -> String {
+        let name = controller.map_or(LEADER, |controller| &self.controllers[controller].name);
+        format!("{name}.{}", side.name())
     }
 
     pub(crate) fn write_event(&self, event: &Event, lines: &mut Lines) {
@@ -357,6 +493,10 @@ impl Topology {
         lines.text("kind", event.fault.name());
         match &event.fault {
             Fault::Cut { end, .. } => lines.text("cut", &self.end_name(*end)),
+            Fault::CutOff { controller, from, .. } => {
+                lines.text("cut", &self.side_name(*controller, *from));
+            }
+            Fault::Full { member } => lines.text("device", ETCD_MEMBERS[*member]),
             Fault::Trouble { end, both, trouble } => {
                 lines.text(if *both { "cable" } else { "port" }, &self.end_name(*end));
                 lines.value("chance", &trouble.chance);
@@ -420,6 +560,7 @@ mod tests {
         let text = format!(
             "name = \"t\"\n[[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n\
              [[controller]]\nname = \"c1\"\non = \"n1\"\n[[host]]\nname = \"h1\"\n\
+             [[controller]]\nname = \"c2\"\non = \"n2\"\n\
              [[link]]\nends = [\"n1.a\", \"n2.a\"]\nmtu = 2000\n\
              [[link]]\nends = [\"h1\", \"n1.p1\"]\n[[event]]\n{lines}\n"
         );
@@ -462,6 +603,27 @@ mod tests {
             (
                 "kind = \"crash\"\ndevice = \"n1\"\nsilent = true",
                 Fault::Crash { party: n1, silent: true },
+            ),
+            (
+                "kind = \"crash\"\ndevice = \"etcd3\"",
+                Fault::Crash { party: Party::Member(2), silent: false },
+            ),
+            ("kind = \"full\"\ndevice = \"etcd1\"", Fault::Full { member: 0 }),
+            (
+                "kind = \"silent\"\ncut = \"c2.etcd\"",
+                Fault::CutOff { controller: Some(1), from: Side::Etcd, kind: Failure::Silent },
+            ),
+            (
+                "cut = \"c1.nodes\"",
+                Fault::CutOff { controller: Some(0), from: Side::Nodes, kind: Failure::Carrier },
+            ),
+            (
+                "cut = \"leader.etcd\"",
+                Fault::CutOff { controller: None, from: Side::Etcd, kind: Failure::Carrier },
+            ),
+            (
+                "kind = \"crash\"\ndevice = \"leader\"",
+                Fault::Crash { party: Party::Leader, silent: false },
             ),
             (
                 "kind = \"partition\"\ndevices = [\"n1\", \"c1\"]",
@@ -511,6 +673,11 @@ mod tests {
             ("kind = \"crash\"\ndevice = \"h1\"", ["h1", "cut its cable"]),
             ("kind = \"crash\"\ndevice = \"n3\"", ["n3", "device"]),
             ("kind = \"partition\"\ndevices = [\"n1\", \"x\"]", ["\"x\"", "c1"]),
+            ("kind = \"partition\"\ndevices = [\"etcd1\"]", ["etcd1", "c1.etcd"]),
+            ("kind = \"partition\"\ndevices = [\"leader\"]", ["cuts off", "leader.nodes"]),
+            ("kind = \"full\"\ndevice = \"c1\"", ["c1", "etcd1"]),
+            ("kind = \"skew\"\ndevice = \"etcd1\"", ["etcd1", "controller"]),
+            ("cut = \"c1.store\"", ["c1.store", "c1.etcd"]),
             ("kind = \"skew\"\ndevice = \"h1\"", ["h1", "node"]),
             ("kind = \"skew\"\ndevice = \"n1\"\nsilent = true", ["silent", "event"]),
             ("kind = \"crash\"\ndevice = \"n1\"\nchance = 0.5", ["chance", "event"]),

@@ -29,7 +29,9 @@ pub use arp_load::{ArpLoad, ArpTargets};
 pub use bridge::{BRIDGE_DEVICE, Bridge};
 pub use catalogue::{AskingPace, Catalogue};
 pub use dialogue::{Dialogue, Exchange};
-pub use event::{Described, Event, Failure, Fault, Party, Trouble, TroubleKind};
+pub use event::{
+    Described, ETCD_MEMBERS, Event, Failure, Fault, NO_LEADER, Party, Side, Trouble, TroubleKind,
+};
 pub use fidelity::Fidelity;
 pub use forwarding::{Forwarding, ForwardingMode};
 pub use generate::{

@@ -9,6 +9,7 @@ use plexus_wire::MacAddr;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+use super::model::Model;
 use super::*;
 use crate::Lease as AddressLease;
 
@@ -22,103 +23,6 @@ const TIMES: Times = Times {
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// A model of etcd: revisions, leases by its own clock, fenced writes.
-#[derive(Default)]
-struct Store {
-    revision: u64,
-    leases: BTreeMap<u64, Time>,
-    last_lease: u64,
-    leader: Option<Leader>,
-    members: BTreeMap<String, (u64, Member)>,
-    records: BTreeMap<Ipv4Addr, AddressLease>,
-}
-
-impl Store {
-    fn expire(&mut self, now: Time) -> Vec<Answer> {
-        let ended: Vec<u64> =
-            self.leases.iter().filter(|(_, at)| **at <= now).map(|(lease, _)| *lease).collect();
-        ended.into_iter().flat_map(|lease| self.end(lease)).collect()
-    }
-
-    fn end(&mut self, lease: u64) -> Vec<Answer> {
-        let mut news = Vec::new();
-        if self.leases.remove(&lease).is_none() {
-            return news;
-        }
-        if self.leader.as_ref().is_some_and(|leader| leader.lease == lease) {
-            self.leader = None;
-            self.revision += 1;
-            news.push(Answer::Leader(None));
-        }
-        let gone = self.members.extract_if(.., |_, (of, _)| *of == lease);
-        news.extend(gone.map(|(name, _)| Answer::Member(name, None)));
-        news
-    }
-
-    /// The answer to whoever asked, and the news for all.
-    fn serve(&mut self, now: Time, name: &str, ask: Ask) -> (Option<Answer>, Vec<Answer>) {
-        let mut news = self.expire(now);
-        let answer = match ask {
-            Ask::Lease { time, asked } => {
-                self.last_lease += 1;
-                let lease = self.last_lease;
-                self.leases.insert(lease, now + time);
-                Some(Answer::Leased { lease, time: Some(time), asked })
-            }
-            Ask::Keep { lease, asked } => match self.leases.get_mut(&lease) {
-                Some(until) => {
-                    *until = now + LEASE;
-                    Some(Answer::Kept { lease, asked })
-                }
-                None => Some(Answer::Ended { lease }),
-            },
-            Ask::Campaign { lease, instead_of } => {
-                let epoch = self.leader.as_ref().map_or(0, |leader| leader.epoch);
-                if !self.leases.contains_key(&lease) {
-                    Some(Answer::Ended { lease })
-                } else if epoch != instead_of {
-                    Some(Answer::Beaten)
-                } else {
-                    self.revision += 1;
-                    let leader = Leader { name: name.to_string(), lease, epoch: self.revision };
-                    news.push(Answer::Leader(Some(leader.clone())));
-                    self.leader = Some(leader);
-                    let stored = self.records.values().copied().map(Record::Lease).collect();
-                    Some(Answer::Won { lease, epoch: self.revision, stored })
-                }
-            }
-            Ask::Report { lease, member } => {
-                if self.leases.contains_key(&lease) {
-                    self.members.insert(name.to_string(), (lease, member));
-                    news.push(Answer::Member(name.to_string(), Some(member)));
-                }
-                None
-            }
-            Ask::Write { epoch, ticket, changes } => {
-                if self.leader.as_ref().map(|leader| leader.epoch) == Some(epoch) {
-                    self.revision += 1;
-                    for change in changes {
-                        match change {
-                            Change::Put(Record::Lease(lease)) => {
-                                self.records.insert(lease.ip, lease);
-                            }
-                            Change::RemoveLease(ip) => drop(self.records.remove(&ip)),
-                        }
-                    }
-                    Some(Answer::Written { epoch, ticket })
-                } else {
-                    Some(Answer::Fenced { epoch })
-                }
-            }
-            Ask::Release { lease } => {
-                news.extend(self.end(lease));
-                None
-            }
-        };
-        (answer, news)
-    }
 }
 
 /// A controller that leads: it leases addresses to hosts that ask.
@@ -165,7 +69,7 @@ enum Due {
 struct World {
     rng: Pcg64,
     now: Time,
-    store: Store,
+    store: Model,
     all: Vec<One>,
     due: BinaryHeap<Reverse<(Time, u64, Due)>>,
     order: u64,
@@ -198,7 +102,7 @@ impl World {
         let mut world = World {
             rng,
             now: Time::ZERO + ms(1),
-            store: Store::default(),
+            store: Model::default(),
             all,
             due: BinaryHeap::new(),
             order: 0,
@@ -228,12 +132,7 @@ impl World {
         one.tenure = Some(Tenure::new(&one.name, TIMES));
         one.written_at = Time::ZERO;
         // The store says what it has, as to anyone who begins to watch.
-        let leader = Answer::Leader(self.store.leader.clone());
-        self.bring(at, leader);
-        let members: Vec<_> = self.store.members.clone().into_iter().collect();
-        for (name, (_, member)) in members {
-            self.bring(at, Answer::Member(name, Some(member)));
-        }
+        self.store.state().into_iter().for_each(|answer| self.bring(at, answer));
     }
 
     fn crash(&mut self, at: usize) {
@@ -256,8 +155,7 @@ impl World {
     /// A connection was lost; the next one tells what is there.
     fn lose(&mut self, at: usize) {
         self.bring(at, Answer::Lost);
-        let leader = Answer::Leader(self.store.leader.clone());
-        self.bring(at, leader);
+        self.store.state().into_iter().for_each(|answer| self.bring(at, answer));
     }
 
     fn run_until(&mut self, end: Time) {
@@ -505,7 +403,7 @@ impl World {
     /// When a lease ends by itself, its leader must already be in doubt by its own clock.
     fn check_expiry(&mut self) {
         let Some(leader) = &self.store.leader else { return };
-        if self.store.leases.get(&leader.lease).is_none_or(|until| *until > self.now) {
+        if self.store.leases.get(&leader.lease).is_none_or(|(until, _)| *until > self.now) {
             return;
         }
         // One that has just gone on after a pause looks at its clock first.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plexus_api::answer::fabric::{ControllerRole, Controllers, KnownController};
-use plexus_config::ControllerFile;
+use plexus_config::{ControllerFile, EtcdSettings};
 use plexus_controller::tenure::{Answer, Known, Output, Role, Times};
 use plexus_controller::{Controller, Input, Record, Start};
 use plexus_io::clock::unix_ms;
@@ -12,11 +12,6 @@ use plexus_wire::Time;
 
 use super::Daemon;
 use crate::identity;
-
-/// Heartbeats from one report to the next.
-const REPORT: u32 = 2;
-/// A leader that has not reported for so many is silent.
-const SILENT: u32 = 5;
 
 /// The store of a controller's file.
 ///
@@ -35,9 +30,8 @@ pub(super) fn keeper(
 
 /// The times of a controller's file.
 pub(super) fn times(file: &ControllerFile) -> Times {
-    let report = file.etcd.as_ref().map(|_| file.heartbeat * REPORT);
-    let lease = file.etcd.as_ref().map_or(Duration::MAX, |etcd| etcd.lease);
-    Times { lease, report, silence: file.heartbeat * SILENT }
+    let shared = |etcd: &EtcdSettings| Times::shared(etcd.lease, file.heartbeat);
+    file.etcd.as_ref().map_or(Times::ALONE, shared)
 }
 
 impl Daemon {

@@ -1,0 +1,278 @@
+//! What controllers keep: one of them on its own disk, several in an etcd cluster that they share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use plexus_controller::tenure::model::Model;
+use plexus_controller::tenure::{Answer, Ask};
+use plexus_controller::{Change, Record};
+use plexus_topo::ETCD_MEMBERS;
+
+use crate::core::{DeviceIndex, Event};
+use crate::queue::EventQueue;
+use crate::time::SimTime;
+
+/// From an order to store until the data is durable: a synchronised write to an SSD.
+pub(crate) const STORE_DELAY: Duration = Duration::from_millis(2);
+/// From a controller to a member of etcd, or back.
+const WAY: Duration = Duration::from_micros(500);
+/// The only lease of a disk.
+const LEASE: u64 = 1;
+
+/// A controller's own disk, as `plexus_keeper::File` uses it. It survives a crash.
+#[derive(Default)]
+pub(crate) struct Disk {
+    epoch: u64,
+    leases: BTreeMap<Ipv4Addr, Record>,
+    /// Changes that are being written, by the number of the write. A crash loses them.
+    writing: BTreeMap<u64, (u64, u64, Vec<Change>)>,
+    writes: u64,
+}
+
+impl Disk {
+    /// Serves a request of its controller's tenure.
+    pub(crate) fn ask(&mut self, ask: Ask) -> Option<Answer> {
+        match ask {
+            Ask::Lease { asked, .. } => Some(Answer::Leased { lease: LEASE, time: None, asked }),
+            Ask::Campaign { .. } => {
+                self.epoch += 1;
+                let stored = self.leases.values().copied().collect();
+                Some(Answer::Won { lease: LEASE, epoch: self.epoch, stored })
+            }
+            // Nobody else leads, and writes come by another way.
+            Ask::Keep { .. } | Ask::Report { .. } | Ask::Release { .. } | Ask::Write { .. } => None,
+        }
+    }
+
+    /// Begins to write changes; they are durable when the write of this number ends.
+    pub(crate) fn write(&mut self, epoch: u64, ticket: u64, changes: Vec<Change>) -> u64 {
+        self.writes += 1;
+        self.writing.insert(self.writes, (epoch, ticket, changes));
+        self.writes
+    }
+
+    /// A write has ended: its answer, unless the controller has crashed since.
+    pub(crate) fn end(&mut self, write: u64) -> Option<Answer> {
+        let (epoch, ticket, changes) = self.writing.remove(&write)?;
+        for change in changes {
+            match change {
+                Change::Put(record @ Record::Lease(lease)) => {
+                    self.leases.insert(lease.ip, record);
+                }
+                Change::RemoveLease(ip) => {
+                    self.leases.remove(&ip);
+                }
+            }
+        }
+        Some(Answer::Written { epoch, ticket })
+    }
+
+    pub(crate) fn crash(&mut self) {
+        self.writing.clear();
+    }
+}
+
+/// The etcd cluster, and its connections to the controllers.
+pub(crate) struct Etcd {
+    model: Model,
+    clients: Vec<Client>,
+    /// What is on its way, by number.
+    under_way: BTreeMap<u64, Message>,
+    sent: u64,
+    /// Members that are down.
+    down: [u32; ETCD_MEMBERS.len()],
+    /// When it next looks for leases that have ended.
+    looks_at: Option<SimTime>,
+}
+
+struct Client {
+    device: DeviceIndex,
+    name: String,
+    /// What was sent to an earlier life does not arrive.
+    life: u64,
+    is_alive: bool,
+    /// Reasons why it does not reach the cluster.
+    cut: u32,
+    /// Writes that are tried again when it does.
+    held: VecDeque<Ask>,
+}
+
+enum Message {
+    Ask { client: usize, ask: Ask },
+    Answer { client: usize, life: u64, answer: Answer },
+    Look,
+}
+
+impl Etcd {
+    /// A cluster for these controllers, which know nothing of it yet.
+    pub(crate) fn new(clients: impl IntoIterator<Item = (DeviceIndex, String)>) -> Etcd {
+        let client = |(device, name)| Client {
+            device,
+            name,
+            life: 0,
+            is_alive: false,
+            cut: 0,
+            held: VecDeque::new(),
+        };
+        Etcd {
+            model: Model::default(),
+            clients: clients.into_iter().map(client).collect(),
+            under_way: BTreeMap::new(),
+            sent: 0,
+            down: [0; ETCD_MEMBERS.len()],
+            looks_at: None,
+        }
+    }
+
+    fn has_majority(&self) -> bool {
+        self.down.iter().filter(|down| **down == 0).count() > self.down.len() / 2
+    }
+
+    fn reaches(&self, client: usize) -> bool {
+        let client = &self.clients[client];
+        client.is_alive && client.cut == 0 && self.has_majority()
+    }
+
+    /// A controller sends a request.
+    pub(crate) fn ask(
+        &mut self,
+        now: SimTime,
+        queue: &mut EventQueue<Event>,
+        client: usize,
+        ask: Ask,
+    ) {
+        self.send(now + WAY.into(), queue, Message::Ask { client, ask });
+    }
+
+    /// A message arrives: the answer, if it is one for a controller that still waits for it.
+    pub(crate) fn arrive(
+        &mut self,
+        now: SimTime,
+        queue: &mut EventQueue<Event>,
+        number: u64,
+    ) -> Option<Answer> {
+        match self.under_way.remove(&number)? {
+            Message::Answer { client, life, answer } => {
+                return (self.reaches(client) && self.clients[client].life == life)
+                    .then_some(answer);
+            }
+            Message::Ask { client, ask } if self.reaches(client) => {
+                let name = self.clients[client].name.clone();
+                let (answer, news) = self.model.serve(now.floor(), &name, ask);
+                let at = now + (STORE_DELAY + WAY).into();
+                self.tell_all(at, queue, news);
+                if let Some(answer) = answer {
+                    self.tell(at, queue, client, answer);
+                }
+            }
+            Message::Ask { client, ask: ask @ Ask::Write { .. } }
+                if self.clients[client].is_alive =>
+            {
+                self.clients[client].held.push_back(ask);
+            }
+            // Others are lost with the connection.
+            Message::Ask { .. } => {}
+            Message::Look => {
+                self.looks_at = None;
+                if self.has_majority() {
+                    let news = self.model.expire(now.floor());
+                    self.tell_all(now + WAY.into(), queue, news);
+                }
+            }
+        }
+        self.look_again(queue);
+        None
+    }
+
+    /// A controller starts.
+    pub(crate) fn begin(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize) {
+        self.clients[client].is_alive = true;
+        self.connect(now, queue, client);
+    }
+
+    /// A controller stops at once.
+    pub(crate) fn crash(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        (client.is_alive, client.life) = (false, client.life + 1);
+        client.held.clear();
+    }
+
+    /// A controller is cut off, or one reason for it has passed.
+    pub(crate) fn cut(
+        &mut self,
+        now: SimTime,
+        queue: &mut EventQueue<Event>,
+        client: usize,
+        fails: bool,
+    ) {
+        let cut = &mut self.clients[client].cut;
+        *cut = if fails { *cut + 1 } else { *cut - 1 };
+        self.connect(now, queue, client);
+    }
+
+    /// A member stops, or one reason for it has passed.
+    pub(crate) fn stop_member(
+        &mut self,
+        now: SimTime,
+        queue: &mut EventQueue<Event>,
+        member: usize,
+        fails: bool,
+    ) {
+        let before = self.has_majority();
+        let down = &mut self.down[member];
+        *down = if fails { *down + 1 } else { *down - 1 };
+        if !before && self.has_majority() {
+            self.model.prolong(now.floor());
+            (0..self.clients.len()).for_each(|client| self.connect(now, queue, client));
+            self.look_again(queue);
+        }
+    }
+
+    /// A new connection: answers are lost, the cluster tells what there is, and writes are made
+    /// again.
+    fn connect(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize) {
+        if !self.reaches(client) {
+            return;
+        }
+        self.clients[client].life += 1;
+        let at = now + WAY.into();
+        self.tell(at, queue, client, Answer::Lost);
+        for answer in self.model.state() {
+            self.tell(at, queue, client, answer);
+        }
+        let held = std::mem::take(&mut self.clients[client].held);
+        held.into_iter().for_each(|ask| self.ask(now, queue, client, ask));
+    }
+
+    fn tell_all(&mut self, at: SimTime, queue: &mut EventQueue<Event>, news: Vec<Answer>) {
+        for answer in news {
+            for client in 0..self.clients.len() {
+                self.tell(at, queue, client, answer.clone());
+            }
+        }
+    }
+
+    fn tell(&mut self, at: SimTime, queue: &mut EventQueue<Event>, client: usize, answer: Answer) {
+        let life = self.clients[client].life;
+        self.send(at, queue, Message::Answer { client, life, answer });
+    }
+
+    fn send(&mut self, at: SimTime, queue: &mut EventQueue<Event>, message: Message) {
+        self.sent += 1;
+        let (number, device) = match &message {
+            Message::Answer { client, .. } => (self.sent, Some(self.clients[*client].device)),
+            Message::Ask { .. } | Message::Look => (self.sent, None),
+        };
+        self.under_way.insert(number, message);
+        queue.push(at, Event::Store { device, number });
+    }
+
+    fn look_again(&mut self, queue: &mut EventQueue<Event>) {
+        let Some(next) = self.model.next_end().map(SimTime::from) else { return };
+        if self.looks_at.is_none_or(|at| next < at) {
+            self.looks_at = Some(next);
+            self.send(next, queue, Message::Look);
+        }
+    }
+}
