@@ -80,11 +80,14 @@ impl Daemon {
         let _ = self.child.wait();
     }
 
-    /// Starts it as before, after it has been killed.
+    /// Starts it as before, if it has ended.
     ///
     /// # Errors
     /// When it cannot be started.
     pub(crate) fn start_again(&mut self, place: &Namespaces) -> Result<(), Error> {
+        if self.state() == "running" {
+            return Ok(());
+        }
         let child = spawn(self.kind, &self.config, &self.log, place);
         self.child = child.doing(|| format!("starting {} {}", self.kind.name(), self.name))?;
         Ok(())

@@ -2,31 +2,39 @@
 //! A bridge in the supervisor's own namespace joins them with the controllers: a network outside
 //! the fabric.
 
+use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use plexus_config::EtcdSettings;
 use plexus_io::namespace::Namespaces;
-use plexus_topo::Device;
+use plexus_topo::{Device, ETCD_MEMBERS};
 
 use crate::error::{Doing, Error};
 use crate::plan::Plan;
 use crate::tools::{IP, Tool};
-use crate::world::{World, tmpfs};
+use crate::world::{World, mount_tmpfs};
 
-/// As many as survive the loss of one.
-const MEMBERS: usize = 3;
 /// The bridge, and the devices of members and controllers.
 const BRIDGE: &str = "etcd";
-const DEVICE: &str = "etcd0";
+pub(crate) const DEVICE: &str = "etcd0";
 const ETCD: Tool = Tool::new("etcd", "etcd-server");
+/// A member's disk, in memory: two pieces of its log and then some.
+const DISK: &CStr = c"mode=755,size=256m";
+/// What fills a disk.
+const FILLER: &str = "/run/filler";
 
-/// A running member.
-pub(crate) type Member = (Namespaces, Child);
+/// A member of the cluster.
+pub(crate) struct Member {
+    number: usize,
+    place: Namespaces,
+    child: Child,
+    log: PathBuf,
+}
 
 /// The address of a member, and those of controllers' boxes: of a network for measurements (RFC
 /// 2544), which no host of a lab has.
@@ -41,7 +49,7 @@ fn place(node: usize) -> String {
 /// How a lab's controllers reach its members. Nobody else can.
 pub(crate) fn settings() -> EtcdSettings {
     EtcdSettings {
-        endpoints: (0..MEMBERS).map(|m| format!("http://{}:2379", member(m))).collect(),
+        endpoints: (0..ETCD_MEMBERS.len()).map(|m| format!("http://{}:2379", member(m))).collect(),
         ca: None,
         certificate: None,
         insecure: true,
@@ -60,9 +68,11 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
     ETCD.run(None, &["--version"], "")?;
     let own = fs::read_link("/proc/self").doing(|| "reading /proc/self".into())?;
     // A member's data is in memory, and goes with it.
-    let create =
-        |_| Namespaces::create(|| tmpfs("/run")).doing(|| "making a member of etcd".into());
-    let places = (0..MEMBERS).map(create).collect::<Result<Vec<_>, _>>()?;
+    let create = |name: &&str| {
+        let made = Namespaces::create(|| mount_tmpfs("/run", DISK));
+        made.doing(|| format!("making a place for {name}"))
+    };
+    let places = ETCD_MEMBERS.iter().map(create).collect::<Result<Vec<_>, _>>()?;
     let controllers = plan.controller_files.iter().map(|(node, _)| *node);
     let controllers = controllers.map(|node| (world.place(Device::Node(node)), place(node)));
     let members = places.iter().enumerate().map(|(number, place)| (place, member(number)));
@@ -83,23 +93,60 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
         IP.batch(Some(place), &lines)?;
     }
     let start = |(number, place): (usize, Namespaces)| {
-        let child = start_one(number, &place, directory)?;
-        Ok((place, child))
+        let log = directory.join(format!("{}.log", ETCD_MEMBERS[number]));
+        let child = spawn(number, &place, &log)?;
+        Ok(Member { number, place, child, log })
     };
     places.into_iter().enumerate().map(start).collect()
 }
 
-fn start_one(number: usize, place: &Namespaces, directory: &Path) -> Result<Child, Error> {
-    let all = (0..MEMBERS).map(|m| format!("e{}=http://{}:2380", m + 1, member(m)));
+impl Member {
+    /// Kills it at once; its disk stays.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it as before, if it has ended.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start_again(&mut self) -> Result<(), Error> {
+        if let Ok(None) = self.child.try_wait() {
+            return Ok(());
+        }
+        self.child = spawn(self.number, &self.place, &self.log)?;
+        Ok(())
+    }
+
+    /// Takes all room on its disk, or gives it back.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub(crate) fn fill(&self, full: bool) -> Result<(), Error> {
+        let work = || match full {
+            false => fs::remove_file(FILLER),
+            true => match std::io::copy(&mut std::io::repeat(0), &mut File::create(FILLER)?) {
+                Err(e) if e.kind() == std::io::ErrorKind::StorageFull => Ok(()),
+                other => other.map(drop),
+            },
+        };
+        let name = ETCD_MEMBERS[self.number];
+        self.place.run(work).flatten().doing(|| format!("filling the disk of {name}"))
+    }
+}
+
+fn spawn(number: usize, place: &Namespaces, log: &Path) -> Result<Child, Error> {
+    let names = ETCD_MEMBERS.iter().enumerate();
+    let all = names.map(|(m, name)| format!("{name}=http://{}:2380", member(m)));
     let all = all.collect::<Vec<_>>().join(",");
-    let name = format!("e{}", number + 1);
-    let log = directory.join(format!("{name}.log"));
+    let name = ETCD_MEMBERS[number];
     let peer = format!("http://{}:2380", member(number));
     let client = format!("http://{}:2379", member(number));
-    let spawn = |all: String| {
-        let output = File::create(&log)?;
+    let spawn = || {
+        let output = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new("etcd");
-        command.args(["--name", &name, "--initial-cluster", &all]);
+        command.args(["--name", name, "--initial-cluster", &all]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--data-dir", "/run/etcd", "--auto-compaction-retention", "5m"]);
@@ -108,6 +155,5 @@ fn start_one(number: usize, place: &Namespaces, directory: &Path) -> Result<Chil
         place.apply(&mut command)?;
         command.spawn()
     };
-    let doing = format!("starting etcd, member {name}");
-    spawn(all).doing(|| doing)
+    spawn().doing(|| format!("starting etcd, member {name}"))
 }

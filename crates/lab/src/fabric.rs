@@ -133,15 +133,19 @@ pub(crate) fn wait_for_functions(plan: &Plan, controllers: &mut [Daemon]) -> Res
     })
 }
 
+/// Which of the controllers leads, if one does.
+pub(crate) fn leader_now(controllers: &[Daemon]) -> Option<usize> {
+    controllers.iter().position(|daemon| {
+        let told = daemon.ask::<Controllers>(&Request::Show(Topic::Controllers));
+        told.is_ok_and(|told| told.role == ControllerRole::Leads)
+    })
+}
+
 /// The controller that leads, once there is one.
 fn leader(controllers: &mut [Daemon]) -> Result<&mut Daemon, Error> {
     let limit = Instant::now() + START_LIMIT;
     loop {
-        let leads = |daemon: &Daemon| {
-            let told = daemon.ask::<Controllers>(&Request::Show(Topic::Controllers));
-            told.is_ok_and(|told| told.role == ControllerRole::Leads)
-        };
-        if let Some(leader) = controllers.iter().position(leads) {
+        if let Some(leader) = leader_now(controllers) {
             return Ok(&mut controllers[leader]);
         }
         if Instant::now() > limit {

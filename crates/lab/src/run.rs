@@ -9,9 +9,8 @@ use plexus_report::{Account, Counted, Counts, Cut, Outcome, Quota, RunReport};
 use plexus_topo::assertion::Subject;
 use plexus_topo::{Flow, Topology};
 
-use crate::daemon::Daemon;
 use crate::error::Error;
-use crate::events;
+use crate::events::{self, Daemons};
 use crate::nodes::RunningNode;
 use crate::plan::{NodeProgram, Plan};
 use crate::traffic::{self, Live};
@@ -39,11 +38,11 @@ struct RunningFlows {
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
-    daemons: (&Mutex<Vec<RunningNode>>, &Mutex<Vec<Daemon>>),
+    daemons: Daemons<'_>,
     cut: &AtomicBool,
     mut say: impl FnMut(String) -> bool,
 ) -> Result<RunReport, Error> {
-    let (topology, nodes) = (&plan.topology, daemons.0);
+    let (topology, nodes) = (&plan.topology, daemons.nodes);
     let running = RunningFlows {
         live: topology.traffic.iter().map(|_| Live::default()).collect(),
         ended: Mutex::new(vec![None; topology.traffic.len()]),

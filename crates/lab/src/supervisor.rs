@@ -27,6 +27,7 @@ use crate::control::{self, Answer, Request};
 use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
 use crate::etcd;
+use crate::events::Daemons;
 use crate::nodes::{self, RunningNode};
 use crate::plan::{NodeProgram, Plan};
 use crate::run;
@@ -61,7 +62,7 @@ struct Lab {
     nodes: Mutex<Vec<RunningNode>>,
     controllers: Mutex<Vec<Daemon>>,
     /// The store that the controllers share.
-    _etcd: Vec<etcd::Member>,
+    etcd: Mutex<Vec<etcd::Member>>,
     /// Held while traffic runs.
     running: Mutex<()>,
     /// The current run has to end.
@@ -254,7 +255,7 @@ fn build(
         world,
         nodes: Mutex::new(nodes),
         controllers: Mutex::new(controllers),
-        _etcd: etcd,
+        etcd: Mutex::new(etcd),
         running: Mutex::new(()),
         cut: AtomicBool::new(false),
         state,
@@ -421,10 +422,11 @@ impl Lab {
             return control::send(stream, &Answer::Refused { why, file: false });
         };
         self.cut.store(false, Ordering::Relaxed);
-        let report =
-            run::run(&plan, &self.world, (&self.nodes, &self.controllers), &self.cut, |text| {
-                control::send(stream, &Answer::Progress { text }).is_ok()
-            });
+        let daemons =
+            Daemons { nodes: &self.nodes, controllers: &self.controllers, etcd: &self.etcd };
+        let report = run::run(&plan, &self.world, daemons, &self.cut, |text| {
+            control::send(stream, &Answer::Progress { text }).is_ok()
+        });
         let answer = match report {
             Ok(report) => Answer::Report(report),
             Err(e) => Answer::Refused { why: e.to_string(), file: false },

@@ -4,6 +4,7 @@
 //! collide with the machine's or another lab's.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
@@ -361,10 +362,14 @@ fn kernel_views() {
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None);
 }
 
+fn tmpfs(path: &str) -> io::Result<()> {
+    mount_tmpfs(path, c"mode=755")
+}
+
 /// Mounts an empty file system of its own.
-pub(crate) fn tmpfs(path: &str) -> io::Result<()> {
+pub(crate) fn mount_tmpfs(path: &str, options: &CStr) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(c"mode=755"))?)
+    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options))?)
 }
 
 /// Where a path leads, symbolic links resolved; `None` where there is nothing.
