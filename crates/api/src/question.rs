@@ -78,6 +78,8 @@ questions! {
     /// Of a node its flows with most traffic, where they are, and why: a sample of a second. Of a
     /// controller the routes that it has handed out.
     Flows, "flows" => Of<node::Flows, fabric::Flows>;
+    /// The addresses that a controller has leased by DHCP.
+    Leases, "leases" => fabric::Leases;
     /// The group's controllers: which one leads, since when, and how their store is.
     Controllers, "controllers" => fabric::Controllers;
     /// The group's router: of a controller its table and each node's copy, of a node its own copy.

@@ -77,7 +77,7 @@ impl Request {
         serde_json::from_value(line).map_err(|e| {
             format!(
                 "not understood: {e}. A request is one of show, route, routes_from, trace, \
-                 silence, reload, stop and version"
+                 silence, reload, drain, stop and version"
             )
         })
     }

@@ -1,14 +1,16 @@
 //! `plexus controller`: the daemon that knows the whole fabric.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::Done;
-use plexus_api::answer::fabric::Controllers;
+use plexus_api::answer::fabric::{Controllers, Leases};
 use plexus_api::{Request, Topic};
+use plexus_daemon::controller::{Restored, Snapshot, restore};
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
+use crate::files::write_private;
 use crate::node::{LogForm, start_log};
 
 /// How long a handover may take.
@@ -43,6 +45,11 @@ reservations, groups, rules and limits. SIGINT and SIGTERM stop it.")]
         #[arg(long, value_enum, default_value_t = LogForm::Text)]
         log: LogForm,
     },
+    /// Copy the store into a file, or a file into the store.
+    Snapshot {
+        #[command(subcommand)]
+        command: SnapshotCommand,
+    },
     /// Hand over to another controller of the group, before an upgrade.
     #[command(after_help = "\
 Example:
@@ -57,6 +64,41 @@ Hosts notice nothing. The one that has handed over stands by, and leaves leading
     },
 }
 
+#[derive(clap::Subcommand)]
+enum SnapshotCommand {
+    /// Copy the leases of a running controller, which leads, into a new file.
+    #[command(after_help = "\
+Example:
+  plexus controller snapshot save leases-2026-11-27.json --node c1
+
+The file is JSON. It has all that a controller keeps: the addresses that it has leased.")]
+    Save {
+        /// The file to write.
+        file: PathBuf,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Write the leases of a snapshot into the store, while no controller of the group runs.
+    #[command(after_help = "\
+Example:
+  sudo systemctl stop plexus-controller
+  sudo plexus controller snapshot restore leases-2026-11-27.json --config c1.toml
+  sudo systemctl start plexus-controller
+
+Addresses that were leased after the snapshot was taken are unknown to the restored store: it may
+lease them again. So restore only what cannot be kept.")]
+    Restore {
+        /// The snapshot.
+        file: PathBuf,
+        /// The controller's configuration, which says where its store is.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Replace the leases that the store has.
+        #[arg(long)]
+        replace: bool,
+    },
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Command::Run { config, log } => {
@@ -64,7 +106,29 @@ pub(crate) fn run(args: Args) -> Outcome {
             plexus_daemon::controller::run(&config).map_err(Failure::unusable)
         }
         Command::Drain { which } => drain(&which),
+        Command::Snapshot { command: SnapshotCommand::Save { file, which } } => save(&file, &which),
+        Command::Snapshot { command: SnapshotCommand::Restore { file, config, replace } } => {
+            let restored = restore(&config, &file, replace).map_err(Failure::unusable)?;
+            let Restored { before, leases, is_behind } = restored;
+            println!("{leases} leases restored, in place of {before}");
+            if is_behind {
+                println!(
+                    "this store is younger than the one of the snapshot: restart the nodes, which \
+                     obey the highest epoch that they have seen"
+                );
+            }
+            Ok(())
+        }
     }
+}
+
+fn save(file: &Path, which: &Which) -> Outcome {
+    let mut client = which.connect()?;
+    let leases: Leases = client.get(&Request::Show(Topic::Leases)).map_err(Failure::unusable)?;
+    let snapshot = Snapshot::of(leases);
+    write_private(file, &snapshot.to_json()).map_err(Failure::unusable)?;
+    println!("{} leases saved in {}", snapshot.count(), file.display());
+    Ok(())
 }
 
 /// Asks for the handover, and waits until it is done.

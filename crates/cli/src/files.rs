@@ -30,5 +30,4 @@ fn not_written(file: &Path, error: &io::Error) -> String {
 }
 
 /// Advice for a file that exists already.
-pub(crate) const IN_THE_WAY: &str =
-    "; nothing is written over: move it away, or name another --out";
+pub(crate) const IN_THE_WAY: &str = "; nothing is written over: move it away, or name another file";

@@ -152,6 +152,7 @@ fn shown(client: &mut Client, topic: Topic, json: bool, top: usize) -> Result<St
         Answer::Flows(Of::Controller(flows)) => fabric::flows(&flows),
         Answer::Router(Of::Node(copy)) => fabric::router_copy(&copy),
         Answer::Router(Of::Controller(router)) => fabric::group_router(&router),
+        Answer::Leases(leases) => fabric::leases(&leases),
         Answer::Controllers(controllers) => fabric::controllers(&controllers),
         Answer::Fib(fib) => router::fib(&fib),
         Answer::Neighbours(neighbours) => router::neighbours(&neighbours),

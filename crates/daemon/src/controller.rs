@@ -5,6 +5,7 @@ mod answers;
 mod devices;
 mod leading;
 mod metrics;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -38,6 +39,7 @@ use signal_hook::iterator::Signals;
 
 use self::devices::Devices;
 use self::metrics::{Done, Facts};
+pub use self::snapshot::{Restored, Snapshot, restore};
 use crate::ask::{Question, answer, ask};
 use crate::identity;
 use crate::quiet::Quiet;
@@ -188,6 +190,7 @@ fn spawn(daemon: Daemon) -> Result<JoinHandle<()>, String> {
 struct Daemon {
     /// Its own number and name.
     own: (u64, String),
+    group: [u8; 16],
     device: String,
     hub: Hub,
     /// Only while it leads.
@@ -243,7 +246,8 @@ impl Daemon {
             return Err(format!("{text}: write name = \"{}\", or use another identity", own.1));
         }
         make_folder(&file.state)?;
-        let keeper = leading::keeper(file, &identity.claims().group, move || waker.wake())?;
+        let group = identity.claims().group;
+        let keeper = leading::keeper(file, &group, move || waker.wake())?;
         let tenure = Tenure::new(&file.name, leading::times(file));
         let pace = Pace { heartbeat: file.heartbeat };
         let mut hub = Hub::new(identity, pace, identity::random()?);
@@ -260,6 +264,7 @@ impl Daemon {
         tracing::info!(store = keeper.describe(), "{}", opened.how);
         let mut daemon = Daemon {
             own,
+            group,
             device: file.device.clone(),
             hub,
             core: None,

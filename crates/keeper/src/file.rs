@@ -98,6 +98,10 @@ impl Keeper for File {
         self.answers.pop_front()
     }
 
+    fn raise_epoch(&mut self, above: u64) -> Result<(), String> {
+        self.store().and_then(|store| store.raise_epoch(above)).map_err(|e| e.to_string())
+    }
+
     fn describe(&self) -> String {
         self.path.display().to_string()
     }

@@ -24,6 +24,16 @@ pub trait Keeper: Send {
     /// The next answer or news, if there is any by now.
     fn poll(&mut self) -> Option<Answer>;
 
+    /// Makes all later epochs higher than this one, where the store can: revisions of etcd only
+    /// grow by its own writes.
+    ///
+    /// # Errors
+    /// In words, when that cannot be stored.
+    fn raise_epoch(&mut self, above: u64) -> Result<(), String> {
+        let _ = above;
+        Ok(())
+    }
+
     /// Names it, for people.
     fn describe(&self) -> String;
 }

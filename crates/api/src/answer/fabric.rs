@@ -1,7 +1,7 @@
 //! Of a fabric: what its nodes and its controller know.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{Hops, PortRole};
@@ -333,6 +333,32 @@ pub struct Controllers {
     pub lease_left_s: Option<f64>,
     /// All that have reported to the store; none where it has a store of its own.
     pub controllers: Vec<KnownController>,
+}
+
+/// Of `show leases`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leases {
+    /// The controller that answers.
+    pub controller: String,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The group's number, in hexadecimal.
+    pub group: String,
+    /// By address.
+    pub leases: Vec<Lease>,
+}
+
+/// An address that was leased to a host by DHCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lease {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The host.
+    pub mac: MacAddr,
+    /// When it expires, in seconds since 1970. One that has expired is kept for its host while no
+    /// other host takes the address.
+    pub until_unix_s: u64,
 }
 
 /// The part of a controller in its group.

@@ -4,9 +4,10 @@ use std::fmt::Display;
 
 use plexus_api::answer::fabric::{
     Action, ControllerRole, Controllers, Flows, GroupRoute, GroupRouter, Groups, Hosts, Joined,
-    Links, RouterCopy, SourceRoutes, Stations, Topology, Unserved,
+    Leases, Links, RouterCopy, SourceRoutes, Stations, Topology, Unserved,
 };
 use plexus_api::word;
+use plexus_io::clock::unix_ms;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::PortRole;
 
@@ -233,6 +234,20 @@ pub(super) fn groups(answer: &Groups) -> String {
             &format!("{} ports", g.listeners),
             &or(words(nodes)),
         ]);
+    }
+    table.finish()
+}
+
+/// Addresses that are leased.
+pub(super) fn leases(answer: &Leases) -> String {
+    let now = unix_ms() / 1000;
+    let mut table = Table::new(&["ADDRESS", "MAC", "LEFT"]);
+    for lease in &answer.leases {
+        let left = match lease.until_unix_s.saturating_sub(now) {
+            0 => "expired".to_string(),
+            left => format!("{left} s"),
+        };
+        table.row([&lease.address as &dyn Display, &lease.mac, &left]);
     }
     table.finish()
 }

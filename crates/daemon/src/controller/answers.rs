@@ -4,17 +4,17 @@ use std::net::IpAddr;
 
 use plexus_api::answer::fabric::{
     self as api, Flow, Flows, Group, GroupNeighbour, GroupPath, GroupRoute, GroupRouter, Groups,
-    Host, Hosts, KnownNode, NodeName, NodePort, PassedBox, RouterClass, RouterDevice,
+    Host, Hosts, KnownNode, Leases, NodeName, NodePort, PassedBox, RouterClass, RouterDevice,
     RouterFunction, RouterNode, StationPlace, Topology, TreeNode, Unserved,
 };
 use plexus_api::answer::router::Routes;
 use plexus_api::question::Of;
 use plexus_api::{Answer, Topic};
-use plexus_controller::{Action, NeighbourView, PathView};
-use plexus_wire::Prefix;
+use plexus_controller::{Action, Lease, NeighbourView, PathView};
 use plexus_wire::address::is_martian;
 use plexus_wire::fabric::LINK_MTU_MIN;
 use plexus_wire::fabric::message::FibTarget;
+use plexus_wire::{Prefix, hex};
 
 use plexus_controller::Controller;
 use plexus_wire::Time;
@@ -28,6 +28,7 @@ const ROUTES_MAX: usize = 8192;
 pub(super) struct View<'a> {
     /// Its own number and name.
     own: &'a (u64, String),
+    group: &'a [u8; 16],
     core: &'a Controller,
     now: Time,
 }
@@ -44,7 +45,7 @@ impl Daemon {
                 None => "this controller stands by, and no controller leads".to_string(),
             });
         };
-        Ok(View { own: &self.own, core, now: self.now() })
+        Ok(View { own: &self.own, group: &self.group, core, now: self.now() })
     }
 
     pub(super) fn show(&self, topic: Topic) -> Result<Answer, String> {
@@ -62,13 +63,14 @@ impl View<'_> {
             Topic::Links => Answer::Links(Of::Controller(self.topology())),
             Topic::Hosts => Answer::Hosts(Of::Controller(self.hosts())),
             Topic::Flows => Answer::Flows(Of::Controller(self.flows())),
+            Topic::Leases => Answer::Leases(self.leases()),
             Topic::Groups => Answer::Groups(Of::Controller(self.groups())),
             Topic::Router => Answer::Router(Of::Controller(self.router())),
             Topic::Drops => Answer::Drops(Of::Controller(Unserved { drops: drops(self.core) })),
             other => {
                 return Err(format!(
-                    "'{}' cannot be shown: a controller shows topology, hosts, groups, flows, \
-                     router, controllers, drops",
+                    "'{}' cannot be shown: a controller shows topology, hosts, leases, groups, \
+                     flows, router, controllers, drops",
                     other.name()
                 ));
             }
@@ -109,6 +111,20 @@ impl View<'_> {
             nodes: nodes.collect(),
             links: links.collect(),
             mtu_min: LINK_MTU_MIN,
+        }
+    }
+
+    fn leases(&self) -> Leases {
+        let lease = |lease: Lease| api::Lease {
+            address: lease.ip,
+            mac: lease.mac,
+            until_unix_s: lease.until_unix_s,
+        };
+        Leases {
+            controller: self.own.1.clone(),
+            epoch: self.core.epoch(),
+            group: hex(self.group),
+            leases: self.core.leases().into_iter().map(lease).collect(),
         }
     }
 

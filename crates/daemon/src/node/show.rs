@@ -41,7 +41,7 @@ pub(crate) fn answer(node: &RunningNode, topic: Topic) -> Result<Answer, String>
         Topic::Names => Answer::Names(node.ask_named(|named| named.show_names(name))?),
         Topic::Cache => Answer::Cache(node.ask_named(|named| named.show_cache(name))?),
         Topic::Flows => Answer::Flows(Of::Node(flows::answer(node)?)),
-        Topic::Topology | Topic::Controllers => {
+        Topic::Topology | Topic::Leases | Topic::Controllers => {
             let what = topic.name();
             return Err(format!("a controller knows {what}, a node does not: name a controller"));
         }

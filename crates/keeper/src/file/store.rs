@@ -85,11 +85,23 @@ impl Store {
     /// # Errors
     /// When the file cannot be written or is damaged.
     pub(super) fn next_epoch(&self) -> Result<u64, StoreError> {
+        self.set_epoch(|epoch| epoch + 1)
+    }
+
+    /// Makes the next incarnation higher than this one.
+    ///
+    /// # Errors
+    /// As [`next_epoch`](Store::next_epoch).
+    pub(super) fn raise_epoch(&self, above: u64) -> Result<(), StoreError> {
+        self.set_epoch(|epoch| epoch.max(above)).map(drop)
+    }
+
+    fn set_epoch(&self, next: impl FnOnce(u64) -> u64) -> Result<u64, StoreError> {
         guarded(&self.path, || {
             let write = self.database.begin_write()?;
             let epoch = {
                 let mut meta = write.open_table(META)?;
-                let epoch = meta.get(EPOCH)?.map_or(0, |e| e.value()) + 1;
+                let epoch = next(meta.get(EPOCH)?.map_or(0, |e| e.value()));
                 meta.insert(EPOCH, epoch)?;
                 epoch
             };

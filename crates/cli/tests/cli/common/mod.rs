@@ -403,7 +403,7 @@ impl Daemons {
         )
     }
 
-    fn controller_file(&self) -> String {
+    pub(crate) fn controller_file(&self) -> String {
         let dir = self.dir.display();
         format!(
             "name = \"c1\"\ncontrol = \"{dir}/c1.sock\"\nidentity = \"{dir}/c1.key\"\n\

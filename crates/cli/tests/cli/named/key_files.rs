@@ -25,7 +25,7 @@ fn private_keys_are_their_owners_alone_and_nothing_is_written_over() {
     };
     let in_the_way = |words: &str, told: &str| {
         refused(words, told);
-        refused(words, "move it away, or name another --out");
+        refused(words, "move it away, or name another file");
     };
     in_the_way("make /a --out ./a", "a.ndncert: there is such a file");
     std::fs::remove_file(desk.path("a.ndncert")).unwrap();
