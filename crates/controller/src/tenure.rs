@@ -38,6 +38,8 @@ const MARGIN: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The same for a campaign, whose answer brings everything stored.
 const CAMPAIGN: Duration = Duration::from_secs(10);
+/// Clocks that differ by so many seconds agree: reports are not older.
+const CLOCKS_AGREE: u64 = 5;
 /// How long a new leader has to be heard by a node.
 const GRACE: Duration = Duration::from_secs(1);
 /// After a handover on purpose, how long the controller leaves leading to others.
@@ -83,6 +85,9 @@ pub struct Member {
     pub nodes: u32,
     /// Whether its device is cabled to a node.
     pub attached: bool,
+    /// The time of day by its clock, in seconds since 1970; 0: it did not say.
+    #[serde(default)]
+    pub unix_s: u64,
 }
 
 /// A request to the store. `asked` comes back in the answer.
@@ -394,9 +399,26 @@ impl Tenure {
         self.run(now);
     }
 
-    /// Nodes with a session.
-    pub fn reach(&mut self, nodes: u32) {
-        self.reported.nodes = nodes;
+    /// Nodes with a session, and the time of day by this controller's clock, for its next report.
+    pub fn reach(&mut self, nodes: u32, unix_s: u64) {
+        (self.reported.nodes, self.reported.unix_s) = (nodes, unix_s);
+    }
+
+    /// The time of day by the clocks of all controllers that have reported: `own`, unless most of
+    /// them say something else. A leader counts leases by it, so that one wrong clock of three
+    /// ends no lease early.
+    pub fn time_of_day(&self, now: Time, own: u64) -> u64 {
+        let others = self
+            .members
+            .iter()
+            .filter(|(name, known)| **name != self.own && known.member.unix_s > 0);
+        let others = others
+            .map(|(_, known)| known.member.unix_s.saturating_add(now.since(known.at).as_secs()));
+        let mut all: Vec<u64> = others.chain([own]).collect();
+        all.sort_unstable();
+        // Of two the earlier one: an address that is free too late harms nobody.
+        let median = all[(all.len() - 1) / 2];
+        if own.abs_diff(median) <= CLOCKS_AGREE { own } else { median }
     }
 
     /// Hands over on purpose, and leaves leading to others for a while.

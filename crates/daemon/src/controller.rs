@@ -26,7 +26,7 @@ use plexus_control::identity::{Role, short_key};
 use plexus_control::link::Pace;
 use plexus_controller::tenure::{Ask as ToStore, Tenure};
 use plexus_controller::{Controller, Event, Input, Output};
-use plexus_io::clock::since_boot;
+use plexus_io::clock::{since_boot, unix_ms};
 use plexus_io::process::go_before_others;
 use plexus_io::spec::{self, PortSpec};
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
@@ -343,7 +343,8 @@ impl Daemon {
                 core.handle(now, Input::Tick);
             }
             if self.tenure.next_deadline() <= now {
-                self.tenure.reach(self.core.as_ref().map_or(0, Controller::nodes_up));
+                let nodes = self.core.as_ref().map_or(0, Controller::nodes_up);
+                self.tenure.reach(nodes, unix_ms() / 1000);
                 self.tenure.run(now);
             }
             self.carry_out(now);

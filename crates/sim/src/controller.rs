@@ -189,7 +189,7 @@ impl SimController {
             own.handle(now, Input::Tick);
         }
         if running.tenure.next_deadline() <= now {
-            running.tenure.reach(running.core.as_ref().map_or(0, Controller::nodes_up));
+            running.tenure.reach(running.core.as_ref().map_or(0, Controller::nodes_up), 0);
             running.tenure.run(now);
         }
         self.carry_out(core);

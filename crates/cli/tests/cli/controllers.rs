@@ -1,6 +1,8 @@
 //! Several controllers on a real etcd, in `labs/controllers.toml`: whichever dies, hosts notice
 //! nothing. And copies of what controllers keep.
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use serde_json::{Value, json};
 
 use crate::common::{self, Daemons, Desk, Signal, kill, until};
@@ -47,6 +49,66 @@ fn nothing_is_lost_whatever_fails_of_controllers_and_their_store() {
     assert_eq!(report["passed"], true, "{report:#}");
     let outages = report["outages"].as_array().unwrap();
     assert_eq!(outages.len(), 11, "{report:#}");
+}
+
+/// The lab with random faults, one after the other, in place of its own, and with the known pair
+/// alone.
+fn with_random_faults(seed: u64) -> String {
+    let lab = std::fs::read_to_string(common::shipped(LAB)).unwrap();
+    let (network, rest) = lab.split_once("# The leader is killed.").unwrap();
+    let (_, traffic) = rest.split_once("# These two talk through all of it.").unwrap();
+    let (traffic, _) = traffic.split_once("# Pairs that have not talked before").unwrap();
+    let is_kept =
+        |line: &&str| !["killed.", "cut.", "undecided.", "again."].iter().any(|w| line.contains(w));
+    let mut text: String =
+        network.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut at = 1000_u64;
+    while at < 20_000 {
+        let lasts = 300 + random.random_range(0..5000);
+        let number = random.random_range(1..=3);
+        let fault = match random.random_range(0..8) {
+            0 => "kind = \"crash\"\ndevice = \"leader\"".to_string(),
+            1 => format!("kind = \"crash\"\ndevice = \"c{number}\""),
+            2 => format!("kind = \"crash\"\ndevice = \"etcd{number}\""),
+            3 => format!("kind = \"full\"\ndevice = \"etcd{number}\""),
+            4 => "cut = \"leader.nodes\"".to_string(),
+            5 => "kind = \"silent\"\ncut = \"leader.nodes\"".to_string(),
+            6 => "kind = \"silent\"\ncut = \"leader.etcd\"".to_string(),
+            _ => format!("kind = \"silent\"\ncut = \"c{number}.etcd\""),
+        };
+        text += &format!("[[event]]\nat = \"{at}ms\"\n{fault}\nfor = \"{lasts}ms\"\n");
+        at += lasts + random.random_range(0..3000);
+    }
+    text + &traffic.replace("\"40s\"", "\"28s\"")
+}
+
+fn random_faults(seeds: std::ops::RangeInclusive<u64>) {
+    let Some(desk) = desk("controllers-random") else { return };
+    for seed in seeds {
+        let file = desk.file("controllers.toml", &with_random_faults(seed));
+        desk.plexus(&["lab", "up", &file]).expect(0);
+        let report = desk.json(&["lab", "run", &file], 0);
+        assert_eq!(report["passed"], true, "seed {seed}: {report:#}");
+        let leads = || ["c1", "c2", "c3"].into_iter().find(|name| role(&desk, name) == "leads");
+        assert!(until(|| leads().is_some()), "seed {seed}");
+        // What was promised before all this is known to the last leader.
+        let node = format!("{LAB}/{}", leads().unwrap());
+        let leases = desk.json(&["show", "leases", "--node", &node], 0);
+        assert_eq!(leases["leases"][0]["address"], "10.0.0.1", "seed {seed}: {leases:#}");
+        desk.down(LAB);
+    }
+}
+
+#[test]
+fn nothing_is_lost_in_a_run_of_random_faults() {
+    random_faults(1..=1);
+}
+
+#[test]
+#[ignore = "takes half an hour"]
+fn nothing_is_lost_in_fifty_runs_of_random_faults() {
+    random_faults(1..=50);
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl World {
                 let now = one.read(self.now);
                 if let (Some(tenure), true) = (&mut one.tenure, one.paused_until <= self.now) {
                     let nodes = if attached && one.reign.is_some() { 10 } else { 0 };
-                    tenure.reach(nodes);
+                    tenure.reach(nodes, 0);
                     tenure.attach(now, attached);
                     tenure.hear(now, leader);
                     self.carry_out(at);
@@ -507,7 +507,7 @@ fn a_silent_leader_is_replaced_only_if_the_store_misses_it_too() {
     tenure.answer(Time::ZERO, Answer::Beaten);
     let leader = Leader { name: "c2".into(), lease: 8, epoch: 5 };
     tenure.answer(Time::ZERO, Answer::Leader(Some(leader)));
-    let member = Member { nodes: 3, attached: true };
+    let member = Member { nodes: 3, attached: true, unix_s: 0 };
     let mut at = Time::ZERO;
     let mut campaigns = |tenure: &mut Tenure, (attached, leader), reports, time| {
         let end = at + ms(time);
@@ -530,6 +530,30 @@ fn a_silent_leader_is_replaced_only_if_the_store_misses_it_too() {
     assert!(!campaigns(&mut tenure, (false, None), false, 3000));
     // What the node hears of an earlier leader does not count.
     assert!(campaigns(&mut tenure, (true, Some(4)), false, 100));
+}
+
+#[test]
+fn a_leader_counts_time_as_most_controllers_do() {
+    let mut tenure = campaigner();
+    let at = |time| Time::ZERO + ms(time);
+    let report = |tenure: &mut Tenure, name: &str, unix_s| {
+        let member = Member { nodes: 0, attached: true, unix_s };
+        tenure.answer(at(0), Answer::Member(name.into(), Some(member)));
+    };
+    assert_eq!(tenure.time_of_day(at(1000), 9_000), 9_000);
+    // Its own report does not count twice, and one that says no time does not count.
+    report(&mut tenure, "c1", 5_000);
+    report(&mut tenure, "c4", 0);
+    assert_eq!(tenure.time_of_day(at(1000), 9_000), 9_000);
+    // Its own clock is an hour ahead; then another one's is, or is an hour behind.
+    report(&mut tenure, "c2", 5_400);
+    report(&mut tenure, "c3", 5_401);
+    assert_eq!(tenure.time_of_day(at(1000), 9_000), 5_402);
+    assert_eq!(tenure.time_of_day(at(1000), 5_403), 5_403);
+    report(&mut tenure, "c2", 9_000);
+    assert_eq!(tenure.time_of_day(at(1000), 5_402), 5_402);
+    report(&mut tenure, "c2", 1_800);
+    assert_eq!(tenure.time_of_day(at(1000), 5_402), 5_402);
 }
 
 #[test]

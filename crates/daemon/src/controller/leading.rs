@@ -111,12 +111,22 @@ impl Daemon {
                 return self.tenure.drain(now);
             }
         };
+        let own_s = unix_ms() / 1000;
+        let unix_s = self.tenure.time_of_day(now, own_s);
+        if unix_s != own_s {
+            let wrong_by = own_s as i64 - unix_s as i64;
+            tracing::warn!(
+                wrong_by,
+                "this clock is so many seconds ahead of those of the other controllers, which \
+                 count: set it right (`timedatectl`)"
+            );
+        }
         tracing::info!(epoch, leases = stored.len(), "leads");
         let mut core = Controller::new(Start {
             config: self.settings.clone(),
             epoch,
             now,
-            unix_s: unix_ms() / 1000,
+            unix_s,
             stored,
             seed,
         });
