@@ -1,6 +1,6 @@
 //! Leases of addresses that a store makes durable in a second, and DHCP acknowledgements that a
-//! controller's core gives with it. 64 are asked for at a time: as many as a controller takes frames
-//! at a time.
+//! controller's core gives with it. 64 are asked for at a time: as many as a controller takes
+//! frames at a time.
 //!
 //!     cargo run --release -p plexus-keeper --example leases -- /var/tmp/leases.redb
 //!     cargo run --release -p plexus-keeper --example leases -- http://127.0.0.1:2379
