@@ -44,6 +44,8 @@ pub(crate) struct SimController {
     clock: Clock,
     /// `None` while it is down.
     running: Option<Running>,
+    /// Reasons why it is down.
+    down: u32,
 }
 
 /// What it keeps, which survives a crash.
@@ -86,6 +88,7 @@ impl SimController {
             store: shares.map_or_else(|| Store::Own(Disk::default()), Store::Shared),
             clock: Clock::TRUE,
             running: None,
+            down: 0,
         };
         made.start(SimTime::ZERO, seeds);
         made
@@ -116,6 +119,7 @@ impl SimController {
 
     /// It stops at once and loses everything that is not stored.
     pub(crate) fn crash(&mut self, core: &mut Core) {
+        self.down += 1;
         self.running = None;
         match &mut self.store {
             Store::Own(disk) => disk.crash(),
@@ -126,8 +130,12 @@ impl SimController {
         self.nic.clear(core);
     }
 
-    /// It starts anew.
+    /// A reason why it is down has passed; after the last one it starts anew.
     pub(crate) fn restart(&mut self, core: &mut Core, seeds: [[u8; 32]; 2]) {
+        self.down -= 1;
+        if self.down > 0 {
+            return;
+        }
         self.start(core.now, seeds);
         if let Store::Shared(client) = self.store {
             core.with_etcd(|etcd, now, queue| etcd.begin(now, queue, client));
@@ -338,6 +346,8 @@ impl Running {
 
     /// An answer or news of the store.
     fn hear(&mut self, now: Time, answer: Answer) {
+        // A lease that has ended meanwhile comes first.
+        self.tenure.run(now);
         match answer {
             Answer::Written { epoch, ticket } => {
                 if self.core.as_ref().is_some_and(|own| own.epoch() == epoch) {

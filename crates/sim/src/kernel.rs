@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use plexus_control::router::{Input as RouterInput, InterfaceId, NextHop, Route, Source};
-use plexus_controller::Input;
+use plexus_controller::{Controller, Input};
 use plexus_wire::Prefix;
 
 use crate::sim::Sim;
@@ -27,8 +27,9 @@ impl Sim {
             route: (!vias.is_empty()).then(|| Route::Via(vias.into_iter().map(hop).collect())),
         });
         let changes = Input::Kernel(changes.collect());
-        let mut controllers = self.devices.controllers.iter_mut();
-        let Some(leader) = controllers.find(|c| c.core().is_some()) else { return false };
+        let controllers = self.devices.controllers.iter_mut();
+        let leader = controllers.max_by_key(|c| c.core().map(Controller::epoch));
+        let Some(leader) = leader else { return false };
         leader.tell(&mut self.core, changes)
     }
 }

@@ -17,6 +17,8 @@ use crate::time::SimTime;
 pub(crate) const STORE_DELAY: Duration = Duration::from_millis(2);
 /// From a controller to a member of etcd, or back.
 const WAY: Duration = Duration::from_micros(500);
+/// After so long a controller notices that its connection is dead.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The only lease of a disk.
 const LEASE: u64 = 1;
 
@@ -74,13 +76,16 @@ impl Disk {
 }
 
 /// The etcd cluster, and its connections to the controllers.
+///
+/// It is simpler than the real one: it has no members of its own that elect a leader, so one that
+/// stops costs nothing, and a connection is to the whole cluster.
 pub(crate) struct Etcd {
     model: Model,
     clients: Vec<Client>,
     /// What is on its way, by number.
     under_way: BTreeMap<u64, Message>,
     sent: u64,
-    /// Members that are down.
+    /// Reasons why each member is down.
     down: [u32; ETCD_MEMBERS.len()],
     /// When it next looks for leases that have ended.
     looks_at: Option<SimTime>,
@@ -89,18 +94,33 @@ pub(crate) struct Etcd {
 struct Client {
     device: DeviceIndex,
     name: String,
-    /// What was sent to an earlier life does not arrive.
-    life: u64,
+    /// How often it was started, and how often it was connected.
+    starts: u64,
+    connections: u64,
     is_alive: bool,
     /// Reasons why it does not reach the cluster.
     cut: u32,
-    /// Writes that are tried again when it does.
-    held: VecDeque<Ask>,
+    /// Writes without an answer. They are made again by the next connection, in order.
+    writes: VecDeque<Ask>,
 }
 
 enum Message {
-    Ask { client: usize, ask: Ask },
-    Answer { client: usize, life: u64, answer: Answer },
+    Ask {
+        client: usize,
+        starts: u64,
+        connections: u64,
+        ask: Ask,
+    },
+    Answer {
+        client: usize,
+        connections: u64,
+        answer: Answer,
+    },
+    /// The controller notices that its connection is dead.
+    Silence {
+        client: usize,
+        connections: u64,
+    },
     Look,
 }
 
@@ -110,10 +130,11 @@ impl Etcd {
         let client = |(device, name)| Client {
             device,
             name,
-            life: 0,
+            starts: 0,
+            connections: 0,
             is_alive: false,
             cut: 0,
-            held: VecDeque::new(),
+            writes: VecDeque::new(),
         };
         Etcd {
             model: Model::default(),
@@ -130,8 +151,7 @@ impl Etcd {
     }
 
     fn reaches(&self, client: usize) -> bool {
-        let client = &self.clients[client];
-        client.is_alive && client.cut == 0 && self.has_majority()
+        self.clients[client].cut == 0 && self.has_majority()
     }
 
     /// A controller sends a request.
@@ -142,7 +162,10 @@ impl Etcd {
         client: usize,
         ask: Ask,
     ) {
-        self.send(now + WAY.into(), queue, Message::Ask { client, ask });
+        if let Ask::Write { .. } = ask {
+            self.clients[client].writes.push_back(ask.clone());
+        }
+        self.send_ask(now, queue, client, ask);
     }
 
     /// A message arrives: the answer, if it is one for a controller that still waits for it.
@@ -153,31 +176,37 @@ impl Etcd {
         number: u64,
     ) -> Option<Answer> {
         match self.under_way.remove(&number)? {
-            Message::Answer { client, life, answer } => {
-                return (self.reaches(client) && self.clients[client].life == life)
-                    .then_some(answer);
+            Message::Answer { client, connections, answer } => {
+                let reaches = self.reaches(client);
+                let client = &mut self.clients[client];
+                let arrives = reaches && client.is_alive && client.connections == connections;
+                let answer = arrives.then_some(answer)?;
+                client.writes.retain(|write| !is_end_of(&answer, write));
+                return Some(answer);
             }
-            Message::Ask { client, ask } if self.reaches(client) => {
-                let name = self.clients[client].name.clone();
-                let (answer, news) = self.model.serve(now.floor(), &name, ask);
-                let at = now + (STORE_DELAY + WAY).into();
-                self.tell_all(at, queue, news);
-                if let Some(answer) = answer {
-                    self.tell(at, queue, client, answer);
+            Message::Silence { client, connections } => {
+                let reaches = self.reaches(client);
+                let client = &self.clients[client];
+                let is_silent = !reaches && client.is_alive && client.connections == connections;
+                return is_silent.then_some(Answer::Lost);
+            }
+            Message::Ask { client, starts, connections, ask } => {
+                let Client { name, starts: own_starts, connections: own, .. } =
+                    &self.clients[client];
+                // What it sent before a crash still arrives, and not what a dead connection had.
+                if self.reaches(client) && (starts != *own_starts || connections == *own) {
+                    let (answer, news) = self.model.serve(now.floor(), &name.clone(), ask);
+                    self.tell_all(now, queue, news);
+                    if let Some(answer) = answer.filter(|_| starts == self.clients[client].starts) {
+                        self.tell(now, queue, client, answer);
+                    }
                 }
             }
-            Message::Ask { client, ask: ask @ Ask::Write { .. } }
-                if self.clients[client].is_alive =>
-            {
-                self.clients[client].held.push_back(ask);
-            }
-            // Others are lost with the connection.
-            Message::Ask { .. } => {}
             Message::Look => {
                 self.looks_at = None;
                 if self.has_majority() {
                     let news = self.model.expire(now.floor());
-                    self.tell_all(now + WAY.into(), queue, news);
+                    self.tell_all(now, queue, news);
                 }
             }
         }
@@ -187,15 +216,16 @@ impl Etcd {
 
     /// A controller starts.
     pub(crate) fn begin(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize) {
-        self.clients[client].is_alive = true;
+        let own = &mut self.clients[client];
+        (own.is_alive, own.starts) = (true, own.starts + 1);
         self.connect(now, queue, client);
     }
 
     /// A controller stops at once.
     pub(crate) fn crash(&mut self, client: usize) {
         let client = &mut self.clients[client];
-        (client.is_alive, client.life) = (false, client.life + 1);
-        client.held.clear();
+        client.is_alive = false;
+        client.writes.clear();
     }
 
     /// A controller is cut off, or one reason for it has passed.
@@ -208,7 +238,10 @@ impl Etcd {
     ) {
         let cut = &mut self.clients[client].cut;
         *cut = if fails { *cut + 1 } else { *cut - 1 };
-        self.connect(now, queue, client);
+        match fails {
+            true => self.fall_silent(now, queue, client),
+            false => self.connect(now, queue, client),
+        }
     }
 
     /// A member stops, or one reason for it has passed.
@@ -222,57 +255,90 @@ impl Etcd {
         let before = self.has_majority();
         let down = &mut self.down[member];
         *down = if fails { *down + 1 } else { *down - 1 };
-        if !before && self.has_majority() {
-            self.model.prolong(now.floor());
-            (0..self.clients.len()).for_each(|client| self.connect(now, queue, client));
-            self.look_again(queue);
+        match (before, self.has_majority()) {
+            (true, false) => {
+                (0..self.clients.len()).for_each(|client| self.fall_silent(now, queue, client));
+            }
+            (false, true) => {
+                self.model.prolong(now.floor());
+                (0..self.clients.len()).for_each(|client| self.connect(now, queue, client));
+                self.look_again(queue);
+            }
+            _ => {}
         }
+    }
+
+    fn fall_silent(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize) {
+        let connections = self.clients[client].connections;
+        self.send(now + PATIENCE.into(), queue, Message::Silence { client, connections });
     }
 
     /// A new connection: answers are lost, the cluster tells what there is, and writes are made
     /// again.
     fn connect(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize) {
-        if !self.reaches(client) {
+        if !self.clients[client].is_alive || !self.reaches(client) {
             return;
         }
-        self.clients[client].life += 1;
-        let at = now + WAY.into();
-        self.tell(at, queue, client, Answer::Lost);
+        self.clients[client].connections += 1;
+        self.tell(now, queue, client, Answer::Lost);
         for answer in self.model.state() {
-            self.tell(at, queue, client, answer);
+            self.tell(now, queue, client, answer);
         }
-        let held = std::mem::take(&mut self.clients[client].held);
-        held.into_iter().for_each(|ask| self.ask(now, queue, client, ask));
+        let writes = self.clients[client].writes.clone();
+        writes.into_iter().for_each(|write| self.send_ask(now, queue, client, write));
     }
 
-    fn tell_all(&mut self, at: SimTime, queue: &mut EventQueue<Event>, news: Vec<Answer>) {
+    fn send_ask(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize, ask: Ask) {
+        let Client { starts, connections, .. } = self.clients[client];
+        self.send(now + WAY.into(), queue, Message::Ask { client, starts, connections, ask });
+    }
+
+    fn tell_all(&mut self, now: SimTime, queue: &mut EventQueue<Event>, news: Vec<Answer>) {
         for answer in news {
             for client in 0..self.clients.len() {
-                self.tell(at, queue, client, answer.clone());
+                self.tell(now, queue, client, answer.clone());
             }
         }
     }
 
-    fn tell(&mut self, at: SimTime, queue: &mut EventQueue<Event>, client: usize, answer: Answer) {
-        let life = self.clients[client].life;
-        self.send(at, queue, Message::Answer { client, life, answer });
+    /// All answers and news take the same time, so they stay in order.
+    fn tell(&mut self, now: SimTime, queue: &mut EventQueue<Event>, client: usize, answer: Answer) {
+        let connections = self.clients[client].connections;
+        let at = now + (STORE_DELAY + WAY).into();
+        self.send(at, queue, Message::Answer { client, connections, answer });
     }
 
     fn send(&mut self, at: SimTime, queue: &mut EventQueue<Event>, message: Message) {
         self.sent += 1;
-        let (number, device) = match &message {
-            Message::Answer { client, .. } => (self.sent, Some(self.clients[*client].device)),
-            Message::Ask { .. } | Message::Look => (self.sent, None),
+        let device = match &message {
+            Message::Answer { client, .. } | Message::Silence { client, .. } => {
+                Some(self.clients[*client].device)
+            }
+            Message::Ask { .. } | Message::Look => None,
         };
-        self.under_way.insert(number, message);
-        queue.push(at, Event::Store { device, number });
+        self.under_way.insert(self.sent, message);
+        queue.push(at, Event::Store { device, number: self.sent });
     }
 
+    /// Looks for ended leases when the next one ends. Without a majority none does.
     fn look_again(&mut self, queue: &mut EventQueue<Event>) {
-        let Some(next) = self.model.next_end().map(SimTime::from) else { return };
-        if self.looks_at.is_none_or(|at| next < at) {
+        let next = self.model.next_end().map(SimTime::from).filter(|_| self.has_majority());
+        if let Some(next) = next
+            && self.looks_at.is_none_or(|at| next < at)
+        {
             self.looks_at = Some(next);
             self.send(next, queue, Message::Look);
         }
+    }
+}
+
+/// Whether an answer ends this write.
+fn is_end_of(answer: &Answer, write: &Ask) -> bool {
+    match (answer, write) {
+        (Answer::Written { epoch, ticket }, Ask::Write { epoch: e, ticket: t, .. }) => {
+            epoch == e && t <= ticket
+        }
+        (Answer::Fenced { epoch }, Ask::Write { epoch: e, .. }) => epoch == e,
+        _ => false,
     }
 }

@@ -44,6 +44,8 @@ fn what_labs_assert_holds_in_the_simulator() {
         let (report, work) = run(&topology, 1);
         println!("{name}: {work:?}\n{report}");
         assert!(report.facts.passed, "{name}: {report}");
+        let is_made = |note: &String| !note.contains(" not made: ");
+        assert!(report.notes.iter().all(is_made), "{name}: {report}");
     }
 }
 

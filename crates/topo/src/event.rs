@@ -341,8 +341,10 @@ impl Reader<'_> {
         let At { value, span } = self.section.required_text("device", "\"n1\"")?;
         let party = self.party(value, span.clone())?;
         if let Party::Device(Device::Host(_)) = party {
-            let message =
-                format!("{} is a host: nodes, bridges and controllers crash", quote(value));
+            let message = format!(
+                "{} is a host: nodes, bridges, controllers and members of etcd crash",
+                quote(value)
+            );
             self.section.problems().add(span, message, "cut its cable instead");
             return None;
         }
@@ -454,6 +456,12 @@ impl Reader<'_> {
             if !self.members().is_empty() {
                 known.push(self.topology.side_name(Some(controller), Side::Etcd));
             }
+        }
+        if !self.topology.controllers.is_empty() {
+            known.push(self.topology.side_name(None, Side::Nodes));
+        }
+        if !self.members().is_empty() {
+            known.push(self.topology.side_name(None, Side::Etcd));
         }
         known.sort();
         let known = known.iter().map(String::as_str);

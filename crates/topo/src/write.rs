@@ -31,8 +31,8 @@ impl Topology {
         for node in &self.nodes {
             write_node(node, &mut lines);
         }
-        for controller in &self.controllers {
-            self.write_controller(controller, &mut lines);
+        for (number, controller) in self.controllers.iter().enumerate() {
+            self.write_controller(number, controller, &mut lines);
         }
         self.bridges.iter().for_each(|bridge| bridge.write(&mut lines));
         for host in &self.hosts {
@@ -53,11 +53,14 @@ impl Topology {
         lines.finish()
     }
 
-    fn write_controller(&self, controller: &Controller, lines: &mut Lines) {
+    fn write_controller(&self, number: usize, controller: &Controller, lines: &mut Lines) {
         lines.heading("[[controller]]");
         lines.text("name", &controller.name);
         lines.text("on", &self.nodes[controller.node].name);
-        controller.settings.write(lines, "controller.");
+        // All have the first one's settings.
+        if number == 0 {
+            controller.settings.write(lines, "controller.");
+        }
     }
 
     fn write_link(&self, link: &Link, lines: &mut Lines) {

@@ -98,8 +98,10 @@ impl Model {
                 if self.leases.contains_key(&lease) {
                     self.members.insert(name.to_string(), (lease, member));
                     news.push(Answer::Member(name.to_string(), Some(member)));
+                    None
+                } else {
+                    Some(Answer::Ended { lease })
                 }
-                None
             }
             Ask::Write { epoch, ticket, changes } => {
                 if self.leader.as_ref().map(|leader| leader.epoch) == Some(epoch) {
