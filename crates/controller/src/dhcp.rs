@@ -30,9 +30,12 @@ use crate::topology::Place;
 use crate::{Config, Controller};
 use leases::{Entry, Leases, Pool, State};
 
-/// If a confirmation has not been stored after this time, it is stored again when its host asks
-/// again.
+/// A confirmation that has not been stored after this time is not sent, because its host would
+/// count the lease from a later time than we do. It is stored again when the host asks again.
 const STORE_PATIENCE: Duration = Duration::from_secs(2);
+/// A lease is kept for its host for so much longer than the host was told: the confirmation may be
+/// late, and records count whole seconds.
+const GRACE: Duration = Duration::from_secs(STORE_PATIENCE.as_secs() + 1);
 
 /// A confirmation that waits until its lease is stored.
 #[derive(Clone, Debug)]
@@ -300,7 +303,7 @@ impl Controller {
             return;
         }
         self.dhcp.pending.retain(|p| p.mac != mac);
-        let until = now + Duration::from_secs(seconds.into());
+        let until = now + Duration::from_secs(seconds.into()) + GRACE;
         let entry = Entry { mac, state: State::Bound, until, port: Some(at), is_stored: true };
         let mut changes = Vec::new();
         if let Some(other) = self.dhcp.table.put(ip, entry) {
@@ -325,13 +328,13 @@ impl Controller {
     /// Leases up to this ticket are durable: sends their hosts the confirmation.
     pub(crate) fn stored(&mut self, now: Time, ticket: u64) {
         while self.dhcp.pending.front().is_some_and(|p| p.ticket <= ticket) {
-            let Some(Pending { at, mac, ip, seconds, frame, .. }) = self.dhcp.pending.pop_front()
-            else {
-                return;
-            };
+            let Some(pending) = self.dhcp.pending.pop_front() else { return };
+            let Pending { since, at, mac, ip, seconds, frame, .. } = pending;
+            let is_late = now.since(since) >= STORE_PATIENCE;
             // Released or declined meanwhile, or the host has moved: it asks again.
             let bound = |e: &Entry| e.mac == mac && e.state == State::Bound;
-            if !self.dhcp.table.get(ip).is_some_and(bound)
+            if is_late
+                || !self.dhcp.table.get(ip).is_some_and(bound)
                 || self.hosts.get(mac).is_none_or(|h| h.at != at)
             {
                 continue;
