@@ -105,15 +105,15 @@ fn read_ports(said: &Value) -> Vec<BridgePortStatus> {
     ports.map(|p| BridgePortStatus { name: text(p, "ifname"), state: text(p, "state") }).collect()
 }
 
-/// Silences a kernel device, or restores it: its carrier stays, and received packets are dropped
-/// before anything sees them.
-pub(crate) fn silence(place: &Namespaces, device: &str, on: bool) -> Result<(), Error> {
+/// Silences a kernel device in a place, or in the supervisor's own, or restores it: its carrier
+/// stays, and received packets are dropped before anything sees them.
+pub(crate) fn silence(place: Option<&Namespaces>, device: &str, on: bool) -> Result<(), Error> {
     if !on {
-        return TC.run(Some(place), &["qdisc", "del", "dev", device, "clsact"], "").map(drop);
+        return TC.run(place, &["qdisc", "del", "dev", device, "clsact"], "").map(drop);
     }
-    TC.run(Some(place), &["qdisc", "replace", "dev", device, "clsact"], "")?;
+    TC.run(place, &["qdisc", "replace", "dev", device, "clsact"], "")?;
     let filter = ["filter", "replace", "dev", device, "ingress", "bpf", "da", "bytecode", DROP_ALL];
-    TC.run(Some(place), &filter, "").map(drop)
+    TC.run(place, &filter, "").map(drop)
 }
 
 #[cfg(test)]

@@ -57,6 +57,11 @@ pub(crate) fn settings() -> EtcdSettings {
     }
 }
 
+/// The device of the supervisor's bridge at which a controller's box is.
+pub(crate) fn bridge_port(controller: usize) -> String {
+    format!("e{}", ETCD_MEMBERS.len() + controller)
+}
+
 /// Starts the members, if several controllers need them. They end with the lab.
 ///
 /// # Errors
@@ -78,6 +83,7 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
     let members = places.iter().enumerate().map(|(number, place)| (place, member(number)));
     let mut batch = format!("link add {BRIDGE} type bridge\nlink set {BRIDGE} up\n");
     let ends: Vec<_> = members.chain(controllers).collect();
+    // Members first: see `bridge_port`.
     for (number, (place, _)) in ends.iter().enumerate() {
         let net = place.descriptors()[0].as_raw_fd();
         let place = format!("netns /proc/{}/fd/{net}", own.display());
@@ -107,12 +113,17 @@ impl Member {
         let _ = self.child.wait();
     }
 
+    /// Whether it runs. If it has ended, that is recorded.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Starts it as before, if it has ended.
     ///
     /// # Errors
     /// When it cannot be started.
     pub(crate) fn start_again(&mut self) -> Result<(), Error> {
-        if let Ok(None) = self.child.try_wait() {
+        if self.is_running() {
             return Ok(());
         }
         self.child = spawn(self.number, &self.place, &self.log)?;

@@ -1,13 +1,14 @@
 //! Failures injected during a run.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
 use plexus_report::Cut;
 use plexus_topo::{
-    CONTROLLER_DEVICE, CONTROLLER_PORT, Described, Device, End, Event, Failure, Fault, NO_LEADER,
-    Party, Side, Topology,
+    CONTROLLER_DEVICE, CONTROLLER_PORT, Described, Device, End, Failure, Fault, NO_LEADER, Party,
+    Side, Topology,
 };
 
 use crate::bridges;
@@ -64,49 +65,47 @@ pub(crate) fn run(
     cuts: &Mutex<Vec<Cut>>,
     is_over: impl Fn() -> bool,
 ) {
-    let mut steps: Vec<(Duration, &Event, bool)> = Vec::new();
-    for event in &plan.topology.events {
-        steps.push((event.at, event, true));
-        steps.extend(event.lasts.map(|lasts| (event.at + lasts, event, false)));
+    let mut steps: Vec<(Duration, usize, bool)> = Vec::new();
+    for (number, event) in plan.topology.events.iter().enumerate() {
+        steps.push((event.at, number, true));
+        steps.extend(event.lasts.map(|lasts| (event.at + lasts, number, false)));
     }
     steps.sort_by_key(|(at, ..)| *at);
-    let mut open = Vec::new();
-    for (at, event, cut) in steps {
+    // What has failed and is not mended yet, by the number of the event.
+    let mut open: BTreeMap<usize, Fault> = BTreeMap::new();
+    for (at, number, cut) in steps {
         while started.elapsed() < at {
             if is_over() {
                 break;
             }
             std::thread::sleep(STEP.min(at.saturating_sub(started.elapsed())));
         }
-        if is_over() && cut {
-            continue;
-        }
+        let event = &plan.topology.events[number];
         let (at, kind) = (started.elapsed(), event.fault.name());
-        let begun = open.iter().position(|(e, _): &(&Event, Fault)| !cut && *e == event);
-        let fault = match begun {
-            // Of the controller that led then.
-            Some(begun) => open.remove(begun).1,
-            None if !cut => continue,
-            None => match fault_now(daemons, &event.fault) {
-                Some(fault) => fault,
-                None => {
-                    lock(cuts).push(Cut { kind, at, problem: Some(NO_LEADER.into()) });
-                    continue;
+        let note = |problem| lock(cuts).push(Cut { kind, at, problem });
+        if cut && !is_over() {
+            match fault_now(daemons, &event.fault) {
+                None => note(Some(NO_LEADER.into())),
+                Some(fault) => {
+                    let made = fail(plan, world, daemons, &fault);
+                    open.insert(number, fault);
+                    note(made.err().map(|e| e.to_string()));
                 }
-            },
-        };
-        let problem = apply(plan, world, daemons, &fault, cut).err().map(|e| e.to_string());
-        if cut {
-            open.push((event, fault));
-            lock(cuts).push(Cut { kind, at, problem });
+            }
+        } else if let Some(fault) = open.remove(&number) {
+            let others = open.values().cloned().collect::<Vec<_>>();
+            if let Err(e) = mend(plan, world, daemons, &fault, &others) {
+                note(Some(format!("it does not end: {e}")));
+            }
         }
     }
     // A later run of the same lab finds its cables whole.
     while !open.is_empty() && !is_over() {
         std::thread::sleep(STEP);
     }
-    for (_, fault) in open {
-        let _ = apply(plan, world, daemons, &fault, false);
+    while let Some((_, fault)) = open.pop_first() {
+        let others = open.values().cloned().collect::<Vec<_>>();
+        let _ = mend(plan, world, daemons, &fault, &others);
     }
 }
 
@@ -119,53 +118,85 @@ fn fault_now(daemons: Daemons<'_>, fault: &Fault) -> Option<Fault> {
     fault.with_leader(fabric::leader_now(&lock(daemons.controllers))?)
 }
 
-fn apply(
+fn fail(plan: &Plan, world: &World, daemons: Daemons<'_>, fault: &Fault) -> Result<(), Error> {
+    match *fault {
+        Fault::Cut { end, kind } => cut_cable(plan, world, daemons, (end, kind), true),
+        Fault::CutOff { controller: Some(controller), from, kind } => {
+            cut_off(plan, world, daemons, (controller, from, kind), true)
+        }
+        Fault::Crash { party: Party::Controller(controller), .. } => {
+            lock(daemons.controllers)[controller].kill();
+            Ok(())
+        }
+        Fault::Crash { party: Party::Member(member), .. } => {
+            lock(daemons.etcd)[member].kill();
+            Ok(())
+        }
+        Fault::Full { member } => lock(daemons.etcd)[member].fill(true),
+        // They were refused when the lab was planned.
+        _ => Ok(()),
+    }
+}
+
+/// A fault has passed; what the `others` let fail stays so.
+fn mend(
     plan: &Plan,
     world: &World,
     daemons: Daemons<'_>,
     fault: &Fault,
+    others: &[Fault],
+) -> Result<(), Error> {
+    let is_alone = !others.contains(fault);
+    if let Fault::Full { member } = *fault
+        && is_alone
+    {
+        lock(daemons.etcd)[member].fill(false)?;
+    }
+    match *fault {
+        Fault::Cut { end, kind } if is_alone => cut_cable(plan, world, daemons, (end, kind), false),
+        Fault::CutOff { controller: Some(controller), from, kind } if is_alone => {
+            cut_off(plan, world, daemons, (controller, from, kind), false)
+        }
+        _ => match stopped(fault).filter(|party| others.iter().all(|o| stopped(o) != Some(*party)))
+        {
+            Some(Party::Controller(controller)) => {
+                let node = plan.topology.controllers[controller].node;
+                let place = world.place(Device::Node(node));
+                lock(daemons.controllers)[controller].start_again(place)
+            }
+            Some(Party::Member(member)) => lock(daemons.etcd)[member].start_again(),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Whose process a fault ends.
+fn stopped(fault: &Fault) -> Option<Party> {
+    match *fault {
+        Fault::Crash { party, .. } => Some(party),
+        Fault::Full { member } => Some(Party::Member(member)),
+        _ => None,
+    }
+}
+
+fn cut_off(
+    plan: &Plan,
+    world: &World,
+    daemons: Daemons<'_>,
+    (controller, from, kind): (usize, Side, Failure),
     cut: bool,
 ) -> Result<(), Error> {
-    let topology = &plan.topology;
-    let node_of = |controller: usize| topology.controllers[controller].node;
-    match *fault {
-        Fault::Cut { end, kind } => cut_cable(plan, world, daemons, (end, kind), cut),
-        Fault::CutOff { controller: Some(controller), from, kind } => {
-            let node = node_of(controller);
-            let place = world.place(Device::Node(node));
-            let device = if from == Side::Nodes { CONTROLLER_DEVICE } else { etcd::DEVICE };
-            match (kind, from) {
-                (Failure::Carrier, _) => set_carrier(place, device, !cut),
-                // Its node takes nothing from it, and sends nothing to it.
-                (Failure::Silent, Side::Nodes) => {
-                    lock(daemons.nodes)[node].silence(CONTROLLER_PORT, cut)
-                }
-                (Failure::Silent, Side::Etcd) => bridges::silence(place, device, cut),
-            }
+    let node = plan.topology.controllers[controller].node;
+    let place = world.place(Device::Node(node));
+    match (kind, from) {
+        (Failure::Carrier, Side::Nodes) => set_carrier(place, CONTROLLER_DEVICE, !cut),
+        (Failure::Carrier, Side::Etcd) => set_carrier(place, etcd::DEVICE, !cut),
+        // Its node takes nothing from it, and sends nothing to it.
+        (Failure::Silent, Side::Nodes) => lock(daemons.nodes)[node].silence(CONTROLLER_PORT, cut),
+        (Failure::Silent, Side::Etcd) => {
+            bridges::silence(Some(place), etcd::DEVICE, cut)?;
+            bridges::silence(None, &etcd::bridge_port(controller), cut)
         }
-        Fault::Crash { party: Party::Controller(controller), .. } => {
-            let daemon = &mut lock(daemons.controllers)[controller];
-            if cut {
-                daemon.kill();
-                return Ok(());
-            }
-            daemon.start_again(world.place(Device::Node(node_of(controller))))
-        }
-        Fault::Crash { party: Party::Member(member), .. } => {
-            let member = &mut lock(daemons.etcd)[member];
-            if cut {
-                member.kill();
-                return Ok(());
-            }
-            member.start_again()
-        }
-        Fault::Full { member } => {
-            let member = &mut lock(daemons.etcd)[member];
-            member.fill(cut)?;
-            if cut { Ok(()) } else { member.start_again() }
-        }
-        // They were refused when the lab was planned.
-        _ => Ok(()),
     }
 }
 
@@ -200,7 +231,7 @@ fn cut_cable(
                 Device::Node(node) if nodes[node].control().is_some() => {
                     nodes[node].silence(plan.device(end).0, cut)
                 }
-                device => bridges::silence(world.place(device), plan.device(end).0, cut),
+                device => bridges::silence(Some(world.place(device)), plan.device(end).0, cut),
             };
             ends.into_iter().try_for_each(silence)
         }

@@ -323,14 +323,15 @@ fn bury_orphans(lab: &Lab) {
     loop {
         thread::sleep(Duration::from_secs(1));
         // Where they are in use the orphans wait for the next time.
-        let (Ok(mut nodes), Ok(mut controllers)) =
-            (lab.nodes.try_lock(), lab.controllers.try_lock())
+        let (Ok(mut nodes), Ok(mut controllers), Ok(mut etcd)) =
+            (lab.nodes.try_lock(), lab.controllers.try_lock(), lab.etcd.try_lock())
         else {
             continue;
         };
+        etcd.iter_mut().for_each(|member| _ = member.is_running());
         nodes.iter_mut().filter_map(RunningNode::daemon).for_each(|daemon| drop(daemon.state()));
         controllers.iter_mut().for_each(|daemon| drop(daemon.state()));
-        drop((nodes, controllers));
+        drop((nodes, controllers, etcd));
         let zombies = zombie_children();
         for &pid in zombies.iter().filter(|p| before.contains(p)) {
             if let Some(pid) = Pid::from_raw(pid) {
