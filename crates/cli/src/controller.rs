@@ -85,8 +85,8 @@ Example:
   sudo plexus controller snapshot restore leases-2026-11-27.json --config c1.toml
   sudo systemctl start plexus-controller
 
-Addresses that were leased after the snapshot was taken are unknown to the restored store: it may
-lease them again. So restore only what cannot be kept.")]
+Addresses that were leased after the snapshot was taken are unknown to the restored store, so
+another host may get them. Restore only if the store itself is lost.")]
     Restore {
         /// The snapshot.
         file: PathBuf,
@@ -109,12 +109,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Snapshot { command: SnapshotCommand::Save { file, which } } => save(&file, &which),
         Command::Snapshot { command: SnapshotCommand::Restore { file, config, replace } } => {
             let restored = restore(&config, &file, replace).map_err(Failure::unusable)?;
-            let Restored { before, leases, is_behind } = restored;
+            let Restored { before, leases, goes_on } = restored;
             println!("{leases} leases restored, in place of {before}");
-            if is_behind {
+            if !goes_on {
                 println!(
-                    "this store is younger than the one of the snapshot: restart the nodes, which \
-                     obey the highest epoch that they have seen"
+                    "this etcd is younger than the snapshot: restart the nodes, which obey the \
+                     highest epoch that they have seen"
                 );
             }
             Ok(())
@@ -125,6 +125,10 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn save(file: &Path, which: &Which) -> Outcome {
     let mut client = which.connect()?;
     let leases: Leases = client.get(&Request::Show(Topic::Leases)).map_err(Failure::unusable)?;
+    if leases.in_doubt {
+        let text = "its lease on leadership may have ended, so another controller may know more";
+        return Err(Failure::unusable(format!("{}: {text}", leases.controller)));
+    }
     let snapshot = Snapshot::of(leases);
     write_private(file, &snapshot.to_json()).map_err(Failure::unusable)?;
     println!("{} leases saved in {}", snapshot.count(), file.display());

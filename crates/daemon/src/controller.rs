@@ -247,7 +247,7 @@ impl Daemon {
         }
         make_folder(&file.state)?;
         let group = identity.claims().group;
-        let keeper = leading::keeper(file, &group, move || waker.wake())?;
+        let keeper = leading::keeper(file, &file.name, &group, move || waker.wake())?;
         let tenure = Tenure::new(&file.name, leading::times(file));
         let pace = Pace { heartbeat: file.heartbeat };
         let mut hub = Hub::new(identity, pace, identity::random()?);
@@ -537,7 +537,7 @@ impl Daemon {
             epoch: self.core.as_ref().map_or(0, Controller::epoch),
             counts: self.core.as_ref().map(Controller::counts).unwrap_or_default(),
             drops: self.core.as_ref().map(drops).unwrap_or_default(),
-            link: self.link,
+            attached: self.attached.is_some(),
             port: self.port.stats(),
             done: self.done,
         })

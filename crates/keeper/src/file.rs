@@ -98,8 +98,9 @@ impl Keeper for File {
         self.answers.pop_front()
     }
 
-    fn raise_epoch(&mut self, above: u64) -> Result<(), String> {
-        self.store().and_then(|store| store.raise_epoch(above)).map_err(|e| e.to_string())
+    fn raise_epoch(&mut self, above: u64) -> Result<bool, String> {
+        let raised = self.store().and_then(|store| store.raise_epoch(above));
+        raised.map(|()| true).map_err(|e| e.to_string())
     }
 
     fn describe(&self) -> String {

@@ -24,14 +24,13 @@ pub trait Keeper: Send {
     /// The next answer or news, if there is any by now.
     fn poll(&mut self) -> Option<Answer>;
 
-    /// Makes all later epochs higher than this one, where the store can: revisions of etcd only
-    /// grow by its own writes.
+    /// Makes all later epochs higher than this one. False: the store cannot, because etcd's
+    /// revisions only grow by its own writes.
     ///
     /// # Errors
     /// In words, when that cannot be stored.
-    fn raise_epoch(&mut self, above: u64) -> Result<(), String> {
-        let _ = above;
-        Ok(())
+    fn raise_epoch(&mut self, _above: u64) -> Result<bool, String> {
+        Ok(false)
     }
 
     /// Names it, for people.

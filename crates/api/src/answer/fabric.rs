@@ -342,6 +342,8 @@ pub struct Leases {
     pub controller: String,
     /// Its epoch.
     pub epoch: u64,
+    /// Its lease on leadership may have ended, so another controller may know more.
+    pub in_doubt: bool,
     /// The group's number, in hexadecimal.
     pub group: String,
     /// By address.

@@ -1,6 +1,8 @@
 //! Several controllers on a real etcd, in `labs/controllers.toml`: whichever dies, hosts notice
 //! nothing. And copies of what controllers keep.
 
+use std::process::Stdio;
+
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
@@ -144,7 +146,11 @@ fn a_snapshot_brings_the_leases_back_with_a_higher_epoch() {
     };
 
     write(snapshot(&group, &[lease(101), lease(101)]));
-    refused(&[], "has 10.0.0.101 twice");
+    refused(&[], "has 10.0.0.101 or 02:00:00:00:00:65 twice");
+    let mut impossible = snapshot(&group, &[]);
+    impossible["epoch"] = json!(u64::MAX);
+    write(impossible);
+    refused(&[], "impossible epoch");
     write(snapshot(&json!("00".repeat(16)), &[lease(101)]));
     refused(&[], "is of another group");
     let mut newer = snapshot(&group, &[]);
@@ -170,7 +176,50 @@ fn a_snapshot_brings_the_leases_back_with_a_higher_epoch() {
     assert!(run(&save).expect(2).err.contains("nothing is written over"));
     let saved: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
     assert_eq!(saved["leases"], json!([lease(101), lease(102)]));
-    assert!(saved["epoch"].as_u64().unwrap() > 41, "{saved}");
+    // However often a controller was started since.
+    assert!(saved["epoch"].as_u64().unwrap() > 1_000_000, "{saved}");
+}
+
+#[test]
+fn a_snapshot_is_restored_into_an_etcd_that_no_controller_leads() {
+    let Some(_) = desk("snapshot-etcd") else { return };
+    let Some([place]) = common::namespaces("snapshots", || Ok(())) else { return };
+    let daemons = Daemons::new("snapshot-etcd", 0);
+    let path = |name: &str| daemons.dir.join(name).to_str().unwrap().to_string();
+    let [file, config, key, data] = ["old.json", "c1.toml", "c1.key", "etcd"].map(path);
+    common::ip(&place, "link set lo up");
+    let mut etcd = std::process::Command::new("etcd");
+    etcd.args(["--data-dir", &data]).stdout(Stdio::null()).stderr(Stdio::null());
+    place.apply(&mut etcd).unwrap();
+    let _etcd = common::Running(etcd.spawn().unwrap());
+    let store = "[etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n";
+    std::fs::write(&config, daemons.controller_file() + store).unwrap();
+    let shown = common::Said::of(&mut common::plexus(&["identity", "show", &key, "--json"]));
+    let group = shown.json()["group"].clone();
+    let restore = |more: &[&str]| {
+        let words = ["controller", "snapshot", "restore", &file, "--config", &config];
+        common::Said::of(&mut common::plexus_in(&place, &[&words, more].concat()))
+    };
+    let write = |count: u32| {
+        let lease = |number: u32| {
+            let mac = format!("02:00:00:00:{:02x}:{:02x}", number >> 8, number & 0xFF);
+            let address = std::net::Ipv4Addr::from_bits(0x0A00_0000 + number);
+            json!({"address": address, "mac": mac, "until_unix_s": 4_000_000_000_u64})
+        };
+        let leases: Vec<Value> = (1..=count).map(lease).collect();
+        let snapshot = json!({"format": 1, "group": group, "controller": "c1", "epoch": 41,
+                              "taken_unix_s": 1_795_000_000, "leases": leases});
+        std::fs::write(&file, snapshot.to_string()).unwrap();
+    };
+    write(5000);
+    let said = restore(&[]).expect(0);
+    assert!(said.out.contains("5000 leases restored, in place of 0"), "{}", said.out);
+    // A refusal holds nothing up.
+    write(3);
+    let said = restore(&[]).expect(2);
+    assert!(said.err.contains("add --replace to replace them (5000 of them)"), "{}", said.err);
+    let said = restore(&["--replace"]).expect(0);
+    assert!(said.out.contains("3 leases restored, in place of 5000"), "{}", said.out);
 }
 
 #[test]
@@ -230,6 +279,9 @@ fn a_controller_hands_over_and_promises_nothing_without_its_store() {
     let said = drain(last).expect(2);
     assert!(said.err.contains("no other controller of the group is ready"), "{}", said.err);
     kill(controller(&desk, last), Signal::KILL);
+    pings("h2", "10.0.0.3");
+    // Its node answers what it has asked before.
+    desk.exec(LAB, "h2", "ip neigh flush all");
     pings("h2", "10.0.0.3");
     desk.down(LAB);
 }

@@ -29,6 +29,7 @@ pub(super) struct View<'a> {
     /// Its own number and name.
     own: &'a (u64, String),
     group: &'a [u8; 16],
+    is_sure: bool,
     core: &'a Controller,
     now: Time,
 }
@@ -45,7 +46,13 @@ impl Daemon {
                 None => "this controller stands by, and no controller leads".to_string(),
             });
         };
-        Ok(View { own: &self.own, group: &self.group, core, now: self.now() })
+        Ok(View {
+            own: &self.own,
+            group: &self.group,
+            is_sure: self.is_sure(),
+            core,
+            now: self.now(),
+        })
     }
 
     pub(super) fn show(&self, topic: Topic) -> Result<Answer, String> {
@@ -123,6 +130,7 @@ impl View<'_> {
         Leases {
             controller: self.own.1.clone(),
             epoch: self.core.epoch(),
+            in_doubt: !self.is_sure,
             group: hex(self.group),
             leases: self.core.leases().into_iter().map(lease).collect(),
         }

@@ -13,18 +13,19 @@ use plexus_wire::Time;
 use super::Daemon;
 use crate::identity;
 
-/// The store of a controller's file.
+/// The store of a controller's file, for one of this name.
 ///
 /// # Errors
 /// In words, when it cannot be used.
 pub(super) fn keeper(
     file: &ControllerFile,
+    name: &str,
     group: &[u8; 16],
     wake: impl Fn() + Send + Sync + 'static,
 ) -> Result<Box<dyn Keeper>, String> {
     Ok(match &file.etcd {
         None => Box::new(File::open(&file.state)?),
-        Some(etcd) => Box::new(Etcd::start(etcd, &file.name, group, &file.state, wake)?),
+        Some(etcd) => Box::new(Etcd::start(etcd, name, group, &file.state, wake)?),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use plexus_controller::Counts;
-use plexus_io::{Link, PortStats};
+use plexus_io::PortStats;
 
 use crate::metrics::begin_family;
 
@@ -20,7 +20,8 @@ pub(super) struct Facts<'a> {
     pub(super) counts: Counts,
     /// What the core did not act on, by reason.
     pub(super) drops: BTreeMap<String, u64>,
-    pub(super) link: Link,
+    /// Its device is cabled to a node.
+    pub(super) attached: bool,
     pub(super) port: PortStats,
     pub(super) done: Done,
 }
@@ -42,12 +43,12 @@ pub(super) struct Done {
 
 /// The metrics in the text exposition format.
 pub(super) fn text(facts: &Facts<'_>) -> String {
-    let Facts { name, leads, store_works, epoch, counts, drops, link, port, done } = facts;
+    let Facts { name, leads, store_works, epoch, counts, drops, attached, port, done } = facts;
     let gauges = [
         ("leads", "1 while it leads and its lease holds", u64::from(*leads)),
         ("store_works", "1 unless the store was in trouble last", u64::from(*store_works)),
         ("epoch", "Epoch in which it leads, 0 if it stands by", *epoch),
-        ("attached", "1 if its device has a carrier", u64::from(*link == Link::Up)),
+        ("attached", "1 if its device is cabled to a node", u64::from(*attached)),
         ("nodes", "Nodes ever heard of", counts.nodes as u64),
         ("nodes_up", "Nodes that have been heard of lately", counts.nodes_up as u64),
         ("links", "Links between nodes", counts.links as u64),
@@ -102,7 +103,7 @@ mod tests {
             epoch: 1,
             counts: Counts::default(),
             drops: BTreeMap::new(),
-            link: Link::Up,
+            attached: true,
             port: PortStats::default(),
             done: Done::default(),
         });

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::fabric::{Lease as Shown, Leases};
-use plexus_controller::tenure::{Answer, Ask};
+use plexus_controller::tenure::{Answer, Ask, Member};
 use plexus_controller::{Change, Lease, Record};
 use plexus_io::clock::unix_ms;
 use plexus_keeper::Keeper;
@@ -18,10 +18,20 @@ use crate::identity;
 
 /// The form of the file.
 const FORMAT: u32 = 1;
-/// How long a restored store may take for one step.
+/// How long a store may take for one step of a restore.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long the store is held at most.
+/// How long a store is held at most.
 const LEASE: Duration = Duration::from_secs(60);
+/// How often the restore reports to the store, so that no controller takes it for dead.
+const REPORT: Duration = Duration::from_millis(200);
+/// Changes of one step.
+const STEP: usize = 1000;
+/// More than a controller with a store of its own starts from one snapshot to the next.
+const STARTS: u64 = 1 << 20;
+/// The highest epoch that a snapshot may have.
+const EPOCH_MAX: u64 = 1 << 62;
+/// The name under which a store is held.
+const NAME: &str = "a snapshot's restore";
 
 /// A copy of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,14 +55,15 @@ pub struct Restored {
     pub before: usize,
     /// Leases that it has now.
     pub leases: usize,
-    /// Whether nodes refuse its epochs until they are restarted.
-    pub is_behind: bool,
+    /// Whether its epochs go on above those of the snapshot. Else nodes refuse them until they are
+    /// restarted.
+    pub goes_on: bool,
 }
 
 impl Snapshot {
     /// A copy of what a leader has told.
     pub fn of(leases: Leases) -> Snapshot {
-        let Leases { controller, epoch, group, leases } = leases;
+        let Leases { controller, epoch, group, leases, .. } = leases;
         let taken_unix_s = unix_ms() / 1000;
         Snapshot { format: FORMAT, group, controller, epoch, taken_unix_s, leases }
     }
@@ -80,11 +91,19 @@ impl Snapshot {
             let found = snapshot.format;
             return Err(format!("{file} is of format {found}, this program reads {FORMAT}"));
         }
-        let mut seen = BTreeSet::new();
-        match snapshot.leases.iter().find(|lease| !seen.insert(lease.address)) {
-            Some(twice) => Err(format!("{file} has {} twice", twice.address)),
-            None => Ok(snapshot),
+        if snapshot.epoch > EPOCH_MAX {
+            return Err(format!("{file} has an impossible epoch: {}", snapshot.epoch));
         }
+        let (mut addresses, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+        for Shown { address, mac, .. } in &snapshot.leases {
+            if !addresses.insert(*address) || !hosts.insert(*mac) {
+                return Err(format!("{file} has {address} or {mac} twice"));
+            }
+            if mac.is_multicast() {
+                return Err(format!("{file} leases {address} to {mac}, which is no host's"));
+            }
+        }
+        Ok(snapshot)
     }
 }
 
@@ -104,39 +123,53 @@ pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, St
         return Err(format!("{} {text}", from.display()));
     }
     make_folder(&file.state)?;
-    let mut store = Held::open(leading::keeper(&file, &group, || {})?, snapshot.epoch)?;
+    let mut store = Held::open(leading::keeper(&file, NAME, &group, || {})?)?;
     let before = std::mem::take(&mut store.stored);
     if !before.is_empty() && !replace {
         let text = "has leases of its own: add --replace to replace them";
         return Err(format!("{} {text} ({} of them)", store.keeper.describe(), before.len()));
     }
-    let mut changes: BTreeMap<Ipv4Addr, Change> =
-        before.iter().map(|Record::Lease(old)| (old.ip, Change::RemoveLease(old.ip))).collect();
-    for Shown { address: ip, mac, until_unix_s } in snapshot.leases {
-        let lease = Lease { ip, mac, until_unix_s };
-        changes.insert(ip, Change::Put(Record::Lease(lease)));
+    let is_raised = store.keeper.raise_epoch(snapshot.epoch + STARTS)?;
+    let lease = |Shown { address: ip, mac, until_unix_s }| Lease { ip, mac, until_unix_s };
+    let leases: BTreeMap<Ipv4Addr, Lease> =
+        snapshot.leases.into_iter().map(lease).map(|lease| (lease.ip, lease)).collect();
+    let removed = before.iter().map(|Record::Lease(old)| old.ip);
+    let removed = removed.filter(|ip| !leases.contains_key(ip)).map(Change::RemoveLease);
+    // None is unknown meanwhile that is known before or after.
+    let put = leases.values().map(|lease| Change::Put(Record::Lease(*lease)));
+    let changes: Vec<Change> = put.chain(removed).collect();
+    for (number, some) in (1..).zip(changes.chunks(STEP)) {
+        store
+            .write(number, some.to_vec())
+            .map_err(|why| format!("{why}. A part is restored: run this again with --replace"))?;
     }
-    let leases = changes.values().filter(|change| matches!(change, Change::Put(_))).count();
-    store.write(changes.into_values().collect())?;
-    let is_behind = store.epoch <= snapshot.epoch;
-    store.keeper.ask(Ask::Release { lease: store.lease });
-    Ok(Restored { before: before.len(), leases, is_behind })
+    let goes_on = is_raised || store.epoch > snapshot.epoch;
+    Ok(Restored { before: before.len(), leases: leases.len(), goes_on })
 }
 
-/// A store that nobody else leads meanwhile.
+/// A store that no controller leads meanwhile.
 struct Held {
     keeper: Box<dyn Keeper>,
-    lease: u64,
+    lease: Option<u64>,
     epoch: u64,
     stored: Vec<Record>,
+    report_at: Instant,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease {
+            self.keeper.ask(Ask::Release { lease });
+        }
+    }
 }
 
 impl Held {
-    /// Becomes the leader of a store that has none, with a higher epoch than `above` if the store
-    /// can be told.
-    fn open(mut keeper: Box<dyn Keeper>, above: u64) -> Result<Held, String> {
-        keeper.raise_epoch(above)?;
-        wait(&mut *keeper, |answer| match answer {
+    /// Becomes the leader of a store that has none.
+    fn open(keeper: Box<dyn Keeper>) -> Result<Held, String> {
+        let report_at = Instant::now();
+        let mut held = Held { keeper, lease: None, epoch: 0, stored: vec![], report_at };
+        held.wait(|answer| match answer {
             Answer::Leader(None) => Some(Ok(())),
             Answer::Leader(Some(leader)) => {
                 let text = "leads: stop all controllers of the group, or wait until its lease ends";
@@ -144,51 +177,57 @@ impl Held {
             }
             _ => None,
         })?;
-        keeper.ask(Ask::Lease { time: LEASE, asked: Time::ZERO });
-        let lease = wait(&mut *keeper, |answer| match answer {
+        held.keeper.ask(Ask::Lease { time: LEASE, asked: Time::ZERO });
+        let lease = held.wait(|answer| match answer {
             Answer::Leased { lease, .. } => Some(Ok(lease)),
             _ => None,
         })?;
-        keeper.ask(Ask::Campaign { lease, instead_of: 0 });
-        let (epoch, stored) = wait(&mut *keeper, |answer| match answer {
+        held.lease = Some(lease);
+        held.keeper.ask(Ask::Campaign { lease, instead_of: 0 });
+        (held.epoch, held.stored) = held.wait(|answer| match answer {
             Answer::Won { epoch, stored, .. } => Some(Ok((epoch, stored))),
             Answer::Beaten => Some(Err("a controller has just begun to lead: stop it".into())),
             _ => None,
         })?;
-        Ok(Held { keeper, lease, epoch, stored })
+        Ok(held)
     }
 
-    fn write(&mut self, changes: Vec<Change>) -> Result<(), String> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.keeper.ask(Ask::Write { epoch: self.epoch, ticket: 1, changes });
-        wait(&mut *self.keeper, |answer| match answer {
-            Answer::Written { .. } => Some(Ok(())),
+    fn write(&mut self, ticket: u64, changes: Vec<Change>) -> Result<(), String> {
+        self.keeper.ask(Ask::Write { epoch: self.epoch, ticket, changes });
+        self.wait(|answer| match answer {
+            Answer::Written { ticket: written, .. } if written == ticket => Some(Ok(())),
             Answer::Fenced { .. } => Some(Err("a controller leads by now: stop it".into())),
             _ => None,
         })
     }
-}
 
-/// Waits for an answer that ends a step.
-fn wait<T>(
-    keeper: &mut dyn Keeper,
-    mut ends: impl FnMut(Answer) -> Option<Result<T, String>>,
-) -> Result<T, String> {
-    let limit = Instant::now() + LIMIT;
-    let mut trouble = None;
-    while Instant::now() < limit {
-        match keeper.poll() {
-            None => std::thread::sleep(Duration::from_millis(5)),
-            Some(Answer::Trouble(why)) => trouble = Some(why),
-            Some(answer) => {
-                if let Some(end) = ends(answer) {
-                    return end;
+    /// Waits for an answer that ends a step.
+    fn wait<T>(
+        &mut self,
+        mut ends: impl FnMut(Answer) -> Option<Result<T, String>>,
+    ) -> Result<T, String> {
+        let limit = Instant::now() + LIMIT;
+        let mut trouble = None;
+        while Instant::now() < limit {
+            if let Some(lease) = self.lease
+                && self.report_at <= Instant::now()
+            {
+                self.report_at = Instant::now() + REPORT;
+                // Controllers do not replace a leader that reports and reaches a node.
+                let member = Member { nodes: 1, attached: true, unix_s: 0 };
+                self.keeper.ask(Ask::Report { lease, member });
+            }
+            match self.keeper.poll() {
+                None => std::thread::sleep(Duration::from_millis(2)),
+                Some(Answer::Trouble(why)) => trouble = Some(why),
+                Some(answer) => {
+                    if let Some(end) = ends(answer) {
+                        return end;
+                    }
                 }
             }
         }
+        let (store, seconds) = (self.keeper.describe(), LIMIT.as_secs());
+        Err(trouble.unwrap_or_else(|| format!("{store} does not answer within {seconds} s")))
     }
-    let store = keeper.describe();
-    Err(trouble.unwrap_or_else(|| format!("{store} does not answer within {} s", LIMIT.as_secs())))
 }

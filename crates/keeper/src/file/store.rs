@@ -85,7 +85,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be written or is damaged.
     pub(super) fn next_epoch(&self) -> Result<u64, StoreError> {
-        self.set_epoch(|epoch| epoch + 1)
+        self.set_epoch(|epoch| epoch.saturating_add(1))
     }
 
     /// Makes the next incarnation higher than this one.
