@@ -51,7 +51,8 @@ pub(crate) struct Groups {
     asked: BTreeMap<Sender, Option<Vec<u8>>>,
     ways: BTreeMap<Sender, Way>,
     trees: BTreeMap<u32, Tree>,
-    removed: VecDeque<u32>,
+    /// With their epochs: numbers repeat.
+    removed: VecDeque<(u64, u32)>,
     /// The node and port that a fabric port last led to.
     peers: BTreeMap<u8, (u64, u8)>,
     /// Version of the last GroupMembership.
@@ -301,19 +302,20 @@ impl Groups {
         let mut ready = Vec::new();
         for entry in update.add {
             ready.push(entry.tree);
-            if self.removed.contains(&entry.tree) {
+            if self.removed.contains(&(epoch, entry.tree)) {
                 continue;
             }
             turn.push(Effect::Tree { tree: entry.tree, ports: Some(usable(&entry.ports, roles)) });
             self.trees.insert(entry.tree, Tree { epoch, ports: entry.ports });
         }
         let earlier = self.trees.iter().filter(|(_, t)| update.earlier && t.epoch < epoch);
-        let earlier: Vec<u32> = earlier.map(|(tree, _)| *tree).collect();
-        for tree in update.remove.into_iter().chain(earlier) {
+        let earlier: Vec<_> = earlier.map(|(tree, t)| (t.epoch, *tree)).collect();
+        let removed = update.remove.into_iter().map(|tree| (epoch, tree));
+        for (epoch, tree) in removed.chain(earlier) {
             if self.removed.len() >= REMOVED_MAX {
                 self.removed.pop_front();
             }
-            self.removed.push_back(tree);
+            self.removed.push_back((epoch, tree));
             if self.trees.remove(&tree).is_some() {
                 turn.push(Effect::Tree { tree, ports: None });
                 self.end_ways(turn, tree);

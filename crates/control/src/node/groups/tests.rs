@@ -291,6 +291,9 @@ fn a_first_frame_waits_for_its_tree_and_no_removed_tree_comes_back() {
     apply(&mut rig, 6, update(&[(9, &[1])], &[], false));
     apply(&mut rig, 6, update(&[], &[], true));
     assert_eq!(rig.groups.trees(), [(9, vec![1])]);
+    // It may use any number that others have used.
+    apply(&mut rig, 6, update(&[(7, &[1]), (8, &[1])], &[], false));
+    assert_eq!(rig.groups.trees().len(), 3);
 }
 
 #[test]
