@@ -32,10 +32,10 @@ use leases::{Entry, Leases, Pool, State};
 
 /// A confirmation that has not been stored after this time is not sent, because its host would
 /// count the lease from a later time than we do. It is stored again when the host asks again.
-const STORE_PATIENCE: Duration = Duration::from_secs(2);
+const STORE_PATIENCE: Duration = Duration::from_secs(4);
 /// A lease is kept for its host for so much longer than the host was told: the confirmation may be
-/// late, and records count whole seconds.
-const GRACE: Duration = Duration::from_secs(STORE_PATIENCE.as_secs() + 1);
+/// late, and the time of day and the records count whole seconds.
+const GRACE: Duration = Duration::from_secs(STORE_PATIENCE.as_secs() + 2);
 
 /// A confirmation that waits until its lease is stored.
 #[derive(Clone, Debug)]
@@ -298,7 +298,9 @@ impl Controller {
         frame: Vec<u8>,
     ) {
         let waiting = self.dhcp.pending.iter_mut().find(|p| p.mac == mac && p.ip == ip);
-        if let Some(pending) = waiting.filter(|p| now.since(p.since) < STORE_PATIENCE) {
+        let is_same =
+            |p: &&mut Pending| now.since(p.since) < STORE_PATIENCE && p.seconds == seconds;
+        if let Some(pending) = waiting.filter(is_same) {
             (pending.at, pending.frame) = (at, frame);
             return;
         }

@@ -12,8 +12,8 @@ pub struct Lease {
     pub ip: Ipv4Addr,
     /// The host.
     pub mac: MacAddr,
-    /// When it expires, in seconds since 1970. An expired lease is kept while no other host takes
-    /// the address, so that the host gets it again.
+    /// When it expires, in seconds since 1970: a few seconds later than the host was told. An
+    /// expired lease is kept while no other host takes the address, so that the host gets it again.
     pub until_unix_s: u64,
 }
 

@@ -38,8 +38,6 @@ const MARGIN: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The same for a campaign, whose answer brings everything stored.
 const CAMPAIGN: Duration = Duration::from_secs(10);
-/// Clocks that differ by so many seconds agree: reports are not older.
-const CLOCKS_AGREE: u64 = 5;
 /// How long a new leader has to be heard by a node.
 const GRACE: Duration = Duration::from_secs(1);
 /// After a handover on purpose, how long the controller leaves leading to others.
@@ -404,9 +402,8 @@ impl Tenure {
         (self.reported.nodes, self.reported.unix_s) = (nodes, unix_s);
     }
 
-    /// The time of day by the clocks of all controllers that have reported: `own`, unless most of
-    /// them say something else. A leader counts leases by it, so that one wrong clock of three
-    /// ends no lease early.
+    /// The time of day by the clocks of all controllers that report now: their median. A leader
+    /// counts leases by it, so that one wrong clock of three does no harm.
     pub fn time_of_day(&self, now: Time, own: u64) -> u64 {
         let others = self
             .members
@@ -416,9 +413,8 @@ impl Tenure {
             .map(|(_, known)| known.member.unix_s.saturating_add(now.since(known.at).as_secs()));
         let mut all: Vec<u64> = others.chain([own]).collect();
         all.sort_unstable();
-        // Of two the earlier one: an address that is free too late harms nobody.
-        let median = all[(all.len() - 1) / 2];
-        if own.abs_diff(median) <= CLOCKS_AGREE { own } else { median }
+        // Of two the earlier one, so that no lease that is stored ends early.
+        all[(all.len() - 1) / 2]
     }
 
     /// Hands over on purpose, and leaves leading to others for a while.

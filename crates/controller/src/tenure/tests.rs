@@ -549,7 +549,7 @@ fn a_leader_counts_time_as_most_controllers_do() {
     report(&mut tenure, "c2", 5_400);
     report(&mut tenure, "c3", 5_401);
     assert_eq!(tenure.time_of_day(at(1000), 9_000), 5_402);
-    assert_eq!(tenure.time_of_day(at(1000), 5_403), 5_403);
+    assert_eq!(tenure.time_of_day(at(1000), 5_403), 5_402);
     report(&mut tenure, "c2", 9_000);
     assert_eq!(tenure.time_of_day(at(1000), 5_402), 5_402);
     report(&mut tenure, "c2", 1_800);

@@ -224,8 +224,8 @@ fn relayed_leases_end_move_and_are_bounded() {
     // The port's share is used up; a host with a lease may still renew it.
     assert!(ask(&mut net, &message(MessageType::DISCOVER, 3)).is_empty());
     assert_eq!(ask(&mut net, &message(MessageType::DISCOVER, 1)).len(), 1);
-    // Ten minutes without a renewal.
-    for _ in 0..605 {
+    // Ten minutes and the grace without a renewal.
+    for _ in 0..607 {
         net.wait_s(1);
     }
     net.taken(|_| Some(()));
