@@ -113,8 +113,8 @@ pub(crate) fn run(args: Args) -> Outcome {
             println!("{leases} leases restored, in place of {before}");
             if !goes_on {
                 println!(
-                    "this etcd is younger than the snapshot: restart the nodes, which obey the \
-                     highest epoch that they have seen"
+                    "if this etcd was made anew, restart the nodes: they obey the highest epoch \
+                     that they have seen"
                 );
             }
             Ok(())

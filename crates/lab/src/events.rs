@@ -56,7 +56,8 @@ pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the events of the plan happen, each at its time; `is_over`: the run has ended.
+/// Makes the events of the plan happen, each at its time; `is_over`: the run has ended. Gives
+/// notes of what did not end as it should.
 pub(crate) fn run(
     plan: &Plan,
     world: &World,
@@ -64,7 +65,8 @@ pub(crate) fn run(
     started: Instant,
     cuts: &Mutex<Vec<Cut>>,
     is_over: impl Fn() -> bool,
-) {
+) -> Vec<String> {
+    let mut notes = Vec::new();
     let mut steps: Vec<(Duration, usize, bool)> = Vec::new();
     for (number, event) in plan.topology.events.iter().enumerate() {
         steps.push((event.at, number, true));
@@ -95,7 +97,7 @@ pub(crate) fn run(
         } else if let Some(fault) = open.remove(&number) {
             let others = open.values().cloned().collect::<Vec<_>>();
             if let Err(e) = mend(plan, world, daemons, &fault, &others) {
-                note(Some(format!("it does not end: {e}")));
+                notes.push(format!("{kind} did not end: {e}"));
             }
         }
     }
@@ -105,8 +107,11 @@ pub(crate) fn run(
     }
     while let Some((_, fault)) = open.pop_first() {
         let others = open.values().cloned().collect::<Vec<_>>();
-        let _ = mend(plan, world, daemons, &fault, &others);
+        if let Err(e) = mend(plan, world, daemons, &fault, &others) {
+            notes.push(format!("{} did not end: {e}", fault.name()));
+        }
     }
+    notes
 }
 
 /// What fails now: the controller that leads has a number. None if none does.
@@ -146,13 +151,12 @@ fn mend(
     fault: &Fault,
     others: &[Fault],
 ) -> Result<(), Error> {
-    let is_alone = !others.contains(fault);
-    if let Fault::Full { member } = *fault
-        && is_alone
-    {
-        lock(daemons.etcd)[member].fill(false)?;
-    }
-    match *fault {
+    let is_alone = !others.iter().any(|other| is_same(plan, fault, other));
+    let freed = match *fault {
+        Fault::Full { member } if is_alone => lock(daemons.etcd)[member].fill(false),
+        _ => Ok(()),
+    };
+    let mended = match *fault {
         Fault::Cut { end, kind } if is_alone => cut_cable(plan, world, daemons, (end, kind), false),
         Fault::CutOff { controller: Some(controller), from, kind } if is_alone => {
             cut_off(plan, world, daemons, (controller, from, kind), false)
@@ -167,6 +171,18 @@ fn mend(
             Some(Party::Member(member)) => lock(daemons.etcd)[member].start_again(),
             _ => Ok(()),
         },
+    };
+    freed.and(mended)
+}
+
+/// Whether two faults are of one cable, or of one disk, in the same way.
+fn is_same(plan: &Plan, one: &Fault, other: &Fault) -> bool {
+    let cable = |end: End| plan.topology.cables().find(|(_, _, ends)| ends.contains(&end));
+    match (one, other) {
+        (Fault::Cut { end: a, kind: Failure::Silent }, Fault::Cut { end: b, kind }) => {
+            *kind == Failure::Silent && cable(*a).map(|c| c.2) == cable(*b).map(|c| c.2)
+        }
+        _ => one == other,
     }
 }
 

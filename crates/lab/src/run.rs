@@ -52,8 +52,9 @@ pub(crate) fn run(
     let refused_before = world.refused(plan)?;
     let started = Instant::now();
     let cuts = Mutex::new(Vec::new());
-    let interrupted = std::thread::scope(|s| {
-        s.spawn(|| events::run(plan, world, daemons, started, &cuts, || running.is_over()));
+    let (interrupted, notes) = std::thread::scope(|s| {
+        let events =
+            s.spawn(|| events::run(plan, world, daemons, started, &cuts, || running.is_over()));
         for index in 0..topology.traffic.len() {
             let running = &running;
             s.spawn(move || {
@@ -62,7 +63,8 @@ pub(crate) fn run(
                 running.changed.notify_all();
             });
         }
-        follow(topology, &running, cut, &mut say)
+        let interrupted = follow(topology, &running, cut, &mut say);
+        (interrupted, events.join().unwrap_or_default())
     });
     if interrupted {
         return Err(Error::Interrupted);
@@ -72,6 +74,7 @@ pub(crate) fn run(
     let outcomes: Vec<Outcome> = running.lock().drain(..).map(Option::unwrap_or_default).collect();
     let cuts = cuts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut report = judge(plan, &outcomes, &before, &after, elapsed, &cuts);
+    report.notes.extend(notes);
     let refused = world.refused(plan)?;
     report.notes.extend(notes_of_refused(plan, &refused_before, &refused, &report.facts.fast));
     if cut.load(Ordering::Relaxed) {

@@ -20,16 +20,15 @@ use crate::identity;
 const FORMAT: u32 = 1;
 /// How long a store may take for one step of a restore.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long a store is held at most.
+/// The length of the lease with which a store is held.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often the restore reports to the store, so that no controller takes it for dead.
-const REPORT: Duration = Duration::from_millis(200);
 /// Changes of one step.
 const STEP: usize = 1000;
-/// More than a controller with a store of its own starts from one snapshot to the next.
-const STARTS: u64 = 1 << 20;
-/// The highest epoch that a snapshot may have.
-const EPOCH_MAX: u64 = 1 << 62;
+/// More than a controller with a store of its own starts from one snapshot to the next. Numbers of
+/// multicast trees repeat every 1024 epochs, hence no multiple of that.
+const STARTS: u64 = (1 << 20) + 512;
+/// The highest epoch that a snapshot may have: versions of routes are 2^32 times as high.
+const EPOCH_MAX: u64 = (1 << 32) - (1 << 24);
 /// The name under which a store is held.
 const NAME: &str = "a snapshot's restore";
 
@@ -55,8 +54,8 @@ pub struct Restored {
     pub before: usize,
     /// Leases that it has now.
     pub leases: usize,
-    /// Whether its epochs go on above those of the snapshot. Else nodes refuse them until they are
-    /// restarted.
+    /// Whether its epochs go on above all that nodes have seen. Of an etcd nobody knows: if the
+    /// cluster was made anew, nodes refuse its epochs until they are restarted.
     pub goes_on: bool,
 }
 
@@ -96,8 +95,11 @@ impl Snapshot {
         }
         let (mut addresses, mut hosts) = (BTreeSet::new(), BTreeSet::new());
         for Shown { address, mac, .. } in &snapshot.leases {
-            if !addresses.insert(*address) || !hosts.insert(*mac) {
-                return Err(format!("{file} has {address} or {mac} twice"));
+            if !addresses.insert(*address) {
+                return Err(format!("{file} has {address} twice"));
+            }
+            if !hosts.insert(*mac) {
+                return Err(format!("{file} has {mac} twice"));
             }
             if mac.is_multicast() {
                 return Err(format!("{file} leases {address} to {mac}, which is no host's"));
@@ -123,19 +125,20 @@ pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, St
         return Err(format!("{} {text}", from.display()));
     }
     make_folder(&file.state)?;
-    let mut store = Held::open(leading::keeper(&file, NAME, &group, || {})?)?;
+    let mut store =
+        Held::open(leading::keeper(&file, NAME, &group, || {})?, leading::times(&file).report)?;
     let before = std::mem::take(&mut store.stored);
     if !before.is_empty() && !replace {
         let text = "has leases of its own: add --replace to replace them";
         return Err(format!("{} {text} ({} of them)", store.keeper.describe(), before.len()));
     }
-    let is_raised = store.keeper.raise_epoch(snapshot.epoch + STARTS)?;
+    let goes_on = store.keeper.raise_epoch(snapshot.epoch + STARTS)?;
     let lease = |Shown { address: ip, mac, until_unix_s }| Lease { ip, mac, until_unix_s };
     let leases: BTreeMap<Ipv4Addr, Lease> =
         snapshot.leases.into_iter().map(lease).map(|lease| (lease.ip, lease)).collect();
     let removed = before.iter().map(|Record::Lease(old)| old.ip);
     let removed = removed.filter(|ip| !leases.contains_key(ip)).map(Change::RemoveLease);
-    // None is unknown meanwhile that is known before or after.
+    // New leases first, so that the store never lacks one that it had and will have.
     let put = leases.values().map(|lease| Change::Put(Record::Lease(*lease)));
     let changes: Vec<Change> = put.chain(removed).collect();
     for (number, some) in (1..).zip(changes.chunks(STEP)) {
@@ -143,7 +146,6 @@ pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, St
             .write(number, some.to_vec())
             .map_err(|why| format!("{why}. A part is restored: run this again with --replace"))?;
     }
-    let goes_on = is_raised || store.epoch > snapshot.epoch;
     Ok(Restored { before: before.len(), leases: leases.len(), goes_on })
 }
 
@@ -153,6 +155,8 @@ struct Held {
     lease: Option<u64>,
     epoch: u64,
     stored: Vec<Record>,
+    /// How often it reports, so that no controller takes it for dead.
+    report: Duration,
     report_at: Instant,
 }
 
@@ -166,9 +170,9 @@ impl Drop for Held {
 
 impl Held {
     /// Becomes the leader of a store that has none.
-    fn open(keeper: Box<dyn Keeper>) -> Result<Held, String> {
-        let report_at = Instant::now();
-        let mut held = Held { keeper, lease: None, epoch: 0, stored: vec![], report_at };
+    fn open(keeper: Box<dyn Keeper>, report: Option<Duration>) -> Result<Held, String> {
+        let (report, report_at) = (report.unwrap_or(LIMIT), Instant::now());
+        let mut held = Held { keeper, lease: None, epoch: 0, stored: vec![], report, report_at };
         held.wait(|answer| match answer {
             Answer::Leader(None) => Some(Ok(())),
             Answer::Leader(Some(leader)) => {
@@ -212,7 +216,8 @@ impl Held {
             if let Some(lease) = self.lease
                 && self.report_at <= Instant::now()
             {
-                self.report_at = Instant::now() + REPORT;
+                self.report_at = Instant::now() + self.report;
+                self.keeper.ask(Ask::Keep { lease, asked: Time::ZERO });
                 // Controllers do not replace a leader that reports and reaches a node.
                 let member = Member { nodes: 1, attached: true, unix_s: 0 };
                 self.keeper.ask(Ask::Report { lease, member });
@@ -220,6 +225,7 @@ impl Held {
             match self.keeper.poll() {
                 None => std::thread::sleep(Duration::from_millis(2)),
                 Some(Answer::Trouble(why)) => trouble = Some(why),
+                Some(Answer::Ended { .. }) => return Err("the hold of the store has ended".into()),
                 Some(answer) => {
                     if let Some(end) = ends(answer) {
                         return end;
