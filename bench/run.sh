@@ -142,7 +142,7 @@ veth() {
     done
     for name in "${switches[@]:1}"; do
         case $name in
-        # What the kernel does is no peer of AF_XDP.
+        # The kernel's forwarding is no peer of AF_XDP.
         plexus_tcx|bare_tcx) ;;
         *) row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name" ;;
         esac

@@ -33,6 +33,7 @@ mod node;
 mod path;
 mod policy;
 mod record;
+pub mod reign;
 mod resolve;
 mod router;
 mod scan;

@@ -1,5 +1,6 @@
 //! Records that survive a restart.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use plexus_wire::MacAddr;
@@ -33,4 +34,22 @@ pub enum Change {
     Put(Record),
     /// Remove the lease of this address.
     RemoveLease(Ipv4Addr),
+}
+
+impl Change {
+    /// The address that it is about.
+    pub fn address(&self) -> Ipv4Addr {
+        match self {
+            Change::Put(Record::Lease(lease)) => lease.ip,
+            Change::RemoveLease(ip) => *ip,
+        }
+    }
+
+    /// Makes it in records by address.
+    pub fn make(self, records: &mut BTreeMap<Ipv4Addr, Record>) {
+        match self {
+            Change::Put(record) => drop(records.insert(self.address(), record)),
+            Change::RemoveLease(ip) => drop(records.remove(&ip)),
+        }
+    }
 }

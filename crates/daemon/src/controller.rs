@@ -24,6 +24,7 @@ use plexus_config::{ControllerFile, ControllerSettings};
 use plexus_control::hub::{self, Claimant, Hub};
 use plexus_control::identity::{Role, short_key};
 use plexus_control::link::Pace;
+use plexus_controller::reign::Reign;
 use plexus_controller::tenure::{Ask as ToStore, Tenure};
 use plexus_controller::{Controller, Event, Input, Output};
 use plexus_io::clock::{since_boot, unix_ms};
@@ -193,13 +194,9 @@ struct Daemon {
     group: [u8; 16],
     device: String,
     hub: Hub,
-    /// Only while it leads.
-    core: Option<Controller>,
     settings: ControllerSettings,
     keeper: Box<dyn Keeper>,
-    tenure: Tenure,
-    /// The last ticket that is durable and not yet promised.
-    stored: Option<u64>,
+    reign: Reign,
     /// The reason why the store cannot be used.
     store_trouble: Option<String>,
     port: Box<dyn Port>,
@@ -267,11 +264,9 @@ impl Daemon {
             group,
             device: file.device.clone(),
             hub,
-            core: None,
             settings: file.settings.clone(),
             keeper,
-            tenure,
-            stored: None,
+            reign: Reign::new(tenure),
             store_trouble: None,
             port: opened.port,
             pool,
@@ -287,7 +282,7 @@ impl Daemon {
         };
         while daemon.hear_keeper(Time::ZERO) {}
         // A controller that shares no store leads from the beginning, or not at all.
-        match (&file.etcd, &daemon.core) {
+        match (&file.etcd, &daemon.reign.core) {
             (None, None) => Err(daemon.store_trouble.unwrap_or_default()),
             _ => Ok(daemon),
         }
@@ -314,7 +309,7 @@ impl Daemon {
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
                         self.devices.configure(&settings);
-                        if let Some(core) = &mut self.core {
+                        if let Some(core) = &mut self.reign.core {
                             core.handle(now, Input::Configure(settings.clone()));
                         }
                         self.settings = *settings;
@@ -323,7 +318,7 @@ impl Daemon {
             }
             let (inputs, hears_more) = self.devices.hear();
             for input in inputs {
-                if let Some(core) = &mut self.core {
+                if let Some(core) = &mut self.reign.core {
                     core.handle(now, input);
                 }
                 self.carry_out(now);
@@ -337,15 +332,13 @@ impl Daemon {
             if self.hub.next_deadline() <= now {
                 self.hub.handle(now, hub::Input::Tick);
             }
-            if let Some(core) = &mut self.core
+            if let Some(core) = &mut self.reign.core
                 && core.next_deadline() <= now
             {
                 core.handle(now, Input::Tick);
             }
-            if self.tenure.next_deadline() <= now {
-                let nodes = self.core.as_ref().map_or(0, Controller::nodes_up);
-                self.tenure.reach(nodes, unix_ms() / 1000);
-                self.tenure.run(now);
+            if self.reign.tenure.next_deadline() <= now {
+                self.reign.run(now, unix_ms() / 1000);
             }
             self.carry_out(now);
             // Everything that these frames have changed is written together.
@@ -353,9 +346,10 @@ impl Daemon {
                 self.carry_out(now);
             }
             if received == 0 && !hears_more {
-                let core = self.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
+                let core =
+                    self.reign.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
                 let deadline = self.hub.next_deadline().min(core);
-                self.sleep(now, deadline.min(self.tenure.next_deadline()).min(maintenance));
+                self.sleep(now, deadline.min(self.reign.tenure.next_deadline()).min(maintenance));
             }
         }
     }
@@ -405,7 +399,8 @@ impl Daemon {
             self.follow_tenure(now);
             if let Some(output) = self.hub.poll_output() {
                 self.hub_output(now, output, &mut frames);
-            } else if let Some(output) = self.core.as_mut().and_then(Controller::poll_output) {
+            } else if let Some(output) = self.reign.core.as_mut().and_then(Controller::poll_output)
+            {
                 self.core_output(now, output);
             } else {
                 break;
@@ -440,21 +435,21 @@ impl Daemon {
                     None => tracing::warn!("attached to no node"),
                 }
                 self.attached = neighbour.map(|n| n.node);
-                self.tenure.attach(now, self.attached.is_some());
+                self.reign.tenure.attach(now, self.attached.is_some());
                 Input::Attached { to: self.attached }
             }
-            hub::Output::Leader(epoch) => return self.tenure.hear(now, epoch),
+            hub::Output::Leader(epoch) => return self.reign.tenure.hear(now, epoch),
             hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
             hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
         };
-        if let Some(core) = &mut self.core {
+        if let Some(core) = &mut self.reign.core {
             core.handle(now, input);
         }
     }
 
     /// Ends in order: the lease first, so that another controller can lead at once.
     fn stop(mut self) {
-        self.tenure.stop();
+        self.reign.tenure.stop();
         self.follow_tenure(self.now());
         self.port.close(&mut self.pool);
     }
@@ -483,10 +478,11 @@ impl Daemon {
         };
         let mut at = self.attached;
         for hop in way {
-            let node = self.core.iter().flat_map(Controller::nodes).find(|n| Some(n.node) == at);
+            let node =
+                self.reign.core.iter().flat_map(Controller::nodes).find(|n| Some(n.node) == at);
             at = node.and_then(|n| n.ports.iter().find(|p| p.port == *hop).map(|p| p.peer));
         }
-        let mut nodes = self.core.iter().flat_map(Controller::nodes);
+        let mut nodes = self.reign.core.iter().flat_map(Controller::nodes);
         let name = nodes.find(|n| Some(n.node) == at).map(|n| n.name);
         format!("port {port} of {}", name.unwrap_or_else(|| "an unknown node".into()))
     }
@@ -503,7 +499,7 @@ impl Daemon {
                 self.hub.set_path(node, whole);
             }
             Output::Store { ticket, changes } => {
-                let Some(epoch) = self.core.as_ref().map(Controller::epoch) else { return };
+                let Some(epoch) = self.reign.core.as_ref().map(Controller::epoch) else { return };
                 self.keeper.ask(ToStore::Write { epoch, ticket, changes });
             }
             Output::Log(event) => self.log(now, &event),
@@ -532,11 +528,11 @@ impl Daemon {
     fn metrics(&self) -> String {
         metrics::text(&Facts {
             name: &self.own.1,
-            leads: self.is_sure(),
+            leads: self.reign.is_sure(),
             store_works: self.store_trouble.is_none(),
-            epoch: self.core.as_ref().map_or(0, Controller::epoch),
-            counts: self.core.as_ref().map(Controller::counts).unwrap_or_default(),
-            drops: self.core.as_ref().map(drops).unwrap_or_default(),
+            epoch: self.reign.core.as_ref().map_or(0, Controller::epoch),
+            counts: self.reign.core.as_ref().map(Controller::counts).unwrap_or_default(),
+            drops: self.reign.core.as_ref().map(drops).unwrap_or_default(),
             attached: self.attached.is_some(),
             port: self.port.stats(),
             done: self.done,

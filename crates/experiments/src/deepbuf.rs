@@ -22,7 +22,7 @@ const ECN_PACKETS: u32 = 20;
 /// A full-size frame, without its checksum.
 const FRAME: u32 = 1514;
 
-/// What a port does with a burst.
+/// The treatment of bursts at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buffer {
     /// It has the chip's queue and nothing else.

@@ -59,7 +59,7 @@ fn victim(text: &mut String, seconds: u64) {
 
 /// The end of a run.
 struct End {
-    /// What the attacked flow carried, in Mbit/s.
+    /// The rate of the attacked flow, in Mbit/s.
     tcp_mbits: f64,
     /// Hosts that were suspects at any look.
     suspects: BTreeSet<usize>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use plexus_controller::{Change, Record};
+use plexus_controller::Change;
 
 /// Changes that are made together: the last one of each address. So while the store is out of
 /// reach, no more waits than there are addresses.
@@ -23,7 +23,7 @@ impl Batch {
             self.changes.clear();
         }
         (self.epoch, self.ticket) = (epoch, ticket);
-        self.changes.extend(changes.into_iter().map(|change| (address(&change), change)));
+        self.changes.extend(changes.into_iter().map(|change| (change.address(), change)));
     }
 
     /// Whether there is nothing to write.
@@ -32,17 +32,9 @@ impl Batch {
     }
 }
 
-/// The address that a change is about.
-fn address(change: &Change) -> Ipv4Addr {
-    match change {
-        Change::Put(Record::Lease(lease)) => lease.ip,
-        Change::RemoveLease(ip) => *ip,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use plexus_controller::Lease;
+    use plexus_controller::{Lease, Record};
     use plexus_wire::MacAddr;
 
     use super::*;

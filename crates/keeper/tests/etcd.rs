@@ -144,7 +144,7 @@ impl Cluster {
         Waiting { keeper, woken }
     }
 
-    /// What a client of etcd does that knows nothing of Plexus.
+    /// A client of etcd that knows nothing of Plexus does this.
     fn etcdctl(&self, arguments: &[&str]) {
         let said = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")

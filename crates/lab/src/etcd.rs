@@ -25,7 +25,7 @@ pub(crate) const DEVICE: &str = "etcd0";
 const ETCD: Tool = Tool::new("etcd", "etcd-server");
 /// A member's disk, in memory: two pieces of its log and then some.
 const DISK: &CStr = c"mode=755,size=256m";
-/// What fills a disk.
+/// The file that fills a disk.
 const FILLER: &str = "/run/filler";
 
 /// A member of the cluster.

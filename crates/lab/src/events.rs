@@ -73,7 +73,7 @@ pub(crate) fn run(
         steps.extend(event.lasts.map(|lasts| (event.at + lasts, number, false)));
     }
     steps.sort_by_key(|(at, ..)| *at);
-    // What has failed and is not mended yet, by the number of the event.
+    // Faults that are not mended yet, by the number of the event.
     let mut open: BTreeMap<usize, Fault> = BTreeMap::new();
     for (at, number, cut) in steps {
         while started.elapsed() < at {
@@ -114,7 +114,7 @@ pub(crate) fn run(
     notes
 }
 
-/// What fails now: the controller that leads has a number. None if none does.
+/// The fault that begins now: the controller that leads has a number. None if none leads.
 fn fault_now(daemons: Daemons<'_>, fault: &Fault) -> Option<Fault> {
     // Any controller's number tells whether the fault is of the leader.
     if fault.with_leader(0).is_none() {

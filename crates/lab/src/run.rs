@@ -292,8 +292,8 @@ fn judge(
     report
 }
 
-/// What the kernel refused between two readings is lost, except what a Plexus node itself sent: it
-/// sends that again.
+/// Notes about frames that the kernel refused between two readings. They are lost, except those of
+/// a Plexus node itself, which sends them again.
 fn notes_of_refused(
     plan: &Plan,
     before: &BTreeMap<(String, String), u64>,

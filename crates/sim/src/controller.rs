@@ -7,7 +7,8 @@ use std::time::Duration;
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
-use plexus_controller::tenure::{self, Answer, Ask, Role, Tenure, Times};
+use plexus_controller::reign::Reign;
+use plexus_controller::tenure::{self, Answer, Ask, Tenure, Times};
 use plexus_controller::{Config, Controller, Input, Output, Record, Start};
 use plexus_io::Packet;
 use plexus_wire::fabric::message::LinkFacts;
@@ -48,7 +49,7 @@ pub(crate) struct SimController {
     down: u32,
 }
 
-/// What it keeps, which survives a crash.
+/// Its store, which survives a crash.
 enum Store {
     Own(Disk),
     /// Which of the controllers it is that share the store.
@@ -58,11 +59,7 @@ enum Store {
 /// What a crash ends.
 struct Running {
     hub: Hub,
-    tenure: Tenure,
-    /// Only while it leads.
-    core: Option<Controller>,
-    /// The last ticket that is durable and not yet promised.
-    stored: Option<u64>,
+    reign: Reign,
     attached: Option<u64>,
     seed: [u8; 32],
 }
@@ -104,9 +101,7 @@ impl SimController {
         };
         self.running = Some(Running {
             hub: Hub::new(self.identity.clone(), Pace::default(), hub_seed),
-            tenure: Tenure::new(name, times),
-            core: None,
-            stored: None,
+            reign: Reign::new(Tenure::new(name, times)),
             attached: None,
             seed,
         });
@@ -180,7 +175,7 @@ impl SimController {
 
     fn hear(&mut self, now: Time, answer: Answer) {
         if let Some(running) = &mut self.running {
-            running.hear(now, answer);
+            running.reign.hear(now, answer);
         }
     }
 
@@ -191,21 +186,21 @@ impl SimController {
         if running.hub.next_deadline() <= now {
             running.hub.handle(now, hub::Input::Tick);
         }
-        if let Some(own) = &mut running.core
+        if let Some(own) = &mut running.reign.core
             && own.next_deadline() <= now
         {
             own.handle(now, Input::Tick);
         }
-        if running.tenure.next_deadline() <= now {
-            running.tenure.reach(running.core.as_ref().map_or(0, Controller::nodes_up), 0);
-            running.tenure.run(now);
+        if running.reign.tenure.next_deadline() <= now {
+            running.reign.run(now, 0);
         }
         self.carry_out(core);
     }
 
     /// Hands its core an input from outside of the network. False if it does not lead.
     pub(crate) fn tell(&mut self, core: &mut Core, input: Input) -> bool {
-        let Some(own) = self.running.as_mut().and_then(|running| running.core.as_mut()) else {
+        let Some(own) = self.running.as_mut().and_then(|running| running.reign.core.as_mut())
+        else {
             return false;
         };
         own.handle(self.clock.read(core.now), input);
@@ -219,34 +214,31 @@ impl SimController {
 
     /// Its core, if it leads.
     pub(crate) fn core(&self) -> Option<&Controller> {
-        self.running.as_ref()?.core.as_ref()
+        self.running.as_ref()?.reign.core.as_ref()
     }
 
     /// Whether it leads and may promise something.
     pub(crate) fn is_sure(&self) -> bool {
-        self.running.as_ref().is_some_and(Running::is_sure)
+        self.running.as_ref().is_some_and(|running| running.reign.is_sure())
     }
 
     /// Carries out what the tenure wants; requests to a shared store are left to do.
     fn follow_tenure(&mut self, now: Time) -> Vec<Ask> {
         let mut asks = Vec::new();
         let Some(running) = &mut self.running else { return asks };
-        while let Some(output) = running.tenure.poll_output() {
+        while let Some(output) = running.reign.poll_output(now) {
             match (output, &mut self.store) {
                 (tenure::Output::Ask(ask), Store::Shared(_)) => asks.push(ask),
                 (tenure::Output::Ask(ask), Store::Own(disk)) => {
                     if let Some(answer) = disk.ask(ask) {
-                        running.tenure.answer(now, answer);
+                        running.reign.tenure.answer(now, answer);
                     }
                 }
                 (tenure::Output::Lead { epoch, stored }, _) => {
                     running.lead(now, &self.config, epoch, stored);
                 }
-                (tenure::Output::Doubt(_), _) => running.promise(now),
-                (tenure::Output::Retire(_), _) => {
-                    (running.core, running.stored) = (None, None);
-                    running.hub.stand_by(now);
-                }
+                (tenure::Output::Doubt(_), _) => {}
+                (tenure::Output::Retire(_), _) => running.hub.stand_by(now),
             }
         }
         asks
@@ -268,7 +260,7 @@ impl SimController {
                         }
                     }
                     Some(Heard::Input(input)) => {
-                        if let Some(own) = &mut running.core {
+                        if let Some(own) = &mut running.reign.core {
                             own.handle(now, input);
                         }
                     }
@@ -276,7 +268,7 @@ impl SimController {
                 }
                 continue;
             }
-            match running.core.as_mut().and_then(Controller::poll_output) {
+            match running.reign.core.as_mut().and_then(Controller::poll_output) {
                 None => break,
                 Some(Output::Send { node, reliable, body, .. }) => {
                     running.hub.say(now, node, body, reliable);
@@ -286,7 +278,9 @@ impl SimController {
                     running.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
                 }
                 Some(Output::Store { ticket, changes }) => {
-                    let Some(epoch) = running.core.as_ref().map(Controller::epoch) else { break };
+                    let Some(epoch) = running.reign.core.as_ref().map(Controller::epoch) else {
+                        break;
+                    };
                     match &mut self.store {
                         Store::Shared(_) => {
                             self.ask_etcd(core, Ask::Write { epoch, ticket, changes });
@@ -317,7 +311,7 @@ impl SimController {
     }
 }
 
-/// What its sessions bring.
+/// An output of its sessions, to be carried out.
 enum Heard {
     /// A frame to send.
     Frame(Vec<u8>),
@@ -340,36 +334,8 @@ impl Running {
         if let Some(node) = self.attached {
             own.handle(now, Input::Attached { to: Some(node) });
         }
-        self.core = Some(own);
+        self.reign.core = Some(own);
         self.hub.lead(now, epoch);
-    }
-
-    /// An answer or news of the store.
-    fn hear(&mut self, now: Time, answer: Answer) {
-        // A lease that has ended meanwhile comes first.
-        self.tenure.run(now);
-        match answer {
-            Answer::Written { epoch, ticket } => {
-                if self.core.as_ref().is_some_and(|own| own.epoch() == epoch) {
-                    self.stored = Some(ticket);
-                    self.promise(now);
-                }
-            }
-            answer => self.tenure.answer(now, answer),
-        }
-    }
-
-    /// Tells the core what is durable, unless the lease may have ended.
-    fn promise(&mut self, now: Time) {
-        if let (true, Some(own)) = (self.is_sure(), &mut self.core)
-            && let Some(ticket) = self.stored.take()
-        {
-            own.handle(now, Input::Stored { ticket });
-        }
-    }
-
-    fn is_sure(&self) -> bool {
-        matches!(self.tenure.role(), Role::Leading { in_doubt: false, .. })
     }
 
     fn hub_output(&mut self, now: Time, output: hub::Output) -> Option<Heard> {
@@ -379,12 +345,12 @@ impl Running {
             | hub::Output::NumberTaken { .. }
             | hub::Output::Stranger(_) => return None,
             hub::Output::Leader(epoch) => {
-                self.tenure.hear(now, epoch);
+                self.reign.tenure.hear(now, epoch);
                 return None;
             }
             hub::Output::Attached(to) => {
                 self.attached = to.map(|neighbour| neighbour.node);
-                self.tenure.attach(now, self.attached.is_some());
+                self.reign.tenure.attach(now, self.attached.is_some());
                 Input::Attached { to: self.attached }
             }
             hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
@@ -393,7 +359,7 @@ impl Running {
     }
 
     fn next_deadline(&self) -> Time {
-        let own = self.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
-        self.hub.next_deadline().min(own).min(self.tenure.next_deadline())
+        let own = self.reign.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
+        self.hub.next_deadline().min(own).min(self.reign.tenure.next_deadline())
     }
 }

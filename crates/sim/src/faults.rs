@@ -89,7 +89,7 @@ impl Sim {
         }
     }
 
-    /// What an event is about: the controller that leads when it begins has a number. None if no
+    /// The fault of an event: the controller that leads when it begins has a number. None if no
     /// controller does.
     fn fault_now(&mut self, number: usize, fault: &Fault, fails: bool) -> Option<Fault> {
         // Any controller's number tells whether the fault is of the leader.

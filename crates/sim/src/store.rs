@@ -1,4 +1,4 @@
-//! What controllers keep: one of them on its own disk, several in an etcd cluster that they share.
+//! The stores of controllers: one has its own disk, several share an etcd cluster.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -57,16 +57,7 @@ impl Disk {
     /// A write has ended: its answer, unless the controller has crashed since.
     pub(crate) fn end(&mut self, write: u64) -> Option<Answer> {
         let (epoch, ticket, changes) = self.writing.remove(&write)?;
-        for change in changes {
-            match change {
-                Change::Put(record @ Record::Lease(lease)) => {
-                    self.leases.insert(lease.ip, record);
-                }
-                Change::RemoveLease(ip) => {
-                    self.leases.remove(&ip);
-                }
-            }
-        }
+        changes.into_iter().for_each(|change| change.make(&mut self.leases));
         Some(Answer::Written { epoch, ticket })
     }
 
@@ -82,7 +73,7 @@ impl Disk {
 pub(crate) struct Etcd {
     model: Model,
     clients: Vec<Client>,
-    /// What is on its way, by number.
+    /// Messages on their way, by number.
     under_way: BTreeMap<u64, Message>,
     sent: u64,
     /// Reasons why each member is down.
@@ -193,7 +184,7 @@ impl Etcd {
             Message::Ask { client, starts, connections, ask } => {
                 let Client { name, starts: own_starts, connections: own, .. } =
                     &self.clients[client];
-                // What it sent before a crash still arrives, and not what a dead connection had.
+                // Requests from before a crash still arrive; those of a dead connection do not.
                 if self.reaches(client) && (starts != *own_starts || connections == *own) {
                     let (answer, news) = self.model.serve(now.floor(), &name.clone(), ask);
                     self.tell_all(now, queue, news);

@@ -38,7 +38,7 @@ pub struct Topology {
     pub fidelity: Fidelity,
     /// The boxes, in the order of the file.
     pub nodes: Vec<Node>,
-    /// What makes the nodes a fabric: one controller, or several that share an etcd cluster and
+    /// They make the nodes a fabric: one controller, or several that share an etcd cluster and
     /// have the first one's settings; without one each node is a switch.
     pub controllers: Vec<Controller>,
     /// Ordinary switches, in the order of the file.

@@ -94,7 +94,7 @@ fn random_faults(seeds: std::ops::RangeInclusive<u64>) {
         assert_eq!(report["passed"], true, "seed {seed}: {report:#}");
         let leads = || ["c1", "c2", "c3"].into_iter().find(|name| role(&desk, name) == "leads");
         assert!(until(|| leads().is_some()), "seed {seed}");
-        // What was promised before all this is known to the last leader.
+        // The last leader knows the promises from before all this.
         let node = format!("{LAB}/{}", leads().unwrap());
         let leases = desk.json(&["show", "leases", "--node", &node], 0);
         assert_eq!(leases["leases"][0]["address"], "10.0.0.1", "seed {seed}: {leases:#}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use plexus_wire::Time;
 
 use super::{Answer, Ask, Leader, Member};
-use crate::{Change, Lease as AddressLease, Record};
+use crate::Record;
 
 /// The store. It serves one request after the other, each at once.
 #[derive(Debug, Default)]
@@ -19,11 +19,11 @@ pub struct Model {
     last_lease: u64,
     pub(super) leader: Option<Leader>,
     members: BTreeMap<String, (u64, Member)>,
-    records: BTreeMap<Ipv4Addr, AddressLease>,
+    records: BTreeMap<Ipv4Addr, Record>,
 }
 
 impl Model {
-    /// What it tells a controller that begins to watch: reports, then the leader.
+    /// The news for a controller that begins to watch: reports, then the leader.
     pub fn state(&self) -> Vec<Answer> {
         let members = self.members.iter();
         let members = members.map(|(name, (_, m))| Answer::Member(name.clone(), Some(*m)));
@@ -90,7 +90,7 @@ impl Model {
                     let leader = Leader { name: name.to_string(), lease, epoch: self.revision };
                     news.push(Answer::Leader(Some(leader.clone())));
                     self.leader = Some(leader);
-                    let stored = self.records.values().copied().map(Record::Lease).collect();
+                    let stored = self.records.values().copied().collect();
                     Some(Answer::Won { lease, epoch: self.revision, stored })
                 }
             }
@@ -106,7 +106,7 @@ impl Model {
             Ask::Write { epoch, ticket, changes } => {
                 if self.leader.as_ref().map(|leader| leader.epoch) == Some(epoch) {
                     self.revision += 1;
-                    changes.into_iter().for_each(|change| self.change(change));
+                    changes.into_iter().for_each(|change| change.make(&mut self.records));
                     Some(Answer::Written { epoch, ticket })
                 } else {
                     Some(Answer::Fenced { epoch })
@@ -118,12 +118,5 @@ impl Model {
             }
         };
         (answer, news)
-    }
-
-    fn change(&mut self, change: Change) {
-        match change {
-            Change::Put(Record::Lease(lease)) => drop(self.records.insert(lease.ip, lease)),
-            Change::RemoveLease(ip) => drop(self.records.remove(&ip)),
-        }
     }
 }

@@ -528,7 +528,7 @@ fn a_silent_leader_is_replaced_only_if_the_store_misses_it_too() {
     assert!(!campaigns(&mut tenure, (true, None), true, 3000));
     assert!(!campaigns(&mut tenure, (true, Some(5)), false, 3000));
     assert!(!campaigns(&mut tenure, (false, None), false, 3000));
-    // What the node hears of an earlier leader does not count.
+    // Heartbeats of an earlier leader do not count.
     assert!(campaigns(&mut tenure, (true, Some(4)), false, 100));
 }
 

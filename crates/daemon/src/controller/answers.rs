@@ -40,8 +40,8 @@ impl Daemon {
     /// # Errors
     /// Naming the controller to ask instead.
     pub(super) fn view(&self) -> Result<View<'_>, String> {
-        let Some(core) = &self.core else {
-            return Err(match self.tenure.leader() {
+        let Some(core) = &self.reign.core else {
+            return Err(match self.reign.tenure.leader() {
                 Some(leader) => format!("this controller stands by: {} leads", leader.name),
                 None => "this controller stands by, and no controller leads".to_string(),
             });
@@ -49,7 +49,7 @@ impl Daemon {
         Ok(View {
             own: &self.own,
             group: &self.group,
-            is_sure: self.is_sure(),
+            is_sure: self.reign.is_sure(),
             core,
             now: self.now(),
         })

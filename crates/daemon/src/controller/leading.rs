@@ -42,37 +42,29 @@ impl Daemon {
     /// Takes the store's answers and news. True if there were any.
     pub(super) fn hear_keeper(&mut self, now: Time) -> bool {
         // A lease that has ended meanwhile comes first.
-        self.tenure.run(now);
+        self.reign.tenure.run(now);
         self.follow_tenure(now);
         let mut has_heard = false;
         while let Some(answer) = self.keeper.poll() {
             has_heard = true;
             // A write to a slow disk takes its time.
             let now = self.now();
-            match answer {
-                Answer::Written { epoch, ticket } => {
-                    self.done.stored += 1;
-                    self.store_trouble = None;
-                    // Tickets of an earlier reign mean nothing to a later one.
-                    if self.core.as_ref().is_some_and(|core| core.epoch() == epoch) {
-                        self.stored = Some(ticket);
-                        self.promise(now);
-                    }
-                }
-                // Nothing is promised that is not kept.
+            match &answer {
                 Answer::Trouble(why) => {
                     self.done.not_stored += 1;
                     tracing::error!(store = self.keeper.describe(), "{why}");
-                    self.store_trouble = Some(why);
+                    self.store_trouble = Some(why.clone());
                 }
-                answer => {
-                    if let Answer::Leased { .. } | Answer::Kept { .. } | Answer::Won { .. } = answer
-                    {
-                        self.store_trouble = None;
-                    }
-                    self.tenure.answer(now, answer);
+                Answer::Written { .. } => {
+                    self.done.stored += 1;
+                    self.store_trouble = None;
                 }
+                Answer::Leased { .. } | Answer::Kept { .. } | Answer::Won { .. } => {
+                    self.store_trouble = None;
+                }
+                _ => {}
             }
+            self.reign.hear(now, answer);
             self.follow_tenure(now);
         }
         has_heard
@@ -80,7 +72,7 @@ impl Daemon {
 
     /// Carries out what the tenure wants.
     pub(super) fn follow_tenure(&mut self, now: Time) {
-        while let Some(output) = self.tenure.poll_output() {
+        while let Some(output) = self.reign.poll_output(now) {
             match output {
                 Output::Ask(ask) => self.keeper.ask(ask),
                 Output::Lead { epoch, stored } => self.lead(now, epoch, stored),
@@ -89,23 +81,12 @@ impl Daemon {
                 }
                 Output::Doubt(false) => {
                     tracing::info!("the lease on leadership holds again");
-                    self.promise(now);
                 }
                 Output::Retire(why) => {
                     tracing::warn!("stands by: {why}");
-                    (self.core, self.stored) = (None, None);
                     self.hub.stand_by(now);
                 }
             }
-        }
-    }
-
-    /// Tells the core what is durable, unless the lease may have ended: it then promises it.
-    fn promise(&mut self, now: Time) {
-        if let (true, Some(core)) = (self.is_sure(), &mut self.core)
-            && let Some(ticket) = self.stored.take()
-        {
-            core.handle(now, Input::Stored { ticket });
         }
     }
 
@@ -114,11 +95,11 @@ impl Daemon {
             Ok(seed) => seed,
             Err(error) => {
                 tracing::error!(error, "cannot lead");
-                return self.tenure.drain(now);
+                return self.reign.tenure.drain(now);
             }
         };
         let own_s = unix_ms() / 1000;
-        let unix_s = self.tenure.time_of_day(now, own_s);
+        let unix_s = self.reign.tenure.time_of_day(now, own_s);
         if unix_s.abs_diff(own_s) > CLOCKS_AGREE {
             let wrong_by = own_s as i64 - unix_s as i64;
             tracing::warn!(
@@ -140,7 +121,7 @@ impl Daemon {
         for input in self.devices.again() {
             core.handle(now, input);
         }
-        self.core = Some(core);
+        self.reign.core = Some(core);
         self.hub.lead(now, epoch);
     }
 
@@ -149,16 +130,16 @@ impl Daemon {
     /// # Errors
     /// In words, if there is nothing to hand over, or nobody to hand it to.
     pub(super) fn drain(&mut self, now: Time) -> Result<(), String> {
-        if !matches!(self.tenure.role(), Role::Leading { .. }) {
-            return Err(match self.tenure.leader() {
+        if !matches!(self.reign.tenure.role(), Role::Leading { .. }) {
+            return Err(match self.reign.tenure.leader() {
                 Some(leader) => format!("{} leads, not this one: ask it to drain", leader.name),
                 None => "no controller leads now".into(),
             });
         }
-        if !self.tenure.has_successor(now) {
+        if !self.reign.tenure.has_successor(now) {
             return Err("no other controller of the group is ready: nothing is handed over".into());
         }
-        self.tenure.drain(now);
+        self.reign.tenure.drain(now);
         self.carry_out(now);
         Ok(())
     }
@@ -172,27 +153,22 @@ impl Daemon {
             reported_s: now.since(known.at).as_secs_f64(),
         };
         let lease_left =
-            self.tenure.lease_left(now).filter(|left| *left < Duration::from_secs(1 << 32));
+            self.reign.tenure.lease_left(now).filter(|left| *left < Duration::from_secs(1 << 32));
         Controllers {
             controller: self.own.1.clone(),
-            role: match self.tenure.role() {
+            role: match self.reign.tenure.role() {
                 Role::Standby => ControllerRole::Standby,
                 Role::Campaigning { .. } => ControllerRole::Campaigns,
                 Role::Leading { in_doubt: false, .. } => ControllerRole::Leads,
                 Role::Leading { in_doubt: true, .. } => ControllerRole::InDoubt,
             },
-            epoch: self.tenure.leader().map(|leader| leader.epoch),
-            leader: self.tenure.leader().map(|leader| leader.name.clone()),
-            leader_since_s: now.since(self.tenure.leader_since()).as_secs_f64(),
+            epoch: self.reign.tenure.leader().map(|leader| leader.epoch),
+            leader: self.reign.tenure.leader().map(|leader| leader.name.clone()),
+            leader_since_s: now.since(self.reign.tenure.leader_since()).as_secs_f64(),
             store: self.keeper.describe(),
             trouble: self.store_trouble.clone(),
             lease_left_s: lease_left.map(|left| left.as_secs_f64()),
-            controllers: self.tenure.members().map(known).collect(),
+            controllers: self.reign.tenure.members().map(known).collect(),
         }
-    }
-
-    /// Whether it promises anything now.
-    pub(super) fn is_sure(&self) -> bool {
-        matches!(self.tenure.role(), Role::Leading { in_doubt: false, .. })
     }
 }

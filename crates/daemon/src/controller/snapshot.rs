@@ -47,7 +47,7 @@ pub struct Snapshot {
     leases: Vec<Shown>,
 }
 
-/// What a restored store has.
+/// The outcome of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Leases that it had.

@@ -131,7 +131,7 @@ impl Connection {
         self.ends = [Tcp::listen(sender), Tcp::connect(receiver)];
     }
 
-    /// What has happened to it since the flow began.
+    /// Its history since the flow began.
     pub(super) fn facts(&self, started: SimTime) -> Connected {
         let is_whole = self.ends[1].delivered() >= self.total;
         Connected {
