@@ -733,7 +733,7 @@ impl Node {
             let mut turn = Turn::new(now, &mut self.timers);
             self.stations.report(&mut turn);
             // A new controller does not know whom they are for, and is asked for them again. It
-            // goes on asking a node that has nothing to report.
+            // repeats its question until it has the whole report.
             if self.reported_to.replace(welcome.epoch) != Some(welcome.epoch) {
                 self.resolver.close(&mut turn, ROUTER_HOP);
             }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use plexus_wire::Time;
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
-    ControllerHello, FlowReport, Gateway, HostReport, Invalidate, PortBlock, PortState, Refusal,
-    RouteEntry, Welcome,
+    ControllerHello, FlowReport, Gateway, HostReport, Invalidate, PortBlock, PortRole, PortState,
+    Refusal, RouteEntry, Welcome,
 };
 
 use crate::claims::Admission;
@@ -195,6 +195,12 @@ impl Controller {
         let lost = self.topology.losing(index, &ports);
         let flows = self.flows.release_crossing(&self.topology, &lost);
         self.topology.cut(&lost);
+        // Hosts that are known there can be members of groups at once.
+        let has_hosts_again = up
+            && ports.values().filter(|p| p.role == PortRole::Host).any(|p| {
+                let at = Place { node: index, port: p.port };
+                !self.topology.is_host_port(at) && self.hosts.len_at(at) > 0
+            });
         let links = self.topology.set_ports(index, ports, up);
         self.place_devices();
         self.groups_lost_links(&lost);
@@ -210,7 +216,7 @@ impl Controller {
         if links > 0 {
             self.log(Event::LinksFound { node, links });
         }
-        if links > 0 {
+        if links > 0 || has_hosts_again {
             self.touch_all_groups();
         }
         if links > 0 || (up && !self.flows.stranded.is_empty()) {

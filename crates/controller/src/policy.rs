@@ -15,7 +15,7 @@ use crate::trees::FAR;
 pub(crate) const ROUTES_MAX: usize = 8;
 
 /// Most bytes of a flow's routes as a message lists them, a number and a length before each route's
-/// hops: two sets and a reply path share one `ResolveForward`. Eight routes of up to 68 hops fit,
+/// hops: two sets share one `ResolveForward`. Eight routes of up to 68 hops fit,
 /// five of the longest.
 pub(crate) const SET_LEN_MAX: usize = 560;
 

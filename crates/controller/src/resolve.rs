@@ -18,10 +18,9 @@ use rand::Rng;
 
 use crate::Controller;
 use crate::claims::Admission;
-use crate::control::CONTROL_PLANE;
 use crate::controller::Timer;
 use crate::event::Drop;
-use crate::flows::{FlowKey, HOPS_MAX};
+use crate::flows::FlowKey;
 use crate::keyed::{Keyed, Seed};
 use crate::policy::SET_LEN_MAX;
 use crate::scan::ms;
@@ -41,8 +40,8 @@ const ROUTER_SHARES: usize = 16;
 /// Most requests that wait for the same search.
 const WAITING_MAX: usize = 16;
 
-// The longest `ResolveForward`: its fixed part, two full sets of routes, and the reply path.
-const _: () = assert!(128 + 2 * (2 + SET_LEN_MAX) + 2 + HOPS_MAX <= BODY_MAX);
+// The longest `ResolveForward`: its fixed part, and two full sets of routes.
+const _: () = assert!(128 + 2 * (2 + SET_LEN_MAX) <= BODY_MAX);
 
 /// Limits a rate, allowing bursts: the generic cell rate algorithm (ITU-T I.371, annex A).
 #[derive(Clone, Copy, Debug, Default)]
@@ -265,11 +264,6 @@ impl Controller {
         let version = self.flows.next_version();
         let [to_target, to_source] =
             ids.map(|id| self.flows.set_version(id, version).unwrap_or_default());
-        // The first path back, but to the control plane of the source's node.
-        let mut reply = to_source.first().cloned().unwrap_or_default();
-        if let Some(last) = reply.last_mut() {
-            *last = CONTROL_PLANE;
-        }
         self.remember(now, ask.exchange, Exchange { version, ..exchange });
         let forward = ResolveForward {
             exchange: ask.exchange,
@@ -282,9 +276,9 @@ impl Controller {
             target_port: to.port,
             to_source,
             to_target,
-            reply,
         };
-        self.send_reliably(to.node, 0, forward);
+        // If it is lost, the asking host's node repeats its request.
+        self.send(to.node, 0, forward);
         Ok(())
     }
 

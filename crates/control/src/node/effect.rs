@@ -87,6 +87,16 @@ impl<'a> Turn<'a> {
     }
 }
 
+/// Splits a report into messages, each with the number of those that follow it. A report of nothing
+/// is one message too: without it the controller would ask again each second.
+pub(super) fn in_parts<T: Clone>(all: &[T], most: usize, mut send: impl FnMut(u16, Vec<T>)) {
+    let messages = all.len().div_ceil(most).max(1);
+    for number in 0..messages {
+        let part = all.chunks(most).nth(number).unwrap_or_default();
+        send((messages - 1 - number) as u16, part.to_vec());
+    }
+}
+
 /// One action, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -205,4 +215,21 @@ pub enum Unserved {
     TooManyGroups,
     /// The target is behind the same port: it received the question itself.
     SamePort,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_how_many_messages_follow_and_is_never_without_one() {
+        let sent = |all: &[u8]| {
+            let mut sent = vec![];
+            in_parts(all, 2, |more, part| sent.push((more, part)));
+            sent
+        };
+        assert_eq!(sent(&[1, 2, 3]), [(1, vec![1, 2]), (0, vec![3])]);
+        assert_eq!(sent(&[1, 2]), [(0, vec![1, 2])]);
+        assert_eq!(sent(&[]), [(0, vec![])]);
+    }
 }

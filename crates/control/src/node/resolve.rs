@@ -19,13 +19,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_wire::MacAddr;
-use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
     FlowReport, Hops, Invalidate, Refusal, ResolveFailed, ResolveForward, ResolveReply,
     ResolveRequest, RouteEntry, Way,
 };
+use plexus_wire::fabric::{CONTROL_HOP, ROUTER_HOP};
 
-use super::effect::{Effect, Timer, Turn, Unserved};
+use super::effect::{Effect, Timer, Turn, Unserved, in_parts};
 use super::host_frame::{Party, answer, question};
 use super::stations::Group;
 use crate::session::Random;
@@ -360,18 +360,18 @@ impl Resolver {
                 self.remember(crossing, pair);
                 self.conclude(turn, asked, f.source_mac, f.to_source.first());
             }
+            // The first way back, but to the control plane of the asking host's node.
+            let mut path = f.to_source.into_iter().next().unwrap_or_default();
+            if let Some(last) = path.last_mut() {
+                *last = CONTROL_HOP;
+            }
             let reply = ResolveReply {
                 version: f.version,
                 target_mac: mac,
                 target_ip: ip,
                 to_target: f.to_target,
             };
-            turn.push(Effect::Keyed {
-                path: f.reply,
-                exchange: id,
-                key: f.key,
-                body: reply.into(),
-            });
+            turn.push(Effect::Keyed { path, exchange: id, key: f.key, body: reply.into() });
         }
     }
 
@@ -603,12 +603,9 @@ impl Resolver {
 
     /// Reports routes to a restarted controller.
     pub(crate) fn report(&self, turn: &mut Turn<'_>) {
-        let flows = self.routes();
-        let messages = flows.len().div_ceil(REPORT_ROUTES);
-        for (i, flows) in flows.chunks(REPORT_ROUTES).enumerate() {
-            let more = (messages - 1 - i) as u16;
-            turn.report(FlowReport { more, flows: flows.to_vec() });
-        }
+        in_parts(&self.routes(), REPORT_ROUTES, |more, flows| {
+            turn.report(FlowReport { more, flows });
+        });
     }
 
     /// Every entry of the route memory.

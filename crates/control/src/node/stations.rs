@@ -15,7 +15,7 @@ use plexus_wire::fabric::message::{
 };
 use plexus_wire::{MacAddr, Prefix, Time};
 
-use super::effect::{Effect, Event, Timer, Turn, Unserved};
+use super::effect::{Effect, Event, Timer, Turn, Unserved, in_parts};
 use super::host_frame::{HostFrame, Matter, Party, answer, question};
 
 /// Destination of an advertisement when the asker has no address.
@@ -373,11 +373,7 @@ impl Stations {
                 hosts.push(HostState { port, mac, ips });
             }
         }
-        let messages = hosts.len().div_ceil(REPORT_HOSTS);
-        for (i, hosts) in hosts.chunks(REPORT_HOSTS).enumerate() {
-            let more = (messages - 1 - i) as u16;
-            turn.report(HostReport { more, hosts: hosts.to_vec() });
-        }
+        in_parts(&hosts, REPORT_HOSTS, |more, hosts| turn.report(HostReport { more, hosts }));
     }
 
     /// Checks whether a station that was silent is still there.

@@ -120,9 +120,8 @@ impl Controller {
                     target_port,
                     to_source: vec![[&back[..], &[r.port]].concat()],
                     to_target: vec![[&there[..], &[target_port]].concat()],
-                    reply: [&back[..], &[0xFF]].concat(),
                 };
-                hub.say(now, target_node, forward.into(), true);
+                hub.say(now, target_node, forward.into(), false);
             }
             _ => {}
         }

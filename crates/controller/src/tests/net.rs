@@ -267,11 +267,12 @@ impl Net {
             routes: f.to_source.clone(),
         };
         self.install(id, back);
-        let (source, control) = self.follow(id, &f.reply).expect("the reply path leads somewhere");
-        assert_eq!(control, 0xFF, "the reply path ends at the control plane");
-        let port = self.hosts.iter().find(|h| h.mac == f.source_mac && h.at.0 == source);
+        let (source, port) =
+            self.follow(id, &f.to_source[0]).expect("the way back leads somewhere");
+        let asker = self.hosts.iter().find(|h| h.mac == f.source_mac);
+        assert_eq!(asker.map(|h| h.at), Some((source, port)), "it leads to the asking host");
         let there = RouteEntry {
-            port: port.expect("the reply path leads to the source's node").at.1,
+            port,
             source: Some(f.source_mac),
             destination: f.target_mac,
             version: f.version,

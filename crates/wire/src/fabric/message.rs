@@ -487,8 +487,6 @@ structures! {
         to_source: Vec<Hops>,
         /// From the asking host to the target host, ending in the target host's port.
         to_target: Vec<Hops>,
-        /// From the target node to the source node's control plane.
-        reply: Hops,
     }
 
     /// From the target node to the source node, sealed by the exchange's key: the target has

@@ -73,7 +73,6 @@ fn samples() -> Vec<Body> {
             target_port: 4,
             to_source: vec![vec![1, 2]],
             to_target: vec![vec![2, 1]],
-            reply: vec![1, 0xFF],
         }
         .into(),
         ResolveReply { version: 8, target_mac: B, target_ip: ip4(2), to_target: vec![vec![2, 1]] }
