@@ -20,7 +20,7 @@ setup:
 	@scripts/setup base
 
 setup-test:
-	@scripts/setup base routing ndn
+	@scripts/setup base routing ndn watch
 
 setup-bench:
 	@scripts/setup base bench
@@ -33,6 +33,7 @@ test: setup-test check
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
 	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"
 	@command -v chromium >/dev/null || echo "no chromium: the tests that look at pages were skipped"
+	@command -v promtool >/dev/null || echo "no promtool: the tests of rules and metrics were skipped"
 
 check:
 	$(CARGO) fmt --all --check

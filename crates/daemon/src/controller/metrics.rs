@@ -89,32 +89,3 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
     }
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_alert_rules_that_ship_ask_for_metrics_that_are_served() {
-        let served = text(&Facts {
-            name: "c1",
-            leads: true,
-            store_works: true,
-            epoch: 1,
-            counts: Counts::default(),
-            drops: BTreeMap::new(),
-            attached: true,
-            port: PortStats::default(),
-            done: Done::default(),
-        });
-        let rules = include_str!("../../../../examples/controllers.rules.yml");
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let asked = rules.split(|c| !is_word(c)).filter(|word| word.starts_with("plexus_"));
-        let mut count = 0;
-        for name in asked {
-            assert!(served.contains(&format!("\n{name}{{")), "{name} is not served");
-            count += 1;
-        }
-        assert!(count >= 6, "{count}");
-    }
-}
