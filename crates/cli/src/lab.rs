@@ -1,11 +1,15 @@
 //! `plexus lab`: a whole network on this machine.
 
+mod shell;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use plexus_analysis::exchange;
 use plexus_config::LaneChoice;
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
 use plexus_report::Progress;
+use plexus_topo::Topology;
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
@@ -62,6 +66,16 @@ enum LabCommand {
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
+    },
+    /// Give commands to a lab: pingall, iperf, link down, or any command inside a device.
+    #[command(after_help = "Examples:\n  plexus lab shell switch\n  \
+                            plexus lab shell switch -c pingall -c 'h1 ping -c3 h2'")]
+    Shell(shell::Shell),
+    /// Draw the topology of a lab as SVG.
+    #[command(after_help = "Example: plexus lab graph switch > switch.svg")]
+    Graph {
+        /// A lab's name.
+        lab: String,
     },
     /// The process behind a lab, which `up` and `run` start.
     #[command(hide = true)]
@@ -120,6 +134,11 @@ pub(crate) fn run(args: LabArgs) -> Outcome {
         LabCommand::Status { lab, json } => status(lab.as_deref(), json),
         LabCommand::Down { lab, all: _ } => down(lab.as_deref()),
         LabCommand::Exec { lab, place, command } => exec(&lab, &place, &command),
+        LabCommand::Shell(shell) => shell.run(),
+        LabCommand::Graph { lab } => {
+            print!("{}", drawing(&status_of(&name_of(&lab)?)?.file)?);
+            Ok(())
+        }
         LabCommand::Supervise => std::process::exit(plexus_lab::supervise()),
     }
 }
@@ -131,6 +150,19 @@ fn name_of(lab: &str) -> Result<String, Failure> {
         return plexus_lab::lab_name(path).map_err(Failure::unusable);
     }
     Ok(lab.to_string())
+}
+
+fn status_of(lab: &str) -> Result<LabStatus, Failure> {
+    plexus_lab::status(lab).map_err(|e| match e {
+        Error::NoLab { .. } => Failure::No(e.to_string()),
+        e => Failure::unusable(e),
+    })
+}
+
+/// A topology file's drawing.
+fn drawing(file: &Path) -> Result<String, Failure> {
+    let topology = Topology::read(file).map_err(Failure::unusable)?;
+    exchange::svg(&topology).map_err(Failure::unusable)
 }
 
 fn up(launch: &Launch) -> Outcome {
@@ -202,10 +234,7 @@ fn status(lab: Option<&str>, json: bool) -> Outcome {
     match lab {
         Some(lab) => {
             let name = name_of(lab)?;
-            let status: LabStatus = plexus_lab::status(&name).map_err(|e| match e {
-                Error::NoLab { .. } => Failure::No(e.to_string()),
-                e => Failure::unusable(e),
-            })?;
+            let status = status_of(&name)?;
             if json {
                 println!("{}", serde_json::to_string(&status).map_err(Failure::unusable)?);
             } else {
