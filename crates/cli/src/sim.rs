@@ -180,11 +180,13 @@ fn run_file(args: &RunArgs) -> Outcome {
     let links = args.out.is_some().then(|| links_csv(&sim));
     let questions = questions(&sim);
     let has_begun = sim.share_done().is_some();
+    // A run that is watched goes on after its traffic.
+    let is_done = args.web.is_some() && sim.share_done() >= Some(1.0);
     let unsettled = if has_begun { String::new() } else { some_names(&sim.unsettled()) };
     let mut report = sim.report();
     report.notes.extend(left_out);
     // A run in real time ends like that.
-    if stopped.load(Ordering::Relaxed) && kept.is_none() {
+    if stopped.load(Ordering::Relaxed) && kept.is_none() && !is_done {
         report.notes.push(match has_begun {
             true => "interrupted: this is what was known by then".into(),
             false => format!("interrupted before the network had found itself: {unsettled}"),

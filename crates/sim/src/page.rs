@@ -24,6 +24,8 @@ use crate::sim::Sim;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest sleep, after which the simulation hears a request to stop.
 const NAP: Duration = Duration::from_millis(10);
+/// A simulation that is so late does not catch up.
+const LATE: Duration = Duration::from_millis(100);
 /// The longest step, in simulated time: questions are answered between steps.
 const STEP: Duration = Duration::from_millis(1);
 /// Slowest and fastest clock.
@@ -144,8 +146,8 @@ impl Stage {
             if is_early && let Ok(ask) = self.asks.recv_timeout(NAP) {
                 self.hear(sim, ask);
             }
-            let is_late = sim.now() + NAP.mul_f64(from.2).into() < wanted;
-            if !self.paused {
+            let is_late = sim.now() + LATE.mul_f64(from.2).into() < wanted;
+            if !self.paused && sim.now() < wanted {
                 sim.run_until(wanted.min(sim.now() + STEP.into()));
             }
             if self.paused || is_late || from.2 != self.speed {

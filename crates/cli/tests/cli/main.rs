@@ -33,3 +33,4 @@ mod traffic;
 mod tunnel;
 mod twin;
 mod two_stage;
+mod web;
