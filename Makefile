@@ -32,6 +32,7 @@ test: setup-test check
 	$(CARGO) test --workspace --locked -q --no-fail-fast
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
 	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"
+	@command -v npm >/dev/null || echo "no npm: the test that builds the page was skipped"
 	@command -v chromium >/dev/null || echo "no chromium: the tests that look at pages were skipped"
 	@command -v promtool >/dev/null || echo "no promtool: the tests of rules and metrics were skipped"
 

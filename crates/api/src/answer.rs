@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod fabric;
 pub mod named;
+pub mod network;
 pub mod node;
 pub mod router;
 

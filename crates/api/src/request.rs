@@ -6,6 +6,7 @@ use plexus_wire::Prefix;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::answer::network::Pair;
 use crate::{Topic, VERSION};
 
 /// A line of a client: `{"show":"ports"}`, `{"route":"192.0.2.1"}`. A request without an argument
@@ -25,6 +26,11 @@ pub enum Request {
     /// A router's routes in use from a prefix on:
     /// [`Routes`](crate::answer::router::Routes).
     RoutesFrom(Prefix),
+    /// The whole network that a controller knows:
+    /// [`Network`](crate::answer::network::Network).
+    Network(bool),
+    /// The ways of a host's flows: [`Ways`](crate::answer::network::Ways).
+    Ways(Pair),
     /// The frames that pass a port, a [`Frame`](crate::answer::Frame) a line until the client hangs
     /// up.
     Trace(String),
@@ -76,8 +82,8 @@ impl Request {
         }
         serde_json::from_value(line).map_err(|e| {
             format!(
-                "not understood: {e}. A request is one of show, route, routes_from, trace, \
-                 silence, reload, drain, stop and version"
+                "not understood: {e}. A request is one of show, route, routes_from, network, \
+                 ways, trace, silence, reload, drain, stop and version"
             )
         })
     }
@@ -105,6 +111,8 @@ mod tests {
             shown,
             Request::Route("192.0.2.1".parse().unwrap()),
             Request::RoutesFrom("192.0.2.0/24".parse().unwrap()),
+            Request::Network(true),
+            Request::Ways(Pair { from: Some(plexus_wire::MacAddr::default()), to: None }),
             Request::Trace("p1".into()),
             silence,
             Request::Reload(true),

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use plexus_api::answer::fabric::GroupRoute;
+use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done, Frame};
 use plexus_api::question::Of;
@@ -44,6 +45,8 @@ fn every_example_is_of_its_type() {
             }
             Request::Route(_) => as_type::<Of<Route, GroupRoute>>(&answer),
             Request::RoutesFrom(_) => as_type::<Routes>(&answer),
+            Request::Network(_) => as_type::<Network>(&answer),
+            Request::Ways(_) => as_type::<Ways>(&answer),
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),
             Request::Silence(_) | Request::Reload(_) | Request::Drain(_) | Request::Stop(_) => {
@@ -69,5 +72,5 @@ fn every_request_and_topic_has_an_example() {
     assert!(lacking.is_empty(), "no example of show {}", lacking.join(", "));
     let kinds: BTreeSet<_> =
         all.iter().map(|(r, _)| format!("{:?}", std::mem::discriminant(r))).collect();
-    assert_eq!(kinds.len(), 9, "a request has no example");
+    assert_eq!(kinds.len(), 11, "a request has no example");
 }

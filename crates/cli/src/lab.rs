@@ -2,18 +2,20 @@
 
 mod shell;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use plexus_analysis::exchange;
-use plexus_config::LaneChoice;
+use plexus_config::{LaneChoice, WebSettings};
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
 use plexus_report::Progress;
 use plexus_topo::Topology;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::{Failure, Outcome};
+use crate::web;
 
 /// Arguments of `plexus lab`.
 #[derive(Args)]
@@ -26,8 +28,19 @@ pub(crate) struct LabArgs {
 #[derive(Subcommand)]
 enum LabCommand {
     /// Build the lab of a topology file; it stays until `plexus lab down`.
-    #[command(after_help = "Example: plexus lab up labs/switch.toml")]
-    Up(FileArgs),
+    #[command(after_help = "\
+Examples:
+  plexus lab up labs/switch.toml
+  plexus lab up labs/demo-fabric.toml --web
+                  and show it in a browser, at http://127.0.0.1:8440/, until Ctrl-C; the lab stays")]
+    Up {
+        #[command(flatten)]
+        file: FileArgs,
+        /// Serve a page that shows the lab, until Ctrl-C.
+        #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
+            default_missing_value = web::USUAL, value_parser = web::address)]
+        web: Option<SocketAddr>,
+    },
     /// Run a file's traffic and check its assertions, in a lab that is up or in one for the run.
     #[command(after_help = "Example: plexus lab run labs/switch.toml --json")]
     Run {
@@ -129,7 +142,7 @@ impl FileArgs {
 /// Runs `plexus lab`.
 pub(crate) fn run(args: LabArgs) -> Outcome {
     match args.command {
-        LabCommand::Up(file) => up(&file.launch()),
+        LabCommand::Up { file, web } => up(&file.launch(), web),
         LabCommand::Run { file, json } => run_traffic(&file.launch(), json),
         LabCommand::Status { lab, json } => status(lab.as_deref(), json),
         LabCommand::Down { lab, all: _ } => down(lab.as_deref()),
@@ -165,7 +178,7 @@ fn drawing(file: &Path) -> Result<String, Failure> {
     exchange::svg(&topology).map_err(Failure::unusable)
 }
 
-fn up(launch: &Launch) -> Outcome {
+fn up(launch: &Launch, web: Option<SocketAddr>) -> Outcome {
     let mut progress = Progress::new();
     let made = plexus_lab::up(launch, &mut |text| progress.say(text));
     progress.clear();
@@ -175,6 +188,13 @@ fn up(launch: &Launch) -> Outcome {
         Up::Made => println!("lab {name} is up"),
         Up::Already => println!("lab {name} is up already"),
     }
+    let Some(address) = web else { return Ok(()) };
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
+    let page = plexus_lab::serve_page(&name, &WebSettings::new(address));
+    println!("the page is at {} until Ctrl-C", page.map_err(Failure::unusable)?.url);
+    signals.forever().next();
+    println!("the lab stays: plexus lab down {name}");
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod show;
 mod sim;
 mod topo;
 mod trace;
+mod web;
 
 /// A group of ordinary Linux boxes as one network device.
 #[derive(Parser)]

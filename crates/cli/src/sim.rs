@@ -5,16 +5,18 @@ mod seeds;
 
 use std::collections::HashSet;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use plexus_config::Backend;
 use plexus_config::units::parse_duration;
+use plexus_config::{Backend, WebSettings};
 use plexus_io::process::memory;
 use plexus_report::{Comparison, Facts, Progress, RunReport};
+use plexus_sim::page::stage;
 use plexus_sim::real_time::Outside;
 use plexus_sim::{Sim, Work, memory_estimate};
 use plexus_topo::{Device, Fidelity, HostsByAddress, Link, MTU_USUAL, Target, Topology};
@@ -22,6 +24,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
+use crate::web;
 
 /// How often a person is told how far a run is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -51,6 +54,8 @@ Examples:
   plexus lab run labs/ring.toml --json > real.json
   plexus sim run labs/ring.toml --against real.json
                   model and reality side by side
+  plexus sim run labs/ring.toml --web
+                  watch it in a browser, at http://127.0.0.1:8440/
   plexus sim run labs/ring.toml --attach h1=tap:vm1 --attach h3=tap:vm3
                   what is behind these devices talks through the simulated ring, in real time; for
                   the host's lease it takes the host's Ethernet address (`mac` in the file)")]
@@ -94,6 +99,12 @@ struct RunArgs {
     /// How long a run in real time lasts, as in 60s; otherwise it lasts until Ctrl-C.
     #[arg(long = "for", value_name = "TIME", requires = "attach")]
     lasts: Option<String>,
+    /// Serve a page that shows the network and drives its clock, until Ctrl-C: the run goes at a
+    /// person's pace, can be paused, and its cables break by a click.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = web::USUAL, value_parser = web::address,
+        conflicts_with_all = ["seeds", "attach", "against"])]
+    web: Option<SocketAddr>,
     /// Write report.json and links.csv (what left by each end of each cable) here.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -149,9 +160,10 @@ fn run_file(args: &RunArgs) -> Outcome {
         }
         go_on
     };
-    let ran = match outside {
-        None => simulate(&topology, seed, say).map(|sim| (sim, None)),
-        Some(mut outside) => Sim::new(&topology, seed).and_then(|mut sim| {
+    let ran = match (outside, args.web) {
+        (None, None) => simulate(&topology, seed, say).map(|sim| (sim, None)),
+        (None, Some(address)) => watched(&topology, seed, address, say).map(|sim| (sim, None)),
+        (Some(mut outside), _) => Sim::new(&topology, seed).and_then(|mut sim| {
             outside.attach_to(&mut sim)?;
             if !find_itself(&mut sim, &mut say)? {
                 return Ok((sim, None));
@@ -168,11 +180,13 @@ fn run_file(args: &RunArgs) -> Outcome {
     let links = args.out.is_some().then(|| links_csv(&sim));
     let questions = questions(&sim);
     let has_begun = sim.share_done().is_some();
+    // A run that is watched goes on after its traffic.
+    let is_done = args.web.is_some() && sim.share_done() >= Some(1.0);
     let unsettled = if has_begun { String::new() } else { some_names(&sim.unsettled()) };
     let mut report = sim.report();
     report.notes.extend(left_out);
     // A run in real time ends like that.
-    if stopped.load(Ordering::Relaxed) && kept.is_none() {
+    if stopped.load(Ordering::Relaxed) && kept.is_none() && !is_done {
         report.notes.push(match has_begun {
             true => "interrupted: this is what was known by then".into(),
             false => format!("interrupted before the network had found itself: {unsettled}"),
@@ -257,6 +271,31 @@ fn simulate(
     let mut sim = Sim::new(topology, seed)?;
     if find_itself(&mut sim, &mut go_on)? {
         sim.run(go_on);
+    }
+    Ok(sim)
+}
+
+/// The same at a person's pace, with a page, as long as `go_on` gives true.
+///
+/// # Errors
+/// As [`simulate`], or when the page cannot be served.
+fn watched(
+    topology: &Topology,
+    seed: u64,
+    address: SocketAddr,
+    mut go_on: impl FnMut(&Sim) -> bool,
+) -> Result<Sim, String> {
+    let mut sim = Sim::new(topology, seed)?;
+    let (mut stage, visitor) = stage();
+    let page = plexus_web::serve(&WebSettings::new(address), visitor)?;
+    eprintln!("the page is at {} until Ctrl-C", page.url);
+    let mut find = |sim: &Sim| {
+        stage.answer(sim);
+        go_on(sim)
+    };
+    if find_itself(&mut sim, &mut find)? {
+        sim.begin();
+        stage.run(&mut sim, go_on);
     }
     Ok(sim)
 }

@@ -21,6 +21,7 @@ use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usua
 use crate::outside::read_routes;
 use crate::port::read_mac;
 use crate::units::{format_duration, parse_duration};
+use crate::web::WebSettings;
 
 /// Most addresses of a pool: those of a /14.
 const POOL_MAX: u32 = 1 << 18;
@@ -42,6 +43,8 @@ pub struct ControllerFile {
     pub device: String,
     /// Where Prometheus metrics are served, if at all.
     pub metrics: Option<SocketAddr>,
+    /// Where its page is served, if at all.
+    pub web: Option<WebSettings>,
     /// Time between Heartbeats; the same in the whole group.
     pub heartbeat: Duration,
     /// What its core is configured with.
@@ -59,6 +62,7 @@ impl ControllerFile {
             control: usual_control(name),
             device: "ctl0".into(),
             metrics: None,
+            web: None,
             heartbeat: Duration::from_millis(100),
             settings: ControllerSettings::default(),
         }
@@ -94,6 +98,9 @@ impl ControllerFile {
         self.settings.write(&mut lines, "");
         if let Some(etcd) = &self.etcd {
             etcd.write(&mut lines);
+        }
+        if let Some(web) = &self.web {
+            web.write(&mut lines);
         }
         lines.finish()
     }
@@ -145,6 +152,7 @@ fn read_controller(root: &Section<'_>) -> Option<ControllerFile> {
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
         device: device.map_or(usual.device, |d| d.value.to_string()),
         metrics: root.parsed("metrics", parse_listen_address).map(|m| m.value),
+        web: WebSettings::read(root),
         heartbeat: root.quantity_or("heartbeat", parse_heartbeat, usual.heartbeat),
         name: usual.name,
         settings: ControllerSettings::read(root),

@@ -23,6 +23,7 @@ mod router;
 mod settings;
 mod tunnel;
 pub mod units;
+mod web;
 
 pub use address::{
     InterfaceAddress, parse_interface_address, parse_prefix, parse_route_prefix, read_addresses,
@@ -56,3 +57,4 @@ pub use settings::{
     SwitchSettings, Trust, VlanMode,
 };
 pub use tunnel::{TUNNEL_PORT, Tunnel};
+pub use web::WebSettings;

@@ -1,6 +1,7 @@
 //! The control plane of one node (seed §4.2): its ports' neighbours, its path to the controller,
 //! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
+mod counters;
 mod detour;
 mod effect;
 pub mod fib;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{
-    Body, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
+    Body, Counters, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind, Partition, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
@@ -86,6 +87,8 @@ pub struct Node {
     classes: Classes,
     groups: Groups,
     loops: Loops,
+    /// The controller wants the node's counters until then.
+    watched_until: Time,
     outputs: VecDeque<Output>,
 }
 
@@ -128,6 +131,7 @@ impl Node {
             classes: Classes::default(),
             groups: Groups::default(),
             loops,
+            watched_until: Time::ZERO,
             outputs: VecDeque::new(),
         }
     }
@@ -161,6 +165,11 @@ impl Node {
                     self.carry_out(now, vec![Effect::Controller { body, sure: false }]);
                 }
             }
+            Input::Counters(all) => {
+                let bodies = counters::parts(all).into_iter();
+                let to = |body: Counters| Effect::Controller { body: body.into(), sure: false };
+                self.carry_out(now, bodies.map(to).collect());
+            }
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
@@ -191,6 +200,11 @@ impl Node {
         let is_due = self.next_deadline() <= now;
         let links = is_due.then(|| self.links.iter()).into_iter().flatten();
         links.filter(move |(_, link)| link.is_silent(now)).map(|(port, _)| *port)
+    }
+
+    /// Whether the controller wants [`Input::Counters`] every second.
+    pub fn is_watched(&self, now: Time) -> bool {
+        now < self.watched_until
     }
 
     /// The interval between Heartbeats.
@@ -632,6 +646,9 @@ impl Node {
                     self.host_frame(now, verdict.port, &frame);
                 }
                 return;
+            }
+            Some(Body::Watch(watch)) => {
+                self.watched_until = now + Duration::from_secs(watch.seconds.into());
             }
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
             Some(Body::HostSend(send)) => turn.host(send.port, Some(send.frame)),

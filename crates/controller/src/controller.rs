@@ -13,6 +13,7 @@ use rand_pcg::Pcg64;
 use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::control::ControlPaths;
+use crate::counters::Reports;
 use crate::daemons::{Daemons, multicast_rules};
 use crate::dhcp::Dhcp;
 use crate::event::{Drop, Event};
@@ -105,6 +106,7 @@ pub struct Controller {
     pub(crate) forwarders: Forwarders,
     pub(crate) classes: Classes,
     pub(crate) shares: Shares,
+    pub(crate) reports: Reports,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -147,6 +149,7 @@ impl Controller {
             forwarders: Forwarders::default(),
             classes: Classes::default(),
             shares: Shares::default(),
+            reports: Reports::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -170,6 +173,7 @@ impl Controller {
         }
         match input {
             Input::Tick => {}
+            Input::Watched => self.watched(now),
             Input::Attached { to } => self.attached(now, to),
             Input::NodeUp { node, name } => self.node_up(now, node, &name),
             Input::NodeDown { node } => match self.topology.index(node) {
@@ -246,6 +250,7 @@ impl Controller {
                     Body::GroupMembership(said) => self.group_membership(index, said),
                     Body::GroupSender(said) => self.group_sender(index, &said),
                     Body::Load(load) => self.load(now, index, &load),
+                    Body::Counters(part) => self.reports.hear(now, index, part),
                     Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,
                     _ => return self.dropped(Drop::UnexpectedBody),

@@ -38,61 +38,116 @@ pub enum Event {
     GroupsFull,
 }
 
+impl Event {
+    /// The node that it is about, if it is about one: where a host is now.
+    fn node(&self) -> Option<NodeId> {
+        match self {
+            Event::NodeUp { node, .. }
+            | Event::NodeDown { node, .. }
+            | Event::LinksLost { node, .. }
+            | Event::LinksFound { node, .. }
+            | Event::HostFound { node, .. }
+            | Event::HostMoved { to: (node, _), .. }
+            | Event::HostLost { node, .. }
+            | Event::ClaimRefused { node, .. }
+            | Event::PortClosed { node, .. }
+            | Event::PortOpened { node, .. }
+            | Event::PoolExhausted { node, .. }
+            | Event::TableWrong { node }
+            | Event::Forwarder { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+
+    /// Something is lost or refused.
+    pub fn is_bad(&self) -> bool {
+        matches!(
+            self,
+            Event::NodeDown { .. }
+                | Event::LinksLost { .. }
+                | Event::ClaimRefused { .. }
+                | Event::PortClosed { .. }
+                | Event::PoolExhausted { .. }
+                | Event::NoServer { .. }
+                | Event::TableWrong { .. }
+                | Event::Forwarder { is_ready: false, .. }
+                | Event::Class { there: 0, .. }
+                | Event::RoutesFull
+                | Event::GroupsFull
+        )
+    }
+
+    /// The event in words, with nodes by their names.
+    pub fn told(&self, name: impl Fn(NodeId) -> String) -> String {
+        Told(self, name).to_string()
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        Told(self, |node| format!("{node:x}")).fmt(f)
+    }
+}
+
+/// An event in words, with nodes by their names.
+struct Told<'a, F>(&'a Event, F);
+
+impl<F: Fn(NodeId) -> String> fmt::Display for Told<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told(event, name) = self;
+        let at = event.node().map(name).unwrap_or_default();
+        match event {
             Event::NodeUp { node, name } => write!(f, "node {name} ({node:x}) is up"),
-            Event::NodeDown { node, silent: true } => write!(f, "node {node:x} is silent: down"),
-            Event::NodeDown { node, .. } => write!(f, "node {node:x} is down"),
-            Event::LinksLost { node, links, flows, stranded } => write!(
+            Event::NodeDown { silent: true, .. } => write!(f, "node {at} is silent: down"),
+            Event::NodeDown { .. } => write!(f, "node {at} is down"),
+            Event::LinksLost { links, flows, stranded, .. } => write!(
                 f,
-                "{links} links of node {node:x} lost: {flows} flows rerouted, {stranded} of them \
+                "{links} links of node {at} lost: {flows} flows rerouted, {stranded} of them \
                  without a path"
             ),
-            Event::LinksFound { node, links } => write!(f, "{links} links of node {node:x} found"),
-            Event::HostFound { mac, node, port } => {
-                write!(f, "host {mac} at port {port} of node {node:x}")
+            Event::LinksFound { links, .. } => write!(f, "{links} links of node {at} found"),
+            Event::HostFound { mac, port, .. } => {
+                write!(f, "host {mac} at port {port} of node {at}")
             }
             Event::HostMoved { mac, from, to } => write!(
                 f,
-                "host {mac} moved from port {} of node {:x} to port {} of node {:x}",
-                from.1, from.0, to.1, to.0
+                "host {mac} moved from port {} of node {} to port {} of node {at}",
+                from.1,
+                name(from.0),
+                to.1
             ),
-            Event::HostLost { mac, node, port, flows } => {
-                write!(f, "host {mac} left port {port} of node {node:x} with {flows} flows")
+            Event::HostLost { mac, port, flows, .. } => {
+                write!(f, "host {mac} left port {port} of node {at} with {flows} flows")
             }
             Event::AddressTaken { ip, mac, from: Some(from) } => {
                 write!(f, "{mac} took {ip} from {from}, which is silent")
             }
             Event::AddressTaken { ip, mac, .. } => write!(f, "{mac} has {ip}"),
-            Event::ClaimRefused { mac, ip, node, port, why } => {
+            Event::ClaimRefused { mac, ip, port, why, .. } => {
                 write!(f, "refused {mac}")?;
                 if let Some(ip) = ip {
                     write!(f, " with {ip}")?;
                 }
-                write!(f, " at port {port} of node {node:x}: {why:?}")
+                write!(f, " at port {port} of node {at}: {why:?}")
             }
-            Event::PortClosed { node, port, why } => {
-                write!(f, "closed port {port} of node {node:x}: {why:?}")
+            Event::PortClosed { port, why, .. } => {
+                write!(f, "closed port {port} of node {at}: {why:?}")
             }
-            Event::PortOpened { node, port } => write!(f, "opened port {port} of node {node:x}"),
+            Event::PortOpened { port, .. } => write!(f, "opened port {port} of node {at}"),
             Event::Leased { ip, mac, seconds } => write!(f, "leased {ip} to {mac} for {seconds} s"),
             Event::Released { ip, mac } => write!(f, "{mac} gave {ip} back"),
             Event::Declined { ip, mac } => write!(f, "{mac} found {ip} in use"),
             Event::NoServer { ip } => {
                 write!(f, "no host has the address {ip} of the DHCP server to relay to")
             }
-            Event::TableWrong { node } => {
-                write!(f, "node {node:x} has wrong routes: it gets all of them anew")
+            Event::TableWrong { .. } => {
+                write!(f, "node {at} has wrong routes: it gets all of them anew")
             }
-            Event::Forwarder { node, is_ready: true } => {
-                write!(f, "node {node:x} routes for others")
+            Event::Forwarder { is_ready: true, .. } => {
+                write!(f, "node {at} routes for others")
             }
-            Event::Forwarder { node, is_ready: false } => {
-                write!(
-                    f,
-                    "node {node:x} routes for others no more: it is away, or its table is old"
-                )
+            Event::Forwarder { is_ready: false, .. } => {
+                write!(f, "node {at} routes for others no more: it is away, or its table is old")
             }
             Event::Class { class, there: 0 } => {
                 write!(f, "class {class}: none of its hosts is there")
@@ -107,8 +162,8 @@ impl fmt::Display for Event {
             Event::GroupsFull => {
                 write!(f, "routes are refused: there are too many sets of next hops")
             }
-            Event::PoolExhausted { mac, node, port } => {
-                write!(f, "no address left for {mac} at port {port} of node {node:x}")
+            Event::PoolExhausted { mac, port, .. } => {
+                write!(f, "no address left for {mac} at port {port} of node {at}")
             }
         }
     }

@@ -60,6 +60,8 @@ pub enum Input {
     },
     /// A deadline has passed.
     Tick,
+    /// Somebody looks at the network now: nodes are to tell their counters for a while.
+    Watched,
     /// The settings have changed.
     Configure(Box<Config>),
     /// A device of routing daemons beside the controller is cabled to a port; absent: there is no

@@ -73,7 +73,38 @@ pub struct PathView {
     pub boxes: Vec<(NodeId, u8, u8)>,
 }
 
+/// A path of a host's flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPath {
+    /// The path.
+    pub path: PathView,
+    /// The station that it leads to.
+    pub to: MacAddr,
+}
+
 impl Controller {
+    /// The paths of flows from a station, to one, or from one to another: at most as many as
+    /// [`PATHS_MAX`], and how many more there are.
+    pub fn host_paths(&self, from: Option<MacAddr>, to: Option<MacAddr>) -> (Vec<HostPath>, usize) {
+        let place = |mac: MacAddr| self.hosts.get(mac).map(|host| host.at);
+        let ids = match (from, to) {
+            (Some(from), _) => place(from).map(|at| self.flows.of(at, from)),
+            (None, Some(to)) => place(to).map(|at| self.flows.towards(at.node, to)),
+            (None, None) => None,
+        };
+        let flows = ids.unwrap_or_default().into_iter().filter_map(|id| self.flows.get(id));
+        let flows = flows.filter(|flow| to.is_none_or(|to| flow.key.destination == to));
+        let mut paths = flows.flat_map(|flow| {
+            let routes = flow.routes.to_hops().into_iter();
+            routes.filter_map(|hops| {
+                let boxes = self.boxes(flow.key.at, &hops)?;
+                let path = PathView { from: flow.key.source, boxes };
+                Some(HostPath { path, to: flow.key.destination })
+            })
+        });
+        (paths.by_ref().take(PATHS_MAX).collect(), paths.count())
+    }
+
     /// Whether any subnet has a gateway, so that the group routes.
     pub fn is_router(&self) -> bool {
         self.config.subnets.iter().any(|s| s.gateway.is_some())

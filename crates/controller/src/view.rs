@@ -211,6 +211,11 @@ impl Controller {
         })
     }
 
+    /// The names of the groups that hosts may belong to.
+    pub fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.config.groups.iter().map(|group| group.name.as_str())
+    }
+
     /// All flows, by node, port, source and destination.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
         self.flows.iter().map(|(_, flow)| FlowView {

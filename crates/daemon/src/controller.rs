@@ -5,6 +5,7 @@ mod answers;
 mod devices;
 mod leading;
 mod metrics;
+mod network;
 mod snapshot;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ use signal_hook::iterator::Signals;
 
 use self::devices::Devices;
 use self::metrics::{Done, Facts};
+use self::network::{Events, OwnNetwork};
 pub use self::snapshot::{Restored, Snapshot, restore};
 use crate::ask::{Question, answer, ask};
 use crate::identity;
@@ -54,6 +56,8 @@ const MAINTENANCE: Duration = Duration::from_millis(100);
 /// A question for the thread.
 enum Ask {
     Question(Question<Daemon>),
+    /// Somebody looks at the network.
+    Watched,
     Configure(Box<ControllerSettings>),
     /// Hand over; the answer says why not.
     Drain(Sender<Result<(), String>>),
@@ -101,6 +105,13 @@ impl Asked for Answers {
                 let answer = self.ask(move |daemon| Ok(daemon.view()?.routes_from(&first)))?;
                 answer.map(Reply::Routes)
             }
+            Request::Network(_) => {
+                self.send(Ask::Watched);
+                self.ask(Daemon::network)?.map(|network| Reply::Network(Box::new(network)))
+            }
+            Request::Ways(pair) => {
+                self.ask(move |daemon| Ok(Reply::Ways(daemon.view()?.ways(pair))))?
+            }
             Request::Drain(_) => {
                 answer("the controller", |reply| self.send(Ask::Drain(reply)))??;
                 Ok(Reply::DONE)
@@ -130,6 +141,10 @@ pub fn run(config: &Path) -> Result<(), String> {
     if let Some(address) = file.metrics {
         let answers = answers.clone();
         crate::metrics::serve(address, move || answers.ask(Daemon::metrics))?;
+    }
+    if let Some(web) = &file.web {
+        let page = plexus_web::serve(web, OwnNetwork(answers.clone()))?;
+        tracing::info!("the page is at {}", page.url);
     }
     tracing::info!(controller = file.name, device = file.device, "running");
     for signal in signals.forever() {
@@ -165,7 +180,7 @@ fn fit(old: &ControllerFile, new: ControllerFile) -> Result<ControllerSettings, 
     let is_fixed = devices::names(&old.settings) == devices::names(&new.settings);
     if fixed(old) != fixed(&new) || !is_fixed {
         return Err(
-            "paths, name, etcd, devices, heartbeat, metrics and group_mac are fixed while \
+            "paths, name, etcd, devices, heartbeat, metrics, web and group_mac are fixed while \
                     the controller runs: restart it"
                 .into(),
         );
@@ -214,6 +229,7 @@ struct Daemon {
     devices: Devices,
     /// What hosts caused in the log, by event and reason.
     quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
+    events: Events,
 }
 
 /// Creates the folder of the store, for this user alone, if there is none.
@@ -279,6 +295,7 @@ impl Daemon {
             done: Done::default(),
             devices,
             quiet: Quiet::default(),
+            events: Events::default(),
         };
         while daemon.hear_keeper(Time::ZERO) {}
         // A controller that shares no store leads from the beginning, or not at all.
@@ -304,6 +321,7 @@ impl Daemon {
                 match ask {
                     Ask::Stop => return self.stop(),
                     Ask::Question(question) => question(&self),
+                    Ask::Watched => self.watched(),
                     // A client may have given up by then.
                     Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
@@ -516,6 +534,7 @@ impl Daemon {
             self.devices.read_again();
         }
         if self.quiet.admits(now, (discriminant(event), why), || event.to_string()) {
+            self.events.keep(event, self.reign.core.as_ref());
             match event {
                 Event::RoutesFull | Event::GroupsFull | Event::TableWrong { .. } => {
                     tracing::warn!("{event}");

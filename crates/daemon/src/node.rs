@@ -2,6 +2,7 @@
 
 mod buffers;
 mod control;
+mod counters;
 mod fabric;
 mod fast_table;
 mod flows;
@@ -47,6 +48,7 @@ pub fn run(config: &Path) -> Result<(), String> {
         let node = node.clone();
         crate::metrics::serve(address, move || metrics::text(&node))?;
     }
+    counters::serve(&node)?;
     reserved.keep();
     tracing::info!(node = node.file().name, ports = node.file().ports.len(), "running");
     for signal in signals.forever() {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::fabric::GroupRoute;
+use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done};
 use plexus_api::{Answer, Request};
@@ -58,6 +59,8 @@ pub(crate) enum Reply {
     Route(Route),
     GroupRoute(GroupRoute),
     Routes(Routes),
+    Network(Box<Network>),
+    Ways(Ways),
     About(About),
     Done(Done),
 }

@@ -22,6 +22,7 @@ mod events;
 mod fabric;
 mod launch;
 mod nodes;
+mod page;
 mod plan;
 mod routing;
 mod run;
@@ -38,6 +39,7 @@ pub use launch::{
     Launch, Listed, Tied, Up, cut_short, down, exec, is_up, lab_name, list, run, run_flows, status,
     up,
 };
+pub use page::serve_page;
 pub use plan::NodeProgram;
 pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport};
 pub use state::{State, node_socket, node_sockets};

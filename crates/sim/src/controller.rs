@@ -1,6 +1,7 @@
 //! A controller: tenure, sessions and core of the daemon, joined as the daemon joins them. Its
 //! writes become durable some time later.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::nic::Nic;
 use crate::store::{Disk, STORE_DELAY};
 use crate::time::SimTime;
 
+/// Events that are kept.
+const EVENTS: usize = 200;
 /// Seconds since 1970 when a simulation begins: leases are counted from it.
 const BEGIN_UNIX_S: u64 = 1_700_000_000;
 /// The length of a lease of leadership, as usual.
@@ -47,6 +50,8 @@ pub(crate) struct SimController {
     running: Option<Running>,
     /// Reasons why it is down.
     down: u32,
+    /// The latest events, by the simulation's clock.
+    pub(crate) events: VecDeque<(Time, plexus_controller::Event)>,
 }
 
 /// Its store, which survives a crash.
@@ -86,6 +91,7 @@ impl SimController {
             clock: Clock::TRUE,
             running: None,
             down: 0,
+            events: VecDeque::new(),
         };
         made.start(SimTime::ZERO, seeds);
         made
@@ -292,7 +298,12 @@ impl SimController {
                         }
                     }
                 }
-                Some(Output::Log(_)) => {}
+                Some(Output::Log(event)) => {
+                    if self.events.len() == EVENTS {
+                        self.events.pop_front();
+                    }
+                    self.events.push_back((core.now.floor(), event));
+                }
             }
         }
         let deadline = self.running.as_ref().map_or(Time::FOREVER, Running::next_deadline);

@@ -65,6 +65,11 @@ pub(crate) struct SimHost {
 }
 
 impl SimHost {
+    /// Its IP addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().map(|(address, _)| *address)
+    }
+
     pub(crate) fn new(device: DeviceIndex, port: PortIndex, mac: MacAddr) -> SimHost {
         SimHost {
             device,

@@ -27,6 +27,7 @@ mod nic;
 mod node;
 mod noise;
 mod outside;
+pub mod page;
 mod portland;
 mod queue;
 pub mod real_time;

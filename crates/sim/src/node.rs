@@ -438,6 +438,11 @@ impl SimNode {
         self.inject(core, frames);
     }
 
+    /// Whether it is down.
+    pub(crate) fn has_crashed(&self) -> bool {
+        self.is_down
+    }
+
     /// Whether it has nothing to find out any more: a way to the controller, and roles.
     pub(crate) fn is_settled(&self) -> bool {
         let tree_is_settled = self.tree.as_ref().is_none_or(|t| t.is_settled());

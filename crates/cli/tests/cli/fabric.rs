@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::{self, Daemons, LIMIT, Running, Said, Signal, cable, ip, signal, until};
+use crate::web::Reader;
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
@@ -148,6 +149,40 @@ impl Fabric {
             assert!(until(|| daemon.try_wait().unwrap().is_some()));
         }
     }
+}
+
+#[test]
+fn the_controllers_page_shows_hosts_loads_and_ways() {
+    let Some(mut fabric) = Fabric::with("[web]\nlisten = \"127.0.0.1:8440\"\n") else { return };
+    fabric.settle();
+    let read = || Ok::<_, std::io::Error>(Reader::new("http://127.0.0.1:8440/"));
+    let mut reader = fabric.nodes.run(read).unwrap().unwrap();
+    let map = reader.wait_for("map", |map| map["cables"].as_array().unwrap().len() == 4);
+    assert_eq!(map["boxes"][3], json!({"name": "c1", "kind": "controller", "up": true}));
+    // Nodes tell what they count, because somebody looks.
+    let from_hosts = |rates: &Value| rates["boxes"][0]["from_hosts"].as_u64() > Some(0);
+    std::thread::scope(|scope| {
+        let pings = scope.spawn(|| fabric.ping("20"));
+        reader.wait_for("rates", from_hosts);
+        let cables = |rates: &Value| {
+            let all = rates["cables"].as_array().unwrap();
+            all.iter().filter(|c| c[0].as_u64() > Some(0) && c[1].as_u64() > Some(0)).count() >= 3
+        };
+        reader.wait_for("rates", cables);
+        pings.join().unwrap();
+    });
+    let hosts = reader.wait_for("hosts", |hosts| hosts.as_array().unwrap().len() == 2);
+    assert_eq!(hosts[0]["addresses"], json!(["10.0.0.1"]));
+    let path = format!("/api/ways/{}/-", hosts[0]["mac"].as_str().unwrap());
+    let reader = &reader;
+    let ask = || Ok::<_, std::io::Error>(reader.ask(&path, None));
+    let (is_good, ways) = fabric.nodes.run(ask).unwrap().unwrap();
+    assert!(is_good && ways.contains("\"boxes\":[[0,2,0],[1,1,2]]"), "{ways}");
+    fabric.stop();
+    // The counters are an input, and replay as all others do.
+    let record = fabric.daemons.dir.join("n1.record");
+    assert!(fs::read_to_string(&record).unwrap().contains("{\"counters\":"));
+    assert_eq!(replay(&record, 0)["identical"], true);
 }
 
 /// What `plexus sim replay` says of a recording.

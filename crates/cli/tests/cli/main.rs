@@ -35,3 +35,4 @@ mod tunnel;
 mod twin;
 mod two_stage;
 mod watch;
+mod web;

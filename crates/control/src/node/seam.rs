@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use plexus_wire::fabric::message::{
-    Class, FibTarget, Forwarders, Gateway, GroupRoute, LinkFacts, PortRole, RouteEntry,
+    Class, Counters, FibTarget, Forwarders, Gateway, GroupRoute, LinkFacts, PortRole, RouteEntry,
 };
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,9 @@ pub enum Input {
         /// How busy its busiest worker was, in thousandths.
         busy: u16,
     },
+    /// What the node has counted, while it is [watched](super::Node::is_watched), for the
+    /// controller.
+    Counters(Counters),
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),

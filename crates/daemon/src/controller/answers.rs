@@ -27,11 +27,11 @@ const ROUTES_MAX: usize = 8192;
 /// The knowledge of a controller that leads.
 pub(super) struct View<'a> {
     /// Its own number and name.
-    own: &'a (u64, String),
+    pub(super) own: &'a (u64, String),
     group: &'a [u8; 16],
     is_sure: bool,
-    core: &'a Controller,
-    now: Time,
+    pub(super) core: &'a Controller,
+    pub(super) now: Time,
 }
 
 impl Daemon {
@@ -159,7 +159,7 @@ impl View<'_> {
         Flows { flows: flows.collect() }
     }
 
-    fn router(&self) -> GroupRouter {
+    pub(super) fn router(&self) -> GroupRouter {
         let (version, routes) = self.core.routes_version();
         let now = self.now;
         let nodes = self.core.nodes().map(|node| {

@@ -45,7 +45,9 @@ impl Asked for Answers {
             }
             Request::Reload(_) => node.reload(&self.config).map(|()| Reply::DONE),
             Request::Version(_) => Ok(Reply::About(About::new("node", &node.file().name))),
-            Request::Drain(_) => Err("this is a node: a controller drains".into()),
+            Request::Drain(_) | Request::Network(_) | Request::Ways(_) => {
+                Err("this is a node: ask a controller".into())
+            }
             Request::Trace(_) | Request::Stop(_) => Err("this request has no answer".into()),
         }
     }

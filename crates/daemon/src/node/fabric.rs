@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -127,10 +127,12 @@ impl Prepared {
         links: Arc<LinkCells>,
         inject: Inject,
         loads: Vec<Arc<WorkerLoad>>,
+        count: SyncSender<()>,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         let (unserved, quiet, loads) = (BTreeMap::new(), Quiet::default(), Loads::new(loads));
-        let driver = Driver { own: self, news, links, inject, loads, started, unserved, quiet };
+        let own = self;
+        let driver = Driver { own, news, links, inject, loads, count, started, unserved, quiet };
         start_control_plane(|| driver.run())
     }
 }
@@ -172,6 +174,8 @@ pub(crate) struct Driver {
     links: Arc<LinkCells>,
     inject: Inject,
     loads: Loads,
+    /// Has the counters read.
+    count: SyncSender<()>,
     started: Instant,
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
@@ -282,6 +286,7 @@ impl Driver {
                         input.into_iter().for_each(|input| self.input(input));
                     }
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
+                    News::Counters(counters) => self.input(Input::Counters(counters)),
                     News::Lanes(lanes) => self.own.fabric.set_lanes(lanes),
                     News::Ports(count, new) => self.add_ports(count, &new),
                     News::Removed(ports) => self.remove_ports(&ports),
@@ -300,6 +305,10 @@ impl Driver {
             used.into_iter().for_each(|input| self.input(input));
             if let Some((routed, busy)) = self.loads.read(self.now()) {
                 self.input(Input::Load { routed, busy });
+                if self.node().is_watched(self.now()) {
+                    // If they are being read, they come soon.
+                    let _ = self.count.try_send(());
+                }
             }
             self.input(Input::Tick);
             self.carry_out();

@@ -7,6 +7,7 @@ use plexus_io::netlink::KernelEvent;
 use plexus_node::router::Router;
 use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
+use plexus_wire::fabric::message::Counters;
 
 use super::fabric;
 use crate::ask::Question;
@@ -31,6 +32,8 @@ pub(crate) enum News {
     Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.
     Kernel(Vec<KernelEvent>),
+    /// What the node has counted, which the controller wants to know.
+    Counters(Counters),
     /// The fabric's control plane is asked.
     AskFabric(Question<fabric::Driver>),
     /// The router's control plane is asked.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -64,6 +64,8 @@ pub(crate) struct RunningNode {
     /// The next onlooker's number.
     onlookers: AtomicU64,
     started: Instant,
+    /// The fabric's control plane wants the counters.
+    count_wanted: Mutex<Option<Receiver<()>>>,
 }
 
 /// How to reach a worker.
@@ -173,6 +175,7 @@ impl RunningNode {
             reloading: Mutex::default(),
             onlookers: AtomicU64::default(),
             started,
+            count_wanted: Mutex::default(),
         };
         let mut parts = fast.parts.into_iter();
         for (index, (((share, crossing), (sleeper, asks)), ports)) in
@@ -223,7 +226,9 @@ impl RunningNode {
         if let (Some(fabric), Some(inbox), Some(control)) = (fabric, fabric_inbox, &control.fabric)
         {
             let (links, inject) = (control.links.clone(), node.inject());
-            let handle = fabric.start(inbox, links, inject, loads, started)?;
+            let (count, wanted) = mpsc::sync_channel(1);
+            let handle = fabric.start(inbox, links, inject, loads, count, started)?;
+            *lock(&node.count_wanted) = Some(wanted);
             lock(&node.threads).push(handle);
         }
         if let (Some(mut router), Some(inbox), Some(control)) =
@@ -500,6 +505,18 @@ impl RunningNode {
         let control = self.control.fabric.as_ref();
         let control = control.ok_or("this node is in no fabric: its file has no [fabric]")?;
         ask("the fabric's control plane", question, |q| control.tell(News::AskFabric(q)))
+    }
+
+    /// Where the fabric's control plane asks for the counters, once; `None`: there is none.
+    pub(crate) fn take_count_wanted(&self) -> Option<Receiver<()>> {
+        lock(&self.count_wanted).take()
+    }
+
+    /// Tells the fabric's control plane.
+    pub(crate) fn tell_fabric(&self, news: News) {
+        if let Some(control) = &self.control.fabric {
+            control.tell(news);
+        }
     }
 
     /// Asks the control plane of the router.

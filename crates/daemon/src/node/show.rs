@@ -11,7 +11,7 @@ use plexus_config::{PortFile, VlanMode};
 use plexus_io::{Link, PortStats};
 use plexus_plane::{DropReason, PortCounters};
 
-use super::running::RunningNode;
+use super::running::{RunningNode, Totals};
 use super::{buffers, fabric, fast_table, flows};
 
 /// Answers a question of `plexus show`.
@@ -158,10 +158,20 @@ const LOSSES: [Loss; 5] = [
     },
 ];
 
-fn drops(node: &RunningNode) -> Result<Drops, String> {
-    let totals = node.totals()?;
+/// The packets that a node has dropped, by reason.
+pub(super) fn drops_by_reason(totals: &Totals) -> Counts {
+    by_reason(&all_ports(totals))
+}
+
+fn all_ports(totals: &Totals) -> PortCounters {
     let mut all = PortCounters::default();
     totals.counters.ports.iter().for_each(|p| all.add(p));
+    all
+}
+
+fn drops(node: &RunningNode) -> Result<Drops, String> {
+    let totals = node.totals()?;
+    let all = all_ports(&totals);
     let file = node.file();
     let ports = file.ports.iter().zip(&totals.counters.ports).enumerate();
     let ports = ports.map(|(id, (port, counters))| (name_of(id, port), by_reason(counters)));

@@ -297,6 +297,8 @@ bodies! {
     44 Way,
     45 Classes,
     46 Load,
+    47 Watch,
+    48 Counters,
 }
 
 codes! {
@@ -814,6 +816,61 @@ structures! {
         routed: u64,
         /// How busy its busiest worker was in the last second, in thousandths.
         busy: u16,
+    }
+
+    /// From a controller that somebody looks at: the node tells its counters for some time.
+    Watch {
+        /// How long, in seconds.
+        seconds: u8,
+    }
+
+    /// From a node that is watched, every second: what it has counted since it started. What does
+    /// not fit one message comes in several of the same time.
+    Counters {
+        /// When it was read, in milliseconds since the node started.
+        time_ms: u64,
+        /// No more of this time follow.
+        last: bool,
+        /// Some of its ports.
+        ports: Vec<PortCount>,
+        /// Some reasons for which it has dropped packets.
+        drops: Vec<DropCount>,
+        /// Its forwarder of named data.
+        named: Option<NamedCount>,
+    }
+
+    /// A port in [`Counters`].
+    PortCount {
+        /// Its number.
+        port: u8,
+        /// Packets that came in.
+        rx_packets: u64,
+        /// Their bytes.
+        rx_bytes: u64,
+        /// Packets sent.
+        tx_packets: u64,
+        /// Their bytes.
+        tx_bytes: u64,
+    }
+
+    /// Dropped packets in [`Counters`].
+    DropCount {
+        /// The reason's name, in UTF-8.
+        reason: Vec<u8>,
+        /// The packets.
+        packets: u64,
+    }
+
+    /// A forwarder of named data in [`Counters`].
+    NamedCount {
+        /// Interests that the content store answered.
+        hits: u64,
+        /// Interests that it did not answer.
+        misses: u64,
+        /// Packets in the store's memory.
+        packets: u64,
+        /// Pending Interests.
+        pending: u64,
     }
 
     /// Groups that are served alike.

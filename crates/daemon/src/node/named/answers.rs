@@ -141,6 +141,11 @@ impl Thread {
         }
     }
 
+    /// Pending Interests.
+    pub(crate) fn pending(&self) -> usize {
+        Report::sum(&self.plane.reports(false)).pending
+    }
+
     /// The content stores' two floors.
     pub(crate) fn show_cache(&self, node: String) -> Cache {
         let all = Report::sum(&self.plane.reports(false));

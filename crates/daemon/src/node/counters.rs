@@ -1,0 +1,63 @@
+//! The node's counters for its controller, which wants them while somebody looks at the network.
+//! Workers are asked by a thread of its own: the control plane waits for nobody.
+
+use std::sync::Arc;
+
+use plexus_wire::fabric::message::{Counters, DropCount, NamedCount, PortCount};
+
+use super::news::News;
+use super::running::RunningNode;
+use super::show;
+
+/// Starts the thread, if the node is in a fabric.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn serve(node: &Arc<RunningNode>) -> Result<(), String> {
+    let Some(wanted) = node.take_count_wanted() else { return Ok(()) };
+    // The node's own end must not wait for this thread.
+    let node = Arc::downgrade(node);
+    let run = move || {
+        while wanted.recv().is_ok() {
+            let Some(node) = node.upgrade() else { return };
+            match read(&node) {
+                Ok(counters) => node.tell_fabric(News::Counters(counters)),
+                Err(error) => tracing::debug!(error, "counters for the controller"),
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("counters".into());
+    thread.spawn(run).map_err(|e| format!("starting a thread for counters: {e}"))?;
+    Ok(())
+}
+
+fn read(node: &RunningNode) -> Result<Counters, String> {
+    let totals = node.totals()?;
+    let port = |report: &plexus_plane::PortReport| {
+        Some(PortCount {
+            port: u8::try_from(report.id).ok()?,
+            rx_packets: report.stats.rx_packets,
+            rx_bytes: report.stats.rx_bytes,
+            tx_packets: report.stats.tx_packets,
+            tx_bytes: report.stats.tx_bytes,
+        })
+    };
+    let drops = show::drops_by_reason(&totals).into_iter();
+    let drops = drops.map(|(reason, packets)| DropCount { reason: reason.into_bytes(), packets });
+    let named = node.ask_named(|named| {
+        let (cache, names) = (named.show_cache(String::new()), named.pending());
+        NamedCount {
+            hits: cache.memory.hits + cache.disk_hits,
+            misses: cache.misses,
+            packets: cache.memory.packets,
+            pending: names as u64,
+        }
+    });
+    Ok(Counters {
+        time_ms: u64::try_from(node.uptime().as_millis()).unwrap_or(u64::MAX),
+        last: true,
+        ports: totals.ports.iter().filter_map(port).collect(),
+        drops: drops.collect(),
+        named: named.ok(),
+    })
+}
