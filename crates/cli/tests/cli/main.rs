@@ -26,6 +26,7 @@ mod quota;
 mod routed;
 mod router;
 mod routing;
+mod shell;
 mod sim;
 mod sims;
 mod tidy;
