@@ -22,6 +22,7 @@ mod named;
 mod ndn;
 mod ndn_interop;
 mod node;
+mod package;
 mod quota;
 mod routed;
 mod router;
