@@ -1,7 +1,8 @@
-# make demo   watch ordinary Linux hosts talk through a Plexus switch
-# make test   every test, as CI runs them
-# make bench  speed, beside its peers
-# make setup  the Debian packages that these need (each target calls it)
+# make demo     watch ordinary Linux hosts talk through a Plexus switch
+# make test     every test, as CI runs them
+# make bench    speed, beside its peers
+# make package  a Debian package and an image for containers (docs/install.md)
+# make setup    the Debian packages that these need (each target calls it)
 
 SHELL := /bin/bash
 CARGO ?= cargo
@@ -9,7 +10,7 @@ CARGO ?= cargo
 # Root runs everything; others run what needs no privilege, and are told what was left out.
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 
-.PHONY: all demo test bench fuzz setup setup-test setup-bench build check clean
+.PHONY: all demo test bench fuzz package setup setup-test setup-bench setup-package build check clean
 
 all: build
 
@@ -20,10 +21,13 @@ setup:
 	@scripts/setup base
 
 setup-test:
-	@scripts/setup base routing ndn watch
+	@scripts/setup base routing ndn watch package
 
 setup-bench:
 	@scripts/setup base bench
+
+setup-package:
+	@scripts/setup base package
 
 demo: setup build
 	@scripts/demo target/release/plexus
@@ -47,6 +51,9 @@ bench: setup-bench
 	@$(MAKE) -C bench/peers
 	@$(CARGO) build --release --locked -q -p plexus-io --example bare_tcx
 	@bench/run.sh target/native/dist/plexus
+
+package: setup-package
+	@scripts/package
 
 # Coverage-guided fuzzing of every decoder for a minute each; needs a nightly toolchain.
 fuzz:

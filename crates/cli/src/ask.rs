@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use plexus_api::Client;
 
 use crate::exit::Failure;
@@ -18,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct Which {
     /// The node, by its name, or LAB/NODE for one of a lab; not needed where only one runs.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(names))]
     node: Option<String>,
     /// Its control socket, where that is not /run/plexus/NAME.sock.
     #[arg(long, value_name = "PATH", conflicts_with = "node")]
@@ -61,7 +62,8 @@ impl Which {
     }
 }
 
-fn the_only_one() -> Result<PathBuf, Failure> {
+/// The daemons that answer, by name, with their sockets.
+fn running() -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(SOCKETS).into_iter().flatten().flatten();
     let own = entries.map(|entry| entry.path()).filter_map(|path| {
         let is_socket = path.extension().is_some_and(|e| e == "sock");
@@ -72,6 +74,16 @@ fn the_only_one() -> Result<PathBuf, Failure> {
         .filter(|(_, path)| UnixStream::connect(path).is_ok())
         .collect();
     found.sort();
+    found
+}
+
+/// What a shell may offer for `--node`.
+fn names() -> Vec<CompletionCandidate> {
+    running().into_iter().map(|(name, _)| CompletionCandidate::new(name)).collect()
+}
+
+fn the_only_one() -> Result<PathBuf, Failure> {
+    let found = running();
     match found.as_slice() {
         [(_, one)] => Ok(one.clone()),
         [] => Err(Failure::unusable(format!(

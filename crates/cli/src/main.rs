@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 mod ask;
 mod bench;
@@ -17,6 +17,7 @@ mod lab;
 mod meter;
 mod ndn;
 mod node;
+mod shell;
 mod show;
 mod sim;
 mod topo;
@@ -25,7 +26,7 @@ mod web;
 
 /// A group of ordinary Linux boxes as one network device.
 #[derive(Parser)]
-#[command(name = "plexus", version, about, propagate_version = true)]
+#[command(name = "plexus", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -62,9 +63,15 @@ enum Command {
     Bench(bench::Args),
     /// Run again what the papers behind Plexus report.
     Experiment(experiment::Args),
+    /// Print the script by which a shell completes this command.
+    Completions(shell::Completions),
+    /// Write the manual's pages into a directory (for packages).
+    #[command(hide = true)]
+    Manual(shell::Manual),
 }
 
 fn main() -> ExitCode {
+    shell::complete(Cli::command);
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Node(args) => node::run(args),
@@ -81,6 +88,8 @@ fn main() -> ExitCode {
         Command::Ndn(ndn) => ndn.run(),
         Command::Bench(args) => bench::run(args),
         Command::Experiment(args) => experiment::run(&args),
+        Command::Completions(args) => args.run(),
+        Command::Manual(args) => args.run(Cli::command()),
     };
     exit::report(outcome)
 }
