@@ -32,7 +32,7 @@ enum LabCommand {
 Examples:
   plexus lab up labs/switch.toml
   plexus lab up labs/demo-fabric.toml --web
-                  and show it in a browser, at http://127.0.0.1:8440/, until Ctrl-C; the lab stays")]
+                  and show it in a browser, at http://127.0.0.1:8440/, until Ctrl-C")]
     Up {
         #[command(flatten)]
         file: FileArgs,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{
-    Body, Counters, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
+    Body, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
 };
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind, Partition, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
@@ -165,11 +165,7 @@ impl Node {
                     self.carry_out(now, vec![Effect::Controller { body, sure: false }]);
                 }
             }
-            Input::Counters(all) => {
-                let bodies = counters::parts(all).into_iter();
-                let to = |body: Counters| Effect::Controller { body: body.into(), sure: false };
-                self.carry_out(now, bodies.map(to).collect());
-            }
+            Input::Counters(all) => self.carry_out(now, counters::messages(all)),
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Tick => {}
             Input::Stop => return self.stop(now),

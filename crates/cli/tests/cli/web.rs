@@ -1,6 +1,7 @@
 //! The page of a lab and of a simulation, as a reader of its stream meets it. `fabric.rs` has the
 //! controller's.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
@@ -12,6 +13,8 @@ use crate::common::{Desk, LIMIT, Running, Signal, plexus, shipped, signal, until
 pub(crate) struct Reader {
     at: String,
     stream: BufReader<TcpStream>,
+    /// The newest of each part.
+    parts: BTreeMap<String, Value>,
 }
 
 impl Reader {
@@ -21,27 +24,29 @@ impl Reader {
         let mut stream = TcpStream::connect(&at).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         write!(stream, "GET /api/stream HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
-        Reader { at, stream: BufReader::new(stream) }
+        Reader { at, stream: BufReader::new(stream), parts: BTreeMap::new() }
     }
 
     /// The first part of this name that is as wanted, within the limit.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, part: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        let (mut line, mut is_it, mut last) = (String::new(), false, Value::Null);
+        let (mut line, mut name) = (String::new(), String::new());
         let found = until(|| {
+            if self.parts.get(part).is_some_and(&is_wanted) {
+                return true;
+            }
             line.clear();
             let read = self.stream.read_line(&mut line);
             assert!(read.is_ok_and(|len| len > 0), "the page is gone");
-            if let Some(name) = line.strip_prefix("event: ") {
-                is_it = name.trim() == part;
-            } else if let Some(data) = line.strip_prefix("data: ").filter(|_| is_it) {
-                last = serde_json::from_str(data).unwrap();
-                return is_wanted(&last);
+            if let Some(of) = line.strip_prefix("event: ") {
+                name = of.trim().to_string();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                self.parts.insert(name.clone(), serde_json::from_str(data).unwrap());
             }
             false
         });
-        assert!(found, "no such {part}, the last: {last:#}");
-        last
+        assert!(found, "no such {part}: {:#?}", self.parts);
+        self.parts[part].clone()
     }
 
     /// Asks for a path, or sends it a command; the answer and whether it is a good one.
@@ -49,7 +54,8 @@ impl Reader {
         let Reader { at, .. } = self;
         let mut stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let (method, body) = (if command.is_some() { "POST" } else { "GET" }, command.unwrap_or(""));
+        let method = if command.is_some() { "POST" } else { "GET" };
+        let body = command.unwrap_or("");
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: {at}\r\nOrigin: http://{at}\r\n\
@@ -96,11 +102,11 @@ fn a_lab_is_shown_and_stays_when_its_page_ends() {
          [[controller.group]]\nname = \"blue\"\nprefixes = [\"10.0.0.0/24\"]\n\
          [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\n\
          [[host]]\nname = \"h2\"\naddress = \"10.0.0.2/24\"\n\
-         [[link]]\nends = [\"n1\", \"n2\"]\nrate = \"100Mbit\"\n\
-         [[link]]\nends = [\"h1\", \"n1\"]\n[[link]]\nends = [\"h2\", \"n2\"]\n",
+         [[link]]\nends = [\"n1.f\", \"n2.f\"]\nrate = \"100Mbit\"\n\
+         [[link]]\nends = [\"h1\", \"n1.p\"]\n[[link]]\nends = [\"h2\", \"n2.p\"]\n",
     );
-    let up = desk.command(&["lab", "up", &file, "--web=127.0.0.1:0"]);
-    let mut up = Running({ up }.spawn().unwrap());
+    let mut up = desk.command(&["lab", "up", &file, "--web=127.0.0.1:0"]);
+    let mut up = Running(up.spawn().unwrap());
     let mut reader = Reader::new(&url(up.0.stdout.take().unwrap()));
     let map = reader.wait_for("map", |map| map["cables"].as_array().unwrap().len() == 2);
     assert_eq!((&map["title"], names(&map["boxes"])), (&"shown".into(), vec!["n1", "n2", "c1"]));
@@ -136,7 +142,8 @@ fn a_page_without_token_listens_on_this_machine_alone() {
 
 #[test]
 fn a_simulation_is_paused_and_its_cable_broken_from_its_page() {
-    let mut sim = Running(plexus(&["sim", "run", &shipped("ring"), "--web=127.0.0.1:0"]).spawn().unwrap());
+    let mut sim = plexus(&["sim", "run", &shipped("ring"), "--web=127.0.0.1:0"]);
+    let mut sim = Running(sim.spawn().unwrap());
     let mut reader = Reader::new(&url(sim.0.stderr.take().unwrap()));
     let map = reader.wait_for("map", |map| map["cables"].as_array().unwrap().len() > 2);
     let cables = map["cables"].as_array().unwrap().len();

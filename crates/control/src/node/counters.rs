@@ -2,14 +2,21 @@
 
 use plexus_wire::fabric::message::{BODY_MAX, Body, Counters, DropCount};
 
+use super::effect::Effect;
+
 /// Ports in one message, and bytes of reasons.
 const PORTS: usize = 32;
 const REASONS: usize = BODY_MAX / 2;
 /// Bytes of a reason besides its name.
 const REASON: usize = 10;
 
-/// Messages with the parts of a report.
-pub(super) fn parts(all: Counters) -> Vec<Counters> {
+/// The messages of a report.
+pub(super) fn messages(all: Counters) -> Vec<Effect> {
+    let message = |part: Counters| Effect::Controller { body: part.into(), sure: false };
+    parts(all).into_iter().map(message).collect()
+}
+
+fn parts(all: Counters) -> Vec<Counters> {
     let Counters { time_ms, ports, drops, named, .. } = all;
     let of = |ports, drops| Counters { time_ms, last: false, ports, drops, named: None };
     let mut parts: Vec<Counters> = ports.chunks(PORTS).map(|c| of(c.to_vec(), vec![])).collect();

@@ -17,6 +17,8 @@ const surface = d3select(canvas);
 
 /** Distance of parallel cables, in pixels. */
 const LANE = 7;
+/** In networks of so few hosts their names are on the map. */
+const NAMED_HOSTS = 40;
 /** Hosts are drawn one by one where a box's ring has so much room for each, in pixels. */
 const HOST_ROOM = 5;
 
@@ -86,6 +88,7 @@ function paint() {
   paintWays();
   paintHosts();
   paintBoxes();
+  if (view.k > 0.6) names.forEach((name) => label(...name, false, true));
 }
 
 function paintLost() {
@@ -179,6 +182,7 @@ function paintHosts() {
   };
   const dot = Math.min(4, Math.max(1.6, 2.6 * view.k));
   const isFar = view.k < 0.25;
+  names = [];
   layout.places().forEach((point, place) => {
     const hosts = store.hostsOf[place];
     if (!hosts?.length) return;
@@ -190,6 +194,7 @@ function paintHosts() {
         const [dots] = of(host.tenants[0]);
         dots.moveTo(hx + dot, hy);
         dots.arc(hx, hy, dot, 0, 2 * Math.PI);
+        if (store.hosts.length <= NAMED_HOSTS) names.push([hostLabel(host), hx + (hx - x) * 0.5, hy + (hy - y) * 0.5]);
       });
       return;
     }
@@ -236,6 +241,8 @@ function markHost(host) {
   label(hostLabel(host), x, y - 13, true);
 }
 
+/** Hosts' names, which are written where room is left. */
+let names = [];
 /** Where labels are already: 16 pixels high, in rows. */
 let written = new Map();
 
@@ -249,7 +256,7 @@ function hasRoom(x, y, width) {
   return true;
 }
 
-function label(text, x, y, isStrong) {
+function label(text, x, y, isStrong, isFaint) {
   pen.font = `${isStrong ? 600 : 500} 12px ${colours().font}`;
   if (!hasRoom(x, y, pen.measureText(text).width + 4)) return;
   pen.textAlign = "center";
@@ -258,7 +265,7 @@ function label(text, x, y, isStrong) {
   pen.lineJoin = "round";
   pen.strokeStyle = colours().back;
   pen.strokeText(text, x, y);
-  pen.fillStyle = colours().text;
+  pen.fillStyle = isFaint ? colours().faint : colours().text;
   pen.fillText(text, x, y);
 }
 
@@ -395,7 +402,7 @@ export function fit(isAsked = true) {
   const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   // Room for hosts, names and the legend.
   const margin = 150;
-  const k = Math.min(1.6, size.width / (right - left + margin), size.height / (bottom - top + margin));
+  const k = Math.min(2.2, size.width / (right - left + margin), size.height / (bottom - top + margin));
   const to = zoomIdentity
     .translate(size.width / 2, size.height / 2)
     .scale(k)

@@ -122,7 +122,10 @@ export function load(i) {
   return rate > 0 ? Math.min(1, most / rate) : null;
 }
 
-export const hostLabel = (host) => host.name ?? host.addresses[0] ?? host.mac;
+/** Nearly every host has a link-local address, and nobody knows it by that. */
+const addressOf = (host) => host.addresses.find((a) => !a.startsWith("fe80:")) ?? host.addresses[0];
+
+export const hostLabel = (host) => host.name ?? addressOf(host) ?? host.mac;
 
 export const tenantsOf = (host) => host.tenants.map((t) => store.map.tenants[t] ?? "?");
 

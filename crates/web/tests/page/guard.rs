@@ -13,16 +13,16 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::rig::{Made, Reader, connect, get, say, serve, settings};
 
 /// A folder that goes with the test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let folder = std::env::temp_dir().join(format!("plexus-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, text).unwrap();
         path
@@ -84,7 +84,7 @@ fn answers_keep_scripts_frames_and_other_sites_out() {
             "frame-ancestors 'none'",
             "x-content-type-options: nosniff",
             "cross-origin-resource-policy: same-origin",
-            "referrer-policy: no-referrer",
+            "referrer-policy: same-origin",
         ] {
             assert!(head.contains(header), "{path}: {header}: {head}");
         }

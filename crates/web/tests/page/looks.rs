@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::browser::Browser;
 use crate::build::packages;
+use crate::guard::Folder;
 use crate::rig::{HOSTILE, Made, serve, settings};
 
 /// Screenshots are kept, for people.
@@ -65,6 +66,21 @@ fn the_page_is_accessible_at_a_desk_on_a_phone_and_in_the_dark() {
             assert!(found.is_empty(), "{name}, {tab}:\n{}", found.join("\n"));
         }
     }
+}
+
+#[test]
+fn a_browser_gives_the_token_in_the_form() {
+    let Some(mut browser) = Browser::start("token") else { return };
+    let folder = Folder::new("browser-token");
+    let mut settings = settings();
+    settings.token = Some(folder.write("token", "0123456789abcdef"));
+    let page = serve(&settings, Made::new(4, 2, 8));
+    browser.window(1280, 800, false);
+    browser.open(&page.url);
+    browser.wait_for("document.activeElement?.id === 'token'");
+    browser.write("0123456789abcdef");
+    browser.press("Enter");
+    browser.wait_for(LOADED);
 }
 
 #[test]
