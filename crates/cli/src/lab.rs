@@ -2,6 +2,7 @@
 
 mod shell;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -194,7 +195,8 @@ fn up(launch: &Launch, web: Option<SocketAddr>) -> Outcome {
     let page = plexus_lab::serve_page(&name, &WebSettings::new(address));
     println!("the page is at {} until Ctrl-C", page.map_err(Failure::unusable)?.url);
     signals.forever().next();
-    println!("the lab stays: plexus lab down {name}");
+    // Whoever reads may have gone (`| head`).
+    let _ = writeln!(std::io::stdout(), "the lab stays: plexus lab down {name}");
     Ok(())
 }
 

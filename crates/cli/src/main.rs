@@ -20,6 +20,7 @@ mod node;
 mod shell;
 mod show;
 mod sim;
+mod top;
 mod topo;
 mod trace;
 mod web;
@@ -43,6 +44,8 @@ enum Command {
     Identity(identity::Args),
     /// Show what a running node knows and counts.
     Show(show::Args),
+    /// Show the rates of a node's ports, hosts and flows, again every second.
+    Top(top::Args),
     /// Show the frames that pass a port of a running node.
     Trace(trace::Args),
     /// A whole network on this machine, real kernels as hosts.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Controller(args) => controller::run(args),
         Command::Identity(args) => identity::run(&args),
         Command::Show(args) => show::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Sim(args) => sim::run(args),

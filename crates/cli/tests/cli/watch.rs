@@ -1,5 +1,5 @@
-//! What ships for Prometheus and Grafana: alert rules, and a dashboard. They ask for metrics that
-//! daemons serve, and Prometheus' own tools accept them and the metrics.
+//! The alert rules and the dashboard that ship for Prometheus and Grafana, and the reference of
+//! metrics. They name what daemons serve, and Prometheus' own tools accept it.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use plexus_io::namespace::Namespaces;
+use plexus_plane::DropReason;
 use serde_json::Value;
 
 use crate::common::{self, Daemons, LIMIT, Said, until};
@@ -66,6 +67,30 @@ fn metrics(place: &Namespaces, port: u16) -> String {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_string()).unwrap_or_default()
 }
 
+/// The page of drop reasons, and of the metrics that a node and a controller serve.
+fn reference(served: &[String; 2]) -> String {
+    let mut page = "# Reference\n\nWritten from the code by a test, which compares it.\n\n\
+                    ## Drop reasons\n\n\
+                    `plexus show drops` and the label `reason` of \
+                    `plexus_port_dropped_packets_total` have these names.\n\n\
+                    | reason | meaning |\n|---|---|\n"
+        .to_string();
+    for reason in DropReason::ALL {
+        page += &format!("| `{}` | {} |\n", reason.name(), reason.explain().trim());
+    }
+    for (who, text) in ["node", "controller"].iter().zip(served) {
+        page += &format!("\n## Metrics of a {who}\n\n| name | type | meaning |\n|---|---|---|\n");
+        let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        for (help, kind) in helps.zip(types) {
+            let (name, help) = help.split_once(' ').unwrap();
+            let kind = kind.strip_prefix(name).unwrap();
+            page += &format!("| `{name}` |{kind} | {help} |\n");
+        }
+    }
+    page
+}
+
 #[test]
 fn prometheus_accepts_the_rules_and_the_queries_of_the_dashboard() {
     let files = RULES.map(example);
@@ -115,6 +140,13 @@ fn rules_and_dashboard_ask_for_metrics_that_daemons_serve_and_prometheus_accepts
         let family = format!("# TYPE {name} ");
         assert!(served.iter().any(|text| text.contains(&family)), "{name} is not served");
     }
+    let page = reference(&served);
+    let path = example("../docs/reference.md");
+    if std::env::var_os("PLEXUS_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let is_same = std::fs::read_to_string(path).is_ok_and(|text| text == page);
+    assert!(is_same, "docs/reference.md is old: run this test with PLEXUS_WRITE_DOCS=1");
     for text in &served {
         let Some(mut check) = promtool(&["check", "metrics"]) else { return };
         let mut check = check.stdin(Stdio::piped()).spawn().unwrap();

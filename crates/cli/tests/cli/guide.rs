@@ -1,0 +1,84 @@
+//! The commands of the guide, as its reader types them, and what it says that they print.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::common::{Desk, Said};
+
+/// A command of a page, and the lines that the page shows below it.
+struct Step {
+    command: String,
+    shown: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The commands of a page's `console` blocks.
+fn steps(page: &str) -> Vec<Step> {
+    let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match (line.strip_prefix("```"), line.strip_prefix("$ ")) {
+            (Some(kind), _) => inside = kind == "console",
+            (None, _) if !inside => {}
+            (None, Some(command)) => {
+                // Remarks are for the reader.
+                let command = command.split("   # ").next().unwrap().to_string();
+                steps.push(Step { command, shown: vec![] });
+            }
+            (None, None) => steps.last_mut().unwrap().shown.push(line.to_string()),
+        }
+    }
+    steps
+}
+
+/// A line without what differs from run to run: numbers, and how columns are filled up.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for word in line.split_whitespace() {
+        let mut numbers = word.chars().peekable();
+        while let Some(c) = numbers.next() {
+            if c.is_ascii_digit() {
+                shape.push('#');
+                while numbers.next_if(|c| c.is_ascii_digit() || *c == '.').is_some() {}
+            } else {
+                shape.push(c);
+            }
+        }
+        shape.push(' ');
+    }
+    shape
+}
+
+#[test]
+fn every_command_of_the_tutorial_does_and_prints_what_it_says() {
+    let Some(desk) = Desk::root("the tutorial") else { return };
+    // The reader's folder, where the repository is.
+    let folder = desk.dir.join("reader");
+    fs::create_dir(&folder).unwrap();
+    for part in ["labs", "sims"] {
+        symlink(root().join(part), folder.join(part)).unwrap();
+    }
+    let steps = steps("tutorial.md");
+    assert!(steps.len() > 10, "{}", steps.len());
+    let program = Path::new(env!("CARGO_BIN_EXE_plexus")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    for Step { command, shown } in &steps {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(&folder);
+        shell.env("PATH", &path).env("PLEXUS_RUN_DIR", &desk.dir);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let said = Said::of(&mut shell);
+        assert_eq!(said.code, Some(0), "{command}: {said:#?}");
+        let printed: Vec<String> = said.out.lines().map(shape).collect();
+        for line in shown.iter().filter(|line| *line != "...") {
+            assert!(printed.contains(&shape(line)), "{command} does not print {line}:\n{said:#?}");
+        }
+    }
+    desk.assert_nothing_left();
+}
