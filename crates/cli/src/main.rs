@@ -12,6 +12,7 @@ mod exit;
 mod experiment;
 mod files;
 mod generate;
+mod group;
 mod identity;
 mod lab;
 mod meter;
@@ -37,6 +38,8 @@ enum Command {
     Node(node::Args),
     /// Run the controller of a fabric.
     Controller(controller::Args),
+    /// Make a group of boxes, and let boxes join it.
+    Group(group::Args),
     /// Make a group of boxes that trust each other, and the identity of each.
     Identity(identity::Args),
     /// Show what a running node knows and counts.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Node(args) => node::run(args),
         Command::Controller(args) => controller::run(args),
+        Command::Group(args) => group::run(args),
         Command::Identity(args) => identity::run(&args),
         Command::Show(args) => show::run(args),
         Command::Trace(args) => trace::run(args),
