@@ -8,6 +8,7 @@ mod ask;
 mod bench;
 mod config;
 mod controller;
+mod doctor;
 mod exit;
 mod experiment;
 mod files;
@@ -40,6 +41,8 @@ enum Command {
     Controller(controller::Args),
     /// Make a group of boxes, and let boxes join it.
     Group(group::Args),
+    /// Say what is wrong with this box, and the command that mends it.
+    Doctor(doctor::Args),
     /// Make a group of boxes that trust each other, and the identity of each.
     Identity(identity::Args),
     /// Show what a running node knows and counts.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Node(args) => node::run(args),
         Command::Controller(args) => controller::run(args),
         Command::Group(args) => group::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Identity(args) => identity::run(&args),
         Command::Show(args) => show::run(args),
         Command::Trace(args) => trace::run(args),

@@ -11,6 +11,7 @@
 //! - [`doctor`]: reads facts and judges them; it changes nothing.
 
 pub mod create;
+pub mod doctor;
 
 pub mod folder;
 pub mod interface;
