@@ -8,6 +8,7 @@
 
 mod controller;
 mod files;
+mod join;
 mod link;
 mod management;
 mod ndn;
@@ -22,6 +23,7 @@ mod session;
 
 pub use controller::controller;
 pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
+pub use join::{join, join_code};
 pub use link::ndn_link;
 pub use management::ndn_management;
 pub use ndn::{ndn_data, ndn_interest, ndn_lp, ndn_name, ndn_nfd};
@@ -133,6 +135,8 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
     },
     OtherTarget { name: "message", run: message, seeds: session::messages, is_text: false },
     OtherTarget { name: "channel", run: channel, seeds: session::conversations, is_text: false },
+    OtherTarget { name: "join", run: join, seeds: join::exchanges, is_text: false },
+    OtherTarget { name: "join_code", run: join_code, seeds: join::codes, is_text: true },
     OtherTarget {
         name: "identity_file",
         run: identity_file,

@@ -87,7 +87,7 @@ const NOW: Time = Time::from_secs(100);
 /// A forged Hello may cost a millisecond.
 const MESSAGES_MAX: usize = 16;
 
-fn authority() -> &'static Authority {
+pub(crate) fn authority() -> &'static Authority {
     static AUTHORITY: OnceLock<Authority> = OnceLock::new();
     AUTHORITY.get_or_init(|| Authority::new([7; 16], &[1; 32]))
 }

@@ -81,9 +81,11 @@ fn is_topology(text: &str) -> bool {
         .any(|key| ["node", "host", "bridge", "link", "traffic", "assert"].contains(&key.as_str()))
 }
 
-/// A controller file has an identity, a policy or networks; a node file has none of them.
+/// A controller file has an identity, a policy or networks at its top. A node file has none of them
+/// there.
 fn is_controller(text: &str) -> bool {
-    top_level_keys(text).iter().any(|key| ["policy", "state", "subnet"].contains(&key.as_str()))
+    let own = ["identity", "device", "policy", "state", "subnet"];
+    top_level_keys(text).iter().any(|key| own.contains(&key.as_str()))
 }
 
 #[cfg(test)]
@@ -96,6 +98,8 @@ mod tests {
         assert!(is_topology("[[host]]\nname = \"h1\"\n"));
         assert!(!is_topology("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
         assert!(!is_topology(""));
+        assert!(is_controller("name = \"c1\"\nidentity = \"c1.identity\"\n"));
+        assert!(!is_controller("name = \"n1\"\n[fabric]\nidentity = \"n1.identity\"\n"));
         // A broken line does not hide what the file is.
         assert!(is_topology("name = s1\n[[link]]\nends = [\"a\", \"b\"]\n"));
     }

@@ -8,10 +8,12 @@ mod ask;
 mod bench;
 mod config;
 mod controller;
+mod doctor;
 mod exit;
 mod experiment;
 mod files;
 mod generate;
+mod group;
 mod identity;
 mod lab;
 mod meter;
@@ -40,6 +42,10 @@ enum Command {
     Node(node::Args),
     /// Run the controller of a fabric.
     Controller(controller::Args),
+    /// Make a group of boxes, and let boxes join it.
+    Group(group::Args),
+    /// Say what is wrong with this box, and the command that mends it.
+    Doctor(doctor::Args),
     /// Make a group of boxes that trust each other, and the identity of each.
     Identity(identity::Args),
     /// Show what a running node knows and counts.
@@ -79,6 +85,8 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Node(args) => node::run(args),
         Command::Controller(args) => controller::run(args),
+        Command::Group(args) => group::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Identity(args) => identity::run(&args),
         Command::Show(args) => show::run(args),
         Command::Top(args) => top::run(&args),

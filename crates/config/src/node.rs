@@ -68,6 +68,8 @@ pub struct FabricFile {
     /// Devices of this box's kernel, on which routing daemons listen for the whole group: those
     /// that the subnets of the controller name, which runs here.
     pub kernel: Vec<String>,
+    /// The device of a controller on this box. The node makes it, and has its other end as a port.
+    pub controller: Option<String>,
 }
 
 impl FabricFile {
@@ -80,6 +82,7 @@ impl FabricFile {
             lanes: LaneChoice::default(),
             record: None,
             kernel: Vec::new(),
+            controller: None,
         }
     }
 
@@ -87,12 +90,20 @@ impl FabricFile {
         let section = root.section("fabric", "the fabric")?;
         let identity = section.required_text("identity", "\"/etc/plexus/n1.identity\"");
         let usual = FabricFile::new(identity.map_or(PathBuf::new(), |i| i.value.into()));
+        let kernel = section.list("kernel", parse_kernel_device).unwrap_or_default();
+        let controller = section.parsed("controller", parse_kernel_device);
+        if let Some(At { value, span }) = controller.as_ref().filter(|c| kernel.contains(&c.value))
+        {
+            let message = format!("device {} is one of routing daemons", quote(value));
+            section.problems().add(span.clone(), message, "give the controller its own device");
+        }
         Some(FabricFile {
             heartbeat: section.quantity_or("heartbeat", parse_heartbeat, usual.heartbeat),
             native: section.is_set("native"),
             lanes: section.choice_or("lanes", &LaneChoice::NAMES, usual.lanes),
             record: section.text("record").map(|r| r.value.into()),
-            kernel: section.list("kernel", parse_kernel_device).unwrap_or_default(),
+            kernel,
+            controller: controller.map(|device| device.value),
             identity: usual.identity,
         })
     }
@@ -106,6 +117,7 @@ impl FabricFile {
         lines.unusual("lanes", &self.lanes, &usual.lanes);
         lines.given("record", self.record.as_ref());
         lines.value("kernel", &self.kernel[..]);
+        lines.given("controller", self.controller.as_ref());
     }
 }
 

@@ -1,8 +1,8 @@
 //! The control plane of a node, sans-IO: it takes inputs and the time, and returns outputs. Clocks,
 //! threads, sockets and the operating system's randomness belong to its driver.
 //!
-//! [`identity`]: who a box is, and who vouches for it. [`session`]: authenticates a neighbour and
-//! then encrypts the conversation with it.
+//! [`identity`]: who a box is, and who vouches for it. [`join`]: how a new box gets its identity.
+//! [`session`]: authenticates a neighbour and then encrypts the conversation with it.
 //!
 //! - [`link`]: one port's neighbour, from carrier to proof to timeout.
 //! - [`node`]: a node's control plane as a whole: neighbours, the path to the controller, hosts.
@@ -13,6 +13,7 @@
 mod budget;
 pub mod hub;
 pub mod identity;
+pub mod join;
 pub mod link;
 pub mod node;
 pub mod requests;

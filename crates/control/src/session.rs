@@ -43,6 +43,7 @@ pub use handshake::{
     ATTEMPT_TIME, Agreed, BACK_OFF_MAX, BACK_OFF_MIN, FACTS_LEN_MAX, Facts, Handshake, Peer,
     RESPONDER_TIME, RoleWanted, Step,
 };
+pub(crate) use noise::Seeded;
 pub use random::Random;
 pub use refused::{Refusals, Refused};
 pub use transport::{PLAINTEXT_LEN_MAX, Session};

@@ -8,7 +8,7 @@ mod metrics;
 mod network;
 mod snapshot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
 use std::mem::{Discriminant, discriminant};
 use std::os::unix::fs::DirBuilderExt;
@@ -232,6 +232,10 @@ struct Daemon {
     events: Events,
 }
 
+fn revoked(settings: &ControllerSettings) -> BTreeSet<[u8; 32]> {
+    settings.revoked.iter().map(|revoked| revoked.key).collect()
+}
+
 /// Creates the folder of the store, for this user alone, if there is none.
 ///
 /// # Errors
@@ -265,6 +269,7 @@ impl Daemon {
         let pace = Pace { heartbeat: file.heartbeat };
         let mut hub = Hub::new(identity, pace, identity::random()?);
         hub.set_node_timeout(node_timeout(&file.settings));
+        hub.set_revoked(revoked(&file.settings));
         let spec = PortSpec {
             name: file.device.clone(),
             device: file.device.clone(),
@@ -326,8 +331,12 @@ impl Daemon {
                     Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
+                        let gone = self.hub.set_revoked(revoked(&settings));
                         self.devices.configure(&settings);
                         if let Some(core) = &mut self.reign.core {
+                            for node in gone {
+                                core.handle(now, Input::NodeDown { node });
+                            }
                             core.handle(now, Input::Configure(settings.clone()));
                         }
                         self.settings = *settings;

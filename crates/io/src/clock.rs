@@ -1,5 +1,6 @@
 //! The time of day, and the time since boot.
 
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -15,4 +16,16 @@ pub fn since_boot() -> Duration {
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether something keeps the time of day right, such as NTP (adjtimex(2)).
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn is_synchronised() -> io::Result<bool> {
+    // SAFETY: the structure is integers; zero is a value of each, and no mode asks for a change.
+    let mut asked: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads and writes one live structure.
+    let state = crate::sys::check(unsafe { libc::adjtimex(&raw mut asked) })?;
+    Ok(state != libc::TIME_ERROR && asked.status & libc::STA_UNSYNC == 0)
 }

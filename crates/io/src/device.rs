@@ -4,6 +4,8 @@
 //! would show that of its mounter. The three requests used take no lock that a slow device could
 //! hold (they are answered under RCU), so a worker may query between batches.
 
+mod ethtool;
+
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,35 +36,6 @@ pub(crate) struct State {
     /// Largest payload in bytes.
     pub(crate) mtu: usize,
 }
-
-/// `ethtool_drvinfo` (linux/ethtool.h).
-#[repr(C)]
-struct DriverFacts {
-    command: u32,
-    driver: [u8; 32],
-    version: [u8; 32],
-    firmware: [u8; 32],
-    bus: [u8; 32],
-    rom: [u8; 32],
-    reserved: [u8; 12],
-    counts: [u32; 5],
-}
-
-impl DriverFacts {
-    const EMPTY: DriverFacts = DriverFacts {
-        command: 0,
-        driver: [0; 32],
-        version: [0; 32],
-        firmware: [0; 32],
-        bus: [0; 32],
-        rom: [0; 32],
-        reserved: [0; 12],
-        counts: [0; 5],
-    };
-}
-
-/// `ETHTOOL_GDRVINFO` (linux/ethtool.h).
-const ETHTOOL_GDRVINFO: u32 = 3;
 
 /// Facts of a device for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,30 +165,15 @@ impl Device {
             .ok_or_else(|| OpenError::NoDevice { device: self.name.clone() })
     }
 
-    /// Its driver as `ethtool -i` names it, if it is a purely virtual device: a virtual cable
-    /// (veth), a TAP device, a bridge. `None` for hardware, including that of a hypervisor.
+    /// Its driver, if it is a purely virtual device: a virtual cable (veth), a TAP device or a
+    /// bridge.
+    /// `None` for hardware, including that of a hypervisor.
     ///
     /// Nothing completes the work (checksums, segmentation) that the far end of such a device
     /// leaves to "hardware".
-    /// hardware on the way that would do it.
     pub(crate) fn virtual_driver(&self) -> io::Result<Option<String>> {
-        let mut facts = DriverFacts { command: ETHTOOL_GDRVINFO, ..DriverFacts::EMPTY };
-        let mut request = self.request();
-        request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut facts).cast();
-        match self.ioctl(libc::SIOCETHTOOL, &mut request) {
-            Ok(()) => {}
-            // Every hardware driver supports this query.
-            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(Some("?".into())),
-            Err(e) => return Err(e),
-        }
-        let text = |bytes: &[u8]| {
-            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-            String::from_utf8_lossy(&bytes[..end]).into_owned()
-        };
-        let driver = text(&facts.driver);
-        // `tun` gives "tap" for a bus.
-        let is_virtual = facts.bus[0] == 0 || driver == "tun";
-        Ok(is_virtual.then_some(driver))
+        let driver = self.driver()?;
+        Ok(driver.is_virtual.then_some(driver.name))
     }
 
     /// Sets the device's MTU, in bytes. Needs CAP_NET_ADMIN.

@@ -36,6 +36,7 @@ mod port;
 pub mod process;
 pub mod secret;
 pub mod spec;
+pub mod support;
 mod sys;
 pub mod tap;
 pub mod udp;

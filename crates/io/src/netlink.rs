@@ -11,6 +11,7 @@
 mod event;
 mod follow;
 mod interface;
+mod inventory;
 mod message;
 mod next_hops;
 mod parse;
@@ -23,5 +24,6 @@ pub use event::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN
 pub use interface::{
     ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, leave_arp, remove_interface,
 };
+pub use inventory::{DeviceInfo, XdpFeatures, devices};
 pub use watcher::Watcher;
 pub use writer::{RouteChange, RouteWriter, WriteFailure};

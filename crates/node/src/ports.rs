@@ -26,7 +26,8 @@ pub fn kernel_port(interface: &str) -> Result<String, String> {
 }
 
 /// The file as the data plane is to see it: routed ports have a VLAN of their own, and kernel
-/// devices are ports. Neither is the fabric's, except devices of daemons that speak for the group.
+/// devices are ports. Neither is the fabric's, except devices of daemons that speak for the group,
+/// and that of a controller.
 ///
 /// # Errors
 /// When there are no VLANs left for them, or a name is too long.
@@ -35,6 +36,12 @@ pub fn expand(mut file: NodeFile) -> Result<NodeFile, String> {
         let backend = Some(Backend::AfPacket);
         let port = PortFile::new(&kernel_port(device)?);
         file.ports.push(PortFile { backend, role: PortUse::Host, ..port });
+    }
+    if let Some(device) = file.fabric.as_ref().and_then(|fabric| fabric.controller.as_ref()) {
+        let port = PortFile::new(&kernel_port(device)?);
+        let backend = Some(Backend::AfPacket);
+        // The kernel's own packets on the device are no host's.
+        file.ports.push(PortFile { backend, role: PortUse::Fabric, ..port });
     }
     let Some(router) = file.router.clone() else { return Ok(file) };
     let ports: Vec<_> = file.ports.iter().map(|p| (p.name.as_str(), &p.settings)).collect();

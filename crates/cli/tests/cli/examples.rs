@@ -3,17 +3,15 @@
 //! write. Nothing here knows the examples' names: the files tell what they need.
 
 use std::collections::BTreeSet;
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::common::{Desk, Running, Said, Signal, ip, plexus_in, signal, until};
+use crate::common::{Desk, Running, Said, Signal, ip, own_folders, plexus_in, signal, until};
 use plexus_config::{Backend, ControllerFile, NodeFile};
 use plexus_io::namespace::Namespaces;
-use rustix::mount::{MountFlags, mount, mount_bind};
 
 /// What a file asks of the machine.
 #[derive(Default)]
@@ -72,27 +70,6 @@ impl Needs {
         }
         needs
     }
-}
-
-/// Mounts file systems in memory over the folders where daemons write: what they write is gone with
-/// the namespace. The one for disks has the free space of a laptop for its 1 GB.
-fn own_folders() -> io::Result<()> {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    let memory = |place: &str, options: &CStr| {
-        io::Result::Ok(mount("none", place, "tmpfs", flags, Some(options))?)
-    };
-    // Addresses are ready at once, as on a machine that has been up for a while.
-    for which in ["all", "default"] {
-        fs::write(format!("/proc/sys/net/ipv6/conf/{which}/accept_dad"), "0")?;
-    }
-    memory("/mnt", c"size=256M")?;
-    let copied = Command::new("cp").args(["-a", "/etc/.", "/mnt/"]).status()?;
-    assert!(copied.success(), "copying /etc");
-    fs::create_dir_all("/mnt/plexus")?;
-    mount_bind("/mnt", "/etc")?;
-    memory("/run", c"size=64M")?;
-    memory("/var/lib", c"size=64M")?;
-    memory("/var/cache", c"size=1200M")
 }
 
 /// The namespaces in which an example runs, with the devices and addresses that it names.

@@ -12,6 +12,7 @@ mod examples;
 mod experiment;
 mod fabric;
 mod functions;
+mod group;
 mod group_daemons;
 mod guide;
 mod identity;

@@ -35,7 +35,7 @@ enum Turn {
 }
 
 /// `snow`'s own primitives, with randomness from a seed.
-struct Seeded(Zeroizing<[u8; 32]>);
+pub(crate) struct Seeded(pub(crate) Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Seeded {
     fn resolve_rng(&self) -> Option<Box<dyn snow::types::Random>> {

@@ -85,6 +85,12 @@ pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared
         let spec = InterfaceSpec { name: device, peer: &peer, mac: None, mtu, addresses: None };
         ensure_interface(&spec).map_err(|e| format!("[fabric] kernel: {e}"))?;
     }
+    if let Some(device) = &settings.controller {
+        let peer = kernel_port(device)?;
+        let mtu = LINK_MTU_MIN.into();
+        let spec = InterfaceSpec { name: device, peer: &peer, mac: None, mtu, addresses: None };
+        ensure_interface(&spec).map_err(|e| format!("[fabric] controller: {e}"))?;
+    }
     if !settings.kernel.is_empty() {
         // Hosts are to learn the group's Ethernet address, not that of the port.
         let in_fabric = file.ports.iter().filter(|port| port.role != PortUse::Switch);

@@ -3,8 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with,
+};
 
 use super::message::{self, Builder, Message, flag, messages};
 use crate::sys;
@@ -38,9 +40,18 @@ impl Socket {
     /// Opens one for the multicast groups of this mask (linux/rtnetlink.h), with a receive buffer
     /// of this many bytes.
     pub(super) fn open(groups: u32, receive_bytes: i32) -> io::Result<Socket> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         // No protocol is number 0, which is NETLINK_ROUTE.
-        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        Socket::of(None, groups, receive_bytes)
+    }
+
+    /// Opens one for requests of generic netlink (linux/genetlink.h).
+    pub(super) fn generic(receive_bytes: i32) -> io::Result<Socket> {
+        Socket::of(Some(netlink::GENERIC), 0, receive_bytes)
+    }
+
+    fn of(protocol: Option<Protocol>, groups: u32, receive_bytes: i32) -> io::Result<Socket> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         sys::set_buffers(&fd, receive_bytes);
         // Both since Linux 4.20 or earlier; without them dumps contain more than requested, and
         // errors repeat the request, which does no harm.

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod interface;
+mod inventory;
 mod many;
 mod net;
 mod routes;

@@ -5,6 +5,7 @@
 // Each test file uses its part of it.
 #![allow(dead_code)]
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, chown};
@@ -17,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plexus_io::namespace::Namespaces;
+use rustix::mount::{MountFlags, mount, mount_bind};
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
@@ -252,6 +254,27 @@ pub(crate) fn quiet() -> io::Result<()> {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
     }
     Ok(())
+}
+
+/// Mounts file systems in memory over the folders where daemons write: what they write is gone with
+/// the namespace. The one for disks has the free space of a laptop for its 1 GB.
+pub(crate) fn own_folders() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    let memory = |place: &str, options: &CStr| {
+        io::Result::Ok(mount("none", place, "tmpfs", flags, Some(options))?)
+    };
+    // Addresses are ready at once, as on a machine that has been up for a while.
+    for which in ["all", "default"] {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{which}/accept_dad"), "0")?;
+    }
+    memory("/mnt", c"size=256M")?;
+    let copied = Command::new("cp").args(["-a", "/etc/.", "/mnt/"]).status()?;
+    assert!(copied.success(), "copying /etc");
+    fs::create_dir_all("/mnt/plexus")?;
+    mount_bind("/mnt", "/etc")?;
+    memory("/run", c"size=64M")?;
+    memory("/var/lib", c"size=64M")?;
+    memory("/var/cache", c"size=1200M")
 }
 
 /// Runs a command line in a namespace to its end, which is a good one.

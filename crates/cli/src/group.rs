@@ -1,0 +1,387 @@
+//! `plexus group`: a group of boxes, from the first box on.
+
+mod pick;
+
+use std::io::{self, BufRead, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plexus_config::units::parse_duration;
+use plexus_control::join::JoinCode;
+use plexus_setup::create::{First, create};
+use plexus_setup::drain;
+use plexus_setup::folder::UNIT_USER;
+use plexus_setup::interface::{candidates, choose, reachable_address};
+use plexus_setup::invite::{self, Inviter, Operator};
+use plexus_setup::join::{New, join};
+use plexus_setup::port;
+use plexus_setup::revoke::revoke;
+
+use crate::exit::{Failure, Outcome};
+
+/// A group of boxes, from the first box on.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example: two boxes become one switch
+  sudo plexus group create --interface eth1 --interface eth2     # on the first box
+  sudo plexus group join CODE --interface eth1 --interface eth2  # on the second, as the first says
+
+These commands only write files in /etc/plexus, which can be edited or written by hand. They write
+over no file. docs/three-boxes.md shows the whole way.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make this box the first of a group: authority, controller and node.
+    #[command(after_help = "\
+Example:
+  sudo plexus group create --interface eth1 --interface eth2
+
+Without --interface it lists the interfaces of this box, and asks. It never takes the interface of
+the default route or of your SSH session, or one that is part of a bridge, without --force. Then it
+prints a code for the next box, and waits for that box to ask; --boxes 0 leaves this out.
+
+group.key signs the group's identities. Who has it can add boxes: keep a copy in a safe place.")]
+    Create {
+        #[command(flatten)]
+        own: Own,
+        /// The controller's name.
+        #[arg(long, default_value = "c1")]
+        controller: String,
+        #[command(flatten)]
+        invitation: Invitation,
+    },
+    /// Let another box join: print a code, and wait for the box to ask.
+    #[command(after_help = "\
+Example:
+  sudo plexus group invite
+
+Run it on the box of `plexus group create`. The code is good for one box and some minutes, and for
+as long as this command runs. You confirm each box: compare the key that both boxes show.")]
+    Invite {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        invitation: Invitation,
+    },
+    /// Make this box a node of a group, with the code that its first box has printed.
+    #[command(after_help = "\
+Example:
+  sudo plexus group join 4K7QX-9M2PD-... --interface eth1 --interface eth2
+
+It asks the first box for an identity, at the address that the code names. The operator there has to
+confirm.")]
+    Join {
+        /// The code. Lower case, spaces and other groups of characters do not matter.
+        #[arg(value_name = "CODE")]
+        code: String,
+        #[command(flatten)]
+        own: Own,
+    },
+    /// Make further interfaces ports of this box's node.
+    #[command(after_help = "\
+Example:
+  sudo plexus group add-port eth3
+  sudo systemctl reload plexus-node@n1")]
+    AddPort {
+        /// The interfaces.
+        #[arg(value_name = "INTERFACE", required = true)]
+        interfaces: Vec<String>,
+        /// Take interfaces that are in use.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        place: Place,
+        /// The node's file, where --dir has several.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Have routes avoid a node, before work on it.
+    #[command(after_help = "\
+Example:
+  sudo plexus group drain n3
+  sudo systemctl reload plexus-controller@c1
+  plexus show topology --node c1    # says how many flows still lead through n3
+  sudo plexus group drain n3 --end  # when the work is over
+
+No packet is lost: flows move while the node still forwards. Its own hosts stay reachable through
+it, and so do others where there is no way around it. Multicast still takes it.")]
+    Drain {
+        /// The node.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The work is over: routes may lead through it again.
+        #[arg(long)]
+        end: bool,
+        #[command(flatten)]
+        place: Place,
+        /// The controller's file, where --dir has several.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Take a box out of the group: the controller refuses its key from now on.
+    #[command(after_help = "\
+Example:
+  sudo plexus group remove n3
+  sudo systemctl reload plexus-controller@c1
+
+Run it on the box of `plexus group create`. The box gets no new routes, and none leads through it.
+Until its cables are unplugged it can still send along the routes that it has: its neighbours take
+it for a node of the group.")]
+    Remove {
+        /// The box.
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        place: Place,
+        /// The controller's file, where --dir has several.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+}
+
+/// The folder of the group's files.
+#[derive(clap::Args)]
+struct Place {
+    /// The folder of this box's files.
+    #[arg(long, value_name = "DIR", default_value = "/etc/plexus")]
+    dir: PathBuf,
+}
+
+/// What this box becomes.
+#[derive(clap::Args)]
+struct Own {
+    /// The node's name; by default this machine's.
+    #[arg(long)]
+    name: Option<String>,
+    /// An interface that becomes a port; may be repeated.
+    #[arg(long, value_name = "INTERFACE")]
+    interface: Vec<String>,
+    /// Take interfaces that are in use.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How others join.
+#[derive(clap::Args)]
+struct Invitation {
+    /// How many boxes to invite, one after the other.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    boxes: u32,
+    /// The address of this box at which others reach it, and the TCP port; found by itself
+    /// otherwise.
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = parse_at)]
+    at: Option<SocketAddr>,
+    /// How long each code is good.
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_expiry)]
+    expires: Duration,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::Create { own, controller, invitation } => {
+            let first = start(own, controller).map_err(Failure::unusable)?;
+            match invitation.boxes {
+                0 => Ok(()),
+                _ => invite(&first.folder, &invitation),
+            }
+        }
+        Command::Invite { place, invitation } => invite(&place.dir, &invitation),
+        Command::Join { code, own } => enter(&code, own).map_err(Failure::unusable),
+        Command::AddPort { interfaces, force, place, config } => {
+            add_ports(&interfaces, force, &place, config).map_err(Failure::unusable)
+        }
+        Command::Drain { name, end, place, config } => {
+            drain_node(&name, end, &place, config).map_err(Failure::unusable)
+        }
+        Command::Remove { name, place, config } => {
+            remove(&name, &place, config).map_err(Failure::unusable)
+        }
+    }
+}
+
+fn start(own: Own, controller: String) -> Result<First, String> {
+    let first =
+        First { node: own.name()?, devices: own.devices()?, folder: own.place.dir, controller };
+    for file in create(&first)? {
+        println!("wrote {}", file.display());
+    }
+    start_lines(&first.folder, &[("node", &first.node), ("controller", &first.controller)]);
+    Ok(first)
+}
+
+fn invite(folder: &Path, invitation: &Invitation) -> Outcome {
+    let inviter = listen(folder, invitation.at).map_err(Failure::unusable)?;
+    for number in 0..invitation.boxes {
+        let (code, open) = inviter.invite(invitation.expires).map_err(Failure::unusable)?;
+        let next = if number == 0 { "On the next box" } else { "On another box" };
+        println!("\n{next}, within {}:", minutes(invitation.expires));
+        println!("  plexus group join {code}");
+        let joined = open.serve(&mut Terminal).map_err(Failure::No)?;
+        println!("{} has joined with number {}", joined.name, joined.number);
+    }
+    Ok(())
+}
+
+fn listen(folder: &Path, at: Option<SocketAddr>) -> Result<Inviter, String> {
+    let at = match at {
+        Some(at) => at,
+        None => {
+            // A port of the node is no place at which others reach this box.
+            let ports = port::node_file(folder).and_then(|file| port::devices(&file));
+            SocketAddr::new(reachable_address(&ports.unwrap_or_default())?, invite::PORT)
+        }
+    };
+    Inviter::listen(folder, at)
+}
+
+fn enter(code: &str, own: Own) -> Result<(), String> {
+    let code: JoinCode = code
+        .parse()
+        .map_err(|e: plexus_config::ValueError| format!("{}: {}", e.message, e.help))?;
+    let new = New { code, node: own.name()?, devices: own.devices()?, folder: own.place.dir };
+    let identity = join(&new, |key| {
+        println!("{} asks {} to join, with key {key}", new.node, new.code.address());
+        println!("Compare the key with the one that the first box shows, and confirm there.");
+    })?;
+    println!("{}", identity.credential());
+    start_lines(&new.folder, &[("node", &new.node)]);
+    Ok(())
+}
+
+fn add_ports(
+    interfaces: &[String],
+    force: bool,
+    place: &Place,
+    config: Option<PathBuf>,
+) -> Result<(), String> {
+    let devices = choose(&candidates()?, interfaces, force)?;
+    let file = config.map_or_else(|| port::node_file(&place.dir), Ok)?;
+    let node = port::add(&file, &devices)?;
+    println!("{} has {} more. To use them:", file.display(), plural(devices.len() as u64, "port"));
+    println!("  systemctl reload plexus-node@{node}");
+    Ok(())
+}
+
+fn drain_node(name: &str, end: bool, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
+    let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
+    let shown = config.display();
+    let controller = match end {
+        true => drain::end(&config, name)?,
+        false => drain::drain(&place.dir, &config, name)?,
+    };
+    let what = if end { "lets routes lead through" } else { "has routes avoid" };
+    println!("{shown} {what} {name}. To put it into effect:");
+    println!("  systemctl reload plexus-controller@{controller}");
+    if !end {
+        println!("To see whether a route still leads through it:");
+        println!("  plexus show topology --node {controller}");
+    }
+    Ok(())
+}
+
+fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
+    let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
+    let controller = revoke(&place.dir, &config, name)?;
+    println!("{} revokes the key of {name}. To put it into effect:", config.display());
+    println!("  systemctl reload plexus-controller@{controller}");
+    println!("Then unplug the cables of {name}: its neighbours still know it.");
+    Ok(())
+}
+
+impl Own {
+    fn name(&self) -> Result<String, String> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let machine = rustix::system::uname();
+        let name = machine.nodename().to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default().to_string();
+        plexus_config::name::check_name("node", &name)
+            .map_err(|e| format!("{}: give the node another one with --name", e.message))?;
+        Ok(name)
+    }
+
+    /// The devices that were named, or picked from a list.
+    fn devices(&self) -> Result<Vec<String>, String> {
+        let all = candidates()?;
+        let named =
+            if self.interface.is_empty() { pick::ask(&all)? } else { self.interface.clone() };
+        choose(&all, &named, self.force)
+    }
+}
+
+/// Says how the daemons of this box are started.
+fn start_lines(folder: &Path, daemons: &[(&str, &str)]) {
+    println!("\nTo start this box:");
+    // sd_booted(3).
+    if folder != Path::new("/etc/plexus") || !Path::new("/run/systemd/system").exists() {
+        for (kind, name) in daemons {
+            let file = folder.join(format!("{name}.toml"));
+            println!("  plexus {kind} run --config {}", file.display());
+        }
+        return;
+    }
+    if plexus_setup::folder::user(UNIT_USER).is_none() {
+        println!("  useradd --system --no-create-home {UNIT_USER}");
+        println!("  chown {UNIT_USER}: {}/*.identity", folder.display());
+    }
+    let units = daemons.iter().map(|(kind, name)| format!("plexus-{kind}@{name}"));
+    println!("  systemctl enable --now {}", units.collect::<Vec<_>>().join(" "));
+}
+
+fn minutes(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds % 60 == 0 => plural(seconds / 60, "minute"),
+        seconds => plural(seconds, "second"),
+    }
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The operator at the terminal. Without one, whoever writes to standard input.
+struct Terminal;
+
+impl Operator for Terminal {
+    fn confirms(&mut self, name: &str, key: &str, from: IpAddr) -> bool {
+        println!("{name} at {from} asks to join, with key {key}");
+        print!("Does {name} show the same key, and may it join? [y/N] ");
+        let _ = io::stdout().flush();
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        read.is_ok() && matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    }
+
+    fn hears(&mut self, what: &str) {
+        eprintln!("{what}");
+    }
+}
+
+fn parse_at(text: &str) -> Result<SocketAddr, String> {
+    let alone = text.trim_matches(['[', ']']).parse().map(|ip| SocketAddr::new(ip, invite::PORT));
+    let at: SocketAddr = text.parse().or(alone).map_err(|_| {
+        "write an address of this box, as in 192.0.2.1, 192.0.2.1:18773 or [2001:db8::1]:18773"
+            .to_string()
+    })?;
+    if at.ip().is_unspecified() || at.ip().is_multicast() {
+        return Err("write the address at which others reach this box".into());
+    }
+    Ok(at)
+}
+
+fn parse_expiry(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|e| format!("{}: {}", e.message, e.help))?;
+    let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    if !range.contains(&time) {
+        return Err("write a time from 1s to 24h".into());
+    }
+    Ok(time)
+}

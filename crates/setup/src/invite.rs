@@ -1,0 +1,259 @@
+//! The first box's end of the exchange: it listens while a code is open, has the operator confirm
+//! the request, and issues an identity. The code is in memory only.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use plexus_control::identity::{Authority, Role, short_key};
+use plexus_control::join::{Applicant, Invitation, JoinCode, JoinError};
+use plexus_control::session::Random;
+use plexus_daemon::identity::random;
+use plexus_daemon::ledger::{Entry, Ledger};
+use plexus_io::netlink::devices;
+use plexus_wire::{Time, hex};
+
+use crate::folder::authority;
+use crate::interface::is_link_local;
+use crate::stream::{is_open, receive, send};
+
+/// The TCP port on which a first box listens, unless its operator names another.
+pub const PORT: u16 = 18_773;
+/// How long a peer may take for one message.
+const MESSAGE_TIME: Duration = Duration::from_secs(5);
+/// Most peers that have not sent their first message yet. Further ones are turned away.
+const PEERS_MAX: usize = 32;
+/// How often it looks whether the invitation has expired.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The operator of the first box.
+pub trait Operator {
+    /// Whether the box of this name, with this key, may join. The answer may take minutes.
+    fn confirms(&mut self, name: &str, key: &str, from: IpAddr) -> bool;
+    /// Something happened that the operator should know.
+    fn hears(&mut self, what: &str);
+}
+
+/// The box that joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u64,
+}
+
+/// A first box that listens.
+pub struct Inviter {
+    authority: Authority,
+    key_file: PathBuf,
+    address: SocketAddr,
+    peers: Receiver<(TcpStream, Vec<u8>)>,
+}
+
+impl Inviter {
+    /// Begins to listen at an address of this box. Port 0: any that is free.
+    ///
+    /// # Errors
+    /// In words, when the folder has no authority, or it cannot listen there.
+    pub fn listen(folder: &Path, at: SocketAddr) -> Result<Inviter, String> {
+        let (key_file, authority) = authority(folder)?;
+        let listener = TcpListener::bind(scoped(at)?).map_err(|e| match e.kind() {
+            ErrorKind::AddrInUse => format!(
+                "{at} is in use: another invitation is open, or choose a port with --at \
+                 {}",
+                SocketAddr::new(at.ip(), at.port().saturating_add(1))
+            ),
+            _ => format!("listening at {at}: {e}"),
+        })?;
+        let port = listener.local_addr().map_err(|e| e.to_string())?.port();
+        // A handshake for each is more than any operator confirms.
+        let (found, peers) = mpsc::sync_channel(PEERS_MAX);
+        let accept = move || accept(&listener, &found);
+        let thread = std::thread::Builder::new().name("invite".into()).spawn(accept);
+        thread.map_err(|e| format!("starting a thread: {e}"))?;
+        let address = SocketAddr::new(at.ip(), port);
+        Ok(Inviter { authority, key_file, address, peers })
+    }
+
+    /// A new invitation for one box.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub fn invite(&self, for_time: Duration) -> Result<(JoinCode, Open<'_>), String> {
+        let code = JoinCode::new(random()?, &self.authority.public(), self.address);
+        let open = Open {
+            inviter: self,
+            invitation: Invitation::new(code.clone(), Time::ZERO + for_time),
+            begun: Instant::now(),
+        };
+        Ok((code, open))
+    }
+}
+
+/// An open invitation.
+pub struct Open<'a> {
+    inviter: &'a Inviter,
+    invitation: Invitation,
+    begun: Instant,
+}
+
+impl Open<'_> {
+    /// Serves until a box has joined.
+    ///
+    /// # Errors
+    /// In words, when the operator declines, the invitation ends, or nothing can be written.
+    pub fn serve(mut self, operator: &mut impl Operator) -> Result<Joined, String> {
+        loop {
+            self.invitation.check(self.now()).map_err(|e| {
+                format!("{e}: nobody has joined. `plexus group invite` prints a new code")
+            })?;
+            let (stream, first) = match self.inviter.peers.recv_timeout(LOOK) {
+                Ok(peer) => peer,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Err("no longer listening".into()),
+            };
+            let Ok(from) = stream.peer_addr() else { continue };
+            match self.admit(stream, &first, from.ip(), operator)? {
+                Ok(joined) => return Ok(joined),
+                Err(why) => operator.hears(&format!("{}: {why}", from.ip())),
+            }
+        }
+    }
+
+    /// Takes one peer through the exchange. The inner error concerns this peer alone; the outer one
+    /// ends the invitation.
+    fn admit(
+        &mut self,
+        mut stream: TcpStream,
+        first: &[u8],
+        from: IpAddr,
+        operator: &mut impl Operator,
+    ) -> Result<Result<Joined, String>, String> {
+        let random = Random::from_seed(random()?);
+        let opened = self.invitation.open(self.now(), first, random);
+        let (asked, answer) = match opened {
+            Ok(opened) => opened,
+            Err(e @ (JoinError::WrongCode | JoinError::Version | JoinError::Malformed)) => {
+                return Ok(Err(e.to_string()));
+            }
+            Err(e) => return Err(e.to_string()),
+        };
+        let mut exchange = || -> io::Result<Vec<u8>> {
+            send(&mut stream, &answer)?;
+            receive(&mut stream, Instant::now() + MESSAGE_TIME)
+        };
+        let applicant = exchange().map_err(|e| e.to_string());
+        let applicant =
+            applicant.and_then(|request| asked.request(&request).map_err(|e| e.to_string()));
+        let mut applicant = match applicant {
+            Ok(applicant) => applicant,
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Some(why) = self.name_is_taken(&applicant.name)? {
+            let _ = send(&mut stream, &applicant.refuse(&why));
+            return Ok(Err(why));
+        }
+        let confirmed = operator.confirms(&applicant.name, &short_key(&applicant.key), from);
+        // The other box may have given up meanwhile: then another may use the code.
+        if !is_open(&stream) {
+            return Ok(Err(format!("{} has given up", applicant.name)));
+        }
+        self.invitation.use_up();
+        if !confirmed {
+            let _ = send(&mut stream, &applicant.refuse("its operator has declined"));
+            return Err(format!("{} was declined, and the code is used up", applicant.name));
+        }
+        let joined = self.grant(&mut stream, &mut applicant).inspect_err(|_| {
+            let _ = send(&mut stream, &applicant.refuse("it could not issue an identity"));
+        })?;
+        let said = receive(&mut stream, Instant::now() + MESSAGE_TIME);
+        if !said.is_ok_and(|said| applicant.has_stored(&said)) {
+            operator.hears(&format!(
+                "{0} has not said that it stored its identity. If it has none: `plexus group \
+                 remove {0}`, and invite it again",
+                joined.name
+            ));
+        }
+        Ok(Ok(joined))
+    }
+
+    /// Issues an identity and sends it.
+    fn grant(&self, stream: &mut TcpStream, applicant: &mut Applicant) -> Result<Joined, String> {
+        let authority = &self.inviter.authority;
+        let mut ledger = self.ledger()?;
+        let number = ledger.entries().iter().map(|entry| entry.number).max().unwrap_or(0) + 1;
+        let name = applicant.name.clone();
+        let credential = authority.issue(number, &name, Role::Node, &applicant.key);
+        let credential = credential.map_err(|e| e.to_string())?;
+        let key = hex(&applicant.key);
+        // The entry is on the disk before the credential is out.
+        ledger.enter(Entry {
+            number,
+            role: Role::Node,
+            name: name.clone(),
+            key,
+            removed: false,
+        })?;
+        let message = applicant.grant(&credential, &authority.public());
+        // A box that has not got it does not answer, which the operator is told.
+        let _ = send(stream, &message);
+        Ok(Joined { name, number })
+    }
+
+    fn name_is_taken(&self, name: &str) -> Result<Option<String>, String> {
+        let ledger = self.ledger()?;
+        let held = ledger.entries().into_iter().any(|entry| entry.name == name && !entry.removed);
+        Ok(held.then(|| format!("the group has a box {name} already: join with another --name")))
+    }
+
+    fn ledger(&self) -> Result<Ledger, String> {
+        Ledger::open(&self.inviter.key_file, &self.inviter.authority)
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.begun.elapsed()
+    }
+}
+
+/// Accepts peers, and passes those on that have sent a first message. A peer that is slow does not
+/// keep others waiting.
+fn accept(listener: &TcpListener, found: &SyncSender<(TcpStream, Vec<u8>)>) {
+    let peers = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else {
+            // No descriptors are left: peers that go free some.
+            std::thread::sleep(LOOK);
+            continue;
+        };
+        if peers.fetch_add(1, Ordering::Relaxed) >= PEERS_MAX {
+            peers.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (peers, found) = (peers.clone(), found.clone());
+        std::thread::spawn(move || {
+            if let Ok(first) = receive(&mut stream, Instant::now() + MESSAGE_TIME) {
+                // Where the queue is full, guesses are many: this peer may ask again.
+                let _ = found.try_send((stream, first));
+            }
+            peers.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+/// The address with the number of its device, if it is link-local.
+fn scoped(at: SocketAddr) -> Result<SocketAddr, String> {
+    let IpAddr::V6(ip) = at.ip() else { return Ok(at) };
+    if !is_link_local(at.ip()) {
+        return Ok(at);
+    }
+    let devices = devices().map_err(|e| e.to_string())?;
+    let has = |address: &(IpAddr, u8)| address.0 == at.ip();
+    let device = devices.iter().find(|device| device.addresses.iter().any(has));
+    let device = device.ok_or_else(|| format!("no interface of this box has {ip}"))?;
+    Ok(SocketAddrV6::new(ip, at.port(), 0, device.index).into())
+}

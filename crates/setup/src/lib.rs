@@ -1,0 +1,24 @@
+//! Sets a group of boxes up, and finds what is wrong with one of them. `plexus group` and `plexus
+//! doctor` call it.
+//!
+//! Its commands only write the files that people can write by hand ([`folder`]): nothing is kept
+//! elsewhere. None of them writes over a file, and none takes a network device that somebody
+//! evidently needs ([`interface`]).
+//!
+//! - [`create`]: the files of the first box. [`invite`] and [`join`]: the two ends of the exchange
+//!   that gives a new box its identity (`plexus_control::join`), over TCP.
+//! - [`port`]: one more port in a node's file. [`drain`]: has routes avoid a node.
+//! - [`revoke`]: takes a box out of the group.
+//! - [`doctor`]: reads facts and judges them; it changes nothing.
+
+pub mod create;
+pub mod doctor;
+pub mod drain;
+
+pub mod folder;
+pub mod interface;
+pub mod invite;
+pub mod join;
+pub mod port;
+pub mod revoke;
+mod stream;
