@@ -247,8 +247,8 @@ impl Flows {
         self.around.avoid(nodes);
     }
 
-    /// Each node's distance on paths around drained nodes; `None` if none is drained, or no such path
-    /// exists.
+    /// Each node's distance on paths around drained nodes; `None` if none is drained, or no such
+    /// path exists.
     fn around_drained(&mut self, topology: &Topology, from: u32, to: u32) -> Option<Vec<u8>> {
         if self.drained().is_empty() {
             return None;
