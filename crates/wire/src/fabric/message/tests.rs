@@ -1,6 +1,9 @@
+use std::net::Ipv4Addr;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Format;
 
 const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
