@@ -225,6 +225,10 @@ impl Sim {
 
     fn count(&self) -> Vec<BoxCounters> {
         let time_ms = (self.now().as_secs_f64() * 1000.0) as u64;
+        let routes = |at: u32| {
+            let file = self.topology.nodes.get(at as usize)?.named.as_ref()?;
+            Some(file.routes.iter().map(|route| route.prefix.to_string()).collect())
+        };
         let mut all: Vec<BoxCounters> = (0..)
             .zip(&self.devices.nodes)
             .map(|(at, node)| {
@@ -235,10 +239,11 @@ impl Sim {
                         misses: account.cache_misses,
                         packets: account.cached,
                         pending: node.pending() as u64,
-                        prefixes: vec![],
+                        prefixes: routes(at).unwrap_or_default(),
                     }
                 });
-                let drops = node.counts().drops;
+                let mut drops = node.counts().drops;
+                drops.retain(|_, count| *count > 0);
                 BoxCounters { at, time_ms, ports: vec![], drops, named }
             })
             .collect();

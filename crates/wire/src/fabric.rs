@@ -3,6 +3,7 @@
 pub mod class;
 pub mod encapsulation;
 mod fib;
+mod field;
 mod group;
 mod header;
 pub mod message;

@@ -88,7 +88,7 @@ function paint() {
   paintWays();
   paintHosts();
   paintBoxes();
-  if (view.k > 0.6) names.forEach((name) => label(...name, false, true));
+  if (view.k > 0.6) names.forEach(hostName);
 }
 
 function paintLost() {
@@ -190,11 +190,11 @@ function paintHosts() {
     if (x < -60 || y < -60 || x > size.width + 60 || y > size.height + 60) return;
     if (!isFar && showsHosts(place)) {
       hosts.forEach((host, i) => {
-        const [hx, hy] = hostAt(place, i, hosts.length);
+        const [hx, hy, ring] = hostAt(place, i, hosts.length);
         const [dots] = of(host.tenants[0]);
         dots.moveTo(hx + dot, hy);
         dots.arc(hx, hy, dot, 0, 2 * Math.PI);
-        if (store.hosts.length <= NAMED_HOSTS) names.push([hostLabel(host), hx + (hx - x) * 0.5, hy + (hy - y) * 0.5]);
+        if (store.hosts.length <= NAMED_HOSTS) names.push([hostLabel(host), hx, hy, (hx - x) / ring, (hy - y) / ring]);
       });
       return;
     }
@@ -239,6 +239,13 @@ function markHost(host) {
   pen.fill();
   pen.stroke();
   label(hostLabel(host), x, y - 13, true);
+}
+
+/** Writes a host's name beside its dot, away from the box. */
+function hostName([text, x, y, dx, dy]) {
+  pen.font = `500 12px ${colours().font}`;
+  const half = pen.measureText(text).width / 2;
+  label(text, x + dx * (half + 8), y + dy * 13, false, true);
 }
 
 /** Hosts' names, which are written where room is left. */
@@ -290,7 +297,7 @@ function paintBoxes() {
     }
     const isLit = isSelected("box", box.name) || (hover?.kind === "box" && hover.id === box.name);
     if (isLit) ring(x, y, r + 3);
-    if (withNames || isLit) named.push([box.name, x, y + r + (hasRing(place) ? 18 : 11), isLit]);
+    if (withNames || isLit) named.push([box.name, x, y + r + (hasRing(place) ? 17 + 3 * Math.min(1.6, view.k) : 11), isLit]);
   });
   pen.lineWidth = 1.5;
   pen.fillStyle = colours().box;

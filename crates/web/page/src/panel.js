@@ -177,7 +177,7 @@ function names() {
         el("dt", {}, "Now"), el("dd", {}, all > 0 ? `${share(named.hits_per_s / all)} of ${perSecond(all)}` : "no Interests"),
         el("dt", {}, "Cached packets"), el("dd", {}, count(named.packets)),
         el("dt", {}, "Pending"), el("dd", {}, many(named.pending, "Interest"))),
-      named.prefixes.length > 0 ? el("ul", { class: "names" }, named.prefixes.map((prefix) => el("li", {}, prefix))) : note("No names have routes."));
+      named.prefixes.length > 0 ? el("ul", { class: "names" }, named.prefixes.map((prefix) => el("li", {}, prefix))) : "");
   }));
 }
 

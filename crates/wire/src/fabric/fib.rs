@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::message::{Field, Reader, invalid};
+use super::field::{Field, Reader, invalid};
 use super::partition::finish;
 use crate::Prefix;
 use crate::error::Error;

@@ -8,15 +8,11 @@
 //! Everything is bounded by the size of the message: a count that the remaining bytes cannot hold
 //! is refused before any allocation.
 
-#[macro_use]
-mod encoding;
-
 use std::net::IpAddr;
 
+use super::field::{Field, Reader, invalid};
 use crate::error::Error;
 use crate::mac::MacAddr;
-
-pub(super) use encoding::{Field, Reader, invalid};
 
 pub use super::fib::{FIB_CHANGE_MAX, FIB_HOPS_MAX, FibChange, FibHop, FibTarget};
 
@@ -25,6 +21,110 @@ pub type Hops = Vec<u8>;
 
 /// Longest body in bytes: it must fit the smallest fabric link behind the longest header.
 pub const BODY_MAX: usize = 1380;
+
+/// Codes of named values.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident, $field:literal {
+        $($(#[$doc:meta])* $variant:ident = $code:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$doc])* $variant = $code,)* }
+
+        impl Field for $name {
+            const LEN_MIN: usize = 1;
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(*self as u8);
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+                match u8::take(from)? {
+                    $($code => Ok($name::$variant),)*
+                    other => Err(invalid($field, other)),
+                }
+            }
+        }
+    };
+}
+
+/// Structures whose encoding is their fields in order.
+macro_rules! structures {
+    ($($(#[$meta:meta])* $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
+
+        impl Field for $name {
+            const LEN_MIN: usize = 0 $(+ <$type as Field>::LEN_MIN)*;
+            #[allow(unused_variables)]
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+            #[allow(unused_variables)]
+            fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+                $(let $field = <$type as Field>::take(from)?;)*
+                Ok($name { $($field,)* })
+            }
+        }
+    )*};
+}
+
+/// The bodies, each with its kind.
+macro_rules! bodies {
+    ($($kind:literal $name:ident,)*) => {
+        /// A body with its kind.
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Body { $(#[doc = concat!("Kind ", $kind, ".")] $name($name),)* }
+
+        $(impl From<$name> for Body {
+            fn from(body: $name) -> Body {
+                Body::$name(body)
+            }
+        })*
+
+        impl Body {
+            /// The code of the body's kind.
+            pub fn kind(&self) -> u8 {
+                match self { $(Body::$name(_) => $kind,)* }
+            }
+
+            /// The body's name, for display.
+            pub fn name(&self) -> &'static str {
+                match self { $(Body::$name(_) => stringify!($name),)* }
+            }
+
+            /// Kind, request number and fields.
+            pub fn to_bytes(&self, request: u32) -> Vec<u8> {
+                let mut out = vec![self.kind()];
+                request.put(&mut out);
+                match self { $(Body::$name(body) => body.put(&mut out),)* }
+                out
+            }
+
+            /// Parses a body and its request number.
+            ///
+            /// # Errors
+            /// Truncated: the bytes end before the body. Invalid: an unknown kind or value, or
+            /// bytes after the body.
+            pub fn parse(bytes: &[u8]) -> Result<(u32, Body), Error> {
+                let mut from = Reader(bytes);
+                let kind = u8::take(&mut from)?;
+                let request = u32::take(&mut from)?;
+                let body = match kind {
+                    $($kind => Body::$name($name::take(&mut from)?),)*
+                    other => return Err(invalid("kind", other)),
+                };
+                match from.0.len() {
+                    0 => Ok((request, body)),
+                    more => Err(invalid("length", more as u32)),
+                }
+            }
+        }
+    };
+}
 
 bodies! {
     1 Heartbeat,
