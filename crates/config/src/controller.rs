@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plexus_wire::{MacAddr, Prefix};
+use plexus_wire::{MacAddr, Prefix, hex};
 
 use crate::address::parse_prefix;
 use crate::classes::read_classes;
 use crate::controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
-    MULTICAST_RULES_MAX, Members, MulticastRule, Reservation, RoutePolicy, SUBNET_MTU, Subnet,
+    MULTICAST_RULES_MAX, Members, MulticastRule, Reservation, Revoked, RoutePolicy, SUBNET_MTU,
+    Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -205,6 +206,15 @@ impl ControllerSettings {
             lines.value("groups", &rule.groups);
             lines.value("members", &rule.members);
         }
+        for revoked in &self.revoked {
+            lines.heading(&format!("[[{above}revoked]]"));
+            lines.text("name", &revoked.name);
+            lines.text("key", &hex(&revoked.key));
+        }
+        for node in &self.drained {
+            lines.heading(&format!("[[{above}drained]]"));
+            lines.text("node", node);
+        }
     }
 
     /// Reads the settings from the section that holds them.
@@ -233,6 +243,10 @@ impl ControllerSettings {
         settings.balance = root.choice_or("balance", &Balance::NAMES, settings.balance);
         settings.classes = read_classes(root, &settings.subnets, &settings.reservations);
         settings.copies = read_copies(root, settings.forwarders.len());
+        settings.revoked = read_revoked(root);
+        let drained = root.sections("drained", "a node that routes avoid");
+        let drained = drained.iter().filter_map(|section| section.required_text("node", "\"n3\""));
+        settings.drained = drained.map(|node| node.value.to_string()).collect();
         settings
     }
 }
@@ -463,6 +477,30 @@ fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reser
             root.problems().add(span, message, help);
         }
     }
+}
+
+fn read_revoked(root: &Section<'_>) -> Vec<Revoked> {
+    let mut found = Vec::new();
+    for section in root.sections("revoked", "a revoked key") {
+        let name = section.required_text("name", "\"n3\"");
+        let key = section.require("key", "\"(64 digits)\"").parsed("key", parse_key);
+        if let (Some(name), Some(key)) = (name, key) {
+            found.push(Revoked { name: name.value.to_string(), key: key.value });
+        }
+    }
+    found
+}
+
+/// A public key, as `plexus identity list` shows it.
+fn parse_key(text: &str) -> Result<[u8; 32], ValueError> {
+    let help = "copy the key of the box from `plexus identity list`";
+    let wrong = || ValueError::new(format!("{} is no key: it has 64 digits", quote(text)), help);
+    let is_key = text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let mut key = [0; 32];
+    for (i, byte) in key.iter_mut().enumerate().filter(|_| is_key) {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| wrong())?;
+    }
+    if is_key { Ok(key) } else { Err(wrong()) }
 }
 
 fn read_groups(root: &Section<'_>) -> Vec<HostGroup> {

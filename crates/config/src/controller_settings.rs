@@ -71,6 +71,10 @@ pub struct ControllerSettings {
     pub copies: Option<u8>,
     /// A file of further routes: [`ControllerSettings::load_routes`] adds them to `routes`.
     pub routes_file: Option<PathBuf>,
+    /// Boxes that are no longer of the group, though they have its authority's credentials.
+    pub revoked: Vec<Revoked>,
+    /// Nodes, by name, that routes avoid: before work on them.
+    pub drained: Vec<String>,
     /// Bounds.
     pub limits: ControllerLimits,
 }
@@ -93,9 +97,20 @@ impl Default for ControllerSettings {
             classes: Vec::new(),
             copies: None,
             routes_file: None,
+            revoked: Vec::new(),
+            drained: Vec::new(),
             limits: ControllerLimits::default(),
         }
     }
+}
+
+/// A key with which no box has a session any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoked {
+    /// The name of the box that had it, for people.
+    pub name: String,
+    /// The public key of its credential.
+    pub key: [u8; 32],
 }
 
 /// A network that the group serves.

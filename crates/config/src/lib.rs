@@ -33,7 +33,7 @@ pub use controller::ControllerFile;
 pub use controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
-    RoutePolicy, SUBNET_MTU, Subnet,
+    Revoked, RoutePolicy, SUBNET_MTU, Subnet,
 };
 pub use deep_buffer::{ChipSettings, DeepBufferSettings, Detector, Suspects};
 pub use error::{FileError, Problem, ValueError};

@@ -39,6 +39,39 @@ fn the_example_of_a_fabric_node_is_read() {
 }
 
 #[test]
+fn the_device_of_a_controller_is_no_other() {
+    let file = |more: &str| {
+        NodeFile::parse("n", &format!("name = \"n1\"\n[fabric]\nidentity = \"i\"\n{more}\n"))
+    };
+    let node = file("controller = \"ctl0\"\nkernel = [\"gw1\"]").unwrap();
+    assert_eq!(node.fabric.as_ref().unwrap().controller.as_deref(), Some("ctl0"));
+    assert_eq!(NodeFile::parse("again", &node.to_toml()), Ok(node));
+    for (wrong, told) in [
+        ("controller = \"ctl0\"\nkernel = [\"ctl0\"]", "ctl0\" is one of routing daemons"),
+        ("controller = \"a-long-device\"", "has 13 bytes"),
+    ] {
+        let error = file(wrong).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn removed_and_drained_boxes_are_read_and_written() {
+    let file = |more: &str| ControllerFile::parse("c", &format!("name = \"c1\"\n{more}"));
+    let key = "0f".repeat(32);
+    let revoked = |key: &str| format!("[[revoked]]\nname = \"n3\"\nkey = \"{key}\"\n");
+    let good = file(&format!("{}[[drained]]\nnode = \"n4\"\n", revoked(&key))).unwrap();
+    assert_eq!(good.settings.revoked[0].key, [0x0f; 32]);
+    assert_eq!(good.settings.drained, ["n4"]);
+    assert_eq!(ControllerFile::parse("again", &good.to_toml()), Ok(good));
+    let sign = format!("+{}", &key[1..]);
+    for wrong in ["", &key[1..], &format!("{key}0"), &key.replace('f', "g"), &sign] {
+        let error = file(&revoked(wrong)).unwrap_err().to_string();
+        assert!(error.contains("is no key") && error.contains("identity list"), "{error}");
+    }
+}
+
+#[test]
 fn the_router_example_is_read() {
     let router = example("router.toml").router.unwrap();
     assert_eq!((router.interfaces.len(), router.routes.len()), (2, 3));

@@ -3,7 +3,7 @@
 
 mod book;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +122,8 @@ pub struct Hub {
     openings: Budget,
     book: Book,
     node_timeout: Duration,
+    /// Public keys of boxes that are no longer of the group.
+    revoked: BTreeSet<[u8; 32]>,
     outputs: VecDeque<Output>,
 }
 
@@ -182,6 +184,7 @@ impl Hub {
             openings: Budget::new(OPENING_BURST, OPENING_REFILL),
             book: Book::default(),
             node_timeout: NODE_TIMEOUT,
+            revoked: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -207,6 +210,17 @@ impl Hub {
     /// Sets after how long a silence of its node a number can be another's.
     pub fn set_node_timeout(&mut self, timeout: Duration) {
         self.node_timeout = timeout;
+    }
+
+    /// Sets the public keys of boxes that are no longer of the group. Their sessions end at once,
+    /// and none is opened with them again. Returns the nodes that have lost theirs.
+    pub fn set_revoked(&mut self, revoked: BTreeSet<[u8; 32]>) -> Vec<u64> {
+        self.revoked = revoked;
+        let is_revoked = |peer: &Peer| self.revoked.contains(&peer.key);
+        let gone = self.peers.iter().filter(|(_, peer)| is_revoked(peer));
+        let gone: Vec<u64> = gone.map(|(node, _)| *node).collect();
+        gone.iter().for_each(|node| self.forget(*node));
+        gone
     }
 
     /// Processes an input and does everything that is due.
@@ -347,6 +361,9 @@ impl Hub {
         let Some(channel) = self.end_opening(number) else { return };
         let claims = established.peer.credential.claims();
         let (node, key, name) = (claims.node, claims.static_public, claims.name.clone());
+        if self.revoked.contains(&key) {
+            return self.refuse("a box whose key was revoked");
+        }
         match self.peers.get_mut(&node) {
             Some(peer)
                 if now.since(peer.heard) < self.node_timeout && peer.is_other(&established) =>

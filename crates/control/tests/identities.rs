@@ -86,6 +86,31 @@ fn a_live_node_keeps_its_number_and_both_sides_hear_of_the_other() {
 }
 
 #[test]
+fn a_revoked_key_loses_the_controller_and_another_key_may_have_the_number() {
+    let mut world = line();
+    let key = identity(NUMBER, Role::Node).claims().static_public;
+    assert_eq!(world.hub.set_revoked([key].into()), [NUMBER]);
+    world.run(5000);
+    assert_eq!(took(&world), ["node2"], "its session has ended");
+    world.restart_node_as(1, identity(NUMBER, Role::Node));
+    world.run(10_000);
+    assert!(!has_controller(&world, 1) && has_controller(&world, 2));
+    assert_eq!(took(&world), ["node2"], "it does not come back");
+    let refused = |o: &&Output| matches!(o, Output::Refused(why) if why.contains("was revoked"));
+    assert!(world.hub_log.iter().filter(refused).count() > 0);
+    // The box has a new key: it is the same node again, at once.
+    world.restart_node_as(1, issued_again(NUMBER, 1));
+    world.run(5000);
+    assert!(has_controller(&world, 1));
+    assert_eq!(took(&world), ["node2", "node2-1"]);
+    // A file without the key admits it again.
+    assert_eq!(world.hub.set_revoked([].into()), []);
+    twin(&mut world, identity(NUMBER, Role::Node));
+    world.run(2000);
+    assert_eq!(disputes(&world).len(), 1);
+}
+
+#[test]
 fn a_node_that_starts_again_is_back_at_once_though_another_wants_its_number() {
     let mut world = line();
     twin(&mut world, issued_again(NUMBER, 1));

@@ -265,6 +265,7 @@ impl Controller {
         let (now_set, before) = (&config, &self.config);
         let is_new = !multicast_rules(now_set).eq(multicast_rules(before));
         self.config = config;
+        self.place_drained();
         self.touch_all_groups();
         if is_new {
             self.set_group_policy();
@@ -283,6 +284,18 @@ impl Controller {
             self.welcome_again(index);
         }
         self.schedule_improvement(now);
+    }
+
+    /// Finds the drained nodes among those that are known. Routes avoid them from now on, and those
+    /// that lead through one are improved in turn.
+    pub(crate) fn place_drained(&mut self) {
+        let nodes = self.topology.nodes.iter().zip(0..);
+        let is_drained = |name: &String| self.config.drained.contains(name);
+        let drained = nodes.filter(|(node, _)| is_drained(&node.name)).map(|(_, index)| index);
+        let drained: std::collections::BTreeSet<u32> = drained.collect();
+        if drained != *self.flows.drained() {
+            self.flows.drain(drained);
+        }
     }
 
     /// Retries flows without a path.

@@ -93,6 +93,8 @@ pub(crate) struct Flows {
     /// Flows without a path.
     pub(crate) stranded: BTreeSet<u32>,
     pub(crate) trees: Trees,
+    /// The same around drained nodes.
+    around: Trees,
     policy: Box<dyn Policy>,
     /// The last version used.
     version: u64,
@@ -110,6 +112,7 @@ impl Flows {
             loads: Loads::default(),
             stranded: BTreeSet::new(),
             trees: Trees::default(),
+            around: Trees::default(),
             policy: policy::of(policy),
             version: epoch << 32,
             seed,
@@ -210,7 +213,11 @@ impl Flows {
         if self.policy.weighs_load() {
             self.loads.refresh(topology);
         }
-        let distance = self.trees.to(topology, to.node);
+        let around = self.around_drained(topology, from, to.node);
+        let distance = match &around {
+            Some(distance) => distance,
+            None => self.trees.to(topology, to.node),
+        };
         let links = distance[from as usize];
         if links == FAR || usize::from(links) + 1 > HOPS_MAX {
             return RouteSet::default();
@@ -227,6 +234,51 @@ impl Flows {
             hops_max: HOPS_MAX,
         };
         self.policy.routes(&ask)
+    }
+
+    /// The nodes that routes avoid, by dense number.
+    pub(crate) fn drained(&self) -> &BTreeSet<u32> {
+        self.around.avoided()
+    }
+
+    /// Sets the nodes that routes avoid, unless there is no other way. Routes that exist stay until
+    /// they are improved.
+    pub(crate) fn drain(&mut self, nodes: BTreeSet<u32>) {
+        self.around.avoid(nodes);
+    }
+
+    /// Each node's distance on paths around drained nodes; `None` if none is drained, or there are
+    /// no such paths.
+    fn around_drained(&mut self, topology: &Topology, from: u32, to: u32) -> Option<Vec<u8>> {
+        if self.drained().is_empty() {
+            return None;
+        }
+        let mut distance = self.around.to(topology, to).to_vec();
+        if distance[from as usize] == FAR {
+            // The source itself may be drained.
+            let next = topology.edges(from).iter().map(|edge| distance[edge.to as usize]).min();
+            distance[from as usize] = next.unwrap_or(FAR).saturating_add(1);
+        }
+        let found = usize::from(distance[from as usize]) < HOPS_MAX;
+        found.then_some(distance)
+    }
+
+    /// Whether a route leads through a drained node on its way.
+    fn passes_drained(&self, topology: &Topology, flow: (Place, Place), routes: &RouteSet) -> bool {
+        let drained = self.drained();
+        let (from, to) = flow;
+        let is_on_way = |node: u32| node != from.node && node != to.node && drained.contains(&node);
+        !drained.is_empty()
+            && routes.iter().any(|hops| topology.nodes_on(from.node, hops, is_on_way))
+    }
+
+    /// How many flows lead through a drained node on their way.
+    pub(crate) fn through_drained(&self, topology: &Topology, node: u32) -> usize {
+        let passes = |flow: &Flow| {
+            let is_it = |at: u32| at == node && at != flow.key.at.node && at != flow.to.node;
+            flow.routes.iter().any(|hops| topology.nodes_on(flow.key.at.node, hops, is_it))
+        };
+        self.iter().filter(|(_, flow)| passes(flow)).count()
     }
 
     /// Renews a flow's version; returns its routes.
@@ -365,12 +417,16 @@ impl Flows {
         changed
     }
 
-    /// Gives a flow better routes if there are shorter ones, or more of the same length.
+    /// Gives a flow better routes if there are some around drained nodes, shorter ones, or more of
+    /// the same length.
     pub(crate) fn improve(&mut self, topology: &Topology, id: u32) -> bool {
         let Some(flow) = self.get(id).filter(|_| self.crossings.has(id)) else { return false };
         let (key, to, now) = (flow.key, flow.to, flow.routes.clone());
         let better = self.routes(topology, &key, to);
-        let rank = |r: &RouteSet| (r.hops_max(), usize::MAX - r.iter().count());
+        let rank = |r: &RouteSet| {
+            let drained = self.passes_drained(topology, (key.at, to), r);
+            (drained, r.hops_max(), usize::MAX - r.iter().count())
+        };
         !better.is_empty() && rank(&better) < rank(&now) && self.reroute(topology, id, None)
     }
 

@@ -69,6 +69,7 @@ impl Controller {
         let index = self.known_node(now, id, name);
         let node = self.topology.node_mut(index);
         (node.heard, node.name) = (now, name.to_string());
+        self.place_drained();
         self.sessions[index as usize] = Session { is_open: true, ..Session::default() };
         for place in self.scans.closed_at(index) {
             let reason = Some(Refusal::Scanning);

@@ -5,6 +5,7 @@
 mod claims;
 mod daemons;
 mod dhcp;
+mod drain;
 mod failures;
 mod forwarders;
 mod groups;

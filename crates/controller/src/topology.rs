@@ -198,6 +198,17 @@ impl Topology {
         Some(Place { node, port: last })
     }
 
+    /// Whether a route leads through a node of which `is_it` is true, its last node included.
+    pub(crate) fn nodes_on(&self, from: u32, hops: &[u8], is_it: impl Fn(u32) -> bool) -> bool {
+        let mut node = from;
+        let way = hops.split_last().map_or(&[][..], |(_, way)| way);
+        way.iter().any(|hop| {
+            let Some(out) = self.out(node, *hop) else { return false };
+            node = out.to;
+            is_it(node)
+        })
+    }
+
     /// Whether hosts are reachable there: the node is up and the port is a host port.
     pub(crate) fn is_host_port(&self, at: Place) -> bool {
         let ports = &self.host_ports[at.node as usize];

@@ -5,7 +5,7 @@
 //! The repair happens when the tree is next needed, so that a link which no route depends on costs
 //! nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::topology::Topology;
 
@@ -30,9 +30,22 @@ pub(crate) struct Trees {
     of: Vec<Option<Tree>>,
     held: usize,
     scratch: Scratch,
+    /// Nodes through which no path leads. They are far from all others, unless they are the
+    /// destination.
+    avoided: BTreeSet<u32>,
 }
 
 impl Trees {
+    /// The nodes through which no path leads.
+    pub(crate) fn avoided(&self) -> &BTreeSet<u32> {
+        &self.avoided
+    }
+
+    /// Sets the nodes through which no path leads.
+    pub(crate) fn avoid(&mut self, nodes: BTreeSet<u32>) {
+        *self = Trees { avoided: nodes, ..Trees::default() };
+    }
+
     /// The distance of each node to `destination`.
     pub(crate) fn to(&mut self, topology: &Topology, destination: u32) -> &[u8] {
         let (nodes, at) = (topology.nodes.len(), destination as usize);
@@ -47,19 +60,22 @@ impl Trees {
             self.held += 1;
         }
         let tree = self.of[at].get_or_insert_with(|| Tree {
-            distance: search(topology, destination),
+            distance: search(topology, destination, &self.avoided),
             changes: topology.changes_made(),
         });
         if tree.changes != topology.changes_made() || tree.distance.len() < nodes {
             let changes = topology.changes_since(tree.changes);
             match changes {
-                Some(changes) if topology.changes_made() - tree.changes <= MENDED_MAX as u64 => {
+                Some(changes)
+                    if topology.changes_made() - tree.changes <= MENDED_MAX as u64
+                        && self.avoided.is_empty() =>
+                {
                     tree.distance.resize(nodes, FAR);
                     let mut ends = changes.map(|c| (c.ends, c.added)).collect::<Vec<_>>();
                     ends.dedup();
                     self.scratch.mend(topology, &mut tree.distance, destination, &ends);
                 }
-                _ => tree.distance = search(topology, destination),
+                _ => tree.distance = search(topology, destination, &self.avoided),
             }
             tree.changes = topology.changes_made();
         }
@@ -67,8 +83,8 @@ impl Trees {
     }
 }
 
-/// All distances to `destination`, by breadth-first search.
-pub(crate) fn search(topology: &Topology, destination: u32) -> Vec<u8> {
+/// All distances to `destination`, by breadth-first search that enters none of the `avoided`.
+pub(crate) fn search(topology: &Topology, destination: u32, avoided: &BTreeSet<u32>) -> Vec<u8> {
     let mut distance = vec![FAR; topology.nodes.len()];
     distance[destination as usize] = 0;
     let mut queue = VecDeque::from([destination]);
@@ -79,7 +95,7 @@ pub(crate) fn search(topology: &Topology, destination: u32) -> Vec<u8> {
         }
         for edge in topology.edges(node) {
             let d = &mut distance[edge.to as usize];
-            if *d == FAR {
+            if *d == FAR && !avoided.contains(&edge.to) {
                 *d = next;
                 queue.push_back(edge.to);
             }

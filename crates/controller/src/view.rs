@@ -188,6 +188,13 @@ impl Controller {
         })
     }
 
+    /// The drained nodes that are known, and how many flows still lead through each.
+    pub fn drained(&self) -> Vec<(NodeId, usize)> {
+        let through = |node: &u32| self.flows.through_drained(&self.topology, *node);
+        let drained = self.flows.drained().iter();
+        drained.map(|node| (self.id(*node), through(node))).collect()
+    }
+
     /// All links, in order.
     pub fn links(&self) -> Vec<LinkView> {
         let view = |ends: [crate::topology::Place; 2]| {

@@ -7,7 +7,7 @@ mod leading;
 mod metrics;
 mod snapshot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirBuilder;
 use std::mem::{Discriminant, discriminant};
 use std::os::unix::fs::DirBuilderExt;
@@ -216,6 +216,10 @@ struct Daemon {
     quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
 }
 
+fn revoked(settings: &ControllerSettings) -> BTreeSet<[u8; 32]> {
+    settings.revoked.iter().map(|revoked| revoked.key).collect()
+}
+
 /// Creates the folder of the store, for this user alone, if there is none.
 ///
 /// # Errors
@@ -249,6 +253,7 @@ impl Daemon {
         let pace = Pace { heartbeat: file.heartbeat };
         let mut hub = Hub::new(identity, pace, identity::random()?);
         hub.set_node_timeout(node_timeout(&file.settings));
+        hub.set_revoked(revoked(&file.settings));
         let spec = PortSpec {
             name: file.device.clone(),
             device: file.device.clone(),
@@ -308,8 +313,12 @@ impl Daemon {
                     Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
+                        let gone = self.hub.set_revoked(revoked(&settings));
                         self.devices.configure(&settings);
                         if let Some(core) = &mut self.reign.core {
+                            for node in gone {
+                                core.handle(now, Input::NodeDown { node });
+                            }
                             core.handle(now, Input::Configure(settings.clone()));
                         }
                         self.settings = *settings;

@@ -159,6 +159,19 @@ pub struct Topology {
     pub links: Vec<[(NodeName, u8); 2]>,
     /// The least MTU of a fabric link, in bytes.
     pub mtu_min: u16,
+    /// Nodes that routes avoid.
+    #[serde(default)]
+    pub drained: Vec<DrainedNode>,
+}
+
+/// A node that routes avoid, before work on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DrainedNode {
+    /// Its name.
+    pub node: NodeName,
+    /// Flows that lead through it, because they have not been rerouted yet, or there is no other
+    /// way. Those of its own hosts do not count.
+    pub flows_through: usize,
 }
 
 /// A node that the controller knows.

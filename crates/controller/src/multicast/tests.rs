@@ -25,7 +25,7 @@ proptest! {
         let pairs: Vec<_> = pairs.into_iter().filter(|(a, b)| a != b).collect();
         let t = joined(10, &pairs);
         let core = *listening.first().unwrap();
-        let distance = search(&t, core);
+        let distance = search(&t, core, &BTreeSet::new());
         let near = |n: &u32| distance[*n as usize] != FAR;
         let places: BTreeSet<Place> =
             listening.iter().filter(|n| near(n)).map(|&node| Place { node, port: HOST }).collect();
@@ -65,7 +65,7 @@ proptest! {
 fn groups_spread_over_equal_ways() {
     // Eight lanes: each group uses one, and together they use all.
     let t = joined(2, &[(0, 1); 8]);
-    let (distance, nodes) = (search(&t, 0), BTreeSet::from([0, 1]));
+    let (distance, nodes) = (search(&t, 0, &BTreeSet::new()), BTreeSet::from([0, 1]));
     let places = BTreeSet::from([0, 1].map(|node| Place { node, port: HOST }));
     let mut used = BTreeSet::new();
     for n in 0..200 {

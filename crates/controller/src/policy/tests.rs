@@ -29,7 +29,7 @@ fn ecmp_finds_all_of_few_paths_and_lanes() {
     // Two lanes, then two paths of one lane each, then two lanes: eight paths.
     let pairs = [(0, 1), (0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 5)];
     let t = joined(6, &pairs);
-    let d = search(&t, 5);
+    let d = search(&t, 5, &BTreeSet::new());
     for hash in 0..50 {
         let found = of(RoutePolicy::Ecmp).routes(&ask(&t, &d, &Loads::default(), 0, hash));
         let found: BTreeSet<Vec<u8>> = found.to_hops().into_iter().collect();
@@ -42,7 +42,7 @@ fn ecmp_finds_all_of_few_paths_and_lanes() {
 fn ecmp_spreads_flows_over_many_paths() {
     // Sixteen lanes: each flow gets eight, and all are used about equally.
     let t = joined(2, &[(0, 1); 16]);
-    let d = search(&t, 1);
+    let d = search(&t, 1, &BTreeSet::new());
     let mut used: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let mut policy = of(RoutePolicy::Ecmp);
     for flow in 0..1000 {
@@ -58,7 +58,7 @@ fn ecmp_spreads_flows_over_many_paths() {
 fn spain_spreads_over_lanes_and_takes_detours() {
     let mut policy = of(RoutePolicy::Spain);
     let t = joined(3, &[(0, 2), (0, 2), (0, 1), (1, 2)]);
-    let d = search(&t, 2);
+    let d = search(&t, 2, &BTreeSet::new());
     let mut loads = Loads::default();
     let mut used = Vec::new();
     for _ in 0..6 {
@@ -94,7 +94,7 @@ proptest! {
     {
         let t = joined(9, &pairs);
         for to in 0..9 {
-            let d = search(&t, to);
+            let d = search(&t, to, &BTreeSet::new());
             let loads = loaded(&t, &loads);
             for from in (0..9).filter(|f| *f != to && d[*f as usize] != FAR) {
                 let shortest = all_shortest(&t, &d, from);
@@ -130,7 +130,7 @@ proptest! {
         loads in proptest::collection::vec(0..5_u32, 48))
     {
         let t = joined(9, &pairs);
-        let d = search(&t, 0);
+        let d = search(&t, 0, &BTreeSet::new());
         let given = loads;
         let loads = loaded(&t, &given);
         for from in (1..9).filter(|f| d[*f as usize] != FAR) {

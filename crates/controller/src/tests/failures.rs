@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use super::net::{HOST_PORT, Net, mac};
 use crate::{Config, Input, NodeId};
 
-fn config(policy: RoutePolicy) -> Config {
+pub(super) fn config(policy: RoutePolicy) -> Config {
     ControllerSettings { policy, ..ControllerSettings::default() }
 }
 
 /// Every pair of hosts has asked for each other.
-fn all_talking(policy: RoutePolicy, nodes: u32, pairs: &[(u32, u32)]) -> Net {
+pub(super) fn all_talking(policy: RoutePolicy, nodes: u32, pairs: &[(u32, u32)]) -> Net {
     let mut net = Net::joined(config(policy), nodes, pairs).with_hosts();
     for from in 1..=nodes as u8 {
         for to in (1..=nodes as u8).filter(|to| *to != from) {

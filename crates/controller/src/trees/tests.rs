@@ -6,8 +6,20 @@ use crate::topology::tests::joined;
 #[test]
 fn distances_count_links() {
     let t = joined(5, &[(0, 1), (1, 2), (2, 3), (3, 0)]);
-    assert_eq!(search(&t, 0), [0, 1, 2, 1, FAR]);
+    assert_eq!(search(&t, 0, &BTreeSet::new()), [0, 1, 2, 1, FAR]);
     assert_eq!(Trees::default().to(&t, 2), [2, 1, 0, 1, FAR]);
+}
+
+#[test]
+fn no_path_leads_through_a_node_that_is_avoided() {
+    // A ring of five, of which node 1 is avoided: it is near to nobody, and others are near to it.
+    let t = joined(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
+    let mut trees = Trees::default();
+    trees.avoid([1].into());
+    assert_eq!(trees.to(&t, 2), [3, FAR, 0, 1, 2]);
+    assert_eq!(trees.to(&t, 1), [1, 0, 1, 2, 2]);
+    trees.avoid([].into());
+    assert_eq!(trees.to(&t, 2), [2, 1, 0, 1, 2]);
 }
 
 proptest! {
@@ -37,7 +49,8 @@ proptest! {
                 t.set_ports(node, ports, true);
             }
             for destination in 0..12 {
-                prop_assert_eq!(trees.to(&t, destination), search(&t, destination));
+                let searched = search(&t, destination, &BTreeSet::new());
+                prop_assert_eq!(trees.to(&t, destination), searched);
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use plexus_api::answer::fabric::{
-    self as api, Flow, Flows, Group, GroupNeighbour, GroupPath, GroupRoute, GroupRouter, Groups,
-    Host, Hosts, KnownNode, Leases, NodeName, NodePort, PassedBox, RouterClass, RouterDevice,
-    RouterFunction, RouterNode, StationPlace, Topology, TreeNode, Unserved,
+    self as api, DrainedNode, Flow, Flows, Group, GroupNeighbour, GroupPath, GroupRoute,
+    GroupRouter, Groups, Host, Hosts, KnownNode, Leases, NodeName, NodePort, PassedBox,
+    RouterClass, RouterDevice, RouterFunction, RouterNode, StationPlace, Topology, TreeNode,
+    Unserved,
 };
 use plexus_api::answer::router::Routes;
 use plexus_api::question::Of;
@@ -113,11 +114,15 @@ impl View<'_> {
         });
         let links = self.core.links().into_iter();
         let links = links.map(|l| l.ends.map(|(node, port)| (self.name(node), port)));
+        let drained = self.core.drained().into_iter();
+        let drained = drained
+            .map(|(node, flows_through)| DrainedNode { node: self.name(node), flows_through });
         Topology {
             epoch: self.core.epoch(),
             nodes: nodes.collect(),
             links: links.collect(),
             mtu_min: LINK_MTU_MIN,
+            drained: drained.collect(),
         }
     }
 
