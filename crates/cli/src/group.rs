@@ -10,11 +10,13 @@ use std::time::Duration;
 use plexus_config::units::parse_duration;
 use plexus_control::join::JoinCode;
 use plexus_setup::create::{First, create};
+use plexus_setup::drain;
 use plexus_setup::folder::UNIT_USER;
 use plexus_setup::interface::{candidates, choose, reachable_address};
 use plexus_setup::invite::{self, Inviter, Operator};
 use plexus_setup::join::{New, join};
 use plexus_setup::port;
+use plexus_setup::revoke::revoke;
 
 use crate::exit::{Failure, Outcome};
 
@@ -98,6 +100,48 @@ Example:
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+    /// Have routes avoid a node, before work on it.
+    #[command(after_help = "\
+Example:
+  sudo plexus group drain n3
+  sudo systemctl reload plexus-controller@c1
+  plexus show topology --node c1    # says how many flows still lead through n3
+  sudo plexus group drain n3 --end  # when the work is over
+
+No packet is lost: flows move while the node still forwards. Its own hosts stay reachable through
+it, and so do others where there is no way around it. Multicast still takes it.")]
+    Drain {
+        /// The node.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The work is over: routes may lead through it again.
+        #[arg(long)]
+        end: bool,
+        #[command(flatten)]
+        place: Place,
+        /// The controller's file, where --dir has several.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Take a box out of the group: the controller refuses its key from now on.
+    #[command(after_help = "\
+Example:
+  sudo plexus group remove n3
+  sudo systemctl reload plexus-controller@c1
+
+Run it on the box of `plexus group create`. The box gets no new routes, and none leads through it.
+Until its cables are unplugged it can still send along the routes that it has: its neighbours take
+it for a node of the group.")]
+    Remove {
+        /// The box.
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        place: Place,
+        /// The controller's file, where --dir has several.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
 }
 
 /// The folder of the group's files.
@@ -152,6 +196,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Join { code, own } => enter(&code, own).map_err(Failure::unusable),
         Command::AddPort { interfaces, force, place, config } => {
             add_ports(&interfaces, force, &place, config).map_err(Failure::unusable)
+        }
+        Command::Drain { name, end, place, config } => {
+            drain_node(&name, end, &place, config).map_err(Failure::unusable)
+        }
+        Command::Remove { name, place, config } => {
+            remove(&name, &place, config).map_err(Failure::unusable)
         }
     }
 }
@@ -216,6 +266,32 @@ fn add_ports(
     let node = port::add(&file, &devices)?;
     println!("{} has {} more. To use them:", file.display(), plural(devices.len() as u64, "port"));
     println!("  systemctl reload plexus-node@{node}");
+    Ok(())
+}
+
+fn drain_node(name: &str, end: bool, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
+    let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
+    let shown = config.display();
+    let controller = match end {
+        true => drain::end(&config, name)?,
+        false => drain::drain(&place.dir, &config, name)?,
+    };
+    let what = if end { "lets routes lead through" } else { "has routes avoid" };
+    println!("{shown} {what} {name}. To put it into effect:");
+    println!("  systemctl reload plexus-controller@{controller}");
+    if !end {
+        println!("To see whether a route still leads through it:");
+        println!("  plexus show topology --node {controller}");
+    }
+    Ok(())
+}
+
+fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
+    let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
+    let controller = revoke(&place.dir, &config, name)?;
+    println!("{} revokes the key of {name}. To put it into effect:", config.display());
+    println!("  systemctl reload plexus-controller@{controller}");
+    println!("Then unplug the cables of {name}: its neighbours still know it.");
     Ok(())
 }
 

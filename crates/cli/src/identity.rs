@@ -199,8 +199,9 @@ fn list(group: &Path, json: bool) -> Outcome {
         return Ok(());
     }
     println!("{:>8}  {:<10}  {:<32}  KEY", "NUMBER", "ROLE", "NAME");
-    for Entry { number, role, name, key } in ledger.entries() {
-        println!("{number:>8}  {:<10}  {name:<32}  {key}", role.to_string());
+    for Entry { number, role, name, key, removed } in ledger.entries() {
+        let removed = if *removed { "  removed" } else { "" };
+        println!("{number:>8}  {:<10}  {name:<32}  {key}{removed}", role.to_string());
     }
     Ok(())
 }

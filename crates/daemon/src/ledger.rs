@@ -1,5 +1,5 @@
 //! The ledger of a group: every identity that its authority has issued, so that no number is issued
-//! to two boxes. It is a file beside the authority's. Only `plexus identity` reads and writes it.
+//! to two boxes. It is a file beside the authority's. `plexus identity` and `plexus group` use it.
 //! It has one JSON object per line: the group first, then one line for each identity. A number that
 //! was issued again has several lines, of which the last is valid.
 //!
@@ -34,6 +34,9 @@ pub struct Entry {
     pub name: String,
     /// The box's public key.
     pub key: String,
+    /// The box was taken out of the group. Its number is not issued again by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 impl Entry {
@@ -41,7 +44,7 @@ impl Entry {
     pub fn of(identity: &Identity) -> Entry {
         let claims = identity.claims();
         let (number, role, name) = (claims.node, claims.role, claims.name.clone());
-        Entry { number, role, name, key: hex(&claims.static_public) }
+        Entry { number, role, name, key: hex(&claims.static_public), removed: false }
     }
 }
 
@@ -187,7 +190,7 @@ mod tests {
     }
 
     fn entry(number: u64, name: &str) -> Entry {
-        Entry { number, role: Role::Node, name: name.into(), key: "ab".into() }
+        Entry { number, role: Role::Node, name: name.into(), key: "ab".into(), removed: false }
     }
 
     #[test]

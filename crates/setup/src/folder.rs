@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
+use plexus_config::document::read_text;
+use plexus_control::identity::Authority;
+use plexus_daemon::identity::check_permissions;
 use plexus_io::secret::{write_new, write_secret};
 
 /// The user that runs the daemons in `examples/*.service`.
@@ -110,6 +113,25 @@ impl Drop for Folder {
             self.written.iter().for_each(|path| drop(fs::remove_file(path)));
         }
     }
+}
+
+/// The authority of a folder, and its file.
+///
+/// # Errors
+/// In words, when there is none.
+pub(crate) fn authority(folder: &Path) -> Result<(PathBuf, Authority), String> {
+    let file = folder.join(AUTHORITY);
+    let shown = file.display().to_string();
+    if !file.exists() {
+        return Err(format!(
+            "there is no {shown}: run this on the box of `plexus group create`, or name the folder \
+             with --dir"
+        ));
+    }
+    check_permissions(&file)?;
+    let text = read_text(&file).map_err(|e| e.to_string())?;
+    let authority = Authority::from_toml(&shown, &text).map_err(|e| e.to_string())?;
+    Ok((file, authority))
 }
 
 /// Adds lines to the end of a file. Its owner and permissions stay, and it is never half written:

@@ -9,16 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use plexus_config::document::read_text;
 use plexus_control::identity::{Authority, Role, short_key};
 use plexus_control::join::{Applicant, Invitation, JoinCode, JoinError};
 use plexus_control::session::Random;
-use plexus_daemon::identity::{check_permissions, random};
+use plexus_daemon::identity::random;
 use plexus_daemon::ledger::{Entry, Ledger};
 use plexus_io::netlink::devices;
 use plexus_wire::{Time, hex};
 
-use crate::folder::AUTHORITY;
+use crate::folder::authority;
 use crate::interface::is_link_local;
 use crate::stream::{is_open, receive, send};
 
@@ -62,18 +61,7 @@ impl Inviter {
     /// # Errors
     /// In words, when the folder has no authority, or it cannot listen there.
     pub fn listen(folder: &Path, at: SocketAddr) -> Result<Inviter, String> {
-        let key_file = folder.join(AUTHORITY);
-        if !key_file.exists() {
-            return Err(format!(
-                "there is no {}: run this on the box of `plexus group create`, or name the folder \
-                 with --dir",
-                key_file.display()
-            ));
-        }
-        check_permissions(&key_file)?;
-        let text = read_text(&key_file).map_err(|e| e.to_string())?;
-        let authority = Authority::from_toml(&key_file.display().to_string(), &text)
-            .map_err(|e| e.to_string())?;
+        let (key_file, authority) = authority(folder)?;
         let listener = TcpListener::bind(scoped(at)?).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => format!(
                 "{at} is in use: another invitation is open, or choose a port with --at \
@@ -204,7 +192,13 @@ impl Open<'_> {
         let credential = credential.map_err(|e| e.to_string())?;
         let key = hex(&applicant.key);
         // The entry is on the disk before the credential is out.
-        ledger.enter(Entry { number, role: Role::Node, name: name.clone(), key })?;
+        ledger.enter(Entry {
+            number,
+            role: Role::Node,
+            name: name.clone(),
+            key,
+            removed: false,
+        })?;
         let message = applicant.grant(&credential, &authority.public());
         // A box that has not got it does not answer, which the operator is told.
         let _ = send(stream, &message);
@@ -213,7 +207,7 @@ impl Open<'_> {
 
     fn name_is_taken(&self, name: &str) -> Result<Option<String>, String> {
         let ledger = self.ledger()?;
-        let held = ledger.entries().into_iter().any(|entry| entry.name == name);
+        let held = ledger.entries().into_iter().any(|entry| entry.name == name && !entry.removed);
         Ok(held.then(|| format!("the group has a box {name} already: join with another --name")))
     }
 

@@ -7,15 +7,18 @@
 //!
 //! - [`create`]: the files of the first box. [`invite`] and [`join`]: the two ends of the exchange
 //!   that gives a new box its identity (`plexus_control::join`), over TCP.
-//! - [`port`]: one more port in a node's file. [`revoke`]: takes a box out of the group.
+//! - [`port`]: one more port in a node's file. [`drain`]: has routes avoid a node.
+//! - [`revoke`]: takes a box out of the group.
 //! - [`doctor`]: reads facts and judges them; it changes nothing.
 
 pub mod create;
 pub mod doctor;
+pub mod drain;
 
 pub mod folder;
 pub mod interface;
 pub mod invite;
 pub mod join;
 pub mod port;
+pub mod revoke;
 mod stream;

@@ -315,7 +315,11 @@ pub(super) fn topology(answer: &Topology) -> String {
             ]);
         }
     }
-    table.finish() + &small
+    let drained = answer.drained.iter().map(|drained| match drained.flows_through {
+        0 => format!("{} is drained: no route leads through it\n", drained.node),
+        flows => format!("{} is drained: {flows} flows lead through it\n", drained.node),
+    });
+    table.finish() + &small + &drained.collect::<String>()
 }
 
 /// The routes that a controller has handed out.

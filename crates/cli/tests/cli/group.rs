@@ -8,8 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use plexus_io::namespace::Namespaces;
+use serde_json::{Value, json};
 
-use crate::common::{self, Desk, Running, Said, cable, ip, own_folders, plexus_in, until};
+use crate::common::{
+    self, Desk, Running, Said, Signal, cable, ip, own_folders, plexus_in, signal, until,
+};
 
 /// A command that prints a code and waits for a box.
 struct Inviting {
@@ -81,7 +84,8 @@ struct Boxes {
     hosts: [Namespaces; 3],
     /// The network by which the boxes are managed.
     _management: Namespaces,
-    daemons: Vec<Running>,
+    /// By their units.
+    daemons: Vec<(String, Running)>,
     inviting: Option<Inviting>,
 }
 
@@ -102,6 +106,7 @@ impl Boxes {
             ip(place, &format!("address add 192.0.2.{}/24 dev mgmt0", i + 1));
             cable((place, "eth1"), (&boxes[(i + 1) % 3], "eth2"), 1500);
             cable((place, "eth3"), (&hosts[i], "eth0"), 1500);
+            cable((place, "eth4"), (&hosts[i], "eth1"), 1500);
             ip(&hosts[i], &format!("address add 10.0.0.{}/24 dev eth0", i + 1));
         }
         let (_management, daemons, inviting) = (management, vec![], None);
@@ -131,6 +136,10 @@ impl Boxes {
             }
             ["systemctl", "enable", "--now", units @ ..] => {
                 units.iter().for_each(|unit| self.start(at, unit));
+            }
+            ["systemctl", "reload", unit] => {
+                let (_, daemon) = self.daemons.iter().find(|(name, _)| name == unit).unwrap();
+                signal(&daemon.0, Signal::HUP);
             }
             // Tables show the present, which takes a moment to be what it should.
             ["plexus", ..] | ["ping", ..] => {
@@ -173,7 +182,19 @@ impl Boxes {
         let log = || fs::read_to_string(self.desk.dir.join(format!("{name}.log"))).unwrap();
         let is_up = until(|| log().contains(" running ") || daemon.has_ended());
         assert!(is_up && !daemon.has_ended(), "{}", log());
-        self.daemons.push(daemon);
+        self.daemons.push((unit.to_string(), daemon));
+    }
+
+    /// What a daemon of the first box answers.
+    fn show(&self, name: &str, what: &str) -> Value {
+        let words = ["show", what, "--node", name, "--json"];
+        Said::of(&mut plexus_in(&self.boxes[0], &words)).json()
+    }
+
+    /// Waits until the controller knows so many links.
+    fn await_links(&self, count: usize) {
+        let links = || self.show("c1", "topology")["links"].as_array().unwrap().len();
+        assert!(until(|| links() == count), "{} links: {}", links(), self.logs());
     }
 
     fn logs(&self) -> String {
@@ -197,18 +218,28 @@ fn three_boxes_become_one_switch_by_the_commands_of_the_document() {
     assert!(steps.len() > 8, "{steps:?}");
     let begun = Instant::now();
     for (at, line) in &steps {
+        // While the third box is there, every cable between two boxes is a link.
+        if line.contains("group remove") {
+            boxes.await_links(3);
+        }
+        if line.ends_with("--end") {
+            let drained = || boxes.show("c1", "topology")["drained"].clone();
+            let is_empty = || drained() == json!([{"node": "n3", "flows_through": 0}]);
+            assert!(until(is_empty), "{}", drained());
+        }
         let before = begun.elapsed();
         boxes.step(at, line);
         eprintln!("{:6.2} s  {at}: {line}", (begun.elapsed() - before).as_secs_f64());
     }
     eprintln!("{:6.2} s  in all, {} commands", begun.elapsed().as_secs_f64(), steps.len());
-    // Every cable between two boxes is a link.
-    let links = || {
-        let words = ["show", "topology", "--node", "c1", "--json"];
-        let shown = Said::of(&mut plexus_in(&boxes.boxes[0], &words)).json();
-        shown["links"].as_array().unwrap().len()
+    boxes.await_links(1);
+    let ports = boxes.show("n1", "ports")["ports"].as_array().unwrap().len();
+    // Three, the added one, and the one to the controller.
+    assert_eq!(ports, 5, "{}", boxes.show("n1", "ports"));
+    let up = |name: &str| {
+        common::item(&boxes.show("c1", "topology")["nodes"], "name", name)["up"].clone()
     };
-    assert!(until(|| links() == 3), "{} links: {}", links(), boxes.logs());
+    assert_eq!((up("n2"), up("n3") == true), (true.into(), false));
 }
 
 /// Two boxes with a cable between them.
@@ -357,4 +388,36 @@ fn a_box_joins_over_the_cable_alone() {
     let words = ["group", "join", &code, "--dir", &b, "--name", "n2", "--interface", "eth1"];
     inviting.confirm(plexus_in(&second, &words).spawn().unwrap());
     inviting.end().expect(0);
+}
+
+#[test]
+fn the_doctor_finds_what_was_done_to_an_interface() {
+    let Some((_desk, [first, _second])) = two_boxes() else { return };
+    ip(&first, "link add br0 type bridge");
+    ip(&first, "link set dev eth1 master br0");
+    ip(&first, "link add eth2 type veth peer name far");
+    let doctor = |code: i32| {
+        let words = ["doctor", "eth1", "eth2", "--json"];
+        let said = Said::of(&mut plexus_in(&first, &words)).expect(code);
+        let found: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+        found
+    };
+    let mends = |found: &[Value], about: &str| -> Vec<String> {
+        let about = found.iter().filter(|finding| finding["subject"] == about);
+        about.filter_map(|finding| finding["mend"].as_str().map(str::to_string)).collect()
+    };
+    let found = doctor(1);
+    let nomaster = "ip link set dev eth1 nomaster";
+    let flush = "ip address flush dev eth1";
+    assert_eq!(mends(&found, "eth1"), [nomaster, flush], "{found:#?}");
+    assert_eq!(mends(&found, "eth2"), ["ip link set dev eth2 up"], "{found:#?}");
+    // Each command mends what it is for.
+    for mend in [&mends(&found, "eth1")[..], &mends(&found, "eth2")].concat() {
+        ip(&first, mend.strip_prefix("ip ").unwrap());
+    }
+    ip(&first, "link set dev far up");
+    let found = doctor(0);
+    assert_eq!((mends(&found, "eth1").len(), mends(&found, "eth2").len()), (0, 0), "{found:#?}");
+    Said::of(&mut plexus_in(&first, &["doctor", "eth9"])).expect(1);
+    Said::of(&mut plexus_in(&first, &["doctor", "--config", "/no/such"])).expect(2);
 }

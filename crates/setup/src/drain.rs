@@ -1,0 +1,123 @@
+//! Drains a node before work on it: the controller's file names it, and routes avoid it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+
+use plexus_config::ControllerFile;
+use plexus_config::document::{Lines, read_text};
+use plexus_daemon::ledger::Ledger;
+
+use crate::folder::{AUTHORITY, append, authority};
+use crate::revoke::check_node;
+
+const HEADING: &str = "[[drained]]";
+
+/// Names a node as drained in the controller's file; returns the controller's name.
+///
+/// # Errors
+/// In words, when the group of this folder has no such node, it is there already, or the file would
+/// not be right any more.
+pub fn drain(folder: &Path, config: &Path, node: &str) -> Result<String, String> {
+    // The controller may run on another box than the authority's.
+    if folder.join(AUTHORITY).exists() {
+        let (key_file, authority) = authority(folder)?;
+        check_node(&Ledger::open(&key_file, &authority)?, node)?;
+    }
+    let text = read_text(config).map_err(|e| e.to_string())?;
+    let shown = config.display().to_string();
+    let before = ControllerFile::parse(&shown, &text).map_err(|e| e.to_string())?;
+    if before.settings.drained.iter().any(|drained| drained == node) {
+        return Err(format!("{shown}: {node} is drained already"));
+    }
+    let mut lines = Lines::default();
+    lines.heading(HEADING);
+    lines.text("node", node);
+    let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
+    ControllerFile::parse(&shown, &format!("{text}{more}")).map_err(|e| e.to_string())?;
+    append(config, &more)?;
+    Ok(before.name)
+}
+
+/// Takes a drained node's lines out of the controller's file; returns the controller's name.
+///
+/// # Errors
+/// In words, when the node is not drained, or its lines are not as [`drain`] writes them.
+pub fn end(config: &Path, node: &str) -> Result<String, String> {
+    let text = read_text(config).map_err(|e| e.to_string())?;
+    let shown = config.display().to_string();
+    let before = ControllerFile::parse(&shown, &text).map_err(|e| e.to_string())?;
+    if !before.settings.drained.iter().any(|drained| drained == node) {
+        return Err(format!("{shown}: {node} is not drained"));
+    }
+    let without = without(&text, node).filter(|text| {
+        let after = ControllerFile::parse(&shown, text);
+        after.is_ok_and(|after| !after.settings.drained.iter().any(|drained| drained == node))
+    });
+    let Some(without) = without else {
+        return Err(format!("{shown}: take {HEADING} with node = \"{node}\" out by hand"));
+    };
+    replace(config, &without).map_err(|e| format!("writing {shown}: {e}"))?;
+    Ok(before.name)
+}
+
+/// The text without the section of a node, and without the empty line before it.
+fn without(text: &str, node: &str) -> Option<String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_heading = |line: &str| line.trim() == HEADING;
+    let is_node = |line: &str| {
+        let value = line.trim().strip_prefix("node")?.trim_start().strip_prefix('=')?.trim();
+        Some(value.strip_prefix('"')?.strip_suffix('"')? == node)
+    };
+    let at =
+        lines.windows(2).position(|pair| is_heading(pair[0]) && is_node(pair[1]) == Some(true))?;
+    let begin = if at > 0 && lines[at - 1].trim().is_empty() { at - 1 } else { at };
+    Some([&lines[..begin], &lines[at + 2..]].concat().concat())
+}
+
+/// Replaces a file by a rename, so that it is always complete. Owner and permissions stay.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let meta = fs::metadata(path)?;
+    let new = path.with_extension("toml.new");
+    let written = || -> io::Result<()> {
+        fs::write(&new, text)?;
+        fs::set_permissions(&new, meta.permissions())?;
+        chown(&new, Some(meta.uid()), Some(meta.gid()))?;
+        fs::File::open(&new)?.sync_all()?;
+        fs::rename(&new, path)
+    };
+    written().inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_drained_and_undrained_and_all_else_stays() {
+        let folder = std::env::temp_dir().join(format!("plexus-drain-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("c1.toml");
+        let before = "name = \"c1\" # mine\n\n[[forwarder]]\nnode = \"n2\"\n\n[[subnet]]\n\
+                      prefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.1\"\n";
+        fs::write(&file, before).unwrap();
+        let drained = || ControllerFile::read(&file).unwrap().settings.drained;
+        for node in ["n2", "n3"] {
+            assert_eq!(drain(&folder, &file, node).unwrap(), "c1");
+        }
+        assert_eq!(drained(), ["n2", "n3"]);
+        assert!(drain(&folder, &file, "n3").unwrap_err().contains("is drained already"));
+        end(&file, "n2").unwrap();
+        assert_eq!(drained(), ["n3"]);
+        assert!(end(&file, "n2").unwrap_err().contains("is not drained"));
+        end(&file, "n3").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
+        // Lines that somebody has written in another way are left to somebody.
+        let odd = format!("{before}[[drained]]\n# soon\nnode = \"n9\"\n");
+        fs::write(&file, &odd).unwrap();
+        assert!(end(&file, "n9").unwrap_err().contains("by hand"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), odd);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
