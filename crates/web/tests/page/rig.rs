@@ -184,12 +184,19 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Sends a request as it is written, and reads the answer until the server ends it.
+/// Sends a request as it is written, and reads the answer until the server ends it. Of a stream,
+/// which has no end, it reads the beginning.
 pub(crate) fn say(stream: &mut (impl Read + Write), request: &str) -> Answer {
     stream.write_all(request.as_bytes()).unwrap();
     let mut all = Vec::new();
+    let mut some = [0; 4096];
     // The server may end a connection whose request it refuses.
-    let _ = stream.read_to_end(&mut all);
+    while let Ok(len @ 1..) = stream.read(&mut some) {
+        all.extend_from_slice(&some[..len]);
+        if String::from_utf8_lossy(&all).contains("text/event-stream") {
+            break;
+        }
+    }
     let text = String::from_utf8_lossy(&all).to_string();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok());

@@ -135,6 +135,21 @@ fn samples() -> Vec<Body> {
         }
         .into(),
         Load { routed: 1_000_000, busy: 750 }.into(),
+        Watch { seconds: 10 }.into(),
+        Counters {
+            time_ms: 1500,
+            last: true,
+            ports: vec![PortCount {
+                port: 2,
+                rx_packets: 10,
+                rx_bytes: 1000,
+                tx_packets: 20,
+                tx_bytes: 2000,
+            }],
+            drops: vec![DropCount { reason: b"no_route".to_vec(), packets: 7 }],
+            named: Some(NamedCount { hits: 9, misses: 1, packets: 100, pending: 3 }),
+        }
+        .into(),
         Classes {
             version: 7,
             classes: vec![Class {
