@@ -236,10 +236,6 @@ fn revoked(settings: &ControllerSettings) -> BTreeSet<[u8; 32]> {
     settings.revoked.iter().map(|revoked| revoked.key).collect()
 }
 
-fn revoked(settings: &ControllerSettings) -> BTreeSet<[u8; 32]> {
-    settings.revoked.iter().map(|revoked| revoked.key).collect()
-}
-
 /// Creates the folder of the store, for this user alone, if there is none.
 ///
 /// # Errors

@@ -92,7 +92,7 @@ pub fn open_beside(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError
     if spec.backend == Backend::Auto && pool.frame_size() >= SUPER_FRAME {
         spec.backend = Backend::AfPacket;
     }
-    let wanted = (spec.xdp.fill * spec.xdp.queues) as usize;
+    let [wanted, _] = xdp_frames(&spec);
     let is_xdp = matches!(spec.backend, Backend::Auto | Backend::AfXdp);
     if is_xdp && has_device(&spec) && pool.available() < 2 * wanted {
         let problem = format!(
@@ -103,6 +103,12 @@ pub fn open_beside(spec: &PortSpec, pool: &mut Pool) -> Result<Opened, OpenError
         return Err(OpenError::Invalid { device: spec.device, problem });
     }
     open(&spec, pool)
+}
+
+/// Frames that an AF_XDP port keeps ready for reception, and to be sent.
+fn xdp_frames(spec: &PortSpec) -> [usize; 2] {
+    let device = has_device(spec).then(|| Device::named(&spec.device).ok()).flatten();
+    device.map_or(spec.xdp, |device| spec.xdp.of(&device)).frames()
 }
 
 /// AF_XDP if it runs in the driver: the generic mode has no advantage over a packet socket, which
@@ -336,9 +342,7 @@ pub fn frames_for(specs: &[PortSpec], frame_size: usize) -> usize {
     let held: usize = specs
         .iter()
         .map(|spec| match spec.backend {
-            Backend::AfXdp | Backend::Auto if frame_size <= 4096 => {
-                (spec.xdp.fill * spec.xdp.queues + spec.xdp.ring) as usize
-            }
+            Backend::AfXdp | Backend::Auto if frame_size <= 4096 => xdp_frames(spec).iter().sum(),
             _ => 256,
         })
         .sum();

@@ -136,7 +136,6 @@ fn orders() -> Vec<Body> {
             target_port: 1,
             to_source: vec![vec![3, 2]],
             to_target: vec![vec![3, 1]],
-            reply: vec![3, 0xFF],
         }
         .into(),
         RouteUpdate {

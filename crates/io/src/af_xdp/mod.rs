@@ -13,7 +13,7 @@
 //! kernel does not show them to the program.
 //!
 //! A device with several receive queues distributes frames over them, and a port on only one would
-//! miss the rest: use either `ethtool -L IF combined 1`, or as many `queues` as the device has.
+//! miss the rest: so a port serves all of them, unless its options say otherwise.
 
 mod program;
 mod queue;
@@ -48,18 +48,38 @@ pub struct XdpOptions {
     pub mode: XdpMode,
     /// First queue of the device to serve; it also sends.
     pub queue: u32,
-    /// How many queues to receive from.
+    /// How many queues to receive from; 0: from all that the device has.
     pub queues: u32,
     /// Slots in each ring, a power of two.
     pub ring: u32,
     /// Frames to keep ready for reception, per queue; at most the ring, and at most a quarter of
-    /// the pool.
+    /// the pool. The queues of a device share them if it is served whole.
     pub fill: u32,
 }
 
 impl Default for XdpOptions {
     fn default() -> XdpOptions {
-        XdpOptions { mode: XdpMode::Auto, queue: 0, queues: 1, ring: 2048, fill: 1024 }
+        XdpOptions { mode: XdpMode::Auto, queue: 0, queues: 0, ring: 2048, fill: 1024 }
+    }
+}
+
+/// Frames that a queue keeps ready at least.
+const FILL_MIN: u32 = 64;
+
+impl XdpOptions {
+    /// The same with the device's number of queues.
+    pub(crate) fn of(self, device: &Device) -> XdpOptions {
+        if self.queues != 0 {
+            return self;
+        }
+        let queues = device.receive_queues().unwrap_or(1).saturating_sub(self.queue).max(1);
+        let fill = (self.fill / queues).max(FILL_MIN.min(self.fill));
+        XdpOptions { queues, fill, ..self }
+    }
+
+    /// Frames that all queues keep ready, and one ring to be sent.
+    pub(crate) fn frames(&self) -> [usize; 2] {
+        [self.fill * self.queues, self.ring].map(|frames| frames as usize)
     }
 }
 
@@ -109,6 +129,7 @@ impl AfXdpPort {
     ) -> Result<AfXdpPort, OpenError> {
         let device = Device::named(device)?;
         let state = device.require()?;
+        let options = options.of(&device);
         check_options(&device, &options)?;
         check_frame_size(&device, state.mtu, pool.frame_size())?;
         raise_locked_memory_limit();

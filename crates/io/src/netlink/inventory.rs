@@ -50,8 +50,6 @@ pub struct DeviceInfo {
     pub is_virtual: bool,
     /// Its speed in Mbit/s, if the driver knows it.
     pub speed_mbit_per_s: Option<u32>,
-    /// Over how many receive queues it spreads frames, if the driver says so.
-    pub receive_queues: Option<u32>,
     /// It joins received packets in hardware (LRO).
     pub lro: bool,
     /// It takes VLAN tags out of received frames.
@@ -263,6 +261,5 @@ fn ask_driver(info: &mut DeviceInfo) {
         info.is_virtual = driver.is_virtual;
     }
     info.speed_mbit_per_s = device.speed_mbit_per_s();
-    info.receive_queues = device.receive_queues();
     (info.lro, info.rx_vlan) = device.offloads().unwrap_or_default();
 }

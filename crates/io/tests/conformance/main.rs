@@ -12,7 +12,8 @@ mod sharing;
 mod suite;
 mod tunnel;
 
-use benches::{Memory, Pcap, Tap, Tunnel, Veth, Wrapped, drain};
+use benches::{Memory, Pcap, Station, Tap, Tunnel, Veth, Wrapped, drain};
+use plexus_io::af_xdp::{AfXdpPort, XdpOptions};
 use plexus_io::pcap::{LinkType, PcapOptions, PcapPort};
 use plexus_io::wrap::{Capture, FaultSettings, Faults, Plugged, Tracer};
 use plexus_io::{Pool, Port};
@@ -54,6 +55,44 @@ conform! { in_namespace:
     udp_over_ipv6 = Tunnel::v6();
     af_packet_in_all_wrappers = Wrapped { inner: Veth::af_packet(2048), wrap: all_of_them };
     af_xdp_in_all_wrappers = Wrapped { inner: Veth::af_xdp_native(2048), wrap: all_of_them };
+}
+
+/// A device spreads frames over its queues by their flows, and none of them may be missed.
+#[test]
+fn af_xdp_serves_all_receive_queues() {
+    net::in_quiet_namespace("af_xdp queues", || {
+        net::veth("near", "far");
+        for device in ["near", "far"] {
+            net::command("ethtool", &format!("-L {device} rx 2 tx 2"));
+        }
+        let mut pool = Pool::new(8192, 2048).unwrap();
+        let mut port = AfXdpPort::open("port", "near", XdpOptions::default(), &mut pool).unwrap();
+        let mut station = Station::on("far");
+        station.wait();
+        let frames: Vec<Vec<u8>> = (0..64).map(flow).collect();
+        station.send(&frames);
+        let mut came = drain(&mut port, &mut pool, Time::ZERO);
+        came.sort();
+        suite::assert_same(&came, &frames);
+        port.close(&mut pool);
+    });
+}
+
+/// A UDP packet of the flow of this number.
+fn flow(number: u16) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[..6].fill(0xFF);
+    frame[6] = 2;
+    frame[12..14].copy_from_slice(&[8, 0]);
+    // Version and header length, total length, time to live, UDP, addresses.
+    frame[14] = 0x45;
+    frame[17] = 46;
+    frame[22] = 64;
+    frame[23] = 17;
+    frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    frame[34..36].copy_from_slice(&(1000 + number).to_be_bytes());
+    frame[39] = 26;
+    frame
 }
 
 fn traced(port: Box<dyn Port>) -> Box<dyn Port> {

@@ -86,14 +86,6 @@ fn back_end(found: &mut Findings, facts: &Facts, port: &Planned, info: &DeviceIn
             return false;
         }
     }
-    if let Some(queues) = info.receive_queues.filter(|queues| *queues > 1) {
-        let text = format!(
-            "it spreads frames over {queues} receive queues, of which AF_XDP serves one: the rest \
-             would be lost"
-        );
-        let mend = format!("ethtool -L {} combined 1", info.name);
-        found.add(Level::Problem, text, Some(mend));
-    }
     true
 }
 

@@ -17,7 +17,6 @@ fn healthy() -> Facts {
         has_carrier: true,
         driver: Some("ixgbe".into()),
         speed_mbit_per_s: Some(10_000),
-        receive_queues: Some(1),
         xdp_features: Some(XdpFeatures { native: true, zero_copy: true }),
         ..DeviceInfo::default()
     };
@@ -87,12 +86,6 @@ fn each_flaw_of_a_device_is_found_with_what_mends_it() {
         (of(|d| d.is_up = false), Problem, "it is down", Some("ip link set dev eth1 up")),
         (of(|d| d.has_carrier = false), Warning, "no carrier", None),
         (
-            of(|d| d.receive_queues = Some(8)),
-            Problem,
-            "8 receive queues",
-            Some("ethtool -L eth1 combined 1"),
-        ),
-        (
             of(|d| d.xdp_features = Some(XdpFeatures::default())),
             Warning,
             "ixgbe has no native XDP",
@@ -144,15 +137,12 @@ fn each_flaw_of_a_device_is_found_with_what_mends_it() {
 
 #[test]
 fn what_a_port_is_for_decides_what_it_needs() {
-    // A port to hosts needs no larger MTU, and a packet socket no single queue.
+    // A port to hosts needs no larger MTU.
     let host = format!("{PORT}role = \"host\"\n");
     assert_eq!(flaws(&host, device(|d| d.mtu_max = Some(1500))), []);
     let fabric = format!("{PORT}role = \"fabric\"\n");
     let found = flaws(&fabric, device(|d| d.mtu_max = Some(1500)));
     assert_flaw(&found, Level::Problem, "allows an MTU of 1500", None);
-    let socket = format!("{PORT}backend = \"af_packet\"\n");
-    assert_eq!(flaws(&socket, device(|d| d.receive_queues = Some(8))), []);
-    assert_eq!(flaws(PORT, device(|d| (d.is_virtual, d.receive_queues) = (true, Some(8)))), []);
     // Tags are lost between hardware and AF_XDP.
     let trunk = format!("{PORT}role = \"switch\"\ntrunk = [10]\n");
     let found = flaws(&trunk, device(|d| d.rx_vlan = true));
