@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Desk, Said};
+use crate::common::{Desk, Said, plexus};
 
 /// A command of a page, and the lines that the page shows below it.
 struct Step {
@@ -81,4 +81,55 @@ fn every_command_of_the_tutorial_does_and_prints_what_it_says() {
         }
     }
     desk.assert_nothing_left();
+}
+
+/// The commands of this program that a document names, without placeholders such as FILE.
+fn named(text: &str) -> Vec<Vec<String>> {
+    let shell = text.lines().filter_map(|line| {
+        let (prompt, rest) = line.split_once(' ')?;
+        prompt.ends_with(['$', '#']).then_some(rest.trim_start_matches("sudo "))
+    });
+    let spans = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let ours = shell.chain(spans).filter(|command| command.starts_with("plexus "));
+    // More than one command, a pattern, or a part of one.
+    let plain = ours.filter(|command| !command.contains(['|', '…', '[', '<', '>', '\'', '"', '$']));
+    let is_placeholder = |word: &&str| {
+        let letters = |c: char| c.is_ascii_uppercase() || "_/.:".contains(c);
+        word.chars().all(letters) || word.starts_with('#')
+    };
+    let words = |command: &str| {
+        let all = command.split_whitespace().skip(1).take_while(|word| *word != "help");
+        let mut words: Vec<String> = Vec::new();
+        for word in all.filter(|word| *word != "\\") {
+            if is_placeholder(&word) {
+                // An option's value, without which it would be refused.
+                words.pop_if(|last| last.starts_with("--"));
+                break;
+            }
+            words.push(word.into());
+        }
+        words
+    };
+    plain.map(words).collect()
+}
+
+#[test]
+fn the_documents_name_commands_and_options_that_exist() {
+    let (mut pages, mut commands) = (Vec::new(), 0);
+    for folder in ["", "docs", "docs/design", "labs"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap().flatten() {
+            pages.extend(Some(entry.path()).filter(|p| p.extension().is_some_and(|e| e == "md")));
+        }
+    }
+    for page in pages {
+        for mut words in named(&fs::read_to_string(&page).unwrap()) {
+            // Help comes only if all before it is understood.
+            words.push("--help".into());
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let said = Said::of(&mut plexus(&words));
+            assert_eq!(said.code, Some(0), "{}: {words:?}: {said:#?}", page.display());
+            commands += 1;
+        }
+    }
+    assert!(commands > 50, "{commands}");
 }
