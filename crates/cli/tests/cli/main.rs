@@ -32,6 +32,7 @@ mod shell;
 mod sim;
 mod sims;
 mod tidy;
+mod topo;
 mod traffic;
 mod tunnel;
 mod twin;
