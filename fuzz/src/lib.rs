@@ -22,7 +22,10 @@ mod script;
 mod session;
 
 pub use controller::controller;
-pub use files::{controller_file, dot, graph_json, graphml, node_file, pcap, topology_file};
+pub use files::{
+    containerlab, controller_file, dot, graph_json, graphml, mininet, node_file, pcap,
+    topology_file,
+};
 pub use join::{join, join_code};
 pub use link::ndn_link;
 pub use management::ndn_management;
@@ -101,6 +104,13 @@ pub const OTHER_TARGETS: &[OtherTarget] = &[
     OtherTarget { name: "graphml", run: graphml, seeds: samples::graphml, is_text: true },
     OtherTarget { name: "dot", run: dot, seeds: samples::dot, is_text: true },
     OtherTarget { name: "graph_json", run: graph_json, seeds: samples::graph_json, is_text: true },
+    OtherTarget {
+        name: "containerlab",
+        run: containerlab,
+        seeds: samples::containerlab,
+        is_text: true,
+    },
+    OtherTarget { name: "mininet", run: mininet, seeds: samples::mininet, is_text: true },
     OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
     OtherTarget { name: "router", run: router, seeds: samples::router_scripts, is_text: false },
     OtherTarget { name: "node", run: node, seeds: samples::node_scripts, is_text: false },

@@ -29,6 +29,8 @@ const FULL_TOPOLOGY: &str = include_str!("samples/topology.toml");
 const GRAPHML: &str = include_str!("../../crates/analysis/tests/graphs/islands.graphml");
 const DOT: &str = include_str!("../../crates/analysis/tests/graphs/office.dot");
 const GRAPH_JSON: &str = include_str!("../../crates/analysis/tests/graphs/triangle.json");
+const CONTAINERLAB: &str = include_str!("../../crates/analysis/tests/graphs/frr01.clab.yml");
+const MININET: &str = include_str!("../../crates/analysis/tests/graphs/office.mn");
 
 pub(crate) const HOST_A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(crate) const HOST_B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -393,10 +395,11 @@ pub fn topology_files() -> Vec<Vec<u8>> {
     shipped.into_iter().chain([FULL_TOPOLOGY]).map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// A graph of another program, and one of ours with everything that an attribute can say.
+/// A graph of another program, and one of ours with everything that it can say, if we write such.
 fn graphs(other: &str, format: Format) -> Vec<Vec<u8>> {
     let ours = Topology::parse("sample", FULL_TOPOLOGY).expect("samples are valid");
-    vec![other.as_bytes().to_vec(), export(&ours, format).into_bytes()]
+    let ours = export(&ours, format).map(|made| made.text.into_bytes());
+    std::iter::once(other.as_bytes().to_vec()).chain(ours).collect()
 }
 
 /// Graphs in GraphML.
@@ -412,4 +415,14 @@ pub fn dot() -> Vec<Vec<u8>> {
 /// Graphs in JSON.
 pub fn graph_json() -> Vec<Vec<u8>> {
     graphs(GRAPH_JSON, Format::Json)
+}
+
+/// Labs of containerlab.
+pub fn containerlab() -> Vec<Vec<u8>> {
+    graphs(CONTAINERLAB, Format::Containerlab)
+}
+
+/// Networks of Mininet.
+pub fn mininet() -> Vec<Vec<u8>> {
+    graphs(MININET, Format::Mininet)
 }

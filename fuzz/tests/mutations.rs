@@ -189,6 +189,8 @@ fn mutated_graphs_break_nothing() {
     mutated("graphml", 10_000);
     mutated("dot", 10_000);
     mutated("graph_json", 10_000);
+    mutated("containerlab", 10_000);
+    mutated("mininet", 10_000);
 }
 
 #[test]

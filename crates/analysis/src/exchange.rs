@@ -1,18 +1,24 @@
-//! Topologies from and to what other programs read and write: GraphML, DOT, JSON, and drawings.
+//! Topologies from and to what other programs read and write: GraphML, DOT, JSON, containerlab's
+//! definitions, Mininet's JSON (read only), and drawings.
 //!
-//! The three formats carry the same: devices with their names, kinds and addresses, links with
+//! The first three carry the same: devices with their names, kinds and addresses, links with
 //! lanes, rate, delay, MTU, loss and ports, as attributes that `facts` names. Settings of
 //! ports, traffic, events and assertions stay behind. Of files by others, `label` or `name` names a
 //! device and `LinkSpeedRaw` (bits/s, Internet Topology Zoo) is a link's rate.
 
 mod build;
+mod command;
+mod containerlab;
 mod dot;
 mod draw;
 mod facts;
 mod graphml;
 mod json;
 mod layout;
+mod left_out;
+mod mininet;
 mod names;
+mod tree;
 mod write;
 
 use std::path::Path;
@@ -25,7 +31,7 @@ use plexus_topo::Topology;
 
 pub use draw::{DRAWN_BOXES_MAX, DrawError};
 
-/// A format that is read and written.
+/// A format that is read, and written unless it is Mininet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// XML (graphml.graphdrawing.org), as the Internet Topology Zoo has it.
@@ -34,20 +40,32 @@ pub enum Format {
     Dot,
     /// The node-link form that networkx writes.
     Json,
+    /// Topology definitions of containerlab, in YAML.
+    Containerlab,
+    /// What MiniEdit saves, and scripts for Mininet write: JSON.
+    Mininet,
 }
 
 impl Format {
     /// Every format with what names it.
-    pub const NAMES: [(&str, Format); 3] =
-        [("graphml", Format::GraphMl), ("dot", Format::Dot), ("json", Format::Json)];
+    pub const NAMES: [(&str, Format); 5] = [
+        ("graphml", Format::GraphMl),
+        ("dot", Format::Dot),
+        ("json", Format::Json),
+        ("containerlab", Format::Containerlab),
+        ("mininet", Format::Mininet),
+    ];
 
     /// The format that a file's name ends with.
     pub fn of(path: &Path) -> Option<Format> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
-            "gv" => Some(Format::Dot),
-            "xml" => Some(Format::GraphMl),
-            _ => Format::NAMES.iter().find(|(name, _)| *name == ending).map(|(_, f)| *f),
+            "graphml" | "xml" => Some(Format::GraphMl),
+            "dot" | "gv" => Some(Format::Dot),
+            "json" => Some(Format::Json),
+            "yml" | "yaml" => Some(Format::Containerlab),
+            "mn" => Some(Format::Mininet),
+            _ => None,
         }
     }
 }
@@ -89,6 +107,8 @@ pub fn import(
         Format::GraphMl => graphml::read(text, &mut faults),
         Format::Dot => dot::read(text, &mut faults),
         Format::Json => json::read(text, &mut faults),
+        Format::Containerlab => containerlab::read(text, &mut faults),
+        Format::Mininet => mininet::read(text, &mut faults),
     };
     // What is made of a graph with faults would only add to them.
     let graph = graph.filter(|_| faults.0.is_empty());
@@ -99,13 +119,25 @@ pub fn import(
     }
 }
 
-/// Writes a topology's devices and links.
-pub fn export(topology: &Topology, format: Format) -> String {
-    match format {
+/// What a topology is written as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The file.
+    pub text: String,
+    /// What the topology has and the file lacks, one sentence each; of graphs nothing is told.
+    pub notes: Vec<String>,
+}
+
+/// Writes a topology's devices and links; `None` for Mininet's format, which is only read.
+pub fn export(topology: &Topology, format: Format) -> Option<Exported> {
+    let text = match format {
         Format::GraphMl => write::graphml(topology),
         Format::Dot => write::dot(topology),
         Format::Json => write::json(topology),
-    }
+        Format::Containerlab => return Some(containerlab::write(topology)),
+        Format::Mininet => return None,
+    };
+    Some(Exported { text, notes: Vec::new() })
 }
 
 /// Draws a topology as SVG.

@@ -10,6 +10,9 @@ const ZOO: &str = include_str!("graphs/islands.graphml");
 const TRIANGLE: &str = include_str!("graphs/triangle.json");
 const OFFICE: &str = include_str!("graphs/office.dot");
 
+/// Formats that carry all that [`carried`] tells; the others have tests of their own.
+const GRAPHS: [Format; 3] = [Format::GraphMl, Format::Dot, Format::Json];
+
 fn read(format: Format, text: &str) -> Imported {
     let options = ImportOptions { name: "file".to_string(), ..ImportOptions::default() };
     import(format, "f", text, &options).unwrap_or_else(|e| panic!("{e}"))
@@ -214,8 +217,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn what_is_exported_comes_back(topology in any_topology()) {
-        for (_, format) in Format::NAMES {
-            let text = export(&topology, format);
+        for format in GRAPHS {
+            let text = export(&topology, format).unwrap().text;
             let back = read(format, &text);
             prop_assert_eq!(back.topology.name.as_str(), topology.name.as_str());
             prop_assert_eq!(carried(&back.topology), carried(&topology), "{}", text);
@@ -229,11 +232,9 @@ fn shipped_labs_come_back_too() {
     for text in [include_str!("../../../labs/switch.toml"), include_str!("../../../labs/ring.toml")]
     {
         let topology = Topology::parse("lab", text).unwrap();
-        for (_, format) in Format::NAMES {
-            assert_eq!(
-                carried(&read(format, &export(&topology, format)).topology),
-                carried(&topology)
-            );
+        for format in GRAPHS {
+            let text = export(&topology, format).unwrap().text;
+            assert_eq!(carried(&read(format, &text).topology), carried(&topology));
         }
         svg(&topology).unwrap();
     }
@@ -331,6 +332,9 @@ fn a_files_ending_tells_its_format() {
         ("b.gv", Some(Format::Dot)),
         ("b.dot", Some(Format::Dot)),
         ("c.json", Some(Format::Json)),
+        ("lab.clab.yml", Some(Format::Containerlab)),
+        ("lab.yaml", Some(Format::Containerlab)),
+        ("net.mn", Some(Format::Mininet)),
         ("d.toml", None),
         ("gml", None),
     ] {

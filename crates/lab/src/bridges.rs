@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plexus_config::QueueSettings;
 use plexus_io::namespace::Namespaces;
-use plexus_topo::{BRIDGE_DEVICE, Bridge, Device};
+use plexus_topo::{BRIDGE_DEVICE, Device};
 use serde_json::Value;
 
 use crate::daemon::{POLL, START_LIMIT};
@@ -24,7 +24,7 @@ pub(crate) fn raise(plan: &Plan, world: &World) -> Result<(), Error> {
     let queue = QueueSettings::default();
     for (i, bridge) in plan.topology.bridges.iter().enumerate() {
         let place = world.place(Device::Bridge(i));
-        let mut links = format!("link set dev lo up\n{}\n", make(bridge));
+        let mut links = format!("link set dev lo up\n{}\n", bridge.ip_arguments());
         let _ = writeln!(links, "link set dev {BRIDGE_DEVICE} addrgenmode none");
         let mut shapers = String::new();
         for (link, end) in plan.cables_of(Device::Bridge(i)) {
@@ -40,20 +40,6 @@ pub(crate) fn raise(plan: &Plan, world: &World) -> Result<(), Error> {
         TC.batch(Some(place), &shapers)?;
     }
     Ok(())
-}
-
-/// The line for `ip`. Settings that the file leaves open keep the kernel's defaults.
-fn make(bridge: &Bridge) -> String {
-    let mut line = format!("link add name {BRIDGE_DEVICE} type bridge");
-    if bridge.stp {
-        // Hundredths of a second.
-        let delay = bridge.forward_delay.as_millis() / 10;
-        let _ = write!(line, " stp_state 1 priority {} forward_delay {delay}", bridge.priority);
-    }
-    if bridge.group_fwd_mask != 0 {
-        let _ = write!(line, " group_fwd_mask {:#x}", bridge.group_fwd_mask);
-    }
-    line
 }
 
 /// Waits until every spanning tree has made up its mind: no port listens or learns any more.
@@ -121,18 +107,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_bridge_is_the_kernels_usual_one_but_for_what_the_file_says() {
-        let usual = Bridge::new("b");
-        assert_eq!(make(&usual), "link add name br0 type bridge");
-        let forward_delay = Duration::from_millis(2500);
-        let bridge = Bridge { stp: true, priority: 7, forward_delay, ..usual.clone() };
-        let told = make(&bridge);
-        assert!(told.ends_with(" stp_state 1 priority 7 forward_delay 250"), "{told}");
-        let told = make(&Bridge { group_fwd_mask: 0x4000, ..usual });
-        assert!(told.ends_with(" group_fwd_mask 0x4000"), "{told}");
-    }
 
     #[test]
     fn the_states_of_ports_are_read() {

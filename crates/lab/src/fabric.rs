@@ -22,22 +22,30 @@ use crate::world::World;
 /// How long the nodes' tables may take: the Internet's has a million routes.
 const TABLE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Creates a group for this lab alone, and an identity for each of its nodes and controllers. The
-/// authority's key is not kept.
-pub(crate) fn issue_identities(plan: &Plan, directory: &Path) -> Result<(), Error> {
+/// Creates a group for this plan alone, and the text of an identity for each of its nodes and
+/// controllers, with its name; none without a controller. The authority's key is not kept.
+pub(crate) fn identities(plan: &Plan) -> Result<Vec<(String, String)>, Error> {
     if !plan.is_fabric() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let doing = || "asking the system for randomness".to_string();
     let authority = Authority::new(random().doing(doing)?, &random().doing(doing)?);
     let nodes = plan.node_files.iter().map(|f| (Role::Node, &f.name));
     let controllers = plan.controller_files.iter().map(|(_, f)| (Role::Controller, &f.name));
-    for (number, (role, name)) in (1..).zip(nodes.chain(controllers)) {
+    let issue = |(number, (role, name)): (u64, (Role, &String))| {
         let identity = authority
             .issue_identity(number, name, role, &random().doing(doing)?)
             .map_err(|e| Error::Unsupported(format!("{name}: {e}")))?;
-        let path = identity_file(directory, name);
-        write_secret(&path, &identity.to_toml()).doing(|| format!("writing {}", path.display()))?;
+        Ok((name.clone(), identity.to_toml()))
+    };
+    (1..).zip(nodes.chain(controllers)).map(issue).collect()
+}
+
+/// Writes the identities of this lab's nodes and controllers.
+pub(crate) fn issue_identities(plan: &Plan, directory: &Path) -> Result<(), Error> {
+    for (name, text) in identities(plan)? {
+        let path = identity_file(directory, &name);
+        write_secret(&path, &text).doing(|| format!("writing {}", path.display()))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@
 //! Hosts are the ordinary Linux stack with its own defaults. When the supervisor ends, by
 //! `down` or by `kill -9`, the kernel ends all of it: see [`supervise`].
 
+mod boxes;
 mod bridges;
 mod cgroup;
 mod control;
@@ -33,6 +34,7 @@ mod tools;
 mod traffic;
 mod world;
 
+pub use boxes::{BoxFile, box_files};
 pub use daemon::cpu_time_of;
 pub use error::Error;
 pub use launch::{

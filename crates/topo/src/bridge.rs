@@ -56,6 +56,21 @@ impl Bridge {
         }
     }
 
+    /// The arguments with which `ip` makes this bridge. Settings that the file leaves open keep
+    /// the kernel's defaults.
+    pub fn ip_arguments(&self) -> String {
+        let mut line = format!("link add name {BRIDGE_DEVICE} type bridge");
+        if self.stp {
+            // Hundredths of a second.
+            let delay = self.forward_delay.as_millis() / 10;
+            line += &format!(" stp_state 1 priority {} forward_delay {delay}", self.priority);
+        }
+        if self.group_fwd_mask != 0 {
+            line += &format!(" group_fwd_mask {:#x}", self.group_fwd_mask);
+        }
+        line
+    }
+
     pub(crate) fn read(section: &Section<'_>, name: String) -> Bridge {
         let usual = Bridge::new("");
         let bridge = Bridge {
@@ -205,6 +220,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_bridge_is_the_kernels_usual_one_but_for_what_the_file_says() {
+        let usual = Bridge::new("b");
+        assert_eq!(usual.ip_arguments(), "link add name br0 type bridge");
+        let forward_delay = Duration::from_millis(2500);
+        let bridge = Bridge { stp: true, priority: 7, forward_delay, ..usual.clone() };
+        let told = bridge.ip_arguments();
+        assert!(told.ends_with(" stp_state 1 priority 7 forward_delay 250"), "{told}");
+        let told = Bridge { group_fwd_mask: 0x4000, ..usual }.ip_arguments();
+        assert!(told.ends_with(" group_fwd_mask 0x4000"), "{told}");
+    }
 
     const FILE: &str = "name = \"t\"\n\
         [[bridge]]\nname = \"b1\"\n\

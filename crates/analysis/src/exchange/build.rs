@@ -11,13 +11,11 @@ use plexus_topo::{
     LANES_MAX, LINKS_MAX, Link, MTU_RANGE, Node, NodePort, Options, Topology, add_host,
 };
 
+use super::left_out::shorten;
 use super::names::{Names, legal};
 use super::{Attribute, Attributes, Faults, ImportOptions, Imported, RawEdge, RawGraph, facts};
 use plexus_config::parse_interface_address;
 use plexus_wire::MacAddr;
-
-/// Notes of one kind that are told one by one.
-const NOTES_SHOWN: usize = 20;
 
 pub(super) fn build(
     graph: &RawGraph,
@@ -83,16 +81,6 @@ const LIST_LEN_MAX: usize = 4096;
 
 fn find<'a>(attributes: &'a Attributes, name: &str) -> Option<&'a Attribute> {
     attributes.iter().rev().find(|a| a.name == name)
-}
-
-/// Keeps the first of many sentences and counts the rest.
-fn shorten(mut notes: Vec<String>) -> Vec<String> {
-    let more = notes.len().saturating_sub(NOTES_SHOWN);
-    if more > 0 {
-        notes.truncate(NOTES_SHOWN);
-        notes.push(format!("… and {more} more like it"));
-    }
-    notes
 }
 
 impl Builder<'_> {

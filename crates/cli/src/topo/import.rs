@@ -12,9 +12,10 @@ use crate::exit::{Failure, Outcome};
 /// Arguments of `plexus topo import`.
 #[derive(Args)]
 pub(crate) struct Import {
-    /// The graph: GraphML, DOT or node-link JSON
+    /// The network: GraphML, DOT, node-link JSON, a lab of containerlab, a network of Mininet
     file: PathBuf,
-    /// Its format; by default what the file's name ends with: graphml or xml, dot or gv, json
+    /// Its format: graphml, dot, json, containerlab or mininet; by default what the file's name
+    /// ends with: graphml or xml, dot or gv, json, yml or yaml (containerlab), mn (mininet)
     #[arg(long, value_parser = format)]
     format: Option<Format>,
     /// The topology's name; by default what the file calls the graph, or the file's own name
@@ -25,10 +26,13 @@ pub(crate) struct Import {
     hosts: usize,
 }
 
+/// The names of the formats, for messages.
+const FORMATS: &str = "graphml, dot, json, containerlab or mininet";
+
 /// A format by its name.
 pub(super) fn format(text: &str) -> Result<Format, String> {
     let found = Format::NAMES.iter().find(|(name, _)| *name == text);
-    found.map(|(_, format)| *format).ok_or_else(|| "it is graphml, dot or json".to_string())
+    found.map(|(_, format)| *format).ok_or_else(|| format!("it is {FORMATS}"))
 }
 
 impl Import {
@@ -36,8 +40,8 @@ impl Import {
     pub(crate) fn run(self) -> Outcome {
         let file = self.file.display().to_string();
         let Some(format) = self.format.or_else(|| Format::of(&self.file)) else {
-            let help = "give --format graphml, dot or json";
-            return Err(Failure::unusable(format!("{file}: its name tells no format: {help}")));
+            let text = format!("{file}: its name tells no format: give --format {FORMATS}");
+            return Err(Failure::unusable(text));
         };
         let text = read_text(&self.file).map_err(Failure::unusable)?;
         let stem = self.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();

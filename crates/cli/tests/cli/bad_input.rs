@@ -106,6 +106,13 @@ fn a_file_that_is_no_graph_is_refused_with_its_line() {
         ("e.json", "{\"nodes\": 3}\n", "e.json:1:", "nodes"),
         ("f.gv", "digraph {\n a -> \n", "f.gv:", "the file ends"),
         ("g.toml", "name = \"t\"\n", "g.toml: ", "--format"),
+        (
+            "h.clab.yml",
+            "topology:\n  nodes: {a: }\n  links:\n  - endpoints: ['a:eth1', 'b:eth1']\n",
+            "h.clab.yml:4:27",
+            "no node is called \"b\"",
+        ),
+        ("i.mn", "{\"hosts\": [\n\"a\", 3.5.\n", "i.mn:1:", "unclosed"),
     ] {
         let told = files.refuses_file(&["topo", "import"], name, text);
         assert!(told.contains(place) && told.contains(message), "{name}: {told}");

@@ -35,6 +35,7 @@ mod sim;
 mod sims;
 mod tidy;
 mod top;
+mod topo;
 mod traffic;
 mod tunnel;
 mod twin;
