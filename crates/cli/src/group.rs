@@ -45,7 +45,8 @@ Without --interface it lists the interfaces of this box, and asks. It never take
 the default route or of your SSH session, or one that is part of a bridge, without --force. Then it
 prints a code for the next box, and waits for that box to ask; --boxes 0 leaves this out.
 
-group.key signs the group's identities. Who has it can add boxes: keep a copy in a safe place.")]
+group.key signs the group's identities. Anyone with this file can add boxes: keep a
+copy of it and of group.key.ledger in a safe place.")]
     Create {
         #[command(flatten)]
         own: Own,
@@ -60,8 +61,8 @@ group.key signs the group's identities. Who has it can add boxes: keep a copy in
 Example:
   sudo plexus group invite
 
-Run it on the box of `plexus group create`. The code is good for one box and some minutes, and for
-as long as this command runs. You confirm each box: compare the key that both boxes show.")]
+Run it on the box of `plexus group create`. The code admits one box. It expires after --expires, or when
+this command ends. You confirm each box: compare the key that both boxes show.")]
     Invite {
         #[command(flatten)]
         place: Place,
@@ -109,7 +110,8 @@ Example:
   sudo plexus group drain n3 --end  # when the work is over
 
 No packet is lost: flows move while the node still forwards. Its own hosts stay reachable through
-it, and so do others where there is no way around it. Multicast still takes it.")]
+it, and so do others where there is no way around it. Multicast still takes it. Of several
+controllers, each has its own list: name the file of each with --config, or copy the lines.")]
     Drain {
         /// The node.
         #[arg(value_name = "NAME")]
@@ -131,7 +133,10 @@ Example:
 
 Run it on the box of `plexus group create`. The box gets no new routes, and none leads through it.
 Until its cables are unplugged it can still send along the routes that it has: its neighbours take
-it for a node of the group.")]
+it for a node of the group.
+
+Of several controllers, each has its own list: name the file of each with --config, or copy the
+lines.")]
     Remove {
         /// The box.
         #[arg(value_name = "NAME")]
@@ -291,6 +296,7 @@ fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), Stri
     let controller = revoke(&place.dir, &config, name)?;
     println!("{} revokes the key of {name}. To put it into effect:", config.display());
     println!("  systemctl reload plexus-controller@{controller}");
+    println!("Of several controllers, do the same in the file of each.");
     println!("Then unplug the cables of {name}: its neighbours still know it.");
     Ok(())
 }
@@ -354,10 +360,18 @@ impl Operator for Terminal {
     fn confirms(&mut self, name: &str, key: &str, from: IpAddr) -> bool {
         println!("{name} at {from} asks to join, with key {key}");
         print!("Does {name} show the same key, and may it join? [y/N] ");
-        let _ = io::stdout().flush();
-        let mut line = String::new();
-        let read = io::stdin().lock().read_line(&mut line);
-        read.is_ok() && matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+        // Keys that were typed before the question are no answer to it.
+        let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+        loop {
+            let _ = io::stdout().flush();
+            let mut line = String::new();
+            let is_end = io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0;
+            match line.trim().to_ascii_lowercase().as_str() {
+                "y" | "yes" => return true,
+                "" if !is_end => print!("Type y or n: "),
+                _ => return false,
+            }
+        }
     }
 
     fn hears(&mut self, what: &str) {

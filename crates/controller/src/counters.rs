@@ -13,6 +13,9 @@ const WATCH_S: u8 = 10;
 const AGAIN: Duration = Duration::from_secs(4);
 /// A report this old is no longer shown.
 const FRESH_FOR: Duration = Duration::from_secs(5);
+/// Parts may overtake each other by less than this, in milliseconds; older ones are of a node that
+/// has started anew.
+const OVERTAKEN_MS: u64 = 2_000;
 /// Reasons of one node that are kept: more than there are.
 const REASONS: usize = 256;
 /// Longest name of a reason, in bytes.
@@ -49,6 +52,10 @@ pub struct CountersView {
 impl Reports {
     pub(crate) fn hear(&mut self, now: Time, node: u32, part: Counters) {
         let report = self.of.entry(node).or_default();
+        let last = report.whole.time_ms;
+        if part.time_ms < last && last - part.time_ms < OVERTAKEN_MS {
+            return;
+        }
         let next = &mut report.next;
         if next.time_ms != part.time_ms {
             *next = CountersView { time_ms: part.time_ms, ..CountersView::default() };
@@ -62,7 +69,16 @@ impl Reports {
         }
         next.named = part.named.or(next.named.take());
         if part.last {
-            report.whole = std::mem::take(next);
+            let next = std::mem::take(next);
+            let whole = &mut report.whole;
+            if next.time_ms < whole.time_ms {
+                *whole = CountersView::default();
+            }
+            // What a lost part has told stays as it was: it would count from zero otherwise.
+            whole.time_ms = next.time_ms;
+            whole.ports.extend(next.ports);
+            whole.drops.extend(next.drops);
+            whole.named = next.named.or(whole.named.take());
             report.heard = now;
         }
     }
@@ -113,10 +129,15 @@ mod tests {
         assert_eq!(of_first, [1, 2]);
         let reasons: Vec<&String> = reports.of[&0].whole.drops.keys().collect();
         assert_eq!(reasons, ["no_route", "\u{FFFD}"]);
-        // A part of the second report is lost, and does not count for the third.
+        // The end of the second report is lost, and that of the first comes late.
         reports.hear(at(2), 0, part(2000, false, 3));
         reports.hear(at(3), 0, part(3000, true, 4));
+        reports.hear(at(3), 0, part(1000, true, 5));
         let of_third: Vec<u8> = ports(&reports);
-        assert_eq!(of_third, [4]);
+        assert_eq!((of_third, reports.of[&0].whole.time_ms), (vec![1, 2, 4], 3000));
+        // The node has started anew.
+        reports.hear(at(9), 0, part(500, true, 6));
+        let of_new: Vec<u8> = ports(&reports);
+        assert_eq!(of_new, [6]);
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Trees {
     of: Vec<Option<Tree>>,
     held: usize,
     scratch: Scratch,
-    /// Nodes through which no path leads. They are far from all others, unless they are the
+    /// Nodes through which no path leads: their distance is `FAR`, unless they are the
     /// destination.
     avoided: BTreeSet<u32>,
 }

@@ -1,15 +1,12 @@
 //! Drains a node before work on it: the controller's file names it, and routes avoid it.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
 use plexus_config::ControllerFile;
 use plexus_config::document::{Lines, read_text};
 use plexus_daemon::ledger::Ledger;
 
-use crate::folder::{AUTHORITY, append, authority};
+use crate::folder::{AUTHORITY, append, authority, replace};
 use crate::revoke::check_node;
 
 const HEADING: &str = "[[drained]]";
@@ -58,7 +55,7 @@ pub fn end(config: &Path, node: &str) -> Result<String, String> {
     let Some(without) = without else {
         return Err(format!("{shown}: take {HEADING} with node = \"{node}\" out by hand"));
     };
-    replace(config, &without).map_err(|e| format!("writing {shown}: {e}"))?;
+    replace(config, &without)?;
     Ok(before.name)
 }
 
@@ -76,22 +73,10 @@ fn without(text: &str, node: &str) -> Option<String> {
     Some([&lines[..begin], &lines[at + 2..]].concat().concat())
 }
 
-/// Replaces a file by a rename, so that it is always complete. Owner and permissions stay.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let meta = fs::metadata(path)?;
-    let new = path.with_extension("toml.new");
-    let written = || -> io::Result<()> {
-        fs::write(&new, text)?;
-        fs::set_permissions(&new, meta.permissions())?;
-        chown(&new, Some(meta.uid()), Some(meta.gid()))?;
-        fs::File::open(&new)?.sync_all()?;
-        fs::rename(&new, path)
-    };
-    written().inspect_err(|_| drop(fs::remove_file(&new)))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! The folder with a box's files: `/etc/plexus`, where the units of `examples/` look for them.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -134,17 +134,35 @@ pub(crate) fn authority(folder: &Path) -> Result<(PathBuf, Authority), String> {
     Ok((file, authority))
 }
 
-/// Adds lines to the end of a file. Its owner and permissions stay, and it is never half written:
-/// the lines are one write.
+/// Adds lines to the end of a file, which is replaced.
 ///
 /// # Errors
 /// In words.
 pub(crate) fn append(path: &Path, lines: &str) -> Result<(), String> {
-    let written = File::options().append(true).open(path).and_then(|mut file| {
-        file.write_all(lines.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(|e| format!("writing {}: {e}{}", path.display(), as_root(&e)))
+    let text = read_text(path).map_err(|e| e.to_string())?;
+    replace(path, &format!("{text}{lines}"))
+}
+
+/// Replaces a file by a rename, so that it is always complete. Owner and permissions stay, and so
+/// does a symbolic link to it.
+///
+/// # Errors
+/// In words.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
+    let replaced = || -> io::Result<()> {
+        let path = fs::canonicalize(path)?;
+        let meta = fs::metadata(&path)?;
+        let new = path.with_extension("toml.new");
+        let written = || -> io::Result<()> {
+            fs::write(&new, text)?;
+            fs::set_permissions(&new, meta.permissions())?;
+            chown(&new, Some(meta.uid()), Some(meta.gid()))?;
+            File::open(&new)?.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        written().inspect_err(|_| drop(fs::remove_file(&new)))
+    };
+    replaced().map_err(|e| format!("writing {}: {e}{}", path.display(), as_root(&e)))
 }
 
 /// Gives a file of root to the user of the units, if there is one.

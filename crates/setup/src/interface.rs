@@ -100,6 +100,9 @@ pub fn reachable_address(ports: &[String]) -> Result<IpAddr, String> {
 fn reachable(devices: &[DeviceInfo], ports: &[String], session: Option<IpAddr>) -> Option<IpAddr> {
     let (ports, mut others): (Vec<&DeviceInfo>, Vec<_>) =
         devices.iter().partition(|info| ports.contains(&info.name));
+    // Addresses of bridges are often those of containers and virtual machines here.
+    let is_inner = |info: &DeviceInfo| matches!(info.kind.as_str(), "bridge" | "dummy");
+    others.retain(|info| info.has_default_route || !is_inner(info));
     others.sort_by_key(|info| !info.has_default_route);
     let addresses = |all: Vec<&DeviceInfo>, local: bool| -> Vec<IpAddr> {
         let of = |info: &DeviceInfo| {

@@ -1,6 +1,7 @@
 //! The first box's end of the exchange: it listens while a code is open, has the operator confirm
 //! the request, and issues an identity. The code is in memory only.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use plexus_control::identity::{Authority, Role, short_key};
 use plexus_control::join::{Applicant, Invitation, JoinCode, JoinError};
 use plexus_control::session::Random;
 use plexus_daemon::identity::random;
-use plexus_daemon::ledger::{Entry, Ledger};
+use plexus_daemon::ledger::{Entry, Ledger, path_of};
 use plexus_io::netlink::devices;
 use plexus_wire::{Time, hex};
 
@@ -27,6 +28,8 @@ pub const PORT: u16 = 18_773;
 const MESSAGE_TIME: Duration = Duration::from_secs(5);
 /// Most peers that have not sent their first message yet. Further ones are turned away.
 const PEERS_MAX: usize = 32;
+/// Most refusals that the operator is told of.
+const TOLD_MAX: usize = 64;
 /// How often it looks whether the invitation has expired.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -62,6 +65,14 @@ impl Inviter {
     /// In words, when the folder has no authority, or it cannot listen there.
     pub fn listen(folder: &Path, at: SocketAddr) -> Result<Inviter, String> {
         let (key_file, authority) = authority(folder)?;
+        // Without it, numbers and names of boxes that exist would be given out again.
+        let ledger = path_of(&key_file);
+        if !ledger.exists() {
+            return Err(format!(
+                "there is no {}, which lists the group's boxes: restore it from a copy",
+                ledger.display()
+            ));
+        }
         let listener = TcpListener::bind(scoped(at)?).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => format!(
                 "{at} is in use: another invitation is open, or choose a port with --at \
@@ -71,7 +82,7 @@ impl Inviter {
             _ => format!("listening at {at}: {e}"),
         })?;
         let port = listener.local_addr().map_err(|e| e.to_string())?.port();
-        // A handshake for each is more than any operator confirms.
+        // The queue holds so many peers; further ones are dropped.
         let (found, peers) = mpsc::sync_channel(PEERS_MAX);
         let accept = move || accept(&listener, &found);
         let thread = std::thread::Builder::new().name("invite".into()).spawn(accept);
@@ -90,6 +101,7 @@ impl Inviter {
             inviter: self,
             invitation: Invitation::new(code.clone(), Time::ZERO + for_time),
             begun: Instant::now(),
+            told: BTreeSet::new(),
         };
         Ok((code, open))
     }
@@ -100,6 +112,8 @@ pub struct Open<'a> {
     inviter: &'a Inviter,
     invitation: Invitation,
     begun: Instant,
+    /// Peers that were turned away, and why.
+    told: BTreeSet<(IpAddr, String)>,
 }
 
 impl Open<'_> {
@@ -120,7 +134,13 @@ impl Open<'_> {
             let Ok(from) = stream.peer_addr() else { continue };
             match self.admit(stream, &first, from.ip(), operator)? {
                 Ok(joined) => return Ok(joined),
-                Err(why) => operator.hears(&format!("{}: {why}", from.ip())),
+                // The same once: a peer that repeats itself would hide the rest.
+                Err(why)
+                    if self.told.len() < TOLD_MAX && self.told.insert((from.ip(), why.clone())) =>
+                {
+                    operator.hears(&format!("{}: {why}", from.ip()));
+                }
+                Err(_) => {}
             }
         }
     }
@@ -186,6 +206,10 @@ impl Open<'_> {
     fn grant(&self, stream: &mut TcpStream, applicant: &mut Applicant) -> Result<Joined, String> {
         let authority = &self.inviter.authority;
         let mut ledger = self.ledger()?;
+        // Another command may have let a box of that name in meanwhile.
+        if let Some(why) = taken(&ledger, &applicant.name) {
+            return Err(why);
+        }
         let number = ledger.entries().iter().map(|entry| entry.number).max().unwrap_or(0) + 1;
         let name = applicant.name.clone();
         let credential = authority.issue(number, &name, Role::Node, &applicant.key);
@@ -206,9 +230,7 @@ impl Open<'_> {
     }
 
     fn name_is_taken(&self, name: &str) -> Result<Option<String>, String> {
-        let ledger = self.ledger()?;
-        let held = ledger.entries().into_iter().any(|entry| entry.name == name && !entry.removed);
-        Ok(held.then(|| format!("the group has a box {name} already: join with another --name")))
+        Ok(taken(&self.ledger()?, name))
     }
 
     fn ledger(&self) -> Result<Ledger, String> {
@@ -218,6 +240,17 @@ impl Open<'_> {
     fn now(&self) -> Time {
         Time::ZERO + self.begun.elapsed()
     }
+}
+
+/// Why a name cannot be given to another box, if there is one that has it.
+fn taken(ledger: &Ledger, name: &str) -> Option<String> {
+    let held = ledger.entries().into_iter().any(|entry| entry.name == name && !entry.removed);
+    held.then(|| {
+        format!(
+            "the group has a box {name} already: join with another --name, or take that one out \
+             first (plexus group remove {name})"
+        )
+    })
 }
 
 /// Accepts peers, and passes those on that have sent a first message. A peer that is slow does not
@@ -237,7 +270,7 @@ fn accept(listener: &TcpListener, found: &SyncSender<(TcpStream, Vec<u8>)>) {
         let (peers, found) = (peers.clone(), found.clone());
         std::thread::spawn(move || {
             if let Ok(first) = receive(&mut stream, Instant::now() + MESSAGE_TIME) {
-                // Where the queue is full, guesses are many: this peer may ask again.
+                // If the queue is full, the peer is dropped and can connect again.
                 let _ = found.try_send((stream, first));
             }
             peers.fetch_sub(1, Ordering::Relaxed);

@@ -23,7 +23,7 @@ use crate::stream::{receive, send};
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long its operator may take.
 const OPERATOR_TIME: Duration = Duration::from_secs(15 * 60);
-/// How long one cable may take, of those on which a link-local address could be.
+/// How long a connection by one cable may take, if the address is link-local.
 const CABLE_TIME: Duration = Duration::from_secs(3);
 
 /// What the new box becomes.
@@ -62,7 +62,10 @@ pub fn join(new: &New, asks: impl FnOnce(&str)) -> Result<Identity, String> {
             "{address} does not accept this code: it was used, has expired, or is of another \
              group. `plexus group invite` on the first box prints a new one"
         ),
-        ErrorKind::TimedOut => format!("{address} does not answer: is this the first box?"),
+        ErrorKind::TimedOut => format!(
+            "{address} does not answer: is this the first box, or is its operator asked about \
+             another one now?"
+        ),
         _ => format!("{address}: {e}"),
     };
     send(&mut stream, &first).map_err(refused)?;

@@ -8,6 +8,7 @@ use plexus_config::document::{Lines, read_text};
 use plexus_control::identity::Role;
 use plexus_daemon::ledger::{Entry, Ledger};
 
+use crate::drain;
 use crate::folder::{append, authority};
 
 /// Revokes the key of the node of this name; returns the controller's name.
@@ -19,6 +20,11 @@ pub fn revoke(folder: &Path, config: &Path, name: &str) -> Result<String, String
     let mut ledger = Ledger::open(&key_file, &authority)?;
     let removed = Entry { removed: true, ..check_node(&ledger, name)?.clone() };
 
+    let before = ControllerFile::read(config).map_err(|e| e.to_string())?;
+    // Another box may get the name, and is not to be drained.
+    if before.settings.drained.iter().any(|drained| drained == name) {
+        drain::end(config, name)?;
+    }
     let text = read_text(config).map_err(|e| e.to_string())?;
     let mut lines = Lines::default();
     lines.heading("[[revoked]]");

@@ -89,6 +89,9 @@ impl Clerk {
     ) -> Response<Reply> {
         let path = request.uri().path().to_string();
         let is_open = self.gate.is_open_to(request.headers());
+        if is_open {
+            reader.is_known();
+        }
         let is_post = request.method() == Method::POST;
         match (path.as_str(), is_post) {
             ("/login", true) => self.log_in(request.into_body()).await,

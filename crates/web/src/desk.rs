@@ -21,6 +21,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Questions that may wait. Readers hear at once when more do.
 const WAITING: usize = 32;
 
+/// The pause after a question: the controller works on it in the thread of all its work.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// What a reader wants to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question {
@@ -113,6 +116,7 @@ fn run(
             Ok(Ask::Question(question, reply)) => {
                 // The reader may have gone.
                 let _ = reply.send(answer(&mut source, question));
+                std::thread::sleep(PAUSE);
                 if matches!(question, Question::Command(_)) {
                     next = Instant::now();
                 }

@@ -122,7 +122,7 @@ impl Token {
         let told = |why: &str| format!("{}: {why}", file.display());
         let text = std::fs::read_to_string(file).map_err(|e| told(&e.to_string()))?;
         let text = text.trim();
-        // Such characters a form and a header carry as they are.
+        // Forms and headers carry these characters unescaped.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if !TOKEN.contains(&text.len()) || !text.chars().all(is_plain) {
             return Err(told(
@@ -140,7 +140,7 @@ impl Token {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        // Of a cookie with this prefix browsers know that TLS brought it.
+        // Browsers accept a cookie with this prefix only over TLS.
         let prefix = if is_secure { "__Host-" } else { "" };
         Ok(Token { text: text.to_string(), session, cookie: format!("{prefix}plexus-{port}") })
     }

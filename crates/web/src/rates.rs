@@ -1,8 +1,8 @@
 //! Rates from counters: what passed between two of a box's reports.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use plexus_api::answer::network::{BoxCounters, Network, PortCounters};
+use plexus_api::answer::network::{BoxCounters, Network, NetworkBox, PortCounters};
 use serde::Serialize;
 
 /// The rates of a network, as the page reads them. Lists follow those of the map; `None`: not
@@ -44,6 +44,9 @@ pub(crate) struct NamedRates {
     pub(crate) prefixes: Vec<String>,
 }
 
+/// Two reports farther apart, in milliseconds, tell nothing of now.
+const SPAN_MS: u64 = 10_000;
+
 /// The last two reports of each box, by its name: places change when boxes come and go.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
@@ -60,6 +63,9 @@ impl Meter {
             match known {
                 // The same report again.
                 Some([_, last]) if last.time_ms == counters.time_ms => {}
+                Some([_, last]) if counters.time_ms.saturating_sub(last.time_ms) > SPAN_MS => {
+                    self.boxes.insert(named.name.clone(), [counters.clone(), counters.clone()]);
+                }
                 Some(both) => {
                     both.swap(0, 1);
                     both[1] = counters.clone();
@@ -73,8 +79,12 @@ impl Meter {
         let mut places: HashMap<&str, usize> = HashMap::new();
         places.extend(boxes.iter().zip(0..).map(|(b, place)| (b.name.as_str(), place)));
         self.boxes.retain(|name, _| places.contains_key(name.as_str()));
-        let spans: Vec<Option<Span<'_>>> =
-            boxes.iter().map(|b| self.boxes.get(&b.name).map(Span::of)).collect();
+        // A box that tells nothing now has no rates.
+        let telling: HashSet<u32> = network.counters.iter().map(|c| c.at).collect();
+        let span = |(b, place): (&NetworkBox, u32)| {
+            self.boxes.get(&b.name).filter(|_| telling.contains(&place)).map(Span::of)
+        };
+        let spans: Vec<Option<Span<'_>>> = boxes.iter().zip(0..).map(span).collect();
         let mut rates = Rates::default();
         let mut inner = vec![[0_u64; 4]; boxes.len()];
         for cable in &network.map.cables {
@@ -132,11 +142,11 @@ impl Span<'_> {
         if self.seconds > 0.0 { more as f64 / self.seconds } else { 0.0 }
     }
 
-    fn port_rates(&self, last: &PortCounters, before: Option<&PortCounters>) -> PortRates {
-        let bits = |before: Option<u64>, last: u64| (self.per_s(before, last) * 8.0) as u64;
+    fn port_rates(&self, last: &PortCounters, before: &PortCounters) -> PortRates {
+        let bits = |before: u64, last: u64| (self.per_s(Some(before), last) * 8.0) as u64;
         PortRates {
-            rx: bits(before.map(|p| p.rx_bytes), last.rx_bytes),
-            tx: bits(before.map(|p| p.tx_bytes), last.tx_bytes),
+            rx: bits(before.rx_bytes, last.rx_bytes),
+            tx: bits(before.tx_bytes, last.tx_bytes),
         }
     }
 
@@ -145,13 +155,15 @@ impl Span<'_> {
         if self.seconds == 0.0 {
             return None;
         }
-        Some(self.port_rates(&of(self.last)?, of(self.before).as_ref()))
+        Some(self.port_rates(&of(self.last)?, &of(self.before)?))
     }
 
     fn of_box(&self, is_inner: impl Fn(u8) -> bool) -> BoxRates {
         let mut sum = BoxRates::default();
         for port in self.last.ports.iter().filter(|p| !is_inner(p.port)) {
+            // A port that is new has counted for an unknown time.
             let before = self.before.ports.iter().find(|p| p.port == port.port);
+            let Some(before) = before else { continue };
             let rates = self.port_rates(port, before);
             sum.from_hosts += rates.rx;
             sum.to_hosts += rates.tx;
@@ -179,7 +191,7 @@ impl Span<'_> {
 
 #[cfg(test)]
 mod tests {
-    use plexus_api::answer::network::{BoxKind, Cable, Map, NetworkBox};
+    use plexus_api::answer::network::{BoxKind, Cable, Map};
 
     use super::*;
 
@@ -216,6 +228,20 @@ mod tests {
         assert_eq!(rates.boxes, [Some(of_box), None]);
         assert_eq!(rates.drops["no_route"], (17, 5.0));
         assert_eq!(meter.rates(&later), rates, "the same report again");
+    }
+
+    #[test]
+    fn a_box_that_is_silent_or_was_not_looked_at_has_no_rates() {
+        let mut meter = Meter::default();
+        meter.rates(&network(vec![report(0, 1_000, 500, 7)]));
+        meter.rates(&network(vec![report(0, 2_000, 1_500, 7)]));
+        let silent = meter.rates(&network(vec![]));
+        assert_eq!(
+            (&silent.cables[..], &silent.boxes[..]),
+            (&[[None, None]][..], &[None, None][..])
+        );
+        let later = meter.rates(&network(vec![report(0, 3_600_000, 1 << 40, 7)]));
+        assert_eq!(later.cables, [[None, None]]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How many may read at a time.
 //!
-//! A new connection always gets in. If there are as many as allowed, the one ends for it that has
-//! read nothing for the longest: a reader that reads is sent something every few seconds. A page
-//! whose connection has ended connects anew by itself.
+//! A new connection always gets in. At the limit it ends another one: the one that has read nothing
+//! for the longest, of those first that have not shown the token. A reader that reads is sent
+//! something every few seconds. A page whose connection has ended connects anew by itself.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub(crate) struct Readers {
 pub(crate) struct Reader {
     /// When it has taken something last.
     took: Cell<Instant>,
+    /// It has shown the token, or needs none.
+    is_known: Cell<bool>,
     /// Its task.
     task: RefCell<Option<AbortHandle>>,
 }
@@ -32,6 +34,11 @@ impl Reader {
     /// It has taken something.
     pub(crate) fn takes(&self) {
         self.took.set(Instant::now());
+    }
+
+    /// It has shown the token, or needs none.
+    pub(crate) fn is_known(&self) {
+        self.is_known.set(true);
     }
 
     /// The task that serves it.
@@ -68,10 +75,11 @@ impl Readers {
     /// A place for one more.
     pub(crate) fn place(self: &Rc<Readers>) -> Place {
         let number = self.next.replace(self.next.get() + 1);
-        let reader = Rc::new(Reader { took: Cell::new(Instant::now()), task: RefCell::default() });
+        let took = Cell::new(Instant::now());
+        let reader = Rc::new(Reader { took, is_known: Cell::default(), task: RefCell::default() });
         let mut all = self.all.borrow_mut();
         if all.len() >= self.most {
-            let idle = all.iter().min_by_key(|(_, reader)| reader.took.get());
+            let idle = all.iter().min_by_key(|(_, r)| (r.is_known.get(), r.took.get()));
             if let Some(number) = idle.map(|(number, _)| *number)
                 && let Some(idle) = all.remove(&number)
             {
@@ -95,7 +103,13 @@ mod tests {
         let third = readers.place();
         let kept: Vec<u64> = readers.all.borrow().keys().copied().collect();
         assert_eq!(kept, [first.number, third.number]);
-        drop((first, second, third));
+        // One that has shown the token stays, however long ago it has read.
+        first.reader.took.set(third.reader.took.get() - std::time::Duration::from_secs(1));
+        first.reader.is_known();
+        let fourth = readers.place();
+        let kept: Vec<u64> = readers.all.borrow().keys().copied().collect();
+        assert_eq!(kept, [first.number, fourth.number]);
+        drop((first, second, third, fourth));
         assert!(readers.all.borrow().is_empty());
     }
 }

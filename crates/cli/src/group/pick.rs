@@ -27,7 +27,12 @@ pub(super) fn ask(candidates: &[Candidate]) -> Result<Vec<String>, String> {
         },
         Err(_) => Ok(word.to_string()),
     };
-    line.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()).map(name).collect()
+    let words = line.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty());
+    let named: Vec<String> = words.map(name).collect::<Result<_, _>>()?;
+    match named.is_empty() {
+        true => Err("no interface was named".into()),
+        false => Ok(named),
+    }
 }
 
 /// The list, with a number for each interface.

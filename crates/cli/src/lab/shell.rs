@@ -291,8 +291,12 @@ impl Session {
             std::thread::sleep(TRY_AGAIN);
             done = self.client(from, &address, seconds);
         }
-        let said = done?;
+        let is_served = matches!(&done, Ok(text) if !text.contains("\"error\""));
+        if !is_served {
+            let _ = server.kill();
+        }
         let _ = server.wait();
+        let said = done?;
         let said: serde_json::Value = serde_json::from_str(&said).map_err(Failure::unusable)?;
         let rate = |end: &str| said["end"][end]["bits_per_second"].as_f64();
         match (rate("sum_sent"), rate("sum_received")) {

@@ -13,7 +13,7 @@
 //! kernel does not show them to the program.
 //!
 //! A device with several receive queues distributes frames over them, and a port on only one would
-//! miss the rest: so a port serves all of them, unless its options say otherwise.
+//! miss the rest: so a port serves as many as the driver tells, unless its options say otherwise.
 
 mod program;
 mod queue;
@@ -52,8 +52,8 @@ pub struct XdpOptions {
     pub queues: u32,
     /// Slots in each ring, a power of two.
     pub ring: u32,
-    /// Frames to keep ready for reception, per queue; at most the ring, and at most a quarter of
-    /// the pool. The queues of a device share them if it is served whole.
+    /// Frames to keep ready for reception, per queue; at most the ring, and of all queues at most
+    /// a quarter of the pool. The queues of a device share them if it is served whole.
     pub fill: u32,
 }
 
@@ -63,8 +63,9 @@ impl Default for XdpOptions {
     }
 }
 
-/// Frames that a queue keeps ready at least.
-const FILL_MIN: u32 = 64;
+/// Frames that a queue keeps ready at least. Devices spread IP flows over their queues; frames of
+/// other protocols, as those of a fabric, often come by a single one.
+const FILL_MIN: u32 = 512;
 
 impl XdpOptions {
     /// The same with the device's number of queues.
@@ -89,7 +90,11 @@ pub struct AfXdpPort {
     device: Device,
     /// The far end may leave checksums to its device, and there is no hardware.
     is_virtual: bool,
+    configured: XdpOptions,
+    /// The same with the device's number of queues.
     options: XdpOptions,
+    /// The queue that the last call began to receive from.
+    turn: usize,
     capabilities: Capabilities,
     /// `None` while the device is gone, and once closed.
     attached: Option<Attached>,
@@ -129,7 +134,7 @@ impl AfXdpPort {
     ) -> Result<AfXdpPort, OpenError> {
         let device = Device::named(device)?;
         let state = device.require()?;
-        let options = options.of(&device);
+        let (configured, options) = (options, options.of(&device));
         check_options(&device, &options)?;
         check_frame_size(&device, state.mtu, pool.frame_size())?;
         raise_locked_memory_limit();
@@ -141,7 +146,9 @@ impl AfXdpPort {
             name: name.into(),
             device,
             is_virtual,
+            configured,
             options,
+            turn: 0,
             capabilities,
             attached: Some(attached),
             ledger: Ledger::new(pool.frames()),
@@ -174,7 +181,8 @@ impl AfXdpPort {
     /// would accumulate at ports that only send, and reception would stop.
     fn refill(&mut self, pool: &mut Pool) {
         let Some(attached) = &mut self.attached else { return };
-        let target = self.options.fill.min((pool.frames() / 4).max(1) as u32);
+        let share = pool.frames() / 4 / self.options.queues.max(1) as usize;
+        let target = self.options.fill.min(share.max(1) as u32);
         let frame_size = pool.frame_size() as u64;
         for queue in &mut attached.queues {
             let deficit = target.saturating_sub(queue.filled);
@@ -255,12 +263,14 @@ impl AfXdpPort {
             let opened = check_frame_size(&self.device, state.mtu, pool.frame_size())
                 .and_then(|()| is_virtual(&self.device))
                 .and_then(|is_virtual| {
-                    let attached = Attached::open(&self.device, &state, &self.options, pool)?;
-                    Ok((is_virtual, attached))
+                    // It may have another number of queues.
+                    let options = self.configured.of(&self.device);
+                    let attached = Attached::open(&self.device, &state, &options, pool)?;
+                    Ok((is_virtual, options, attached))
                 });
             match opened {
-                Ok((is_virtual, attached)) => {
-                    self.is_virtual = is_virtual;
+                Ok((is_virtual, options, attached)) => {
+                    (self.is_virtual, self.options) = (is_virtual, options);
                     let device = self.device.name();
                     tracing::info!(port = %self.name, device, "device is back");
                     self.attached = Some(attached);
@@ -305,7 +315,11 @@ impl Port for AfXdpPort {
         let size = pool.frame_size() as u64;
         let shift = size.trailing_zeros();
         let before = into.len();
-        for queue in &mut attached.queues {
+        // Each call begins with another queue: one that is always full would starve the others.
+        let queues = attached.queues.len();
+        self.turn = (self.turn + 1) % queues.max(1);
+        for at in 0..queues {
+            let queue = &mut attached.queues[(self.turn + at) % queues];
             let n = queue.rx.available().min(into.remaining_capacity() as u32);
             for _ in 0..n {
                 let Some(slot) = queue.rx.pop() else { break };
