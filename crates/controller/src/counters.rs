@@ -129,10 +129,10 @@ mod tests {
         assert_eq!(of_first, [1, 2]);
         let reasons: Vec<&String> = reports.of[&0].whole.drops.keys().collect();
         assert_eq!(reasons, ["no_route", "\u{FFFD}"]);
-        // The end of the second report is lost, and that of the first comes late.
+        // The end of the second report comes after the third.
         reports.hear(at(2), 0, part(2000, false, 3));
         reports.hear(at(3), 0, part(3000, true, 4));
-        reports.hear(at(3), 0, part(1000, true, 5));
+        reports.hear(at(3), 0, part(2000, true, 5));
         let of_third: Vec<u8> = ports(&reports);
         assert_eq!((of_third, reports.of[&0].whole.time_ms), (vec![1, 2, 4], 3000));
         // The node has started anew.
