@@ -45,8 +45,8 @@ Without --interface it lists the interfaces of this box, and asks. It never take
 the default route or of your SSH session, or one that is part of a bridge, without --force. Then it
 prints a code for the next box, and waits for that box to ask; --boxes 0 leaves this out.
 
-group.key signs the group's identities. Anyone with this file can add boxes: keep a
-copy of it and of group.key.ledger in a safe place.")]
+group.key signs the group's identities. Anyone with this file can add boxes: keep a copy
+of it and of group.key.ledger in a safe place.")]
     Create {
         #[command(flatten)]
         own: Own,
@@ -61,8 +61,8 @@ copy of it and of group.key.ledger in a safe place.")]
 Example:
   sudo plexus group invite
 
-Run it on the box of `plexus group create`. The code admits one box. It expires after --expires, or when
-this command ends. You confirm each box: compare the key that both boxes show.")]
+Run it on the box of `plexus group create`. The code admits one box. It expires after --expires, or
+when this command ends. You confirm each box: compare the key that both boxes show.")]
     Invite {
         #[command(flatten)]
         place: Place,

@@ -2,9 +2,9 @@
 //!
 //! The controller's daemon, the lab and the simulator each serve it from a [`Source`], which knows
 //! the network. The server has two threads of its own: one talks to readers, the other asks the
-//! source, once a second while there are readers. A reader that is slow delays nobody: all share the
-//! newest state, and it misses those between. Questions besides cost the source time, so the second
-//! thread pauses after each.
+//! source, once a second while there are readers. A reader that is slow delays nobody: all share
+//! the newest state, and it misses those between. Questions besides cost the source time, so the
+//! second thread pauses after each.
 //!
 //! Readers are not trusted: see [`gate`] for who may read, and [`readers`] for how many.
 
