@@ -245,7 +245,7 @@ impl Controller {
                     Body::HostGone(gone) => self.host_gone(now, index, &gone),
                     Body::HostProbeReply(reply) => self.probe_reply(now, index, &reply),
                     Body::HostFrame(frame) => self.host_frame(now, index, &frame),
-                    Body::Invalidate(stale) => self.invalidate(&stale),
+                    Body::Invalidate(stale) => self.invalidate(now, index, &stale),
                     Body::TreesReady(ready) => self.trees_ready(now, index, &ready),
                     Body::GroupMembership(said) => self.group_membership(index, said),
                     Body::GroupSender(said) => self.group_sender(index, &said),

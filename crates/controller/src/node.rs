@@ -320,7 +320,15 @@ impl Controller {
     }
 
     /// The last node of a route has no such station: corrects the routes of its sender.
-    pub(crate) fn invalidate(&mut self, stale: &Invalidate) {
+    pub(crate) fn invalidate(&mut self, now: Time, index: u32, stale: &Invalidate) {
+        // A node that has started anew does not know its stations, and those that only listen would
+        // stay unknown to it.
+        if let Some(host) = self.hosts.get(stale.destination).filter(|h| h.at.node == index)
+            && let Some(&ip) = host.ips.iter().min()
+        {
+            let station = (stale.destination, host.at);
+            self.ask_station(now, ip, station);
+        }
         let Some(source) = self.hosts.get(stale.source) else {
             return self.dropped(Drop::NotThere);
         };

@@ -214,6 +214,22 @@ fn a_node_that_stops_costs_its_neighbours_no_silence() {
     }
 }
 
+/// Others have its address and a route to it, so nobody asks for it, and it has nothing to say.
+#[test]
+fn a_host_that_only_listens_is_reached_when_its_node_has_started_anew() {
+    for seed in 0..4 {
+        let mut world = World::joined(3, &[(0, 1), (1, 2), (2, 0)], seed);
+        let all = world.all_pairs();
+        assert_eq!(world.unreached(&all, 200), []);
+        world.crash_node(2);
+        world.run(500);
+        world.start_node(2);
+        world.run(1200);
+        assert_eq!(world.unreached(&[(0, 2), (1, 2)], 200), []);
+        world.finish();
+    }
+}
+
 /// A node that cannot take all that comes loses Heartbeats among the rest. Its links stay up for as
 /// long as other frames may count, and not a moment longer than these come.
 #[test]
