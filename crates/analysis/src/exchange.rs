@@ -42,7 +42,7 @@ pub enum Format {
     Json,
     /// Topology definitions of containerlab, in YAML.
     Containerlab,
-    /// What MiniEdit saves, and scripts for Mininet write: JSON.
+    /// JSON that MiniEdit saves and scripts for Mininet write.
     Mininet,
 }
 
@@ -119,12 +119,12 @@ pub fn import(
     }
 }
 
-/// What a topology is written as.
+/// A written topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The file.
     pub text: String,
-    /// What the topology has and the file lacks, one sentence each; of graphs nothing is told.
+    /// Parts of the topology that the file lacks, one sentence each; none for graphs.
     pub notes: Vec<String>,
 }
 

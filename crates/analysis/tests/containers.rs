@@ -296,7 +296,7 @@ fn what_is_broken_is_named_with_its_place_and_a_remedy() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// What of a topology a lab of containers carries; lanes become links of their own.
+/// The parts of a topology that a lab of containers carries; lanes become links of their own.
 fn carried(topology: &Topology) -> [Vec<String>; 2] {
     let mut devices: Vec<String> = Vec::new();
     devices.extend(topology.nodes.iter().map(|n| format!("node {}", n.name)));

@@ -77,7 +77,7 @@ fn running() -> Vec<(String, PathBuf)> {
     found
 }
 
-/// What a shell may offer for `--node`.
+/// The names that a shell offers for `--node`.
 fn names() -> Vec<CompletionCandidate> {
     running().into_iter().map(|(name, _)| CompletionCandidate::new(name)).collect()
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plexus_config::NodeFile;
 use plexus_setup::doctor::{Facts, Finding, Level, examine};
-use plexus_setup::interface::candidates;
+use plexus_setup::interface::{Candidate, candidates};
 use plexus_setup::port;
 
 use crate::exit::{Failure, Outcome};
@@ -17,8 +17,8 @@ Example:
   sudo plexus doctor eth1 eth2
 
 It looks at the kernel, the clock, the node's identity, and each port: driver and XDP, MTU,
-offloads, and who else uses the interface. It changes nothing. Without a node's file it looks at all
-Ethernet interfaces, or at those that are named.
+offloads, and other users of the interface. It changes nothing. Without a node's file it looks at
+the Ethernet interfaces that are free, or at those that are named.
 
 Exit code: 0 no problem, perhaps warnings; 1 a problem; 2 it could not look.")]
 pub(crate) struct Args {
@@ -55,11 +55,22 @@ fn look(args: &Args) -> Result<Vec<Finding>, String> {
     };
     let node = file.map(|file| NodeFile::read(&file).map_err(|e| e.to_string())).transpose()?;
     let mut interfaces = args.interfaces.clone();
+    let mut in_use = Vec::new();
     if node.is_none() && interfaces.is_empty() {
-        interfaces = candidates()?.into_iter().map(|c| c.info.name).collect();
+        // One that is in use is hardly meant to be a port: no command that frees it.
+        let (used, free): (Vec<_>, Vec<_>) =
+            candidates()?.into_iter().partition(|c| !c.objections.is_empty());
+        interfaces = free.into_iter().map(|c| c.info.name).collect();
+        in_use = used.into_iter().map(left_alone).collect();
     }
     let facts = Facts::gather(node.as_ref())?;
-    Ok(examine(&facts, node.as_ref(), &interfaces))
+    Ok([examine(&facts, node.as_ref(), &interfaces), in_use].concat())
+}
+
+fn left_alone(candidate: Candidate) -> Finding {
+    let remarks = candidate.remarks();
+    let text = format!("left alone, unless it is named: {remarks}");
+    Finding { subject: candidate.info.name, level: Level::Ok, text, mend: None }
 }
 
 /// One line for each finding, and one for the command that mends it.

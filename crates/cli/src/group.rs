@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use plexus_config::units::parse_duration;
 use plexus_control::join::JoinCode;
+use plexus_io::users::user;
 use plexus_setup::create::{First, create};
 use plexus_setup::drain;
 use plexus_setup::folder::UNIT_USER;
@@ -157,7 +158,7 @@ struct Place {
     dir: PathBuf,
 }
 
-/// What this box becomes.
+/// The node that this box becomes.
 #[derive(clap::Args)]
 struct Own {
     /// The node's name; by default this machine's.
@@ -334,7 +335,7 @@ fn start_lines(folder: &Path, daemons: &[(&str, &str)]) {
         }
         return;
     }
-    if plexus_setup::folder::user(UNIT_USER).is_none() {
+    if user(|user| user.name == UNIT_USER).is_none() {
         println!("  useradd --system --no-create-home {UNIT_USER}");
         println!("  chown {UNIT_USER}: {}/*.identity", folder.display());
     }

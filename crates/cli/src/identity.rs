@@ -8,14 +8,12 @@ use plexus_config::document::read_text;
 use plexus_control::identity::{Authority, Identity, Role, short_key};
 use plexus_daemon::identity::{check_permissions, load, random};
 use plexus_daemon::ledger::{self, Entry, Ledger};
+use plexus_setup::folder::UNIT_USER;
 use plexus_wire::hex;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
 use crate::files::{IN_THE_WAY, write_private};
-
-/// The user that runs the daemons in `examples/*.service`.
-const UNIT_USER: &str = "plexus";
 
 /// Make a group of boxes that trust each other, and the identity of each.
 #[derive(clap::Args)]

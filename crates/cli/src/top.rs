@@ -225,7 +225,7 @@ impl PortRates {
     }
 }
 
-/// What each host sends and receives, by its address, those with most traffic first.
+/// The rates of each host, by its address, those with most traffic first.
 fn hosts(flows: &[FlowRate]) -> Vec<HostRates> {
     let mut rates: BTreeMap<String, [f64; 2]> = BTreeMap::new();
     for flow in flows {

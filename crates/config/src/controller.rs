@@ -17,6 +17,7 @@ use crate::controller_settings::{
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::etcd::EtcdSettings;
+use crate::hex::decode;
 use crate::name::{check_device, check_name, parse_kernel_device};
 use crate::node::{parse_heartbeat, parse_listen_address, parse_socket_path, usual_control};
 use crate::outside::read_routes;
@@ -502,13 +503,8 @@ fn read_revoked(root: &Section<'_>) -> Vec<Revoked> {
 /// A public key, as `plexus identity list` shows it.
 fn parse_key(text: &str) -> Result<[u8; 32], ValueError> {
     let help = "copy the key of the box from `plexus identity list`";
-    let wrong = || ValueError::new(format!("{} is no key: it has 64 digits", quote(text)), help);
-    let is_key = text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let mut key = [0; 32];
-    for (i, byte) in key.iter_mut().enumerate().filter(|_| is_key) {
-        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| wrong())?;
-    }
-    if is_key { Ok(key) } else { Err(wrong()) }
+    decode(text)
+        .map_err(|_| ValueError::new(format!("{} is no key: it has 64 digits", quote(text)), help))
 }
 
 fn read_groups(root: &Section<'_>) -> Vec<HostGroup> {

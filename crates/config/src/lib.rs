@@ -13,6 +13,7 @@ pub mod document;
 pub mod error;
 mod etcd;
 mod fast_table;
+pub mod hex;
 pub mod name;
 mod named;
 mod node;

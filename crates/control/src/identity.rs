@@ -11,7 +11,6 @@
 mod authority;
 mod credential;
 mod file;
-mod hex;
 
 pub use authority::{Authority, AuthorityPublic, Identity, KeyPair};
 pub use credential::{CREDENTIAL_LEN, Claims, Credential, CredentialError, GroupId, Role};

@@ -1,4 +1,4 @@
-//! What nodes have counted, which they tell while somebody looks at the network.
+//! The nodes' counters, which they tell while somebody looks at the network.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ struct Report {
     next: CountersView,
 }
 
-/// What a node has counted since it started.
+/// A node's counters since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountersView {
     /// When, in milliseconds since the node started.
@@ -74,7 +74,7 @@ impl Reports {
             if next.time_ms < whole.time_ms {
                 *whole = CountersView::default();
             }
-            // What a lost part has told stays as it was: it would count from zero otherwise.
+            // Counters of a lost part stay as they were: they would begin at zero otherwise.
             whole.time_ms = next.time_ms;
             whole.ports.extend(next.ports);
             whole.drops.extend(next.drops);
@@ -96,7 +96,7 @@ impl Controller {
         }
     }
 
-    /// What a node has counted, if it has told lately.
+    /// A node's counters, if it has told them lately.
     pub fn counters(&self, now: Time, node: NodeId) -> Option<&CountersView> {
         let report = self.reports.of.get(&self.topology.index(node)?)?;
         let is_fresh = report.heard > Time::ZERO && now.since(report.heard) < FRESH_FOR;

@@ -7,6 +7,7 @@ use std::path::Path;
 use plexus_config::document::read_text;
 use plexus_control::identity::{Identity, Role};
 use plexus_io::secret::{self, check_private};
+use plexus_io::users::user;
 
 /// Bytes of the operating system's randomness.
 ///
@@ -53,7 +54,7 @@ pub fn check_permissions(path: &Path) -> Result<(), String> {
 /// What to do about an identity that this process may not read.
 fn unreadable(path: &Path) -> String {
     let own = rustix::process::geteuid().as_raw();
-    let user = user_name(own).unwrap_or_else(|| own.to_string());
+    let user = user(|user| user.id == own).map_or_else(|| own.to_string(), |user| user.name);
     let file = path.display();
     if fs::metadata(path).is_err() {
         let directory = path.parent().unwrap_or(path).display();
@@ -62,15 +63,4 @@ fn unreadable(path: &Path) -> String {
         );
     }
     format!("{file}: user {user} runs this and may not read it: as root, chown {user}: {file}")
-}
-
-/// A user's name, if the password file has it.
-fn user_name(id: u32) -> Option<String> {
-    let users = fs::read_to_string("/etc/passwd").ok()?;
-    let mut names = users.lines().filter_map(|line| {
-        let mut fields = line.split(':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
-        (number.parse() == Ok(id)).then(|| name.to_string())
-    });
-    names.next()
 }

@@ -41,6 +41,7 @@ mod sys;
 pub mod tap;
 pub mod udp;
 pub mod unsent;
+pub mod users;
 mod vnet;
 pub mod wake;
 pub mod wrap;

@@ -17,7 +17,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Adds a write. What a leader before has asked for is of no use any more.
+    /// Adds a write. Writes of an earlier leader are dropped.
     pub(crate) fn add(&mut self, epoch: u64, ticket: u64, changes: Vec<Change>) {
         if epoch != self.epoch {
             self.changes.clear();

@@ -82,7 +82,7 @@ impl LabNetwork {
         Err(why)
     }
 
-    /// What a node has counted.
+    /// A node's counters.
     fn counters(&mut self, at: u32, socket: &Path) -> Option<BoxCounters> {
         let ports: Ports = self.ask(socket, &Request::Show(Topic::Ports)).ok()?;
         let drops: Drops = self.ask(socket, &Request::Show(Topic::Drops)).ok()?;

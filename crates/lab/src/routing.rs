@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use plexus_api::Request;
 use plexus_api::answer::router::Route;
 use plexus_io::namespace::Namespaces;
+use plexus_io::users::user;
 use plexus_topo::{Device, RoutingDaemon, RoutingSuite, Topology};
 use plexus_wire::Prefix;
 
@@ -103,9 +104,7 @@ fn start_frr(
 
 /// The user that FRR's package has made for it.
 fn user_of_frr() -> Result<u32, Error> {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let line = users.lines().find_map(|line| line.strip_prefix("frr:"));
-    let user = line.and_then(|rest| rest.split(':').nth(1)?.parse().ok());
+    let user = user(|user| user.name == "frr").map(|user| user.id);
     user.ok_or_else(|| Error::Unsupported("there is no user frr: apt-get install frr".into()))
 }
 

@@ -18,7 +18,7 @@ pub const CONTROLLER_DEVICE: &str = "ctl0";
 const CONTROLLER: u64 = 1;
 const NODE: u64 = 2;
 
-/// What the first box becomes.
+/// The node and the controller that the first box becomes.
 #[derive(Clone, Debug)]
 pub struct First {
     /// The folder of its files.

@@ -1,5 +1,5 @@
-//! What is wrong with a box, and the command that mends it. [`Facts`] are gathered first, and then
-//! judged: a test can feed any facts. Gathering changes nothing.
+//! Finds the flaws of a box, and the command that mends each. [`Facts`] are gathered first, and
+//! then judged: a test can feed any facts. Gathering changes nothing.
 
 mod facts;
 mod machine;

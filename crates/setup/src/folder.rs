@@ -9,6 +9,7 @@ use plexus_config::document::read_text;
 use plexus_control::identity::Authority;
 use plexus_daemon::identity::check_permissions;
 use plexus_io::secret::{write_new, write_secret};
+use plexus_io::users::user;
 
 /// The user that runs the daemons in `examples/*.service`.
 pub const UNIT_USER: &str = "plexus";
@@ -171,19 +172,11 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
 /// In words.
 pub(crate) fn give_to_daemon(path: &Path) -> Result<(), String> {
     let is_roots = fs::metadata(path).is_ok_and(|file| file.uid() == 0);
-    match user(UNIT_USER) {
-        Some((user, group)) if is_roots => chown(path, Some(user), Some(group))
+    match user(|user| user.name == UNIT_USER) {
+        Some(user) if is_roots => chown(path, Some(user.id), Some(user.group))
             .map_err(|e| format!("giving {} to user {UNIT_USER}: {e}", path.display())),
         _ => Ok(()),
     }
-}
-
-/// The numbers of a user and of its group, if the password file has it.
-pub fn user(name: &str) -> Option<(u32, u32)> {
-    let users = fs::read_to_string("/etc/passwd").ok()?;
-    let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
-    let mut numbers = line.split(':').skip(2).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 fn as_root(e: &io::Error) -> &'static str {

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub struct Candidate {
     /// The device.
     pub info: DeviceInfo,
-    /// What speaks against it, the worst first.
+    /// Objections to it, the worst first.
     pub objections: Vec<Objection>,
 }
 

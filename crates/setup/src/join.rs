@@ -26,7 +26,7 @@ const OPERATOR_TIME: Duration = Duration::from_secs(15 * 60);
 /// How long a connection by one cable may take, if the address is link-local.
 const CABLE_TIME: Duration = Duration::from_secs(3);
 
-/// What the new box becomes.
+/// The node that the new box becomes.
 #[derive(Clone, Debug)]
 pub struct New {
     /// The folder of its files.

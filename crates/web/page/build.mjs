@@ -1,6 +1,6 @@
 // Builds the page into the folder of the first argument, ../assets unless it is given.
 import { build } from "esbuild";
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 
 const out = process.argv[2] ?? "../assets";
 mkdirSync(out, { recursive: true });
@@ -16,9 +16,6 @@ const { metafile } = await build({
   target: "es2020",
   metafile: true,
 });
-for (const name of ["index.html", "login.html", "icon.svg"]) {
-  copyFileSync(`src/${name}`, `${out}/${name}`);
-}
 
 // The licences of what the bundle contains ask for their texts.
 const packages = new Set();

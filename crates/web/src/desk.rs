@@ -24,7 +24,7 @@ const WAITING: usize = 32;
 /// The pause after a question: the controller works on it in the thread of all its work.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a reader wants to know.
+/// A reader's question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question {
     Ways(Pair),

@@ -1,4 +1,4 @@
-//! Who may read.
+//! Decides which readers are admitted.
 //!
 //! A browser sends requests to this server for any site that its user visits. Two headers, which
 //! scripts cannot change, tell these apart. `Host` names the server as the browser found it: a

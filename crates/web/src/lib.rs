@@ -49,7 +49,7 @@ pub trait Source: Send + 'static {
     /// In words for the page.
     fn routes(&mut self, first: Prefix) -> Result<Routes, String>;
 
-    /// What the group's router does with packets to an address.
+    /// The group's router's action on packets to an address.
     ///
     /// # Errors
     /// In words for the page.
@@ -64,7 +64,7 @@ pub trait Source: Send + 'static {
     }
 }
 
-/// What a reader may do to a simulation.
+/// A reader's command to a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {

@@ -22,9 +22,9 @@ pub(crate) struct Rates {
 /// Of a box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct BoxRates {
-    /// What its hosts send, in bits per second.
+    /// Sent by its hosts, in bits per second.
     pub(crate) from_hosts: u64,
-    /// What its hosts get.
+    /// Received by its hosts.
     pub(crate) to_hosts: u64,
     /// Packets dropped per second.
     pub(crate) drops: f64,

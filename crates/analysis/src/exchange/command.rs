@@ -3,7 +3,7 @@
 /// Words of a command that are read.
 const WORDS_MAX: usize = 16;
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command<'c> {
     /// It gives a device an address.

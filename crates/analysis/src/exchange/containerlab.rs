@@ -1,9 +1,9 @@
 //! Reads and writes the topology definitions of containerlab (containerlab.dev, "Topology
 //! definition"; types/topology.go and links/ of its source).
 //!
-//! A file does not say which of its containers are hosts. What we write has labels that do. Without
-//! them a bridge is a bridge, a container of kind `linux` with at most one cable is a host, and any
-//! other node becomes a node of Plexus.
+//! A file does not say which of its containers are hosts. Our own files have labels for that.
+//! Without them a bridge is a bridge, a container of kind `linux` with at most one cable is a host,
+//! and any other node becomes a node of Plexus.
 
 mod read;
 mod write;

@@ -1,4 +1,4 @@
-//! What of a file has no place in a topology, told in few sentences.
+//! Tells in few sentences which parts of a file have no place in a topology.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const SENTENCES_SHOWN: usize = 100;
 /// The same of other notes, of one kind.
 const NOTES_SHOWN: usize = 20;
 
-/// What is left out.
+/// The parts left out.
 #[derive(Default)]
 pub(super) struct LeftOut {
     /// Keys by the place where they stand, with how often they do.

@@ -19,10 +19,10 @@ const HELP: &str = "write {\"hosts\": [{\"name\": \"h1\"}, …], \"switches\": [
                     …], \"links\": [{\"src\": \"h1\", \"dest\": \"s1\"}, …]}";
 /// Commands of a host that are read.
 const COMMANDS_MAX: usize = 64;
-/// What links call their ends.
+/// Keys of a link's ends.
 const ENDS: [[&str; 2]; 5] =
     [["src", "dest"], ["src", "dst"], ["source", "target"], ["node1", "node2"], ["from", "to"]];
-/// What devices call their options.
+/// Keys of a device's options.
 const OPTIONS: [&str; 3] = ["opts", "options", "params"];
 
 pub(super) fn read(text: &str, faults: &mut Faults) -> Option<RawGraph> {

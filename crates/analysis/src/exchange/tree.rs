@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) key: Rc<str>,
     /// Where the key stands.
     pub(super) span: Span,
-    /// What the key has.
+    /// The value of the key.
     pub(super) value: Rc<Tree>,
 }
 
@@ -254,7 +254,7 @@ impl Reader {
             }
         }
         *entries = own;
-        // What an alias names was counted with the alias.
+        // The alias itself has counted the values that it names.
         for Entry { value, .. } in merged {
             let maps = if value.is_list() { value.items() } else { std::slice::from_ref(&value) };
             for map in maps {

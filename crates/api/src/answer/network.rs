@@ -18,7 +18,7 @@ pub struct Network {
     pub map: Map,
     /// Its hosts.
     pub hosts: Vec<NetworkHost>,
-    /// What boxes have counted. A box that has not told is missing.
+    /// The boxes' counters. A box that has not told them is missing.
     pub counters: Vec<BoxCounters>,
     /// The group's router, if the group routes.
     pub router: Option<GroupRouter>,
@@ -33,7 +33,7 @@ pub struct Network {
 pub struct Map {
     /// The name of the network, or of the controller.
     pub title: String,
-    /// What limits this answer, for a person: the controller stands by.
+    /// The limit of this answer, for a person: the controller stands by.
     pub notice: Option<String>,
     /// The boxes. Others name them by their place in this list.
     pub boxes: Vec<NetworkBox>,
@@ -90,7 +90,7 @@ pub struct NetworkHost {
     pub tenants: Vec<u16>,
 }
 
-/// What a box has counted since it started.
+/// A box's counters since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoxCounters {
     /// The box.
@@ -105,7 +105,7 @@ pub struct BoxCounters {
     pub named: Option<NamedCounters>,
 }
 
-/// What a port has counted.
+/// A port's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
     /// Its number.
@@ -120,7 +120,7 @@ pub struct PortCounters {
     pub tx_bytes: u64,
 }
 
-/// What a forwarder of named data has counted.
+/// The counters of a forwarder of named data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedCounters {
     /// Interests that the content store answered.

@@ -1,6 +1,6 @@
 //! `plexus lab shell`: a prompt for a lab that is up, with the commands that users of Mininet know.
 //!
-//! What runs inside a device is `plexus lab exec`, in a process of its own: a process that has
+//! A command inside a device runs by `plexus lab exec`, in a process of its own: a process that has
 //! entered a lab's namespaces cannot leave them.
 
 use std::collections::BTreeMap;

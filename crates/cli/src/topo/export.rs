@@ -17,7 +17,7 @@ use crate::files::{write_new, write_private};
 pub(crate) struct Export {
     /// The topology file
     file: PathBuf,
-    /// What to write: graphml, dot, json (node-link, as networkx has it), containerlab (a lab of
+    /// The format: graphml, dot, json (node-link, as networkx has it), containerlab (a lab of
     /// containers) or svg (a drawing)
     #[arg(long, value_parser = target)]
     format: Target,

@@ -4,14 +4,13 @@
 //! Every test has namespaces and a directory of its own; its daemons end with it.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::common::{self, Daemons, LIMIT, Running, Said, Signal, cable, ip, signal, until};
+use crate::common::{self, Daemons, Running, Said, Signal, cable, ip, signal, until};
 use crate::web::Reader;
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
@@ -110,15 +109,7 @@ impl Fabric {
     }
 
     fn metrics(&self) -> String {
-        let answer = self.nodes.run(|| -> std::io::Result<String> {
-            let mut stream = TcpStream::connect("127.0.0.1:9465")?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        });
-        answer.unwrap().unwrap()
+        common::http(&self.nodes, 9465, "/metrics").unwrap()
     }
 
     /// What kind of input it was that gave a node's port this role the last time.

@@ -57,7 +57,7 @@ impl Inviting {
         writeln!(self.child.0.stdin.as_mut().unwrap(), "{text}").unwrap();
     }
 
-    /// What it says until it ends.
+    /// Its output until it ends.
     fn end(mut self) -> Said {
         let (mut out, mut err) = (String::new(), String::new());
         self.out.read_to_string(&mut out).unwrap();
@@ -185,7 +185,7 @@ impl Boxes {
         self.daemons.push((unit.to_string(), daemon));
     }
 
-    /// What a daemon of the first box answers.
+    /// The answer of a daemon of the first box.
     fn show(&self, name: &str, what: &str) -> Value {
         let words = ["show", what, "--node", name, "--json"];
         Said::of(&mut plexus_in(&self.boxes[0], &words)).json()
@@ -292,7 +292,7 @@ fn a_code_is_good_for_one_box_and_no_other_group() {
     let mut open = Inviting::begin(invite(&dir));
     let said = Said::of(&mut join(&code, "c", "n3")).expect(2);
     assert!(said.err.contains("does not accept this code"), "{said:?}");
-    // Who declines uses the code up.
+    // An operator that declines uses the code up.
     let declined = join(&open.code, "c", "n3").spawn().unwrap();
     let newer = open.code.clone();
     open.line_with("asks to join");

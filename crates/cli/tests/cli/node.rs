@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,20 +50,6 @@ impl Net {
 
     fn ip(&self, arguments: &str) {
         common::ip(&self.inside, arguments);
-    }
-
-    /// The whole answer of a node's metrics.
-    fn http(&self, port: u16, path: &str) -> String {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-        let answer = self.inside.run(move || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            stream.write_all(request.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        });
-        answer.unwrap().unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -440,7 +425,7 @@ fn metrics_are_valid_and_true() {
     let [mut one, mut two] = net.stations();
     one.send(&frame(BROADCAST, mac(1), 1));
     two.receive();
-    let get = |path: &str| net.http(9464, path);
+    let get = |path: &str| common::http(&net.inside, 9464, path).unwrap();
     let received = "plexus_port_receive_packets_total{node=\"a\",port=\"p1\"} 1";
     let answer = get("/metrics");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

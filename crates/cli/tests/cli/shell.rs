@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Desk, Said, directory, plexus};
 
-/// What bash offers after these words, by the program's own script.
+/// The words that bash offers after these, by the program's own script.
 fn offered(desk: &Desk, words: &str) -> BTreeSet<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_plexus"));
     let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());

@@ -2,8 +2,7 @@
 //! metrics. They name what daemons serve, and Prometheus' own tools accept it.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -11,7 +10,7 @@ use plexus_io::namespace::Namespaces;
 use plexus_plane::DropReason;
 use serde_json::Value;
 
-use crate::common::{self, Daemons, LIMIT, Said, until};
+use crate::common::{self, Daemons, Said, until};
 
 const RULES: [&str; 2] = ["nodes.rules.yml", "controllers.rules.yml"];
 const DASHBOARD: &str = "plexus-dashboard.json";
@@ -55,15 +54,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 }
 
 fn metrics(place: &Namespaces, port: u16) -> String {
-    let answer = place.run(|| -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    });
-    let answer = answer.unwrap().unwrap_or_default();
+    let answer = common::http(place, port, "/metrics").unwrap_or_default();
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_string()).unwrap_or_default()
 }
 

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn x25519_is_that_of_the_rfc() {
         // RFC 7748, 6.1: two private keys, their public halves, and the secret they share.
-        let hex = |text| super::super::hex::decode::<32>(text).unwrap();
+        let hex = |text| plexus_config::hex::decode::<32>(text).unwrap();
         let alice = "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a";
         let bob = "5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb";
         let (alice, bob) = (KeyPair::generate(&hex(alice)), KeyPair::generate(&hex(bob)));

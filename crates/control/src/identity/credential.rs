@@ -17,12 +17,11 @@
 use std::fmt;
 
 use ed25519_dalek::{Signature, Signer, SigningKey};
-use plexus_config::ValueError;
 use plexus_config::name::{NAME_LEN_MAX, check_name};
+use plexus_config::{ValueError, hex};
 use serde::{Deserialize, Serialize};
 
 use super::AuthorityPublic;
-use super::hex;
 
 /// Bytes of an encoded credential.
 pub const CREDENTIAL_LEN: usize = CLAIMS_LEN + Signature::BYTE_SIZE;

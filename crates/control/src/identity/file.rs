@@ -4,10 +4,9 @@
 //! An error names the wrong line and never quotes it, because it could contain a secret.
 
 use plexus_config::document::{Lines, Section, read_document};
-use plexus_config::{FileError, Problem, ValueError};
+use plexus_config::{FileError, Problem, ValueError, hex};
 use zeroize::Zeroizing;
 
-use super::hex;
 use super::{Authority, AuthorityPublic, Credential, GroupId, Identity, KeyPair};
 
 impl Identity {

@@ -34,7 +34,7 @@ fn asked(name: &str) -> (Waiting, Applicant) {
     (waiting, asked.request(&request).unwrap())
 }
 
-/// What the new box makes of a credential that this authority issues.
+/// The new box's verdict on a credential that this authority issues.
 fn verdict(
     issuer: &Authority,
     name: &str,

@@ -48,7 +48,7 @@ pub enum Input {
         /// How busy its busiest worker was, in thousandths.
         busy: u16,
     },
-    /// What the node has counted, while it is [watched](super::Node::is_watched), for the
+    /// The node's counters, while it is [watched](super::Node::is_watched), for the
     /// controller.
     Counters(Counters),
     /// Packets were routed to these addresses since the last such input. Once every few seconds is

@@ -32,7 +32,7 @@ pub(crate) enum News {
     Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.
     Kernel(Vec<KernelEvent>),
-    /// What the node has counted, which the controller wants to know.
+    /// The node's counters, for the controller.
     Counters(Counters),
     /// The fabric's control plane is asked.
     AskFabric(Question<fabric::Driver>),

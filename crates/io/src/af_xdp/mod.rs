@@ -316,10 +316,9 @@ impl Port for AfXdpPort {
         let shift = size.trailing_zeros();
         let before = into.len();
         // Each call begins with another queue: one that is always full would starve the others.
-        let queues = attached.queues.len();
-        self.turn = (self.turn + 1) % queues.max(1);
-        for at in 0..queues {
-            let queue = &mut attached.queues[(self.turn + at) % queues];
+        self.turn = if self.turn + 1 < attached.queues.len() { self.turn + 1 } else { 0 };
+        let (before_it, from_it) = attached.queues.split_at_mut(self.turn);
+        for queue in from_it.iter_mut().chain(before_it) {
             let n = queue.rx.available().min(into.remaining_capacity() as u32);
             for _ in 0..n {
                 let Some(slot) = queue.rx.pop() else { break };

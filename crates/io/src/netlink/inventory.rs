@@ -1,4 +1,4 @@
-//! What the kernel says about every network device, for people who choose among them and for
+//! The kernel's facts about every network device, for people who choose among them and for
 //! `plexus doctor`. Nothing here changes anything.
 
 use std::collections::BTreeMap;
@@ -54,11 +54,11 @@ pub struct DeviceInfo {
     pub lro: bool,
     /// It takes VLAN tags out of received frames.
     pub rx_vlan: bool,
-    /// What its driver can do with XDP; `None`: the kernel does not say (before Linux 6.3).
+    /// Its driver's support of XDP; `None`: the kernel does not say (before Linux 6.3).
     pub xdp_features: Option<XdpFeatures>,
 }
 
-/// What a driver can do with XDP (`enum netdev_xdp_act` of linux/netdev.h).
+/// A driver's support of XDP (`enum netdev_xdp_act` of linux/netdev.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
     /// It runs programs and lets them hand frames to a socket: AF_XDP in native mode.

@@ -1,4 +1,4 @@
-//! What the kernel says about its devices.
+//! The kernel's facts about its devices.
 
 use plexus_io::netlink::{DeviceInfo, devices};
 

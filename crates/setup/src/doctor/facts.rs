@@ -10,8 +10,9 @@ use plexus_control::identity::Role;
 use plexus_io::clock;
 use plexus_io::netlink::{DeviceInfo, devices};
 use plexus_io::support::{Support, packet_sockets, xdp_sockets};
+use plexus_io::users::user;
 
-use crate::folder::{UNIT_USER, user};
+use crate::folder::UNIT_USER;
 
 /// A box's facts.
 #[derive(Clone, Debug, Default)]
@@ -38,11 +39,11 @@ pub struct Facts {
     pub packet_users: BTreeMap<u32, Vec<Packet>>,
     /// `rp_filter` of each device, the global setting included.
     pub rp_filter: BTreeMap<String, u8>,
-    /// What the node's file leads to.
+    /// The plan that follows from the node's file.
     pub gathered: Gathered,
 }
 
-/// What the node's file leads to.
+/// The plan that follows from the node's file.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     /// The node answers at its control socket.
@@ -128,7 +129,7 @@ impl Gathered {
             node_runs: UnixStream::connect(&node.control).is_ok(),
             identity_trouble: trouble,
             identity_owner: identity.and_then(|path| Some(fs::metadata(path).ok()?.uid())),
-            unit_user: user(UNIT_USER).map(|(user, _)| user),
+            unit_user: user(|user| user.name == UNIT_USER).map(|user| user.id),
         }
     }
 }

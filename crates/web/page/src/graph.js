@@ -310,7 +310,7 @@ function paintBoxes() {
   pen.strokeStyle = colours().bad;
   pen.stroke(down);
   pen.setLineDash([]);
-  // What is lit is written first; a name without room is left out.
+  // Lit names are written first; a name without room is left out.
   for (const [name, x, y, isLit] of named.sort((a, b) => b[3] - a[3])) label(name, x, y, isLit);
 }
 
@@ -324,7 +324,7 @@ function ring(x, y, r) {
   pen.stroke();
 }
 
-// What is under the pointer.
+// The item under the pointer.
 
 function found(x, y) {
   let best = null;

@@ -30,7 +30,7 @@ export function search(text) {
       || (hex && digits(host.mac).includes(hex));
     if (isIt) out.push({ kind: "host", id: host.mac, text: hostLabel(host), more: [host.mac, ...host.addresses].join(" ") });
   }
-  // What begins with the word, or is it, comes first.
+  // Names that begin with the word come first.
   const rank = ({ text: name, more }) => (name.toLowerCase() === word || more.split(" ").includes(word) ? 0 : name.toLowerCase().startsWith(word) ? 1 : 2);
   return out.sort((a, b) => rank(a) - rank(b)).slice(0, MOST);
 }

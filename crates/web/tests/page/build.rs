@@ -55,6 +55,8 @@ pub(crate) fn packages() -> Option<&'static Path> {
 fn the_built_page_is_what_its_sources_make() {
     let Some(packages) = packages() else { return };
     let out = packages.join("built");
+    // Files of an earlier build.
+    let _ = fs::remove_dir_all(&out);
     let build = Command::new("timeout")
         .args(["60", "node", "build.mjs"])
         .arg(&out)

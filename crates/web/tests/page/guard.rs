@@ -1,4 +1,4 @@
-//! Who may read.
+//! Which readers are admitted.
 
 use std::fs;
 use std::io::Write;
@@ -247,7 +247,7 @@ fn tls_serves_the_page_and_plain_http_gets_nothing() {
     );
     let head = over_tls(&log_in).head;
     assert!(head.contains("__Host-plexus-") && head.contains("Secure"), "{head}");
-    // Who speaks HTTP without TLS hears nothing of the network.
+    // A reader that speaks HTTP without TLS hears nothing of the network.
     let mut stream = connect(page.address);
     write!(stream, "GET / HTTP/1.1\r\n{lines}\r\n").unwrap();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What a browser makes of the page: screenshots, accessibility, keyboard, and frames per second.
+//! The page in a browser: screenshots, accessibility, keyboard, and frames per second.
 
 use std::fs;
 use std::path::PathBuf;

@@ -688,7 +688,7 @@ structures! {
         seconds: u8,
     }
 
-    /// From a node that is watched, every second: what it has counted since it started. What does
+    /// From a node that is watched, every second: its counters since it started. A report that does
     /// not fit one message comes in several of the same time.
     Counters {
         /// When it was read, in milliseconds since the node started.

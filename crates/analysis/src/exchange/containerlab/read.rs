@@ -147,7 +147,7 @@ fn attribute(name: &'static str, value: &str, span: &Span) -> Attribute {
     Attribute { name, value: value.into(), span: span.clone() }
 }
 
-/// What is read of a node, a group, a kind or the defaults.
+/// The settings of a node, a group, a kind or the defaults that we read.
 #[derive(Clone, Default)]
 struct Settings<'t> {
     kind: Option<&'t str>,
@@ -177,7 +177,7 @@ impl<'t> Settings<'t> {
     }
 }
 
-/// What nodes inherit.
+/// Settings that nodes inherit.
 struct Shared<'t> {
     kinds: HashMap<&'t str, Settings<'t>>,
     groups: HashMap<&'t str, Settings<'t>>,
@@ -209,7 +209,7 @@ impl<'t> Container<'t> {
         self.layers.iter().find_map(of)
     }
 
-    /// What it is, by its label, or else by its kind and links; `None`: a controller.
+    /// The device that it is, by its label, or else by its kind and links; `None`: a controller.
     fn role(
         &self,
         links: usize,
@@ -312,7 +312,7 @@ impl<'t> Container<'t> {
     }
 }
 
-/// What links say of a node's first interface, and how many links it has.
+/// Settings of a node's first interface in its links, and the number of its links.
 #[derive(Default)]
 struct Ends<'t> {
     count: usize,

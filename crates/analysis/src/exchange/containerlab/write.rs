@@ -185,7 +185,7 @@ fn yaml(name: &str) -> String {
     format!("\"{name}\"")
 }
 
-/// What the definition lacks.
+/// Parts of the topology that the definition lacks.
 fn notes(topology: &Topology) -> Vec<String> {
     let mut notes = Vec::new();
     if let [_, others @ ..] = &topology.controllers[..]

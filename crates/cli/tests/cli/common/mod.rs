@@ -7,7 +7,8 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -286,6 +287,19 @@ pub(crate) fn run(place: &Namespaces, line: &str) {
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}: {error}");
+}
+
+/// The whole answer of a server on loopback in a place.
+pub(crate) fn http(place: &Namespaces, port: u16, path: &str) -> io::Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    place.run(move || -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    })?
 }
 
 /// ip(8), likewise.

@@ -32,7 +32,7 @@ fn a_burst_waits_in_the_deep_buffer_and_is_told_of() {
     );
     let suspects = node.show("suspects", &[]).expect(0).out;
     assert_eq!(suspects, "a: suspects = \"show\"\nno suspects now\n");
-    let metrics = net.http(9466, "/metrics");
+    let metrics = common::http(&net.inside, 9466, "/metrics").unwrap();
     let line = format!("plexus_port_drops_avoided_total{{node=\"a\",port=\"p2\"}} {avoided}");
     assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
     node.assert_balances();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::common::{LIMIT, Running, Said, Signal, directory, kill, until};
 
-/// What the tests look with, beside what every Debian has.
+/// Packages that the tests need beside those of every Debian.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,adduser,iproute2,iputils-ping,man-db,\
                         bash-completion,zsh,fish";
 
@@ -127,7 +127,7 @@ impl Debian {
         Said::of(&mut self.command(script))
     }
 
-    /// What a command line prints, which ends well.
+    /// The output of a command line, which ends well.
     #[track_caller]
     pub(super) fn run(&self, script: &str) -> String {
         let said = self.try_run(script);

@@ -11,7 +11,7 @@ use super::debian::child_of;
 use super::{Place, pack, script};
 use crate::common::{Running, Said, Signal, directory, is_root, kill, until};
 
-/// What says that packages of Debian can not be had here.
+/// Messages that say that packages of Debian cannot be had here.
 const NOT_HERE: [&str; 4] =
     ["command not found", "Failed to fetch", "Could not resolve", "Unable to connect"];
 
@@ -27,7 +27,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     Said::of(&mut command(program, arguments)).expect(0).out
 }
 
-/// What a descriptor names, whose digest and size are right.
+/// The blob that a descriptor names, whose digest and size are right.
 #[track_caller]
 fn blob(layout: &Path, descriptor: &Value) -> Vec<u8> {
     let digest = descriptor["digest"].as_str().unwrap();

@@ -1,9 +1,12 @@
 //! Bytes from hexadecimal text.
 
-use plexus_config::ValueError;
+use crate::error::ValueError;
 
 /// Exactly `N` bytes. The text is not part of the error: it may be a secret.
-pub(crate) fn decode<const N: usize>(text: &str) -> Result<[u8; N], ValueError> {
+///
+/// # Errors
+/// When it has another length, or a character that is no digit.
+pub fn decode<const N: usize>(text: &str) -> Result<[u8; N], ValueError> {
     let wrong = |message: String| {
         ValueError::new(message, format!("{N} bytes are written as {} digits 0-9, a-f", 2 * N))
     };
