@@ -11,8 +11,8 @@ use crate::address::parse_prefix;
 use crate::classes::read_classes;
 use crate::controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
-    MULTICAST_RULES_MAX, Members, MulticastRule, Reservation, Revoked, RoutePolicy, SUBNET_MTU,
-    Subnet,
+    MULTICAST_RULES_MAX, Members, MulticastRule, REVOKED_MAX, Reservation, Revoked, RoutePolicy,
+    SUBNET_MTU, Subnet,
 };
 use crate::document::{At, Lines, Section, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
@@ -493,8 +493,16 @@ fn read_revoked(root: &Section<'_>) -> Vec<Revoked> {
     for section in root.sections("revoked", "a revoked key") {
         let name = section.required_text("name", "\"n3\"");
         let key = section.require("key", "\"(64 digits)\"").parsed("key", parse_key);
-        if let (Some(name), Some(key)) = (name, key) {
-            found.push(Revoked { name: name.value.to_string(), key: key.value });
+        match (name, key) {
+            (Some(_), Some(key)) if found.len() == REVOKED_MAX => {
+                let message = format!("there are more than {REVOKED_MAX} of these");
+                let help = "make a new group: it trusts no key of this one";
+                root.problems().add(key.span, message, help);
+            }
+            (Some(name), Some(key)) => {
+                found.push(Revoked { name: name.value.to_string(), key: key.value });
+            }
+            _ => {}
         }
     }
     found

@@ -122,8 +122,6 @@ pub struct Hub {
     openings: Budget,
     book: Book,
     node_timeout: Duration,
-    /// Public keys of boxes that are no longer of the group.
-    revoked: BTreeSet<[u8; 32]>,
     outputs: VecDeque<Output>,
 }
 
@@ -150,9 +148,13 @@ struct Peer {
 }
 
 impl Peer {
-    /// Whether another box has authenticated with this number: not the same one after a restart.
+    /// Whether another box has authenticated with this number: not the same one after a restart,
+    /// nor the same process with a new key.
     fn is_other(&self, established: &Established) -> bool {
         let peer = &established.peer;
+        if peer.facts == self.facts && peer.facts != Facts::default() {
+            return false;
+        }
         self.key != peer.credential.claims().static_public || self.earlier.contains(&peer.facts)
     }
 }
@@ -184,7 +186,6 @@ impl Hub {
             openings: Budget::new(OPENING_BURST, OPENING_REFILL),
             book: Book::default(),
             node_timeout: NODE_TIMEOUT,
-            revoked: BTreeSet::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -214,9 +215,15 @@ impl Hub {
 
     /// Sets the public keys of boxes that are no longer of the group. Their sessions end at once,
     /// and none is opened with them again. Returns the nodes that have lost theirs.
-    pub fn set_revoked(&mut self, revoked: BTreeSet<[u8; 32]>) -> Vec<u64> {
-        self.revoked = revoked;
-        let is_revoked = |peer: &Peer| self.revoked.contains(&peer.key);
+    pub fn set_revoked(&mut self, now: Time, revoked: BTreeSet<[u8; 32]>) -> Vec<u64> {
+        self.identity = Arc::new(self.identity.without(revoked));
+        let outcome = self.link.set_identity(now, &self.identity);
+        self.link_outcome(outcome);
+        for peer in self.peers.values_mut() {
+            // Its key stays, so there is nothing to say.
+            let _ = peer.channel.set_identity(now, self.identity.clone());
+        }
+        let is_revoked = |peer: &Peer| self.identity.refuses(&peer.key);
         let gone = self.peers.iter().filter(|(_, peer)| is_revoked(peer));
         let gone: Vec<u64> = gone.map(|(node, _)| *node).collect();
         gone.iter().for_each(|node| self.forget(*node));
@@ -361,8 +368,9 @@ impl Hub {
         let Some(channel) = self.end_opening(number) else { return };
         let claims = established.peer.credential.claims();
         let (node, key, name) = (claims.node, claims.static_public, claims.name.clone());
-        if self.revoked.contains(&key) {
-            return self.refuse("a box whose key was revoked");
+        // The handshake may have begun before.
+        if self.identity.refuses(&key) {
+            return self.refuse(&Refused::Revoked.to_string());
         }
         match self.peers.get_mut(&node) {
             Some(peer)
@@ -532,6 +540,9 @@ impl Hub {
                 // Another box has answered on the path to the node. The session ends.
                 self.forget(node);
                 return true;
+            }
+            if let Some(peer) = self.peers.get_mut(&node) {
+                peer.key = established.peer.credential.claims().static_public;
             }
             self.renewed(established);
         }

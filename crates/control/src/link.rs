@@ -226,6 +226,19 @@ impl Link {
                 && self.neighbour().is_some_and(|n| n.facts.native)
     }
 
+    /// The box has a new key, or trusts other keys than before. A link ends if its neighbour's key
+    /// is not trusted any more.
+    pub fn set_identity(&mut self, now: Time, identity: &Arc<Identity>) -> Outcome {
+        let hello = self.channel.set_identity(now, identity.clone());
+        let peer = self.channel.peer().map(|peer| peer.credential.claims().static_public);
+        if self.neighbour().is_some() && peer.is_some_and(|key| identity.refuses(&key)) {
+            let stranger = self.strangers.refused(now, Refused::Revoked);
+            return Outcome { stranger, refused: Some(Refused::Revoked), ..self.lost(now) };
+        }
+        let frames = hello.and_then(|hello| self.framed(&hello)).into_iter().collect();
+        Outcome { frames, ..Outcome::default() }
+    }
+
     /// The carrier came up, or the port's facts have changed.
     pub fn up(&mut self, now: Time, facts: LinkFacts) -> Outcome {
         self.facts = Some(facts);

@@ -7,7 +7,7 @@ use plexus_control::identity::{Authority, Identity, Role};
 use plexus_control::link::Stranger;
 use plexus_control::node::Event;
 use plexus_control::session::Refused;
-use plexus_wire::fabric::message::PortRole;
+use plexus_wire::fabric::message::{PortRole, Revoked};
 use std::sync::Arc;
 use world::{End, World, identity, identity_by, issued_again};
 
@@ -89,7 +89,7 @@ fn a_live_node_keeps_its_number_and_both_sides_hear_of_the_other() {
 fn a_revoked_key_loses_the_controller_and_another_key_may_have_the_number() {
     let mut world = line();
     let key = identity(NUMBER, Role::Node).claims().static_public;
-    assert_eq!(world.hub.set_revoked([key].into()), [NUMBER]);
+    assert_eq!(world.hub.set_revoked(world.now, [key].into()), [NUMBER]);
     world.run(5000);
     assert_eq!(took(&world), ["node2"], "its session has ended");
     world.restart_node_as(1, identity(NUMBER, Role::Node));
@@ -104,10 +104,74 @@ fn a_revoked_key_loses_the_controller_and_another_key_may_have_the_number() {
     assert!(has_controller(&world, 1));
     assert_eq!(took(&world), ["node2", "node2-1"]);
     // A file without the key admits it again.
-    assert_eq!(world.hub.set_revoked([].into()), []);
+    assert_eq!(world.hub.set_revoked(world.now, [].into()), []);
     twin(&mut world, identity(NUMBER, Role::Node));
     world.run(2000);
     assert_eq!(disputes(&world).len(), 1);
+}
+
+/// The controller tells every node that these keys are revoked.
+fn tell_revoked(world: &mut World, version: u64, keys: Vec<[u8; 32]>) {
+    for node in 1..=3 {
+        let told = Revoked { version, part: 0, parts: 1, keys: keys.clone() };
+        world.hub.say(world.now, node, told.into(), true);
+    }
+    world.run(1000);
+}
+
+#[test]
+fn a_node_gets_a_new_key_while_its_links_and_its_session_go_on() {
+    let mut world = line();
+    let authority = Authority::new([7; 16], &[9; 32]);
+    let old = identity(NUMBER, Role::Node).claims().static_public;
+    let new = authority.issue_identity(NUMBER, "node2", Role::Node, &[77; 32]).unwrap();
+    world.nodes[1].events.clear();
+    world.nodes[0].events.clear();
+    world.change_node(1, |node, now| node.set_identity(now, new));
+    world.run(2000);
+    // The old key counts for nothing from now on, neither here nor at its neighbours.
+    assert_eq!(world.hub.set_revoked(world.now, [old].into()), []);
+    tell_revoked(&mut world, 1, vec![old]);
+    world.run(5000);
+    assert!(has_controller(&world, 1));
+    assert_eq!(took(&world), ["node2"], "it has lost nothing that it must be told again");
+    let roles = |events: &[Event]| events.iter().any(|e| matches!(e, Event::Role(..)));
+    assert!(!roles(&world.nodes[0].events) && !roles(&world.nodes[1].events), "no link was lost");
+    // A box that still has the old key is nobody.
+    twin(&mut world, identity(NUMBER, Role::Node));
+    world.run(5000);
+    assert!(!has_controller(&world, TWIN));
+    assert_eq!(world.nodes[2].node.role(1), PortRole::Host);
+    assert_eq!(strangers(&world, 2), [(1, Stranger::Refused(Refused::Revoked))]);
+}
+
+#[test]
+fn neighbours_end_the_link_to_a_box_whose_key_was_revoked() {
+    let mut world = line();
+    let key = identity(NUMBER, Role::Node).claims().static_public;
+    tell_revoked(&mut world, 1, vec![key]);
+    world.run(5000);
+    assert_eq!(world.nodes[0].node.role(1), PortRole::Host);
+    assert_eq!(world.nodes[0].node.role(3), PortRole::Fabric, "the other one is trusted");
+    let reason = world.nodes[0].node.reason(1).unwrap();
+    assert!(reason.contains("key was revoked"), "{reason}");
+    // A list that is older changes nothing; a later one without the key admits the box again.
+    tell_revoked(&mut world, 0, vec![]);
+    world.run(20_000);
+    assert_eq!(world.nodes[0].node.role(1), PortRole::Host);
+    tell_revoked(&mut world, 2, vec![]);
+    world.run(20_000);
+    assert_eq!(world.nodes[0].node.role(1), PortRole::Fabric);
+}
+
+#[test]
+fn a_node_ends_its_session_with_a_controller_whose_key_was_revoked() {
+    let mut world = line();
+    let key = identity(1000, Role::Controller).claims().static_public;
+    let told = Revoked { version: 1, part: 0, parts: 1, keys: vec![key] };
+    world.hub.say(world.now, 3, told.into(), true);
+    world.run(20_000);
+    assert!(!has_controller(&world, 2) && has_controller(&world, 1));
 }
 
 #[test]

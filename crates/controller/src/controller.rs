@@ -105,6 +105,8 @@ pub struct Controller {
     pub(crate) daemons: Daemons,
     pub(crate) forwarders: Forwarders,
     pub(crate) classes: Classes,
+    /// Counts changes of the list of revoked keys.
+    pub(crate) revoked_version: u64,
     pub(crate) shares: Shares,
     pub(crate) reports: Reports,
     /// By the node's dense number.
@@ -148,6 +150,7 @@ impl Controller {
             daemons: Daemons::default(),
             forwarders: Forwarders::default(),
             classes: Classes::default(),
+            revoked_version: 0,
             shares: Shares::default(),
             reports: Reports::default(),
             sessions: Vec::new(),
@@ -269,7 +272,11 @@ impl Controller {
         self.dhcp.configure(&config);
         let (now_set, before) = (&config, &self.config);
         let is_new = !multicast_rules(now_set).eq(multicast_rules(before));
+        let has_revoked = now_set.revoked != before.revoked;
         self.config = config;
+        if has_revoked {
+            self.revoked_changed();
+        }
         self.place_drained();
         self.touch_all_groups();
         if is_new {

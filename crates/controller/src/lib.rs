@@ -36,6 +36,7 @@ mod policy;
 mod record;
 pub mod reign;
 mod resolve;
+mod revoked;
 mod router;
 mod scan;
 mod shares;

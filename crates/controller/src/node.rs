@@ -75,6 +75,7 @@ impl Controller {
             let reason = Some(Refusal::Scanning);
             self.send_reliably(index, 0, PortBlock { port: place.port, reason });
         }
+        self.tell_revoked(index);
         self.groups_of_node_up(index);
         self.forwarders.forget(index);
         self.classes.node_up(now, index);

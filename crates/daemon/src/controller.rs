@@ -269,7 +269,7 @@ impl Daemon {
         let pace = Pace { heartbeat: file.heartbeat };
         let mut hub = Hub::new(identity, pace, identity::random()?);
         hub.set_node_timeout(node_timeout(&file.settings));
-        hub.set_revoked(revoked(&file.settings));
+        hub.set_revoked(Time::ZERO, revoked(&file.settings));
         let spec = PortSpec {
             name: file.device.clone(),
             device: file.device.clone(),
@@ -331,7 +331,7 @@ impl Daemon {
                     Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
                         self.hub.set_node_timeout(node_timeout(&settings));
-                        let gone = self.hub.set_revoked(revoked(&settings));
+                        let gone = self.hub.set_revoked(now, revoked(&settings));
                         self.devices.configure(&settings);
                         if let Some(core) = &mut self.reign.core {
                             for node in gone {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use plexus_config::{LaneChoice, PortFile, PortUse};
+use plexus_control::identity::Identity;
 use plexus_control::link::Pin;
 use plexus_control::node::{Event, FrameKind, Input, Node, Output};
 use plexus_io::PortId;
@@ -146,6 +147,11 @@ impl Fabric {
             self.publish();
         }
         self.control.handle(now, input);
+    }
+
+    /// Takes a new key of the node; see [`Node::set_identity`].
+    pub fn set_identity(&mut self, now: Time, new: Identity) {
+        self.control.set_identity(now, new);
     }
 
     /// Chooses how flows are spread over lanes.

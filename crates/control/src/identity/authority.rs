@@ -1,6 +1,8 @@
 //! Keys of an authority and of a box.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use plexus_config::ValueError;
@@ -158,6 +160,8 @@ pub struct Identity {
     credential: Credential,
     keys: KeyPair,
     authority: AuthorityPublic,
+    /// Public keys that are not trusted any more.
+    revoked: Arc<BTreeSet<[u8; 32]>>,
 }
 
 impl Identity {
@@ -180,7 +184,22 @@ impl Identity {
             let help = "take credential and authority key from the same group";
             return Err(ValueError::new(e.to_string(), help));
         }
-        Ok(Identity { credential, keys, authority })
+        Ok(Identity { credential, keys, authority, revoked: Arc::default() })
+    }
+
+    /// The same identity, which trusts none of these public keys.
+    pub fn without(&self, revoked: BTreeSet<[u8; 32]>) -> Identity {
+        Identity { revoked: Arc::new(revoked), ..self.clone() }
+    }
+
+    /// A new identity of this box, which trusts as few keys as this one.
+    pub fn renewed(&self, new: Identity) -> Identity {
+        Identity { revoked: self.revoked.clone(), ..new }
+    }
+
+    /// Whether this public key was revoked.
+    pub fn refuses(&self, key: &[u8; 32]) -> bool {
+        self.revoked.contains(key)
     }
 
     /// The credential that it presents.

@@ -46,6 +46,10 @@ impl Stranger {
             Stranger::Refused(Refused::Role) => {
                 "connect the controller to a port with a device: a tunnel joins two nodes"
             }
+            Stranger::Refused(Refused::Revoked) => {
+                "unplug the box if it was taken out of the group; if it has a new key, have its \
+                 node read it (`systemctl reload plexus-node@NAME`)"
+            }
             Stranger::Refused(Refused::Version) => "run the same version of Plexus at both ends",
             _ => {
                 "compare the groups of both nodes (`plexus identity show FILE`) and issue one of \
@@ -103,6 +107,7 @@ impl Strangers {
             | Refused::OtherPeer
             | Refused::OwnIdentity
             | Refused::Pinned
+            | Refused::Revoked
             | Refused::Role
             | Refused::Signature
             | Refused::Version => true,

@@ -160,6 +160,15 @@ impl Channel {
         self.handshake.set_facts(facts);
     }
 
+    /// Sets the identity that later handshakes prove, and by which peers are judged. If its key is
+    /// another one, a handshake begins, whose Hello is returned. Sessions stay, also those of peers
+    /// that the identity does not trust.
+    pub fn set_identity(&mut self, now: Time, identity: Arc<Identity>) -> Option<Vec<u8>> {
+        let is_wanted = self.handshake.is_opening() || self.sealing.is_some();
+        let is_new = self.handshake.set_identity(identity);
+        (is_new && is_wanted).then(|| self.start(now))
+    }
+
     /// The peer of the session in use.
     pub fn peer(&self) -> Option<&Peer> {
         self.in_use().map(|e| &e.peer)

@@ -200,6 +200,17 @@ impl Handshake {
         self.facts = facts;
     }
 
+    /// Sets the identity that later handshakes prove, and by which peers are judged. Tells whether
+    /// its key is another one: then handshakes that are pending have ended.
+    pub fn set_identity(&mut self, identity: Arc<Identity>) -> bool {
+        let is_new = identity.keys().public != self.identity.keys().public;
+        self.identity = identity;
+        if is_new {
+            (self.initiator, self.responder) = (None, None);
+        }
+        is_new
+    }
+
     /// Whether a handshake that we began is pending.
     pub fn is_opening(&self) -> bool {
         self.initiator.is_some()
@@ -440,6 +451,9 @@ impl Handshake {
         credential.verify(self.identity.authority()).map_err(|_| Refused::Signature)?;
         if proved != Some(claims.static_public) {
             return Err(Refused::KeyMismatch);
+        }
+        if self.identity.refuses(&claims.static_public) {
+            return Err(Refused::Revoked);
         }
         if claims.node == own.node {
             return Err(Refused::OwnIdentity);

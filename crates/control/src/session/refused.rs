@@ -69,6 +69,9 @@ refused! {
     Group "group" "the credential is of another group"
     /// The credential's key is not the one that the peer proved to hold.
     KeyMismatch "key_mismatch" "the credential's key is not the one that was proved"
+    /// The peer's key was revoked.
+    Revoked "revoked" "the peer's key was revoked: its box was taken out of the group, or has a \
+                       new key"
     /// The peer has another role than the one wanted.
     Role "role" "the peer has another role than the one wanted"
     /// The peer is this very box, or another one with its number.

@@ -227,8 +227,12 @@ impl World {
     }
 
     pub(crate) fn input(&mut self, n: usize, input: node::Input) {
-        let now = self.now;
-        self.nodes[n].node.handle(now, input);
+        self.change_node(n, |node, now| node.handle(now, input));
+    }
+
+    /// Changes a node, and carries its outputs out.
+    pub(crate) fn change_node(&mut self, n: usize, how: impl FnOnce(&mut Node, Time)) {
+        how(&mut self.nodes[n].node, self.now);
         while let Some(output) = self.nodes[n].node.poll_output() {
             self.output(n, output);
         }

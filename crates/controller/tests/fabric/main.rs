@@ -12,6 +12,7 @@ mod moves;
 mod parts;
 mod replay;
 mod restart;
+mod revoked;
 mod routed;
 mod routed_bad;
 mod routed_classes;

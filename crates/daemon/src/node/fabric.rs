@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use plexus_api::word;
 use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
-use plexus_control::identity::{Role, short_key};
+use plexus_control::identity::{Identity, Role, short_key};
 use plexus_control::link::{Pace, Pin};
 use plexus_control::node::{Event, Input, Node};
 use plexus_io::netlink::{InterfaceSpec, ensure_interface, leave_arp};
@@ -293,6 +293,7 @@ impl Driver {
                     }
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Counters(counters) => self.input(Input::Counters(counters)),
+                    News::Identity(new) => self.own.fabric.set_identity(self.now(), *new),
                     News::Lanes(lanes) => self.own.fabric.set_lanes(lanes),
                     News::Ports(count, new) => self.add_ports(count, &new),
                     News::Removed(ports) => self.remove_ports(&ports),
@@ -407,6 +408,11 @@ impl Driver {
 
     fn now(&self) -> Time {
         time_since(self.started)
+    }
+
+    /// The identity that the node proves.
+    pub(crate) fn identity(&self) -> &Identity {
+        self.node().identity()
     }
 
     /// The control plane, for questions.

@@ -1,6 +1,7 @@
 //! Messages to the thread of a node's control plane.
 
 use plexus_config::{LaneChoice, PortFile};
+use plexus_control::identity::Identity;
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
@@ -32,6 +33,8 @@ pub(crate) enum News {
     Routes(Vec<(Prefix, Route)>),
     /// What the kernel has to say of its devices and routes.
     Kernel(Vec<KernelEvent>),
+    /// The node has this identity from now on.
+    Identity(Box<Identity>),
     /// The node's counters, for the controller.
     Counters(Counters),
     /// The fabric's control plane is asked.

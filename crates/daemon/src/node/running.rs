@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use plexus_api::answer::node::Counts;
 use plexus_config::NodeFile;
+use plexus_control::identity::{Identity, Role};
 use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
@@ -34,6 +35,7 @@ use super::router::RouterView;
 use super::thread::{Ask, Stations, Thread, time_since};
 use super::{fabric, fast_table, inner, reload, router};
 use crate::ask::ask;
+use crate::identity;
 
 /// Most packets under way from one worker to another.
 const CROSSING: usize = 512;
@@ -358,6 +360,7 @@ impl RunningNode {
         let placed = reload::place(&now, file);
         reload::check(&now, &placed.file)?;
         let file = placed.file;
+        let identity = self.changed_identity(&file)?;
         let routes = file.router.as_ref().map(router::static_routes).transpose()?;
         // This thread may wait for certificates to be read; the thread that forwards may not.
         let named = file.named.as_ref().map(named::Changed::read).transpose()?;
@@ -377,6 +380,9 @@ impl RunningNode {
             owner.into_iter().for_each(|worker| worker.tell(Ask::Remove(port)));
         }
         self.add(opened, known);
+        if let (Some(control), Some(identity)) = (&self.control.fabric, identity) {
+            let _ = control.news.send(News::Identity(Box::new(identity)));
+        }
         // A control plane that has ended needs no news.
         if let (Some(control), Some(fabric)) = (&self.control.fabric, &file.fabric) {
             let _ = control.news.send(News::Lanes(fabric.lanes));
@@ -390,6 +396,25 @@ impl RunningNode {
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(file);
         self.workers.iter().for_each(|w| w.waker.wake());
         Ok(())
+    }
+
+    /// The identity in the file of a fabric's node, if it is another one than the node has.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not this node's.
+    fn changed_identity(&self, file: &NodeFile) -> Result<Option<Identity>, String> {
+        let Some(fabric) = &file.fabric else { return Ok(None) };
+        let path = &fabric.identity;
+        let new = identity::read(path, Role::Node)?;
+        let own = self.ask_fabric(|driver| driver.identity().clone())?;
+        let (claims, has) = (new.claims(), own.claims());
+        if (&claims.group, claims.node, &claims.name) != (&has.group, has.node, &has.name) {
+            let (path, has, is) = (path.display(), own.credential(), new.credential());
+            return Err(format!(
+                "{path} is {is}, and this node is {has}: only its key changes while it runs"
+            ));
+        }
+        Ok((claims.static_public != has.static_public).then_some(new))
     }
 
     /// Has the workers open the ports of a changed file from this number on. Gives for each port

@@ -163,6 +163,7 @@ bodies! {
     46 Load,
     47 Watch,
     48 Counters,
+    57 Revoked,
 }
 
 codes! {
@@ -680,6 +681,19 @@ structures! {
         routed: u64,
         /// How busy its busiest worker was in the last second, in thousandths.
         busy: u16,
+    }
+
+    /// From the controller: a part of the list of revoked keys. Nodes refuse neighbours and
+    /// controllers that have one of them.
+    Revoked {
+        /// Orders the lists: the higher counts.
+        version: u64,
+        /// This part, from 0.
+        part: u16,
+        /// Parts of this list.
+        parts: u16,
+        /// Public keys.
+        keys: Vec<[u8; 32]>,
     }
 
     /// From a controller that somebody looks at: the node tells its counters for some time.

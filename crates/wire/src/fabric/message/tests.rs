@@ -136,6 +136,7 @@ fn samples() -> Vec<Body> {
         .into(),
         Load { routed: 1_000_000, busy: 750 }.into(),
         Watch { seconds: 10 }.into(),
+        Revoked { version: 3, part: 0, parts: 1, keys: vec![[9; 32]] }.into(),
         Counters {
             time_ms: 1500,
             last: true,
