@@ -1,5 +1,6 @@
 //! Targets that read what boxes say that want to join a group, or claim to be its first box.
 
+use plexus_control::identity::Role;
 use plexus_control::join::{Applicant, Invitation, JoinCode, Joiner, Waiting};
 use plexus_control::session::Random;
 use plexus_wire::Time;
@@ -47,7 +48,7 @@ fn invitation() -> Invitation {
 }
 
 fn joiner() -> (Joiner, Vec<u8>) {
-    Joiner::new(&code(), "n2", &[3; 32], random(1))
+    Joiner::new(&code(), ("n2", Role::Node), &[3; 32], random(1))
 }
 
 /// Both sides behind the request, and the messages so far.

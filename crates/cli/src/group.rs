@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plexus_config::units::parse_duration;
+use plexus_control::identity::Role;
 use plexus_control::join::JoinCode;
 use plexus_io::users::user;
 use plexus_setup::create::{First, create};
@@ -18,6 +19,7 @@ use plexus_setup::invite::{self, Inviter, Operator};
 use plexus_setup::join::{New, join};
 use plexus_setup::port;
 use plexus_setup::revoke::revoke;
+use plexus_setup::rotate;
 
 use crate::exit::{Failure, Outcome};
 
@@ -126,15 +128,46 @@ controllers, each has its own list: name the file of each with --config, or copy
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Take a box out of the group: the controller refuses its key from now on.
+    /// Give a box a new key, and revoke the old one.
+    #[command(after_help = "\
+Examples:
+  sudo plexus group rotate-keys n1                # on the box of `plexus group create`
+  sudo systemctl reload plexus-node@n1
+  sudo systemctl reload plexus-controller@c1
+
+  sudo plexus group rotate-keys n2                # the same box prints a code for n2
+  sudo plexus group rotate-keys --code CODE       # on n2
+  sudo systemctl reload plexus-node@n2            # on n2: it has the new key, and loses nothing
+  sudo systemctl reload plexus-controller@c1      # from now on nobody takes the old key
+
+Do it when a key may have been seen by others, or as often as your rules say. The authority's key,
+group.key, cannot be changed: a group with another one is another group.
+
+A controller takes its new key when it is started again. Of several controllers, each has its own
+list of revoked keys: name the file of each with --config, or copy the lines.")]
+    RotateKeys {
+        /// The box; with --code, which of this folder's boxes, where it has several.
+        #[arg(value_name = "NAME", required_unless_present = "code")]
+        name: Option<String>,
+        /// The code that the first box has printed for this one.
+        #[arg(long, value_name = "CODE")]
+        code: Option<String>,
+        #[command(flatten)]
+        place: Place,
+        /// The controller's file, where --dir has several.
+        #[arg(long, value_name = "FILE", conflicts_with = "code")]
+        config: Option<PathBuf>,
+        #[command(flatten)]
+        reached: Reached,
+    },
+    /// Take a box out of the group: no box takes its key from now on.
     #[command(after_help = "\
 Example:
   sudo plexus group remove n3
   sudo systemctl reload plexus-controller@c1
 
-Run it on the box of `plexus group create`. The box gets no new routes, and none leads through it.
-Until its cables are unplugged it can still send along the routes that it has: its neighbours take
-it for a node of the group.
+Run it on the box of `plexus group create`. The controller ends its session with the box and tells
+the others: their ports to the box are ports of a host, and no route leads through it.
 
 Of several controllers, each has its own list: name the file of each with --config, or copy the
 lines.")]
@@ -180,6 +213,13 @@ struct Invitation {
     /// How many boxes to invite, one after the other.
     #[arg(long, value_name = "N", default_value_t = 1)]
     boxes: u32,
+    #[command(flatten)]
+    reached: Reached,
+}
+
+/// How another box reaches this one.
+#[derive(clap::Args)]
+struct Reached {
     /// The address of this box at which others reach it, and the TCP port; found by itself
     /// otherwise.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = parse_at)]
@@ -206,6 +246,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Drain { name, end, place, config } => {
             drain_node(&name, end, &place, config).map_err(Failure::unusable)
         }
+        Command::RotateKeys { name, code: Some(code), place, .. } => {
+            ask_for_key(name.as_deref(), &code, &place).map_err(Failure::unusable)
+        }
+        Command::RotateKeys { name, code: None, place, config, reached } => {
+            rotate_keys(&name.unwrap_or_default(), &place, config, &reached)
+        }
         Command::Remove { name, place, config } => {
             remove(&name, &place, config).map_err(Failure::unusable)
         }
@@ -223,11 +269,12 @@ fn start(own: Own, controller: String) -> Result<First, String> {
 }
 
 fn invite(folder: &Path, invitation: &Invitation) -> Outcome {
-    let inviter = listen(folder, invitation.at).map_err(Failure::unusable)?;
+    let Invitation { reached, .. } = invitation;
+    let inviter = listen(folder, reached.at).map_err(Failure::unusable)?;
     for number in 0..invitation.boxes {
-        let (code, open) = inviter.invite(invitation.expires).map_err(Failure::unusable)?;
+        let (code, open) = inviter.invite(reached.expires, None).map_err(Failure::unusable)?;
         let next = if number == 0 { "On the next box" } else { "On another box" };
-        println!("\n{next}, within {}:", minutes(invitation.expires));
+        println!("\n{next}, within {}:", minutes(reached.expires));
         println!("  plexus group join {code}");
         let joined = open.serve(&mut Terminal).map_err(Failure::No)?;
         println!("{} has joined with number {}", joined.name, joined.number);
@@ -248,10 +295,12 @@ fn listen(folder: &Path, at: Option<SocketAddr>) -> Result<Inviter, String> {
 }
 
 fn enter(code: &str, own: Own) -> Result<(), String> {
-    let code: JoinCode = code
-        .parse()
-        .map_err(|e: plexus_config::ValueError| format!("{}: {}", e.message, e.help))?;
-    let new = New { code, node: own.name()?, devices: own.devices()?, folder: own.place.dir };
+    let new = New {
+        code: read_code(code)?,
+        node: own.name()?,
+        devices: own.devices()?,
+        folder: own.place.dir,
+    };
     let identity = join(&new, |key| {
         println!("{} asks {} to join, with key {key}", new.node, new.code.address());
         println!("Compare the key with the one that the first box shows, and confirm there.");
@@ -259,6 +308,66 @@ fn enter(code: &str, own: Own) -> Result<(), String> {
     println!("{}", identity.credential());
     start_lines(&new.folder, &[("node", &new.node)]);
     Ok(())
+}
+
+fn read_code(code: &str) -> Result<JoinCode, String> {
+    code.parse().map_err(|e: plexus_config::ValueError| format!("{}: {}", e.message, e.help))
+}
+
+fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Reached) -> Outcome {
+    let folder = &place.dir;
+    let entry = rotate::find(folder, name).map_err(Failure::unusable)?;
+    let config = config.map_or_else(|| port::controller_file(folder), Ok);
+    let config = config.map_err(Failure::unusable)?;
+    let key = match rotate::is_here(folder, name) {
+        true => {
+            let file = rotate::rotate_here(folder, &entry).map_err(Failure::unusable)?;
+            println!("{} has a new key.", file.display());
+            rotate::key_of(&file).map_err(Failure::unusable)?
+        }
+        false => {
+            let inviter = listen(folder, reached.at).map_err(Failure::unusable)?;
+            let (code, open) =
+                inviter.invite(reached.expires, Some(entry.clone())).map_err(Failure::unusable)?;
+            println!("\nOn {name}, within {}:", minutes(reached.expires));
+            println!("  plexus group rotate-keys --code {code}");
+            let renewed = open.serve(&mut Terminal).map_err(Failure::No)?;
+            if !renewed.has_stored {
+                let told = "has not said that it stored its new key: the old one is not revoked. \
+                            Run this again";
+                return Err(Failure::No(format!("{name} {told}")));
+            }
+            renewed.key
+        }
+    };
+    let revoked = rotate::revoke_others(folder, &config, entry.number, &key);
+    let controller = revoked.map_err(Failure::unusable)?;
+    println!("{} revokes the old one. To put it into effect:", config.display());
+    take_key(entry.role, name);
+    if (entry.role, name) != (Role::Controller, controller.as_str()) {
+        println!("  systemctl reload plexus-controller@{controller}   # after that");
+    }
+    println!("Of several controllers, copy [[revoked]] to the files of the others.");
+    Ok(())
+}
+
+fn ask_for_key(name: Option<&str>, code: &str, place: &Place) -> Result<(), String> {
+    let code = read_code(code)?;
+    let address = code.address();
+    let identity = rotate::ask_anew(&place.dir, name, &code, |before, key| {
+        println!("{} asks {address} for a new key, {key}", before.claims().name);
+        println!("Compare the key with the one that the first box shows, and confirm there.");
+    })?;
+    let claims = identity.claims();
+    println!("{} has its new key. To use it:", claims.name);
+    take_key(claims.role, &claims.name);
+    Ok(())
+}
+
+/// Says how a daemon takes its new key.
+fn take_key(role: Role, name: &str) {
+    let how = if role == Role::Node { "reload" } else { "restart" };
+    println!("  systemctl {how} plexus-{role}@{name}");
 }
 
 fn add_ports(
@@ -298,7 +407,7 @@ fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), Stri
     println!("{} revokes the key of {name}. To put it into effect:", config.display());
     println!("  systemctl reload plexus-controller@{controller}");
     println!("Of several controllers, do the same in the file of each.");
-    println!("Then unplug the cables of {name}: its neighbours still know it.");
+    println!("Its neighbours take it for a host from then on.");
     Ok(())
 }
 
@@ -358,9 +467,9 @@ fn plural(count: u64, what: &str) -> String {
 struct Terminal;
 
 impl Operator for Terminal {
-    fn confirms(&mut self, name: &str, key: &str, from: IpAddr) -> bool {
-        println!("{name} at {from} asks to join, with key {key}");
-        print!("Does {name} show the same key, and may it join? [y/N] ");
+    fn confirms(&mut self, name: &str, wants: &str, key: &str, from: IpAddr) -> bool {
+        println!("{name} at {from} asks {wants}, with key {key}");
+        print!("Does {name} show the same key, and do you allow it? [y/N] ");
         // Keys that were typed before the question are no answer to it.
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
         loop {

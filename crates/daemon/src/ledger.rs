@@ -134,6 +134,12 @@ impl Ledger {
         valid
     }
 
+    /// Every key that was issued with a number.
+    pub fn keys(&self, number: u64) -> impl Iterator<Item = &str> {
+        let of_it = self.entries.iter().filter(move |entry| entry.number == number);
+        of_it.map(|entry| entry.key.as_str())
+    }
+
     /// The identity that has a number.
     pub fn holder(&self, number: u64) -> Option<&Entry> {
         self.entries.iter().rev().find(|e| e.number == number)

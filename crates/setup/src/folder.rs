@@ -150,12 +150,30 @@ pub(crate) fn append(path: &Path, lines: &str) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
+    replace_by(path, |new| fs::write(new, text))
+}
+
+/// The same for a secret, which others can read at no time.
+///
+/// # Errors
+/// In words.
+pub(crate) fn replace_secret(path: &Path, text: &str) -> Result<(), String> {
+    replace_by(path, |new| {
+        // One that a command has left behind, when the power failed.
+        let _ = fs::remove_file(new);
+        write_secret(new, text)
+    })
+}
+
+fn replace_by(path: &Path, write: impl Fn(&Path) -> io::Result<()>) -> Result<(), String> {
     let replaced = || -> io::Result<()> {
         let path = fs::canonicalize(path)?;
         let meta = fs::metadata(&path)?;
-        let new = path.with_extension("toml.new");
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        let new = PathBuf::from(new);
         let written = || -> io::Result<()> {
-            fs::write(&new, text)?;
+            write(&new)?;
             fs::set_permissions(&new, meta.permissions())?;
             chown(&new, Some(meta.uid()), Some(meta.gid()))?;
             File::open(&new)?.sync_all()?;

@@ -35,19 +35,24 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The operator of the first box.
 pub trait Operator {
-    /// Whether the box of this name, with this key, may join. The answer may take minutes.
-    fn confirms(&mut self, name: &str, key: &str, from: IpAddr) -> bool;
+    /// Whether the box of this name gets what it `wants`, an identity with this key: the words are
+    /// "to join" or "for a new key". The answer may take minutes.
+    fn confirms(&mut self, name: &str, wants: &str, key: &str, from: IpAddr) -> bool;
     /// Something happened that the operator should know.
     fn hears(&mut self, what: &str);
 }
 
-/// The box that joined.
+/// The box that joined, or has a new key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// Its name.
     pub name: String,
     /// Its number.
     pub number: u64,
+    /// Its public key.
+    pub key: String,
+    /// It has said that it stored its identity.
+    pub has_stored: bool,
 }
 
 /// A first box that listens.
@@ -91,14 +96,19 @@ impl Inviter {
         Ok(Inviter { authority, key_file, address, peers })
     }
 
-    /// A new invitation for one box.
+    /// A new invitation for one box: a new one, or the one of this entry, which gets a new key.
     ///
     /// # Errors
     /// When there is no randomness.
-    pub fn invite(&self, for_time: Duration) -> Result<(JoinCode, Open<'_>), String> {
+    pub fn invite(
+        &self,
+        for_time: Duration,
+        again: Option<Entry>,
+    ) -> Result<(JoinCode, Open<'_>), String> {
         let code = JoinCode::new(random()?, &self.authority.public(), self.address);
         let open = Open {
             inviter: self,
+            again,
             invitation: Invitation::new(code.clone(), Time::ZERO + for_time),
             begun: Instant::now(),
             told: BTreeSet::new(),
@@ -110,6 +120,8 @@ impl Inviter {
 /// An open invitation.
 pub struct Open<'a> {
     inviter: &'a Inviter,
+    /// The box of the group that it is for.
+    again: Option<Entry>,
     invitation: Invitation,
     begun: Instant,
     /// Peers that were turned away, and why.
@@ -124,7 +136,7 @@ impl Open<'_> {
     pub fn serve(mut self, operator: &mut impl Operator) -> Result<Joined, String> {
         loop {
             self.invitation.check(self.now()).map_err(|e| {
-                format!("{e}: nobody has joined. `plexus group invite` prints a new code")
+                format!("{e}: no box has used the code. Run this again for another one")
             })?;
             let (stream, first) = match self.inviter.peers.recv_timeout(LOOK) {
                 Ok(peer) => peer,
@@ -174,11 +186,12 @@ impl Open<'_> {
             Ok(applicant) => applicant,
             Err(why) => return Ok(Err(why)),
         };
-        if let Some(why) = self.name_is_taken(&applicant.name)? {
+        if let Some(why) = self.is_wrong(&self.ledger()?, &applicant.name) {
             let _ = send(&mut stream, &applicant.refuse(&why));
             return Ok(Err(why));
         }
-        let confirmed = operator.confirms(&applicant.name, &short_key(&applicant.key), from);
+        let wants = if self.again.is_some() { "for a new key" } else { "to join" };
+        let confirmed = operator.confirms(&applicant.name, wants, &short_key(&applicant.key), from);
         // The other box may have given up meanwhile: then another may use the code.
         if !is_open(&stream) {
             return Ok(Err(format!("{} has given up", applicant.name)));
@@ -188,11 +201,12 @@ impl Open<'_> {
             let _ = send(&mut stream, &applicant.refuse("its operator has declined"));
             return Err(format!("{} was declined, and the code is used up", applicant.name));
         }
-        let joined = self.grant(&mut stream, &mut applicant).inspect_err(|_| {
+        let mut joined = self.grant(&mut stream, &mut applicant).inspect_err(|_| {
             let _ = send(&mut stream, &applicant.refuse("it could not issue an identity"));
         })?;
         let said = receive(&mut stream, Instant::now() + MESSAGE_TIME);
-        if !said.is_ok_and(|said| applicant.has_stored(&said)) {
+        joined.has_stored = said.is_ok_and(|said| applicant.has_stored(&said));
+        if !joined.has_stored && self.again.is_none() {
             operator.hears(&format!(
                 "{0} has not said that it stored its identity. If it has none: `plexus group \
                  remove {0}`, and invite it again",
@@ -206,31 +220,35 @@ impl Open<'_> {
     fn grant(&self, stream: &mut TcpStream, applicant: &mut Applicant) -> Result<Joined, String> {
         let authority = &self.inviter.authority;
         let mut ledger = self.ledger()?;
-        // Another command may have let a box of that name in meanwhile.
-        if let Some(why) = taken(&ledger, &applicant.name) {
+        // Another command may have let a box of that name in meanwhile, or taken this one out.
+        if let Some(why) = self.is_wrong(&ledger, &applicant.name) {
             return Err(why);
         }
-        let number = ledger.entries().iter().map(|entry| entry.number).max().unwrap_or(0) + 1;
-        let name = applicant.name.clone();
-        let credential = authority.issue(number, &name, Role::Node, &applicant.key);
+        let next = || ledger.entries().iter().map(|entry| entry.number).max().unwrap_or(0) + 1;
+        let (number, role) = match &self.again {
+            Some(entry) => (entry.number, entry.role),
+            None => (next(), Role::Node),
+        };
+        let (name, key) = (applicant.name.clone(), hex(&applicant.key));
+        let credential = authority.issue(number, &name, role, &applicant.key);
         let credential = credential.map_err(|e| e.to_string())?;
-        let key = hex(&applicant.key);
         // The entry is on the disk before the credential is out.
-        ledger.enter(Entry {
-            number,
-            role: Role::Node,
-            name: name.clone(),
-            key,
-            removed: false,
-        })?;
+        let entry = Entry { number, role, name: name.clone(), key: key.clone(), removed: false };
+        ledger.enter(entry)?;
         let message = applicant.grant(&credential, &authority.public());
         // A box that has not got it does not answer, which the operator is told.
         let _ = send(stream, &message);
-        Ok(Joined { name, number })
+        Ok(Joined { name, number, key, has_stored: false })
     }
 
-    fn name_is_taken(&self, name: &str) -> Result<Option<String>, String> {
-        Ok(taken(&self.ledger()?, name))
+    /// Why a box of this name cannot have what the invitation is for.
+    fn is_wrong(&self, ledger: &Ledger, name: &str) -> Option<String> {
+        let Some(again) = &self.again else { return taken(ledger, name) };
+        if again.name != name {
+            return Some(format!("this code is for {}, not for {name}", again.name));
+        }
+        let is_there = ledger.holder(again.number).is_some_and(|entry| !entry.removed);
+        (!is_there).then(|| format!("{name} was taken out of the group"))
     }
 
     fn ledger(&self) -> Result<Ledger, String> {

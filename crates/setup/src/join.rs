@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use plexus_config::NodeFile;
 use plexus_config::name::check_name;
-use plexus_control::identity::{Identity, short_key};
-use plexus_control::join::{JoinCode, JoinError, Joiner};
+use plexus_control::identity::{Identity, Role, short_key};
+use plexus_control::join::{JoinCode, JoinError, Joiner, Waiting};
 use plexus_control::session::Random;
 use plexus_daemon::identity::random;
 use plexus_io::netlink::devices;
@@ -52,8 +52,41 @@ pub fn join(new: &New, asks: impl FnOnce(&str)) -> Result<Identity, String> {
     let text = node_text(node, &folder.file(&identity_name(node)), None, devices);
     NodeFile::parse(node, &text).map_err(|e| e.to_string())?;
 
+    let (identity, mut exchange) = ask(code, (node, Role::Node), devices, asks)?;
+    folder.write_identity(&identity_name(node), &identity.to_toml())?;
+    folder.write(&config_name(node), &text)?;
+    folder.done();
+    // The files are there, whether or not the first box hears of it.
+    exchange.tell_stored();
+    Ok(identity)
+}
+
+/// An exchange whose identity is not stored yet.
+pub(crate) struct Exchange {
+    stream: TcpStream,
+    waiting: Waiting,
+}
+
+impl Exchange {
+    /// Tells the first box that the identity is stored.
+    pub(crate) fn tell_stored(&mut self) {
+        let _ = send(&mut self.stream, &self.waiting.stored());
+    }
+}
+
+/// Asks the first box for an identity of this name and role. `asks` is called when its operator has
+/// to confirm, with this box's key. `devices`: those of this box's cables.
+///
+/// # Errors
+/// In words.
+pub(crate) fn ask(
+    code: &JoinCode,
+    box_: (&str, Role),
+    devices: &[String],
+    asks: impl FnOnce(&str),
+) -> Result<(Identity, Exchange), String> {
     let mut stream = connect(code.address(), devices)?;
-    let (joiner, first) = Joiner::new(code, node, &random()?, Random::from_seed(random()?));
+    let (joiner, first) = Joiner::new(code, box_, &random()?, Random::from_seed(random()?));
     let key = short_key(&joiner.key());
     let address = code.address();
     // A box that does not know the code cannot answer, and one that does not accept it closes.
@@ -80,12 +113,7 @@ pub fn join(new: &New, asks: impl FnOnce(&str)) -> Result<Identity, String> {
         )
     })?;
     let identity = waiting.verdict(&verdict).map_err(|e| told(address, &e))?;
-    folder.write_identity(&identity_name(node), &identity.to_toml())?;
-    folder.write(&config_name(node), &text)?;
-    folder.done();
-    // The files are there, whether or not the first box hears of it.
-    let _ = send(&mut stream, &waiting.stored());
-    Ok(identity)
+    Ok((identity, Exchange { stream, waiting }))
 }
 
 fn told(address: SocketAddr, e: &JoinError) -> String {

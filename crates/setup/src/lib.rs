@@ -8,7 +8,7 @@
 //! - [`create`]: the files of the first box. [`invite`] and [`join`]: the two ends of the exchange
 //!   that gives a new box its identity (`plexus_control::join`), over TCP.
 //! - [`port`]: one more port in a node's file. [`drain`]: has routes avoid a node.
-//! - [`revoke`]: takes a box out of the group.
+//! - [`revoke`]: takes a box out of the group. [`rotate`]: gives a box a new key.
 //! - [`doctor`]: reads facts and judges them; it changes nothing.
 
 pub mod create;
@@ -21,4 +21,5 @@ pub mod invite;
 pub mod join;
 pub mod port;
 pub mod revoke;
+pub mod rotate;
 mod stream;

@@ -25,18 +25,25 @@ pub fn revoke(folder: &Path, config: &Path, name: &str) -> Result<String, String
     if before.settings.drained.iter().any(|drained| drained == name) {
         drain::end(config, name)?;
     }
+    revoke_key(config, name, &removed.key)?;
+    ledger.enter(removed)?;
+    Ok(before.name)
+}
+
+/// Revokes a key in the controller's file.
+///
+/// # Errors
+/// In words, when the file would not be right any more.
+pub(crate) fn revoke_key(config: &Path, name: &str, key: &str) -> Result<(), String> {
     let text = read_text(config).map_err(|e| e.to_string())?;
     let mut lines = Lines::default();
     lines.heading("[[revoked]]");
     lines.text("name", name);
-    lines.text("key", &removed.key);
+    lines.text("key", key);
     let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
     let shown = config.display().to_string();
-    let controller = ControllerFile::parse(&shown, &format!("{text}{more}"));
-    let controller = controller.map_err(|e| e.to_string())?;
-    append(config, &more)?;
-    ledger.enter(removed)?;
-    Ok(controller.name)
+    ControllerFile::parse(&shown, &format!("{text}{more}")).map_err(|e| e.to_string())?;
+    append(config, &more)
 }
 
 /// The entry of the node of this name.

@@ -32,7 +32,7 @@ impl Inviting {
     }
 
     fn next_code(&mut self) {
-        let line = self.line_with("plexus group join ");
+        let line = self.line_with("  plexus group ");
         self.code = line.rsplit(' ').next().unwrap().to_string();
     }
 
@@ -67,7 +67,7 @@ impl Inviting {
 
     /// Lets a box join that asks already; what that box said.
     fn confirm(&mut self, join: Child) -> Said {
-        let asked = self.line_with("asks to join, with key ");
+        let asked = self.line_with(", with key ");
         self.answer("y");
         let key = asked.rsplit(' ').next().unwrap();
         let said = Said::by(join).expect(0);
@@ -122,14 +122,18 @@ impl Boxes {
     fn step(&mut self, at: &str, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match &words[..] {
-            ["plexus", "group", "create" | "invite", ..] => {
+            ["plexus", "group", "create" | "invite", ..]
+            | ["plexus", "group", "rotate-keys", "n2"] => {
                 assert!(self.inviting.is_none(), "{line}: the one before waits for a box");
                 self.inviting = Some(Inviting::begin(plexus_in(self.place(at), &words[1..])));
             }
-            ["plexus", "group", "join", _, rest @ ..] => {
+            ["plexus", "group", "join", _, ..]
+            | ["plexus", "group", "rotate-keys", "--code", _] => {
                 let mut inviting = self.inviting.take().expect("a box that has invited");
                 let code = inviting.code.clone();
-                let words = [&["group", "join", &code], rest].concat();
+                let is_code = |word: &&str| word.len() > 40;
+                let words: Vec<&str> =
+                    words[1..].iter().map(|w| if is_code(w) { &code } else { *w }).collect();
                 let join = plexus_in(self.place(at), &words).spawn().unwrap();
                 inviting.confirm(join);
                 inviting.end().expect(0);

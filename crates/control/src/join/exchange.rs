@@ -29,16 +29,22 @@ pub struct Joiner {
     keys: KeyPair,
     fingerprint: [u8; 10],
     name: String,
+    role: Role,
 }
 
 impl Joiner {
-    /// Begins to ask for an identity of this name, for the key whose private half are these random
-    /// bytes. Returns the first message too.
-    pub fn new(code: &JoinCode, name: &str, key: &[u8; 32], random: Random) -> (Joiner, Vec<u8>) {
+    /// Begins to ask for an identity of this name and role, for the key whose private half are
+    /// these random bytes. Returns the first message too.
+    pub fn new(
+        code: &JoinCode,
+        (name, role): (&str, Role),
+        key: &[u8; 32],
+        random: Random,
+    ) -> (Joiner, Vec<u8>) {
         let mut noise = begin(code, Some(key), random);
         let first = [&[VERSION][..], &write(&mut noise, &[])].concat();
         let (keys, fingerprint) = (KeyPair::generate(key), code.fingerprint());
-        (Joiner { noise, keys, fingerprint, name: name.to_string() }, first)
+        (Joiner { noise, keys, fingerprint, name: name.to_string(), role }, first)
     }
 
     /// Takes the first box's answer to the first message. Returns the next message.
@@ -48,8 +54,8 @@ impl Joiner {
     pub fn answered(mut self, message: &[u8]) -> Result<(Waiting, Vec<u8>), JoinError> {
         read(&mut self.noise, message)?;
         let request = write(&mut self.noise, self.name.as_bytes());
-        let Joiner { noise, keys, fingerprint, name } = self;
-        Ok((Waiting { noise: transport(noise)?, keys, fingerprint, name }, request))
+        let Joiner { noise, keys, fingerprint, name, role } = self;
+        Ok((Waiting { noise: transport(noise)?, keys, fingerprint, name, role }, request))
     }
 
     /// The public key that the identity will have.
@@ -64,6 +70,7 @@ pub struct Waiting {
     keys: KeyPair,
     fingerprint: [u8; 10],
     name: String,
+    role: Role,
 }
 
 impl Waiting {
@@ -89,7 +96,7 @@ impl Waiting {
         }
         let credential = Credential::decode(credential).map_err(|_| JoinError::Malformed)?;
         let claims = credential.claims();
-        if claims.name != self.name || claims.role != Role::Node {
+        if claims.name != self.name || claims.role != self.role {
             return Err(JoinError::OtherBox);
         }
         Identity::new(credential, self.keys.clone(), authority).map_err(|_| JoinError::OtherBox)

@@ -28,7 +28,7 @@ fn random(seed: u8) -> Random {
 
 /// Both sides, up to the request.
 fn asked(name: &str) -> (Waiting, Applicant) {
-    let (joiner, first) = Joiner::new(&code(5), name, &KEY, random(1));
+    let (joiner, first) = Joiner::new(&code(5), (name, Role::Node), &KEY, random(1));
     let (asked, answer) = invitation().open(NOW, &first, random(2)).unwrap();
     let (waiting, request) = joiner.answered(&answer).unwrap();
     (waiting, asked.request(&request).unwrap())
@@ -89,8 +89,8 @@ fn who_knows_the_code_alone_can_not_speak_for_the_authority() {
 #[test]
 fn guesses_are_counted_and_close_the_invitation() {
     let mut invitation = invitation();
-    let (_, wrong) = Joiner::new(&code(6), "n2", &KEY, random(1));
-    let (_, right) = Joiner::new(&code(5), "n2", &KEY, random(1));
+    let (_, wrong) = Joiner::new(&code(6), ("n2", Role::Node), &KEY, random(1));
+    let (_, right) = Joiner::new(&code(5), ("n2", Role::Node), &KEY, random(1));
     for _ in 0..WRONG_MAX {
         assert!(invitation.open(NOW, &right, random(2)).is_ok());
         // Other protocols are no guesses.
@@ -106,7 +106,7 @@ fn guesses_are_counted_and_close_the_invitation() {
 
 #[test]
 fn a_code_is_good_for_one_box_and_for_some_time() {
-    let (_, first) = Joiner::new(&code(5), "n2", &KEY, random(1));
+    let (_, first) = Joiner::new(&code(5), ("n2", Role::Node), &KEY, random(1));
     let mut invitation = invitation();
     let late = invitation.until();
     assert_eq!(invitation.open(late, &first, random(2)).err(), Some(JoinError::Expired));
@@ -122,12 +122,12 @@ fn altered_and_replayed_messages_lead_nowhere() {
         message[at] ^= 0x40;
         message
     };
-    let (_, first) = Joiner::new(&code(5), "n2", &KEY, random(1));
+    let (_, first) = Joiner::new(&code(5), ("n2", Role::Node), &KEY, random(1));
     for at in 0..first.len() {
         assert!(invitation().open(NOW, &flipped(&first, at), random(2)).is_err(), "{at}");
     }
     let begin = || {
-        let (joiner, first) = Joiner::new(&code(5), "n2", &KEY, random(1));
+        let (joiner, first) = Joiner::new(&code(5), ("n2", Role::Node), &KEY, random(1));
         let (asked, answer) = invitation().open(NOW, &first, random(2)).unwrap();
         (joiner, asked, answer)
     };
@@ -150,7 +150,7 @@ fn altered_and_replayed_messages_lead_nowhere() {
 #[test]
 fn a_name_that_no_box_can_have_is_refused() {
     for name in ["", "a/b", "../n2", "\u{1b}[2J", "-n"] {
-        let (joiner, first) = Joiner::new(&code(5), name, &KEY, random(1));
+        let (joiner, first) = Joiner::new(&code(5), (name, Role::Node), &KEY, random(1));
         let (asked, answer) = invitation().open(NOW, &first, random(2)).unwrap();
         let (_, request) = joiner.answered(&answer).unwrap();
         assert_eq!(asked.request(&request).err(), Some(JoinError::Malformed), "{name:?}");

@@ -1,0 +1,145 @@
+//! Gives a box of the group a new key: its number and name stay, and the controller's file revokes
+//! the old key. The box is this one, or another one that asks with a code, as a new box does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plexus_config::{ControllerFile, NodeFile};
+use plexus_control::identity::{Identity, Role};
+use plexus_control::join::JoinCode;
+use plexus_daemon::identity::{load, random};
+use plexus_daemon::ledger::{Entry, Ledger};
+use plexus_wire::hex;
+
+use crate::create::{config_name, identity_name};
+use crate::folder::{authority, replace_secret};
+use crate::join::ask;
+use crate::port::devices;
+use crate::revoke::revoke_key;
+
+/// The box of this name in the group of this folder.
+///
+/// # Errors
+/// In words, when the group has none.
+pub fn find(folder: &Path, name: &str) -> Result<Entry, String> {
+    let (key_file, authority) = authority(folder)?;
+    let ledger = Ledger::open(&key_file, &authority)?;
+    let boxes: Vec<&Entry> = ledger.entries().into_iter().filter(|e| !e.removed).collect();
+    boxes.iter().find(|entry| entry.name == name).map(|entry| (*entry).clone()).ok_or_else(|| {
+        let names: Vec<&str> = boxes.iter().map(|entry| entry.name.as_str()).collect();
+        format!("the group has no box {name}; it has {}", names.join(", "))
+    })
+}
+
+/// Whether the identity of this box is in the folder, so that no code is needed.
+pub fn is_here(folder: &Path, name: &str) -> bool {
+    folder.join(identity_name(name)).exists()
+}
+
+/// Gives a box whose identity is in the folder a new key. Returns the file.
+///
+/// # Errors
+/// In words. Then the box has its old key.
+pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<PathBuf, String> {
+    let (key_file, authority) = authority(folder)?;
+    let file = folder.join(identity_name(&entry.name));
+    let before = load(&file)?;
+    if before.claims().node != entry.number || before.authority() != &authority.public() {
+        let file = file.display();
+        return Err(format!("{file} is {}, and the ledger has {entry}", before.credential()));
+    }
+    let issued = authority.issue_identity(entry.number, &entry.name, entry.role, &random()?);
+    let identity = issued.map_err(|e| e.to_string())?;
+    Ledger::open(&key_file, &authority)?.enter(Entry::of(&identity))?;
+    replace_secret(&file, &identity.to_toml())?;
+    Ok(file)
+}
+
+/// Revokes every key but this one that a box has had, in the controller's file. Returns the
+/// controller's name.
+///
+/// # Errors
+/// In words.
+pub fn revoke_others(
+    folder: &Path,
+    config: &Path,
+    number: u64,
+    key: &str,
+) -> Result<String, String> {
+    let (key_file, authority) = authority(folder)?;
+    let ledger = Ledger::open(&key_file, &authority)?;
+    let controller = ControllerFile::read(config).map_err(|e| e.to_string())?;
+    let revoked: BTreeSet<String> =
+        controller.settings.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
+    let name = ledger.holder(number).map_or(String::new(), |entry| entry.name.clone());
+    let old: BTreeSet<&str> = ledger.keys(number).filter(|old| *old != key).collect();
+    for old in old.into_iter().filter(|old| !revoked.contains(*old)) {
+        revoke_key(config, &name, old)?;
+    }
+    Ok(controller.name)
+}
+
+/// The key in the file of an identity.
+///
+/// # Errors
+/// In words, when it cannot be read.
+pub fn key_of(file: &Path) -> Result<String, String> {
+    Ok(hex(&load(file)?.claims().static_public))
+}
+
+/// Asks the first box for a new key of this box; returns the new identity, which is stored. `name`:
+/// which of the folder's boxes, where it has several. `asks` is called when the operator of the
+/// first box has to confirm, with the new key.
+///
+/// # Errors
+/// In words. Then this box has its old key.
+pub fn ask_anew(
+    folder: &Path,
+    name: Option<&str>,
+    code: &JoinCode,
+    asks: impl FnOnce(&Identity, &str),
+) -> Result<Identity, String> {
+    let file = match name {
+        Some(name) => folder.join(identity_name(name)),
+        None => only_identity(folder)?,
+    };
+    let before = load(&file)?;
+    let claims = before.claims();
+    let config = folder.join(config_name(&claims.name));
+    // The first box may be reached by a cable of this one.
+    let cables = match claims.role {
+        Role::Node if NodeFile::read(&config).is_ok() => devices(&config)?,
+        _ => Vec::new(),
+    };
+    let box_ = (claims.name.as_str(), claims.role);
+    let (identity, mut exchange) = ask(code, box_, &cables, |key| asks(&before, key))?;
+    let (is, was) = (identity.claims(), before.claims());
+    if (is.node, is.group) != (was.node, was.group) {
+        return Err(format!("the first box has answered with {}", identity.credential()));
+    }
+    replace_secret(&file, &identity.to_toml())?;
+    exchange.tell_stored();
+    Ok(identity)
+}
+
+/// The folder's identity, if it has one only.
+fn only_identity(folder: &Path) -> Result<PathBuf, String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "identity"));
+    files.sort();
+    match &files[..] {
+        [file] => Ok(file.clone()),
+        [] => Err(format!("{} has no identity: this box is in no group", folder.display())),
+        several => {
+            let names = several.iter().filter_map(|file| file.file_stem());
+            let names: Vec<String> = names.map(|name| name.display().to_string()).collect();
+            Err(format!(
+                "{} has several identities: say which, {}",
+                folder.display(),
+                names.join(" or ")
+            ))
+        }
+    }
+}
