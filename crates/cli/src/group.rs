@@ -343,7 +343,7 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
     let revoked = rotate::revoke_others(folder, &config, entry.number, &key);
     let controller = revoked.map_err(Failure::unusable)?;
     println!("{} revokes the old one. To put it into effect:", config.display());
-    take_key(entry.role, name);
+    println!("  {}   # on the box of {name}", take_key(entry.role, name));
     if (entry.role, name) != (Role::Controller, controller.as_str()) {
         println!("  systemctl reload plexus-controller@{controller}   # after that");
     }
@@ -360,14 +360,14 @@ fn ask_for_key(name: Option<&str>, code: &str, place: &Place) -> Result<(), Stri
     })?;
     let claims = identity.claims();
     println!("{} has its new key. To use it:", claims.name);
-    take_key(claims.role, &claims.name);
+    println!("  {}", take_key(claims.role, &claims.name));
     Ok(())
 }
 
-/// Says how a daemon takes its new key.
-fn take_key(role: Role, name: &str) {
+/// The command by which a daemon takes its new key.
+fn take_key(role: Role, name: &str) -> String {
     let how = if role == Role::Node { "reload" } else { "restart" };
-    println!("  systemctl {how} plexus-{role}@{name}");
+    format!("systemctl {how} plexus-{role}@{name}")
 }
 
 fn add_ports(

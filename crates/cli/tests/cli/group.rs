@@ -425,3 +425,77 @@ fn the_doctor_finds_what_was_done_to_an_interface() {
     Said::of(&mut plexus_in(&first, &["doctor", "eth9"])).expect(1);
     Said::of(&mut plexus_in(&first, &["doctor", "--config", "/no/such"])).expect(2);
 }
+
+/// Types the commands at the head of labs/group-join.toml, with files and sockets in the folder of
+/// the test.
+#[test]
+fn the_boxes_of_the_shipped_lab_become_a_group() {
+    let Some(desk) = Desk::root("group-join") else { return };
+    let file = common::shipped("group-join");
+    let dir = desk.dir.display().to_string();
+    let text = fs::read_to_string(&file).unwrap().replace("\\\n#", " ");
+    let text = text.replace("/tmp/", &format!("{dir}/"));
+    let words = |line: &str| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    let typed = text.lines().filter_map(|line| line.strip_prefix("#     plexus lab exec "));
+    let typed: Vec<Vec<String>> = typed.map(words).collect();
+    assert!(typed.len() >= 6, "{typed:?}");
+    desk.plexus(&["lab", "up", &file]).expect(0);
+
+    let (mut inviting, mut daemons) = (None, Vec::new());
+    for mut line in typed {
+        let code = |inviting: &Option<Inviting>| inviting.as_ref().unwrap().code.clone();
+        for word in &mut line {
+            match word.as_str() {
+                "plexus" => *word = env!("CARGO_BIN_EXE_plexus").to_string(),
+                "CODE" => *word = code(&inviting),
+                _ => {}
+            }
+        }
+        let line: Vec<&str> =
+            [&["lab", "exec"][..], &line.iter().map(|w| &**w).collect::<Vec<_>>()].concat();
+        let mut command = desk.command(&line);
+        match &line[6..] {
+            ["group", "create", ..] => {
+                inviting = Some(Inviting::begin(command));
+                // Other daemons of this machine have the usual places.
+                for name in ["n1", "c1"] {
+                    let state = if name == "c1" {
+                        format!("state = \"{dir}/c1.redb\"\n")
+                    } else {
+                        String::new()
+                    };
+                    let path = desk.dir.join(format!("b1/{name}.toml"));
+                    let text = fs::read_to_string(&path).unwrap();
+                    let own =
+                        format!("name = \"{name}\"\ncontrol = \"{dir}/{name}.sock\"\n{state}");
+                    fs::write(path, text.replace(&format!("name = \"{name}\"\n"), &own)).unwrap();
+                }
+            }
+            ["group", "join", ..] => {
+                let mut waiting = inviting.take().unwrap();
+                waiting.confirm(command.spawn().unwrap());
+                waiting.end().expect(0);
+                let path = desk.dir.join("b2/n2.toml");
+                let text = fs::read_to_string(&path).unwrap();
+                let own = format!("name = \"n2\"\ncontrol = \"{dir}/n2.sock\"\n");
+                fs::write(path, text.replace("name = \"n2\"\n", &own)).unwrap();
+            }
+            [_, "run", ..] => {
+                let log = File::create(desk.dir.join(format!("{}.log", daemons.len()))).unwrap();
+                let mut daemon = Running(command.stderr(log).spawn().unwrap());
+                let path = desk.dir.join(format!("{}.log", daemons.len()));
+                let log = || fs::read_to_string(&path).unwrap();
+                assert!(until(|| log().contains(" running ") || daemon.has_ended()));
+                assert!(!daemon.has_ended(), "{}", log());
+                daemons.push(daemon);
+            }
+            _ => {
+                let ping = [&line[..5], &["ping", "-c", "1", "-W", "1", line.last().unwrap()]];
+                let answers = || desk.plexus(&ping.concat()).code == Some(0);
+                assert!(until(answers), "{line:?}");
+            }
+        }
+    }
+    drop(daemons);
+    desk.down("group-join");
+}

@@ -293,7 +293,10 @@ impl Driver {
                     }
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Counters(counters) => self.input(Input::Counters(counters)),
-                    News::Identity(new) => self.own.fabric.set_identity(self.now(), *new),
+                    News::Identity(new) => {
+                        tracing::info!(key = short_key(&new.claims().static_public), "a new key");
+                        self.own.fabric.set_identity(self.now(), *new);
+                    }
                     News::Lanes(lanes) => self.own.fabric.set_lanes(lanes),
                     News::Ports(count, new) => self.add_ports(count, &new),
                     News::Removed(ports) => self.remove_ports(&ports),
