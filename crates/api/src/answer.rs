@@ -36,6 +36,13 @@ impl About {
     }
 }
 
+/// To [`Request::Metrics`](crate::Request::Metrics).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The daemon's metrics in the text format of Prometheus.
+    pub metrics: String,
+}
+
 /// A line of [`Request::Trace`](crate::Request::Trace). A line `{}` says only that the node still
 /// lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,6 +42,8 @@ pub enum Request {
     Drain(bool),
     /// Ends the daemon.
     Stop(bool),
+    /// What the daemon tells Prometheus: [`Metrics`](crate::answer::Metrics).
+    Metrics(bool),
     /// The daemon's name and versions: [`About`](crate::answer::About).
     Version(bool),
 }
@@ -83,7 +85,7 @@ impl Request {
         serde_json::from_value(line).map_err(|e| {
             format!(
                 "not understood: {e}. A request is one of show, route, routes_from, network, \
-                 ways, trace, silence, reload, drain, stop and version"
+                 ways, trace, silence, reload, drain, stop, metrics and version"
             )
         })
     }
@@ -118,6 +120,7 @@ mod tests {
             Request::Reload(true),
             Request::Drain(true),
             Request::Stop(true),
+            Request::Metrics(true),
             Request::Version(true),
         ] {
             assert_eq!(Request::read(request.to_line().as_bytes()), Ok(request));

@@ -33,7 +33,9 @@ enum LabCommand {
 Examples:
   plexus lab up labs/switch.toml
   plexus lab up labs/demo-fabric.toml --web
-                  and show it in a browser, at http://127.0.0.1:8440/, until Ctrl-C")]
+                  and show it in a browser, at http://127.0.0.1:8440/, until Ctrl-C
+  plexus lab up labs/demo-fabric.toml --prometheus
+                  and have Prometheus watch all daemons, at http://127.0.0.1:9090/, until Ctrl-C")]
     Up {
         #[command(flatten)]
         file: FileArgs,
@@ -41,6 +43,10 @@ Examples:
         #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
             default_missing_value = web::USUAL, value_parser = web::address)]
         web: Option<SocketAddr>,
+        /// Start Prometheus, which watches all daemons, until Ctrl-C.
+        #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
+            default_missing_value = "127.0.0.1:9090", value_parser = web::address)]
+        prometheus: Option<SocketAddr>,
     },
     /// Run a file's traffic and check its assertions, in a lab that is up or in one for the run.
     #[command(after_help = "Example: plexus lab run labs/switch.toml --json")]
@@ -143,7 +149,7 @@ impl FileArgs {
 /// Runs `plexus lab`.
 pub(crate) fn run(args: LabArgs) -> Outcome {
     match args.command {
-        LabCommand::Up { file, web } => up(&file.launch(), web),
+        LabCommand::Up { file, web, prometheus } => up(&file.launch(), web, prometheus),
         LabCommand::Run { file, json } => run_traffic(&file.launch(), json),
         LabCommand::Status { lab, json } => status(lab.as_deref(), json),
         LabCommand::Down { lab, all: _ } => down(lab.as_deref()),
@@ -179,7 +185,7 @@ fn drawing(file: &Path) -> Result<String, Failure> {
     exchange::svg(&topology).map_err(Failure::unusable)
 }
 
-fn up(launch: &Launch, web: Option<SocketAddr>) -> Outcome {
+fn up(launch: &Launch, web: Option<SocketAddr>, prometheus: Option<SocketAddr>) -> Outcome {
     let mut progress = Progress::new();
     let made = plexus_lab::up(launch, &mut |text| progress.say(text));
     progress.clear();
@@ -189,12 +195,22 @@ fn up(launch: &Launch, web: Option<SocketAddr>) -> Outcome {
         Up::Made => println!("lab {name} is up"),
         Up::Already => println!("lab {name} is up already"),
     }
-    let Some(address) = web else { return Ok(()) };
+    if web.is_none() && prometheus.is_none() {
+        return Ok(());
+    }
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
-    let page = plexus_lab::serve_page(&name, &WebSettings::new(address));
-    println!("the page is at {} until Ctrl-C", page.map_err(Failure::unusable)?.url);
+    if let Some(address) = web {
+        let page = plexus_lab::serve_page(&name, &WebSettings::new(address));
+        println!("the page is at {} until Ctrl-C", page.map_err(Failure::unusable)?.url);
+    }
+    let watching = prometheus.map(|at| plexus_lab::start_prometheus(&name, at).map(|p| (p, at)));
+    let watching = watching.transpose().map_err(Failure::unusable)?;
+    if let Some((_, at)) = &watching {
+        println!("Prometheus is at http://{at}/ until Ctrl-C");
+    }
     signals.forever().next();
+    drop(watching);
     // Whoever reads may have gone (`| head`).
     let _ = writeln!(std::io::stdout(), "the lab stays: plexus lab down {name}");
     Ok(())

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plexus_api::answer::About;
+use plexus_api::answer::{About, Metrics};
 use plexus_api::{Request, word};
 use plexus_config::Backend;
 use plexus_config::{ControllerFile, ControllerSettings};
@@ -97,6 +97,9 @@ impl Asked for Answers {
             Request::Version(_) => {
                 self.ask(|daemon| Reply::About(About::new("controller", &daemon.own.1)))
             }
+            Request::Metrics(_) => {
+                self.ask(|daemon| Reply::Metrics(Metrics { metrics: daemon.metrics() }))
+            }
             Request::Route(address) => {
                 let answer = self.ask(move |daemon| daemon.view()?.route(address))?;
                 answer.map(Reply::GroupRoute)
@@ -140,7 +143,7 @@ pub fn run(config: &Path) -> Result<(), String> {
     socket::serve(listener, answers.clone(), signals.handle())?;
     if let Some(address) = file.metrics {
         let answers = answers.clone();
-        crate::metrics::serve(address, move || answers.ask(Daemon::metrics))?;
+        plexus_web::serve_metrics(address, move |_| answers.ask(Daemon::metrics))?;
     }
     if let Some(web) = &file.web {
         let page = plexus_web::serve(web, OwnNetwork(answers.clone()))?;

@@ -46,7 +46,7 @@ pub fn run(config: &Path) -> Result<(), String> {
     socket::serve(listener, answers, signals.handle())?;
     if let Some(address) = node.file().metrics {
         let node = node.clone();
-        crate::metrics::serve(address, move || metrics::text(&node))?;
+        plexus_web::serve_metrics(address, move |_| metrics::text(&node))?;
     }
     counters::serve(&node)?;
     reserved.keep();

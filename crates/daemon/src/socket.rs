@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
-use plexus_api::answer::{About, Done};
+use plexus_api::answer::{About, Done, Metrics};
 use plexus_api::{Answer, Request};
 use serde::Serialize;
 use serde_json::json;
@@ -62,6 +62,7 @@ pub(crate) enum Reply {
     Network(Box<Network>),
     Ways(Ways),
     About(About),
+    Metrics(Metrics),
     Done(Done),
 }
 

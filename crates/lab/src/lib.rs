@@ -25,6 +25,7 @@ mod launch;
 mod nodes;
 mod page;
 mod plan;
+mod prometheus;
 mod routing;
 mod run;
 mod state;
@@ -44,6 +45,7 @@ pub use launch::{
 pub use page::serve_page;
 pub use plan::NodeProgram;
 pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport};
+pub use prometheus::{Prometheus, start_prometheus};
 pub use state::{State, node_socket, node_sockets};
 pub use status::{
     BridgePortStatus, BridgeStatus, ControllerStatus, HostStatus, LabStatus, LinkStatus, NodeStatus,

@@ -6,12 +6,15 @@
 //! the newest state, and it misses those between. Questions besides cost the source time, so the
 //! second thread pauses after each.
 //!
+//! [`serve_metrics`] is the other server: what Prometheus reads, of a daemon or of a lab.
+//!
 //! Readers are not trusted: see [`gate`] for who may read, and [`readers`] for how many.
 
 mod answer;
 mod desk;
 mod files;
 mod gate;
+mod metrics;
 mod published;
 mod rates;
 mod readers;
@@ -27,6 +30,7 @@ use plexus_api::answer::router::Routes;
 use plexus_wire::Prefix;
 use serde::Deserialize;
 
+pub use metrics::serve_metrics;
 pub use server::serve;
 
 /// A network that a page shows. All calls come from one thread, which waits for the answers.

@@ -10,7 +10,7 @@ use plexus_io::namespace::Namespaces;
 use plexus_plane::DropReason;
 use serde_json::Value;
 
-use crate::common::{self, Daemons, Said, until};
+use crate::common::{self, Daemons, Desk, Running, Said, Signal, signal, until};
 
 const RULES: [&str; 2] = ["nodes.rules.yml", "controllers.rules.yml"];
 const DASHBOARD: &str = "plexus-dashboard.json";
@@ -145,3 +145,43 @@ fn rules_and_dashboard_ask_for_metrics_that_daemons_serve_and_prometheus_accepts
         Said::by(check).expect(0);
     }
 }
+
+#[test]
+fn a_lab_has_prometheus_watch_all_its_daemons() {
+    let Some(desk) = Desk::root("prometheus") else { return };
+    if promtool(&[]).is_none() {
+        return;
+    }
+    let file = desk.file("watched", FABRIC);
+    // A port that is free now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let option = format!("--prometheus=127.0.0.1:{port}");
+    let up = desk.command(&["lab", "up", &file, &option]).spawn().unwrap();
+    let mut up = Running(up);
+    let ask = || {
+        let answer = common::http_here(port, "/api/v1/query?query=up").unwrap_or_default();
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_string());
+        let json = body.and_then(|body| serde_json::from_str::<Value>(&body).ok());
+        let found = json.unwrap_or_default()["data"]["result"].as_array().cloned();
+        let of = |up: &Value| {
+            let name = up["metric"]["instance"].as_str().unwrap().to_string();
+            (name, up["value"][1] == "1")
+        };
+        let mut all: Vec<_> = found.unwrap_or_default().iter().map(of).collect();
+        all.sort();
+        all
+    };
+    let all = ["c1", "n1", "n2"].map(|name| (name.to_string(), true));
+    assert!(until(|| ask() == all), "{:?}", ask());
+    signal(&up.0, Signal::TERM);
+    assert!(until(|| up.has_ended()));
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "it ends with the command");
+    desk.down("watched");
+}
+
+const FABRIC: &str = "name = \"watched\"\n\
+    [[node]]\nname = \"n1\"\n[[node]]\nname = \"n2\"\n\
+    [[controller]]\nname = \"c1\"\non = \"n1\"\n\
+    [[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\n\
+    [[link]]\nends = [\"n1.a\", \"n2.a\"]\n\
+    [[link]]\nends = [\"h1\", \"n2.h\"]\n";

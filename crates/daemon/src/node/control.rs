@@ -9,13 +9,13 @@ use std::sync::mpsc::{self, TrySendError};
 use std::time::Duration;
 
 use plexus_api::Request;
-use plexus_api::answer::{About, Frame};
+use plexus_api::answer::{About, Frame, Metrics};
 use plexus_io::PortId;
 use plexus_wire::hex;
 use serde_json::json;
 
 use super::running::RunningNode;
-use super::show;
+use super::{metrics, show};
 use crate::socket::{Asked, Reply, refuse, say};
 
 /// Frames that wait for a slow client of a trace.
@@ -45,6 +45,9 @@ impl Asked for Answers {
             }
             Request::Reload(_) => node.reload(&self.config).map(|()| Reply::DONE),
             Request::Version(_) => Ok(Reply::About(About::new("node", &node.file().name))),
+            Request::Metrics(_) => {
+                metrics::text(node).map(|metrics| Reply::Metrics(Metrics { metrics }))
+            }
             Request::Drain(_) | Request::Network(_) | Request::Ways(_) => {
                 Err("this is a node: ask a controller".into())
             }

@@ -291,15 +291,17 @@ pub(crate) fn run(place: &Namespaces, line: &str) {
 
 /// The whole answer of a server on loopback in a place.
 pub(crate) fn http(place: &Namespaces, port: u16, path: &str) -> io::Result<String> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    place.run(move || -> io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    })?
+    place.run(|| http_here(port, path))?
+}
+
+/// The same in this process's namespace.
+pub(crate) fn http_here(port: u16, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// ip(8), likewise.
