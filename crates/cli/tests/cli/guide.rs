@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Desk, Said, plexus};
+use crate::common::{Desk, Said, plexus, shipped};
 
 /// A command of a page, and the lines that the page shows below it.
 struct Step {
@@ -132,4 +132,28 @@ fn the_documents_name_commands_and_options_that_exist() {
         }
     }
     assert!(commands > 50, "{commands}");
+}
+
+/// Asks what the operator's guide asks, of a lab whose nodes have the names of the guide.
+#[test]
+fn the_questions_of_the_operators_guide_have_answers() {
+    let Some(desk) = Desk::root("operating") else { return };
+    desk.plexus(&["lab", "up", &shipped("demo-fabric")]).expect(0);
+    let saved = desk.dir.join("leases").display().to_string();
+    let text = fs::read_to_string(root().join("docs/operating.md")).unwrap();
+    let spans = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let mut asked = 0;
+    for span in spans.filter(|span| span.contains("--node ")) {
+        let span = span.replace("--node ", "--node demo-fabric/").replace("FILE", &saved);
+        let words: Vec<&str> = span.split_whitespace().skip(1).collect();
+        if !matches!(&words[..], ["show", ..] | ["controller", "snapshot", ..]) {
+            continue;
+        }
+        let said = desk.plexus(&words).expect(0);
+        assert!(!said.out.trim().is_empty(), "{span}: {said:?}");
+        asked += 1;
+    }
+    assert!(asked >= 8, "{asked}");
+    assert!(fs::read_to_string(&saved).unwrap().contains("10.0.0.1"), "the leases are saved");
+    desk.down("demo-fabric");
 }

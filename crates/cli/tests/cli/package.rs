@@ -90,6 +90,9 @@ fn a_clean_debian_installs_and_purges_the_package() {
     assert_eq!(debian.run(verify), "");
     // The files of labs that it ships are read where they lie.
     debian.run("plexus config check /usr/share/doc/plexus/examples/*.toml");
+    // The licence of a library is named, and its text is there.
+    debian.run("grep -q '^hyper .*: MIT$' /usr/share/doc/plexus/third-party.txt");
+    debian.run("grep -q '2014-202. Sean McArthur' /usr/share/doc/plexus/third-party.txt");
     debian.run("plexus config check /usr/share/plexus/labs/demo*.toml");
 
     // An operator runs a node, then removes everything.
