@@ -80,7 +80,7 @@ pub struct Report {
 pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Report, String> {
     let topology = Topology::read(&settings.file).map_err(|e| e.to_string())?;
     let node_program = if settings.is_bridge { NodeProgram::Bridge } else { NodeProgram::Plexus };
-    let launch = Launch { file: settings.file.clone(), node_program, lanes: None };
+    let launch = Launch { file: settings.file.clone(), node_program, lanes: None, part: None };
     let tied = Tied::up(&launch, say).map_err(|e| e.to_string())?;
     let status = plexus_lab::status(tied.name()).map_err(|e| e.to_string())?;
     let [from, to] = [(&settings.from, 0), (&settings.to, 1)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use plexus_analysis::exchange;
 use plexus_config::{LaneChoice, WebSettings};
-use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, RunReport, Tied, Up};
+use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
 use plexus_report::Progress;
 use plexus_topo::Topology;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -35,10 +35,21 @@ Examples:
   plexus lab up labs/demo-fabric.toml --web
                   and show it in a browser, at http://127.0.0.1:8440/, until Ctrl-C
   plexus lab up labs/demo-fabric.toml --prometheus
-                  and have Prometheus watch all daemons, at http://127.0.0.1:9090/, until Ctrl-C")]
+                  and have Prometheus watch all daemons, at http://127.0.0.1:9090/, until Ctrl-C
+
+On several machines, each with the same file and the same secret:
+  plexus lab up labs/two-machines.toml --machine left --secret lab.secret     # on the first
+  plexus lab up labs/two-machines.toml --machine right --secret lab.secret    # on the second")]
     Up {
         #[command(flatten)]
         file: FileArgs,
+        /// Build the part of the lab that this [[machine]] of the file has; others have the rest.
+        #[arg(long, value_name = "NAME", requires = "secret")]
+        machine: Option<String>,
+        /// The file of a secret that all machines have, by which they make the same identities:
+        /// `openssl rand -hex 32`.
+        #[arg(long, value_name = "FILE", requires = "machine")]
+        secret: Option<PathBuf>,
         /// Serve a page that shows the lab, until Ctrl-C.
         #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true,
             default_missing_value = web::USUAL, value_parser = web::address)]
@@ -142,14 +153,17 @@ impl FileArgs {
             Lanes::PerFlow => LaneChoice::PerFlow,
             Lanes::LeastLoaded => LaneChoice::LeastLoaded,
         });
-        Launch { file: self.file, node_program, lanes }
+        Launch { file: self.file, node_program, lanes, part: None }
     }
 }
 
 /// Runs `plexus lab`.
 pub(crate) fn run(args: LabArgs) -> Outcome {
     match args.command {
-        LabCommand::Up { file, web, prometheus } => up(&file.launch(), web, prometheus),
+        LabCommand::Up { file, machine, secret, web, prometheus } => {
+            let part = machine.zip(secret).map(|(machine, secret)| Part { machine, secret });
+            up(&Launch { part, ..file.launch() }, web, prometheus)
+        }
         LabCommand::Run { file, json } => run_traffic(&file.launch(), json),
         LabCommand::Status { lab, json } => status(lab.as_deref(), json),
         LabCommand::Down { lab, all: _ } => down(lab.as_deref()),

@@ -54,7 +54,7 @@ pub fn box_files(topology: &Topology) -> Result<Vec<BoxFile>, Error> {
     let nodes = plan.node_files.iter().map(|file| plain(&file.name, file.to_toml()));
     let controllers = plan.controller_files.iter();
     let controllers = controllers.map(|(_, file)| plain(&file.name, file.to_toml()));
-    let secrets = identities(&plan)?.into_iter().map(|(name, text)| BoxFile {
+    let secrets = identities(&plan, None)?.into_iter().map(|(name, text)| BoxFile {
         name: format!("{name}.identity"),
         text,
         is_secret: true,

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use plexus_api::answer::fabric::{ControllerRole, Controllers, GroupRouter, Links, RouterNode};
 use plexus_api::{Request, Topic, word};
 use plexus_config::PortUse;
+use plexus_config::hex;
 use plexus_control::identity::{Authority, Role};
+use plexus_control::session::Random;
 use plexus_io::secret::{random, write_secret};
 use plexus_topo::{CONTROLLER_PORT, Device, End};
 use plexus_wire::fabric::message::PortRole;
@@ -23,18 +25,26 @@ use crate::world::World;
 const TABLE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Creates a group for this plan alone, and the text of an identity for each of its nodes and
-/// controllers, with its name; none without a controller. The authority's key is not kept.
-pub(crate) fn identities(plan: &Plan) -> Result<Vec<(String, String)>, Error> {
+/// controllers, with its name; none without a controller. The authority's key is not kept. The same
+/// `secret`, which several machines have, makes the same group.
+pub(crate) fn identities(
+    plan: &Plan,
+    secret: Option<&str>,
+) -> Result<Vec<(String, String)>, Error> {
     if !plan.is_fabric() {
         return Ok(Vec::new());
     }
     let doing = || "asking the system for randomness".to_string();
-    let authority = Authority::new(random().doing(doing)?, &random().doing(doing)?);
+    let mut own = Random::from_seed(match secret {
+        Some(secret) => hex::decode::<32>(secret).map_err(|e| Error::Unsupported(e.message))?,
+        None => random().doing(doing)?,
+    });
+    let authority = Authority::new(own.bytes(), &own.bytes());
     let nodes = plan.node_files.iter().map(|f| (Role::Node, &f.name));
     let controllers = plan.controller_files.iter().map(|(_, f)| (Role::Controller, &f.name));
     let issue = |(number, (role, name)): (u64, (Role, &String))| {
         let identity = authority
-            .issue_identity(number, name, role, &random().doing(doing)?)
+            .issue_identity(number, name, role, &own.bytes())
             .map_err(|e| Error::Unsupported(format!("{name}: {e}")))?;
         Ok((name.clone(), identity.to_toml()))
     };
@@ -42,8 +52,12 @@ pub(crate) fn identities(plan: &Plan) -> Result<Vec<(String, String)>, Error> {
 }
 
 /// Writes the identities of this lab's nodes and controllers.
-pub(crate) fn issue_identities(plan: &Plan, directory: &Path) -> Result<(), Error> {
-    for (name, text) in identities(plan)? {
+pub(crate) fn issue_identities(
+    plan: &Plan,
+    directory: &Path,
+    secret: Option<&str>,
+) -> Result<(), Error> {
+    for (name, text) in identities(plan, secret)? {
         let path = identity_file(directory, &name);
         write_secret(&path, &text).doing(|| format!("writing {}", path.display()))?;
     }
@@ -62,7 +76,8 @@ pub(crate) fn start_controllers(
         let who = (Kind::Controller, &file.name[..]);
         Daemon::start(who, &file.control, &file.to_toml(), directory, place)
     };
-    let mut files = plan.controller_files.iter();
+    let has = |(node, _): &&(usize, _)| plan.has(Device::Node(*node));
+    let mut files = plan.controller_files.iter().filter(has);
     let mut controllers: Vec<_> = files.by_ref().take(1).map(start).collect::<Result<_, _>>()?;
     if let [first] = &mut controllers[..] {
         first.wait_until_ready()?;

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 use crate::control::{self, Answer, Client, Request};
 use crate::error::{Doing, Error};
+use crate::machines::Part;
 use crate::plan::NodeProgram;
 use crate::state::{Directory, State};
 use crate::status::LabStatus;
@@ -34,6 +35,8 @@ pub struct Launch {
     pub node_program: NodeProgram,
     /// The lane choice of flows, overriding the file.
     pub lanes: Option<LaneChoice>,
+    /// The part of the lab that this machine has; absent: it has all of it.
+    pub part: Option<Part>,
 }
 
 /// Whether [`up`] made the lab or found it.
@@ -50,6 +53,7 @@ struct Source {
     file: PathBuf,
     text: String,
     topology: Topology,
+    part: Option<Part>,
 }
 
 impl Launch {
@@ -68,7 +72,7 @@ impl Launch {
             text = topology.to_toml();
         }
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
-        Ok(Source { file, text, topology })
+        Ok(Source { file, text, topology, part: self.part.clone() })
     }
 }
 
@@ -109,7 +113,7 @@ impl Tied {
         say: &mut dyn FnMut(&str),
     ) -> Result<Tied, Error> {
         let text = topology.to_toml();
-        Tied::start(Source { file: title.into(), text, topology }, node_program, say)
+        Tied::start(Source { file: title.into(), text, topology, part: None }, node_program, say)
     }
 
     fn start(
@@ -196,7 +200,10 @@ fn start(
     say: &mut dyn FnMut(&str),
 ) -> Result<(OwnedFd, InitProcess), Error> {
     let rootless = !has_admin();
+    let part = source.part.as_ref();
+    let part = part.map(|part| part.order(&source.topology, node_program, rootless)).transpose()?;
     let order = Order {
+        part,
         base: Directory::of(&source.topology.name)?.base().to_path_buf(),
         name: source.topology.name,
         file: source.file,

@@ -22,6 +22,7 @@ mod etcd;
 mod events;
 mod fabric;
 mod launch;
+mod machines;
 mod nodes;
 mod page;
 mod plan;
@@ -42,6 +43,7 @@ pub use launch::{
     Launch, Listed, Tied, Up, cut_short, down, exec, is_up, lab_name, list, run, run_flows, status,
     up,
 };
+pub use machines::Part;
 pub use page::serve_page;
 pub use plan::NodeProgram;
 pub use plexus_report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport};

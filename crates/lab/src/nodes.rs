@@ -25,6 +25,8 @@ use plexus_report::{Counts, Quota};
 pub(crate) struct RunningNode {
     name: String,
     daemon: Option<Daemon>,
+    /// The other machine that has it.
+    elsewhere: Option<String>,
     forwards_names: bool,
     /// Its control group, if it has a quota.
     group: Option<NodeGroup>,
@@ -40,7 +42,9 @@ pub(crate) fn start(
     let mut nodes = Vec::new();
     for (i, file) in plan.node_files.iter().enumerate() {
         let place = world.place(Device::Node(i));
+        let has = plan.has(Device::Node(i));
         let daemon = match plan.program {
+            _ if !has => None,
             NodeProgram::Plexus => {
                 let (who, text) = ((Kind::Node, &file.name[..]), file.to_toml());
                 Some(Daemon::start(who, &file.control, &text, directory, place)?)
@@ -51,14 +55,18 @@ pub(crate) fn start(
             }
         };
         let group = match (groups, plan.topology.nodes[i].cpu) {
-            (Some(groups), Some(cpu)) => Some(groups.make_node(&file.name, cpu)?),
+            (Some(groups), Some(cpu)) if has => Some(groups.make_node(&file.name, cpu)?),
             _ => None,
         };
         if let (Some(daemon), Some(group)) = (&daemon, &group) {
             group.enter(daemon.process())?;
         }
         let forwards_names = file.named.is_some();
-        nodes.push(RunningNode { name: file.name.clone(), daemon, forwards_names, group });
+        let topology = &plan.topology;
+        let elsewhere =
+            (!has).then(|| &topology.machines[topology.machine_of(Device::Node(i))].name);
+        let (name, elsewhere) = (file.name.clone(), elsewhere.cloned());
+        nodes.push(RunningNode { name, daemon, elsewhere, forwards_names, group });
     }
     Ok(nodes)
 }
@@ -116,7 +124,11 @@ impl RunningNode {
 
     /// `running`, or how it ended.
     pub(crate) fn state(&mut self) -> String {
-        self.daemon.as_mut().map_or("running".into(), Daemon::state)
+        match (&mut self.daemon, &self.elsewhere) {
+            (Some(daemon), _) => daemon.state(),
+            (None, Some(machine)) => format!("on {machine}"),
+            (None, None) => "running".into(),
+        }
     }
 
     pub(crate) fn control(&self) -> Option<&Path> {

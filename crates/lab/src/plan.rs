@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) node_files: Vec<NodeFile>,
     /// Each controller's file with the node that it is cabled to; none for the Linux bridge.
     pub(crate) controller_files: Vec<(usize, ControllerFile)>,
+    /// The machine of the topology whose part this lab is; absent: it is all of it.
+    pub(crate) machine: Option<usize>,
 }
 
 impl Plan {
@@ -131,9 +133,19 @@ impl Plan {
         if program == NodeProgram::Bridge {
             controller_files.clear();
         }
-        let plan = Plan { topology, program, node_files, controller_files };
+        let plan = Plan { topology, program, node_files, controller_files, machine: None };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// Whether this lab has the device: it may be another machine's.
+    pub(crate) fn has(&self, device: Device) -> bool {
+        self.machine.is_none_or(|machine| self.topology.machine_of(device) == machine)
+    }
+
+    /// Whether other machines have parts of the topology.
+    pub(crate) fn is_part(&self) -> bool {
+        self.machine.is_some()
     }
 
     /// Whether the nodes form a fabric, whose controller leases addresses.
@@ -224,7 +236,8 @@ impl Plan {
     /// The link and the near end of every cable of a device.
     pub(crate) fn cables_of(&self, device: Device) -> impl Iterator<Item = (&Link, End)> {
         let links = &self.topology.links;
-        self.topology.cables().flat_map(move |(link, _, ends)| {
+        let cables = self.topology.cables().filter(move |_| self.has(device));
+        cables.flat_map(move |(link, _, ends)| {
             let near = ends.into_iter().filter(move |e| e.device() == device);
             near.map(move |end| (&links[link], end))
         })

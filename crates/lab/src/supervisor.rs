@@ -28,6 +28,7 @@ use crate::daemon::Daemon;
 use crate::error::{Doing, Error};
 use crate::etcd;
 use crate::events::Daemons;
+use crate::machines::{Outside, PartOrder};
 use crate::nodes::{self, RunningNode};
 use crate::plan::{NodeProgram, Plan};
 use crate::run;
@@ -53,6 +54,8 @@ pub(crate) struct Order {
     pub(crate) base: PathBuf,
     pub(crate) node_program: NodeProgram,
     pub(crate) rootless: bool,
+    /// The part of the topology to build, if other machines have the rest.
+    pub(crate) part: Option<PartOrder>,
 }
 
 /// A lab that is up.
@@ -207,7 +210,10 @@ fn build(
     let log_file = fs::File::create(&log).doing(|| format!("creating {}", log.display()))?;
     rustix::stdio::dup2_stderr(&log_file).doing(|| "opening the log".into())?;
 
-    let plan = Plan::new(topology, order.node_program, order.rootless, directory.path())?;
+    let mut plan = Plan::new(topology, order.node_program, order.rootless, directory.path())?;
+    plan.machine = order.part.as_ref().map(|part| part.machine);
+    // Before /proc shows this lab alone.
+    let outside = order.part.as_ref().map(|part| Outside::of(part.launcher, pid)).transpose()?;
     prepare_process()?;
     let (hosts, nodes) = (plan.topology.hosts.len(), plan.topology.nodes.len());
     let bridges = match plan.topology.bridges.len() {
@@ -216,8 +222,9 @@ fn build(
     };
     let links = plan.topology.links.len();
     say(format!("building {hosts} hosts, {nodes} nodes, {bridges}{links} links"));
-    let world = World::build(&plan)?;
-    fabric::issue_identities(&plan, directory.path())?;
+    let world = World::build(&plan, outside.as_ref())?;
+    let secret = order.part.as_ref().map(|part| part.secret.as_str());
+    fabric::issue_identities(&plan, directory.path(), secret)?;
     let mut nodes = nodes::start(&plan, &world, directory.path(), groups.as_ref())?;
     say("starting the nodes");
     nodes.iter_mut().try_for_each(RunningNode::wait_until_ready)?;
@@ -233,7 +240,8 @@ fn build(
         say(format!("waiting for the bridges' spanning tree ({} s)", time.as_secs_f64()));
         bridges::wait_for_trees(&plan, &world)?;
     }
-    if plan.is_fabric() {
+    // What depends on other machines is not waited for: they may come later.
+    if plan.is_fabric() && !plan.is_part() {
         say("waiting until the nodes have found each other and the controller");
         fabric::wait_until_joined(&plan, &mut nodes)?;
         say("waiting until the nodes have the group's routes");
@@ -243,7 +251,9 @@ fn build(
     }
     say("waiting for the hosts' addresses (IPv6 duplicate address detection)");
     world.wait_for_addresses(&plan)?;
-    fabric::wait_for_functions(&plan, &mut controllers)?;
+    if !plan.is_part() {
+        fabric::wait_for_functions(&plan, &mut controllers)?;
+    }
     if plan.topology.nodes.iter().any(|n| !n.daemons.is_empty()) {
         say("waiting for the routing daemons' routes");
         routing::wait_for_routes(&plan.topology, &mut nodes)?;
@@ -403,12 +413,25 @@ impl Lab {
             );
             return control::send(stream, &Answer::Refused { why, file: false });
         };
+        if !self.plan.has(place) {
+            let why = format!(
+                "{name} is on machine {}",
+                topology.machines[topology.machine_of(place)].name
+            );
+            return control::send(stream, &Answer::Refused { why, file: false });
+        }
         let [net, mount, uts] = self.world.place(place).descriptors();
         let [user, pid]: [BorrowedFd<'_>; 2] = self.own.each_ref().map(AsFd::as_fd);
         control::send_world(stream, [user, pid, net, mount, uts])
     }
 
     fn run(&self, stream: &UnixStream, flows: Option<&[String]>) -> io::Result<()> {
+        if self.plan.is_part() {
+            let why = "a lab on several machines runs no traffic by itself: use `plexus lab exec` \
+                       with ping, iperf3, or plexus gen and plexus meter"
+                .to_string();
+            return control::send(stream, &Answer::Refused { why, file: false });
+        }
         let mut plan = Cow::Borrowed(&self.plan);
         if let Some(names) = flows {
             let known = |name: &String| self.plan.topology.traffic.iter().any(|f| f.name == *name);

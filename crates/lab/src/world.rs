@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use plexus_config::QueueSettings;
 use plexus_io::namespace::Namespaces;
-use plexus_topo::{CONTROLLER_DEVICE, CONTROLLER_PORT, Device};
+use plexus_topo::{CONTROLLER_DEVICE, CONTROLLER_PORT, Device, End};
 use rustix::mount::MountFlags;
 
 use crate::bridges;
 use crate::error::{Doing, Error};
+use crate::machines::{self, Outside};
 use crate::plan::Plan;
 use crate::tools::{ETHTOOL, IP, TC};
 
@@ -47,7 +48,8 @@ pub(crate) struct World {
 
 impl World {
     /// Makes devices and cables. Ports of nodes and bridges are up, hosts' interfaces still down.
-    pub(crate) fn build(plan: &Plan) -> Result<World, Error> {
+    /// `outside`: the machine, if others have parts of the lab.
+    pub(crate) fn build(plan: &Plan, outside: Option<&Outside>) -> Result<World, Error> {
         let addresses = hosts_file(plan);
         let hosts = plan.topology.hosts.iter().map(|host| {
             Namespaces::create(|| host_mounts(&host.name, &addresses))
@@ -66,6 +68,9 @@ impl World {
         let bridges = bridges.collect::<Result<_, _>>()?;
         let world = World { hosts, nodes, bridges };
         world.lay_cables(plan)?;
+        if let Some(outside) = outside {
+            machines::lay_tunnels(plan, &world, outside)?;
+        }
         world.raise_nodes(plan)?;
         bridges::raise(plan, &world)?;
         Ok(world)
@@ -86,7 +91,10 @@ impl World {
         // The tool is a child, to which `self` would be itself.
         let own = fs::read_link("/proc/self").doing(|| "reading /proc/self".into())?;
         let mut batch = String::new();
-        for (link, _, ends) in plan.topology.cables() {
+        let is_here = |end: &End| plan.has(end.device());
+        for (link, _, ends) in
+            plan.topology.cables().filter(|(_, _, ends)| ends.iter().all(is_here))
+        {
             let mtu = plan.topology.links[link].mtu;
             let [a, b] = ends.map(|end| {
                 let net = self.place(end.device()).descriptors()[0].as_raw_fd();
@@ -100,7 +108,8 @@ impl World {
             });
             let _ = writeln!(batch, "link add {a} type veth peer {b}");
         }
-        for (node, _) in &plan.controller_files {
+        let has = |(node, _): &&(usize, _)| plan.has(Device::Node(*node));
+        for (node, _) in plan.controller_files.iter().filter(has) {
             let net = self.nodes[*node].descriptors()[0].as_raw_fd();
             let place = format!("netns /proc/{}/fd/{net}", own.display());
             let ends = [CONTROLLER_PORT, CONTROLLER_DEVICE].map(|name| {
@@ -118,7 +127,8 @@ impl World {
                 let (device, _) = plan.device(end);
                 raise_port(&mut batch, device);
             }
-            if plan.controller_files.iter().any(|(node, _)| *node == i) {
+            if plan.controller_files.iter().any(|(node, _)| *node == i && plan.has(Device::Node(i)))
+            {
                 raise_port(&mut batch, CONTROLLER_PORT);
                 raise_port(&mut batch, CONTROLLER_DEVICE);
             }
@@ -130,7 +140,8 @@ impl World {
     /// Shapes, addresses and raises the hosts' interfaces, which keep the kernel's default
     /// offloads.
     pub(crate) fn raise_hosts(&self, plan: &Plan) -> Result<(), Error> {
-        for (i, (place, host)) in self.hosts.iter().zip(&plan.topology.hosts).enumerate() {
+        let hosts = self.hosts.iter().zip(&plan.topology.hosts).enumerate();
+        for (i, (place, host)) in hosts.filter(|(i, _)| plan.has(Device::Host(*i))) {
             let mut batch = String::from("link set dev lo up\n");
             let mut shapers = String::new();
             for (link, end) in plan.cables_of(Device::Host(i)) {
@@ -145,8 +156,9 @@ impl World {
                 let _ = writeln!(batch, "link set dev {device} up");
             }
             if let Some(first) = host.interfaces.first() {
-                // A leased address is set later.
-                let leased = host.leased_address().filter(|_| plan.is_fabric());
+                // A leased address is set later, if the controller can be waited for.
+                let waits = plan.is_fabric() && !plan.is_part();
+                let leased = host.leased_address().filter(|_| waits);
                 let leased = leased.map(std::net::IpAddr::V4);
                 for address in host.addresses.iter().filter(|a| Some(a.address) != leased) {
                     let _ = writeln!(batch, "address add {address} dev {}", first.name);

@@ -17,6 +17,7 @@ mod forwarding;
 mod generate;
 mod graph;
 mod loop_check;
+mod machine;
 mod model;
 mod pattern;
 mod reach;
@@ -39,6 +40,7 @@ pub use generate::{
     add_host, generate,
 };
 pub use graph::{Edge, Graph, Paths, UNREACHABLE};
+pub use machine::Machine;
 pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
     Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,

@@ -20,6 +20,7 @@ use crate::dialogue::Dialogue;
 use crate::event::Event;
 use crate::fidelity::Fidelity;
 use crate::forwarding::Forwarding;
+use crate::machine::Machine;
 use crate::routing::RoutingDaemon;
 use crate::site::Site;
 
@@ -47,6 +48,9 @@ pub struct Topology {
     pub hosts: Vec<Host>,
     /// The links, in the order of the file.
     pub links: Vec<Link>,
+    /// The machines that its lab may be spread over. On one machine, and in a simulator, they do
+    /// not matter.
+    pub machines: Vec<Machine>,
     /// What a run sends, in the order of the file.
     pub traffic: Vec<Flow>,
     /// What every host asks for while a run sends, in the simulator.

@@ -127,6 +127,7 @@ impl Topology {
             reader.devices(root);
             let mut spans = vec![generated_at; reader.topology.links.len()];
             reader.links(root, &mut spans);
+            crate::machine::read_machines(root, &mut reader.topology, &reader.devices);
             if purpose == Purpose::Run {
                 reader.topology.check_loops(root, &spans);
             }

@@ -41,6 +41,7 @@ impl Topology {
         for link in &self.links {
             self.write_link(link, &mut lines);
         }
+        self.write_machines(&mut lines);
         for flow in &self.traffic {
             self.write_flow(flow, &mut lines);
         }

@@ -98,7 +98,9 @@ fn named(text: &str) -> Vec<Vec<String>> {
         word.chars().all(letters) || word.starts_with('#')
     };
     let words = |command: &str| {
-        let all = command.split_whitespace().skip(1).take_while(|word| *word != "help");
+        // What follows "--" is another program's.
+        let all = command.split_whitespace().skip(1);
+        let all = all.take_while(|word| !["help", "--"].contains(word));
         let mut words: Vec<String> = Vec::new();
         for word in all.filter(|word| *word != "\\") {
             if is_placeholder(&word) {

@@ -20,6 +20,7 @@ mod lab;
 mod lab_shell;
 mod lanes;
 mod loads;
+mod machines;
 mod memory;
 mod named;
 mod ndn;

@@ -1,0 +1,73 @@
+//! A lab on two machines, which are namespaces with a cable between them.
+
+use std::fs;
+
+use plexus_io::namespace::Namespaces;
+use plexus_io::secret::write_secret;
+
+use crate::common::{self, Desk, Said, cable, ip, until};
+
+/// A machine, and where its labs are.
+struct Machine {
+    place: Namespaces,
+    desk: Desk,
+}
+
+impl Machine {
+    fn plexus(&self, words: &[&str]) -> Said {
+        let mut command = self.desk.command(words);
+        self.place.apply(&mut command).unwrap();
+        Said::of(&mut command)
+    }
+}
+
+#[test]
+fn hosts_on_two_machines_are_in_one_network() {
+    let Some(desk) = Desk::root("machines") else { return };
+    let Some(places) = common::namespaces::<2>("two machines", || Ok(())) else { return };
+    cable((&places[0], "eth0"), (&places[1], "eth0"), 1500);
+    let [left, right] = places.map(|place| {
+        ip(&place, "link set dev lo up");
+        Machine { place, desk: Desk::new("machine") }
+    });
+    ip(&left.place, "address add 192.0.2.1/24 dev eth0");
+    ip(&right.place, "address add 192.0.2.2/24 dev eth0");
+    let (file, secret) = (common::shipped("two-machines"), desk.dir.join("secret"));
+    write_secret(&secret, &"5a".repeat(32)).unwrap();
+    let secret = secret.display().to_string();
+    let up = |machine: &Machine, name: &str| {
+        machine.plexus(&["lab", "up", &file, "--machine", name, "--secret", &secret])
+    };
+    let said = up(&left, "middle").expect(2);
+    assert!(said.err.contains("no machine middle; it has left, right"), "{said:?}");
+    up(&left, "left").expect(0);
+    up(&right, "right").expect(0);
+
+    // Whole packets of the usual length cross the tunnels.
+    let exec = |machine: &Machine, host: &str, words: &[&str]| {
+        machine.plexus(&[&["lab", "exec", "two-machines", host, "--"], words].concat())
+    };
+    let ping = |machine: &Machine, from: &str, to: &str| {
+        let words = ["ping", "-c", "3", "-i", "0.1", "-W", "1", "-s", "1472", "-M", "do", to];
+        exec(machine, from, &words).code == Some(0)
+    };
+    assert!(until(|| ping(&left, "h1", "10.0.0.3")));
+    assert!(until(|| ping(&right, "h2", "10.0.0.1")));
+    let topology = ["show", "topology", "--node", "two-machines/c1", "--json"];
+    let topology = left.plexus(&topology).json();
+    assert_eq!(topology["links"].as_array().unwrap().len(), 3, "{topology}");
+    // What is elsewhere is said to be.
+    let said = exec(&left, "h3", &["true"]).expect(2);
+    assert!(said.err.contains("h3 is on machine right"), "{said:?}");
+    let said = left.plexus(&["lab", "run", &file]).expect(2);
+    assert!(said.err.contains("on several machines"), "{said:?}");
+    // A machine with another secret is of another group.
+    right.plexus(&["lab", "down", "two-machines"]).expect(0);
+    fs::write(&secret, "a5".repeat(32)).unwrap();
+    up(&right, "right").expect(0);
+    let links = ["show", "links", "--node", "two-machines/n2"];
+    assert!(until(|| right.plexus(&links).out.contains("of another group")));
+    assert!(!ping(&right, "h2", "10.0.0.1"));
+    left.desk.down("two-machines");
+    right.desk.down("two-machines");
+}
