@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
-use plexus_api::answer::{About, Done, Frame};
+use plexus_api::answer::{About, Done, Frame, Metrics};
 use plexus_api::question::Of;
 use plexus_api::{Answer, Request, Topic};
 use serde::Serialize;
@@ -49,6 +49,7 @@ fn every_example_is_of_its_type() {
             Request::Ways(_) => as_type::<Ways>(&answer),
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),
+            Request::Metrics(_) => as_type::<Metrics>(&answer),
             Request::Silence(_) | Request::Reload(_) | Request::Drain(_) | Request::Stop(_) => {
                 as_type::<Done>(&answer)
             }
@@ -72,5 +73,5 @@ fn every_request_and_topic_has_an_example() {
     assert!(lacking.is_empty(), "no example of show {}", lacking.join(", "));
     let kinds: BTreeSet<_> =
         all.iter().map(|(r, _)| format!("{:?}", std::mem::discriminant(r))).collect();
-    assert_eq!(kinds.len(), 11, "a request has no example");
+    assert_eq!(kinds.len(), 12, "a request has no example");
 }
