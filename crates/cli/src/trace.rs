@@ -11,6 +11,7 @@ use std::time::Duration;
 use plexus_api::Request;
 use plexus_api::answer::Frame;
 use plexus_io::pcap::{Direction, LinkType, Writer};
+use plexus_wire::unhex;
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
@@ -125,12 +126,4 @@ fn line(at: &Frame, frame: &[u8]) -> String {
     };
     let (s, us) = (at.now_ns / 1_000_000_000, at.now_ns / 1000 % 1_000_000);
     format!("{s}.{us:06} {way} {}{missed}", plexus_wire::describe(frame))
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
-        .collect()
 }

@@ -4,6 +4,7 @@
 mod counters;
 mod detour;
 mod effect;
+mod explain;
 pub mod fib;
 mod groups;
 mod host_frame;
@@ -14,18 +15,17 @@ mod seam;
 mod serve;
 mod stations;
 mod uplink;
+mod view;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{
-    Body, HostState, LinkFacts, Load, PortRole, PortState, Refusal, RouteEntry, Welcome,
-};
+use plexus_wire::fabric::message::{Body, LinkFacts, Load, PortRole, Refusal, Welcome};
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind, Partition, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
 
+use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::{Link, Outcome, Pace, Pin};
 use crate::requests::Requests;
@@ -89,6 +89,7 @@ pub struct Node {
     loops: Loops,
     /// The controller wants the node's counters until then.
     watched_until: Time,
+    explains: Budget,
     outputs: VecDeque<Output>,
 }
 
@@ -132,6 +133,7 @@ impl Node {
             groups: Groups::default(),
             loops,
             watched_until: Time::ZERO,
+            explains: explain::budget(),
             outputs: VecDeque::new(),
         }
     }
@@ -166,6 +168,7 @@ impl Node {
                 }
             }
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
+            Input::Explained(told) => self.carry_out(now, vec![explain::answer(*told)]),
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
@@ -214,80 +217,6 @@ impl Node {
             (PortRole::Host, Some(_)) => PortRole::Blocked,
             (role, _) => role,
         }
-    }
-
-    /// Every port's state, as reported to the controller.
-    pub fn ports(&self) -> Vec<PortState> {
-        self.links
-            .iter()
-            .map(|(&port, link)| {
-                let facts = link.facts();
-                let neighbour = link.neighbour();
-                PortState {
-                    port,
-                    role: self.role(port),
-                    mac: facts.map_or(MacAddr::default(), |f| f.mac),
-                    mtu: facts.map_or(0, |f| f.mtu),
-                    rate_mbit_per_s: facts.map_or(0, |f| f.rate_mbit_per_s),
-                    peer: neighbour.map_or(0, |n| n.node),
-                    peer_port: neighbour.map_or(0, |n| n.facts.port),
-                }
-            })
-            .collect()
-    }
-
-    /// The name of a port's neighbour, once authenticated.
-    pub fn neighbour(&self, port: u8) -> Option<&str> {
-        self.link(port)?.neighbour().map(|n| n.name.as_str())
-    }
-
-    /// The neighbour's port, once proved.
-    pub fn peer(&self, port: u8) -> Option<&LinkFacts> {
-        self.link(port)?.neighbour().map(|n| &n.facts)
-    }
-
-    /// Why a port's role is what it is, where the cable alone does not explain it.
-    pub fn reason(&self, port: u8) -> Option<String> {
-        match (self.role(port), self.blocked.get(&port)) {
-            (PortRole::Blocked, Some(why)) => Some(format!("closed by the controller: {why:?}")),
-            _ => self.link(port)?.reason(),
-        }
-    }
-
-    /// Whether frames on a port travel without an Ethernet header of the link, once authenticated.
-    pub fn is_native(&self, port: u8) -> bool {
-        self.link(port).is_some_and(Link::is_native)
-    }
-
-    /// The admitted stations.
-    pub fn stations(&self) -> Vec<HostState> {
-        self.stations.list()
-    }
-
-    /// The current route memory.
-    pub fn routes(&self) -> Vec<RouteEntry> {
-        self.resolver.routes()
-    }
-
-    /// The version of the group's routes that the node has, and whether it has all of them.
-    pub fn routes_version(&self) -> (u64, bool) {
-        self.routing.fib.version()
-    }
-
-    /// The multicast groups that stations have joined: port, station, groups.
-    pub fn group_members(&self) -> Vec<(u8, MacAddr, Vec<IpAddr>)> {
-        self.groups.list()
-    }
-
-    /// The trees that include the node, with their ports here.
-    pub fn trees(&self) -> Vec<(u32, Vec<u8>)> {
-        self.groups.trees()
-    }
-
-    /// The verified path to the controller, and its incarnation.
-    pub fn controller(&self) -> (Option<Vec<u8>>, u64) {
-        let beat = self.uplink.heartbeat();
-        (beat.path, beat.epoch)
     }
 
     fn port(&mut self, now: Time, port: u8, facts: Option<LinkFacts>) {
@@ -645,6 +574,13 @@ impl Node {
             }
             Some(Body::Watch(watch)) => {
                 self.watched_until = now + Duration::from_secs(watch.seconds.into());
+            }
+            Some(Body::Explain(asked)) if self.explains.spend(now) => {
+                self.outputs.push_back(Output::Explain(asked));
+            }
+            Some(Body::Explain(_)) => {
+                let why = "more questions about packets than are answered".into();
+                turn.push(Effect::Tell(Event::Refused(None, why)));
             }
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
             Some(Body::HostSend(send)) => turn.host(send.port, Some(send.frame)),

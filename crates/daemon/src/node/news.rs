@@ -7,7 +7,7 @@ use plexus_io::netlink::KernelEvent;
 use plexus_node::router::Router;
 use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
-use plexus_wire::fabric::message::Counters;
+use plexus_wire::fabric::message::{Counters, Explain, Explained};
 
 use super::fabric;
 use crate::ask::Question;
@@ -34,12 +34,26 @@ pub(crate) enum News {
     Kernel(Vec<KernelEvent>),
     /// The node's counters, for the controller.
     Counters(Counters),
+    /// The answer to a question of the controller about a frame.
+    Explained(Box<Explained>),
     /// The fabric's control plane is asked.
     AskFabric(Question<fabric::Driver>),
     /// The router's control plane is asked.
     AskRouter(Question<Router>),
     /// End.
     Stop,
+}
+
+/// Questions of the fabric's control plane that wait, at most.
+pub(crate) const WANTED_MAX: usize = 64;
+
+/// What the fabric's control plane, which waits for nobody, has a thread of its own ask the
+/// workers.
+pub(crate) enum Wanted {
+    /// The node's counters.
+    Counters,
+    /// The workers' treatment of a frame.
+    Explanation(Explain),
 }
 
 /// Hands frames to the workers.

@@ -167,7 +167,7 @@ impl Driver {
                         self.carry_out();
                         question(&self.own.router);
                     }
-                    News::AskFabric(_) | News::Counters(_) => {}
+                    News::AskFabric(_) | News::Counters(_) | News::Explained(_) => {}
                 }
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };

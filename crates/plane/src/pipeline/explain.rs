@@ -99,7 +99,7 @@ pub fn explain(
 
 impl Pipeline {
     /// What decides here about the frame of a question.
-    pub(crate) fn facts(&self, now: Time, question: &Question) -> Facts {
+    pub fn facts(&self, now: Time, question: &Question) -> Facts {
         let switch = &self.lookup.switch;
         Facts {
             now,
