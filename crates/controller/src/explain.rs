@@ -28,6 +28,8 @@ const FRAME_MAX: usize = 1024;
 const HEADERS_MAX: usize = 256;
 /// A node that does not answer is asked once more after this time, and then given up.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// No further box is asked after this time: a client waits for some seconds.
+const TRACE_TIME: Duration = Duration::from_secs(3);
 
 /// The frame to follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,10 +158,11 @@ struct Asked {
 }
 
 /// A trace that is not complete.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Open {
     trace: Trace,
     branches: u32,
+    until: Time,
 }
 
 /// Packets that are followed now.
@@ -212,8 +215,8 @@ impl Controller {
         let is_to_one = to != MacAddr::default() && !to.is_multicast();
         let pair = is_to_one || to == MacAddr::default();
         let pair = pair.then(|| self.pair(place, from, to, ends.map(|ends| ends.1))).flatten();
-        let mut open = Open::default();
-        open.trace.pair = pair;
+        let trace = Trace { pair, ..Trace::default() };
+        let open = Open { trace, branches: 0, until: now + TRACE_TIME };
         self.traces.open.insert(question, open);
         // Without a destination the host sends nothing.
         if to != MacAddr::default() {
@@ -415,6 +418,7 @@ impl Controller {
         open.branches += u32::from(!is_first);
         let has_room = open.trace.boxes.len() < BOXES_MAX
             && open.branches <= BRANCHES_MAX
+            && now < open.until
             && frame.len() <= FRAME_MAX + HEADERS_MAX;
         if !has_room {
             open.trace.more += 1;
@@ -465,6 +469,15 @@ fn name(bytes: &[u8]) -> String {
 
 /// Source and destination of an IP packet in a frame.
 fn ip_ends(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    const TAGGED: [u8; 2] = [0x81, 0x00];
+    let untagged;
+    let frame = match frame.get(12..14) {
+        Some(ethertype) if ethertype == TAGGED => {
+            untagged = [&frame[..12], frame.get(16..)?].concat();
+            &untagged[..]
+        }
+        _ => frame,
+    };
     let frame = ethernet::Frame::new_checked(frame).ok()?;
     match frame.ethertype() {
         EtherType::IPV4 => {

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use plexus_api::answer::About;
 use plexus_api::answer::explain::{Explained, Question};
 use plexus_api::answer::fabric::Hosts;
-use plexus_api::question::Of;
 use plexus_api::{Client, Request, Topic};
 use plexus_wire::{MacAddr, hex, unhex};
-use serde_json::Value;
 
 use super::frame::{Described, Upper, first_of};
 use super::words::{arrivals, in_words};
@@ -145,10 +143,8 @@ fn describe(
     let [from, to] = &mut ends;
     if is_controller {
         // An IP address alone is left to the controller, as an ARP question would be.
-        let hosts = client.get::<Of<Value, Hosts>>(&Request::Show(Topic::Hosts));
-        let Of::Controller(Hosts { hosts }) = hosts.map_err(Failure::unusable)? else {
-            return Err(Failure::unusable("the controller does not list its hosts"));
-        };
+        let hosts = client.get::<Hosts>(&Request::Show(Topic::Hosts));
+        let Hosts { hosts } = hosts.map_err(Failure::unusable)?;
         for end in [&mut *from, &mut *to] {
             let known = hosts.iter().find(|host| Some(host.mac) == end.mac);
             let is_v6 = to_version(packet);

@@ -34,6 +34,9 @@ pub(super) fn in_words(told: &Explained) -> String {
         0 => {
             row(&mut out, "not delivered", &end(told));
         }
+        _ if told.boxes.iter().any(|b| b.leaves.iter().any(|left| left.next == Next::Cable)) => {
+            row(&mut out, "leaves", "the node: a controller knows where it arrives");
+        }
         1 => row(&mut out, "delivered", "to one host"),
         many => row(&mut out, "delivered", &format!("to hosts at {many} ports")),
     }
@@ -64,28 +67,31 @@ fn port(number: u16, name: Option<&str>) -> String {
     name.map_or_else(|| format!("port {number}"), String::from)
 }
 
-fn groups(groups: &[String]) -> String {
+/// A station, and the groups of hosts that it is in.
+fn station(mac: MacAddr, groups: &[String]) -> String {
     match groups {
-        [] => "no group".into(),
-        [one] => format!("group {one}"),
-        several => format!("groups {}", several.join(", ")),
+        [] => mac.to_string(),
+        [one] => format!("{mac} (group {one})"),
+        several => format!("{mac} (groups {})", several.join(", ")),
     }
 }
 
 /// The controller's word.
 fn verdict(pair: &PairVerdict) -> String {
     let address = pair.address.map_or_else(|| "the address".into(), |address| address.to_string());
-    let from = format!("{} ({})", pair.from, groups(&pair.from_groups));
+    let from = station(pair.from, &pair.from_groups);
     let to = match (pair.to, &pair.at) {
         (Some(mac), Some((node, port))) => {
-            let groups = groups(&pair.to_groups);
-            format!("{mac} ({groups}) at {} port {port}", name(node))
+            format!("{} at {} port {port}", station(mac, &pair.to_groups), name(node))
         }
         (Some(mac), None) => mac.to_string(),
         _ => "no host that is known".into(),
     };
     let rule = pair.rule.as_ref().map(rule).unwrap_or_default();
     match pair.refused {
+        None if pair.routed && pair.to.is_none() => {
+            format!("{from} sends packets for {address} to the group's router")
+        }
         None if pair.routed => {
             format!("{from} sends to the group's router; {address} is {to}{rule}")
         }
@@ -96,6 +102,9 @@ fn verdict(pair: &PairVerdict) -> String {
         }
         Some(Refusal::UnknownTarget) => {
             format!("no host that is known has {}", pair.to.map_or(address, |to| to.to_string()))
+        }
+        Some(Refusal::NoPath) if pair.to == Some(pair.from) => {
+            format!("{from} would send to itself")
         }
         Some(Refusal::NoPath) => format!("there is no path from {from} to {to}"),
         Some(Refusal::Scanning) => {
@@ -302,6 +311,9 @@ fn end(told: &Explained) -> String {
     });
     let no_route = || match refused {
         Some(refused) => advice(refused),
+        None if told.pair.is_none() => {
+            "the control plane answers it, or drops it: the fabric floods nothing"
+        }
         None => {
             "there is no route yet: the host's first ARP question or neighbour solicitation \
                  has the controller set one up"
