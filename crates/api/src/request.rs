@@ -32,7 +32,8 @@ pub enum Request {
     Network(bool),
     /// The ways of a host's flows: [`Ways`](crate::answer::network::Ways).
     Ways(Pair),
-    /// What becomes of a frame, and why: [`Explained`](crate::answer::explain::Explained).
+    /// The way of a frame, and the reasons for it:
+    /// [`Explained`](crate::answer::explain::Explained).
     Explain(Question),
     /// The frames that pass a port, a [`Frame`](crate::answer::Frame) a line until the client hangs
     /// up.

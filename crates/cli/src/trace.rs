@@ -1,5 +1,5 @@
-//! `plexus trace`: the frames that pass a port of a running node, one packet across several, or why a
-//! packet goes where it goes.
+//! `plexus trace`: the frames that pass a port of a running node, one packet across several, or
+//! why a packet goes where it goes.
 
 mod across;
 mod explain;
@@ -42,10 +42,10 @@ packet comes in and leaves, its time to live, and how long it stays. A box chang
 nor contents, so it is known again behind the fabric's header and behind a router. A super-packet
 that a box cuts is not, nor is a packet whose addresses a NAT changes.
 
-With --explain, a controller follows a packet that is only described from node to node, and each says
-what it would do with it, and why; a node explains a frame at one of its ports. Nothing is sent,
-learned or counted. Limits of rates and full queues, which depend on other packets, are not known.
-The exit code is 0 if the packet arrives at a host, or leaves the node, and otherwise 1.
+With --explain, a controller follows a packet that is only described from node to node. Each says
+what it would do with it, and why. A node explains a frame at one of its ports. Nothing is sent,
+learned or counted. Limits of rates and full queues depend on other packets, and are not known. The
+exit code is 0 if the packet arrives at a host, or leaves the node, and otherwise 1.
 
 tcpdump and Wireshark on the device itself see nothing of a port by AF_XDP (`plexus show ports` says
 which are): its frames bypass the kernel. A live capture in Wireshark:

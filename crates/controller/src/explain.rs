@@ -42,10 +42,10 @@ pub struct TraceStart {
     pub resolve: bool,
 }
 
-/// What becomes of a frame.
+/// The way of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// What the controller says of its two hosts.
+    /// The controller's word about its two hosts.
     pub pair: Option<Pair>,
     /// The boxes that it passes.
     pub boxes: Vec<Passed>,
@@ -259,7 +259,7 @@ impl Controller {
         }
     }
 
-    /// What the controller says of two hosts, if it knows the first one.
+    /// The controller's word about two hosts, if it knows the first one.
     fn pair(
         &mut self,
         at: Place,

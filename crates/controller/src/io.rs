@@ -113,7 +113,7 @@ pub enum Output {
         /// The changes.
         changes: Vec<Change>,
     },
-    /// What becomes of the frame of an [`Input::Explain`].
+    /// The way of the frame of an [`Input::Explain`].
     Explained {
         /// The question's number.
         question: u64,

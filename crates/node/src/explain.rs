@@ -1,4 +1,4 @@
-//! What a node tells its controller of a frame: the explanation of its data plane as a message.
+//! The explanation of a frame by a node's data plane, as a message to the controller.
 
 use plexus_io::PortId;
 use plexus_plane::Explanation;

@@ -590,7 +590,7 @@ impl Worker {
         account
     }
 
-    /// What decides here about the frame of a question.
+    /// This worker's knowledge that decides about the frame of a question.
     pub fn facts(&mut self, now: Time, question: &Question) -> Facts {
         self.follow(now);
         self.pipeline.facts(now, question)

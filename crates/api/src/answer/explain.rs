@@ -1,4 +1,4 @@
-//! What becomes of a packet, box by box, and why.
+//! The way of a packet, box by box, and the reasons for it.
 
 use std::net::IpAddr;
 
@@ -30,10 +30,10 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What becomes of the frame.
+/// The way of the frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
-    /// What the controller says of its two hosts; absent: a node was asked, or the frame is not
+    /// The controller's word about its two hosts; absent: a node was asked, or the frame is not
     /// from one host to another.
     pub pair: Option<PairVerdict>,
     /// The boxes that it passes, the first one first.
@@ -42,7 +42,7 @@ pub struct Explained {
     pub more: u32,
 }
 
-/// What the controller says when a host asks for another.
+/// The controller's word when a host asks for another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairVerdict {
     /// The asking host.

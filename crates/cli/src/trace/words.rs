@@ -9,7 +9,7 @@ use plexus_wire::fabric::message::{Choice, Handed, Limited, Refusal, Step, Targe
 use plexus_wire::fabric::{CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{MacAddr, describe, unhex};
 
-/// What becomes of the packet, for a person.
+/// The packet's way, for a person.
 pub(super) fn in_words(told: &Explained) -> String {
     let mut out = String::new();
     if let Some(frame) = told.boxes.first().and_then(|first| unhex(&first.frame)) {
@@ -351,7 +351,7 @@ fn advice(refused: Refusal) -> &'static str {
     }
 }
 
-/// What would mend a drop.
+/// Advice that mends a drop.
 fn mend(reason: &str) -> &'static str {
     match reason {
         "vlan_denied" => {

@@ -1,4 +1,5 @@
-//! Questions of the controller about packets: how many are answered, and answers that fit a message.
+//! Questions of the controller about packets: how many are answered, and answers that fit a
+//! message.
 
 use std::time::Duration;
 

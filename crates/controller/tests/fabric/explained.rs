@@ -1,4 +1,4 @@
-//! What the controller says that becomes of a packet is what then becomes of it.
+//! The way of a packet that the controller explains is the one that the packet then takes.
 
 use std::net::Ipv4Addr;
 

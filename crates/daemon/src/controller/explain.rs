@@ -1,4 +1,4 @@
-//! What becomes of a packet in the group, for a client of the control socket.
+//! The way of a packet in the group, for a client of the control socket.
 
 use std::sync::mpsc::Sender;
 

@@ -1,4 +1,4 @@
-//! What the node would do with a frame, for the control socket and for the controller.
+//! The node's treatment of a frame explained, for the control socket and for the controller.
 
 use std::net::IpAddr;
 

@@ -47,8 +47,8 @@ pub(crate) enum News {
 /// Questions of the fabric's control plane that wait, at most.
 pub(crate) const WANTED_MAX: usize = 64;
 
-/// What the fabric's control plane, which waits for nobody, has a thread of its own ask the
-/// workers.
+/// A question of the fabric's control plane to the workers. It waits for nobody: a thread of its
+/// own asks them.
 pub(crate) enum Wanted {
     /// The node's counters.
     Counters,

@@ -64,7 +64,7 @@ pub(crate) struct RunningNode {
     /// The next onlooker's number.
     onlookers: AtomicU64,
     started: Instant,
-    /// What the fabric's control plane wants to know.
+    /// Questions of the fabric's control plane.
     wanted: Mutex<Option<Receiver<Wanted>>>,
 }
 
@@ -341,7 +341,7 @@ impl RunningNode {
         self.ask_all(Ask::Deep)
     }
 
-    /// What it would do with a frame that comes in by a port.
+    /// Its treatment of a frame that comes in by a port.
     ///
     /// # Errors
     /// When there is no such port, or a worker does not answer.

@@ -1,4 +1,4 @@
-//! What a box would do with a frame, and why, without doing it.
+//! Decisions about a frame explained, without carrying them out.
 //!
 //! The frame passes a pipeline of its own: the packet path's code with the plans in force and with
 //! what the workers know of the frame's stations and of links. So the answer cannot differ from
@@ -44,7 +44,7 @@ pub struct Question {
     stations: Vec<MacKey>,
 }
 
-/// What a worker knows that decides about the frame of a [`Question`].
+/// A worker's knowledge that decides about the frame of a [`Question`].
 pub struct Facts {
     now: Time,
     seed: u64,
@@ -55,7 +55,7 @@ pub struct Facts {
     is_in_kernel: bool,
 }
 
-/// What a box would do with a frame.
+/// A box's treatment of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The decisions in order.
@@ -98,7 +98,7 @@ pub fn explain(
 }
 
 impl Pipeline {
-    /// What decides here about the frame of a question.
+    /// The knowledge here that decides about the frame of a question.
     pub fn facts(&self, now: Time, question: &Question) -> Facts {
         let switch = &self.lookup.switch;
         Facts {

@@ -236,7 +236,7 @@ impl Rig {
         out
     }
 
-    /// What the box would do with a frame. It changes nothing by the question.
+    /// The box's treatment of a frame. It changes nothing by the question.
     pub(crate) fn explain(&mut self, port: usize, frame: &[u8]) -> Explanation {
         let (now, plan) = (self.now, self.published.load_full());
         let counted = |rig: &Rig| -> Vec<Counters> {

@@ -170,7 +170,7 @@ impl Boxed {
         }
     }
 
-    /// What the node would do with a frame.
+    /// The node's treatment of a frame.
     fn explain(&self, now: Time, port: u16, frame: &[u8]) -> Result<Explanation, String> {
         plexus_plane::explain(self.pipeline.plan(), port, frame, |question| {
             Ok(vec![self.pipeline.facts(now, question)])
