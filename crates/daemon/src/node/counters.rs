@@ -1,5 +1,6 @@
-//! Questions of the controller to the node's workers: counters, while somebody looks at the network, and
-//! what becomes of a frame. A thread of its own asks them: the control plane waits for nobody.
+//! Questions of the controller to the node's workers: counters, while somebody looks at the
+//! network, and the treatment of a frame. A thread of its own asks them: the control plane waits
+//! for nobody.
 
 use std::sync::Arc;
 
