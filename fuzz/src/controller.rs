@@ -145,7 +145,7 @@ impl Office {
                     self.ticket = ticket;
                 }
                 Output::Log(event) => assert!(!event.to_string().is_empty()),
-                Output::Path { .. } => {}
+                Output::Path { .. } | Output::Explained { .. } => {}
             }
         }
     }

@@ -234,6 +234,7 @@ impl World {
                 | Output::Leading(_)
                 | Output::Neighbour { .. } => {}
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
+                Output::Explain(asked) => drop(black_box(asked)),
                 Output::Tell(event) => drop(black_box(event)),
             }
         }

@@ -6,6 +6,7 @@ use plexus_wire::Prefix;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::answer::explain::Question;
 use crate::answer::network::Pair;
 use crate::{Topic, VERSION};
 
@@ -31,6 +32,9 @@ pub enum Request {
     Network(bool),
     /// The ways of a host's flows: [`Ways`](crate::answer::network::Ways).
     Ways(Pair),
+    /// The way of a frame, and the reasons for it:
+    /// [`Explained`](crate::answer::explain::Explained).
+    Explain(Question),
     /// The frames that pass a port, a [`Frame`](crate::answer::Frame) a line until the client hangs
     /// up.
     Trace(String),
@@ -85,7 +89,7 @@ impl Request {
         serde_json::from_value(line).map_err(|e| {
             format!(
                 "not understood: {e}. A request is one of show, route, routes_from, network, \
-                 ways, trace, silence, reload, drain, stop, metrics and version"
+                 ways, explain, trace, silence, reload, drain, stop, metrics and version"
             )
         })
     }
@@ -115,6 +119,7 @@ mod tests {
             Request::RoutesFrom("192.0.2.0/24".parse().unwrap()),
             Request::Network(true),
             Request::Ways(Pair { from: Some(plexus_wire::MacAddr::default()), to: None }),
+            Request::Explain(Question { port: Some("p1".into()), ..Question::default() }),
             Request::Trace("p1".into()),
             silence,
             Request::Reload(true),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use plexus_api::answer::explain::Explained;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
@@ -47,6 +48,7 @@ fn every_example_is_of_its_type() {
             Request::RoutesFrom(_) => as_type::<Routes>(&answer),
             Request::Network(_) => as_type::<Network>(&answer),
             Request::Ways(_) => as_type::<Ways>(&answer),
+            Request::Explain(_) => as_type::<Explained>(&answer),
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),
             Request::Metrics(_) => as_type::<Metrics>(&answer),
@@ -73,5 +75,5 @@ fn every_request_and_topic_has_an_example() {
     assert!(lacking.is_empty(), "no example of show {}", lacking.join(", "));
     let kinds: BTreeSet<_> =
         all.iter().map(|(r, _)| format!("{:?}", std::mem::discriminant(r))).collect();
-    assert_eq!(kinds.len(), 12, "a request has no example");
+    assert_eq!(kinds.len(), 13, "a request has no example");
 }

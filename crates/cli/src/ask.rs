@@ -27,6 +27,11 @@ pub(crate) struct Which {
 }
 
 impl Which {
+    /// The lab that it is of, if its name says so.
+    pub(crate) fn lab(&self) -> Option<&str> {
+        self.node.as_deref()?.split_once('/').map(|(lab, _)| lab)
+    }
+
     /// Connects to it.
     ///
     /// # Errors

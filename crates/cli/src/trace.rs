@@ -1,7 +1,11 @@
-//! `plexus trace`: the frames that pass a port of a running node, or one packet across several.
+//! `plexus trace`: the frames that pass a port of a running node, one packet across several, or
+//! why a packet goes where it goes.
 
 mod across;
+mod explain;
+mod frame;
 mod packet;
+mod words;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,12 +15,14 @@ use std::time::Duration;
 use plexus_api::Request;
 use plexus_api::answer::Frame;
 use plexus_io::pcap::{Direction, LinkType, Writer};
+use plexus_wire::unhex;
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
 use crate::generate::parse_duration;
 
-/// Show the frames that pass a port of a running node, or follow packets across several nodes.
+/// Show the frames that pass a port of a running node, follow packets across several nodes, or
+/// explain what becomes of a packet.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,6 +31,9 @@ Examples:
   plexus trace p1 --filter 10.0.0.1
   plexus trace --across router-two-stage --filter 'ICMP echo request'
   plexus trace --across n1,n2 --count 10 --json
+  plexus trace --explain --node c1 --from 10.0.0.1 --to 10.0.0.2 --tcp 80
+  plexus trace --explain --node ring/c1 --from h1 --to h3
+  plexus trace --explain p1 --node n1 --from 02:00:00:00:00:01 --to 02:00:00:00:00:02 --vlan 10
 
 One line per frame. The filter is a word that the line must contain: an address, a protocol.
 
@@ -33,24 +42,34 @@ packet comes in and leaves, its time to live, and how long it stays. A box chang
 nor contents, so it is known again behind the fabric's header and behind a router. A super-packet
 that a box cuts is not, nor is a packet whose addresses a NAT changes.
 
+With --explain, a controller follows a packet that is only described from node to node. Each says
+what it would do with it, and why. A node explains a frame at one of its ports. Nothing is sent,
+learned or counted. Limits of rates and full queues depend on other packets, and are not known. The
+exit code is 0 if the packet arrives at a host, or leaves the node, and otherwise 1.
+
 tcpdump and Wireshark on the device itself see nothing of a port by AF_XDP (`plexus show ports` says
 which are): its frames bypass the kernel. A live capture in Wireshark:
   mkfifo /tmp/p1 && wireshark -k -i /tmp/p1 & plexus trace p1 --write /tmp/p1")]
 pub(crate) struct Args {
     /// The port, by its name.
-    #[arg(required_unless_present = "across")]
+    #[arg(required_unless_present_any = ["across", "explain"])]
     port: Option<String>,
     /// Follow packets across these nodes: NAME or LAB/NAME, or a lab for all of its nodes. They
     /// have to run on this machine.
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
-    #[arg(conflicts_with_all = ["port", "node", "control", "write"])]
+    #[arg(conflicts_with_all = ["port", "node", "control", "write", "explain"])]
     across: Vec<String>,
+    /// Explain what becomes of a packet that is described, and does not exist.
+    #[arg(long, conflicts_with_all = ["filter", "write", "count"])]
+    explain: bool,
+    #[command(flatten)]
+    packet: explain::Packet,
     /// Give up when no packet that fits has passed for so long.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     #[arg(requires = "across")]
     wait: Duration,
-    /// One line of JSON for each packet.
-    #[arg(long, requires = "across")]
+    /// With --across or --explain: one line of JSON for each packet.
+    #[arg(long)]
     json: bool,
     #[command(flatten)]
     which: Which,
@@ -74,6 +93,13 @@ pub(crate) fn run(args: Args) -> Outcome {
             wait: args.wait,
             json: args.json,
         });
+    }
+    if args.explain {
+        return explain::run(&args.packet, args.port.as_deref(), &args.which, args.json);
+    }
+    if args.json {
+        let why = "--json is for --across and --explain: frames are written by --write";
+        return Err(Failure::unusable(why));
     }
     let port = args.port.unwrap_or_default();
     let mut client = args.which.connect()?;
@@ -125,12 +151,4 @@ fn line(at: &Frame, frame: &[u8]) -> String {
     };
     let (s, us) = (at.now_ns / 1_000_000_000, at.now_ns / 1000 % 1_000_000);
     format!("{s}.{us:06} {way} {}{missed}", plexus_wire::describe(frame))
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
-        .collect()
 }

@@ -4,6 +4,7 @@
 mod counters;
 mod detour;
 mod effect;
+mod explain;
 pub mod fib;
 mod groups;
 mod host_frame;
@@ -25,6 +26,7 @@ use plexus_wire::fabric::message::{Body, LinkFacts, Load, PortRole, Refusal, Wel
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind, Partition, ROUTER_HOP};
 use plexus_wire::{MacAddr, Time};
 
+use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::{Link, Outcome, Pace, Pin};
 use crate::requests::Requests;
@@ -88,6 +90,7 @@ pub struct Node {
     loops: Loops,
     /// The controller wants the node's counters until then.
     watched_until: Time,
+    explains: Budget,
     revoked: trust::Told,
     outputs: VecDeque<Output>,
 }
@@ -132,6 +135,7 @@ impl Node {
             groups: Groups::default(),
             loops,
             watched_until: Time::ZERO,
+            explains: explain::budget(),
             revoked: trust::Told::default(),
             outputs: VecDeque::new(),
         }
@@ -167,6 +171,7 @@ impl Node {
                 }
             }
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
+            Input::Explained(told) => self.carry_out(now, vec![explain::answer(*told)]),
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
@@ -572,6 +577,13 @@ impl Node {
             }
             Some(Body::Watch(watch)) => {
                 self.watched_until = now + Duration::from_secs(watch.seconds.into());
+            }
+            Some(Body::Explain(asked)) if self.explains.spend(now) => {
+                self.outputs.push_back(Output::Explain(asked));
+            }
+            Some(Body::Explain(_)) => {
+                let why = "more questions about packets than are answered".into();
+                turn.push(Effect::Tell(Event::Refused(None, why)));
             }
             Some(Body::Revoked(told)) => return self.revoked(now, told),
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),

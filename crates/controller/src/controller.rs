@@ -17,6 +17,7 @@ use crate::counters::Reports;
 use crate::daemons::{Daemons, multicast_rules};
 use crate::dhcp::Dhcp;
 use crate::event::{Drop, Event};
+use crate::explain::Traces;
 use crate::fib::Fib;
 use crate::flows::{FlowKey, Flows};
 use crate::forwarders::Forwarders;
@@ -72,6 +73,8 @@ pub(crate) enum Timer {
     Forwarders,
     /// Functions have had time to be heard.
     Classes,
+    /// Nodes have not told what becomes of a packet.
+    Traces,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -109,6 +112,7 @@ pub struct Controller {
     pub(crate) revoked_version: u64,
     pub(crate) shares: Shares,
     pub(crate) reports: Reports,
+    pub(crate) traces: Traces,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -153,6 +157,7 @@ impl Controller {
             revoked_version: 0,
             shares: Shares::default(),
             reports: Reports::default(),
+            traces: Traces::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -177,6 +182,7 @@ impl Controller {
         match input {
             Input::Tick => {}
             Input::Watched => self.watched(now),
+            Input::Explain { question, start } => self.explain(now, question, start),
             Input::Attached { to } => self.attached(now, to),
             Input::NodeUp { node, name } => self.node_up(now, node, &name),
             Input::NodeDown { node } => match self.topology.index(node) {
@@ -226,6 +232,7 @@ impl Controller {
             Timer::Earlier(node) => self.end_earlier(node),
             Timer::Feeds => self.feeds_due(now),
             Timer::Whole => self.set_whole(),
+            Timer::Traces => self.traces_due(now),
             // What follows each input looks after them.
             Timer::Forwarders | Timer::Classes => {}
         }
@@ -253,6 +260,7 @@ impl Controller {
                     Body::GroupMembership(said) => self.group_membership(index, said),
                     Body::GroupSender(said) => self.group_sender(index, &said),
                     Body::Load(load) => self.load(now, index, &load),
+                    Body::Explained(told) => self.explained(now, index, told),
                     Body::Counters(part) => self.reports.hear(now, index, part),
                     Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,

@@ -79,6 +79,22 @@ impl Groups {
         found
     }
 
+    /// The rule that decides about hosts of these groups, if one does: whether it allows, and its
+    /// two groups.
+    pub(crate) fn rule_for(
+        &self,
+        from: &[u16],
+        to: &[u16],
+    ) -> Option<(bool, Option<String>, Option<String>)> {
+        let matches = |end: Option<u16>, own: &[u16]| end.is_none_or(|g| own.contains(&g));
+        let find =
+            |rules: &[Rule]| rules.iter().find(|r| matches(r.0, from) && matches(r.1, to)).copied();
+        let denies = find(&self.deny).map(|rule| (false, rule));
+        let (allows, rule) = denies.or_else(|| find(&self.allow).map(|rule| (true, rule)))?;
+        let [from, to] = [rule.0, rule.1].map(|end| end.map(|g| self.name(g).to_string()));
+        Some((allows, from, to))
+    }
+
     /// Whether hosts of the groups `from` may ask for hosts of the groups `to`.
     pub(crate) fn may_ask(&self, from: &[u16], to: &[u16]) -> bool {
         let matches = |end: Option<u16>, own: &[u16]| end.is_none_or(|g| own.contains(&g));

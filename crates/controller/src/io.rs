@@ -4,7 +4,7 @@ use plexus_wire::fabric::message::{Body, Hops};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::{Change, Config, Event, NodeId, Record};
+use crate::{Change, Config, Event, NodeId, Record, Trace, TraceStart};
 
 /// The initial state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,13 @@ pub enum Input {
     Tick,
     /// Somebody looks at the network now: nodes are to tell their counters for a while.
     Watched,
+    /// A frame is to be followed: an [`Output::Explained`] answers.
+    Explain {
+        /// The answer repeats it.
+        question: u64,
+        /// The frame.
+        start: TraceStart,
+    },
     /// The settings have changed.
     Configure(Box<Config>),
     /// A device of routing daemons beside the controller is cabled to a port; absent: there is no
@@ -105,6 +112,13 @@ pub enum Output {
         ticket: u64,
         /// The changes.
         changes: Vec<Change>,
+    },
+    /// The way of the frame of an [`Input::Explain`].
+    Explained {
+        /// The question's number.
+        question: u64,
+        /// The trace, or why there is none.
+        told: Result<Trace, String>,
     },
     /// A line for the log.
     Log(Event),

@@ -6,6 +6,7 @@ mod claims;
 mod daemons;
 mod dhcp;
 mod drain;
+mod explain;
 mod failures;
 mod forwarders;
 mod groups;

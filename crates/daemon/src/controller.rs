@@ -3,6 +3,7 @@
 
 mod answers;
 mod devices;
+mod explain;
 mod leading;
 mod metrics;
 mod network;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use plexus_api::answer::explain::Question as Explain;
 use plexus_api::answer::{About, Metrics};
 use plexus_api::{Request, word};
 use plexus_config::Backend;
@@ -58,6 +60,8 @@ enum Ask {
     Question(Question<Daemon>),
     /// Somebody looks at the network.
     Watched,
+    /// A client asks what becomes of a packet.
+    Explain(Explain, explain::Reply),
     Configure(Box<ControllerSettings>),
     /// Hand over; the answer says why not.
     Drain(Sender<Result<(), String>>),
@@ -115,12 +119,20 @@ impl Asked for Answers {
             Request::Ways(pair) => {
                 self.ask(move |daemon| Ok(Reply::Ways(daemon.view()?.ways(pair))))?
             }
+            Request::Explain(question) => {
+                let told =
+                    answer("the controller", |reply| self.send(Ask::Explain(question, reply)))??;
+                Ok(Reply::Explained(Box::new(told)))
+            }
             Request::Drain(_) => {
                 answer("the controller", |reply| self.send(Ask::Drain(reply)))??;
                 Ok(Reply::DONE)
             }
             Request::Reload(_) => Err("a controller reads its file again on SIGHUP".into()),
-            _ => Err("this is a controller: it answers show, version, drain and stop".into()),
+            _ => {
+                Err("this is a controller: it answers show, explain, version, drain and stop"
+                    .into())
+            }
         }
     }
 }
@@ -233,6 +245,9 @@ struct Daemon {
     /// What hosts caused in the log, by event and reason.
     quiet: Quiet<(Discriminant<Event>, Option<Refusal>)>,
     events: Events,
+    /// Clients that wait to hear what becomes of a packet, and how many have asked.
+    explaining: BTreeMap<u64, explain::Reply>,
+    explained: u64,
 }
 
 fn revoked(settings: &ControllerSettings) -> BTreeSet<[u8; 32]> {
@@ -304,6 +319,8 @@ impl Daemon {
             devices,
             quiet: Quiet::default(),
             events: Events::default(),
+            explaining: BTreeMap::new(),
+            explained: 0,
         };
         while daemon.hear_keeper(Time::ZERO) {}
         // A controller that shares no store leads from the beginning, or not at all.
@@ -330,6 +347,7 @@ impl Daemon {
                     Ask::Stop => return self.stop(),
                     Ask::Question(question) => question(&self),
                     Ask::Watched => self.watched(),
+                    Ask::Explain(question, reply) => self.explain(now, &question, reply),
                     // A client may have given up by then.
                     Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
@@ -532,6 +550,7 @@ impl Daemon {
                 let Some(epoch) = self.reign.core.as_ref().map(Controller::epoch) else { return };
                 self.keeper.ask(ToStore::Write { epoch, ticket, changes });
             }
+            Output::Explained { question, told } => self.tell_explained(question, told),
             Output::Log(event) => self.log(now, &event),
         }
     }

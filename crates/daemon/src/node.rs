@@ -3,6 +3,7 @@
 mod buffers;
 mod control;
 mod counters;
+mod explain;
 mod fabric;
 mod fast_table;
 mod flows;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::explain::Explained;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
@@ -61,6 +62,7 @@ pub(crate) enum Reply {
     Routes(Routes),
     Network(Box<Network>),
     Ways(Ways),
+    Explained(Box<Explained>),
     About(About),
     Metrics(Metrics),
     Done(Done),

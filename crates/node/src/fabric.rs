@@ -194,6 +194,10 @@ impl Fabric {
                     rest.events.push(event);
                     false
                 }
+                Output::Explain(question) => {
+                    rest.questions.push(question);
+                    false
+                }
                 Output::Role { port, role, neighbour, native } => {
                     let own = self.macs.get(&port).copied();
                     self.tables.set_link(port.into(), role, own.zip(neighbour), native)

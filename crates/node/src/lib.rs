@@ -5,12 +5,15 @@
 //! The daemon, the simulator and the tests all drive it, so that they do the same. A control plane
 //! and the data plane know nothing of each other.
 
+pub mod explain;
 pub mod fabric;
 mod group;
 pub mod interface;
 pub mod ports;
 pub mod router;
 pub mod routes;
+
+use plexus_wire::fabric::message::Explain;
 
 /// The driver's work once tables and plans are up to date.
 #[derive(Debug)]
@@ -19,10 +22,12 @@ pub struct Rest<E> {
     pub frames: Vec<(plexus_plane::Injection, Vec<u8>)>,
     /// Events that a person may want to know of.
     pub events: Vec<E>,
+    /// Questions of the controller about frames.
+    pub questions: Vec<Explain>,
 }
 
 impl<E> Default for Rest<E> {
     fn default() -> Rest<E> {
-        Rest { frames: Vec::new(), events: Vec::new() }
+        Rest { frames: Vec::new(), events: Vec::new(), questions: Vec::new() }
     }
 }

@@ -31,7 +31,7 @@
 //! frame.
 
 mod detour;
-mod lanes;
+pub(crate) mod lanes;
 mod parts;
 pub(crate) mod plan;
 mod push;

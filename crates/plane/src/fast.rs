@@ -790,6 +790,11 @@ impl Fast {
         }
     }
 
+    /// Whether the packets of a flow go by a rule.
+    pub(crate) fn forwards(&self, key: &Key) -> bool {
+        self.rules.get(key).is_some_and(|rule| rule.state.forwards())
+    }
+
     /// The rules, for people; `ports` are the worker's.
     pub(crate) fn report(&self, ports: impl Iterator<Item = PortId>) -> FastReport {
         let rules = self.rules.iter().map(|(key, rule)| FastRule {

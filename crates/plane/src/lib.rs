@@ -40,7 +40,7 @@ pub use fabric::plan::{
     PublishedFabric, route_along,
 };
 pub use fast::{Clears, FastReport, FastRule, WORTH_PER_S};
-pub use pipeline::Pipeline;
+pub use pipeline::{Explanation, Facts, Pipeline, Question, explain};
 pub use plexus_coproc::deep::Source as SourceOf;
 pub use router::fib::FibReaders;
 pub use router::plan::{

@@ -83,13 +83,21 @@ macro_rules! plans {
     };
 }
 
+mod explain;
+pub use explain::{Explanation, Facts, Question, explain};
+
 impl Pipeline {
     /// A pipeline for worker number `worker`. `seed` keys the tables' hashes. With `share`, what
     /// is learned is kept for [`Pipeline::news`], for other workers.
     pub fn new(plan: Arc<Snapshot>, worker: usize, seed: u64, share: bool) -> Pipeline {
+        let switch = Switch::new(&plan, seed, share);
+        Pipeline::with_switch(plan, worker, seed, switch)
+    }
+
+    fn with_switch(plan: Arc<Snapshot>, worker: usize, seed: u64, switch: Switch) -> Pipeline {
         let counters = Counters::new(plan.ports.len());
         let mut lookup = Lookup {
-            switch: Switch::new(&plan, seed, share),
+            switch,
             fabric: Fabric::new(seed),
             router: Router::new(seed),
             routed: Routed::default(),

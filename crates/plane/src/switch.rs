@@ -43,6 +43,9 @@ const SWEEP_UNITS: u64 = 16;
 /// Buckets per step of a sweep: some ten microseconds.
 const SWEEP_STEP: usize = 256;
 
+/// Stations of a small switch beside the configured ones.
+const SMALL: usize = 256;
+
 /// A station that a worker has heard, for the other workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnedMac {
@@ -86,8 +89,18 @@ impl Switch {
     /// An empty switch with its configured stations. `seed` keys the table's hash. With `share`,
     /// news for other workers is kept.
     pub fn new(plan: &Snapshot, seed: u64, share: bool) -> Switch {
+        Switch::of_size(plan, plan.mac_table, seed, share)
+    }
+
+    /// A switch for few stations beside the configured ones.
+    pub(crate) fn small(plan: &Snapshot, seed: u64) -> Switch {
+        let size = plan.mac_table.min(4 * plan.static_macs.len() + SMALL);
+        Switch::of_size(plan, size, seed, false)
+    }
+
+    fn of_size(plan: &Snapshot, size: usize, seed: u64, share: bool) -> Switch {
         let mut switch = Switch {
-            table: MacTable::new(plan.mac_table, seed),
+            table: MacTable::new(size, seed),
             seed,
             stations: Vec::new(),
             storms: Storms::default(),
@@ -99,7 +112,7 @@ impl Switch {
             sweep_at: 0,
             swept_until: 0,
         };
-        switch.adopt(Time::ZERO, plan);
+        switch.adopt_sized(Time::ZERO, plan, size);
         switch
     }
 
@@ -374,8 +387,12 @@ impl Switch {
     /// learns, are forgotten; a table of another size is filled anew, and so is one whose time
     /// stamps count another unit.
     pub(crate) fn adopt(&mut self, now: Time, plan: &Snapshot) {
+        self.adopt_sized(now, plan, plan.mac_table);
+    }
+
+    fn adopt_sized(&mut self, now: Time, plan: &Snapshot, size: usize) {
         let unit_ns = (plan.ageing_ns / u64::from(AGE_UNITS)).max(1);
-        let capacity = MacTable::capacity_for(plan.mac_table);
+        let capacity = MacTable::capacity_for(size);
         if self.table.capacity() != capacity || self.unit_ns != unit_ns {
             let mut table = MacTable::new(capacity, self.seed);
             for (key, station, age_ns) in self.stations(now) {
@@ -461,6 +478,25 @@ impl Switch {
             let age = u64::from(stamp.wrapping_sub(station.stamp())) * self.unit_ns;
             (key, station, if station.is_static() { 0 } else { age })
         })
+    }
+
+    /// Which of these stations are in the table, and what it has of each.
+    pub(crate) fn known(&self, keys: &[MacKey]) -> Vec<(MacKey, Station)> {
+        keys.iter().filter_map(|key| Some((*key, self.table.get(*key)?))).collect()
+    }
+
+    /// Learned stations by port.
+    pub(crate) fn counts(&self) -> &[u32] {
+        &self.stations
+    }
+
+    /// Takes over what another switch knows of some stations, and how many it has by port.
+    pub(crate) fn remember(&mut self, stations: &[(MacKey, Station)], counts: &[u32]) {
+        for (key, station) in stations {
+            // The table is as large, and nearly empty.
+            let _ = self.table.insert(*key, *station);
+        }
+        self.stations.iter_mut().zip(counts).for_each(|(own, count)| *own = *count);
     }
 
     /// Where a station is.

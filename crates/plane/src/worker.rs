@@ -18,7 +18,7 @@ use crate::crossing::Crossing;
 use crate::drops::DropReason;
 use crate::fast::{Clears, FastReport};
 use crate::offload::Segments;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Facts, Pipeline, Question};
 use crate::sample::Sampled;
 use crate::snapshot::{Published, Snapshot};
 use crate::stage::arbiter::Arbiter;
@@ -588,6 +588,12 @@ impl Worker {
         self.report().ports.iter().for_each(|port| account.add_port(&port.stats));
         account.add_counters(self.pipeline.counters());
         account
+    }
+
+    /// This worker's knowledge that decides about the frame of a question.
+    pub fn facts(&mut self, now: Time, question: &Question) -> Facts {
+        self.follow(now);
+        self.pipeline.facts(now, question)
     }
 
     /// The pipeline.

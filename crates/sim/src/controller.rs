@@ -298,6 +298,8 @@ impl SimController {
                         }
                     }
                 }
+                // Nobody asks here.
+                Some(Output::Explained { .. }) => {}
                 Some(Output::Log(event)) => {
                     if self.events.len() == EVENTS {
                         self.events.pop_front();

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use plexus_api::answer::Frame;
 use plexus_api::answer::node::Ports;
 use plexus_api::{Client, Request, Topic};
+use plexus_wire::unhex;
 use serde::Serialize;
 
 use super::packet::{Key, Seen, seen};
-use super::unhex;
 use crate::ask::{PATIENCE, SOCKETS};
 use crate::exit::{Failure, Outcome};
 

@@ -10,6 +10,7 @@ mod defaults;
 mod dissector;
 mod examples;
 mod experiment;
+mod explain;
 mod fabric;
 mod functions;
 mod group;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use plexus_wire::fabric::message::{
-    Class, Counters, FibTarget, Forwarders, Gateway, GroupRoute, LinkFacts, PortRole, RouteEntry,
+    Class, Counters, Explain, Explained, FibTarget, Forwarders, Gateway, GroupRoute, LinkFacts,
+    PortRole, RouteEntry,
 };
 use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub enum Input {
     /// The node's counters, while it is [watched](super::Node::is_watched), for the
     /// controller.
     Counters(Counters),
+    /// The answer to an [`Output::Explain`].
+    Explained(Box<Explained>),
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),
@@ -178,6 +181,9 @@ pub enum Output {
         /// The frame, as the host sent it.
         frame: Vec<u8>,
     },
+    /// The controller asks what the data plane would do with a frame: an [`Input::Explained`]
+    /// answers.
+    Explain(Explain),
     /// An event for the log.
     Tell(Event),
 }

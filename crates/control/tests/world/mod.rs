@@ -60,6 +60,8 @@ pub(crate) struct Box_ {
     pub(crate) stations: HashMap<u8, BTreeSet<MacAddr>>,
     pub(crate) routes: HashMap<(u8, Option<MacAddr>, MacAddr), RouteEntry>,
     pub(crate) events: Vec<Event>,
+    /// Questions of the controller about frames.
+    pub(crate) questions: Vec<plexus_wire::fabric::message::Explain>,
 }
 
 /// A host that speaks ARP and sends numbered frames.
@@ -117,6 +119,7 @@ impl World {
                 stations: HashMap::new(),
                 routes: HashMap::new(),
                 events: vec![],
+                questions: vec![],
             })
             .collect();
         let mut hub = Hub::new(identity(1000, Role::Controller), pace, random.random());
@@ -273,6 +276,7 @@ impl World {
             | node::Output::Again { .. }
             | node::Output::Unreachable { .. } => {}
             node::Output::Tell(event) => here.events.push(event),
+            node::Output::Explain(question) => here.questions.push(question),
         }
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Net {
     pub(super) holds_tickets: bool,
     pub(super) stored: BTreeMap<std::net::Ipv4Addr, Record>,
     pub(super) updates: Vec<(NodeId, RouteEntry)>,
+    /// Answers about packets.
+    pub(super) traces: Vec<Result<crate::Trace, String>>,
     start: Start,
     recording: Vec<(Time, String)>,
     outputs: Vec<Output>,
@@ -92,6 +94,7 @@ impl Net {
             holds_tickets: false,
             stored: BTreeMap::new(),
             updates: Vec::new(),
+            traces: Vec::new(),
             start,
             recording: Vec::new(),
             outputs: Vec::new(),
@@ -181,6 +184,7 @@ impl Net {
     fn act(&mut self, output: Output) {
         match output {
             Output::Log(event) => assert!(!event.to_string().is_empty()),
+            Output::Explained { told, .. } => self.traces.push(told),
             Output::Path { node, hops } => drop(self.paths.insert(node, hops)),
             Output::Store { ticket, changes } => {
                 for change in changes {

@@ -2,6 +2,7 @@
 //! The packets that hosts receive count.
 
 mod chaos;
+mod explained;
 mod failures;
 mod graphs;
 mod groups;

@@ -15,7 +15,7 @@ use plexus_wire::hex;
 use serde_json::json;
 
 use super::running::RunningNode;
-use super::{metrics, show};
+use super::{explain, metrics, show};
 use crate::socket::{Asked, Reply, refuse, say};
 
 /// Frames that wait for a slow client of a trace.
@@ -39,6 +39,9 @@ impl Asked for Answers {
             }
             Request::RoutesFrom(first) => {
                 node.ask_router(move |router| router.routes_from(first)).map(Reply::Routes)
+            }
+            Request::Explain(question) => {
+                explain::answer(node, &question).map(|told| Reply::Explained(Box::new(told)))
             }
             Request::Silence(silence) => {
                 node.silence(&silence.port, silence.on).map(|()| Reply::DONE)

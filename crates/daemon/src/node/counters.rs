@@ -1,28 +1,36 @@
-//! The node's counters for its controller, which wants them while somebody looks at the network.
-//! Workers are asked by a thread of its own: the control plane waits for nobody.
+//! Questions of the controller to the node's workers: counters, while somebody looks at the
+//! network, and the treatment of a frame. A thread of its own asks them: the control plane waits
+//! for nobody.
 
 use std::sync::Arc;
 
 use plexus_wire::fabric::message::{Counters, DropCount, NamedCount, PortCount};
 
-use super::news::News;
+use super::news::{News, Wanted};
 use super::running::RunningNode;
-use super::show;
+use super::{explain, show};
 
 /// Starts the thread, if the node is in a fabric.
 ///
 /// # Errors
 /// When it cannot be started.
 pub(super) fn serve(node: &Arc<RunningNode>) -> Result<(), String> {
-    let Some(wanted) = node.take_count_wanted() else { return Ok(()) };
+    let Some(wanted) = node.take_wanted() else { return Ok(()) };
     // The node's own end must not wait for this thread.
     let node = Arc::downgrade(node);
     let run = move || {
-        while wanted.recv().is_ok() {
+        while let Ok(wanted) = wanted.recv() {
             let Some(node) = node.upgrade() else { return };
-            match read(&node) {
-                Ok(counters) => node.tell_fabric(News::Counters(counters)),
-                Err(error) => tracing::debug!(error, "counters for the controller"),
+            let news = match wanted {
+                Wanted::Counters => read(&node).map(News::Counters),
+                Wanted::Explanation(asked) => {
+                    let told = explain::for_controller(&node, &asked);
+                    told.map(|told| News::Explained(Box::new(told)))
+                }
+            };
+            match news {
+                Ok(news) => node.tell_fabric(news),
+                Err(error) => tracing::debug!(error, "no answer for the controller"),
             }
         }
     };

@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use self::mtu::{End, Mtus};
 use super::links::LinkCells;
 use super::load::{Loads, WorkerLoad};
-use super::news::{Inject, News};
+use super::news::{Inject, News, Wanted};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
 use crate::quiet::Quiet;
@@ -133,12 +133,12 @@ impl Prepared {
         links: Arc<LinkCells>,
         inject: Inject,
         loads: Vec<Arc<WorkerLoad>>,
-        count: SyncSender<()>,
+        want: SyncSender<Wanted>,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         let (unserved, quiet, loads) = (BTreeMap::new(), Quiet::default(), Loads::new(loads));
         let own = self;
-        let driver = Driver { own, news, links, inject, loads, count, started, unserved, quiet };
+        let driver = Driver { own, news, links, inject, loads, want, started, unserved, quiet };
         start_control_plane(|| driver.run())
     }
 }
@@ -181,7 +181,7 @@ pub(crate) struct Driver {
     inject: Inject,
     loads: Loads,
     /// Has the counters read.
-    count: SyncSender<()>,
+    want: SyncSender<Wanted>,
     started: Instant,
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
@@ -293,6 +293,7 @@ impl Driver {
                     }
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Counters(counters) => self.input(Input::Counters(counters)),
+                    News::Explained(told) => self.input(Input::Explained(told)),
                     News::Identity(new) => {
                         tracing::info!(key = short_key(&new.claims().static_public), "a new key");
                         self.own.fabric.set_identity(self.now(), *new);
@@ -317,7 +318,7 @@ impl Driver {
                 self.input(Input::Load { routed, busy });
                 if self.node().is_watched(self.now()) {
                     // If they are being read, they come soon.
-                    let _ = self.count.try_send(());
+                    let _ = self.want.try_send(Wanted::Counters);
                 }
             }
             self.input(Input::Tick);
@@ -468,6 +469,10 @@ impl Driver {
             if let Event::Role(port, role) = event {
                 self.follow_role(*port, *role);
             }
+        }
+        for question in rest.questions {
+            // The controller asks again, or says that this node is silent.
+            let _ = self.want.try_send(Wanted::Explanation(question));
         }
         if !rest.frames.is_empty() {
             (self.inject)(rest.frames);

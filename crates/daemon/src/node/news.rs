@@ -8,7 +8,7 @@ use plexus_io::netlink::KernelEvent;
 use plexus_node::router::Router;
 use plexus_plane::{Injection, Punt};
 use plexus_wire::Prefix;
-use plexus_wire::fabric::message::Counters;
+use plexus_wire::fabric::message::{Counters, Explain, Explained};
 
 use super::fabric;
 use crate::ask::Question;
@@ -37,12 +37,26 @@ pub(crate) enum News {
     Identity(Box<Identity>),
     /// The node's counters, for the controller.
     Counters(Counters),
+    /// The answer to a question of the controller about a frame.
+    Explained(Box<Explained>),
     /// The fabric's control plane is asked.
     AskFabric(Question<fabric::Driver>),
     /// The router's control plane is asked.
     AskRouter(Question<Router>),
     /// End.
     Stop,
+}
+
+/// Questions of the fabric's control plane that wait, at most.
+pub(crate) const WANTED_MAX: usize = 64;
+
+/// A question of the fabric's control plane to the workers. It waits for nobody: a thread of its
+/// own asks them.
+pub(crate) enum Wanted {
+    /// The node's counters.
+    Counters,
+    /// The workers' treatment of a frame.
+    Explanation(Explain),
 }
 
 /// Hands frames to the workers.

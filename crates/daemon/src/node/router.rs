@@ -167,7 +167,10 @@ impl Driver {
                         self.carry_out();
                         question(&self.own.router);
                     }
-                    News::AskFabric(_) | News::Counters(_) | News::Identity(_) => {}
+                    News::AskFabric(_)
+                    | News::Counters(_)
+                    | News::Explained(_)
+                    | News::Identity(_) => {}
                 }
                 done += 1;
                 next = if done < BATCH { self.news.try_recv().ok() } else { None };

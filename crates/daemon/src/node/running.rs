@@ -19,8 +19,8 @@ use plexus_node::ports::{Tables, expand};
 use plexus_node::router::Router;
 use plexus_plane::carriers::Bell;
 use plexus_plane::{
-    Account, Counters, DeepReport, FastReport, Injection, LinkChange, Onlooker, PortReport,
-    Published, Sampled, Snapshot, Worker, mesh,
+    Account, Counters, DeepReport, Explanation, FastReport, Injection, LinkChange, Onlooker,
+    PortReport, Published, Sampled, Snapshot, Worker, mesh,
 };
 
 use super::fast_table::HowFast;
@@ -28,7 +28,7 @@ use super::inner::WorkerEnd;
 use super::links::LinkCells;
 use super::load::WorkerLoad;
 use super::named::{self, Named};
-use super::news::{Inject, NEWS_MAX, News};
+use super::news::{Inject, NEWS_MAX, News, WANTED_MAX, Wanted};
 use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
 use super::router::RouterView;
@@ -66,8 +66,8 @@ pub(crate) struct RunningNode {
     /// The next onlooker's number.
     onlookers: AtomicU64,
     started: Instant,
-    /// The fabric's control plane wants the counters.
-    count_wanted: Mutex<Option<Receiver<()>>>,
+    /// Questions of the fabric's control plane.
+    wanted: Mutex<Option<Receiver<Wanted>>>,
 }
 
 /// How to reach a worker.
@@ -177,7 +177,7 @@ impl RunningNode {
             reloading: Mutex::default(),
             onlookers: AtomicU64::default(),
             started,
-            count_wanted: Mutex::default(),
+            wanted: Mutex::default(),
         };
         let mut parts = fast.parts.into_iter();
         for (index, (((share, crossing), (sleeper, asks)), ports)) in
@@ -228,9 +228,9 @@ impl RunningNode {
         if let (Some(fabric), Some(inbox), Some(control)) = (fabric, fabric_inbox, &control.fabric)
         {
             let (links, inject) = (control.links.clone(), node.inject());
-            let (count, wanted) = mpsc::sync_channel(1);
-            let handle = fabric.start(inbox, links, inject, loads, count, started)?;
-            *lock(&node.count_wanted) = Some(wanted);
+            let (want, wanted) = mpsc::sync_channel(WANTED_MAX);
+            let handle = fabric.start(inbox, links, inject, loads, want, started)?;
+            *lock(&node.wanted) = Some(wanted);
             lock(&node.threads).push(handle);
         }
         if let (Some(mut router), Some(inbox), Some(control)) =
@@ -341,6 +341,17 @@ impl RunningNode {
     /// When a worker does not answer.
     pub(crate) fn deep(&self) -> Result<Vec<Option<DeepReport>>, String> {
         self.ask_all(Ask::Deep)
+    }
+
+    /// Its treatment of a frame that comes in by a port.
+    ///
+    /// # Errors
+    /// When there is no such port, or a worker does not answer.
+    pub(crate) fn explain(&self, port: PortId, frame: &[u8]) -> Result<Explanation, String> {
+        let plan = self.published.load_full();
+        plexus_plane::explain(&plan, port, frame, |question| {
+            self.ask_all(|reply| Ask::Facts(Box::new(question.clone()), reply))
+        })
     }
 
     /// How long it has been running.
@@ -532,9 +543,9 @@ impl RunningNode {
         ask("the fabric's control plane", question, |q| control.tell(News::AskFabric(q)))
     }
 
-    /// Where the fabric's control plane asks for the counters, once; `None`: there is none.
-    pub(crate) fn take_count_wanted(&self) -> Option<Receiver<()>> {
-        lock(&self.count_wanted).take()
+    /// Where the fabric's control plane asks about the workers, once; `None`: there is none.
+    pub(crate) fn take_wanted(&self) -> Option<Receiver<Wanted>> {
+        lock(&self.wanted).take()
     }
 
     /// Tells the fabric's control plane.

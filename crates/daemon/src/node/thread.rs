@@ -10,7 +10,8 @@ use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
 use plexus_plane::{
-    DeepReport, FastReport, Injection, LinkChange, Onlooker, Punt, Report, Sampled, Worker,
+    DeepReport, Facts, FastReport, Injection, LinkChange, Onlooker, Punt, Question, Report,
+    Sampled, Worker,
 };
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
@@ -42,6 +43,8 @@ pub(crate) enum Ask {
     BeginSample(Sender<(usize, ())>),
     /// End it, and report it.
     EndSample(Sender<(usize, Option<Sampled>)>),
+    /// Tell what decides about the frame of a question.
+    Facts(Box<Question>, Sender<(usize, Facts)>),
     /// Report this worker's deep buffer.
     Deep(Sender<(usize, Option<DeepReport>)>),
     /// Show the frames of a port to the onlooker of this number.
@@ -209,6 +212,9 @@ impl Thread {
                 }
                 Ok(Ask::EndSample(reply)) => {
                     let _ = reply.send((self.index, self.worker.end_sample(now)));
+                }
+                Ok(Ask::Facts(question, reply)) => {
+                    let _ = reply.send((self.index, self.worker.facts(now, &question)));
                 }
                 Ok(Ask::Deep(reply)) => {
                     let _ = reply.send((self.index, self.worker.deep(now)));

@@ -52,11 +52,13 @@ const RATE_USUAL_BITS_PER_S: u64 = 1_000_000_000;
 pub(super) type Candidate<'a> = (usize, u8, &'a [u8]);
 
 /// One worker's choice of routes.
-pub(super) struct Lanes {
+#[derive(Clone)]
+pub(crate) struct Lanes {
     seed: u64,
     choice: Choice,
 }
 
+#[derive(Clone)]
 enum Choice {
     Static,
     PerFlow,
@@ -127,6 +129,18 @@ impl Lanes {
     }
 }
 
+impl super::Fabric {
+    /// A copy of what is remembered of flows, if that decides about the next packet.
+    pub(crate) fn remembered_lanes(&self) -> Option<Lanes> {
+        matches!(self.lanes.choice, Choice::LeastLoaded(_)).then(|| self.lanes.clone())
+    }
+
+    /// Takes over what another worker remembers.
+    pub(crate) fn set_lanes(&mut self, lanes: Lanes) {
+        self.lanes = lanes;
+    }
+}
+
 /// The route by which the destination's port takes its turn, or the next that is usable: flows to
 /// other ports stay where they are.
 fn by_destination<'a>(
@@ -149,6 +163,7 @@ fn last_hop(header: &[u8]) -> Option<u8> {
 }
 
 /// Flows and lanes as they are remembered to balance these.
+#[derive(Clone)]
 struct Balance {
     flowlets: Box<[Flowlet]>,
     /// By port.

@@ -140,6 +140,16 @@ impl FabricPlan {
         self.gateway
     }
 
+    /// The same plan, which notes for itself when frames come in.
+    pub(crate) fn detached(&self) -> FabricPlan {
+        FabricPlan { heard: Arc::default(), ..self.clone() }
+    }
+
+    /// Whether an address is the group's own.
+    pub(crate) fn is_own(&self, mac: MacAddr) -> bool {
+        self.gateway == Some(mac)
+    }
+
     /// Whether hosts' IP packets to the group's address are left to the router of this node.
     #[inline(always)]
     pub(crate) fn routes(&self) -> bool {

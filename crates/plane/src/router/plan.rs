@@ -145,6 +145,11 @@ impl Group {
         self.first as u16
     }
 
+    /// How many members it has, each counted as often as its weight says.
+    pub(crate) fn members(&self) -> u16 {
+        self.count
+    }
+
     /// Whether flows to it part.
     pub(crate) fn has_several(&self) -> bool {
         self.kind == GroupKind::Forward && self.count > 1
@@ -199,6 +204,12 @@ pub struct RouterPlan {
 }
 
 impl RouterPlan {
+    /// The same plan with marks of its own.
+    pub(crate) fn detached(&self) -> RouterPlan {
+        let used = self.used.iter().map(|_| AtomicBool::new(false)).collect();
+        RouterPlan { used, ..self.clone() }
+    }
+
     /// Whether another plan has the same interfaces, at the same addresses and ports.
     pub(crate) fn is_reached_as(&self, other: &RouterPlan) -> bool {
         let place = |i: &InterfacePlan| (i.vlan, i.mac, i.port, i.kernel);

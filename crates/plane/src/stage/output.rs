@@ -220,6 +220,19 @@ impl OutputQueues {
         }
     }
 
+    /// Link and capabilities of every port.
+    pub(crate) fn port_facts(&self) -> Vec<(Link, Capabilities)> {
+        self.ports.iter().map(|queues| (queues.link, queues.capabilities)).collect()
+    }
+
+    /// Treats every port as one of this worker.
+    pub(crate) fn own_all(&mut self) {
+        for queues in &mut self.ports {
+            queues.local = true;
+            queues.settle();
+        }
+    }
+
     pub(crate) fn is_up(&self, port: PortId) -> bool {
         self.ports.get(usize::from(port)).is_some_and(|q| q.link == Link::Up)
     }

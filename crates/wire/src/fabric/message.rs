@@ -71,6 +71,9 @@ macro_rules! structures {
     )*};
 }
 
+mod explain;
+pub use explain::{Choice, Handed, Limited, Step, Target};
+
 /// The bodies, each with its kind.
 macro_rules! bodies {
     ($($kind:literal $name:ident,)*) => {
@@ -163,6 +166,8 @@ bodies! {
     46 Load,
     47 Watch,
     48 Counters,
+    54 Explain,
+    55 Explained,
     57 Revoked,
 }
 
@@ -749,6 +754,42 @@ structures! {
         packets: u64,
         /// Pending Interests.
         pending: u64,
+    }
+
+    /// From a controller: what would the node do with this frame? Nothing happens to it.
+    Explain {
+        /// The answer repeats it.
+        question: u64,
+        /// The port that the frame comes in by.
+        port: u8,
+        /// The frame, as it is on the cable.
+        frame: Vec<u8>,
+    }
+
+    /// From a node: what it would do with the frame of an [`Explain`].
+    Explained {
+        /// As in the question.
+        question: u64,
+        /// The name of the input port, in UTF-8.
+        port_name: Vec<u8>,
+        /// The decisions in order ([`Step::read_all`]).
+        steps: Vec<u8>,
+        /// Frames that leave.
+        leaves: Vec<Leaving>,
+        /// How many more leave.
+        more: u16,
+    }
+
+    /// A frame in [`Explained`]: some bytes, and the rest of the frame in question.
+    Leaving {
+        /// The port that it leaves by.
+        port: u8,
+        /// The port's name, in UTF-8.
+        port_name: Vec<u8>,
+        /// Its first bytes.
+        head: Vec<u8>,
+        /// The byte of the frame in question from which on it follows.
+        from: u16,
     }
 
     /// Groups that are served alike.

@@ -88,3 +88,26 @@ fn the_document_lists_what_is_read() {
     assert_eq!(document.bodies.keys().copied().collect::<Vec<_>>(), known.collect::<Vec<_>>());
     assert_eq!(snake("ResolveRequest"), "resolve_request");
 }
+
+#[test]
+fn the_document_lists_the_steps_of_an_explanation() {
+    let section = super::tables::TEXT.split("\n## 18. Explanations\n").nth(1).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| "));
+    let steps: Vec<(u8, String, Vec<String>)> = rows
+        .filter_map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [code, name, fields, ..] = cells[..] else { return None };
+            let fields = fields.split(", ").filter_map(|field| field.split(' ').next());
+            // A comma within brackets begins no field.
+            let fields = fields.filter(|f| !f.is_empty() && f.parse::<u8>().is_err());
+            Some((code.parse().ok()?, name.into(), fields.map(String::from).collect()))
+        })
+        .collect();
+    let known = plexus_wire::fabric::message::Step::KINDS.iter();
+    let known: Vec<_> = known
+        .map(|(code, name, fields)| {
+            (*code, name.to_string(), fields.iter().map(|f| f.to_string()).collect())
+        })
+        .collect();
+    assert_eq!(steps, known);
+}

@@ -6,8 +6,9 @@ use plexus_control::link::Pace;
 use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
 use plexus_node::Rest;
+use plexus_node::explain::message;
 use plexus_node::fabric::Fabric;
-use plexus_plane::{Account, DropReason, Pipeline, Snapshot};
+use plexus_plane::{Account, DropReason, Explanation, Pipeline, Snapshot};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::LinkFacts;
 
@@ -158,10 +159,22 @@ impl Boxed {
 
     fn send(&mut self, now: Time, rest: Rest<Event>) {
         self.events.extend(rest.events);
+        for asked in rest.questions {
+            let told = self.explain(now, asked.port.into(), &asked.frame);
+            let told = message(&asked, &told.unwrap(), |port| format!("p{port}"));
+            self.hand_in(now, Input::Explained(Box::new(told)));
+        }
         for (to, frame) in rest.frames {
             // A frame dropped at once is counted.
             let _ = self.pipeline.inject(now, &mut self.pool, &frame, to);
         }
+    }
+
+    /// The node's treatment of a frame.
+    fn explain(&self, now: Time, port: u16, frame: &[u8]) -> Result<Explanation, String> {
+        plexus_plane::explain(self.pipeline.plan(), port, frame, |question| {
+            Ok(vec![self.pipeline.facts(now, question)])
+        })
     }
 
     /// The size of the data plane's route memory, which equals the control plane's.

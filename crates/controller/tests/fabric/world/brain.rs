@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Role;
 use plexus_control::link::Pace;
-use plexus_controller::{Change, Config, Controller, Event, Input, Lease, Output, Record, Start};
+use plexus_controller::{
+    Change, Config, Controller, Event, Input, Lease, Output, Record, Start, Trace,
+};
 use plexus_wire::fabric::message::LinkFacts;
 use plexus_wire::{MacAddr, Time};
 
@@ -41,6 +43,8 @@ pub(crate) struct Brain {
     pub(crate) hub: Hub,
     pub(crate) core: Controller,
     pub(crate) log: Vec<Event>,
+    /// Answers about packets.
+    pub(crate) traces: Vec<Result<Trace, String>>,
     pub(crate) refused: Vec<String>,
 }
 
@@ -66,7 +70,7 @@ impl Brain {
         let identity = identity(1000, Role::Controller);
         let mut hub = Hub::new(identity, Pace::default(), seeds[1]);
         hub.lead(now, durable.epoch);
-        Brain { hub, core, log: vec![], refused: vec![] }
+        Brain { hub, core, log: vec![], traces: vec![], refused: vec![] }
     }
 
     pub(crate) fn facts(number: usize) -> LinkFacts {
@@ -133,6 +137,7 @@ impl Brain {
                     }
                     Output::Store { ticket, changes } => wants.stores.push((ticket, changes)),
                     Output::Log(event) => self.log.push(event),
+                    Output::Explained { told, .. } => self.traces.push(told),
                 }
             } else {
                 return wants;

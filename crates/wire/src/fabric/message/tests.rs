@@ -136,6 +136,20 @@ fn samples() -> Vec<Body> {
         .into(),
         Load { routed: 1_000_000, busy: 750 }.into(),
         Watch { seconds: 10 }.into(),
+        Explain { question: 7, port: 3, frame: vec![2, 0, 0, 0, 0, 1] }.into(),
+        Explained {
+            question: 7,
+            port_name: b"eth3".to_vec(),
+            steps: Step::write_all(&[Step::FromHost { admitted: true }]),
+            leaves: vec![Leaving {
+                port: 1,
+                port_name: b"eth1".to_vec(),
+                head: vec![0, 8],
+                from: 0,
+            }],
+            more: 0,
+        }
+        .into(),
         Revoked { version: 3, part: 0, parts: 1, keys: vec![[9; 32]] }.into(),
         Counters {
             time_ms: 1500,
@@ -215,6 +229,56 @@ fn link_facts_read_back_whatever_follows_them() {
     for len in 0..bytes.len() {
         assert!(LinkFacts::parse(&bytes[..len]).is_err());
     }
+}
+
+/// One step of every kind.
+fn steps() -> Vec<Step> {
+    vec![
+        Step::Vlan { vlan: 10, tagged: true },
+        Step::FromHost { admitted: true },
+        Step::FromNode {},
+        Step::FromController {},
+        Step::Unproved {},
+        Step::Station { port: 300 },
+        Step::Unknown {},
+        Step::Flooded {},
+        Step::Routes { count: 2, chosen: Some(1), by: Choice::Flow },
+        Step::NoRoutes {},
+        Step::Pushed { hops: vec![2, 3] },
+        Step::Hop { hop: 2, left: 1 },
+        Step::Stripped {},
+        Step::Tree { tree: 7, ports: vec![1, 2] },
+        Step::ToRouter {},
+        Step::Lookup {
+            address: ip4(1),
+            prefix_len: Some(24),
+            target: Target::Forward,
+            next_hops: 2,
+        },
+        Step::NextHop { mac: B, vlan: 0 },
+        Step::Ttl { from: 64, to: 63 },
+        Step::Kernel {},
+        Step::Limit { of: Limited::Broadcast, most: 100 },
+        Step::Function { mac: A },
+        Step::Fragments { mtu: 1280 },
+        Step::Handed { to: Handed::Host },
+        Step::Dropped { port: 3, reason: b"no_route".to_vec() },
+    ]
+}
+
+#[test]
+fn steps_of_an_explanation_read_back_and_unknown_ones_are_refused() {
+    let bytes = Step::write_all(&steps());
+    assert_eq!(Step::read_all(&bytes), Ok(steps()));
+    assert_eq!(steps().len(), Step::KINDS.len());
+    for (step, (code, ..)) in steps().into_iter().zip(Step::KINDS) {
+        let bytes = Step::write_all(&[step]);
+        assert_eq!(bytes[0], *code);
+        for len in 1..bytes.len() {
+            assert!(Step::read_all(&bytes[..len]).unwrap_err().is_truncated());
+        }
+    }
+    assert!(Step::read_all(&[0]).is_err() && Step::read_all(&[99]).is_err());
 }
 
 proptest! {
