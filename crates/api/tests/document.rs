@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use plexus_api::answer::config::{Applied, Running, Text, Versions};
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done, Frame};
 use plexus_api::question::Of;
-use plexus_api::{Answer, Request, Topic};
+use plexus_api::{Answer, Config, Request, Topic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -49,6 +50,10 @@ fn every_example_is_of_its_type() {
             Request::Ways(_) => as_type::<Ways>(&answer),
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),
+            Request::Config(Config::Running(_)) => as_type::<Running>(&answer),
+            Request::Config(Config::Versions(_)) => as_type::<Versions>(&answer),
+            Request::Config(Config::Text(_)) => as_type::<Text>(&answer),
+            Request::Config(_) => as_type::<Applied>(&answer),
             Request::Silence(_) | Request::Reload(_) | Request::Drain(_) | Request::Stop(_) => {
                 as_type::<Done>(&answer)
             }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::config::{Applied, Running, Text, Versions};
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
@@ -62,6 +63,10 @@ pub(crate) enum Reply {
     Network(Box<Network>),
     Ways(Ways),
     About(About),
+    Running(Box<Running>),
+    Versions(Versions),
+    Text(Text),
+    Applied(Applied),
     Done(Done),
 }
 
