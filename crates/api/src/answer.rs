@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod config;
 pub mod explain;
 pub mod fabric;
 pub mod named;

@@ -42,6 +42,8 @@ pub enum Request {
     Silence(Silence),
     /// Reads the configuration file again.
     Reload(bool),
+    /// Versions of the configuration.
+    Config(Config),
     /// A controller that leads hands over to another one.
     Drain(bool),
     /// Ends the daemon.
@@ -59,6 +61,37 @@ pub struct Silence {
     pub port: String,
     /// Whether it is deaf.
     pub on: bool,
+}
+
+/// A request about the versions of a daemon's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Config {
+    /// The text that the daemon runs: [`Running`](crate::answer::config::Running).
+    Running(bool),
+    /// The kept versions: [`Versions`](crate::answer::config::Versions).
+    Versions(bool),
+    /// The text of a kept version: [`Text`](crate::answer::config::Text).
+    Text(u64),
+    /// Keeps the text that is in the file, whatever it is, with a comment: its number comes as
+    /// [`Applied`](crate::answer::config::Applied) if it is new.
+    Keep(String),
+    /// Adopts the file: [`Applied`](crate::answer::config::Applied).
+    Apply(Apply),
+    /// Ends a trial well: [`Applied`](crate::answer::config::Applied).
+    Confirm(bool),
+    /// Ends a trial by going back: [`Applied`](crate::answer::config::Applied).
+    Back(bool),
+}
+
+/// How the file is adopted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Apply {
+    /// Go back after so many seconds without [`Config::Confirm`].
+    pub confirm_within_s: Option<u64>,
+    /// What to say of this version.
+    pub comment: String,
 }
 
 impl Request {
@@ -89,7 +122,7 @@ impl Request {
         serde_json::from_value(line).map_err(|e| {
             format!(
                 "not understood: {e}. A request is one of show, route, routes_from, network, \
-                 ways, explain, trace, silence, reload, drain, stop, metrics and version"
+                 ways, explain, trace, silence, reload, config, drain, stop, metrics and version"
             )
         })
     }
@@ -123,6 +156,12 @@ mod tests {
             Request::Trace("p1".into()),
             silence,
             Request::Reload(true),
+            Request::Config(Config::Running(true)),
+            Request::Config(Config::Text(3)),
+            Request::Config(Config::Apply(Apply {
+                confirm_within_s: Some(120),
+                comment: "x".into(),
+            })),
             Request::Drain(true),
             Request::Stop(true),
             Request::Metrics(true),

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use plexus_api::answer::config::{Applied, Running, Text, Versions};
 use plexus_api::answer::explain::Explained;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done, Frame, Metrics};
 use plexus_api::question::Of;
-use plexus_api::{Answer, Request, Topic};
+use plexus_api::{Answer, Config, Request, Topic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -52,6 +53,10 @@ fn every_example_is_of_its_type() {
             Request::Trace(_) => as_type::<Frame>(&answer),
             Request::Version(_) => as_type::<About>(&answer),
             Request::Metrics(_) => as_type::<Metrics>(&answer),
+            Request::Config(Config::Running(_)) => as_type::<Running>(&answer),
+            Request::Config(Config::Versions(_)) => as_type::<Versions>(&answer),
+            Request::Config(Config::Text(_)) => as_type::<Text>(&answer),
+            Request::Config(_) => as_type::<Applied>(&answer),
             Request::Silence(_) | Request::Reload(_) | Request::Drain(_) | Request::Stop(_) => {
                 as_type::<Done>(&answer)
             }
@@ -75,5 +80,5 @@ fn every_request_and_topic_has_an_example() {
     assert!(lacking.is_empty(), "no example of show {}", lacking.join(", "));
     let kinds: BTreeSet<_> =
         all.iter().map(|(r, _)| format!("{:?}", std::mem::discriminant(r))).collect();
-    assert_eq!(kinds.len(), 13, "a request has no example");
+    assert_eq!(kinds.len(), 14, "a request has no example");
 }

@@ -32,6 +32,12 @@ impl Which {
         self.node.as_deref()?.split_once('/').map(|(lab, _)| lab)
     }
 
+    /// The daemon of a name, at its usual socket or at this one.
+    pub(crate) fn named(name: &str, control: Option<PathBuf>) -> Which {
+        let node = control.is_none().then(|| name.to_string());
+        Which { node, control }
+    }
+
     /// Connects to it.
     ///
     /// # Errors
@@ -82,8 +88,8 @@ fn running() -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The names that a shell offers for `--node`.
-fn names() -> Vec<CompletionCandidate> {
+/// The names of running daemons that a shell offers.
+pub(crate) fn names() -> Vec<CompletionCandidate> {
     running().into_iter().map(|(name, _)| CompletionCandidate::new(name)).collect()
 }
 

@@ -1,4 +1,6 @@
-//! `plexus config`: checks the files people write.
+//! `plexus config`: checks and changes the files people write, and has daemons run them.
+
+mod change;
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +15,16 @@ use crate::topo::{print, summary};
 
 /// Arguments of `plexus config`.
 #[derive(Args)]
-#[command(after_help = "Example:\n  plexus config check examples/switch.toml")]
+#[command(after_help = "\
+Examples:
+  plexus config check examples/switch.toml
+  plexus config set n1 port.eth1.vlan 20
+  plexus config diff n1
+  plexus config apply n1 --confirm-within 2m
+  plexus config confirm n1
+  plexus config rollback n1
+
+Files are edited by hand or by `set`, and run once they are applied. docs/operating.md has more.")]
 pub(crate) struct Config {
     #[command(subcommand)]
     command: Command,
@@ -30,37 +41,63 @@ enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Change one key of a file, or remove it; comments and all other lines stay
+    Set(change::Set),
+    /// Compare what a daemon runs with what its file has
+    Diff(change::Diff),
+    /// Have a daemon run its file, for a trial or for good
+    Apply(change::Apply),
+    /// Keep the version that is on trial
+    Confirm(change::Confirm),
+    /// List the kept versions of a daemon's file
+    Versions(change::Versions),
+    /// Write an earlier version into the file and run it; during a trial, end the trial
+    Rollback(change::Rollback),
 }
 
 impl Config {
     /// Runs the subcommand.
     pub(crate) fn run(self) -> Outcome {
-        let Command::Check { files } = self.command;
-        let mut problems = Vec::new();
-        for file in &files {
-            match check(file) {
-                Ok(found) => print(&format!("{}: {found}\n", file.display()))?,
-                Err(error) => problems.push(error.to_string()),
-            }
+        match self.command {
+            Command::Check { files } => check_all(&files),
+            Command::Set(set) => set.run(),
+            Command::Diff(diff) => diff.run(),
+            Command::Apply(apply) => apply.run(),
+            Command::Confirm(confirm) => confirm.run(),
+            Command::Versions(versions) => versions.run(),
+            Command::Rollback(rollback) => rollback.run(),
         }
-        if problems.is_empty() { Ok(()) } else { Err(Failure::unusable(problems.join("\n"))) }
     }
 }
 
+fn check_all(files: &[PathBuf]) -> Outcome {
+    let mut problems = Vec::new();
+    for file in files {
+        match check(file) {
+            Ok(found) => print(&format!("{}: {found}\n", file.display()))?,
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Failure::unusable(problems.join("\n"))) }
+}
+
 fn check(path: &Path) -> Result<String, FileError> {
-    let text = read_text(path)?;
-    let file = path.display().to_string();
-    if is_topology(&text) {
-        let topology = Topology::parse(&file, &text)?;
+    check_text(&path.display().to_string(), &read_text(path)?)
+}
+
+/// Which kind of file a text is, with a summary.
+fn check_text(file: &str, text: &str) -> Result<String, FileError> {
+    if is_topology(text) {
+        let topology = Topology::parse(file, text)?;
         return Ok(format!("a topology: {}", summary(&topology)));
     }
-    if is_controller(&text) {
-        let controller = ControllerFile::parse(&file, &text)?;
+    if is_controller(text) {
+        let controller = ControllerFile::parse(file, text)?;
         let subnets = controller.settings.subnets.len();
         let s = if subnets == 1 { "" } else { "s" };
         return Ok(format!("a controller: {}, {subnets} subnet{s}", controller.name));
     }
-    let node = NodeFile::parse(&file, &text)?;
+    let node = NodeFile::parse(file, text)?;
     let ports = node.ports.len();
     let named = if node.named.is_some() { "; forwards named data" } else { "" };
     let s = if ports == 1 { "" } else { "s" };

@@ -17,7 +17,7 @@ use plexus_wire::ndn::NameBuf;
 use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::{MacAddr, Prefix};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::address::InterfaceAddress;
 use crate::error::{FileError, Problem, Span, ValueError, closest, quote};
@@ -26,6 +26,11 @@ use crate::units::format_duration;
 
 /// Largest file that is read: a topology of 50,000 hosts takes 10 MB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The format of files. It grows when an older program would take a key of a newer file for
+/// something else than it means; a new key alone leaves it as it is. `format = N` at a file's top
+/// says which one the file has; without the key it is the first.
+pub const FORMAT: u64 = 1;
 
 /// A value and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,12 +144,35 @@ pub fn read_document<T>(
     if errors.is_empty() {
         // Where the file as a whole lacks something, that is said at its end.
         let end = text.trim_end().len();
-        value = read(&Section::new(root.get_ref(), end..end, what, &problems));
+        let root = Section::new(root.get_ref(), end..end, what, &problems);
+        if check_format(&root) {
+            value = read(&root);
+        }
     }
     match (value, problems.0.into_inner()) {
         (Some(value), found) if found.is_empty() => Ok(value),
         (_, found) => Err(FileError::new(file, text, found)),
     }
+}
+
+/// Whether this program reads the file's format. Of a newer file it understands neither the unknown
+/// keys nor what known ones have come to mean, so the format is the only problem that it reports.
+fn check_format(root: &Section<'_>) -> bool {
+    let Some(At { value, span }) = root.integer("format", 1..=i64::MAX as u64) else {
+        return !root.has("format");
+    };
+    let is_known = value <= FORMAT;
+    if !is_known {
+        let version = env!("CARGO_PKG_VERSION");
+        let message =
+            format!("the file has format {value}, and plexus {version} reads format {FORMAT}");
+        let help = "a newer plexus wrote it: install that on this box, or take an earlier version \
+                    of the file (`plexus config versions NAME`)";
+        root.problems().add(span, message, help);
+        // Its other keys are not judged.
+        root.asked.borrow_mut().clear();
+    }
+    is_known
 }
 
 /// The TOML parser's message in plain words, with advice.
@@ -427,6 +455,20 @@ impl<'a> Section<'a> {
             table.map(|table| Section::new(table, item.span(), what, self.problems))
         };
         array.iter().filter_map(section).collect()
+    }
+
+    /// All tables under this one, by their keys, which are names that people choose.
+    pub fn children(&self, what: &'static str) -> Vec<(&'a str, Section<'a>)> {
+        let child = |(key, value): (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)| {
+            let key = key.get_ref().as_ref();
+            let Some(table) = value.get_ref().as_table() else {
+                let help = format!("write [….{key}] and its settings below");
+                self.mistyped(value.span(), key, value.get_ref(), "a section", help);
+                return None;
+            };
+            Some((key, Section::new(table, value.span(), what, self.problems)))
+        };
+        self.table.iter().filter_map(child).collect()
     }
 
     /// The values of a list; a single value stands for a list of one.

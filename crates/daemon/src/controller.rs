@@ -45,6 +45,7 @@ use self::devices::Devices;
 use self::metrics::{Done, Facts};
 use self::network::{Events, OwnNetwork};
 pub use self::snapshot::{Restored, Snapshot, restore};
+use crate::adoption::{Adoption, Begin};
 use crate::ask::{Question, answer, ask};
 use crate::identity;
 use crate::quiet::Quiet;
@@ -69,12 +70,12 @@ enum Ask {
 }
 
 /// How the control socket reaches the thread.
-struct Answers {
+struct Asks {
     ask: Mutex<Sender<Ask>>,
     waker: Waker,
 }
 
-impl Answers {
+impl Asks {
     fn send(&self, ask: Ask) {
         // A thread that has ended needs no questions.
         let _ = self.ask.lock().unwrap_or_else(PoisonError::into_inner).send(ask);
@@ -82,7 +83,17 @@ impl Answers {
     }
 }
 
+/// What the control socket answers from.
+struct Answers {
+    asks: Arc<Asks>,
+    adoption: Arc<Adoption>,
+}
+
 impl Answers {
+    fn send(&self, ask: Ask) {
+        self.asks.send(ask);
+    }
+
     fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Daemon) -> T + Send + 'static,
@@ -102,7 +113,8 @@ impl Asked for Answers {
                 self.ask(|daemon| Reply::About(About::new("controller", &daemon.own.1)))
             }
             Request::Metrics(_) => {
-                self.ask(|daemon| Reply::Metrics(Metrics { metrics: daemon.metrics() }))
+                let metrics = self.ask(Daemon::metrics)? + &self.adoption.metrics("controller");
+                Ok(Reply::Metrics(Metrics { metrics }))
             }
             Request::Route(address) => {
                 let answer = self.ask(move |daemon| daemon.view()?.route(address))?;
@@ -128,11 +140,11 @@ impl Asked for Answers {
                 answer("the controller", |reply| self.send(Ask::Drain(reply)))??;
                 Ok(Reply::DONE)
             }
-            Request::Reload(_) => Err("a controller reads its file again on SIGHUP".into()),
-            _ => {
-                Err("this is a controller: it answers show, explain, version, drain and stop"
-                    .into())
-            }
+            Request::Reload(_) => self.adoption.reload().map(|()| Reply::DONE),
+            Request::Config(request) => self.adoption.answer(request),
+            _ => Err("this is a controller: it answers show, explain, version, config, reload, \
+                      drain and stop"
+                .into()),
         }
     }
 }
@@ -142,7 +154,9 @@ impl Asked for Answers {
 /// # Errors
 /// In words for the person who started it.
 pub fn run(config: &Path) -> Result<(), String> {
-    let file = read(config)?;
+    let begin = Begin::read(config)?;
+    let shown = begin.shown();
+    let file = read(&shown, &begin.text).map_err(|why| begin.explain(why))?;
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     let (listener, _socket) = socket::claim(&file.control)?;
@@ -150,12 +164,24 @@ pub fn run(config: &Path) -> Result<(), String> {
     let (ask, asks) = mpsc::channel();
     let devices = Devices::follow(&file.settings, waker.clone())?;
     let daemon = Daemon::open(&file, sleeper, waker.clone(), asks, devices)?;
-    let answers = Arc::new(Answers { ask: Mutex::new(ask), waker });
+    let asks = Arc::new(Asks { ask: Mutex::new(ask), waker });
+    let adoption = {
+        let (file, asks) = (file.clone(), asks.clone());
+        Adoption::new(&file.name.clone(), begin, move |text| {
+            let settings = read(&shown, text).and_then(|new| fit(&file, new))?;
+            asks.send(Ask::Configure(Box::new(settings)));
+            Ok(())
+        })
+    };
+    let answers = Arc::new(Answers { asks, adoption });
     let thread = spawn(daemon)?;
     socket::serve(listener, answers.clone(), signals.handle())?;
     if let Some(address) = file.metrics {
         let answers = answers.clone();
-        plexus_web::serve_metrics(address, move |_| answers.ask(Daemon::metrics))?;
+        let own = move |_: &str| {
+            Ok(answers.ask(Daemon::metrics)? + &answers.adoption.metrics("controller"))
+        };
+        plexus_web::serve_metrics(address, own)?;
     }
     if let Some(web) = &file.web {
         let page = plexus_web::serve(web, OwnNetwork(answers.clone()))?;
@@ -166,11 +192,8 @@ pub fn run(config: &Path) -> Result<(), String> {
         if signal != SIGHUP {
             break;
         }
-        match read(config).and_then(|new| fit(&file, new)) {
-            Ok(settings) => {
-                answers.send(Ask::Configure(Box::new(settings)));
-                tracing::info!("configuration read again");
-            }
+        match answers.adoption.reload() {
+            Ok(()) => tracing::info!("configuration read again"),
             Err(why) => tracing::error!("configuration kept as it was: {why}"),
         }
     }
@@ -180,8 +203,8 @@ pub fn run(config: &Path) -> Result<(), String> {
 }
 
 /// A controller's file, with the routes of the file that it names.
-fn read(config: &Path) -> Result<ControllerFile, String> {
-    let mut file = ControllerFile::read(config).map_err(|e| e.to_string())?;
+fn read(shown: &str, text: &str) -> Result<ControllerFile, String> {
+    let mut file = ControllerFile::parse(shown, text).map_err(|e| e.to_string())?;
     file.settings.load_routes()?;
     Ok(file)
 }

@@ -6,6 +6,7 @@
 //! `ndn`. The other public modules are formats of files that other commands read or write too;
 //! [`replay`] plays a recording again.
 
+mod adoption;
 mod ask;
 pub mod cache_disk;
 pub mod certificate;
@@ -19,3 +20,4 @@ mod quiet;
 pub mod recording;
 pub mod replay;
 mod socket;
+mod versions;

@@ -28,6 +28,7 @@ use plexus_config::NodeFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::adoption::{Adoption, Begin};
 use crate::socket;
 
 /// Reads a node's configuration and runs the node until told to stop.
@@ -35,7 +36,10 @@ use crate::socket;
 /// # Errors
 /// In words for the person who started it.
 pub fn run(config: &Path) -> Result<(), String> {
-    let file = NodeFile::read(config).map_err(|e| e.to_string())?;
+    let begin = Begin::read(config)?;
+    let shown = begin.shown();
+    let parsed = NodeFile::parse(&shown, &begin.text);
+    let file = parsed.map_err(|e| begin.explain(e.to_string()))?;
     // Before any thread starts, so that no signal ends the process half way.
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
@@ -43,11 +47,16 @@ pub fn run(config: &Path) -> Result<(), String> {
     let (listener, _socket) = socket::claim(&file.control)?;
     let (node, reserved) = running::RunningNode::start(file)?;
     let node = Arc::new(node);
-    let answers = Arc::new(control::Answers { node: node.clone(), config: config.to_path_buf() });
-    socket::serve(listener, answers, signals.handle())?;
+    let adoption = {
+        let (name, node) = (node.file().name.clone(), node.clone());
+        Adoption::new(&name, begin, move |text| node.adopt(&shown, text))
+    };
+    let answers = control::Answers { node: node.clone(), adoption: adoption.clone() };
+    socket::serve(listener, Arc::new(answers), signals.handle())?;
     if let Some(address) = node.file().metrics {
-        let node = node.clone();
-        plexus_web::serve_metrics(address, move |_| metrics::text(&node))?;
+        let (node, adoption) = (node.clone(), adoption.clone());
+        let text = move |_: &str| Ok(metrics::text(&node)? + &adoption.metrics("node"));
+        plexus_web::serve_metrics(address, text)?;
     }
     counters::serve(&node)?;
     reserved.keep();
@@ -56,7 +65,7 @@ pub fn run(config: &Path) -> Result<(), String> {
         if signal != SIGHUP {
             break;
         }
-        match node.reload(config) {
+        match adoption.reload() {
             Ok(()) => tracing::info!("configuration read again"),
             Err(why) => tracing::error!("configuration kept as it was: {why}"),
         }

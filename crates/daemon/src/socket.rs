@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plexus_api::answer::config::{Applied, Running, Text, Versions};
 use plexus_api::answer::explain::Explained;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
@@ -65,6 +66,10 @@ pub(crate) enum Reply {
     Explained(Box<Explained>),
     About(About),
     Metrics(Metrics),
+    Running(Box<Running>),
+    Versions(Versions),
+    Text(Text),
+    Applied(Applied),
     Done(Done),
 }
 

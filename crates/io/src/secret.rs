@@ -1,9 +1,9 @@
-//! Services of the operating system: randomness, and new files, optionally readable by one user
-//! only.
+//! Services of the operating system: randomness, new files, optionally readable by one user only,
+//! and the replacement of a file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -60,6 +60,28 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(path)))
 }
 
+/// Replaces a file by a rename, so that it is always complete, also after a crash. Owner and
+/// permissions stay, and so does a symbolic link to it.
+///
+/// # Errors
+/// When there is no such file, or it cannot be replaced.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let meta = fs::metadata(&path)?;
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    let new = Path::new(&new);
+    // One that a crash has left.
+    let _ = fs::remove_file(new);
+    write(new, text, 0o600)?;
+    let renamed = chown(new, Some(meta.uid()), Some(meta.gid()))
+        .and_then(|()| fs::set_permissions(new, meta.permissions()))
+        .and_then(|()| fs::rename(new, &path));
+    renamed.inspect_err(|_| drop(fs::remove_file(new)))?;
+    // The name is on disk once the folder is.
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +102,24 @@ mod tests {
         }
         fs::remove_file(&file).unwrap();
         assert!(check_private(&file).unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn a_file_is_replaced_through_its_link_and_keeps_its_permissions() {
+        let dir = std::env::temp_dir().join(format!("plexus-replace-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let [file, link] = ["a.toml", "b.toml"].map(|name| dir.join(name));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        // What a crash has left is in the way of nothing.
+        fs::write(dir.join("a.toml.new"), "half").unwrap();
+        replace(&link, "new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+        assert!(replace(&dir.join("none"), "x").is_err());
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

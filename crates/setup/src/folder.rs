@@ -1,6 +1,6 @@
 //! The folder with a box's files: `/etc/plexus`, where the units of `examples/` look for them.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plexus_config::document::read_text;
 use plexus_control::identity::Authority;
 use plexus_daemon::identity::check_permissions;
-use plexus_io::secret::{write_new, write_secret};
+use plexus_io::secret::{self, write_new, write_secret};
 use plexus_io::users::user;
 
 /// The user that runs the daemons in `examples/*.service`.
@@ -144,44 +144,13 @@ pub(crate) fn append(path: &Path, lines: &str) -> Result<(), String> {
     replace(path, &format!("{text}{lines}"))
 }
 
-/// Replaces a file by a rename, so that it is always complete. Owner and permissions stay, and so
-/// does a symbolic link to it.
+/// Replaces a file by a rename ([`secret::replace`]).
 ///
 /// # Errors
 /// In words.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), String> {
-    replace_by(path, |new| fs::write(new, text))
-}
-
-/// The same for a secret, which others can read at no time.
-///
-/// # Errors
-/// In words.
-pub(crate) fn replace_secret(path: &Path, text: &str) -> Result<(), String> {
-    replace_by(path, |new| {
-        // One that a command has left behind, when the power failed.
-        let _ = fs::remove_file(new);
-        write_secret(new, text)
-    })
-}
-
-fn replace_by(path: &Path, write: impl Fn(&Path) -> io::Result<()>) -> Result<(), String> {
-    let replaced = || -> io::Result<()> {
-        let path = fs::canonicalize(path)?;
-        let meta = fs::metadata(&path)?;
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        let written = || -> io::Result<()> {
-            write(&new)?;
-            fs::set_permissions(&new, meta.permissions())?;
-            chown(&new, Some(meta.uid()), Some(meta.gid()))?;
-            File::open(&new)?.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        written().inspect_err(|_| drop(fs::remove_file(&new)))
-    };
-    replaced().map_err(|e| format!("writing {}: {e}{}", path.display(), as_root(&e)))
+    secret::replace(path, text)
+        .map_err(|e| format!("writing {}: {e}{}", path.display(), as_root(&e)))
 }
 
 /// Gives a file of root to the user of the units, if there is one.

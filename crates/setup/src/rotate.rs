@@ -13,7 +13,7 @@ use plexus_daemon::ledger::{Entry, Ledger};
 use plexus_wire::hex;
 
 use crate::create::{config_name, identity_name};
-use crate::folder::{authority, replace_secret};
+use crate::folder::{authority, replace};
 use crate::join::ask;
 use crate::port::devices;
 use crate::revoke::revoke_key;
@@ -52,7 +52,7 @@ pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<PathBuf, String> {
     let issued = authority.issue_identity(entry.number, &entry.name, entry.role, &random()?);
     let identity = issued.map_err(|e| e.to_string())?;
     Ledger::open(&key_file, &authority)?.enter(Entry::of(&identity))?;
-    replace_secret(&file, &identity.to_toml())?;
+    replace(&file, &identity.to_toml())?;
     Ok(file)
 }
 
@@ -118,7 +118,7 @@ pub fn ask_anew(
     if (is.node, is.group) != (was.node, was.group) {
         return Err(format!("the first box has answered with {}", identity.credential()));
     }
-    replace_secret(&file, &identity.to_toml())?;
+    replace(&file, &identity.to_toml())?;
     exchange.tell_stored();
     Ok(identity)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::fabric::{Lease as Shown, Leases};
+use plexus_config::ControllerFile;
 use plexus_controller::tenure::{Answer, Ask, Member};
 use plexus_controller::{Change, Lease, Record};
 use plexus_io::clock::unix_ms;
@@ -13,7 +14,7 @@ use plexus_keeper::Keeper;
 use plexus_wire::{Time, hex};
 use serde::{Deserialize, Serialize};
 
-use super::{leading, make_folder, read};
+use super::{leading, make_folder};
 use crate::identity;
 
 /// The form of the file.
@@ -116,7 +117,7 @@ impl Snapshot {
 /// own (unless they are to be replaced), or cannot be written.
 pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, String> {
     let snapshot = Snapshot::read(from)?;
-    let file = read(config)?;
+    let file = ControllerFile::read(config).map_err(|e| e.to_string())?;
     let identity = identity::read(&file.identity, plexus_control::identity::Role::Controller)?;
     let group = identity.claims().group;
     if hex(&group) != snapshot.group {

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError};
@@ -16,15 +15,16 @@ use serde_json::json;
 
 use super::running::RunningNode;
 use super::{explain, metrics, show};
+use crate::adoption::Adoption;
 use crate::socket::{Asked, Reply, refuse, say};
 
 /// Frames that wait for a slow client of a trace.
 const TRACE_QUEUE: usize = 4096;
 
-/// A node that answers, and the file that it reads again.
+/// A node that answers, and its configuration.
 pub(crate) struct Answers {
     pub(crate) node: Arc<RunningNode>,
-    pub(crate) config: PathBuf,
+    pub(crate) adoption: Arc<Adoption>,
 }
 
 impl Asked for Answers {
@@ -46,10 +46,12 @@ impl Asked for Answers {
             Request::Silence(silence) => {
                 node.silence(&silence.port, silence.on).map(|()| Reply::DONE)
             }
-            Request::Reload(_) => node.reload(&self.config).map(|()| Reply::DONE),
+            Request::Reload(_) => self.adoption.reload().map(|()| Reply::DONE),
+            Request::Config(request) => self.adoption.answer(request),
             Request::Version(_) => Ok(Reply::About(About::new("node", &node.file().name))),
             Request::Metrics(_) => {
-                metrics::text(node).map(|metrics| Reply::Metrics(Metrics { metrics }))
+                let metrics = metrics::text(node)? + &self.adoption.metrics("node");
+                Ok(Reply::Metrics(Metrics { metrics }))
             }
             Request::Drain(_) | Request::Network(_) | Request::Ways(_) => {
                 Err("this is a node: ask a controller".into())

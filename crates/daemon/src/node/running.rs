@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, RwLock};
@@ -60,9 +59,6 @@ pub(crate) struct RunningNode {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// One question to all workers at a time: two barriers at once would lock them up.
     asking: Mutex<()>,
-    /// Held from reading a file to having applied it, so that the file read last is the one in
-    /// force.
-    reloading: Mutex<()>,
     /// The next onlooker's number.
     onlookers: AtomicU64,
     started: Instant,
@@ -174,7 +170,6 @@ impl RunningNode {
             workers: handles,
             threads: Mutex::new(threads),
             asking: Mutex::default(),
-            reloading: Mutex::default(),
             onlookers: AtomicU64::default(),
             started,
             wanted: Mutex::default(),
@@ -359,14 +354,14 @@ impl RunningNode {
         self.started.elapsed()
     }
 
-    /// Applies a changed configuration.
+    /// Applies a changed configuration; `shown` is what messages call its file. The caller applies
+    /// one at a time.
     ///
     /// # Errors
     /// When it changes what only a restart can, or it or what it names cannot be read; nothing was
     /// changed.
-    pub(crate) fn reload(&self, config: &Path) -> Result<(), String> {
-        let _one = lock(&self.reloading);
-        let file = expand(NodeFile::read(config).map_err(|e| e.to_string())?)?;
+    pub(crate) fn adopt(&self, shown: &str, text: &str) -> Result<(), String> {
+        let file = expand(NodeFile::parse(shown, text).map_err(|e| e.to_string())?)?;
         let now = self.file();
         let placed = reload::place(&now, file);
         reload::check(&now, &placed.file)?;

@@ -1,0 +1,79 @@
+//! The configuration of a daemon: what it runs, its earlier texts, a trial.
+
+use serde::{Deserialize, Serialize};
+
+/// The text that a daemon runs. The text in its file may be another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// The daemon's name.
+    pub name: String,
+    /// The file that it reads.
+    pub file: String,
+    /// The text that it runs.
+    pub text: String,
+    /// Its version; `null`: no version is kept yet.
+    pub version: Option<u64>,
+    /// The running version is on trial.
+    pub trial: Option<Trial>,
+}
+
+/// A version that the daemon runs until it is confirmed or its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The version on trial.
+    pub version: u64,
+    /// The version that returns.
+    pub back_to: u64,
+    /// Seconds until then.
+    pub left_s: u64,
+}
+
+/// The kept versions of a daemon's file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// The daemon's name.
+    pub name: String,
+    /// The folder that has them, as files `NUMBER.toml`.
+    pub folder: String,
+    /// The version that runs.
+    pub running: Option<u64>,
+    /// The running version is on trial.
+    pub trial: Option<Trial>,
+    /// The oldest first.
+    pub versions: Vec<Version>,
+}
+
+/// A kept text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Its number: larger than those of all earlier ones.
+    pub number: u64,
+    /// When it was kept, in seconds since 1970.
+    pub kept_unix_s: u64,
+    /// What people said of it.
+    pub comment: String,
+    /// The version of the daemon that kept it.
+    pub plexus: String,
+    /// It has run, and was confirmed if it was on trial.
+    pub good: bool,
+}
+
+/// One kept text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Text {
+    /// Its number.
+    pub version: u64,
+    /// The text.
+    pub text: String,
+}
+
+/// What applying, confirming or going back has led to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The version that runs.
+    pub version: Option<u64>,
+    /// It is on trial.
+    pub trial: Option<Trial>,
+    /// What a person has to know beside that, in sentences.
+    pub notes: Vec<String>,
+}

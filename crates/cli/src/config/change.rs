@@ -1,0 +1,367 @@
+//! `plexus config set`, `diff`, `apply`, `confirm`, `versions` and `rollback`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap_complete::ArgValueCandidates;
+use plexus_api::answer::config::{Applied, Running, Text, Trial, Versions as Kept};
+use plexus_api::{Client, Config, Request};
+use plexus_config::document::read_text;
+use plexus_config::units::parse_duration;
+use plexus_io::clock::unix_ms;
+use plexus_setup::edit;
+use serde::Serialize;
+use serde_json::json;
+
+use super::check_text;
+use crate::ask::{Which, names};
+use crate::exit::{Failure, Outcome};
+use crate::topo::print;
+
+/// Where the files of daemons are.
+const FOLDER: &str = "/etc/plexus";
+
+/// The daemon that is meant.
+#[derive(clap::Args)]
+struct Daemon {
+    /// The node or controller, by its name, or LAB/NODE for one of a lab
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(names))]
+    name: String,
+    /// Its control socket, where that is not /run/plexus/NAME.sock
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Daemon {
+    fn connect(&self) -> Result<Client, Failure> {
+        Which::named(&self.name, self.control.clone()).connect()
+    }
+}
+
+fn ask<T: serde::de::DeserializeOwned>(client: &mut Client, request: Config) -> Result<T, Failure> {
+    client.get(&Request::Config(request)).map_err(Failure::unusable)
+}
+
+fn print_json(answer: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(answer).map_err(Failure::unusable)?;
+    print(&format!("{text}\n"))
+}
+
+/// Arguments of `plexus config set`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  plexus config set n1 port.eth1.queue.packets 512
+  plexus config set n1 port.eth1.trunk '[10, \"20-29\"]'
+  plexus config set c1 'subnet.\"10.0.0.0/24\".gateway' 10.0.0.1
+  plexus config set ./n1.toml port.eth1.rate --delete
+
+Entries of a list such as [[port]] go by their name, prefix or address, or by their place from 1. A
+result that `plexus config check` would refuse is not written. Nothing runs until the file is
+applied.")]
+pub(super) struct Set {
+    /// A daemon's name, for /etc/plexus/NAME.toml, or a file
+    #[arg(value_name = "NAME|FILE")]
+    target: String,
+    /// The key, with dots between its parts
+    key: String,
+    /// The value as in TOML; what is no TOML is taken as a text
+    #[arg(required_unless_present = "delete", conflicts_with = "delete")]
+    value: Option<String>,
+    /// Remove the key
+    #[arg(long)]
+    delete: bool,
+}
+
+impl Set {
+    pub(super) fn run(self) -> Outcome {
+        let is_file = self.target.contains('/') || self.target.ends_with(".toml");
+        let file = match is_file {
+            true => PathBuf::from(&self.target),
+            false => Path::new(FOLDER).join(format!("{}.toml", self.target)),
+        };
+        let shown = file.display().to_string();
+        let check = |text: &str| check_text(&shown, text).map(|_| ()).map_err(|e| e.to_string());
+        let changed = edit::change(&file, &self.key, self.value.as_deref(), check);
+        let told = match changed.map_err(Failure::unusable)? {
+            true => format!("{shown} is changed; `plexus config apply` has its daemon run it\n"),
+            false => format!("{shown} has that already\n"),
+        };
+        print(&told)
+    }
+}
+
+/// Arguments of `plexus config diff`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  plexus config diff n1
+
+Lines with - run and are not in the file, lines with + are in the file and do not run.
+Exit code: 0 they are the same, 1 they differ.")]
+pub(super) struct Diff {
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+impl Diff {
+    pub(super) fn run(self) -> Outcome {
+        let running: Running = ask(&mut self.daemon.connect()?, Config::Running(true))?;
+        let file = read_text(Path::new(&running.file)).map_err(Failure::unusable)?;
+        let runs = match running.version {
+            Some(version) => format!("{} runs version {version}", running.name),
+            None => format!("{} runs", running.name),
+        };
+        let diff = edit::difference((&runs, &running.text), (&running.file, &file));
+        if self.daemon.json {
+            print_json(&json!({
+                "name": running.name, "file": running.file, "version": running.version,
+                "trial": running.trial, "differs": !diff.is_empty(), "diff": diff,
+            }))?;
+        } else {
+            print(&diff)?;
+        }
+        if diff.is_empty() { Ok(()) } else { Err(Failure::No(String::new())) }
+    }
+}
+
+/// How a version is adopted.
+#[derive(clap::Args)]
+struct How {
+    /// Go back after this time, from 1s to 24h, unless `plexus config confirm` comes before
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    confirm_within: Option<Duration>,
+    /// What to say of this version
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    comment: String,
+}
+
+impl How {
+    fn request(&self, usual_comment: &str) -> Config {
+        let comment = if self.comment.is_empty() { usual_comment } else { &self.comment };
+        Config::Apply(plexus_api::Apply {
+            confirm_within_s: self.confirm_within.map(|time| time.as_secs()),
+            comment: comment.into(),
+        })
+    }
+}
+
+/// A time in whole seconds. `2m` means minutes here, as operators of routers write it.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let minutes = text.strip_suffix('m').filter(|number| number.parse::<u32>().is_ok());
+    let text = minutes.map_or(text.to_string(), |number| format!("{number}min"));
+    let time = parse_duration(&text).map_err(|e| e.to_string())?;
+    match time.as_secs() {
+        1.. => Ok(time),
+        0 => Err("write at least 1s, as in 2m".into()),
+    }
+}
+
+/// Arguments of `plexus config apply`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  plexus config apply n1 --comment \"VLAN 20 for the printers\"
+  plexus config apply n1 --confirm-within 2m
+  plexus config confirm n1
+
+With --confirm-within the daemon itself goes back to the earlier text, in the file too, unless it is
+confirmed in time: also if the change has cut you off, or the daemon or the box ends meanwhile. What
+cannot change while the daemon runs is refused, and then nothing has changed.")]
+pub(super) struct Apply {
+    #[command(flatten)]
+    daemon: Daemon,
+    #[command(flatten)]
+    how: How,
+}
+
+impl Apply {
+    pub(super) fn run(self) -> Outcome {
+        let applied = ask(&mut self.daemon.connect()?, self.how.request(""))?;
+        tell(&self.daemon, &applied)
+    }
+}
+
+/// Arguments of `plexus config confirm`.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  plexus config confirm n1")]
+pub(super) struct Confirm {
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+impl Confirm {
+    pub(super) fn run(self) -> Outcome {
+        let applied = ask(&mut self.daemon.connect()?, Config::Confirm(true))?;
+        tell(&self.daemon, &applied)
+    }
+}
+
+/// Says what runs now.
+fn tell(daemon: &Daemon, applied: &Applied) -> Outcome {
+    if daemon.json {
+        return print_json(applied);
+    }
+    let name = &daemon.name;
+    let mut told = match applied.version {
+        Some(version) => format!("{name} runs version {version}"),
+        None => format!("{name} runs its file"),
+    };
+    if let Some(Trial { back_to, left_s, .. }) = applied.trial {
+        told += &format!(
+            " on trial: version {back_to} returns in {left_s} s, unless you run `plexus config \
+             confirm {name}`"
+        );
+    }
+    let notes: String = applied.notes.iter().map(|note| format!("\n{note}")).collect();
+    print(&format!("{told}{notes}\n"))
+}
+
+/// Arguments of `plexus config versions`.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  plexus config versions n1\n\n\
+                        The texts are in the folder that the last line names, as NUMBER.toml.")]
+pub(super) struct Versions {
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+impl Versions {
+    pub(super) fn run(self) -> Outcome {
+        let kept: Kept = ask(&mut self.daemon.connect()?, Config::Versions(true))?;
+        if self.daemon.json { print_json(&kept) } else { print(&table(&kept, unix_ms() / 1000)) }
+    }
+}
+
+fn table(kept: &Kept, now_unix_s: u64) -> String {
+    let mut out = format!("{:>7}  {:<10} {:<9} comment\n", "version", "kept", "state");
+    for version in &kept.versions {
+        let state = match (kept.running == Some(version.number), kept.trial, version.good) {
+            (true, Some(_), _) => "on trial",
+            (true, None, _) => "runs",
+            (false, _, true) => "",
+            (false, _, false) => "not good",
+        };
+        let age = age(now_unix_s.saturating_sub(version.kept_unix_s));
+        let line = format!("{:>7}  {age:<10} {state:<9} {}", version.number, version.comment);
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out + &format!("{}\n", kept.folder)
+}
+
+/// How long ago something was, for people.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7_200 => format!("{} min ago", seconds / 60),
+        7_200..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// Arguments of `plexus config rollback`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  plexus config rollback n1
+  plexus config versions n1
+  plexus config rollback n1 3 --confirm-within 2m
+
+During a trial this ends the trial. Otherwise it takes the last version before the one that runs
+that has been good. What the file had and nobody applied is kept as a version.")]
+pub(super) struct Rollback {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// The version; the one before, if none is given
+    #[arg(value_name = "VERSION")]
+    number: Option<u64>,
+    #[command(flatten)]
+    how: How,
+}
+
+impl Rollback {
+    pub(super) fn run(self) -> Outcome {
+        let mut client = self.daemon.connect()?;
+        let kept: Kept = ask(&mut client, Config::Versions(true))?;
+        let version = match (self.number, kept.trial) {
+            (None, Some(_)) => {
+                let applied = ask(&mut client, Config::Back(true))?;
+                return tell(&self.daemon, &applied);
+            }
+            (Some(version), _) => version,
+            (None, None) => {
+                let before =
+                    kept.versions.iter().rev().find(|v| v.good && Some(v.number) < kept.running);
+                let none = "no earlier version is kept: there is nothing to go back to";
+                before.ok_or_else(|| Failure::unusable(none))?.number
+            }
+        };
+        let text: Text = ask(&mut client, Config::Text(version))?;
+        let running: Running = ask(&mut client, Config::Running(true))?;
+        let keep = Config::Keep(format!("in the file before the rollback to version {version}"));
+        let kept: Applied = ask(&mut client, keep)?;
+        let file = Path::new(&running.file);
+        let before = read_text(file).map_err(Failure::unusable)?;
+        edit::write(file, &text.text).map_err(Failure::unusable)?;
+        let how = self.how.request(&format!("version {version} again"));
+        let applied: Result<Applied, Failure> = ask(&mut client, how);
+        let mut applied = match applied {
+            Ok(applied) => applied,
+            Err(why) => {
+                edit::write(file, &before).map_err(Failure::unusable)?;
+                return Err(why);
+            }
+        };
+        applied.notes.splice(..0, kept.notes);
+        tell(&self.daemon, &applied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plexus_api::answer::config::Version;
+
+    #[test]
+    fn times_are_whole_seconds_and_minutes_have_a_short_form() {
+        let seconds = |text: &str| parse_time(text).map(|time| time.as_secs());
+        let times = ["2m", "2min", "90s", "1h"].map(|text| seconds(text).unwrap());
+        assert_eq!(times, [120, 120, 90, 3600]);
+        for bad in ["0", "10ms", "5", "m", "-1m", "1.5m"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn versions_are_listed_with_their_state() {
+        let version = |number, good, comment: &str| Version {
+            number,
+            kept_unix_s: 1_000_000 - 100 * number * number * number,
+            comment: comment.into(),
+            plexus: "0.1.0".into(),
+            good,
+        };
+        let mut kept = Kept {
+            name: "n1".into(),
+            folder: "/var/lib/plexus/n1.versions".into(),
+            running: Some(3),
+            trial: Some(Trial { version: 3, back_to: 1, left_s: 9 }),
+            versions: vec![version(1, true, "a"), version(2, false, ""), version(3, false, "c")],
+        };
+        let shown = table(&kept, 1_000_000);
+        let expected = "\
+version  kept       state     comment
+      1  100 s ago            a
+      2  13 min ago not good
+      3  45 min ago on trial  c
+/var/lib/plexus/n1.versions
+";
+        assert_eq!(shown, expected);
+        kept.trial = None;
+        assert!(table(&kept, 1_000_000).contains(" runs      c\n"));
+    }
+}
