@@ -143,8 +143,8 @@ Examples:
 Do it when a key may have been seen by others, or as often as your rules say. The authority's key,
 group.key, cannot be changed: a group with another one is another group.
 
-A controller takes its new key when it is started again. Of several controllers, each has its own
-list of revoked keys: name the file of each with --config, or copy the lines.")]
+A controller takes its new key when it is started again, and no reload before that. Of several
+controllers, each has its own list of revoked keys: copy the [[revoked]] lines to their files.")]
     RotateKeys {
         /// The box; with --code, which of this folder's boxes, where it has several.
         #[arg(value_name = "NAME", required_unless_present = "code")]
@@ -169,8 +169,7 @@ Example:
 Run it on the box of `plexus group create`. The controller ends its session with the box and tells
 the others: their ports to the box are ports of a host, and no route leads through it.
 
-Of several controllers, each has its own list: name the file of each with --config, or copy the
-lines.")]
+Of several controllers, each has its own list: copy the [[revoked]] lines to their files.")]
     Remove {
         /// The box.
         #[arg(value_name = "NAME")]
@@ -406,7 +405,7 @@ fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), Stri
     let controller = revoke(&place.dir, &config, name)?;
     println!("{} revokes the key of {name}. To put it into effect:", config.display());
     println!("  systemctl reload plexus-controller@{controller}");
-    println!("Of several controllers, do the same in the file of each.");
+    println!("Of several controllers, copy [[revoked]] to the files of the others.");
     println!("Its neighbours take it for a host from then on.");
     Ok(())
 }

@@ -38,6 +38,7 @@ Examples:
                   and have Prometheus watch all daemons, at http://127.0.0.1:9090/, until Ctrl-C
 
 On several machines, each with the same file and the same secret:
+  (umask 077; openssl rand -hex 32 > lab.secret)                              # once; copy it
   plexus lab up labs/two-machines.toml --machine left --secret lab.secret     # on the first
   plexus lab up labs/two-machines.toml --machine right --secret lab.secret    # on the second")]
     Up {
@@ -47,7 +48,7 @@ On several machines, each with the same file and the same secret:
         #[arg(long, value_name = "NAME", requires = "secret")]
         machine: Option<String>,
         /// The file of a secret that all machines have, by which they make the same identities:
-        /// `openssl rand -hex 32`.
+        /// 64 hexadecimal digits that only its owner can read.
         #[arg(long, value_name = "FILE", requires = "machine")]
         secret: Option<PathBuf>,
         /// Serve a page that shows the lab, until Ctrl-C.

@@ -488,6 +488,26 @@ fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reser
     }
 }
 
+/// The text of a controller's file with the revoked keys that `others` have and it lacks; `None` if
+/// it lacks none, or is no such file. Who goes back to an earlier text takes no key back that was
+/// revoked since.
+pub fn with_revoked(text: &str, others: &[&str]) -> Option<String> {
+    let revoked = |text: &str| ControllerFile::parse("", text).map(|file| file.settings.revoked);
+    let mut known = revoked(text).ok()?;
+    let mut lines = Lines::default();
+    let before = known.len();
+    for other in others.iter().filter_map(|other| revoked(other).ok()).flatten() {
+        if known.iter().all(|known| known.key != other.key) {
+            lines.heading("[[revoked]]");
+            lines.text("name", &other.name);
+            lines.text("key", &hex(&other.key));
+            known.push(other);
+        }
+    }
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    (known.len() > before).then(|| format!("{text}{end}{}", lines.finish()))
+}
+
 fn read_revoked(root: &Section<'_>) -> Vec<Revoked> {
     let mut found = Vec::new();
     for section in root.sections("revoked", "a revoked key") {

@@ -31,7 +31,7 @@ pub use address::{
 };
 pub use backend::Backend;
 pub use classes::{CLASSES_MAX, FUNCTIONS_MAX, Otherwise, TrafficClass};
-pub use controller::ControllerFile;
+pub use controller::{ControllerFile, with_revoked};
 pub use controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,

@@ -273,3 +273,29 @@ fn the_service_of_the_controller_lets_the_example_write_where_it_does() {
     }
     assert_eq!(said(&controller, "PrivateDevices").as_deref(), Some("yes"));
 }
+
+#[test]
+fn an_earlier_text_gets_the_keys_that_were_revoked_since() {
+    let key = |digit: &str| digit.repeat(64);
+    let revoked =
+        |digit: &str| format!("[[revoked]]\nname = \"n{digit}\"\nkey = \"{}\"\n", key(digit));
+    let plain = "name = \"c1\"\nidentity = \"i\"\ndevice = \"d\" # mine";
+    let with = |digits: &[&str]| {
+        format!("{plain}\n{}", digits.iter().map(|digit| revoked(digit)).collect::<String>())
+    };
+    let keys = |text: &str| {
+        let file = plexus_config::ControllerFile::parse("c", text).unwrap();
+        file.settings.revoked.iter().map(|revoked| revoked.key[0] & 0xF).collect::<Vec<u8>>()
+    };
+    let merged =
+        plexus_config::with_revoked(plain, &[&with(&["1", "2"]), &with(&["2", "3"])]).unwrap();
+    assert!(merged.starts_with(plain), "{merged}");
+    assert_eq!(keys(&merged), [1, 2, 3]);
+    assert_eq!(plexus_config::with_revoked(&merged, &[&with(&["2"]), plain]), None);
+    // A node's file, and one that is wrong.
+    assert_eq!(
+        plexus_config::with_revoked("name = \"n1\"\n[[port]]\nname = \"p1\"\n", &[&merged]),
+        None
+    );
+    assert_eq!(plexus_config::with_revoked(plain, &["nonsense ="]), None);
+}

@@ -213,15 +213,21 @@ impl Hub {
         self.node_timeout = timeout;
     }
 
+    /// The public key that it proves.
+    pub fn key(&self) -> [u8; 32] {
+        self.identity.claims().static_public
+    }
+
     /// Sets the public keys of boxes that are no longer of the group. Their sessions end at once,
     /// and none is opened with them again. Returns the nodes that have lost theirs.
     pub fn set_revoked(&mut self, now: Time, revoked: BTreeSet<[u8; 32]>) -> Vec<u64> {
         self.identity = Arc::new(self.identity.without(revoked));
         let outcome = self.link.set_identity(now, &self.identity);
         self.link_outcome(outcome);
-        for peer in self.peers.values_mut() {
-            // Its key stays, so there is nothing to say.
-            let _ = peer.channel.set_identity(now, self.identity.clone());
+        let open = self.peers.values_mut().map(|peer| &mut peer.channel);
+        for channel in open.chain(self.opening.values_mut().map(|opening| &mut opening.channel)) {
+            // The own key stays, so there is nothing to say.
+            let _ = channel.set_identity(now, self.identity.clone());
         }
         let is_revoked = |peer: &Peer| self.identity.refuses(&peer.key);
         let gone = self.peers.iter().filter(|(_, peer)| is_revoked(peer));

@@ -387,3 +387,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_session_that_a_revoked_peer_has_kept_back_is_not_taken_up() {
+    let (mut a, mut b) = (channel(1, 5), channel(2, 5));
+    let first = a.start(Time::ZERO);
+    let second = b.handle(Time::ZERO, &first).unwrap().reply.unwrap();
+    let third = a.handle(Time::ZERO, &second).unwrap().reply.unwrap();
+    // The peer has the keys now, and shows it only after it was taken out of the group.
+    let confirmation = b.handle(Time::ZERO, &third).unwrap().reply.unwrap();
+    let key = node(2).claims().static_public;
+    a.set_identity(Time::ZERO, std::sync::Arc::new(node(1).without([key].into())));
+    assert_eq!(a.handle(Time::ZERO, &confirmation), Err(Refused::UnknownSession));
+    assert!(a.peer().is_none());
+}

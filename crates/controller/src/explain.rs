@@ -203,6 +203,9 @@ impl Controller {
         let place = match at {
             Some((node, port)) => {
                 let node = self.topology.index(node).ok_or("the controller knows no such node")?;
+                if !self.topology.node(node).ports.contains_key(&port) {
+                    return Err(format!("the node has no port {port}: see `plexus show topology`"));
+                }
                 Place { node, port }
             }
             None => self.hosts.get(from).map(|host| host.at).ok_or_else(|| {

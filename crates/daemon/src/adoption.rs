@@ -4,6 +4,7 @@
 //! that starts goes back from a trial that it finds ([`Begin`]). Going back runs in the daemon, as
 //! the change may have cut its operator off.
 
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,10 +13,11 @@ use std::time::{Duration, Instant};
 use plexus_api::answer::config::{self, Applied, Running, Text};
 use plexus_api::{Apply, Config};
 use plexus_config::document::read_text;
+use plexus_config::with_revoked;
 use plexus_io::secret;
 
 use crate::metrics::begin_family;
-use crate::socket::Reply;
+use crate::socket::{self, Reply, Socket};
 use crate::versions::Versions;
 
 /// Longest trial: an operator that needs longer forgets it.
@@ -26,6 +28,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Where the files of a box are, and where its daemons keep what they need.
 const FILES: &str = "/etc/plexus";
 const STATE: &str = "/var/lib/plexus";
+
+/// The comment of an earlier text with the keys that were revoked after it.
+const REVOKED_SINCE: &str = "an earlier version, with the keys revoked since";
 
 /// Adopts a text; the error says why not, and then nothing has changed.
 type Adopt = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -49,23 +54,54 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Reads the file. If the daemon ended during a trial, the text before it returns.
+    /// Reads the file.
     ///
     /// # Errors
-    /// In words, when the file cannot be read.
+    /// In words, when it cannot be read.
     pub(crate) fn read(config: &Path) -> Result<Begin, String> {
         let config = std::path::absolute(config).map_err(|e| e.to_string())?;
-        let mut text = read_text(&config).map_err(|e| e.to_string())?;
-        let mut versions = Versions::open(&folder(&config));
-        match &mut versions {
+        let text = read_text(&config).map_err(|e| e.to_string())?;
+        let versions = Versions::open(&folder(&config));
+        Ok(Begin { config, text, versions })
+    }
+
+    /// If the daemon ended during a trial, the text before it returns. Only who has the control
+    /// socket may call this: another daemon of the name may be in that trial.
+    ///
+    /// # Errors
+    /// In words, when the earlier text cannot be read.
+    pub(crate) fn resume(&mut self) -> Result<(), String> {
+        match &mut self.versions {
             Err(why) => tracing::warn!("no versions of the configuration are kept: {why}"),
             Ok(versions) => {
-                if let Some(earlier) = resume(&config, versions, &text)? {
-                    text = earlier;
+                if let Some(earlier) = resume(&self.config, versions, &self.text)? {
+                    self.text = earlier;
                 }
             }
         }
-        Ok(Begin { config, text, versions })
+        Ok(())
+    }
+
+    /// Claims the control socket that the text names, then decides about the text, and reads it by
+    /// `read`. A text that cannot be read names no socket: then the text that returns does.
+    ///
+    /// # Errors
+    /// In words, when another daemon has the socket, or the text is wrong.
+    pub(crate) fn claim<F>(
+        &mut self,
+        read: impl Fn(&str) -> Result<F, String>,
+        control: impl Fn(&F) -> &Path,
+    ) -> Result<(F, (UnixListener, Socket)), String> {
+        let first = read(&self.text).ok();
+        let claimed = first.as_ref().map(|file| socket::claim(control(file))).transpose()?;
+        self.resume()?;
+        let file = read(&self.text).map_err(|why| self.explain(why))?;
+        let is_same = first.is_some_and(|first| control(&first) == control(&file));
+        let claimed = match claimed.filter(|_| is_same) {
+            Some(claimed) => claimed,
+            None => socket::claim(control(&file))?,
+        };
+        Ok((file, claimed))
     }
 
     /// The file, as messages call it.
@@ -95,17 +131,29 @@ fn resume(config: &Path, versions: &mut Versions, text: &str) -> Result<Option<S
             tracing::warn!(
                 "version {version} was on trial when the daemon ended: version {back_to} returns"
             );
-            let (on_trial, back) = (versions.text(version)?, versions.text(back_to)?);
+            let (on_trial, back) = match (versions.text(version), versions.text(back_to)) {
+                (Ok(on_trial), Ok(back)) => (on_trial, back),
+                (Err(why), _) | (_, Err(why)) => {
+                    tracing::warn!("there is no way back, so the file's text runs: {why}");
+                    return Ok(None);
+                }
+            };
+            let (back_to, back) = match with_revoked(&back, &[&on_trial, text]) {
+                Some(with) => (versions.add(&with, REVOKED_SINCE, true).unwrap_or(back_to), with),
+                None => (back_to, back),
+            };
             let ended = Ended { version, text: &on_trial, back_to, back: &back };
             ended.withdraw(config, versions).iter().for_each(|note| tracing::warn!("{note}"));
             Ok(Some(back))
         }
-        (Some(running), None, Some(withdrawn)) if versions.text(withdrawn)? == text => {
+        (Some(running), None, Some(withdrawn))
+            if versions.text(withdrawn).is_ok_and(|withdrawn| withdrawn == text) =>
+        {
             tracing::warn!(
                 "{} has version {withdrawn}, which was not confirmed: version {running} runs",
                 config.display()
             );
-            versions.text(running).map(Some)
+            Ok(versions.text(running).inspect_err(|why| tracing::warn!("{why}")).ok())
         }
         _ => Ok(None),
     }
@@ -354,6 +402,12 @@ impl Adoption {
                     let kept = state.keep_change(&text, &how.comment, true);
                     notes.extend(kept.err().map(|why| format!("it runs, and is not kept: {why}")));
                     state.running = text;
+                } else if state.version_withdrawn() {
+                    // The file has what runs again.
+                    state.change(|versions| {
+                        versions.index.withdrawn = None;
+                        Ok(())
+                    })?;
                 } else if within.is_some() {
                     notes.push("the file has what runs already: there is no trial".into());
                 }
@@ -423,13 +477,20 @@ impl Adoption {
     /// Goes back from the trial.
     fn go_back(&self, state: &mut State) -> Result<Applied, String> {
         let trial = state.trial.as_ref().ok_or("no version is on trial")?;
-        let (version, back_to, back) = (trial.version, trial.back_to, trial.back.clone());
+        let (version, mut back_to, mut back) = (trial.version, trial.back_to, trial.back.clone());
+        let file = read_text(&self.config).unwrap_or_default();
+        let mut notes = Vec::new();
+        if let Some(with) = with_revoked(&back, &[&state.running, &file]) {
+            let kept = state.change(|versions| versions.add(&with, REVOKED_SINCE, true));
+            notes.extend(kept.as_ref().err().cloned());
+            (back_to, back) = (kept.unwrap_or(back_to), with);
+        }
         (self.adopt)(&back)?;
         let ended = Ended { version, text: &state.running, back_to, back: &back };
-        let notes = match &mut state.versions {
-            Ok(versions) => ended.withdraw(&self.config, versions),
-            Err(why) => vec![why.clone()],
-        };
+        match &mut state.versions {
+            Ok(versions) => notes.extend(ended.withdraw(&self.config, versions)),
+            Err(why) => notes.push(why.clone()),
+        }
         tracing::warn!("back from version {version} to {back_to}");
         (state.running, state.trial) = (back, None);
         Ok(state.applied(notes))
@@ -464,6 +525,11 @@ impl State {
         self.versions.as_ref().ok().and_then(|versions| versions.index.running)
     }
 
+    /// Whether the file had a version that was left.
+    fn version_withdrawn(&self) -> bool {
+        self.versions.as_ref().is_ok_and(|versions| versions.index.withdrawn.is_some())
+    }
+
     fn applied(&self, notes: Vec<String>) -> Applied {
         let trial = self.trial.as_ref().map(Trial::shown);
         Applied { version: self.version(), trial, notes }
@@ -490,8 +556,9 @@ impl State {
         let now = self.running.clone();
         self.change(|versions| {
             let before = match versions.index.running {
-                Some(running) => running,
-                None => versions.add(&now, "before the first change", true)?,
+                Some(running) if versions.text(running).as_ref() == Ok(&now) => running,
+                // None is kept, or the last change could not be.
+                _ => versions.add(&now, "before the first change", true)?,
             };
             let number = versions.add(text, comment, good)?;
             versions.index.running = Some(number);

@@ -154,21 +154,23 @@ impl Asked for Answers {
 /// # Errors
 /// In words for the person who started it.
 pub fn run(config: &Path) -> Result<(), String> {
-    let begin = Begin::read(config)?;
+    let mut begin = Begin::read(config)?;
     let shown = begin.shown();
-    let file = read(&shown, &begin.text).map_err(|why| begin.explain(why))?;
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
-    let (listener, _socket) = socket::claim(&file.control)?;
+    let (file, (listener, _socket)) =
+        begin.claim(|text| read(&shown, text), |file| &file.control)?;
     let (sleeper, waker) = Sleeper::new().map_err(|e| format!("event descriptor: {e}"))?;
     let (ask, asks) = mpsc::channel();
     let devices = Devices::follow(&file.settings, waker.clone())?;
     let daemon = Daemon::open(&file, sleeper, waker.clone(), asks, devices)?;
+    let key = daemon.hub.key();
     let asks = Arc::new(Asks { ask: Mutex::new(ask), waker });
     let adoption = {
         let (file, asks) = (file.clone(), asks.clone());
         Adoption::new(&file.name.clone(), begin, move |text| {
             let settings = read(&shown, text).and_then(|new| fit(&file, new))?;
+            check_own_key(&settings, &key)?;
             asks.send(Ask::Configure(Box::new(settings)));
             Ok(())
         })
@@ -273,6 +275,16 @@ struct Daemon {
     explained: u64,
 }
 
+/// Checks that a controller does not have all nodes refuse itself.
+fn check_own_key(settings: &ControllerSettings, key: &[u8; 32]) -> Result<(), String> {
+    match settings.revoked.iter().any(|revoked| revoked.key == *key) {
+        true => Err("[[revoked]] has the key with which this controller runs: restart it if its \
+                     identity file has a new one"
+            .into()),
+        false => Ok(()),
+    }
+}
+
 fn revoked(settings: &ControllerSettings) -> BTreeSet<[u8; 32]> {
     settings.revoked.iter().map(|revoked| revoked.key).collect()
 }
@@ -299,6 +311,7 @@ impl Daemon {
     ) -> Result<Daemon, String> {
         let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
         let own = (identity.claims().node, identity.claims().name.clone());
+        check_own_key(&file.settings, &identity.claims().static_public)?;
         if file.etcd.is_some() && own.1 != file.name {
             let text = "controllers that share a store have the names of their identities";
             return Err(format!("{text}: write name = \"{}\", or use another identity", own.1));

@@ -36,15 +36,14 @@ use crate::socket;
 /// # Errors
 /// In words for the person who started it.
 pub fn run(config: &Path) -> Result<(), String> {
-    let begin = Begin::read(config)?;
+    let mut begin = Begin::read(config)?;
     let shown = begin.shown();
-    let parsed = NodeFile::parse(&shown, &begin.text);
-    let file = parsed.map_err(|e| begin.explain(e.to_string()))?;
     // Before any thread starts, so that no signal ends the process half way.
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     // Before any port is opened, so that a second node of the name disturbs no frame.
-    let (listener, _socket) = socket::claim(&file.control)?;
+    let read = |text: &str| NodeFile::parse(&shown, text).map_err(|e| e.to_string());
+    let (file, (listener, _socket)) = begin.claim(read, |file| &file.control)?;
     let (node, reserved) = running::RunningNode::start(file)?;
     let node = Arc::new(node);
     let adoption = {

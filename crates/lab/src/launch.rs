@@ -160,11 +160,15 @@ pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Up, Error> {
     let directory = Directory::of(&source.topology.name)?;
     if directory.is_alive() {
         let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
-        let program = directory.state().map(|s| s.node_program);
-        if text == source.text && program.as_deref() == Some(launch.node_program.name()) {
+        let state = directory.state();
+        let machine = launch.part.as_ref().map(|part| &part.machine);
+        let is_it = |state: &State| {
+            state.node_program == launch.node_program.name() && state.machine.as_ref() == machine
+        };
+        if text == source.text && state.as_ref().is_some_and(is_it) {
             return Ok(Up::Already);
         }
-        let file = directory.state().map_or_else(|| source.file.clone(), |s| s.file);
+        let file = state.map_or_else(|| source.file.clone(), |s| s.file);
         return Err(Error::Taken { name: source.topology.name, file });
     }
     let (lifeline, _) = start(source, launch.node_program, say)?;

@@ -3,7 +3,7 @@
 //! serves the answers at an address of its own.
 
 use std::fs::{self, DirBuilder, File};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,6 +47,9 @@ impl Drop for Prometheus {
 /// When there is no such lab, or Prometheus is not installed or does not start.
 pub fn start_prometheus(lab: &str, listen: SocketAddr) -> Result<Prometheus, Error> {
     let status = launch::status(lab)?;
+    // Another program there, such as the machine's own Prometheus, would seem to be ours.
+    let is_free = TcpListener::bind(listen).map(drop);
+    is_free.doing(|| format!("listening at {listen}: choose another address with --prometheus"))?;
     let folder = std::env::temp_dir().join(format!("plexus-prometheus-{}", std::process::id()));
     // It fails if somebody else has made one of that name.
     let made = DirBuilder::new().mode(0o700).create(&folder);
@@ -69,8 +72,12 @@ pub fn start_prometheus(lab: &str, listen: SocketAddr) -> Result<Prometheus, Err
     let child = started.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
     let mut prometheus = Prometheus { child, folder };
     let begun = Instant::now();
-    while std::net::TcpStream::connect(listen).is_err() {
+    loop {
+        let answers = TcpStream::connect(listen).is_ok();
         let has_ended = prometheus.child.try_wait().is_ok_and(|ended| ended.is_some());
+        if answers && !has_ended {
+            return Ok(prometheus);
+        }
         if has_ended || begun.elapsed() > BEGIN {
             let text = fs::read_to_string(&log).unwrap_or_default();
             let said = text.lines().last().unwrap_or("it does not answer");
@@ -82,7 +89,6 @@ pub fn start_prometheus(lab: &str, listen: SocketAddr) -> Result<Prometheus, Err
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Ok(prometheus)
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {

@@ -63,6 +63,9 @@ pub struct State {
     /// The control group of its nodes, if any has a quota of processor time.
     #[serde(default)]
     pub cgroup: Option<PathBuf>,
+    /// The machine whose part of the file it is; absent: it is all of it.
+    #[serde(default)]
+    pub machine: Option<String>,
 }
 
 /// A lab's directory.

@@ -198,6 +198,7 @@ fn build(
         nodes: topology.nodes.iter().map(|n| n.name.clone()).collect(),
         controllers: topology.controllers.iter().map(|c| c.name.clone()).collect(),
         cgroup: groups.as_ref().map(|g| g.path().to_path_buf()),
+        machine: order.part.as_ref().map(|part| topology.machines[part.machine].name.clone()),
     };
     // First of all, so that a user can end the lab while it is being built.
     let socket = directory.control_socket();

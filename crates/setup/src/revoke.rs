@@ -1,12 +1,14 @@
 //! Takes a box out of a group: its key is revoked in the controller's file, and its entry in the
 //! ledger says so.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use plexus_config::ControllerFile;
 use plexus_config::document::{Lines, read_text};
 use plexus_control::identity::Role;
 use plexus_daemon::ledger::{Entry, Ledger};
+use plexus_wire::hex;
 
 use crate::drain;
 use crate::folder::{append, authority};
@@ -25,7 +27,11 @@ pub fn revoke(folder: &Path, config: &Path, name: &str) -> Result<String, String
     if before.settings.drained.iter().any(|drained| drained == name) {
         drain::end(config, name)?;
     }
-    revoke_key(config, name, &removed.key)?;
+    // After a rotation that was not finished, the box may have another key than the last one.
+    let revoked: BTreeSet<[u8; 32]> = before.settings.revoked.iter().map(|r| r.key).collect();
+    let is_new = |key: &&str| !revoked.iter().any(|revoked| hex(revoked) == **key);
+    let keys: BTreeSet<&str> = ledger.keys(removed.number).filter(is_new).collect();
+    keys.into_iter().try_for_each(|key| revoke_key(config, name, key))?;
     ledger.enter(removed)?;
     Ok(before.name)
 }

@@ -32,9 +32,10 @@ pub fn find(folder: &Path, name: &str) -> Result<Entry, String> {
     })
 }
 
-/// Whether the identity of this box is in the folder, so that no code is needed.
+/// Whether the folder is that of this box, so that no code is needed. An identity without the
+/// daemon's file beside it is a copy.
 pub fn is_here(folder: &Path, name: &str) -> bool {
-    folder.join(identity_name(name)).exists()
+    [identity_name(name), config_name(name)].iter().all(|file| folder.join(file).exists())
 }
 
 /// Gives a box whose identity is in the folder a new key. Returns the file.

@@ -8,6 +8,7 @@ use plexus_api::answer::config::{Applied, Running, Text, Trial, Versions as Kept
 use plexus_api::{Client, Config, Request};
 use plexus_config::document::read_text;
 use plexus_config::units::parse_duration;
+use plexus_config::with_revoked;
 use plexus_io::clock::unix_ms;
 use plexus_setup::edit;
 use serde::Serialize;
@@ -237,16 +238,16 @@ impl Versions {
 }
 
 fn table(kept: &Kept, now_unix_s: u64) -> String {
-    let mut out = format!("{:>7}  {:<10} {:<9} comment\n", "version", "kept", "state");
+    let mut out = format!("{:>7}  {:<10} {:<11} comment\n", "version", "kept", "state");
     for version in &kept.versions {
         let state = match (kept.running == Some(version.number), kept.trial, version.good) {
             (true, Some(_), _) => "on trial",
             (true, None, _) => "runs",
             (false, _, true) => "",
-            (false, _, false) => "not good",
+            (false, _, false) => "unconfirmed",
         };
         let age = age(now_unix_s.saturating_sub(version.kept_unix_s));
-        let line = format!("{:>7}  {age:<10} {state:<9} {}", version.number, version.comment);
+        let line = format!("{:>7}  {age:<10} {state:<11} {}", version.number, version.comment);
         out.push_str(line.trim_end());
         out.push('\n');
     }
@@ -271,8 +272,9 @@ Examples:
   plexus config versions n1
   plexus config rollback n1 3 --confirm-within 2m
 
-During a trial this ends the trial. Otherwise it takes the last version before the one that runs
-that has been good. What the file had and nobody applied is kept as a version.")]
+During a trial this ends the trial. Otherwise it takes the newest confirmed version that is older
+than the one that runs; a second rollback returns to the version just left. What the file had and
+nobody applied is kept as a version. Keys that were revoked since stay revoked.")]
 pub(super) struct Rollback {
     #[command(flatten)]
     daemon: Daemon,
@@ -306,7 +308,9 @@ impl Rollback {
         let kept: Applied = ask(&mut client, keep)?;
         let file = Path::new(&running.file);
         let before = read_text(file).map_err(Failure::unusable)?;
-        edit::write(file, &text.text).map_err(Failure::unusable)?;
+        let with = with_revoked(&text.text, &[&running.text, &before]);
+        let back = with.as_ref().unwrap_or(&text.text);
+        edit::write(file, back).map_err(Failure::unusable)?;
         let how = self.how.request(&format!("version {version} again"));
         let applied: Result<Applied, Failure> = ask(&mut client, how);
         let mut applied = match applied {
@@ -316,7 +320,8 @@ impl Rollback {
                 return Err(why);
             }
         };
-        applied.notes.splice(..0, kept.notes);
+        let still = with.map(|_| "keys that were revoked since stay revoked".to_string());
+        applied.notes.splice(..0, kept.notes.into_iter().chain(still));
         tell(&self.daemon, &applied)
     }
 }
@@ -354,14 +359,14 @@ mod tests {
         };
         let shown = table(&kept, 1_000_000);
         let expected = "\
-version  kept       state     comment
-      1  100 s ago            a
-      2  13 min ago not good
-      3  45 min ago on trial  c
+version  kept       state       comment
+      1  100 s ago              a
+      2  13 min ago unconfirmed
+      3  45 min ago on trial    c
 /var/lib/plexus/n1.versions
 ";
         assert_eq!(shown, expected);
         kept.trial = None;
-        assert!(table(&kept, 1_000_000).contains(" runs      c\n"));
+        assert!(table(&kept, 1_000_000).contains(" runs        c\n"));
     }
 }

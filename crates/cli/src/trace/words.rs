@@ -215,7 +215,8 @@ fn of_step(step: &Step, passed: &ExplainedBox) -> String {
         Step::NextHop { mac, vlan } => format!("next hop {mac} in VLAN {vlan}"),
         Step::Ttl { from, to } => format!("time to live {from} becomes {to}"),
         Step::Kernel {} => {
-            "the flow has a rule in the kernel: its packets do not pass the node".into()
+            "the flow has a rule in the kernel, which forwards its packets in the daemon's place"
+                .into()
         }
         Step::Limit { of, most } => match of {
             Limited::Broadcast => format!("at most {most} broadcasts in a second from this port"),
@@ -286,7 +287,7 @@ fn handed(to: Handed) -> &'static str {
         Handed::Link => "a link message, for the fabric's control plane",
         Handed::Host => "handed to the fabric's control plane, which asks the controller",
         Handed::Control => "for the fabric's control plane",
-        Handed::Error => "its beginning goes to the control plane, which tells the sender",
+        Handed::Error => "its header goes to the control plane, which tells the sender",
         Handed::Neighbour => "for the router's control plane: ARP or neighbour discovery",
         Handed::Local => "for the router itself",
         Handed::Unresolved => "handed to the router's control plane, which asks for the next hop",

@@ -161,10 +161,16 @@ impl Channel {
     }
 
     /// Sets the identity that later handshakes prove, and by which peers are judged. If its key is
-    /// another one, a handshake begins, whose Hello is returned. Sessions stay, also those of peers
-    /// that the identity does not trust.
+    /// another one, a handshake begins, whose Hello is returned. The session in use stays, also if
+    /// the identity does not trust its peer.
     pub fn set_identity(&mut self, now: Time, identity: Arc<Identity>) -> Option<Vec<u8>> {
         let is_wanted = self.handshake.is_opening() || self.sealing.is_some();
+        // The caller judges the session in use; the others are not to be taken up later.
+        let in_use = self.sealing;
+        self.sessions.retain(|entry| {
+            let key = &entry.peer.credential.claims().static_public;
+            Some(entry.session.id()) == in_use || !identity.refuses(key)
+        });
         let is_new = self.handshake.set_identity(identity);
         (is_new && is_wanted).then(|| self.start(now))
     }

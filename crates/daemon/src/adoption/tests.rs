@@ -41,7 +41,8 @@ impl Bench {
 
     /// Starts a daemon that refuses texts with the word `bad`.
     fn start(&self) -> Arc<Adoption> {
-        let begin = Begin::read(&self.file()).unwrap();
+        let mut begin = Begin::read(&self.file()).unwrap();
+        begin.resume().unwrap();
         let adopted = self.adopted.clone();
         let say = move |text: &str| adopted.lock().unwrap().push(text.to_string());
         say(&begin.text);
@@ -303,4 +304,59 @@ fn an_error_says_that_a_newer_program_ran_the_text() {
     );
     bench.write("c");
     assert_eq!(Begin::read(&bench.file()).unwrap().explain("x".into()), "x");
+}
+
+/// A controller's file with these revoked keys.
+fn controller(keys: &[u8]) -> String {
+    let mut text = "name = \"c1\"\nidentity = \"c1.identity\"\ndevice = \"ctl0\"\n".to_string();
+    for key in keys {
+        let digits = plexus_wire::hex(&[*key; 32]);
+        text.push_str(&format!("[[revoked]]\nname = \"n{key}\"\nkey = \"{digits}\"\n"));
+    }
+    text
+}
+
+fn revoked(text: &str) -> Vec<u8> {
+    let file = plexus_config::ControllerFile::parse("", text).unwrap();
+    file.settings.revoked.iter().map(|revoked| revoked.key[0]).collect()
+}
+
+#[test]
+fn a_key_that_was_revoked_stays_so_whichever_way_a_trial_ends() {
+    for is_killed in [false, true] {
+        let bench = Bench::new();
+        fs::write(bench.file(), controller(&[1])).unwrap();
+        let daemon = bench.start();
+        fs::write(bench.file(), controller(&[1, 2])).unwrap();
+        daemon.apply(&within(60)).unwrap();
+        // A box is taken out during the trial: its lines are in the file, and cannot be applied.
+        fs::write(bench.file(), controller(&[1, 2, 3])).unwrap();
+        assert!(daemon.reload().unwrap_err().contains("on trial"));
+        match is_killed {
+            true => {
+                drop(daemon);
+                bench.start();
+            }
+            false => expire(&daemon, 2),
+        }
+        let runs = bench.adopted.lock().unwrap().last().unwrap().clone();
+        assert_eq!(revoked(&runs), [1, 2, 3], "{runs}");
+        assert_eq!(fs::read_to_string(bench.file()).unwrap(), runs);
+    }
+}
+
+#[test]
+fn a_daemon_that_does_not_get_the_socket_ends_no_trial() {
+    let bench = Bench::new();
+    bench.write("a");
+    let daemon = bench.start();
+    bench.write("b");
+    daemon.apply(&within(60)).unwrap();
+    let mut second = Begin::read(&bench.file()).unwrap();
+    let socket = bench.dir.join("n1.sock");
+    let (_listener, _own) = socket::claim(&socket).unwrap();
+    let read = |_: &str| Ok(socket.clone());
+    assert!(second.claim(read, |socket| socket.as_path()).is_err());
+    assert_eq!(bench.has(), "b", "the file is as it was");
+    assert_eq!(daemon.confirm().unwrap().version, Some(2));
 }

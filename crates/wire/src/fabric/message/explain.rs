@@ -133,7 +133,7 @@ steps! {
         /// After.
         to: u8,
     }
-    /// The flow has a rule in the kernel: its packets do not pass the node.
+    /// The flow has a rule in the kernel, which forwards its packets in the daemon's place.
     19 Kernel {}
     /// The port has a limit for such frames.
     20 Limit {
