@@ -123,8 +123,9 @@ fn what_is_adopted_becomes_a_version_and_so_does_what_was_there() {
     // What people did between two runs is kept.
     bench.write("d");
     let daemon = bench.start();
-    assert_eq!(daemon.running().version, Some(4));
-    assert_eq!(daemon.lock().kept().unwrap().text(4).unwrap(), bench.text("d"));
+    // The number of the refused trial is not used again.
+    assert_eq!(daemon.running().version, Some(5));
+    assert_eq!(daemon.lock().kept().unwrap().text(5).unwrap(), bench.text("d"));
 }
 
 #[test]
