@@ -203,7 +203,9 @@ impl Controller {
         let place = match at {
             Some((node, port)) => {
                 let node = self.topology.index(node).ok_or("the controller knows no such node")?;
-                if !self.topology.node(node).ports.contains_key(&port) {
+                // The ports of a node that is down are not known.
+                let known = self.topology.node(node);
+                if known.up && !known.ports.contains_key(&port) {
                     return Err(format!("the node has no port {port}: see `plexus show topology`"));
                 }
                 Place { node, port }

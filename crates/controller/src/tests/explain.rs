@@ -135,6 +135,8 @@ fn a_silent_node_is_asked_once_more_and_one_without_a_session_not_at_all() {
     net.now = net.now + Duration::from_millis(500);
     net.input(Input::Tick);
     assert_eq!(ended(&mut net).boxes[0].answer, Answer::Silent);
+    begin(&mut net, Some((2, 99)));
+    assert!(net.traces.pop().unwrap().unwrap_err().contains("the node has no port 99"));
     net.input(Input::NodeDown { node: 2 });
     begin(&mut net, Some((2, NODE_PORT)));
     assert!(asked(&mut net).is_empty());
