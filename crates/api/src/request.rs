@@ -48,7 +48,7 @@ pub enum Request {
     Drain(bool),
     /// Ends the daemon.
     Stop(bool),
-    /// What the daemon tells Prometheus: [`Metrics`](crate::answer::Metrics).
+    /// The daemon's metrics as Prometheus reads them: [`Metrics`](crate::answer::Metrics).
     Metrics(bool),
     /// The daemon's name and versions: [`About`](crate::answer::About).
     Version(bool),
@@ -90,7 +90,7 @@ pub enum Config {
 pub struct Apply {
     /// Go back after so many seconds without [`Config::Confirm`].
     pub confirm_within_s: Option<u64>,
-    /// What to say of this version.
+    /// A comment for the version.
     pub comment: String,
 }
 

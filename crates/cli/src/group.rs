@@ -22,6 +22,7 @@ use plexus_setup::revoke::revoke;
 use plexus_setup::rotate;
 
 use crate::exit::{Failure, Outcome};
+use crate::text::plural;
 
 /// A group of boxes, from the first box on.
 #[derive(clap::Args)]
@@ -320,9 +321,9 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
     let config = config.map_err(Failure::unusable)?;
     let key = match rotate::is_here(folder, name) {
         true => {
-            let file = rotate::rotate_here(folder, &entry).map_err(Failure::unusable)?;
+            let (file, key) = rotate::rotate_here(folder, &entry).map_err(Failure::unusable)?;
             println!("{} has a new key.", file.display());
-            rotate::key_of(&file).map_err(Failure::unusable)?
+            key
         }
         false => {
             let inviter = listen(folder, reached.at).map_err(Failure::unusable)?;
@@ -339,7 +340,7 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
             renewed.key
         }
     };
-    let revoked = rotate::revoke_others(folder, &config, entry.number, &key);
+    let revoked = rotate::revoke_others(folder, &config, &entry, &key);
     let controller = revoked.map_err(Failure::unusable)?;
     println!("{} revokes the old one. To put it into effect:", config.display());
     println!("  {}   # on the box of {name}", take_key(entry.role, name));
@@ -456,10 +457,6 @@ fn minutes(time: Duration) -> String {
         seconds if seconds % 60 == 0 => plural(seconds / 60, "minute"),
         seconds => plural(seconds, "second"),
     }
-}
-
-fn plural(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The operator at the terminal. Without one, whoever writes to standard input.

@@ -22,6 +22,7 @@ mod node;
 mod shell;
 mod show;
 mod sim;
+mod text;
 mod top;
 mod topo;
 mod trace;

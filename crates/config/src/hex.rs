@@ -14,17 +14,10 @@ pub fn decode<const N: usize>(text: &str) -> Result<[u8; N], ValueError> {
         return Err(wrong(format!("the value has {} digits", text.chars().count())));
     }
     let mut out = [0; N];
-    for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else {
-            return Err(wrong("the value has a character that is no hexadecimal digit".into()));
-        };
-        *byte = high << 4 | low;
+    match plexus_wire::unhex_into(text, &mut out) {
+        true => Ok(out),
+        false => Err(wrong("the value has a character that is no hexadecimal digit".into())),
     }
-    Ok(out)
-}
-
-fn digit(c: u8) -> Option<u8> {
-    char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok())
 }
 
 #[cfg(test)]

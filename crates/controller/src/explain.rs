@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use plexus_wire::fabric::message::{Explain, Explained, PortRole, Refusal, Step};
-use plexus_wire::{EtherType, MacAddr, Time, ethernet, ipv4, ipv6};
+use plexus_wire::{MacAddr, Time, ethernet};
 use serde::{Deserialize, Serialize};
 
 use crate::controller::Timer;
@@ -194,7 +194,7 @@ impl Controller {
         if frame.len() > FRAME_MAX {
             return Err(format!("the frame has more than {FRAME_MAX} bytes: take a shorter one"));
         }
-        let ends = ip_ends(&frame);
+        let ends = plexus_wire::FlowKey::from_frame(&frame).map(|key| (key.src, key.dst));
         if resolve {
             self.fill_in(&mut frame, ends)?;
         }
@@ -470,29 +470,4 @@ impl Controller {
 fn name(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars().filter(|c| c.is_ascii_graphic()).take(15).collect()
-}
-
-/// Source and destination of an IP packet in a frame.
-fn ip_ends(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    const TAGGED: [u8; 2] = [0x81, 0x00];
-    let untagged;
-    let frame = match frame.get(12..14) {
-        Some(ethertype) if ethertype == TAGGED => {
-            untagged = [&frame[..12], frame.get(16..)?].concat();
-            &untagged[..]
-        }
-        _ => frame,
-    };
-    let frame = ethernet::Frame::new_checked(frame).ok()?;
-    match frame.ethertype() {
-        EtherType::IPV4 => {
-            let packet = ipv4::Packet::new_checked(frame.payload()).ok()?;
-            Some((packet.src().into(), packet.dst().into()))
-        }
-        EtherType::IPV6 => {
-            let packet = ipv6::Packet::new_checked(frame.payload()).ok()?;
-            Some((packet.src().into(), packet.dst().into()))
-        }
-        _ => None,
-    }
 }

@@ -83,7 +83,7 @@ impl Asks {
     }
 }
 
-/// What the control socket answers from.
+/// The daemon as the control socket reaches it.
 struct Answers {
     asks: Arc<Asks>,
     adoption: Arc<Adoption>,

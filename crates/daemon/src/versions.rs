@@ -29,7 +29,7 @@ pub(crate) struct Versions {
     pub(crate) index: Index,
 }
 
-/// What is known of them.
+/// The index of the versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Index {
     format: u32,

@@ -112,7 +112,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        // What a crash has left is in the way of nothing.
+        // A file that a crash has left is in the way of nothing.
         fs::write(dir.join("a.toml.new"), "half").unwrap();
         replace(&link, "new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");

@@ -241,7 +241,7 @@ fn build(
         say(format!("waiting for the bridges' spanning tree ({} s)", time.as_secs_f64()));
         bridges::wait_for_trees(&plan, &world)?;
     }
-    // What depends on other machines is not waited for: they may come later.
+    // Other machines may come later, so nothing waits for them.
     if plan.is_fabric() && !plan.is_part() {
         say("waiting until the nodes have found each other and the controller");
         fabric::wait_until_joined(&plan, &mut nodes)?;

@@ -28,28 +28,42 @@ pub fn revoke(folder: &Path, config: &Path, name: &str) -> Result<String, String
         drain::end(config, name)?;
     }
     // After a rotation that was not finished, the box may have another key than the last one.
-    let revoked: BTreeSet<[u8; 32]> = before.settings.revoked.iter().map(|r| r.key).collect();
-    let is_new = |key: &&str| !revoked.iter().any(|revoked| hex(revoked) == **key);
-    let keys: BTreeSet<&str> = ledger.keys(removed.number).filter(is_new).collect();
-    keys.into_iter().try_for_each(|key| revoke_key(config, name, key))?;
+    revoke_keys(config, &ledger, &removed, |_| true)?;
     ledger.enter(removed)?;
     Ok(before.name)
 }
 
-/// Revokes a key in the controller's file.
+/// Revokes the keys of a box that are `wanted`, of all that it was given, in the controller's file.
+/// Returns the controller's name.
 ///
 /// # Errors
 /// In words, when the file would not be right any more.
-pub(crate) fn revoke_key(config: &Path, name: &str, key: &str) -> Result<(), String> {
+pub(crate) fn revoke_keys(
+    config: &Path,
+    ledger: &Ledger,
+    of: &Entry,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<String, String> {
     let text = read_text(config).map_err(|e| e.to_string())?;
-    let mut lines = Lines::default();
-    lines.heading("[[revoked]]");
-    lines.text("name", name);
-    lines.text("key", key);
-    let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
     let shown = config.display().to_string();
+    let controller = ControllerFile::parse(&shown, &text).map_err(|e| e.to_string())?;
+    let revoked: Vec<String> =
+        controller.settings.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
+    let is_new = |key: &&str| wanted(key) && !revoked.iter().any(|revoked| revoked == key);
+    let keys: BTreeSet<&str> = ledger.keys(of.number).filter(is_new).collect();
+    if keys.is_empty() {
+        return Ok(controller.name);
+    }
+    let mut lines = Lines::default();
+    for key in keys {
+        lines.heading("[[revoked]]");
+        lines.text("name", &of.name);
+        lines.text("key", key);
+    }
+    let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
     ControllerFile::parse(&shown, &format!("{text}{more}")).map_err(|e| e.to_string())?;
-    append(config, &more)
+    append(config, &more)?;
+    Ok(controller.name)
 }
 
 /// The entry of the node of this name.
@@ -57,11 +71,23 @@ pub(crate) fn revoke_key(config: &Path, name: &str, key: &str) -> Result<(), Str
 /// # Errors
 /// In words, when the group has none.
 pub(crate) fn check_node<'a>(ledger: &'a Ledger, name: &str) -> Result<&'a Entry, String> {
-    let entries = ledger.entries();
-    let nodes = entries.into_iter().filter(|e| e.role == Role::Node && !e.removed);
-    let nodes: Vec<&Entry> = nodes.collect();
-    nodes.iter().find(|entry| entry.name == name).copied().ok_or_else(|| {
-        let names: Vec<&str> = nodes.iter().map(|entry| entry.name.as_str()).collect();
-        format!("the group has no node {name}; it has {}", names.join(", "))
+    find(ledger, "node", name, |entry| entry.role == Role::Node)
+}
+
+/// The entry of this name among those of the group that are `wanted`; `what` is the word for them.
+///
+/// # Errors
+/// In words, when there is none.
+pub(crate) fn find<'a>(
+    ledger: &'a Ledger,
+    what: &str,
+    name: &str,
+    wanted: impl Fn(&Entry) -> bool,
+) -> Result<&'a Entry, String> {
+    let entries = ledger.entries().into_iter();
+    let boxes: Vec<&Entry> = entries.filter(|entry| wanted(entry) && !entry.removed).collect();
+    boxes.iter().find(|entry| entry.name == name).copied().ok_or_else(|| {
+        let names: Vec<&str> = boxes.iter().map(|entry| entry.name.as_str()).collect();
+        format!("the group has no {what} {name}; it has {}", names.join(", "))
     })
 }

@@ -1,11 +1,10 @@
 //! Gives a box of the group a new key: its number and name stay, and the controller's file revokes
 //! the old key. The box is this one, or another one that asks with a code, as a new box does.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plexus_config::{ControllerFile, NodeFile};
+use plexus_config::NodeFile;
 use plexus_control::identity::{Identity, Role};
 use plexus_control::join::JoinCode;
 use plexus_daemon::identity::{load, random};
@@ -16,7 +15,7 @@ use crate::create::{config_name, identity_name};
 use crate::folder::{authority, replace};
 use crate::join::ask;
 use crate::port::devices;
-use crate::revoke::revoke_key;
+use crate::revoke;
 
 /// The box of this name in the group of this folder.
 ///
@@ -25,11 +24,7 @@ use crate::revoke::revoke_key;
 pub fn find(folder: &Path, name: &str) -> Result<Entry, String> {
     let (key_file, authority) = authority(folder)?;
     let ledger = Ledger::open(&key_file, &authority)?;
-    let boxes: Vec<&Entry> = ledger.entries().into_iter().filter(|e| !e.removed).collect();
-    boxes.iter().find(|entry| entry.name == name).map(|entry| (*entry).clone()).ok_or_else(|| {
-        let names: Vec<&str> = boxes.iter().map(|entry| entry.name.as_str()).collect();
-        format!("the group has no box {name}; it has {}", names.join(", "))
-    })
+    revoke::find(&ledger, "box", name, |_| true).cloned()
 }
 
 /// Whether the folder is that of this box, so that no code is needed. An identity without the
@@ -38,11 +33,11 @@ pub fn is_here(folder: &Path, name: &str) -> bool {
     [identity_name(name), config_name(name)].iter().all(|file| folder.join(file).exists())
 }
 
-/// Gives a box whose identity is in the folder a new key. Returns the file.
+/// Gives a box whose identity is in the folder a new key. Returns its file and the key.
 ///
 /// # Errors
 /// In words. Then the box has its old key.
-pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<PathBuf, String> {
+pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<(PathBuf, String), String> {
     let (key_file, authority) = authority(folder)?;
     let file = folder.join(identity_name(&entry.name));
     let before = load(&file)?;
@@ -54,10 +49,10 @@ pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<PathBuf, String> {
     let identity = issued.map_err(|e| e.to_string())?;
     Ledger::open(&key_file, &authority)?.enter(Entry::of(&identity))?;
     replace(&file, &identity.to_toml())?;
-    Ok(file)
+    Ok((file, hex(&identity.claims().static_public)))
 }
 
-/// Revokes every key but this one that a box has had, in the controller's file. Returns the
+/// Revokes every key but this one that a box was given, in the controller's file. Returns the
 /// controller's name.
 ///
 /// # Errors
@@ -65,28 +60,12 @@ pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<PathBuf, String> {
 pub fn revoke_others(
     folder: &Path,
     config: &Path,
-    number: u64,
+    entry: &Entry,
     key: &str,
 ) -> Result<String, String> {
     let (key_file, authority) = authority(folder)?;
     let ledger = Ledger::open(&key_file, &authority)?;
-    let controller = ControllerFile::read(config).map_err(|e| e.to_string())?;
-    let revoked: BTreeSet<String> =
-        controller.settings.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
-    let name = ledger.holder(number).map_or(String::new(), |entry| entry.name.clone());
-    let old: BTreeSet<&str> = ledger.keys(number).filter(|old| *old != key).collect();
-    for old in old.into_iter().filter(|old| !revoked.contains(*old)) {
-        revoke_key(config, &name, old)?;
-    }
-    Ok(controller.name)
-}
-
-/// The key in the file of an identity.
-///
-/// # Errors
-/// In words, when it cannot be read.
-pub fn key_of(file: &Path) -> Result<String, String> {
-    Ok(hex(&load(file)?.claims().static_public))
+    revoke::revoke_keys(config, &ledger, entry, |old| old != key)
 }
 
 /// Asks the first box for a new key of this box; returns the new identity, which is stored. `name`:

@@ -9,11 +9,19 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// The bytes of pairs of digits, either case; none if it is anything else.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; text.len() / 2];
+    unhex_into(text, &mut bytes).then_some(bytes)
+}
+
+/// The same into bytes that are there, for secrets: true if the text is as many bytes.
+pub fn unhex_into(text: &str, bytes: &mut [u8]) -> bool {
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
-        .collect()
+    let pairs = text.as_bytes().chunks_exact(2);
+    text.len() == 2 * bytes.len()
+        && bytes.iter_mut().zip(pairs).all(|(byte, pair)| {
+            let read = digit(pair[0]).zip(digit(pair[1]));
+            read.map(|(high, low)| *byte = high << 4 | low).is_some()
+        })
 }
 
 #[cfg(test)]

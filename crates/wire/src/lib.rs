@@ -45,7 +45,7 @@ pub use describe::{Describe, describe};
 pub use error::{Error, Format, Reason};
 pub use ethernet::EtherType;
 pub use flow::FlowKey;
-pub use hex::{hex, unhex};
+pub use hex::{hex, unhex, unhex_into};
 pub use ip::Protocol;
 pub use mac::{MacAddr, MacAddrError};
 pub use prefix::{Prefix, PrefixError};

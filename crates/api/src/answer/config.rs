@@ -50,7 +50,7 @@ pub struct Version {
     pub number: u64,
     /// When it was kept, in seconds since 1970.
     pub kept_unix_s: u64,
-    /// What people said of it.
+    /// The comment that a person gave it.
     pub comment: String,
     /// The version of the daemon that kept it.
     pub plexus: String,
@@ -67,13 +67,13 @@ pub struct Text {
     pub text: String,
 }
 
-/// What applying, confirming or going back has led to.
+/// The result of applying, confirming or going back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// The version that runs.
     pub version: Option<u64>,
     /// It is on trial.
     pub trial: Option<Trial>,
-    /// What a person has to know beside that, in sentences.
+    /// Notes for a person, in sentences.
     pub notes: Vec<String>,
 }

@@ -21,13 +21,8 @@ pub struct Question {
     pub frame: String,
     /// To a controller: the frame's source or destination address, where it is zero, is found from
     /// its IP address, as a host would by ARP.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resolve: bool,
-}
-
-/// `serde` calls it with a reference.
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// The way of the frame.

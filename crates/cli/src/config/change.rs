@@ -135,7 +135,7 @@ struct How {
     /// Go back after this time, from 1s to 24h, unless `plexus config confirm` comes before
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     confirm_within: Option<Duration>,
-    /// What to say of this version
+    /// A comment for the version
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use plexus_io::pcap::Reader;
 use plexus_wire::{
     EtherType, MacAddr, Protocol, checksum::Sum, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp,
+    vlan,
 };
 
 /// The upper layer of a packet.
@@ -29,9 +30,6 @@ pub(super) struct Described {
     /// Bytes of the frame without its tag.
     pub(super) length: Option<usize>,
 }
-
-/// Bytes of the shortest frame, without checksum.
-const FRAME_MIN: usize = 60;
 
 impl Described {
     /// The frame.
@@ -68,13 +66,13 @@ impl Described {
         let mut frame = vec![0; ethernet::HEADER_LEN];
         ethernet::Repr { dst, src, ethertype }.emit(&mut frame).map_err(|e| e.to_string())?;
         frame.extend(packet);
-        let length = self.length.unwrap_or(FRAME_MIN).max(FRAME_MIN);
+        let length = self.length.unwrap_or(ethernet::MIN_FRAME_LEN).max(ethernet::MIN_FRAME_LEN);
         if frame.len() < length {
             frame.resize(length, 0);
         }
-        if let Some(vlan) = self.vlan {
-            let [a, b] = vlan.to_be_bytes();
-            frame.splice(12..12, [0x81, 0x00, a, b]);
+        if let Some(tci) = self.vlan {
+            frame.splice(..0, [0; vlan::TAG_LEN]);
+            vlan::push(&mut frame, EtherType::VLAN, tci).map_err(|e| e.to_string())?;
         }
         Ok(frame)
     }
@@ -126,7 +124,7 @@ impl Described {
                 Ok(bytes)
             }
             Upper::Echo => {
-                let mut bytes = vec![0; 8 + payload(8)];
+                let mut bytes = vec![0; icmpv4::HEADER_LEN + payload(icmpv4::HEADER_LEN)];
                 if ip_header == ipv6::HEADER_LEN {
                     let echo = icmpv6::Repr::EchoRequest { identifier: 1, sequence: 1 };
                     echo.emit(&mut bytes).map_err(problem)?;

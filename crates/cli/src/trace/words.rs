@@ -9,6 +9,8 @@ use plexus_wire::fabric::message::{Choice, Handed, Limited, Refusal, Step, Targe
 use plexus_wire::fabric::{CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{MacAddr, describe, unhex};
 
+use crate::text::plural;
+
 /// The packet's way, for a person.
 pub(super) fn in_words(told: &Explained) -> String {
     let mut out = String::new();
@@ -155,13 +157,6 @@ fn leaves(told: &Explained, left: &Leaves) -> String {
         Next::NotFollowed => ", not followed any more".into(),
     };
     format!("leaves by {port}{next}")
-}
-
-fn plural(count: impl Into<u64>, what: &str) -> String {
-    match count.into() {
-        1 => format!("1 {what}"),
-        many => format!("{many} {what}s"),
-    }
 }
 
 fn hop(hop: u8) -> String {

@@ -110,7 +110,7 @@ fn a_key_is_set_compared_applied_and_rolled_back() {
     let said = set("port.p1.vlan", "5000").expect(2);
     assert!(said.err.contains("VLAN 5000 does not exist"), "{said:?}");
     assert_eq!(bench.file(), 20);
-    // What only a restart can change is refused, and nothing has changed.
+    // A key that only a restart can change is refused, and nothing has changed.
     set("workers", "2").expect(0);
     for more in [&[][..], &["--confirm-within", "1h"]] {
         let said = bench.config("apply", more).expect(2);

@@ -98,7 +98,7 @@ fn named(text: &str) -> Vec<Vec<String>> {
         word.chars().all(letters) || word.starts_with('#')
     };
     let words = |command: &str| {
-        // What follows "--" is another program's.
+        // Words after "--" are another program's.
         let all = command.split_whitespace().skip(1);
         let all = all.take_while(|word| !["help", "--"].contains(word));
         let mut words: Vec<String> = Vec::new();

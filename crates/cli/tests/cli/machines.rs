@@ -57,7 +57,7 @@ fn hosts_on_two_machines_are_in_one_network() {
     // A tunnel has a carrier before its other end is there, so its port is a host's at first.
     let links = || left.plexus(&topology).json()["links"].as_array().unwrap().len();
     assert!(until(|| links() == 3), "{} links", links());
-    // What is elsewhere is said to be.
+    // An answer about a device names the machine that has it.
     let said = exec(&left, "h3", &["true"]).expect(2);
     assert!(said.err.contains("h3 is on machine right"), "{said:?}");
     let said = left.plexus(&["lab", "run", &file]).expect(2);

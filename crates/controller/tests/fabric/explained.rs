@@ -2,13 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use plexus_config::HostGroup;
 use plexus_controller::{Answer, Config, Input, Left, NextPlace, Trace, TraceStart};
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{Handed, Refusal, Step};
 
 use crate::routed::{gateway, ring, two_subnets};
-use crate::world::{End, HOST, RING, World, packet};
+use crate::world::{End, RING, World, host_group, packet};
 
 fn explain(world: &mut World, frame: &[u8], resolve: bool) -> Result<Trace, String> {
     let start = TraceStart { at: None, frame: frame.to_vec(), resolve };
@@ -84,13 +83,9 @@ fn packets_go_the_way_that_was_explained() {
 
 #[test]
 fn a_packet_that_is_only_described_gets_the_addresses_that_its_host_would_learn() {
-    let group = |name: &str, nodes: [&str; 2]| HostGroup {
-        name: name.into(),
-        ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
-        ..HostGroup::default()
-    };
     // Of each pair in one subnet, hosts 0 and 2, one is red and the other one blue.
-    let groups = vec![group("red", ["node1", "node2"]), group("blue", ["node3", "node4"])];
+    let groups =
+        vec![host_group("red", ["node1", "node2"]), host_group("blue", ["node3", "node4"])];
     let config = Config { groups, strangers_may_talk: false, ..two_subnets() };
     let mut world = ring(3, config);
     world.run(100);

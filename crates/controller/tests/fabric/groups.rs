@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use plexus_config::{HostGroup, Members, MulticastRule};
+use plexus_config::{Members, MulticastRule};
 use plexus_control::node::{Event, Unserved};
 use plexus_controller::{Config, Drop, Input};
 use plexus_plane::DropReason;
 use plexus_wire::{MacAddr, Prefix};
 use rand::RngExt;
 
-use crate::world::{CONTROL, End, Faults, HOST, SECOND, World, usual_config};
+use crate::world::{CONTROL, End, Faults, HOST, SECOND, World, host_group, usual_config};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -222,12 +222,8 @@ fn a_member_that_moves_is_followed() {
 
 #[test]
 fn tenants_do_not_hear_each_other() {
-    let group = |name: &str, nodes: [&str; 2]| HostGroup {
-        name: name.into(),
-        ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
-        ..HostGroup::default()
-    };
-    let groups = vec![group("red", ["node1", "node3"]), group("blue", ["node2", "node4"])];
+    let groups =
+        vec![host_group("red", ["node1", "node3"]), host_group("blue", ["node2", "node4"])];
     let config = Config { groups, strangers_may_talk: false, ..served() };
     let mut world = World::joined_as(4, &ring(4), 8, config);
     let joined = ip("239.1.2.3");
@@ -257,14 +253,8 @@ fn tenants_do_not_hear_each_other() {
 
 #[test]
 fn a_host_that_changes_its_tenant_changes_its_listeners() {
-    let groups = |red: [&str; 2], blue: [&str; 2]| {
-        let group = |name: &str, nodes: [&str; 2]| HostGroup {
-            name: name.into(),
-            ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
-            ..HostGroup::default()
-        };
-        vec![group("red", red), group("blue", blue)]
-    };
+    let groups =
+        |red: [&str; 2], blue: [&str; 2]| vec![host_group("red", red), host_group("blue", blue)];
     let before = groups(["node1", "node3"], ["node2", "node4"]);
     let config = Config { groups: before, strangers_may_talk: false, ..served() };
     let mut world = World::joined_as(4, &ring(4), 13, config.clone());

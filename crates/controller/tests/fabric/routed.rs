@@ -3,12 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use plexus_config::{HostGroup, OutsideRoute, Subnet};
+use plexus_config::{OutsideRoute, Subnet};
 use plexus_controller::{Action, Config};
 use plexus_plane::DropReason;
 use plexus_wire::{EtherType, Prefix, Protocol, ethernet, icmpv4, ipv4};
 
-use crate::world::{End, HOST, RING, SECOND, World, packet, usual_config};
+use crate::world::{End, HOST, RING, SECOND, World, host_group, packet, usual_config};
 
 const TIME_EXCEEDED: u8 = 11;
 const UNREACHABLE: u8 = 3;
@@ -86,13 +86,9 @@ fn hosts_of_two_subnets_talk_and_every_packet_is_routed_once() {
 
 #[test]
 fn a_route_is_no_way_around_a_rule_that_keeps_hosts_apart() {
-    let group = |name: &str, nodes: [&str; 2]| HostGroup {
-        name: name.into(),
-        ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
-        ..HostGroup::default()
-    };
     // Hosts 0 and 1 may talk, and 2 and 3; each pair is in both subnets.
-    let groups = vec![group("red", ["node1", "node2"]), group("blue", ["node3", "node4"])];
+    let groups =
+        vec![host_group("red", ["node1", "node2"]), host_group("blue", ["node3", "node4"])];
     let config = Config { groups, strangers_may_talk: false, ..two_subnets() };
     let mut world = ring(1, config);
     let all = world.all_pairs();

@@ -1,17 +1,11 @@
 //! Hosts of groups that may not talk to each other do not reach each other, whatever they know.
 
-use plexus_config::HostGroup;
-
-use crate::world::{CONTROL, End, HOST, World, usual_config};
+use crate::world::{CONTROL, End, World, host_group, usual_config};
 
 #[test]
 fn hosts_of_different_groups_do_not_reach_each_other() {
-    let group = |name: &str, nodes: [&str; 2]| HostGroup {
-        name: name.into(),
-        ports: nodes.map(|n| (n.to_string(), HOST)).to_vec(),
-        ..HostGroup::default()
-    };
-    let groups = vec![group("red", ["node1", "node3"]), group("blue", ["node2", "node4"])];
+    let groups =
+        vec![host_group("red", ["node1", "node3"]), host_group("blue", ["node2", "node4"])];
     let config = plexus_controller::Config { groups, strangers_may_talk: false, ..usual_config() };
     let mut world = World::joined_as(4, &[(0, 1), (1, 2), (2, 3), (3, 0)], 1, config);
     let all = world.all_pairs();

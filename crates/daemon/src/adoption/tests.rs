@@ -33,7 +33,7 @@ impl Bench {
         fs::write(self.file(), self.text(what)).unwrap();
     }
 
-    /// What the file has.
+    /// The comment in the file.
     fn has(&self) -> String {
         let text = fs::read_to_string(self.file()).unwrap();
         text.lines().last().unwrap()[2..].to_string()
@@ -55,7 +55,7 @@ impl Bench {
         })
     }
 
-    /// What runs.
+    /// The comment in the text that runs.
     fn runs(&self) -> String {
         let text = self.adopted.lock().unwrap().last().unwrap().clone();
         text.lines().last().unwrap()[2..].to_string()
@@ -120,7 +120,7 @@ fn what_is_adopted_becomes_a_version_and_so_does_what_was_there() {
     drop(daemon);
     bench.start();
     assert_eq!(bench.runs(), "c");
-    // What people did between two runs is kept.
+    // An edit between two runs is kept.
     bench.write("d");
     let daemon = bench.start();
     // The number of the refused trial is not used again.

@@ -86,7 +86,7 @@ impl View<'_> {
     }
 
     /// A node's name, or its number where the name is not known.
-    fn name(&self, id: u64) -> NodeName {
+    pub(super) fn name(&self, id: u64) -> NodeName {
         if id == self.own.0 {
             return NodeName::Name(self.own.1.clone());
         }

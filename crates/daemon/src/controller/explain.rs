@@ -65,9 +65,7 @@ impl Daemon {
     }
 
     fn node_name(&self, id: u64) -> NodeName {
-        let mut nodes = self.reign.core.iter().flat_map(|core| core.nodes());
-        let name = nodes.find(|node| node.node == id).map(|node| node.name);
-        name.map_or(NodeName::Number(id), NodeName::Name)
+        self.view().map_or(NodeName::Number(id), |view| view.name(id))
     }
 
     fn explanation(&self, trace: Trace) -> Explained {

@@ -14,7 +14,7 @@ use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
 use plexus_table::{MacKey, Station};
 use plexus_wire::fabric::message::{Choice, Handed, Limited, Step, Target};
 use plexus_wire::fabric::{self, CONTROL_HOP, Fields, ROUTER_HOP};
-use plexus_wire::{EtherType, MacAddr, Time, ethernet, ipv4, ipv6};
+use plexus_wire::{EtherType, MacAddr, Time, ethernet, ipv4, ipv6, vlan};
 
 use super::Pipeline;
 use crate::context::Context;
@@ -283,7 +283,7 @@ impl View<'_, '_> {
     fn explain(&self, packet: &Packet, verdict: Verdict, steps: &mut Vec<Step>) {
         self.arrival(steps);
         let fabric = self.context.fabric;
-        let Some(to) = self.inner_came().and_then(|f| f.first_chunk().copied()).map(MacAddr) else {
+        let Some(to) = self.inner_came().first_chunk().copied().map(MacAddr) else {
             return;
         };
         let in_fabric = self.context.plan.is_in_fabric(self.port);
@@ -346,36 +346,25 @@ impl View<'_, '_> {
     }
 
     /// The host's frame, as it came in, behind the fabric's header if it had one.
-    fn inner_came(&self) -> Option<&[u8]> {
-        match header(self.context.fabric, self.port, self.frame) {
-            Some(came) => Some(came.payload()),
-            None => Some(self.frame),
-        }
+    fn inner_came(&self) -> &[u8] {
+        header(self.context.fabric, self.port, self.frame).map_or(self.frame, |came| came.payload())
     }
 
     /// Whether the router has decided about a packet that came in by a port of the fabric.
     fn is_at_router(&self, verdict: Verdict) -> bool {
         use DropReason as Why;
-        let decides = matches!(
-            verdict,
-            Verdict::Fragment(_)
-                | Verdict::Control(Punt::Local | Punt::Neighbour | Punt::Unresolved(_))
-                | Verdict::Control(Punt::TooBig(_))
-                | Verdict::Drop(
-                    Why::BadIpHeader
-                        | Why::IpChecksum
-                        | Why::BadIpOption
-                        | Why::SourceRouted
-                        | Why::Martian
-                        | Why::BeyondScope
-                        | Why::ReversePath
-                        | Why::NoRoute
-                        | Why::Blackhole
-                        | Why::DirectedBroadcast
-                        | Why::OwnAddress
-                        | Why::NotForUs
-                )
-        );
+        let decides = match verdict {
+            Verdict::Fragment(_) => true,
+            Verdict::Control(punt) => matches!(
+                punt,
+                Punt::Local | Punt::Neighbour | Punt::Unresolved(_) | Punt::TooBig(_)
+            ),
+            Verdict::Drop(why) => {
+                let later = [Why::NoRoute, Why::Blackhole, Why::DirectedBroadcast, Why::NotForUs];
+                is_before_lookup(why) || later.contains(&why)
+            }
+            _ => false,
+        };
         let tells = matches!(verdict, Verdict::Control(Punt::Error(why))
             if Punt::Error(why).side() == crate::verdict::Side::Router);
         self.is_routed || decides || tells
@@ -383,21 +372,8 @@ impl View<'_, '_> {
 
     /// The router's look-up, and what it has changed.
     fn routed(&self, packet: &Packet, verdict: Verdict, steps: &mut Vec<Step>) {
-        use DropReason as Why;
-        let is_refused = matches!(
-            verdict,
-            Verdict::Drop(
-                Why::BadIpHeader
-                    | Why::IpChecksum
-                    | Why::BadIpOption
-                    | Why::SourceRouted
-                    | Why::Martian
-                    | Why::BeyondScope
-                    | Why::ReversePath
-                    | Why::OwnAddress
-            )
-        );
-        let came = self.inner_came().and_then(ip);
+        let is_refused = matches!(verdict, Verdict::Drop(why) if is_before_lookup(why));
+        let came = ip(self.inner_came());
         let (Some((address, before)), Some(fib), false) = (came, self.context.fib, is_refused)
         else {
             return;
@@ -414,13 +390,13 @@ impl View<'_, '_> {
             return;
         }
         let left = self.inner_leaves(packet, verdict);
-        if let Some(mac) = left.and_then(|f| f.first_chunk().copied()).map(MacAddr) {
+        if let Some(mac) = left.first_chunk().copied().map(MacAddr) {
             match self.context.fabric.is_function(mac.to_u64()) {
                 true => steps.push(Step::Function { mac }),
                 false => steps.push(Step::NextHop { mac, vlan: packet.vlan }),
             }
         }
-        if let Some((_, after)) = left.and_then(ip).filter(|(_, after)| *after != before) {
+        if let Some((_, after)) = ip(left).filter(|(_, after)| *after != before) {
             steps.push(Step::Ttl { from: before, to: after });
         }
         if let Verdict::Fragment(_) = verdict {
@@ -429,15 +405,13 @@ impl View<'_, '_> {
     }
 
     /// The host's frame as the lookup leaves it, behind the header that it may have by now.
-    fn inner_leaves(&self, packet: &Packet, verdict: Verdict) -> Option<&[u8]> {
+    fn inner_leaves(&self, packet: &Packet, verdict: Verdict) -> &[u8] {
         let data = self.context.pool.data(packet);
-        match verdict {
-            Verdict::Forward(out) => match header(self.context.fabric, out, data) {
-                Some(leaves) => Some(leaves.payload()),
-                None => Some(data),
-            },
-            _ => Some(data),
-        }
+        let leaves = match verdict {
+            Verdict::Forward(out) => header(self.context.fabric, out, data),
+            _ => None,
+        };
+        leaves.map_or(data, |leaves| leaves.payload())
     }
 
     /// The switch's decision.
@@ -500,10 +474,7 @@ impl View<'_, '_> {
     /// The way of a host's frame, or of a packet that the router here sends to a host.
     fn carried(&self, packet: &Packet, verdict: Verdict, steps: &mut Vec<Step>) {
         let plan = self.context.fabric;
-        let (Some(came), Some(left)) = (self.inner_came(), self.inner_leaves(packet, verdict))
-        else {
-            return;
-        };
+        let (came, left) = (self.inner_came(), self.inner_leaves(packet, verdict));
         let origin = match plan.role(self.port) {
             PortRole::Host => self.port,
             _ => ROUTER_HOP.into(),
@@ -572,24 +543,36 @@ impl View<'_, '_> {
 
 /// Destination, and time to live or hop limit, of an IP packet in a frame.
 fn ip(frame: &[u8]) -> Option<(IpAddr, u8)> {
-    let mut frame = ethernet::Frame::new_checked(frame).ok()?;
-    let untagged;
-    if frame.ethertype() == EtherType(0x8100) {
-        let bytes = frame.payload();
-        untagged = [&[0; 12], bytes.get(2..)?].concat();
-        frame = ethernet::Frame::new_checked(&untagged[..]).ok()?;
-    }
-    match frame.ethertype() {
+    let frame = ethernet::Frame::new_checked(frame).ok()?;
+    let stack = vlan::stack(&frame).ok()?;
+    let payload = &frame.as_bytes()[stack.payload_offset..];
+    match stack.ethertype {
         EtherType::IPV4 => {
-            let packet = ipv4::Packet::new_checked(frame.payload()).ok()?;
+            let packet = ipv4::Packet::new_checked(payload).ok()?;
             Some((packet.dst().into(), packet.ttl()))
         }
         EtherType::IPV6 => {
-            let packet = ipv6::Packet::new_checked(frame.payload()).ok()?;
+            let packet = ipv6::Packet::new_checked(payload).ok()?;
             Some((packet.dst().into(), packet.hop_limit()))
         }
         _ => None,
     }
+}
+
+/// Whether the router drops for this reason before it looks for a route.
+fn is_before_lookup(why: DropReason) -> bool {
+    use DropReason as Why;
+    matches!(
+        why,
+        Why::BadIpHeader
+            | Why::IpChecksum
+            | Why::BadIpOption
+            | Why::SourceRouted
+            | Why::Martian
+            | Why::BeyondScope
+            | Why::ReversePath
+            | Why::OwnAddress
+    )
 }
 
 fn target(kind: GroupKind) -> Target {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plexus_config::HostGroup;
 use plexus_config::Subnet;
 use plexus_control::hub;
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
@@ -106,6 +107,12 @@ pub(crate) fn identity(number: u64, role: Role) -> Arc<Identity> {
     let name = format!("{role}{number}");
     let credential = authority.issue(number, &name, role, &keys.public).unwrap();
     Arc::new(Identity::new(credential, keys, authority.public()).unwrap())
+}
+
+/// The hosts at the host ports of some nodes.
+pub(crate) fn host_group(name: &str, nodes: [&str; 2]) -> HostGroup {
+    let ports = nodes.map(|node| (node.to_string(), HOST)).to_vec();
+    HostGroup { name: name.into(), ports, ..HostGroup::default() }
 }
 
 pub(crate) fn port_mac(node: usize, port: u8) -> MacAddr {

@@ -114,7 +114,7 @@ steps! {
         address: IpAddr,
         /// The length of the longest prefix that fits; absent: not known here.
         prefix_len: Option<u8>,
-        /// What it leads to.
+        /// The treatment that it leads to.
         target: Target,
         /// Among how many next hops the flow's hash chooses.
         next_hops: u16,
@@ -183,7 +183,7 @@ codes! {
 }
 
 codes! {
-    /// What becomes of packets whose route leads there.
+    /// The treatment of packets whose route leads there.
     Target, "target" {
         /// There is no route.
         None = 0,
