@@ -5,11 +5,12 @@
 //! All machines read the same file. The identities of a fabric's nodes come from a secret that all
 //! of them have, because nobody could hand out one authority's.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use plexus_config::hex;
 use plexus_io::namespace::Namespaces;
@@ -17,6 +18,7 @@ use plexus_io::secret::check_private;
 use plexus_topo::{End, Topology};
 use serde::{Deserialize, Serialize};
 
+use crate::daemon::POLL;
 use crate::error::{Doing, Error};
 use crate::plan::{NodeProgram, Plan};
 use crate::tools::IP;
@@ -24,6 +26,8 @@ use crate::world::World;
 
 /// The UDP port of the tunnels.
 const PORT: u16 = 18_775;
+/// How long the kernel may take to remove the tunnels of a lab that has ended.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 /// Most cables of a lab on several machines: numbers of tunnels have 24 bits, of which 8 are the
 /// lab's.
 const CABLES_MAX: usize = 1 << 16;
@@ -124,7 +128,6 @@ impl Outside {
 pub(crate) fn lay_tunnels(plan: &Plan, world: &World, outside: &Outside) -> Result<(), Error> {
     let topology = &plan.topology;
     let address = |end: End| topology.machines[topology.machine_of(end.device())].address;
-    let mut batch = String::new();
     for (number, (link, _, ends)) in topology.cables().enumerate() {
         let [a, b] = ends.map(|end| plan.has(end.device()));
         let (near, far) = match (a, b) {
@@ -141,15 +144,31 @@ pub(crate) fn lay_tunnels(plan: &Plan, world: &World, outside: &Outside) -> Resu
             IpAddr::V4(_) => "",
             IpAddr::V6(_) => " udp6zerocsumtx udp6zerocsumrx",
         };
-        let _ = writeln!(
-            batch,
+        let line = format!(
             "link add name {name} {mac}mtu {mtu} numtxqueues 1 numrxqueues 1 \
              netns /proc/{}/fd/{net} type vxlan id {number} local {local} remote {remote} \
-             dstport {PORT} nolearning{checksum}",
+             dstport {PORT} nolearning{checksum}\n",
             outside.own
         );
+        lay_tunnel(outside, &line)?;
     }
-    IP.batch(Some(&outside.place), &batch)
+    Ok(())
+}
+
+/// Makes a tunnel. That of a lab which has just ended is there until the kernel has removed the
+/// lab's namespaces.
+fn lay_tunnel(outside: &Outside, line: &str) -> Result<(), Error> {
+    let limit = Instant::now() + REMOVAL_LIMIT;
+    loop {
+        match IP.batch(Some(&outside.place), line) {
+            Err(Error::Command { said, .. })
+                if said.contains("already exists") && Instant::now() < limit =>
+            {
+                std::thread::sleep(POLL);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// The number of a cable's tunnel. Labs of different names differ in it, mostly.

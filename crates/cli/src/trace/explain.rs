@@ -151,6 +151,13 @@ fn describe(
             let fits = |ip: &&IpAddr| is_v6.is_none_or(|v6| ip.is_ipv6() == v6);
             end.ip = end.ip.or_else(|| known?.addresses.iter().find(fits).copied());
         }
+        // A frame without IP has no other sign of its sender.
+        if let (None, Some(ip), None) = (from.mac, from.ip, to.ip) {
+            let has = hosts.iter().find(|host| host.addresses.contains(&ip));
+            let why =
+                || format!("the controller knows no host with {ip}: give its Ethernet address");
+            from.mac = Some(has.ok_or_else(|| Failure::unusable(why()))?.mac);
+        }
         // A host sends to the station that it has learned, or to its router.
         if to.ip.is_some() && packet.to.iter().all(|text| text.parse::<MacAddr>().is_err()) {
             to.mac = None;

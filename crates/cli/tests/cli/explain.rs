@@ -55,6 +55,13 @@ fn what_becomes_of_a_packet_is_explained_and_then_happens() {
     ]);
     let said = said.expect(1);
     assert!(said.out.contains("no_route") && said.out.contains("add a route"), "{}", said.out);
+    // A sender by its IP address alone, of a frame that is no IP packet.
+    let told = explain(&["--from", "10.0.0.1", "--to", "ff:ff:ff:ff:ff:ff"], 1);
+    assert!(steps(&told, 0).contains("from_host"), "{told}");
+    let unknown = ["--from", "10.0.0.88", "--to", "ff:ff:ff:ff:ff:ff"];
+    let arguments = [&["trace", "--explain", "--node", &controller], &unknown[..]].concat();
+    let said = desk.plexus(&arguments).expect(2);
+    assert!(said.err.contains("no host with 10.0.0.88"), "{said:?}");
     // Descriptions that make no sense.
     for bad in [&["--from", "h1"][..], &["--frame", "xyz"], &["--from", "h9", "--to", "h1"]] {
         let arguments = [&["trace", "--explain", "--node", &controller], bad].concat();
