@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use plexus_analysis::exchange;
 use plexus_config::{LaneChoice, WebSettings};
 use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
@@ -73,6 +74,7 @@ On several machines, each with the same file and the same secret:
     #[command(after_help = "Example: plexus lab status switch")]
     Status {
         /// A lab's name or file; all labs if left out.
+        #[arg(add = ArgValueCandidates::new(labs))]
         lab: Option<String>,
         /// Print JSON.
         #[arg(long)]
@@ -83,6 +85,7 @@ On several machines, each with the same file and the same secret:
     Down {
         /// A lab's name or file.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
+        #[arg(add = ArgValueCandidates::new(labs))]
         lab: Option<String>,
         /// Every lab of this user.
         #[arg(long)]
@@ -92,8 +95,10 @@ On several machines, each with the same file and the same secret:
     #[command(after_help = "Example: plexus lab exec switch h1 -- ping -c1 10.0.0.2")]
     Exec {
         /// A lab's name or file.
+        #[arg(add = ArgValueCandidates::new(labs))]
         lab: String,
         /// A host, node or bridge of it.
+        #[arg(add = ArgValueCandidates::new(places))]
         place: String,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -107,6 +112,7 @@ On several machines, each with the same file and the same secret:
     #[command(after_help = "Example: plexus lab graph switch > switch.svg")]
     Graph {
         /// A lab's name.
+        #[arg(add = ArgValueCandidates::new(labs))]
         lab: String,
     },
     /// The process behind a lab, which `up` and `run` start.
@@ -156,6 +162,21 @@ impl FileArgs {
         });
         Launch { file: self.file, node_program, lanes, part: None }
     }
+}
+
+/// The labs that are up, for completion.
+fn labs() -> Vec<CompletionCandidate> {
+    let all = plexus_lab::list().unwrap_or_default();
+    let up = all.into_iter().filter(|listed| listed.alive);
+    up.map(|listed| CompletionCandidate::new(listed.lab)).collect()
+}
+
+/// Hosts and nodes of the labs that are up, for completion.
+fn places() -> Vec<CompletionCandidate> {
+    let all = plexus_lab::list().unwrap_or_default();
+    let states = all.into_iter().filter(|listed| listed.alive).filter_map(|listed| listed.state);
+    let names = states.flat_map(|state| [state.hosts, state.nodes].concat());
+    names.map(CompletionCandidate::new).collect()
 }
 
 /// Runs `plexus lab`.

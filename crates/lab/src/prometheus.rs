@@ -30,14 +30,22 @@ const BEGIN: Duration = Duration::from_secs(20);
 /// killed; then the folder stays.
 pub struct Prometheus {
     child: Child,
-    folder: PathBuf,
+    _folder: Folder,
 }
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A folder for this user alone, which goes when this is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -50,27 +58,27 @@ pub fn start_prometheus(lab: &str, listen: SocketAddr) -> Result<Prometheus, Err
     // Another program there, such as the machine's own Prometheus, would seem to be ours.
     let is_free = TcpListener::bind(listen).map(drop);
     is_free.doing(|| format!("listening at {listen}: choose another address with --prometheus"))?;
-    let folder = std::env::temp_dir().join(format!("plexus-prometheus-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("plexus-prometheus-{}", std::process::id()));
     // It fails if somebody else has made one of that name.
-    let made = DirBuilder::new().mode(0o700).create(&folder);
-    made.doing(|| format!("creating {}", folder.display()))?;
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.doing(|| format!("creating {}", path.display()))?;
+    let folder = Folder(path);
     let name = lab.to_string();
     let answer = move |daemon: &str| metrics_of(&name, daemon);
     let at = serve_metrics(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), answer);
     let at = at.map_err(Error::Unsupported)?;
-    write(&folder, "prometheus.yml", &config(&status, at))?;
-    RULES.iter().try_for_each(|(name, text)| write(&folder, name, text))?;
+    write(&folder.0, "prometheus.yml", &config(&status, at))?;
+    RULES.iter().try_for_each(|(name, text)| write(&folder.0, name, text))?;
 
-    let log = folder.join("log");
+    let log = folder.0.join("log");
     let out = File::create(&log).doing(|| format!("creating {}", log.display()))?;
     // It ends with this process, whatever ends that.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "prometheus", "--config.file=prometheus.yml"]);
     command.arg("--storage.tsdb.path=data").arg(format!("--web.listen-address={listen}"));
-    command.current_dir(&folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
-    let started = command.spawn().doing(|| "starting prometheus".to_string());
-    let child = started.inspect_err(|_| drop(fs::remove_dir_all(&folder)))?;
-    let mut prometheus = Prometheus { child, folder };
+    command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+    let child = command.spawn().doing(|| "starting prometheus".to_string())?;
+    let mut prometheus = Prometheus { child, _folder: folder };
     let begun = Instant::now();
     loop {
         let answers = TcpStream::connect(listen).is_ok();

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use plexus_lab::{HostStatus, LabStatus};
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
@@ -25,6 +26,7 @@ use crate::exit::{Failure, Outcome, report};
 #[derive(Args)]
 pub(super) struct Shell {
     /// A lab's name or file.
+    #[arg(add = ArgValueCandidates::new(super::labs))]
     lab: String,
     /// Run this instead of asking for commands; may be given several times. The first command that
     /// fails is the last one.

@@ -54,6 +54,12 @@ fn bash_completes_the_names_of_nodes_that_run() {
     for node in ["s1", "s2"] {
         assert!(names.contains(&format!("{lab}/{node}")), "{names:?}");
     }
+    for command in ["lab exec", "lab down", "lab shell"] {
+        let names = offered(&desk, &format!("plexus {command}"));
+        assert!(names.contains(&lab), "{command}: {names:?}");
+    }
+    let places = offered(&desk, &format!("plexus lab exec {lab}"));
+    assert!(["h1", "h2", "s1", "s2"].iter().all(|place| places.contains(*place)), "{places:?}");
     desk.down(&lab);
     let names = offered(&desk, "plexus show macs --node");
     assert!(!names.iter().any(|name| name.starts_with(&lab)), "{names:?}");
