@@ -1,6 +1,7 @@
 //! The control plane of one node (seed §4.2): its ports' neighbours, its path to the controller,
 //! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
+pub mod common;
 mod counters;
 mod detour;
 mod effect;
@@ -32,6 +33,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use crate::timers::Timers;
+use common::Common;
 use detour::{Classes, address_of};
 use effect::{Effect, Timer, Turn};
 use groups::Groups;
@@ -87,6 +89,8 @@ pub struct Node {
     classes: Classes,
     groups: Groups,
     loops: Loops,
+    /// The node's part of the group's common file.
+    common: Common,
     /// The controller wants the node's counters until then.
     watched_until: Time,
     outputs: VecDeque<Output>,
@@ -131,6 +135,7 @@ impl Node {
             classes: Classes::default(),
             groups: Groups::default(),
             loops,
+            common: Common::default(),
             watched_until: Time::ZERO,
             outputs: VecDeque::new(),
         }
@@ -167,6 +172,11 @@ impl Node {
             }
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
             Input::Used(addresses) => self.routing.note_used(&addresses),
+            Input::Keeps(part) => self.common = Common::new(part),
+            Input::Common(done) => {
+                let outcome = self.common.done(now, done);
+                self.about_common(now, outcome);
+            }
             Input::Tick => {}
             Input::Stop => return self.stop(now),
         }
@@ -196,6 +206,11 @@ impl Node {
         let is_due = self.next_deadline() <= now;
         let links = is_due.then(|| self.links.iter()).into_iter().flatten();
         links.filter(move |(_, link)| link.is_silent(now)).map(|(port, _)| *port)
+    }
+
+    /// The version of the common file that the node keeps, and the one on trial with its end.
+    pub fn common(&self) -> (u64, Option<(u64, Time)>) {
+        self.common.versions()
     }
 
     /// Whether the controller wants [`Input::Counters`] every second.
@@ -436,6 +451,11 @@ impl Node {
                     self.probe_for_loops(now, port);
                     continue;
                 }
+                Timer::Common => {
+                    let outcome = self.common.run(now);
+                    self.about_common(now, outcome);
+                    continue;
+                }
                 Timer::Number => {
                     self.greet_again(now);
                     continue;
@@ -646,6 +666,14 @@ impl Node {
             Some(Body::Watch(watch)) => {
                 self.watched_until = now + Duration::from_secs(watch.seconds.into());
             }
+            Some(Body::CommonOffer(offer)) => match self.common.offer(now, offer) {
+                Ok(outcome) => return self.about_common(now, outcome),
+                Err(why) => turn.push(Effect::Tell(Event::Refused(None, why.into()))),
+            },
+            Some(Body::CommonOrder(order)) => {
+                let outcome = self.common.order(now, &order);
+                return self.about_common(now, outcome);
+            }
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
             Some(Body::HostSend(send)) => turn.host(send.port, Some(send.frame)),
             Some(Body::TreeUpdate(update)) => {
@@ -696,6 +724,20 @@ impl Node {
         self.carry_out(now, out);
     }
 
+    /// Tells the controller and the driver about the common file.
+    fn about_common(&mut self, now: Time, outcome: common::Outcome) {
+        match self.common.deadline() {
+            Some(until) => self.timers.set(Timer::Common, until),
+            None => self.timers.cancel(Timer::Common),
+        }
+        self.outputs.extend(outcome.task.map(Output::Common));
+        if let Some(told) = outcome.told {
+            // The news make older ones wrong.
+            self.requests.give_up(|body| matches!(body, Body::CommonState(_)));
+            self.carry_out(now, vec![Effect::Controller { body: told.into(), sure: true }]);
+        }
+    }
+
     /// The number belongs to another node: this node asks again later.
     fn number_taken(&mut self, now: Time, key: [u8; 32]) {
         self.channel.reset();
@@ -726,8 +768,12 @@ impl Node {
             }
             Greeting::Known => {}
         }
-        self.greeted = true;
+        let is_first = !std::mem::replace(&mut self.greeted, true);
         self.number_told = None;
+        if is_first {
+            let told = self.common.greet(now);
+            self.about_common(now, common::Outcome { told, task: None });
+        }
         let group = Group { mac: welcome.group_mac, gateways: welcome.gateways.clone() };
         let group = Some(group);
         if self.group != group {
