@@ -12,6 +12,7 @@ use rand_pcg::Pcg64;
 
 use crate::claims::Claims;
 use crate::classes::Classes;
+use crate::common::Common;
 use crate::control::ControlPaths;
 use crate::counters::Reports;
 use crate::daemons::{Daemons, multicast_rules};
@@ -72,6 +73,8 @@ pub(crate) enum Timer {
     Forwarders,
     /// Functions have had time to be heard.
     Classes,
+    /// Nodes have had time to answer about the common file.
+    Common,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -107,6 +110,7 @@ pub struct Controller {
     pub(crate) classes: Classes,
     pub(crate) shares: Shares,
     pub(crate) reports: Reports,
+    pub(crate) common: Common,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -150,6 +154,7 @@ impl Controller {
             classes: Classes::default(),
             shares: Shares::default(),
             reports: Reports::default(),
+            common: Common::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -174,6 +179,7 @@ impl Controller {
         match input {
             Input::Tick => {}
             Input::Watched => self.watched(now),
+            Input::Common(ask) => self.common.ask(now, ask),
             Input::Attached { to } => self.attached(now, to),
             Input::NodeUp { node, name } => self.node_up(now, node, &name),
             Input::NodeDown { node } => match self.topology.index(node) {
@@ -224,7 +230,7 @@ impl Controller {
             Timer::Feeds => self.feeds_due(now),
             Timer::Whole => self.set_whole(),
             // What follows each input looks after them.
-            Timer::Forwarders | Timer::Classes => {}
+            Timer::Forwarders | Timer::Classes | Timer::Common => {}
         }
     }
 
@@ -251,6 +257,7 @@ impl Controller {
                     Body::GroupSender(said) => self.group_sender(index, &said),
                     Body::Load(load) => self.load(now, index, &load),
                     Body::Counters(part) => self.reports.hear(now, index, part),
+                    Body::CommonState(state) => self.common.hear(now, index, state),
                     Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,
                     _ => return self.dropped(Drop::UnexpectedBody),
@@ -463,6 +470,7 @@ impl Controller {
         self.feed_nodes(now);
         self.tell_forwarders(now);
         self.tell_classes(now);
+        self.follow_common(now);
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;

@@ -4,7 +4,7 @@ use plexus_wire::fabric::message::{Body, Hops};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::{Change, Config, Event, NodeId, Record};
+use crate::{Change, CommonAsk, CommonNews, Config, Event, NodeId, Record};
 
 /// The initial state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,8 @@ pub enum Input {
     Tick,
     /// Somebody looks at the network now: nodes are to tell their counters for a while.
     Watched,
+    /// The group's common file.
+    Common(CommonAsk),
     /// The settings have changed.
     Configure(Box<Config>),
     /// A device of routing daemons beside the controller is cabled to a port; absent: there is no
@@ -106,6 +108,8 @@ pub enum Output {
         /// The changes.
         changes: Vec<Change>,
     },
+    /// What has become of a version of the common file.
+    Common(CommonNews),
     /// A line for the log.
     Log(Event),
 }

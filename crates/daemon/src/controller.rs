@@ -551,6 +551,7 @@ impl Daemon {
                 let Some(epoch) = self.reign.core.as_ref().map(Controller::epoch) else { return };
                 self.keeper.ask(ToStore::Write { epoch, ticket, changes });
             }
+            Output::Common(news) => tracing::info!(?news, "common file"),
             Output::Log(event) => self.log(now, &event),
         }
     }

@@ -298,6 +298,8 @@ impl SimController {
                         }
                     }
                 }
+                // No topology file names a common file.
+                Some(Output::Common(_)) => {}
                 Some(Output::Log(event)) => {
                     if self.events.len() == EVENTS {
                         self.events.pop_front();

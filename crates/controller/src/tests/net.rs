@@ -180,6 +180,7 @@ impl Net {
 
     fn act(&mut self, output: Output) {
         match output {
+            Output::Common(_) => {}
             Output::Log(event) => assert!(!event.to_string().is_empty()),
             Output::Path { node, hops } => drop(self.paths.insert(node, hops)),
             Output::Store { ticket, changes } => {

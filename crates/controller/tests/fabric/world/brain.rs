@@ -132,6 +132,7 @@ impl Brain {
                         self.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
                     }
                     Output::Store { ticket, changes } => wants.stores.push((ticket, changes)),
+                    Output::Common(_) => {}
                     Output::Log(event) => self.log.push(event),
                 }
             } else {
