@@ -216,7 +216,7 @@ codes! {
 
 codes! {
     /// What a node does about a version of the common file.
-    CommonVerb, "order" {
+    CommonVerb, "common verb" {
         /// Run it, and leave it again after a while.
         Try = 1,
         /// Keep it.
@@ -228,7 +228,7 @@ codes! {
 
 codes! {
     /// What has become of a version of the common file at a node.
-    CommonFate, "fate" {
+    CommonFate, "common fate" {
         /// Nothing: the node runs what it keeps.
         Kept = 1,
         /// It fits, and is not run yet.
