@@ -47,11 +47,6 @@ use uplink::{Greeting, Uplink};
 pub use effect::{Event, Unserved};
 pub use seam::{FrameKind, Input, Output};
 
-/// A node whose number belongs to another node asks for it again after this time.
-const NUMBER_AGAIN: Duration = Duration::from_secs(1);
-/// Least time between two reports of that.
-const NUMBER_TELL_AGAIN: Duration = Duration::from_secs(60);
-
 /// The control plane of a node.
 ///
 /// One invariant: after [`handle`](Node::handle), everything due by `now` is in the outputs. One
@@ -173,10 +168,7 @@ impl Node {
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Keeps(part) => self.common = Common::new(part),
-            Input::Common(done) => {
-                let outcome = self.common.done(now, done);
-                self.about_common(now, outcome);
-            }
+            Input::Common(done) => self.common_done(now, done),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
         }
@@ -206,11 +198,6 @@ impl Node {
         let is_due = self.next_deadline() <= now;
         let links = is_due.then(|| self.links.iter()).into_iter().flatten();
         links.filter(move |(_, link)| link.is_silent(now)).map(|(port, _)| *port)
-    }
-
-    /// The version of the common file that the node keeps, and the one on trial with its end.
-    pub fn common(&self) -> (u64, Option<(u64, Time)>) {
-        self.common.versions()
     }
 
     /// Whether the controller wants [`Input::Counters`] every second.
@@ -452,8 +439,7 @@ impl Node {
                     continue;
                 }
                 Timer::Common => {
-                    let outcome = self.common.run(now);
-                    self.about_common(now, outcome);
+                    self.common_due(now);
                     continue;
                 }
                 Timer::Number => {
@@ -666,14 +652,8 @@ impl Node {
             Some(Body::Watch(watch)) => {
                 self.watched_until = now + Duration::from_secs(watch.seconds.into());
             }
-            Some(Body::CommonOffer(offer)) => match self.common.offer(now, offer) {
-                Ok(outcome) => return self.about_common(now, outcome),
-                Err(why) => turn.push(Effect::Tell(Event::Refused(None, why.into()))),
-            },
-            Some(Body::CommonOrder(order)) => {
-                let outcome = self.common.order(now, &order);
-                return self.about_common(now, outcome);
-            }
+            Some(Body::CommonOffer(offer)) => return self.common_offered(now, offer),
+            Some(Body::CommonOrder(order)) => return self.common_ordered(now, &order),
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
             Some(Body::HostSend(send)) => turn.host(send.port, Some(send.frame)),
             Some(Body::TreeUpdate(update)) => {
@@ -724,34 +704,6 @@ impl Node {
         self.carry_out(now, out);
     }
 
-    /// Tells the controller and the driver about the common file.
-    fn about_common(&mut self, now: Time, outcome: common::Outcome) {
-        match self.common.deadline() {
-            Some(until) => self.timers.set(Timer::Common, until),
-            None => self.timers.cancel(Timer::Common),
-        }
-        self.outputs.extend(outcome.task.map(Output::Common));
-        if let Some(told) = outcome.told {
-            // The news make older ones wrong.
-            self.requests.give_up(|body| matches!(body, Body::CommonState(_)));
-            self.carry_out(now, vec![Effect::Controller { body: told.into(), sure: true }]);
-        }
-    }
-
-    /// The number belongs to another node: this node asks again later.
-    fn number_taken(&mut self, now: Time, key: [u8; 32]) {
-        self.channel.reset();
-        self.timers.set(Timer::Number, now + NUMBER_AGAIN);
-        let is_news = self
-            .number_told
-            .is_none_or(|(told, at)| told != key || now.since(at) >= NUMBER_TELL_AGAIN);
-        if is_news {
-            self.number_told = Some((key, now));
-            let same = key == self.identity.claims().static_public;
-            self.tell(Event::NumberTaken { key, same });
-        }
-    }
-
     fn welcomed(&mut self, now: Time, welcome: Welcome) {
         match self.uplink.welcomed(now, &welcome) {
             Greeting::Stale => {
@@ -771,8 +723,7 @@ impl Node {
         let is_first = !std::mem::replace(&mut self.greeted, true);
         self.number_told = None;
         if is_first {
-            let told = self.common.greet(now);
-            self.about_common(now, common::Outcome { told, task: None });
+            self.greet_about_common(now);
         }
         let group = Group { mac: welcome.group_mac, gateways: welcome.gateways.clone() };
         let group = Some(group);

@@ -6,8 +6,13 @@
 use std::time::Duration;
 
 use plexus_wire::Time;
-use plexus_wire::fabric::message::{CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb};
+use plexus_wire::fabric::message::{
+    Body, CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb,
+};
 use serde::{Deserialize, Serialize};
+
+use super::effect::{Effect, Event, Timer};
+use super::{Node, Output};
 
 /// Most pieces of a part, and bytes of all of them.
 const PIECES_MAX: u16 = 1024;
@@ -257,6 +262,56 @@ impl Common {
         let left = self.trial.take().map_or(0, |(part, _)| part.version);
         let task = Task::Run { part: self.kept.clone(), keep: false };
         Outcome { told: Some(self.state(now, left)), task: Some(task) }
+    }
+}
+
+impl Node {
+    /// The version of the common file that the node keeps, and the one on trial with its end.
+    pub fn common(&self) -> (u64, Option<(u64, Time)>) {
+        self.common.versions()
+    }
+
+    /// A session has begun.
+    pub(super) fn greet_about_common(&mut self, now: Time) {
+        let told = self.common.greet(now);
+        self.about_common(now, Outcome { told, task: None });
+    }
+
+    pub(super) fn common_offered(&mut self, now: Time, offer: CommonOffer) {
+        match self.common.offer(now, offer) {
+            Ok(outcome) => self.about_common(now, outcome),
+            Err(why) => self.tell(Event::Refused(None, why.into())),
+        }
+    }
+
+    pub(super) fn common_ordered(&mut self, now: Time, order: &CommonOrder) {
+        let outcome = self.common.order(now, order);
+        self.about_common(now, outcome);
+    }
+
+    pub(super) fn common_done(&mut self, now: Time, done: Done) {
+        let outcome = self.common.done(now, done);
+        self.about_common(now, outcome);
+    }
+
+    /// The time of a trial is over.
+    pub(super) fn common_due(&mut self, now: Time) {
+        let outcome = self.common.run(now);
+        self.about_common(now, outcome);
+    }
+
+    /// Tells the controller and the driver about the common file.
+    fn about_common(&mut self, now: Time, outcome: Outcome) {
+        match self.common.deadline() {
+            Some(until) => self.timers.set(Timer::Common, until),
+            None => self.timers.cancel(Timer::Common),
+        }
+        self.outputs.extend(outcome.task.map(Output::Common));
+        if let Some(told) = outcome.told {
+            // The news make older ones wrong.
+            self.requests.give_up(|body| matches!(body, Body::CommonState(_)));
+            self.carry_out(now, vec![Effect::Controller { body: told.into(), sure: true }]);
+        }
     }
 }
 

@@ -235,7 +235,7 @@ fn a_node_that_the_change_cuts_off_comes_back_by_itself() {
     world.ask(CommonAsk::Leave);
     world.settle();
     world.news.clear();
-    // Confirmed while a node is cut off: it returns, and gets the version again in its next session.
+    // Kept while a node is cut off: it returns, and gets the version again in its next session.
     world.meet(2);
     world.try_out(8);
     world.settle();
