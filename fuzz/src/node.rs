@@ -15,6 +15,7 @@ use std::hint::black_box;
 
 use plexus_control::identity::Role;
 use plexus_control::link::{Link, Outcome, Pace, Pin};
+use plexus_control::node::common::{Done, Task};
 use plexus_control::node::{FrameKind, Input, Node, Output};
 use plexus_control::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use plexus_wire::fabric::message::{Body, Heartbeat, LinkFacts, PortRole, Welcome};
@@ -235,6 +236,14 @@ impl World {
                 | Output::Neighbour { .. } => {}
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
                 Output::Explain(asked) => drop(black_box(asked)),
+                Output::Common(task) => {
+                    let (version, ran) = match task {
+                        Task::Check(part) => (part.version, false),
+                        Task::Run { part, .. } => (part.version, true),
+                    };
+                    let done = Done { version, ran, refused: None };
+                    self.node.handle(self.now, Input::Common(done));
+                }
                 Output::Tell(event) => drop(black_box(event)),
             }
         }

@@ -475,7 +475,12 @@ impl SwitchSettings {
     /// Reads `[switch]` and `[deep_buffer]` of a section, without the static stations.
     pub fn read(section: &Section<'_>) -> SwitchSettings {
         let deep_buffer = DeepBufferSettings::read(section);
-        let mut settings = SwitchSettings { deep_buffer, ..SwitchSettings::default() };
+        SwitchSettings { deep_buffer, ..SwitchSettings::read_switch(section) }
+    }
+
+    /// Reads `[switch]` alone.
+    pub(crate) fn read_switch(section: &Section<'_>) -> SwitchSettings {
+        let mut settings = SwitchSettings::default();
         let Some(switch) = section.section("switch", "switch") else { return settings };
         if let Some(At { value, span }) = switch.quantity("ageing", parse_duration) {
             if value.is_zero() || value > AGEING_MAX {

@@ -1,6 +1,7 @@
 //! The control plane of one node (seed §4.2): its ports' neighbours, its path to the controller,
 //! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
+pub mod common;
 mod counters;
 mod detour;
 mod effect;
@@ -33,6 +34,7 @@ use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
 use crate::timers::Timers;
+use common::Common;
 use detour::{Classes, address_of};
 use effect::{Effect, Timer, Turn};
 use groups::Groups;
@@ -45,11 +47,6 @@ use uplink::{Greeting, Uplink};
 
 pub use effect::{Event, Unserved};
 pub use seam::{FrameKind, Input, Output};
-
-/// A node whose number belongs to another node asks for it again after this time.
-const NUMBER_AGAIN: Duration = Duration::from_secs(1);
-/// Least time between two reports of that.
-const NUMBER_TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// The control plane of a node.
 ///
@@ -88,6 +85,8 @@ pub struct Node {
     classes: Classes,
     groups: Groups,
     loops: Loops,
+    /// The node's part of the group's common file.
+    common: Common,
     /// The controller wants the node's counters until then.
     watched_until: Time,
     explains: Budget,
@@ -134,6 +133,7 @@ impl Node {
             classes: Classes::default(),
             groups: Groups::default(),
             loops,
+            common: Common::default(),
             watched_until: Time::ZERO,
             explains: explain::budget(),
             revoked: trust::Told::default(),
@@ -173,6 +173,8 @@ impl Node {
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
             Input::Explained(told) => self.carry_out(now, vec![explain::answer(*told)]),
             Input::Used(addresses) => self.routing.note_used(&addresses),
+            Input::Keeps(part) => self.common = Common::new(part),
+            Input::Common(done) => self.common_done(now, done),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
         }
@@ -366,6 +368,10 @@ impl Node {
                 Timer::Loop(port) => {
                     self.loops.due(&mut turn, port);
                     self.probe_for_loops(now, port);
+                    continue;
+                }
+                Timer::Common => {
+                    self.common_due(now);
                     continue;
                 }
                 Timer::Number => {
@@ -586,6 +592,8 @@ impl Node {
                 turn.push(Effect::Tell(Event::Refused(None, why)));
             }
             Some(Body::Revoked(told)) => return self.revoked(now, told),
+            Some(Body::CommonOffer(offer)) => return self.common_offered(now, offer),
+            Some(Body::CommonOrder(order)) => return self.common_ordered(now, &order),
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
             Some(Body::HostSend(send)) => turn.host(send.port, Some(send.frame)),
             Some(Body::TreeUpdate(update)) => {
@@ -636,20 +644,6 @@ impl Node {
         self.carry_out(now, out);
     }
 
-    /// The number belongs to another node: this node asks again later.
-    fn number_taken(&mut self, now: Time, key: [u8; 32]) {
-        self.channel.reset();
-        self.timers.set(Timer::Number, now + NUMBER_AGAIN);
-        let is_news = self
-            .number_told
-            .is_none_or(|(told, at)| told != key || now.since(at) >= NUMBER_TELL_AGAIN);
-        if is_news {
-            self.number_told = Some((key, now));
-            let same = key == self.identity.claims().static_public;
-            self.tell(Event::NumberTaken { key, same });
-        }
-    }
-
     fn welcomed(&mut self, now: Time, welcome: Welcome) {
         match self.uplink.welcomed(now, &welcome) {
             Greeting::Stale => {
@@ -666,8 +660,11 @@ impl Node {
             }
             Greeting::Known => {}
         }
-        self.greeted = true;
+        let is_first = !std::mem::replace(&mut self.greeted, true);
         self.number_told = None;
+        if is_first {
+            self.greet_about_common(now);
+        }
         let group = Group { mac: welcome.group_mac, gateways: welcome.gateways.clone() };
         let group = Some(group);
         if self.group != group {

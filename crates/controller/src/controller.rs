@@ -12,6 +12,7 @@ use rand_pcg::Pcg64;
 
 use crate::claims::Claims;
 use crate::classes::Classes;
+use crate::common::Common;
 use crate::control::ControlPaths;
 use crate::counters::Reports;
 use crate::daemons::{Daemons, multicast_rules};
@@ -75,6 +76,8 @@ pub(crate) enum Timer {
     Classes,
     /// Nodes have not told what becomes of a packet.
     Traces,
+    /// Nodes have had time to answer about the common file.
+    Common,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -113,6 +116,7 @@ pub struct Controller {
     pub(crate) shares: Shares,
     pub(crate) reports: Reports,
     pub(crate) traces: Traces,
+    pub(crate) common: Common,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -158,6 +162,7 @@ impl Controller {
             shares: Shares::default(),
             reports: Reports::default(),
             traces: Traces::default(),
+            common: Common::default(),
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -183,6 +188,7 @@ impl Controller {
             Input::Tick => {}
             Input::Watched => self.watched(now),
             Input::Explain { question, start } => self.explain(now, question, start),
+            Input::Common(ask) => self.common.ask(now, ask),
             Input::Attached { to } => self.attached(now, to),
             Input::NodeUp { node, name } => self.node_up(now, node, &name),
             Input::NodeDown { node } => match self.topology.index(node) {
@@ -234,7 +240,7 @@ impl Controller {
             Timer::Whole => self.set_whole(),
             Timer::Traces => self.traces_due(now),
             // What follows each input looks after them.
-            Timer::Forwarders | Timer::Classes => {}
+            Timer::Forwarders | Timer::Classes | Timer::Common => {}
         }
     }
 
@@ -262,6 +268,7 @@ impl Controller {
                     Body::Load(load) => self.load(now, index, &load),
                     Body::Explained(told) => self.explained(now, index, told),
                     Body::Counters(part) => self.reports.hear(now, index, part),
+                    Body::CommonState(state) => self.common.hear(now, index, state),
                     Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,
                     _ => return self.dropped(Drop::UnexpectedBody),
@@ -478,6 +485,7 @@ impl Controller {
         self.feed_nodes(now);
         self.tell_forwarders(now);
         self.tell_classes(now);
+        self.follow_common(now);
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;

@@ -4,7 +4,9 @@ use plexus_wire::fabric::message::{Body, Hops};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::{Change, Config, Event, NodeId, Record, Trace, TraceStart};
+use crate::{
+    Change, CommonAsk, CommonNews, Config, Event, NodeId, Record, Trace, TraceStart,
+};
 
 /// The initial state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +71,8 @@ pub enum Input {
         /// The frame.
         start: TraceStart,
     },
+    /// The group's common file.
+    Common(CommonAsk),
     /// The settings have changed.
     Configure(Box<Config>),
     /// A device of routing daemons beside the controller is cabled to a port; absent: there is no
@@ -120,6 +124,8 @@ pub enum Output {
         /// The trace, or why there is none.
         told: Result<Trace, String>,
     },
+    /// What has become of a version of the common file.
+    Common(CommonNews),
     /// A line for the log.
     Log(Event),
 }

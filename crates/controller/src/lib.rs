@@ -13,6 +13,7 @@
 
 mod claims;
 mod classes;
+mod common;
 mod control;
 mod controller;
 mod counters;
@@ -48,6 +49,7 @@ mod topology;
 mod trees;
 mod view;
 
+pub use common::{CommonAsk, CommonNews, CommonView};
 pub use controller::Controller;
 pub use counters::CountersView;
 pub use event::{Drop, Event};

@@ -80,6 +80,7 @@ impl Controller {
         self.forwarders.forget(index);
         self.classes.node_up(now, index);
         self.fib_of_node_up(now, index);
+        self.common.node_up(index, name);
         self.arm_silence();
         self.log(Event::NodeUp { node: id, name: name.to_string() });
     }
@@ -91,6 +92,7 @@ impl Controller {
             session.is_open = false;
         }
         (session.generation, session.coming) = (None, None);
+        self.common.node_down(now, index);
         if !silent {
             self.fib_of_node_down(index);
         }
@@ -127,6 +129,7 @@ impl Controller {
         hello: ControllerHello,
     ) {
         let ControllerHello { generation, page, pages, ports } = hello;
+        self.common.node_heard(index);
         let session = &mut self.sessions[index as usize];
         let newest = session.coming.as_ref().map(|c| c.0).or(session.generation);
         if page >= pages || pages > PAGES_MAX || newest.is_some_and(|g| generation < g) {

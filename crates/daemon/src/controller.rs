@@ -587,6 +587,7 @@ impl Daemon {
                 self.keeper.ask(ToStore::Write { epoch, ticket, changes });
             }
             Output::Explained { question, told } => self.tell_explained(question, told),
+            Output::Common(news) => tracing::info!(?news, "common file"),
             Output::Log(event) => self.log(now, &event),
         }
     }

@@ -154,6 +154,9 @@ fn orders() -> Vec<Body> {
         PortBlock { port: 2, reason: Some(Refusal::Scanning) }.into(),
         PortBlock { port: 2, reason: None }.into(),
         TreeUpdate { earlier: true, add: vec![], remove: vec![9] }.into(),
+        CommonOffer { version: 7, piece: 0, pieces: 1, text: b"[switch]\n".to_vec() }.into(),
+        CommonOrder { version: 7, verb: CommonVerb::Try, seconds: 1 }.into(),
+        CommonOrder { version: 7, verb: CommonVerb::Keep, seconds: 0 }.into(),
         verdict(1, HOST_A, Some(A_IP), Some(Refusal::Claimed)),
         verdict(2, HOST_B, None, Some(Refusal::TooMany)),
         Welcome {
@@ -285,6 +288,7 @@ fn reports() -> Vec<Body> {
         Invalidate { destination: HOST_B, source: HOST_A }.into(),
         HostFrame { port: 2, frame: super::dhcp() }.into(),
         HostGone { port: 3, mac: HOST_B }.into(),
+        CommonState { kept: 6, version: 7, fate: CommonFate::Ready, left_s: 0, why: vec![] }.into(),
         joined(HOST_A, 2, vec![]),
     ]
 }

@@ -37,6 +37,8 @@ pub(super) enum Timer {
     Ended(Sender),
     /// A host port sends its loop probe.
     Loop(u8),
+    /// A version of the common file has been on trial for long enough.
+    Common,
     /// Ask again for the node's number, which belongs to another node.
     Number,
     /// Handshake, Hello or retransmission to the controller.

@@ -10,6 +10,7 @@ use plexus_wire::{MacAddr, Prefix};
 use serde::{Deserialize, Serialize};
 
 use super::Event;
+use super::common::{Done, Part, Task};
 use crate::link::Pin;
 
 /// Input from the driver. Recorded inputs can be replayed: the outputs are the same.
@@ -57,6 +58,10 @@ pub enum Input {
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),
+    /// The part of the common file that the node starts with: before any session.
+    Keeps(Part),
+    /// The driver has carried out an [`Output::Common`].
+    Common(Done),
     /// Time has passed: [`Node::next_deadline`](super::Node::next_deadline) has come.
     Tick,
     /// The node stops and tells its neighbours, so that they need not time out. The last input.
@@ -184,6 +189,8 @@ pub enum Output {
     /// The controller asks what the data plane would do with a frame: an [`Input::Explained`]
     /// answers.
     Explain(Explain),
+    /// Check or run the node's part of the common file, then answer by [`Input::Common`].
+    Common(Task),
     /// An event for the log.
     Tell(Event),
 }

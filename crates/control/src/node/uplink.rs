@@ -14,6 +14,13 @@ use plexus_wire::Time;
 use plexus_wire::fabric::message::{ControllerHello, Heartbeat, Hops, PortState, Welcome};
 use plexus_wire::fabric::{CONTROL_HOP, HOPS_MAX};
 
+use super::Node;
+use super::effect::{Event, Timer};
+
+/// A node whose number belongs to another node asks for it again after this time.
+const NUMBER_AGAIN: Duration = Duration::from_secs(1);
+/// Least time between two reports of that.
+const NUMBER_TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A Controller Hello without an answer is retransmitted after twice the last round-trip time,
 /// within these bounds, then each time after twice the last interval. With a fixed minimum, a
 /// controller farther away than that would seem to have lost the session at every Hello.
@@ -290,6 +297,22 @@ impl Uplink {
     /// When [`hello`](Self::hello) is next due.
     pub(crate) fn next_deadline(&self) -> Time {
         self.hello_at
+    }
+}
+
+impl Node {
+    /// The number belongs to another node: this node asks again later.
+    pub(super) fn number_taken(&mut self, now: Time, key: [u8; 32]) {
+        self.channel.reset();
+        self.timers.set(Timer::Number, now + NUMBER_AGAIN);
+        let is_news = self
+            .number_told
+            .is_none_or(|(told, at)| told != key || now.since(at) >= NUMBER_TELL_AGAIN);
+        if is_news {
+            self.number_told = Some((key, now));
+            let same = key == self.identity.claims().static_public;
+            self.tell(Event::NumberTaken { key, same });
+        }
     }
 }
 

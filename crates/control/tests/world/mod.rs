@@ -270,6 +270,7 @@ impl World {
             | node::Output::HasRoutes(_)
             | node::Output::Forwarders(_)
             | node::Output::Classes(_)
+            | node::Output::Common(_)
             | node::Output::Leading(_)
             | node::Output::Neighbour { .. } => {}
             node::Output::Own { .. }

@@ -183,6 +183,7 @@ impl Net {
 
     fn act(&mut self, output: Output) {
         match output {
+            Output::Common(_) => {}
             Output::Log(event) => assert!(!event.to_string().is_empty()),
             Output::Explained { told, .. } => self.traces.push(told),
             Output::Path { node, hops } => drop(self.paths.insert(node, hops)),

@@ -166,6 +166,9 @@ bodies! {
     46 Load,
     47 Watch,
     48 Counters,
+    49 CommonOffer,
+    50 CommonOrder,
+    51 CommonState,
     54 Explain,
     55 Explained,
     57 Revoked,
@@ -214,6 +217,32 @@ codes! {
         TooMany = 8,
         /// The table is full.
         Full = 9,
+    }
+}
+
+codes! {
+    /// What a node does about a version of the common file.
+    CommonVerb, "common verb" {
+        /// Run it, and leave it again after a while.
+        Try = 1,
+        /// Keep it.
+        Keep = 2,
+        /// Leave it now.
+        Leave = 3,
+    }
+}
+
+codes! {
+    /// What has become of a version of the common file at a node.
+    CommonFate, "common fate" {
+        /// Nothing: the node runs what it keeps.
+        Kept = 1,
+        /// It fits, and is not run yet.
+        Ready = 2,
+        /// It does not fit, or cannot be run.
+        Refused = 3,
+        /// It runs, until its time is over.
+        OnTrial = 4,
     }
 }
 
@@ -720,6 +749,45 @@ structures! {
         drops: Vec<DropCount>,
         /// Its forwarder of named data.
         named: Option<NamedCount>,
+    }
+
+    /// From the controller: a piece of the node's part of the common file. The node checks the
+    /// whole part, and answers with a [`CommonState`].
+    CommonOffer {
+        /// The version of the common file.
+        version: u64,
+        /// This piece, from 0.
+        piece: u16,
+        /// Pieces of this version.
+        pieces: u16,
+        /// Bytes of the text, which is UTF-8.
+        text: Vec<u8>,
+    }
+
+    /// From the controller: what to do about a version that was offered. The answer is a
+    /// [`CommonState`].
+    CommonOrder {
+        /// The version.
+        version: u64,
+        /// What to do.
+        verb: CommonVerb,
+        /// After how many seconds a version that is tried is left.
+        seconds: u32,
+    }
+
+    /// From a node: the version of the common file that it keeps, and what has become of another
+    /// one.
+    CommonState {
+        /// The version that it keeps; 0: none.
+        kept: u64,
+        /// The version that this is about.
+        version: u64,
+        /// What has become of it.
+        fate: CommonFate,
+        /// Seconds until it is left.
+        left_s: u32,
+        /// Why it is refused, in UTF-8.
+        why: Vec<u8>,
     }
 
     /// A port in [`Counters`].

@@ -52,6 +52,8 @@ fn name_of(error: Error) -> &'static str {
             (Format::FabricMessage, "IP version") => "ip_version",
             (Format::FabricMessage, "port role") => "port_role",
             (Format::FabricMessage, "refusal") => "refusal",
+            (Format::FabricMessage, "common verb") => "common_verb",
+            (Format::FabricMessage, "common fate") => "common_fate",
             (Format::FabricMessage, "length") => "length",
             (Format::Ethernet, "type") => "ethernet_type",
             (Format::Ipv4, "fragment at") => "fragment",

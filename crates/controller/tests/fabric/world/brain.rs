@@ -136,6 +136,7 @@ impl Brain {
                         self.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
                     }
                     Output::Store { ticket, changes } => wants.stores.push((ticket, changes)),
+                    Output::Common(_) => {}
                     Output::Log(event) => self.log.push(event),
                     Output::Explained { told, .. } => self.traces.push(told),
                 }

@@ -136,6 +136,16 @@ fn samples() -> Vec<Body> {
         .into(),
         Load { routed: 1_000_000, busy: 750 }.into(),
         Watch { seconds: 10 }.into(),
+        CommonOffer { version: 7, piece: 0, pieces: 2, text: b"[switch]".to_vec() }.into(),
+        CommonOrder { version: 7, verb: CommonVerb::Try, seconds: 120 }.into(),
+        CommonState {
+            kept: 6,
+            version: 7,
+            fate: CommonFate::Refused,
+            left_s: 0,
+            why: b"no port".to_vec(),
+        }
+        .into(),
         Explain { question: 7, port: 3, frame: vec![2, 0, 0, 0, 0, 1] }.into(),
         Explained {
             question: 7,
