@@ -144,7 +144,7 @@ impl Office {
                     assert!(ticket > self.ticket, "tickets count up");
                     self.ticket = ticket;
                 }
-                Output::Common(_) => {}
+                Output::CommonTold { .. } | Output::CommonKept => {}
                 Output::Log(event) => assert!(!event.to_string().is_empty()),
                 Output::Path { .. } | Output::Explained { .. } => {}
             }

@@ -1,19 +1,24 @@
-//! The common file: what a controller hands to the nodes of its group. It has sections of a node's
+//! The common file: settings that the controllers of a group hand out. It has sections of a node's
 //! file, for all nodes (`[all]`) and for one (`[nodes.NAME]`), and only keys that a node can change
-//! while it runs and that name nothing of its box: no device, no path, no secret.
+//! while it runs and that name nothing of its box: no device, no path, no secret. Besides it has the
+//! revoked keys and the drained nodes that all controllers of the group are to know.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::{Table, Value};
 
+use crate::controller::{read_drained, read_revoked};
+use crate::controller_settings::Revoked;
 use crate::document::{Section, read_document, read_text};
 use crate::error::{FileError, quote};
 use crate::name::check_name;
 use crate::settings::{LaneChoice, PortSettings, SwitchSettings};
 
+/// Largest common file, in bytes: etcd takes 1.5 MiB at once, and the text may double in JSON.
+pub const COMMON_MAX: usize = 1 << 18;
 /// Largest part of one node, in bytes: a node keeps it in memory, message by message.
-pub const COMMON_PART_MAX: usize = 1 << 20;
+const PART_MAX: usize = 1 << 20;
 
 /// Keys of a node's file that belong there, by section.
 const OWN: [(&str, &[&str]); 4] = [
@@ -40,9 +45,16 @@ const OWN: [(&str, &[&str]); 4] = [
     ("port", &["device", "backend", "local", "peer", "role", "worker", "faults"]),
 ];
 
+/// The way out of a file that is too large.
+const OWN_FILE: &str = "put settings of one box into its own file";
+
 /// A common file that is right.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CommonFile {
+    /// Keys that nobody trusts any more, besides those of the controllers' own files.
+    pub revoked: Vec<Revoked>,
+    /// Nodes that routes avoid, besides those of the controllers' own files.
+    pub drained: Vec<String>,
     all: Table,
     nodes: BTreeMap<String, Table>,
 }
@@ -61,7 +73,11 @@ impl CommonFile {
     /// # Errors
     /// With everything that is wrong in it.
     pub fn parse(file: &str, text: &str) -> Result<CommonFile, FileError> {
-        read_document(file, text, "a common file", |root| {
+        if text.len() > COMMON_MAX {
+            let message = format!("has {} bytes, and {COMMON_MAX} are the most", text.len());
+            return Err(FileError::whole(file, message, OWN_FILE));
+        }
+        let mut common = read_document(file, text, "a common file", |root| {
             root.section("all", "what all nodes have").iter().for_each(check_part);
             if let Some(nodes) = root.section("nodes", "nodes") {
                 for (name, part) in nodes.children("what a node has") {
@@ -70,7 +86,8 @@ impl CommonFile {
                     check_part(&part);
                 }
             }
-            Some(())
+            let (revoked, drained) = (read_revoked(root), read_drained(root));
+            Some(CommonFile { revoked, drained, ..CommonFile::default() })
         })?;
         let mut whole: Table =
             text.parse().map_err(|e| FileError::whole(file, format!("{e}"), ""))?;
@@ -78,14 +95,13 @@ impl CommonFile {
             Value::Table(table) => table,
             _ => Table::new(),
         };
-        let all = whole.remove("all").map(table).unwrap_or_default();
+        common.all = whole.remove("all").map(table).unwrap_or_default();
         let nodes = whole.remove("nodes").map(table).unwrap_or_default();
-        let common =
-            CommonFile { all, nodes: nodes.into_iter().map(|(n, v)| (n, table(v))).collect() };
+        common.nodes = nodes.into_iter().map(|(name, node)| (name, table(node))).collect();
         let longest = common.nodes.keys().map(|node| common.part(node).len()).max();
-        if longest.unwrap_or(0).max(common.part("").len()) > COMMON_PART_MAX {
-            let message = format!("has more than {COMMON_PART_MAX} bytes for one node");
-            return Err(FileError::whole(file, message, "write what one box needs into its file"));
+        if longest.unwrap_or(0).max(common.part("").len()) > PART_MAX {
+            let message = format!("has more than {PART_MAX} bytes for one node");
+            return Err(FileError::whole(file, message, OWN_FILE));
         }
         Ok(common)
     }

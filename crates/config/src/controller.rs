@@ -9,6 +9,7 @@ use plexus_wire::{MacAddr, Prefix, hex};
 
 use crate::address::parse_prefix;
 use crate::classes::read_classes;
+use crate::common::CommonFile;
 use crate::controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, REVOKED_MAX, Reservation, Revoked, RoutePolicy,
@@ -253,9 +254,7 @@ impl ControllerSettings {
         settings.classes = read_classes(root, &settings.subnets, &settings.reservations);
         settings.copies = read_copies(root, settings.forwarders.len());
         settings.revoked = read_revoked(root);
-        let drained = root.sections("drained", "a node that routes avoid");
-        let drained = drained.iter().filter_map(|section| section.required_text("node", "\"n3\""));
-        settings.drained = drained.map(|node| node.value.to_string()).collect();
+        settings.drained = read_drained(root);
         settings
     }
 }
@@ -488,11 +487,14 @@ fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reser
     }
 }
 
-/// The text of a controller's file with the revoked keys that `others` have and it lacks; `None` if
-/// it lacks none, or is no such file. Who goes back to an earlier text takes no key back that was
+/// The text of a controller's file, or of a common file, with the revoked keys that `others` have and
+/// it lacks; `None` if it lacks none, or is no such file. Who goes back to an earlier text takes no key back that was
 /// revoked since.
 pub fn with_revoked(text: &str, others: &[&str]) -> Option<String> {
-    let revoked = |text: &str| ControllerFile::parse("", text).map(|file| file.settings.revoked);
+    let revoked = |text: &str| {
+        let of_controller = ControllerFile::parse("", text).map(|file| file.settings.revoked);
+        of_controller.or_else(|_| CommonFile::parse("", text).map(|file| file.revoked))
+    };
     let mut known = revoked(text).ok()?;
     let mut lines = Lines::default();
     let before = known.len();
@@ -508,7 +510,15 @@ pub fn with_revoked(text: &str, others: &[&str]) -> Option<String> {
     (known.len() > before).then(|| format!("{text}{end}{}", lines.finish()))
 }
 
-fn read_revoked(root: &Section<'_>) -> Vec<Revoked> {
+/// The nodes that routes avoid.
+pub(crate) fn read_drained(root: &Section<'_>) -> Vec<String> {
+    let drained = root.sections("drained", "a node that routes avoid");
+    let drained = drained.iter().filter_map(|section| section.required_text("node", "\"n3\""));
+    drained.map(|node| node.value.to_string()).collect()
+}
+
+/// The keys that nobody trusts any more.
+pub(crate) fn read_revoked(root: &Section<'_>) -> Vec<Revoked> {
     let mut found = Vec::new();
     for section in root.sections("revoked", "a revoked key") {
         let name = section.required_text("name", "\"n3\"");

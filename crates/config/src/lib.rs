@@ -32,8 +32,8 @@ pub use address::{
 };
 pub use backend::Backend;
 pub use classes::{CLASSES_MAX, FUNCTIONS_MAX, Otherwise, TrafficClass};
+pub use common::{COMMON_MAX, CommonFile, with_common_part};
 pub use controller::{ControllerFile, with_revoked};
-pub use common::{COMMON_PART_MAX, CommonFile, with_common_part};
 pub use controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
     MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,

@@ -1,6 +1,9 @@
-//! The group's common file (SPEC.md, 18): a version is offered to all nodes that are there, tried
-//! by all of them if it fits each, and kept once the driver says so. Nodes that were away get the
+//! The group's common file (SPEC.md, 19): a version is offered to all nodes that are there, tried
+//! by all of them if it fits each, and kept once the operator says so. Nodes that were away get the
 //! version that is kept.
+//!
+//! A version is in the store before a node hears of its number, so that no later controller gives
+//! that number to another text. That it is kept is in the store before a node is told to keep it.
 //!
 //! A version that is not kept leaves the nodes without the controller: they go back by themselves.
 
@@ -15,57 +18,48 @@ use plexus_wire::fabric::message::{
 use serde::{Deserialize, Serialize};
 
 use crate::controller::Timer;
-use crate::{Controller, Output};
+use crate::{Change, CommonVersion, Controller, Output, Record};
 
 /// Bytes of text in a piece: it fits a body with its other fields.
 const PIECE: usize = 1200;
 /// How long nodes may take to check a version, and to run it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest trial, in seconds.
+const TRIAL_MAX_S: u32 = 24 * 3600;
+/// How long nodes run a version that is to be kept, until they are told to: it is stored meanwhile.
+const STORE_S: u32 = 60;
+/// Versions that are kept; the oldest go.
+const VERSIONS_MAX: usize = 8;
+/// Bytes of a comment that are kept.
+const COMMENT_MAX: usize = 200;
 
-/// What the driver wants.
+/// A request of an operator. [`Output::CommonTold`] is the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommonAsk {
-    /// This version is kept: nodes with a lower one get it.
-    Kept {
-        /// The version.
-        version: u64,
+    /// Have all nodes run a text, if it fits each.
+    Apply {
         /// The common file.
         text: String,
+        /// A comment for people.
+        comment: String,
+        /// Nodes leave it after so many seconds unless [`CommonAsk::Keep`] comes before. Absent:
+        /// it is kept.
+        trial_s: Option<u32>,
     },
-    /// Offer a version, and have all nodes try it if it fits each. [`CommonNews`] is the answer.
-    Try {
-        /// The version: higher than all before.
-        version: u64,
-        /// The common file.
-        text: String,
-        /// After how many seconds nodes leave it.
-        seconds: u32,
-    },
-    /// Keep the version that is tried.
+    /// Keep the version that is on trial.
     Keep,
-    /// Leave the version that is tried.
+    /// Leave the version that is on trial.
     Leave,
 }
 
-/// What the driver is told after [`CommonAsk::Try`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CommonNews {
-    /// All nodes that were there run it, but for these, which have not said so.
-    Tried {
-        /// The version.
-        version: u64,
-        /// Names of nodes.
-        missing: Vec<String>,
-    },
-    /// No node runs it, or will in a moment.
-    Refused {
-        /// The version.
-        version: u64,
-        /// Why, with names of nodes.
-        why: String,
-    },
+/// A version on trial, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommonTrial {
+    /// The version.
+    pub version: u64,
+    /// When nodes leave it.
+    pub until: Time,
 }
 
 /// A node's state, for people.
@@ -79,33 +73,36 @@ pub struct CommonView {
     pub state: Option<CommonState>,
 }
 
-/// A version of the common file.
-#[derive(Clone, Debug)]
-struct Whole {
-    version: u64,
-    file: CommonFile,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Its number is being stored.
+    Numbered,
     /// Nodes check it.
     Offered,
     /// Nodes begin to run it.
     Ordered,
-    /// They run it: the driver decides.
+    /// They run it: the operator decides.
     Tried,
+    /// They run it, and it is being stored that they keep it.
+    Storing,
 }
 
 /// A version under way.
 #[derive(Clone, Debug)]
 struct Trial {
-    whole: Whole,
+    whole: CommonVersion,
+    file: CommonFile,
+    /// It is kept unless the operator has to say so.
+    for_good: bool,
     seconds: u32,
+    /// The request to be answered.
+    question: Option<u64>,
     phase: Phase,
     /// The nodes that take part.
     members: BTreeSet<u32>,
     /// Those of them that have not answered.
     waits: BTreeSet<u32>,
+    /// When the phase ends.
     until: Time,
 }
 
@@ -117,47 +114,73 @@ struct AtNode {
     state: Option<CommonState>,
 }
 
-/// What is to be done for it.
+/// An act of the controller for it.
 #[derive(Debug)]
 pub(crate) enum Step {
     Say(u32, Body),
-    Tell(CommonNews),
+    /// Store a version, and forget the oldest ones.
+    Store(Vec<Change>),
+    /// A question is answered: names of nodes that have not said that they run the version, or the
+    /// reason why it does not run.
+    Tell(u64, Result<Vec<String>, String>),
+    /// Another version is kept.
+    Kept,
 }
 
 /// The common file and what nodes have of it, by their dense numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
-    kept: Option<Whole>,
+    /// The stored versions, the oldest first.
+    versions: Vec<CommonVersion>,
+    /// The last of them that is kept, as nodes get it; `None` too if it cannot be read.
+    kept: Option<(u64, CommonFile)>,
     trial: Option<Trial>,
     nodes: BTreeMap<u32, AtNode>,
     steps: VecDeque<Step>,
 }
 
 impl Common {
+    /// With the versions that are stored.
+    pub(crate) fn new(stored: &[Record]) -> Common {
+        let is_common = |record: &Record| match record {
+            Record::Common(version) => Some(version.clone()),
+            Record::Lease(_) => None,
+        };
+        let mut versions: Vec<CommonVersion> = stored.iter().filter_map(is_common).collect();
+        versions.sort_by_key(|version| version.version);
+        let last = versions.iter().rfind(|version| version.kept);
+        let kept = last.and_then(|last| Some((last.version, read(&last.text).ok()?)));
+        Common { versions, kept, ..Common::default() }
+    }
+
     pub(crate) fn poll(&mut self) -> Option<Step> {
         self.steps.pop_front()
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.trial.as_ref().filter(|trial| trial.phase != Phase::Tried).map(|trial| trial.until)
+        self.trial.as_ref().filter(|trial| trial.phase != Phase::Storing).map(|trial| trial.until)
     }
 
     fn say(&mut self, node: u32, body: impl Into<Body>) {
         self.steps.push_back(Step::Say(node, body.into()));
     }
 
+    fn tell(&mut self, question: Option<u64>, told: Result<Vec<String>, String>) {
+        self.steps.extend(question.map(|question| Step::Tell(question, told)));
+    }
+
     fn order(&mut self, node: u32, version: u64, verb: CommonVerb, seconds: u32) {
         self.say(node, CommonOrder { version, verb, seconds });
     }
 
-    fn offer(&mut self, node: u32, whole: &Whole) {
+    fn offer(&mut self, node: u32, version: u64, file: &CommonFile) {
         let Some(at) = self.nodes.get(&node) else { return };
-        let text = whole.file.part(&at.name).into_bytes();
-        // Nothing is a piece too: what the node had of an earlier version goes.
+        let text = file.part(&at.name).into_bytes();
+        // Nothing is a piece too: the node's part of an earlier version goes.
         let pieces = text.len().div_ceil(PIECE).max(1);
         for piece in 0..pieces {
             let text = text.chunks(PIECE).nth(piece).unwrap_or_default().to_vec();
-            let (version, piece, pieces) = (whole.version, piece as u16, pieces as u16);
+            let (piece, pieces) = (piece as u16, pieces as u16);
             self.say(node, CommonOffer { version, piece, pieces, text });
         }
     }
@@ -170,8 +193,8 @@ impl Common {
     pub(crate) fn node_up(&mut self, node: u32, name: &str) {
         let at = self.nodes.entry(node).or_default();
         *at = AtNode { name: name.into(), is_there: true, kept: at.kept, state: None };
-        if let Some(kept) = self.kept.clone() {
-            self.offer(node, &kept);
+        if let Some((version, file)) = self.kept.clone() {
+            self.offer(node, version, &file);
         }
     }
 
@@ -199,46 +222,100 @@ impl Common {
         }
     }
 
-    pub(crate) fn ask(&mut self, now: Time, ask: CommonAsk) {
-        let read = |text: &str| CommonFile::parse("the common file", text);
-        match ask {
-            CommonAsk::Kept { version, text } => {
-                let Ok(file) = read(&text) else { return };
-                self.kept = Some(Whole { version, file });
-                self.there().into_iter().for_each(|node| self.catch_up(node));
+    pub(crate) fn ask(&mut self, now: Time, unix_s: u64, question: u64, ask: CommonAsk) {
+        let refused = match ask {
+            CommonAsk::Apply { .. } if self.trial.is_some() => {
+                Some("another version of the common file is under way")
             }
-            CommonAsk::Try { version, text, seconds } => {
-                let refuse = |why| CommonNews::Refused { version, why };
-                let file = match read(&text) {
-                    _ if self.trial.is_some() => Err("another version is under way".into()),
-                    Ok(file) => Ok(file),
-                    Err(error) => Err(error.to_string()),
-                };
-                match file {
-                    Err(why) => self.steps.push_back(Step::Tell(refuse(why))),
-                    Ok(file) => self.begin(now, Whole { version, file }, seconds),
+            CommonAsk::Apply { trial_s: Some(s), .. } if s == 0 || s > TRIAL_MAX_S => {
+                Some("a trial lasts from one second to a day")
+            }
+            CommonAsk::Apply { text, comment, trial_s } => match read(&text) {
+                Ok(file) => {
+                    let comment = comment.chars().filter(|c| !c.is_control());
+                    let whole = CommonVersion {
+                        version: self.highest() + 1,
+                        kept_unix_s: unix_s,
+                        comment: comment.take(COMMENT_MAX).collect(),
+                        kept: false,
+                        text,
+                    };
+                    self.begin(now, question, whole, file, trial_s);
+                    None
                 }
-            }
-            CommonAsk::Keep => {
-                let Some(Trial { whole, members, .. }) = self.trial.take() else { return };
-                self.kept = Some(whole.clone());
-                for node in self.there() {
-                    match members.contains(&node) {
-                        true => self.order(node, whole.version, CommonVerb::Keep, 0),
-                        false => self.offer(node, &whole),
-                    }
+                Err(why) => return self.tell(Some(question), Err(why)),
+            },
+            CommonAsk::Keep => match &mut self.trial {
+                Some(trial) if trial.phase == Phase::Tried => {
+                    trial.question = Some(question);
+                    self.store();
+                    None
                 }
-            }
-            CommonAsk::Leave => self.leave(),
+                _ => Some("no version of the common file is on trial"),
+            },
+            CommonAsk::Leave => match &self.trial {
+                Some(trial) if trial.phase != Phase::Storing => {
+                    self.refuse("it was left meanwhile".into());
+                    self.tell(Some(question), Ok(vec![]));
+                    None
+                }
+                _ => Some("no version of the common file is on trial"),
+            },
+        };
+        if let Some(why) = refused {
+            self.tell(Some(question), Err(why.into()));
         }
     }
 
-    fn begin(&mut self, now: Time, whole: Whole, seconds: u32) {
+    fn begin(
+        &mut self,
+        now: Time,
+        question: u64,
+        whole: CommonVersion,
+        file: CommonFile,
+        trial_s: Option<u32>,
+    ) {
+        let mut changes = vec![Change::Put(Record::Common(whole.clone()))];
+        self.versions.push(whole.clone());
+        let kept = self.kept.as_ref().map(|(version, _)| *version);
+        while self.versions.len() > VERSIONS_MAX {
+            let Some(old) = self.versions.iter().position(|v| Some(v.version) != kept) else {
+                break;
+            };
+            changes.push(Change::RemoveCommon(self.versions.remove(old).version));
+        }
+        self.steps.push_back(Step::Store(changes));
+        self.trial = Some(Trial {
+            whole,
+            file,
+            for_good: trial_s.is_none(),
+            seconds: trial_s.unwrap_or(STORE_S),
+            question: Some(question),
+            phase: Phase::Numbered,
+            waits: BTreeSet::new(),
+            members: BTreeSet::new(),
+            until: now + PATIENCE,
+        });
+    }
+
+    /// The last write of a version is durable.
+    pub(crate) fn stored(&mut self, now: Time) {
+        match self.trial.as_ref().map(|trial| trial.phase) {
+            Some(Phase::Numbered) => self.offer_all(now),
+            Some(Phase::Storing) => self.keep(),
+            _ => {}
+        }
+    }
+
+    /// Offers the version to all nodes that are there.
+    fn offer_all(&mut self, now: Time) {
         let members = self.there();
-        members.iter().for_each(|node| self.offer(*node, &whole));
-        let (waits, until) = (members.clone(), now + PATIENCE);
-        let phase = Phase::Offered;
-        self.trial = Some(Trial { whole, seconds, phase, members, waits, until });
+        let Some(trial) = &mut self.trial else { return };
+        trial.phase = Phase::Offered;
+        (trial.waits, trial.members) = (members.clone(), members.clone());
+        trial.until = now + PATIENCE;
+        let (version, file) = (trial.whole.version, trial.file.clone());
+        members.iter().for_each(|node| self.offer(*node, version, &file));
         self.go_on(now);
     }
 
@@ -259,51 +336,82 @@ impl Common {
                 return;
             }
         }
-        self.tried();
+        self.tried(now);
     }
 
-    /// Tells the driver that nodes run the version.
-    fn tried(&mut self) {
+    /// Nodes run the version.
+    fn tried(&mut self, now: Time) {
         let Some(trial) = self.trial.as_mut().filter(|trial| trial.phase == Phase::Ordered) else {
             return;
         };
         trial.phase = Phase::Tried;
-        let (version, waits) = (trial.whole.version, trial.waits.clone());
+        trial.until = now + Duration::from_secs(trial.seconds.into());
+        if trial.for_good {
+            return self.store();
+        }
+        let (question, waits) = (trial.question.take(), trial.waits.clone());
         let missing = self.names(&waits);
-        self.steps.push_back(Step::Tell(CommonNews::Tried { version, missing }));
+        self.tell(question, Ok(missing));
+    }
+
+    /// Has stored that the version is kept.
+    fn store(&mut self) {
+        let Some(trial) = &mut self.trial else { return };
+        trial.phase = Phase::Storing;
+        trial.whole.kept = true;
+        self.steps.push_back(Step::Store(vec![Change::Put(Record::Common(trial.whole.clone()))]));
+    }
+
+    /// Nodes are to keep the version.
+    fn keep(&mut self) {
+        let Some(trial) = self.trial.take() else { return };
+        let Trial { whole, file, members, waits, question, .. } = trial;
+        let version = whole.version;
+        for node in self.there() {
+            match members.contains(&node) {
+                true => self.order(node, version, CommonVerb::Keep, 0),
+                false => self.offer(node, version, &file),
+            }
+        }
+        let its = self.versions.iter_mut().find(|its| its.version == version);
+        its.into_iter().for_each(|its| *its = whole.clone());
+        self.kept = Some((version, file));
+        self.steps.push_back(Step::Kept);
+        let missing = self.names(&waits);
+        self.tell(question, Ok(missing));
     }
 
     fn names(&self, nodes: &BTreeSet<u32>) -> Vec<String> {
         nodes.iter().filter_map(|node| Some(self.nodes.get(node)?.name.clone())).collect()
     }
 
-    fn leave(&mut self) {
+    /// Leaves the version under way, and tells who has asked for it.
+    fn refuse(&mut self, why: String) {
         let Some(trial) = self.trial.take() else { return };
-        if trial.phase != Phase::Offered {
+        if !matches!(trial.phase, Phase::Numbered | Phase::Offered) {
             for node in trial.members {
                 self.order(node, trial.whole.version, CommonVerb::Leave, 0);
             }
         }
         // Those that came meanwhile, or lack the kept version for another reason.
         self.there().into_iter().for_each(|node| self.catch_up(node));
+        self.tell(trial.question, Err(why));
     }
 
-    fn refuse(&mut self, why: String) {
-        let Some(version) = self.trial.as_ref().map(|trial| trial.whole.version) else { return };
-        self.leave();
-        self.steps.push_back(Step::Tell(CommonNews::Refused { version, why }));
-    }
-
-    /// Does what is due.
+    /// Does everything that is due.
     pub(crate) fn due(&mut self, now: Time) {
         let Some(trial) = self.trial.as_ref().filter(|trial| trial.until <= now) else { return };
         match trial.phase {
+            Phase::Numbered => self.refuse("the store does not answer".into()),
             Phase::Offered => {
                 let names = self.names(&trial.waits).join(", ");
-                self.refuse(format!("no answer from {names}"));
+                self.refuse(format!(
+                    "no answer from {names}: busy, or of an older version of plexus"
+                ));
             }
-            Phase::Ordered => self.tried(),
-            Phase::Tried => {}
+            Phase::Ordered => self.tried(now),
+            Phase::Tried => self.refuse("its time is over".into()),
+            Phase::Storing => {}
         }
     }
 
@@ -329,34 +437,39 @@ impl Common {
                 self.refuse(why);
             }
             (Phase::Offered | Phase::Ordered, CommonFate::Refused) => self.refuse(why),
+            // It was late.
+            (_, CommonFate::OnTrial) => drop(trial.waits.remove(&node)),
             _ => {}
         }
     }
 
     /// Leads a node to the version that is kept.
     fn catch_up(&mut self, node: u32) {
-        let (Some(kept), Some(at)) = (self.kept.clone(), self.nodes.get(&node)) else { return };
-        if at.kept >= kept.version || !at.is_there {
+        let (Some((version, file)), Some(at)) = (self.kept.clone(), self.nodes.get(&node)) else {
+            return;
+        };
+        if at.kept >= version || !at.is_there {
             return;
         }
-        let its = at.state.as_ref().filter(|state| state.version == kept.version);
+        let its = at.state.as_ref().filter(|state| state.version == version);
         match its.map(|state| state.fate) {
             Some(CommonFate::Ready | CommonFate::OnTrial) => {
-                self.order(node, kept.version, CommonVerb::Keep, 0);
+                self.order(node, version, CommonVerb::Keep, 0);
             }
             // A node with another version on trial says when that has ended.
             Some(CommonFate::Refused) => {}
-            _ => self.offer(node, &kept),
+            _ => self.offer(node, version, &file),
         }
     }
 
-    /// The highest version that a node keeps or tries.
-    pub(crate) fn highest(&self) -> u64 {
+    /// The highest version of which anybody has told: the next one is higher.
+    fn highest(&self) -> u64 {
         let of = |at: &AtNode| at.state.as_ref().map_or(0, |state| state.version).max(at.kept);
-        self.nodes.values().map(of).max().unwrap_or(0)
+        let stored = self.versions.last().map_or(0, |last| last.version);
+        self.nodes.values().map(of).max().unwrap_or(0).max(stored)
     }
 
-    pub(crate) fn view(&self) -> Vec<CommonView> {
+    fn view(&self) -> Vec<CommonView> {
         let view = |at: &AtNode| CommonView {
             name: at.name.clone(),
             is_there: at.is_there,
@@ -366,27 +479,55 @@ impl Common {
     }
 }
 
+fn read(text: &str) -> Result<CommonFile, String> {
+    CommonFile::parse("the common file", text).map_err(|e| e.to_string())
+}
+
 impl Controller {
     /// The common file at each node.
     pub fn common(&self) -> Vec<CommonView> {
         self.common.view()
     }
 
-    /// The highest version of the common file that a node has told of. A new one must be higher.
-    pub fn common_highest(&self) -> u64 {
-        self.common.highest()
+    /// The stored versions of the common file, the oldest first.
+    pub fn common_versions(&self) -> &[CommonVersion] {
+        &self.common.versions
     }
 
-    /// Carries out what the common file needs.
+    /// The version of the common file that nodes are to have, and the file; `None`: there is none,
+    /// or this program cannot read it.
+    pub fn common_file(&self) -> Option<(u64, &CommonFile)> {
+        self.common.kept.as_ref().map(|(version, file)| (*version, file))
+    }
+
+    /// The version of the common file that is on trial.
+    pub fn common_trial(&self) -> Option<CommonTrial> {
+        let trial = self.common.trial.as_ref().filter(|trial| trial.phase == Phase::Tried)?;
+        Some(CommonTrial { version: trial.whole.version, until: trial.until })
+    }
+
+    /// Does everything that the common file needs.
     pub(crate) fn follow_common(&mut self, now: Time) {
         self.common.due(now);
         while let Some(step) = self.common.poll() {
             match step {
                 Step::Say(node, body) => self.send_reliably(node, 0, body),
-                Step::Tell(news) => self.output(Output::Common(news)),
+                Step::Store(changes) => {
+                    let ticket = self.store(changes);
+                    self.common_ticket = Some(ticket);
+                }
+                Step::Tell(question, told) => self.output(Output::CommonTold { question, told }),
+                Step::Kept => self.output(Output::CommonKept),
             }
         }
         self.rearm(self.common.deadline(), Timer::Common);
+    }
+
+    /// Changes up to this ticket are durable.
+    pub(crate) fn common_stored(&mut self, now: Time, ticket: u64) {
+        if self.common_ticket.take_if(|its| *its <= ticket).is_some() {
+            self.common.stored(now);
+        }
     }
 }
 

@@ -117,6 +117,8 @@ pub struct Controller {
     pub(crate) reports: Reports,
     pub(crate) traces: Traces,
     pub(crate) common: Common,
+    /// The write of a version of it.
+    pub(crate) common_ticket: Option<u64>,
     /// By the node's dense number.
     pub(crate) sessions: Vec<Session>,
     pub(crate) rng: Pcg64,
@@ -162,7 +164,8 @@ impl Controller {
             shares: Shares::default(),
             reports: Reports::default(),
             traces: Traces::default(),
-            common: Common::default(),
+            common: Common::new(&stored),
+            common_ticket: None,
             sessions: Vec::new(),
             rng,
             timers: BTreeSet::new(),
@@ -188,7 +191,10 @@ impl Controller {
             Input::Tick => {}
             Input::Watched => self.watched(now),
             Input::Explain { question, start } => self.explain(now, question, start),
-            Input::Common(ask) => self.common.ask(now, ask),
+            Input::Common { question, ask } => {
+                let unix_s = self.dhcp.unix(now);
+                self.common.ask(now, unix_s, question, ask);
+            }
             Input::Attached { to } => self.attached(now, to),
             Input::NodeUp { node, name } => self.node_up(now, node, &name),
             Input::NodeDown { node } => match self.topology.index(node) {
@@ -196,7 +202,10 @@ impl Controller {
                 None => self.dropped(Drop::UnknownNode),
             },
             Input::Message { node, request, body } => self.message(now, node, request, body),
-            Input::Stored { ticket } => self.stored(now, ticket),
+            Input::Stored { ticket } => {
+                self.stored(now, ticket);
+                self.common_stored(now, ticket);
+            }
             Input::Configure(config) => self.configure(now, *config),
             Input::Kernel(inputs) => self.kernel_routes(now, inputs),
             Input::Device { device, port } => self.device(device, port),

@@ -80,7 +80,8 @@ impl Dhcp {
             started: (now, unix_s),
         };
         dhcp.configure(config);
-        for Record::Lease(Lease { ip, mac, until_unix_s }) in stored {
+        for record in stored {
+            let Record::Lease(Lease { ip, mac, until_unix_s }) = record else { continue };
             let holds = *until_unix_s > unix_s;
             let apart = Duration::from_secs(until_unix_s.abs_diff(unix_s));
             let until = if holds { now + apart } else { now - apart };
@@ -108,7 +109,8 @@ impl Dhcp {
             || self.reserved_for.get(&ip).is_some_and(|owner| *owner != mac)
     }
 
-    fn unix(&self, at: Time) -> u64 {
+    /// The time of day, in seconds since 1970.
+    pub(crate) fn unix(&self, at: Time) -> u64 {
         let (start, unix_s) = self.started;
         (unix_s + at.since(start).as_secs()).saturating_sub(start.since(at).as_secs())
     }
@@ -320,7 +322,8 @@ impl Controller {
         self.dhcp.pending.push_back(pending);
     }
 
-    fn store(&mut self, changes: Vec<Change>) -> u64 {
+    /// Has changes stored; returns the ticket.
+    pub(crate) fn store(&mut self, changes: Vec<Change>) -> u64 {
         self.dhcp.tickets += 1;
         let ticket = self.dhcp.tickets;
         self.output(Output::Store { ticket, changes });

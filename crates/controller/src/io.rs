@@ -4,9 +4,7 @@ use plexus_wire::fabric::message::{Body, Hops};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Change, CommonAsk, CommonNews, Config, Event, NodeId, Record, Trace, TraceStart,
-};
+use crate::{Change, CommonAsk, Config, Event, NodeId, Record, Trace, TraceStart};
 
 /// The initial state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,8 +69,13 @@ pub enum Input {
         /// The frame.
         start: TraceStart,
     },
-    /// The group's common file.
-    Common(CommonAsk),
+    /// An operator changes the group's common file: an [`Output::CommonTold`] answers.
+    Common {
+        /// The answer repeats it.
+        question: u64,
+        /// The request.
+        ask: CommonAsk,
+    },
     /// The settings have changed.
     Configure(Box<Config>),
     /// A device of routing daemons beside the controller is cabled to a port; absent: there is no
@@ -124,8 +127,16 @@ pub enum Output {
         /// The trace, or why there is none.
         told: Result<Trace, String>,
     },
-    /// What has become of a version of the common file.
-    Common(CommonNews),
+    /// The answer to an [`Input::Common`].
+    CommonTold {
+        /// The question's number.
+        question: u64,
+        /// Names of nodes that have not said that they run the version, or the reason why it does
+        /// not run.
+        told: Result<Vec<String>, String>,
+    },
+    /// Another version of the common file is kept.
+    CommonKept,
     /// A line for the log.
     Log(Event),
 }

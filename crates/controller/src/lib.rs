@@ -49,7 +49,7 @@ mod topology;
 mod trees;
 mod view;
 
-pub use common::{CommonAsk, CommonNews, CommonView};
+pub use common::{CommonAsk, CommonTrial, CommonView};
 pub use controller::Controller;
 pub use counters::CountersView;
 pub use event::{Drop, Event};
@@ -58,7 +58,7 @@ pub use io::{Input, Output, Start};
 pub use multicast::GroupView;
 pub use path::{Action, HostPath, NeighbourView, PathView, WayView};
 pub use plexus_config::ControllerSettings as Config;
-pub use record::{Change, Lease, Record};
+pub use record::{Change, CommonVersion, Lease, Record, RecordKey};
 pub use shares::Share;
 pub use view::{ClassView, Counts, FlowView, HostView, LinkView, NodeView};
 

@@ -1,19 +1,18 @@
 //! Writes that wait for their turn.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
-use plexus_controller::Change;
+use plexus_controller::{Change, RecordKey};
 
-/// Changes that are made together: the last one of each address. So while the store is out of
-/// reach, no more waits than there are addresses.
+/// Changes that are made together: the last one of each record. So while the store is out of
+/// reach, no more waits than there are records.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// The epoch of the leader that asked.
     pub(crate) epoch: u64,
     /// The last ticket in it.
     pub(crate) ticket: u64,
-    pub(crate) changes: BTreeMap<Ipv4Addr, Change>,
+    pub(crate) changes: BTreeMap<RecordKey, Change>,
 }
 
 impl Batch {
@@ -23,7 +22,7 @@ impl Batch {
             self.changes.clear();
         }
         (self.epoch, self.ticket) = (epoch, ticket);
-        self.changes.extend(changes.into_iter().map(|change| (change.address(), change)));
+        self.changes.extend(changes.into_iter().map(|change| (change.key(), change)));
     }
 
     /// Whether there is nothing to write.
@@ -34,13 +33,15 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use plexus_controller::{Lease, Record};
     use plexus_wire::MacAddr;
 
     use super::*;
 
     #[test]
-    fn the_last_change_of_an_address_counts_and_an_earlier_leaders_do_not() {
+    fn the_last_change_of_a_record_counts_and_an_earlier_leaders_do_not() {
         let ip = |last| Ipv4Addr::new(10, 0, 0, last);
         let put = |last| {
             let mac = MacAddr([2, 0, 0, 0, 0, last]);
@@ -49,7 +50,7 @@ mod tests {
         let mut batch = Batch::default();
         batch.add(3, 1, vec![put(1), put(2)]);
         batch.add(3, 2, vec![Change::RemoveLease(ip(1))]);
-        let list = |batch: &Batch| batch.changes.values().copied().collect::<Vec<_>>();
+        let list = |batch: &Batch| batch.changes.values().cloned().collect::<Vec<_>>();
         assert_eq!(list(&batch), [Change::RemoveLease(ip(1)), put(2)]);
         batch.add(4, 1, vec![put(3)]);
         assert_eq!((list(&batch), batch.epoch, batch.ticket), (vec![put(3)], 4, 1));

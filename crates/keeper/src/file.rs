@@ -56,7 +56,7 @@ impl File {
     }
 
     fn write(&mut self) {
-        let changes: Vec<_> = self.waiting.changes.values().copied().collect();
+        let changes: Vec<_> = self.waiting.changes.values().cloned().collect();
         match self.store().and_then(|store| store.apply(&changes)) {
             Ok(()) => {
                 self.waiting.changes.clear();

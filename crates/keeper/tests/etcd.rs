@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use plexus_config::EtcdSettings;
 use plexus_controller::tenure::{Answer, Ask, Leader, Member};
-use plexus_controller::{Change, Lease, Record};
+use plexus_controller::{Change, CommonVersion, Lease, Record};
 use plexus_keeper::{Etcd, Keeper};
 use plexus_wire::{MacAddr, Time};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
@@ -271,7 +271,20 @@ fn one_leads_at_a_time_and_the_writes_of_an_earlier_one_are_refused() {
     // More than a transaction, and more than a page.
     one.write(epoch, 1, puts(0..4500));
     one.write(epoch, 2, vec![Change::RemoveLease(record(7).ip)]);
-    assert!(one.written(2));
+    // Two of these fill an answer, and so they come one by one.
+    let common = |version| {
+        let text = "#".repeat(plexus_config::COMMON_MAX);
+        Record::Common(CommonVersion {
+            version,
+            kept_unix_s: 9,
+            comment: String::new(),
+            kept: true,
+            text,
+        })
+    };
+    one.write(epoch, 3, vec![Change::Put(common(1)), Change::Put(common(2))]);
+    one.write(epoch, 4, vec![Change::Put(common(3)), Change::RemoveCommon(1)]);
+    assert!(one.written(4));
 
     let seen = two.leader("c1");
     assert_eq!(seen, Leader { name: "c1".into(), lease, epoch });
@@ -279,13 +292,14 @@ fn one_leads_at_a_time_and_the_writes_of_an_earlier_one_are_refused() {
     assert_eq!(two.campaign(other, 0), None, "there is a leader");
     let (later, stored) = two.campaign(other, epoch).unwrap();
     assert!(later > epoch);
-    let wanted: Vec<_> = (0..4500).filter(|n| *n != 7).map(record).map(Record::Lease).collect();
+    let wanted = (0..4500).filter(|n| *n != 7).map(record).map(Record::Lease);
+    let wanted: Vec<_> = wanted.chain([common(2), common(3)]).collect();
     let mut sorted = stored;
-    sorted.sort_by_key(|Record::Lease(lease)| lease.ip);
+    sorted.sort_by_key(|record| Change::Put(record.clone()).key());
     assert!(sorted == wanted, "{} records", sorted.len());
 
-    one.write(epoch, 3, puts(7..8));
-    assert!(!one.written(3), "an earlier leader writes");
+    one.write(epoch, 5, puts(7..8));
+    assert!(!one.written(5), "an earlier leader writes");
     two.write(later, 1, puts(8..9));
     assert!(two.written(1));
 }

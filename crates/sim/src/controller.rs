@@ -300,8 +300,8 @@ impl SimController {
                 }
                 // Nobody asks here.
                 Some(Output::Explained { .. }) => {}
-                // No topology file names a common file.
-                Some(Output::Common(_)) => {}
+                // Nobody applies a common file.
+                Some(Output::CommonTold { .. } | Output::CommonKept) => {}
                 Some(Output::Log(event)) => {
                     if self.events.len() == EVENTS {
                         self.events.pop_front();

@@ -1,12 +1,11 @@
 //! The stores of controllers: one has its own disk, several share an etcd cluster.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use plexus_controller::tenure::model::Model;
 use plexus_controller::tenure::{Answer, Ask};
-use plexus_controller::{Change, Record};
+use plexus_controller::{Change, Record, RecordKey};
 use plexus_topo::ETCD_MEMBERS;
 
 use crate::core::{DeviceIndex, Event};
@@ -26,7 +25,7 @@ const LEASE: u64 = 1;
 #[derive(Default)]
 pub(crate) struct Disk {
     epoch: u64,
-    leases: BTreeMap<Ipv4Addr, Record>,
+    records: BTreeMap<RecordKey, Record>,
     /// Changes that are being written, by the number of the write. A crash loses them.
     writing: BTreeMap<u64, (u64, u64, Vec<Change>)>,
     writes: u64,
@@ -39,7 +38,7 @@ impl Disk {
             Ask::Lease { asked, .. } => Some(Answer::Leased { lease: LEASE, time: None, asked }),
             Ask::Campaign { .. } => {
                 self.epoch += 1;
-                let stored = self.leases.values().copied().collect();
+                let stored = self.records.values().cloned().collect();
                 Some(Answer::Won { lease: LEASE, epoch: self.epoch, stored })
             }
             // Nobody else leads, and writes come by another way.
@@ -57,7 +56,7 @@ impl Disk {
     /// A write has ended: its answer, unless the controller has crashed since.
     pub(crate) fn end(&mut self, write: u64) -> Option<Answer> {
         let (epoch, ticket, changes) = self.writing.remove(&write)?;
-        changes.into_iter().for_each(|change| change.make(&mut self.leases));
+        changes.into_iter().for_each(|change| change.make(&mut self.records));
         Some(Answer::Written { epoch, ticket })
     }
 

@@ -4,6 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::*;
+use crate::RecordKey;
 
 /// A node, with a driver that runs texts.
 struct AtBox {
@@ -25,7 +26,10 @@ struct World {
     to_controller: Vec<(u32, u32, CommonState)>,
     /// The number of each node's session; even: there is none.
     sessions: Vec<u32>,
-    news: Vec<CommonNews>,
+    /// The store, and the write that is not durable yet.
+    store: BTreeMap<RecordKey, Record>,
+    writing: Vec<Change>,
+    told: Vec<Result<Vec<String>, String>>,
 }
 
 fn text(version: u64) -> String {
@@ -51,7 +55,9 @@ impl World {
             to_node: vec![],
             to_controller: vec![],
             sessions: vec![0; nodes as usize],
-            news: vec![],
+            store: BTreeMap::new(),
+            writing: vec![],
+            told: vec![],
         };
         (0..nodes).for_each(|node| world.meet(node));
         world
@@ -86,7 +92,9 @@ impl World {
                         self.to_node.push((node, session, body));
                     }
                 }
-                Step::Tell(news) => self.news.push(news),
+                Step::Store(changes) => self.writing = changes,
+                Step::Tell(_, told) => self.told.push(told),
+                Step::Kept => {}
             }
         }
     }
@@ -153,18 +161,40 @@ impl World {
     }
 
     fn ask(&mut self, ask: CommonAsk) {
-        self.controller.ask(self.now, ask);
+        self.controller.ask(self.now, 1_000, 1, ask);
         self.collect();
     }
 
-    fn try_out(&mut self, version: u64) {
-        self.ask(CommonAsk::Try { version, text: text(version), seconds: 60 });
+    /// Applies the text of a version on trial, or for good; returns the version that it gets.
+    fn apply(&mut self, trial_s: Option<u32>) -> u64 {
+        let version = self.controller.highest() + 1;
+        self.ask(CommonAsk::Apply { text: text(version), comment: String::new(), trial_s });
+        version
+    }
+
+    /// What the controller writes is durable.
+    fn store(&mut self) {
+        if !self.writing.is_empty() {
+            self.writing.drain(..).for_each(|change| change.make(&mut self.store));
+            self.controller.stored(self.now);
+            self.collect();
+        }
+    }
+
+    /// Another controller leads, or this one was started again.
+    fn succeed(&mut self) {
+        for node in 0..self.sessions.len() as u32 {
+            self.part(node);
+        }
+        self.writing.clear();
+        self.controller = Common::new(&self.store.values().cloned().collect::<Vec<_>>());
     }
 
     /// Delivers everything in order, which has an end.
     fn settle(&mut self) {
         let mut delivered = 0;
-        while !self.to_node.is_empty() || !self.to_controller.is_empty() {
+        while !(self.to_node.is_empty() && self.to_controller.is_empty() && self.writing.is_empty())
+        {
             delivered += 1;
             assert!(delivered < 10_000, "messages without end: {:?}", self.to_controller);
             // The oldest first, as swap_remove would not.
@@ -178,7 +208,9 @@ impl World {
                 self.to_controller.rotate_left(1);
                 self.reach_controller(last);
             }
+            self.store();
         }
+        self.store();
     }
 
     fn kept(&self) -> Vec<u64> {
@@ -193,109 +225,180 @@ impl World {
 #[test]
 fn a_version_is_tried_by_all_and_kept() {
     let mut world = World::new(3);
-    world.try_out(7);
+    assert_eq!(world.apply(Some(60)), 1);
+    // No node hears of a number that is not durable.
+    assert!(world.to_node.is_empty());
     world.settle();
-    assert_eq!(world.news, [CommonNews::Tried { version: 7, missing: vec![] }]);
-    assert_eq!((world.running(), world.kept()), (vec![7; 3], vec![0; 3]));
+    assert_eq!(world.told, [Ok(vec![])]);
+    assert_eq!((world.running(), world.kept()), (vec![1; 3], vec![0; 3]));
     world.ask(CommonAsk::Keep);
+    // Nothing is kept before it is durable.
+    assert_eq!((world.to_node.len(), world.told.len()), (0, 1));
     world.settle();
-    assert_eq!((world.running(), world.kept()), (vec![7; 3], vec![7; 3]));
+    assert_eq!((world.running(), world.kept()), (vec![1; 3], vec![1; 3]));
     world.pass(100);
-    assert_eq!(world.running(), vec![7; 3]);
-    assert!(world.boxes[1].stored.text.contains("ageing = \"8s\""));
+    assert_eq!((world.running(), world.told.len()), (vec![1; 3], 2));
+    assert!(world.boxes[1].stored.text.contains("ageing = \"2s\""));
     assert!(!world.boxes[2].stored.text.contains("ageing"));
+    // Without a trial it is kept at once.
+    assert_eq!(world.apply(None), 2);
+    world.settle();
+    assert_eq!((world.kept(), world.told.len()), (vec![2; 3], 3));
+    // The text before is still there.
+    let kept: Vec<u64> = world.controller.versions.iter().map(|v| v.version).collect();
+    assert_eq!((kept, world.store.len()), (vec![1, 2], 2));
+}
+
+#[test]
+fn the_oldest_versions_go() {
+    let mut world = World::new(1);
+    for _ in 0..20 {
+        world.apply(None);
+        world.settle();
+    }
+    let stored: Vec<RecordKey> = world.store.keys().copied().collect();
+    assert_eq!(stored, (13..=20).map(RecordKey::Common).collect::<Vec<_>>());
+    assert_eq!((world.kept(), world.told.len()), (vec![20], 20));
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    let mut world = World::new(1);
+    let mut refused = |ask, words: &str| {
+        world.ask(ask);
+        let told = world.told.pop().unwrap().unwrap_err();
+        assert!(told.contains(words) && world.to_node.is_empty(), "{told}");
+    };
+    let apply = |text: &str, trial_s| CommonAsk::Apply {
+        text: text.into(),
+        comment: String::new(),
+        trial_s,
+    };
+    refused(apply("[all.switch]\nagein = \"1s\"\n", None), "is not a setting of switch");
+    refused(apply("", Some(0)), "from one second to a day");
+    refused(apply("", Some(TRIAL_MAX_S + 1)), "from one second to a day");
+    refused(CommonAsk::Keep, "is on trial");
+    refused(CommonAsk::Leave, "is on trial");
+    world.apply(Some(60));
+    world.ask(apply("", None));
+    assert!(world.told[0].as_ref().unwrap_err().contains("is under way"));
+    world.settle();
+    assert_eq!(world.running(), [1]);
 }
 
 #[test]
 fn one_node_that_refuses_keeps_all_from_changing() {
     let mut world = World::new(3);
-    world.boxes[1].refuses.insert(7);
-    world.try_out(7);
+    world.boxes[1].refuses.insert(1);
+    world.apply(None);
     world.settle();
-    let why = "n1: it does not fit".to_string();
-    assert_eq!(world.news, [CommonNews::Refused { version: 7, why }]);
+    assert_eq!(world.told, [Err("n1: it does not fit".to_string())]);
     assert_eq!(world.running(), vec![0; 3]);
-    // The next one may fit.
-    world.try_out(8);
+    // The next one may fit, and has a number of its own.
+    assert_eq!(world.apply(None), 2);
     world.settle();
-    world.ask(CommonAsk::Keep);
-    world.settle();
-    assert_eq!(world.kept(), vec![8; 3]);
+    assert_eq!(world.kept(), vec![2; 3]);
 }
 
 #[test]
 fn a_node_that_the_change_cuts_off_comes_back_by_itself() {
     let mut world = World::new(3);
-    world.try_out(7);
+    world.apply(Some(60));
     world.settle();
     world.part(2);
     // Nobody confirms: all return, also the one without a controller.
     world.pass(60);
-    assert_eq!(world.running(), vec![0; 3]);
-    world.ask(CommonAsk::Leave);
     world.settle();
-    world.news.clear();
+    assert_eq!(world.running(), vec![0; 3]);
+    assert!(world.controller.trial.is_none());
     // Kept while a node is cut off: it returns, and gets the version again in its next session.
     world.meet(2);
-    world.try_out(8);
+    let version = world.apply(Some(60));
     world.settle();
     world.part(2);
     world.ask(CommonAsk::Keep);
     world.settle();
     world.pass(60);
-    assert_eq!((world.running(), world.kept()), (vec![8, 8, 0], vec![8, 8, 0]));
+    let [all, some] = [[version; 3], [version, version, 0]].map(Vec::from);
+    assert_eq!((world.running(), world.kept()), (some.clone(), some));
     world.meet(2);
     world.settle();
-    assert_eq!((world.running(), world.kept()), (vec![8; 3], vec![8; 3]));
+    assert_eq!((world.running(), world.kept()), (all.clone(), all));
 }
 
 #[test]
 fn a_node_that_is_away_or_silent_holds_up_nobody_and_catches_up() {
     let mut world = World::new(3);
     world.part(0);
-    world.try_out(7);
+    world.apply(None);
     world.settle();
-    assert_eq!(world.news, [CommonNews::Tried { version: 7, missing: vec![] }]);
-    world.ask(CommonAsk::Keep);
-    world.settle();
+    assert_eq!(world.told, [Ok(vec![])]);
     world.meet(0);
     world.settle();
-    assert_eq!(world.kept(), vec![7; 3]);
+    assert_eq!(world.kept(), vec![1; 3]);
     // It is there, and its answers are lost.
-    world.try_out(8);
+    world.apply(None);
+    world.store();
     world.to_node.retain(|(node, ..)| *node != 0);
     world.settle();
     world.pass(5);
-    let why = "no answer from n0".to_string();
-    assert_eq!(world.news.last(), Some(&CommonNews::Refused { version: 8, why }));
+    let told = world.told.last().unwrap().as_ref().unwrap_err();
+    assert!(told.starts_with("no answer from n0"), "{told}");
     world.settle();
-    assert_eq!(world.running(), vec![7; 3]);
+    assert_eq!(world.running(), vec![1; 3]);
+    // It does not answer to the order any more: the others go on, and the operator hears of it.
+    world.apply(Some(60));
+    world.store();
+    while world.to_node.iter().all(|(_, _, body)| !matches!(body, Body::CommonOrder(_))) {
+        match world.to_node.is_empty() {
+            false => world.reach_node(0),
+            true => world.reach_controller(0),
+        }
+    }
+    world.to_node.retain(|(node, ..)| *node != 0);
+    world.settle();
+    world.pass(5);
+    assert_eq!(world.told.last(), Some(&Ok(vec!["n0".to_string()])));
+}
+
+#[test]
+fn a_controller_that_takes_over_goes_on_with_what_is_stored() {
+    let mut world = World::new(2);
+    world.apply(None);
+    world.settle();
+    world.apply(Some(60));
+    world.settle();
+    assert_eq!((world.running(), world.kept()), (vec![2; 2], vec![1; 2]));
+    // The trial ends with its controller, and its time. Its number is used up.
+    world.succeed();
+    (0..2).for_each(|node| world.meet(node));
+    world.settle();
+    world.pass(60);
+    world.settle();
+    assert_eq!((world.running(), world.kept()), (vec![1; 2], vec![1; 2]));
+    assert_eq!(world.apply(None), 3);
+    world.settle();
+    assert_eq!(world.kept(), vec![3; 2]);
 }
 
 #[test]
 fn a_controller_that_lost_its_store_moves_no_node_back() {
     let mut world = World::new(2);
-    world.ask(CommonAsk::Kept { version: 9, text: text(9) });
-    world.settle();
-    assert_eq!(world.kept(), vec![9; 2]);
-    world.controller = Common::default();
-    for node in 0..2 {
-        world.sessions[node as usize] += 1;
-        world.meet(node);
+    for _ in 0..3 {
+        world.apply(None);
+        world.settle();
     }
-    world.ask(CommonAsk::Kept { version: 1, text: text(1) });
+    world.store.clear();
+    world.succeed();
+    // Before it has heard of the nodes' versions.
+    assert_eq!(world.apply(None), 1);
     world.settle();
-    assert_eq!((world.kept(), world.controller.highest()), (vec![9; 2], 9));
-    world.try_out(2);
+    (0..2).for_each(|node| world.meet(node));
     world.settle();
-    let refused = matches!(&world.news[..], [CommonNews::Refused { version: 2, why }]
-        if why.contains("it keeps a higher version"));
-    assert!(refused, "{:?}", world.news);
-    world.try_out(10);
+    assert_eq!((world.kept(), world.controller.highest()), (vec![3; 2], 3));
+    assert_eq!(world.apply(None), 4);
     world.settle();
-    world.ask(CommonAsk::Keep);
-    world.settle();
-    assert_eq!(world.kept(), vec![10; 2]);
+    assert_eq!(world.kept(), vec![4; 2]);
 }
 
 proptest! {
@@ -308,7 +411,6 @@ proptest! {
     fn all_nodes_come_to_keep_one_version(seed: u64, nodes in 1..5_u32, steps in 50..300_usize) {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut world = World::new(nodes);
-        let mut last = 0;
         for _ in 0..steps {
             let node = rng.random_range(0..nodes);
             match rng.random_range(0..40) {
@@ -318,16 +420,16 @@ proptest! {
                 5 => world.pass(rng.random_range(1..8)),
                 6 => world.pass(61),
                 7 => {
-                    last += 1;
+                    let next = world.controller.highest() + 1;
                     if rng.random_bool(0.2) {
-                        world.boxes[node as usize].refuses.insert(last);
+                        world.boxes[node as usize].refuses.insert(next);
                     }
-                    world.try_out(last);
+                    world.apply(rng.random_bool(0.5).then_some(60));
                 }
-                8 if world.controller.trial.as_ref().is_some_and(|t| t.phase == Phase::Tried) => {
-                    world.ask(CommonAsk::Keep);
-                }
+                8 => world.ask(CommonAsk::Keep),
                 9 => world.ask(CommonAsk::Leave),
+                25 => world.succeed(),
+                26 | 27 => world.store(),
                 10..=24 if !world.to_node.is_empty() => {
                     world.reach_node(rng.random_range(0..world.to_node.len()));
                 }
@@ -337,6 +439,7 @@ proptest! {
                 _ => {}
             }
         }
+        world.store();
         world.ask(CommonAsk::Leave);
         world.boxes.iter_mut().for_each(|at| at.refuses.clear());
         world.settle();
@@ -348,7 +451,7 @@ proptest! {
             world.meet(node);
         }
         world.settle();
-        let kept = world.controller.kept.as_ref().map_or(0, |kept| kept.version);
+        let kept = world.controller.kept.as_ref().map_or(0, |(version, _)| *version);
         prop_assert_eq!(world.kept(), vec![kept; nodes as usize]);
         prop_assert_eq!(world.running(), vec![kept; nodes as usize]);
         let is_at_rest = world.boxes.iter().all(|at| at.core.deadline().is_none());

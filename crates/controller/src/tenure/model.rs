@@ -2,13 +2,12 @@
 //! leases by its own clock, and writes that name the leader's epoch.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use plexus_wire::Time;
 
 use super::{Answer, Ask, Leader, Member};
-use crate::Record;
+use crate::{Record, RecordKey};
 
 /// The store. It serves one request after the other, each at once.
 #[derive(Debug, Default)]
@@ -19,7 +18,7 @@ pub struct Model {
     last_lease: u64,
     pub(super) leader: Option<Leader>,
     members: BTreeMap<String, (u64, Member)>,
-    records: BTreeMap<Ipv4Addr, Record>,
+    records: BTreeMap<RecordKey, Record>,
 }
 
 impl Model {
@@ -90,7 +89,7 @@ impl Model {
                     let leader = Leader { name: name.to_string(), lease, epoch: self.revision };
                     news.push(Answer::Leader(Some(leader.clone())));
                     self.leader = Some(leader);
-                    let stored = self.records.values().copied().collect();
+                    let stored = self.records.values().cloned().collect();
                     Some(Answer::Won { lease, epoch: self.revision, stored })
                 }
             }

@@ -332,7 +332,10 @@ impl World {
                 Output::Lead { epoch, stored } => {
                     assert!(self.led.insert(epoch), "epoch {epoch} is led twice");
                     assert!(one.reign.is_none(), "{} leads already", one.name);
-                    let leases = stored.into_iter().map(|Record::Lease(lease)| lease);
+                    let leases = stored.into_iter().filter_map(|record| match record {
+                        Record::Lease(lease) => Some(lease),
+                        Record::Common(_) => None,
+                    });
                     let leased: BTreeMap<_, _> = leases.map(|l| (l.ip, l.mac)).collect();
                     for (ip, (mac, by)) in &self.promised {
                         assert!(*by < epoch);

@@ -49,7 +49,7 @@ pub(super) struct Net {
     /// Tickets not confirmed yet, if `holds_tickets`.
     pub(super) tickets: Vec<u64>,
     pub(super) holds_tickets: bool,
-    pub(super) stored: BTreeMap<std::net::Ipv4Addr, Record>,
+    pub(super) stored: BTreeMap<crate::RecordKey, Record>,
     pub(super) updates: Vec<(NodeId, RouteEntry)>,
     /// Answers about packets.
     pub(super) traces: Vec<Result<crate::Trace, String>>,
@@ -183,19 +183,12 @@ impl Net {
 
     fn act(&mut self, output: Output) {
         match output {
-            Output::Common(_) => {}
+            Output::CommonTold { .. } | Output::CommonKept => {}
             Output::Log(event) => assert!(!event.to_string().is_empty()),
             Output::Explained { told, .. } => self.traces.push(told),
             Output::Path { node, hops } => drop(self.paths.insert(node, hops)),
             Output::Store { ticket, changes } => {
-                for change in changes {
-                    match change {
-                        crate::Change::Put(Record::Lease(lease)) => {
-                            self.stored.insert(lease.ip, Record::Lease(lease));
-                        }
-                        crate::Change::RemoveLease(ip) => drop(self.stored.remove(&ip)),
-                    }
-                }
+                changes.into_iter().for_each(|change| change.make(&mut self.stored));
                 if self.holds_tickets {
                     self.tickets.push(ticket);
                 } else {
@@ -466,7 +459,7 @@ impl Net {
     /// Replaces the controller by a new one: nodes keep their state, and report it.
     pub(super) fn restart(mut self, reports: bool) -> Net {
         self.finish();
-        let stored = self.stored.values().copied().collect();
+        let stored = self.stored.values().cloned().collect();
         let mut net = Net::restarted(self.start.config.clone(), self.start.epoch + 1, stored);
         (net.nodes, net.cut, net.hosts) =
             (self.nodes.clone(), self.cut.clone(), self.hosts.clone());

@@ -1,10 +1,8 @@
 //! Where a group's things are in etcd, and how they are written.
 
-use std::net::Ipv4Addr;
-
 use etcd_client::KeyValue;
-use plexus_controller::Lease;
 use plexus_controller::tenure::{Leader, Member};
+use plexus_controller::{CommonVersion, Lease, RecordKey};
 use plexus_wire::hex;
 use serde::{Deserialize, Serialize};
 
@@ -60,8 +58,15 @@ impl Keys {
         format!("{}/lease/", self.root)
     }
 
-    pub(super) fn lease(&self, ip: Ipv4Addr) -> String {
-        format!("{}/lease/{ip}", self.root)
+    pub(super) fn common(&self) -> String {
+        format!("{}/common/", self.root)
+    }
+
+    pub(super) fn record(&self, key: RecordKey) -> String {
+        match key {
+            RecordKey::Lease(ip) => format!("{}{ip}", self.leases()),
+            RecordKey::Common(version) => format!("{}{version}", self.common()),
+        }
     }
 }
 
@@ -92,6 +97,14 @@ pub(super) fn member(kv: &KeyValue) -> Result<Member, String> {
 /// # Errors
 /// As of [`leader`].
 pub(super) fn lease(kv: &KeyValue) -> Result<Lease, String> {
+    parse(kv)
+}
+
+/// Reads a version of the common file.
+///
+/// # Errors
+/// As of [`leader`].
+pub(super) fn common(kv: &KeyValue) -> Result<CommonVersion, String> {
     parse(kv)
 }
 

@@ -1,13 +1,12 @@
 //! The requests of a controller, each as one call of etcd.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, Error, GetOptions, PutOptions, Txn, TxnOp,
+    Client, Compare, CompareOp, DeleteOptions, Error, GetOptions, KeyValue, PutOptions, Txn, TxnOp,
 };
 use plexus_controller::tenure::{Answer, Ask};
-use plexus_controller::{Change, Record};
+use plexus_controller::{Change, Record, RecordKey};
 
 use super::keys::{self, Keys};
 use super::session::{in_time, limited};
@@ -114,14 +113,18 @@ pub(super) async fn write(
     keys: Keys,
     epoch: u64,
     mut last: i64,
-    changes: Vec<(Ipv4Addr, Change)>,
+    changes: Vec<(RecordKey, Change)>,
 ) -> Result<Option<i64>, String> {
     for some in changes.chunks(CHANGES) {
-        let operation = |(ip, change): &(Ipv4Addr, Change)| match change {
-            Change::Put(Record::Lease(lease)) => {
-                TxnOp::put(keys.lease(*ip), serde_json::to_vec(lease).unwrap_or_default(), None)
-            }
-            Change::RemoveLease(_) => TxnOp::delete(keys.lease(*ip), None::<DeleteOptions>),
+        let operation = |(key, change): &(RecordKey, Change)| {
+            let value = match change {
+                Change::Put(Record::Lease(lease)) => serde_json::to_vec(lease),
+                Change::Put(Record::Common(version)) => serde_json::to_vec(version),
+                Change::RemoveLease(_) | Change::RemoveCommon(_) => {
+                    return TxnOp::delete(keys.record(*key), None::<DeleteOptions>);
+                }
+            };
+            TxnOp::put(keys.record(*key), value.unwrap_or_default(), None)
         };
         let mut operations: Vec<TxnOp> = some.iter().map(operation).collect();
         operations.push(TxnOp::put(keys.written(), "", None));
@@ -153,17 +156,31 @@ async fn revision(client: &mut Client, key: &str) -> Result<i64, String> {
     Ok(found.kvs().first().map_or(0, |kv| kv.mod_revision()))
 }
 
-/// Everything stored, in pages.
+/// Everything stored.
 async fn load(client: &mut Client, keys: &Keys) -> Result<Vec<Record>, String> {
+    let lease = |kv: &KeyValue| keys::lease(kv).map(Record::Lease);
+    let mut records = load_under(client, keys.leases(), PAGE, lease).await?;
+    let common = |kv: &KeyValue| keys::common(kv).map(Record::Common);
+    records.extend(load_under(client, keys.common(), 1, common).await?);
+    Ok(records)
+}
+
+/// The records below a key, so many at a time: an answer has at most 4 MiB.
+async fn load_under(
+    client: &mut Client,
+    above: String,
+    page: i64,
+    read: impl Fn(&KeyValue) -> Result<Record, String>,
+) -> Result<Vec<Record>, String> {
     let mut records = Vec::new();
-    let mut from = keys.leases().into_bytes();
     // The key after all of them: "/" is followed by "0".
-    let end = format!("{}0", keys.leases().trim_end_matches('/'));
+    let end = format!("{}0", above.trim_end_matches('/'));
+    let mut from = above.into_bytes();
     loop {
-        let options = GetOptions::new().with_range(&*end).with_limit(PAGE);
+        let options = GetOptions::new().with_range(&*end).with_limit(page);
         let page = client.get(from, Some(options)).await.map_err(|e| words(&e))?;
         for kv in page.kvs() {
-            records.push(Record::Lease(keys::lease(kv)?));
+            records.push(read(kv)?);
         }
         match page.kvs().last().filter(|_| page.more()) {
             // The next key that is possible.

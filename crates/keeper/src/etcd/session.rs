@@ -65,7 +65,8 @@ impl Worker {
                 let batch = std::mem::take(&mut self.waiting);
                 self.waiting.epoch = batch.epoch;
                 let (epoch, ticket) = (batch.epoch, batch.ticket);
-                let changes = batch.changes.iter().map(|(ip, change)| (*ip, *change)).collect();
+                let changes =
+                    batch.changes.iter().map(|(key, change)| (*key, change.clone())).collect();
                 if self.written.0 != epoch {
                     self.written = (epoch, epoch as i64);
                 }

@@ -6,11 +6,13 @@ use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use plexus_controller::{Change, Lease, Record};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use plexus_controller::{Change, CommonVersion, Lease, Record};
+use redb::{Database, Key, ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Leases by address.
 const LEASES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("leases");
+/// Versions of the common file by number.
+const COMMON: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("common");
 /// Single values by name.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// The last incarnation.
@@ -61,6 +63,7 @@ impl Store {
             let write = database.begin_write()?;
             let format = {
                 write.open_table(LEASES)?;
+                write.open_table(COMMON)?;
                 let mut meta = write.open_table(META)?;
                 let format = meta.get(FORMAT)?.map(|f| f.value());
                 if format.is_none() {
@@ -115,20 +118,31 @@ impl Store {
     /// # Errors
     /// When the file cannot be read or is damaged.
     pub(super) fn load(&self) -> Result<Vec<Record>, StoreError> {
-        let values = guarded(&self.path, || {
-            let table = self.database.begin_read()?.open_table(LEASES)?;
+        let leases = self.values(LEASES)?.into_iter().map(|(ip, bytes)| {
+            let lease: Result<Lease, _> = serde_json::from_slice(&bytes);
+            let of = format!("the lease of {}", Ipv4Addr::from(ip));
+            lease.map(Record::Lease).map_err(|e| (of, e))
+        });
+        let common = self.values(COMMON)?.into_iter().map(|(version, bytes)| {
+            let common: Result<CommonVersion, _> = serde_json::from_slice(&bytes);
+            let of = format!("version {version} of the common file");
+            common.map(Record::Common).map_err(|e| (of, e))
+        });
+        let unreadable =
+            |(of, e): (String, _)| damaged(&self.path, &format!("{of} is unreadable: {e}"));
+        leases.chain(common).map(|record| record.map_err(unreadable)).collect()
+    }
+
+    /// The values of a table, by key.
+    fn values<K: for<'a> Key<SelfType<'a> = K> + 'static>(
+        &self,
+        table: TableDefinition<'_, K, &[u8]>,
+    ) -> Result<Vec<(K, Vec<u8>)>, StoreError> {
+        guarded(&self.path, || {
+            let table = self.database.begin_read()?.open_table(table)?;
             let rows = table.iter()?;
-            rows.map(|row| Ok(row.map(|(ip, v)| (ip.value(), v.value().to_vec()))?)).collect()
-        })?;
-        let values: Vec<(u32, Vec<u8>)> = values;
-        let read = |(ip, bytes): (u32, Vec<u8>)| match serde_json::from_slice::<Lease>(&bytes) {
-            Ok(lease) => Ok(Record::Lease(lease)),
-            Err(e) => {
-                let ip = Ipv4Addr::from(ip);
-                Err(damaged(&self.path, &format!("the lease of {ip} is unreadable: {e}")))
-            }
-        };
-        values.into_iter().map(read).collect()
+            rows.map(|row| Ok(row.map(|(key, v)| (key.value(), v.value().to_vec()))?)).collect()
+        })
     }
 
     /// Applies changes: all of them, or none on error. They are durable on return.
@@ -139,16 +153,21 @@ impl Store {
         guarded(&self.path, || {
             let write = self.database.begin_write()?;
             {
-                let mut table = write.open_table(LEASES)?;
+                let mut leases = write.open_table(LEASES)?;
+                let mut common = write.open_table(COMMON)?;
                 for change in changes {
                     match change {
                         Change::Put(Record::Lease(lease)) => {
                             let bytes = serde_json::to_vec(lease).map_err(std::io::Error::from)?;
-                            table.insert(lease.ip.to_bits(), &bytes[..])?;
+                            leases.insert(lease.ip.to_bits(), &bytes[..])?;
                         }
-                        Change::RemoveLease(ip) => {
-                            table.remove(ip.to_bits())?;
+                        Change::Put(Record::Common(version)) => {
+                            let bytes =
+                                serde_json::to_vec(version).map_err(std::io::Error::from)?;
+                            common.insert(version.version, &bytes[..])?;
                         }
+                        Change::RemoveLease(ip) => drop(leases.remove(ip.to_bits())?),
+                        Change::RemoveCommon(version) => drop(common.remove(version)?),
                     }
                 }
             }

@@ -27,6 +27,7 @@ impl Durable {
             match change {
                 Change::Put(Record::Lease(lease)) => drop(self.leases.insert(lease.ip, *lease)),
                 Change::RemoveLease(ip) => drop(self.leases.remove(ip)),
+                Change::Put(Record::Common(_)) | Change::RemoveCommon(_) => {}
             }
         }
     }
@@ -136,7 +137,7 @@ impl Brain {
                         self.hub.set_path(node, hops.map(|hops| [&[0], &hops[..]].concat()));
                     }
                     Output::Store { ticket, changes } => wants.stores.push((ticket, changes)),
-                    Output::Common(_) => {}
+                    Output::CommonTold { .. } | Output::CommonKept => {}
                     Output::Log(event) => self.log.push(event),
                     Output::Explained { told, .. } => self.traces.push(told),
                 }

@@ -27,19 +27,32 @@ fn lease(last: u8) -> Lease {
 fn applied_changes_are_loaded_and_epochs_increase() {
     let path = Scratch::new("reopen");
     let put = |last| Change::Put(Record::Lease(lease(last)));
+    let common = |version| {
+        let text = format!("[all.switch]\nageing = \"{version}s\"\n");
+        Record::Common(CommonVersion {
+            version,
+            kept_unix_s: 9,
+            comment: "a".into(),
+            kept: true,
+            text,
+        })
+    };
     {
         let store = Store::open(&path.0).unwrap();
         assert_eq!(store.next_epoch(), Ok(1));
         assert_eq!(store.load(), Ok(vec![]));
         store.apply(&[put(7), put(9), put(8)]).unwrap();
         store.apply(&[Change::RemoveLease(lease(9).ip), put(7)]).unwrap();
+        store.apply(&[3, 4].map(|version| Change::Put(common(version)))).unwrap();
+        store.apply(&[Change::RemoveCommon(3)]).unwrap();
         // One controller per store.
         let told = Store::open(&path.0).unwrap_err().to_string();
         assert!(told.contains("open in another process"), "{told}");
     }
     let store = Store::open(&path.0).unwrap();
     assert_eq!(store.next_epoch(), Ok(2));
-    assert_eq!(store.load(), Ok(vec![Record::Lease(lease(7)), Record::Lease(lease(8))]));
+    let stored = vec![Record::Lease(lease(7)), Record::Lease(lease(8)), common(4)];
+    assert_eq!(store.load(), Ok(stored));
 }
 
 #[test]
