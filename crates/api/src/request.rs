@@ -44,6 +44,8 @@ pub enum Request {
     Reload(bool),
     /// Versions of the configuration.
     Config(Config),
+    /// The common file of a group, of the controller that leads.
+    Common(Common),
     /// A controller that leads hands over to another one.
     Drain(bool),
     /// Ends the daemon.
@@ -94,6 +96,35 @@ pub struct Apply {
     pub comment: String,
 }
 
+/// A request about the common file of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Common {
+    /// The kept versions, and the one of each node: [`Common`](crate::answer::config::Common).
+    State(bool),
+    /// The text of a version: [`Text`](crate::answer::config::Text).
+    Text(u64),
+    /// Has all nodes run a text: [`Applied`](crate::answer::config::Applied).
+    Apply(CommonApply),
+    /// Ends a trial well: [`Applied`](crate::answer::config::Applied).
+    Confirm(bool),
+    /// Ends a trial by going back: [`Applied`](crate::answer::config::Applied).
+    Back(bool),
+}
+
+/// A text for all nodes of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommonApply {
+    /// The common file.
+    pub text: String,
+    /// Nodes go back after so many seconds without [`Common::Confirm`].
+    #[serde(default)]
+    pub confirm_within_s: Option<u64>,
+    /// A comment for the version.
+    #[serde(default)]
+    pub comment: String,
+}
+
 impl Request {
     /// Reads a line of a client.
     ///
@@ -122,7 +153,7 @@ impl Request {
         serde_json::from_value(line).map_err(|e| {
             format!(
                 "not understood: {e}. A request is one of show, route, routes_from, network, \
-                 ways, explain, trace, silence, reload, config, drain, stop, metrics and version"
+                 ways, explain, trace, silence, reload, config, common, drain, stop, metrics and version"
             )
         })
     }
@@ -161,6 +192,10 @@ mod tests {
             Request::Config(Config::Apply(Apply {
                 confirm_within_s: Some(120),
                 comment: "x".into(),
+            })),
+            Request::Common(Common::Apply(CommonApply {
+                text: "[all.switch]\nageing = \"60s\"\n".into(),
+                ..CommonApply::default()
             })),
             Request::Drain(true),
             Request::Stop(true),

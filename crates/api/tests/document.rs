@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use plexus_api::answer::config::{Applied, Running, Text, Versions};
+use plexus_api::answer::config::{Applied, Common as State, Running, Text, Versions};
 use plexus_api::answer::explain::Explained;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
 use plexus_api::answer::router::{Route, Routes};
 use plexus_api::answer::{About, Done, Frame, Metrics};
 use plexus_api::question::Of;
-use plexus_api::{Answer, Config, Request, Topic};
+use plexus_api::{Answer, Common, Config, Request, Topic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -56,7 +56,9 @@ fn every_example_is_of_its_type() {
             Request::Config(Config::Running(_)) => as_type::<Running>(&answer),
             Request::Config(Config::Versions(_)) => as_type::<Versions>(&answer),
             Request::Config(Config::Text(_)) => as_type::<Text>(&answer),
-            Request::Config(_) => as_type::<Applied>(&answer),
+            Request::Common(Common::State(_)) => as_type::<State>(&answer),
+            Request::Common(Common::Text(_)) => as_type::<Text>(&answer),
+            Request::Config(_) | Request::Common(_) => as_type::<Applied>(&answer),
             Request::Silence(_) | Request::Reload(_) | Request::Drain(_) | Request::Stop(_) => {
                 as_type::<Done>(&answer)
             }
@@ -80,5 +82,5 @@ fn every_request_and_topic_has_an_example() {
     assert!(lacking.is_empty(), "no example of show {}", lacking.join(", "));
     let kinds: BTreeSet<_> =
         all.iter().map(|(r, _)| format!("{:?}", std::mem::discriminant(r))).collect();
-    assert_eq!(kinds.len(), 14, "a request has no example");
+    assert_eq!(kinds.len(), 15, "a request has no example");
 }

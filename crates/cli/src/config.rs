@@ -1,12 +1,13 @@
 //! `plexus config`: checks and changes the files people write, and has daemons run them.
 
 mod change;
+mod common;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use plexus_config::document::{read_text, top_level_keys};
-use plexus_config::{ControllerFile, FileError, NodeFile};
+use plexus_config::{CommonFile, ControllerFile, FileError, NodeFile};
 use plexus_topo::Topology;
 use plexus_wire::fabric::LINK_MTU_MIN;
 
@@ -32,7 +33,7 @@ pub(crate) struct Config {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what is wrong with node, controller and topology files, if anything
+    /// Say what is wrong with node, controller, common and topology files, if anything
     #[command(after_help = "Example:\n  plexus config check examples/switch.toml\n  \
                             plexus config check examples/*.toml labs/*.toml\n\n\
                             Exit code: 0 all files are good, 2 one is not.")]
@@ -43,6 +44,8 @@ enum Command {
     },
     /// Change one key of a file, or remove it; comments and all other lines stay
     Set(change::Set),
+    /// Print the text that a daemon runs, with a node's part of the common file
+    Show(change::Show),
     /// Compare what a daemon runs with what its file has
     Diff(change::Diff),
     /// Have a daemon run its file, for a trial or for good
@@ -53,6 +56,11 @@ enum Command {
     Versions(change::Versions),
     /// Write an earlier version into the file and run it; during a trial, end the trial
     Rollback(change::Rollback),
+    /// One file for all nodes of a group, which its controllers hand out
+    Common {
+        #[command(subcommand)]
+        command: common::Command,
+    },
 }
 
 impl Config {
@@ -66,6 +74,8 @@ impl Config {
             Command::Confirm(confirm) => confirm.run(),
             Command::Versions(versions) => versions.run(),
             Command::Rollback(rollback) => rollback.run(),
+            Command::Show(show) => show.run(),
+            Command::Common { command } => command.run(),
         }
     }
 }
@@ -97,6 +107,12 @@ fn check_text(file: &str, text: &str) -> Result<String, FileError> {
         let s = if subnets == 1 { "" } else { "s" };
         return Ok(format!("a controller: {}, {subnets} subnet{s}", controller.name));
     }
+    if is_common(text) {
+        let common = CommonFile::parse(file, text)?;
+        let nodes = common.names().count();
+        let s = if nodes == 1 { "" } else { "s" };
+        return Ok(format!("a common file of a group, with parts for {nodes} node{s}"));
+    }
     let node = NodeFile::parse(file, text)?;
     let ports = node.ports.len();
     let named = if node.named.is_some() { "; forwards named data" } else { "" };
@@ -118,6 +134,11 @@ fn is_topology(text: &str) -> bool {
         .any(|key| ["node", "host", "bridge", "link", "traffic", "assert"].contains(&key.as_str()))
 }
 
+/// A common file has sections for all nodes, or for some by their names.
+fn is_common(text: &str) -> bool {
+    top_level_keys(text).iter().any(|key| ["all", "nodes"].contains(&key.as_str()))
+}
+
 /// A controller file has an identity, a policy or networks at its top. A node file has none of them
 /// there.
 fn is_controller(text: &str) -> bool {
@@ -135,6 +156,8 @@ mod tests {
         assert!(is_topology("[[host]]\nname = \"h1\"\n"));
         assert!(!is_topology("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
         assert!(!is_topology(""));
+        assert!(is_common("[all.switch]\nageing = \"60s\"\n"));
+        assert!(!is_common("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
         assert!(is_controller("name = \"c1\"\nidentity = \"c1.identity\"\n"));
         assert!(!is_controller("name = \"n1\"\n[fabric]\nidentity = \"n1.identity\"\n"));
         // A broken line does not hide what the file is.

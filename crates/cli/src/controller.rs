@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::Done;
+use plexus_api::answer::config::{Common as State, Text};
 use plexus_api::answer::fabric::{Controllers, Leases};
-use plexus_api::{Request, Topic};
-use plexus_daemon::controller::{Restored, Snapshot, restore};
+use plexus_api::{Common, Request, Topic};
+use plexus_daemon::controller::{CommonVersion, Restored, Snapshot, restore};
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
@@ -66,19 +67,20 @@ Hosts notice nothing. The one that has handed over stands by, and leaves leading
 
 #[derive(clap::Subcommand)]
 enum SnapshotCommand {
-    /// Copy the leases of a running controller, which leads, into a new file.
+    /// Copy the store of a running controller, which leads, into a new file.
     #[command(after_help = "\
 Example:
   plexus controller snapshot save leases-2026-11-27.json --node c1
 
-The file is JSON. It has all that a controller keeps: the addresses that it has leased.")]
+The file is JSON. It has all that a controller keeps: the addresses that it has leased, and the
+versions of the common file.")]
     Save {
         /// The file to write.
         file: PathBuf,
         #[command(flatten)]
         which: Which,
     },
-    /// Write the leases of a snapshot into the store, while no controller of the group runs.
+    /// Write a snapshot into the store, while no controller of the group runs.
     #[command(after_help = "\
 Example:
   sudo systemctl stop plexus-controller
@@ -93,7 +95,7 @@ another host may get them. Restore only if the store itself is lost.")]
         /// The controller's configuration, which says where its store is.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Replace the leases that the store has.
+        /// Replace what the store has.
         #[arg(long)]
         replace: bool,
     },
@@ -109,8 +111,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         Command::Snapshot { command: SnapshotCommand::Save { file, which } } => save(&file, &which),
         Command::Snapshot { command: SnapshotCommand::Restore { file, config, replace } } => {
             let restored = restore(&config, &file, replace).map_err(Failure::unusable)?;
-            let Restored { before, leases, goes_on } = restored;
+            let Restored { before, leases, common, goes_on } = restored;
             println!("{leases} leases restored, in place of {before}");
+            if common > 0 {
+                println!("{common} versions of the common file restored");
+            }
             if !goes_on {
                 println!(
                     "if this etcd was made anew, restart the nodes: they obey the highest epoch \
@@ -123,13 +128,27 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn save(file: &Path, which: &Which) -> Outcome {
+    let common = Request::Common;
     let mut client = which.connect()?;
     let leases: Leases = client.get(&Request::Show(Topic::Leases)).map_err(Failure::unusable)?;
     if leases.in_doubt {
         let text = "its lease on leadership may have ended, so another controller may know more";
         return Err(Failure::unusable(format!("{}: {text}", leases.controller)));
     }
-    let snapshot = Snapshot::of(leases);
+    let state: State = client.get(&common(Common::State(true))).map_err(Failure::unusable)?;
+    let mut versions = Vec::new();
+    for version in state.versions {
+        let text: Text =
+            client.get(&common(Common::Text(version.number))).map_err(Failure::unusable)?;
+        versions.push(CommonVersion {
+            version: version.number,
+            kept_unix_s: version.kept_unix_s,
+            comment: version.comment,
+            kept: version.good,
+            text: text.text,
+        });
+    }
+    let snapshot = Snapshot::of(leases, versions);
     write_private(file, &snapshot.to_json()).map_err(Failure::unusable)?;
     println!("{} leases saved in {}", snapshot.count(), file.display());
     Ok(())

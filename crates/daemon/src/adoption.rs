@@ -35,13 +35,13 @@ const REVOKED_SINCE: &str = "an earlier version, with the keys revoked since";
 /// Adopts a text; the error says why not, and then nothing has changed.
 type Adopt = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// Where the versions of a file are kept: in the state of the box's daemons, or beside a file that
-/// is elsewhere.
-fn folder(config: &Path) -> PathBuf {
-    let folder = config.with_extension("versions");
-    match (config.parent(), folder.file_name()) {
+/// Where a daemon keeps its own data: in the state of the box's daemons, or beside a file that is
+/// elsewhere.
+pub(crate) fn beside(config: &Path, extension: &str) -> PathBuf {
+    let path = config.with_extension(extension);
+    match (config.parent(), path.file_name()) {
         (Some(parent), Some(name)) if parent == Path::new(FILES) => Path::new(STATE).join(name),
-        _ => folder,
+        _ => path,
     }
 }
 
@@ -61,7 +61,7 @@ impl Begin {
     pub(crate) fn read(config: &Path) -> Result<Begin, String> {
         let config = std::path::absolute(config).map_err(|e| e.to_string())?;
         let text = read_text(&config).map_err(|e| e.to_string())?;
-        let versions = Versions::open(&folder(&config));
+        let versions = Versions::open(&beside(&config, "versions"));
         Ok(Begin { config, text, versions })
     }
 
@@ -102,6 +102,11 @@ impl Begin {
             None => socket::claim(control(&file))?,
         };
         Ok((file, claimed))
+    }
+
+    /// The path of the file.
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
     }
 
     /// The file, as messages call it.
@@ -352,6 +357,7 @@ impl Adoption {
             text: state.running.clone(),
             version: state.version(),
             trial: state.trial.as_ref().map(Trial::shown),
+            common: None,
         }
     }
 

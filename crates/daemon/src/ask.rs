@@ -29,7 +29,19 @@ pub(crate) fn ask<State, T: Send + 'static>(
 /// # Errors
 /// As of [`ask`].
 pub(crate) fn answer<T>(whose: &str, send: impl FnOnce(Sender<T>)) -> Result<T, String> {
+    answer_within(ANSWER_LIMIT, whose, send)
+}
+
+/// The same, for an answer that takes its time.
+///
+/// # Errors
+/// As of [`ask`].
+pub(crate) fn answer_within<T>(
+    limit: Duration,
+    whose: &str,
+    send: impl FnOnce(Sender<T>),
+) -> Result<T, String> {
     let (reply, answer) = mpsc::channel();
     send(reply);
-    answer.recv_timeout(ANSWER_LIMIT).map_err(|_| format!("{whose} does not answer"))
+    answer.recv_timeout(limit).map_err(|_| format!("{whose} does not answer"))
 }

@@ -2,6 +2,7 @@
 //! ([`Hub`]) and the core ([`Controller`]).
 
 mod answers;
+mod common;
 mod devices;
 mod explain;
 mod leading;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use plexus_api::answer::explain::Question as Explain;
 use plexus_api::answer::{About, Metrics};
-use plexus_api::{Request, word};
+use plexus_api::{Common, Request, word};
 use plexus_config::Backend;
 use plexus_config::{ControllerFile, ControllerSettings};
 use plexus_control::hub::{self, Claimant, Hub};
@@ -46,10 +47,11 @@ use self::metrics::{Done, Facts};
 use self::network::{Events, OwnNetwork};
 pub use self::snapshot::{Restored, Snapshot, restore};
 use crate::adoption::{Adoption, Begin};
-use crate::ask::{Question, answer, ask};
+use crate::ask::{Question, answer, answer_within, ask};
 use crate::identity;
 use crate::quiet::Quiet;
 use crate::socket::{self, Asked, Reply};
+pub use plexus_controller::CommonVersion;
 
 /// Frames in flight; control messages are few.
 const FRAMES: usize = 2048;
@@ -63,6 +65,8 @@ enum Ask {
     Watched,
     /// A client asks what becomes of a packet.
     Explain(Explain, explain::Reply),
+    /// A client asks about the common file, or changes it.
+    Common(Common, common::Answer),
     Configure(Box<ControllerSettings>),
     /// Hand over; the answer says why not.
     Drain(Sender<Result<(), String>>),
@@ -142,8 +146,11 @@ impl Asked for Answers {
             }
             Request::Reload(_) => self.adoption.reload().map(|()| Reply::DONE),
             Request::Config(request) => self.adoption.answer(request),
-            _ => Err("this is a controller: it answers show, explain, version, config, reload, \
-                      drain and stop"
+            Request::Common(request) => answer_within(common::LIMIT, "the controller", |reply| {
+                self.send(Ask::Common(request, reply));
+            })?,
+            _ => Err("this is a controller: it answers show, explain, version, config, common, \
+                      reload, drain and stop"
                 .into()),
         }
     }
@@ -273,6 +280,8 @@ struct Daemon {
     /// Clients that wait to hear what becomes of a packet, and how many have asked.
     explaining: BTreeMap<u64, explain::Reply>,
     explained: u64,
+    /// Clients that wait for a change of the common file.
+    asking: common::Asking,
 }
 
 /// Checks that a controller does not have all nodes refuse itself.
@@ -357,6 +366,7 @@ impl Daemon {
             events: Events::default(),
             explaining: BTreeMap::new(),
             explained: 0,
+            asking: common::Asking::default(),
         };
         while daemon.hear_keeper(Time::ZERO) {}
         // A controller that shares no store leads from the beginning, or not at all.
@@ -384,19 +394,12 @@ impl Daemon {
                     Ask::Question(question) => question(&self),
                     Ask::Watched => self.watched(),
                     Ask::Explain(question, reply) => self.explain(now, &question, reply),
+                    Ask::Common(request, reply) => self.common(now, request, reply),
                     // A client may have given up by then.
                     Ask::Drain(reply) => drop(reply.send(self.drain(now))),
                     Ask::Configure(settings) => {
-                        self.hub.set_node_timeout(node_timeout(&settings));
-                        let gone = self.hub.set_revoked(now, revoked(&settings));
-                        self.devices.configure(&settings);
-                        if let Some(core) = &mut self.reign.core {
-                            for node in gone {
-                                core.handle(now, Input::NodeDown { node });
-                            }
-                            core.handle(now, Input::Configure(settings.clone()));
-                        }
                         self.settings = *settings;
+                        self.configure(now);
                     }
                 }
             }
@@ -435,6 +438,20 @@ impl Daemon {
                 let deadline = self.hub.next_deadline().min(core);
                 self.sleep(now, deadline.min(self.reign.tenure.next_deadline()).min(maintenance));
             }
+        }
+    }
+
+    /// Puts changed settings into force.
+    fn configure(&mut self, now: Time) {
+        let settings = self.all_settings();
+        self.hub.set_node_timeout(node_timeout(&settings));
+        let gone = self.hub.set_revoked(now, revoked(&settings));
+        self.devices.configure(&settings);
+        if let Some(core) = &mut self.reign.core {
+            for node in gone {
+                core.handle(now, Input::NodeDown { node });
+            }
+            core.handle(now, Input::Configure(Box::new(settings)));
         }
     }
 
@@ -587,7 +604,11 @@ impl Daemon {
                 self.keeper.ask(ToStore::Write { epoch, ticket, changes });
             }
             Output::Explained { question, told } => self.tell_explained(question, told),
-            Output::Common(news) => tracing::info!(?news, "common file"),
+            Output::CommonTold { question, told } => self.tell_common(now, question, told),
+            Output::CommonKept => {
+                tracing::info!("nodes keep another version of the common file");
+                self.configure(now);
+            }
             Output::Log(event) => self.log(now, &event),
         }
     }

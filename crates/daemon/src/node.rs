@@ -1,6 +1,7 @@
 //! The daemon that makes a box a switch, a router or a node of a fabric.
 
 mod buffers;
+mod common;
 mod control;
 mod counters;
 mod explain;
@@ -28,6 +29,7 @@ use plexus_config::NodeFile;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::common::Common;
 use crate::adoption::{Adoption, Begin};
 use crate::socket;
 
@@ -43,21 +45,23 @@ pub fn run(config: &Path) -> Result<(), String> {
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| format!("waiting for signals: {e}"))?;
     // Before any port is opened, so that a second node of the name disturbs no frame.
     let read = |text: &str| NodeFile::parse(&shown, text).map_err(|e| e.to_string());
-    let (file, (listener, _socket)) = begin.claim(read, |file| &file.control)?;
-    let (node, reserved) = running::RunningNode::start(file)?;
-    let node = Arc::new(node);
+    let (_, (listener, _socket)) = begin.claim(read, |file| &file.control)?;
+    let (common, file) = Common::open(begin.config(), begin.text.clone())?;
+    let (node, reserved) = running::RunningNode::start(file, common.part())?;
+    let (node, common) = (Arc::new(node), Arc::new(common));
     let adoption = {
-        let (name, node) = (node.file().name.clone(), node.clone());
-        Adoption::new(&name, begin, move |text| node.adopt(&shown, text))
+        let (name, node, common) = (node.file().name.clone(), node.clone(), common.clone());
+        Adoption::new(&name, begin, move |text| common.adopt(&node, text))
     };
-    let answers = control::Answers { node: node.clone(), adoption: adoption.clone() };
+    let (own, its) = (node.clone(), adoption.clone());
+    let answers = control::Answers { node: own, adoption: its, common: common.clone() };
     socket::serve(listener, Arc::new(answers), signals.handle())?;
     if let Some(address) = node.file().metrics {
         let (node, adoption) = (node.clone(), adoption.clone());
         let text = move |_: &str| Ok(metrics::text(&node)? + &adoption.metrics("node"));
         plexus_web::serve_metrics(address, text)?;
     }
-    counters::serve(&node)?;
+    counters::serve(&node, common)?;
     reserved.keep();
     tracing::info!(node = node.file().name, ports = node.file().ports.len(), "running");
     for signal in signals.forever() {

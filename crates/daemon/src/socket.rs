@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plexus_api::answer::config::{Applied, Running, Text, Versions};
+use plexus_api::answer::config::{Applied, Common, Running, Text, Versions};
 use plexus_api::answer::explain::Explained;
 use plexus_api::answer::fabric::GroupRoute;
 use plexus_api::answer::network::{Network, Ways};
@@ -34,8 +34,8 @@ const DYING_MAX: Duration = Duration::from_secs(3);
 const DYING_LOOK: Duration = Duration::from_millis(50);
 /// A live daemon answers within this time.
 const ALIVE_WITHIN: Duration = Duration::from_millis(500);
-/// Longest request, in bytes.
-const LINE_MAX: u64 = 64 << 10;
+/// Longest request, in bytes: a common file has 256 KiB, and more in JSON.
+const LINE_MAX: u64 = 1 << 20;
 /// Clients at a time.
 const CLIENTS_MAX: usize = 64;
 
@@ -68,6 +68,7 @@ pub(crate) enum Reply {
     Metrics(Metrics),
     Running(Box<Running>),
     Versions(Versions),
+    Common(Common),
     Text(Text),
     Applied(Applied),
     Done(Done),

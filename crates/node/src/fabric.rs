@@ -198,6 +198,10 @@ impl Fabric {
                     rest.questions.push(question);
                     false
                 }
+                Output::Common(task) => {
+                    rest.tasks.push(task);
+                    false
+                }
                 Output::Role { port, role, neighbour, native } => {
                     let own = self.macs.get(&port).copied();
                     self.tables.set_link(port.into(), role, own.zip(neighbour), native)

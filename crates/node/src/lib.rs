@@ -13,6 +13,7 @@ pub mod ports;
 pub mod router;
 pub mod routes;
 
+use plexus_control::node::common::Task;
 use plexus_wire::fabric::message::Explain;
 
 /// The driver's work once tables and plans are up to date.
@@ -24,10 +25,12 @@ pub struct Rest<E> {
     pub events: Vec<E>,
     /// Questions of the controller about frames.
     pub questions: Vec<Explain>,
+    /// Work on the node's part of the common file, in order.
+    pub tasks: Vec<Task>,
 }
 
 impl<E> Default for Rest<E> {
     fn default() -> Rest<E> {
-        Rest { frames: Vec::new(), events: Vec::new(), questions: Vec::new() }
+        Rest { frames: Vec::new(), events: Vec::new(), questions: Vec::new(), tasks: Vec::new() }
     }
 }

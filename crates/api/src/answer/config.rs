@@ -15,6 +15,61 @@ pub struct Running {
     pub version: Option<u64>,
     /// The running version is on trial.
     pub trial: Option<Trial>,
+    /// A node's part of the common file of its group, which it runs besides; `null`: none.
+    #[serde(default)]
+    pub common: Option<CommonPart>,
+}
+
+/// A node's part of the common file of its group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommonPart {
+    /// The version of the common file.
+    pub version: u64,
+    /// The part.
+    pub text: String,
+    /// It is on trial, and left in so many seconds.
+    pub left_s: Option<u64>,
+}
+
+/// The common file of a group, as the controller that leads knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Common {
+    /// The controller's name.
+    pub controller: String,
+    /// The version that nodes are to run; `null`: there is no common file.
+    pub running: Option<u64>,
+    /// A version is on trial.
+    pub trial: Option<Trial>,
+    /// The versions, the oldest first.
+    pub versions: Vec<CommonVersion>,
+    /// The nodes that the controller has had a session with, by name.
+    pub nodes: Vec<CommonNode>,
+}
+
+/// A version of the common file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommonVersion {
+    /// Its number: larger than those of all earlier ones.
+    pub number: u64,
+    /// When it was applied, in seconds since 1970.
+    pub kept_unix_s: u64,
+    /// The comment that a person gave it.
+    pub comment: String,
+    /// Nodes were told to keep it.
+    pub good: bool,
+}
+
+/// A node's version of the common file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommonNode {
+    /// The node's name.
+    pub node: String,
+    /// The controller has a session with it.
+    pub is_there: bool,
+    /// The version that it keeps; `null`: none yet.
+    pub version: Option<u64>,
+    /// It has refused a later version, for this reason.
+    pub refused: Option<String>,
 }
 
 /// A version that the daemon runs until it is confirmed or its time is over.

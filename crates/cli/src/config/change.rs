@@ -24,20 +24,20 @@ const FOLDER: &str = "/etc/plexus";
 
 /// The daemon that is meant.
 #[derive(clap::Args)]
-struct Daemon {
+pub(super) struct Daemon {
     /// The node or controller, by its name, or LAB/NODE for one of a lab
     #[arg(value_name = "NAME", add = ArgValueCandidates::new(names))]
-    name: String,
+    pub(super) name: String,
     /// Its control socket, where that is not /run/plexus/NAME.sock
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Print the answer as JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl Daemon {
-    fn connect(&self) -> Result<Client, Failure> {
+    pub(super) fn connect(&self) -> Result<Client, Failure> {
         Which::named(&self.name, self.control.clone()).connect()
     }
 }
@@ -46,7 +46,7 @@ fn ask<T: serde::de::DeserializeOwned>(client: &mut Client, request: Config) -> 
     client.get(&Request::Config(request)).map_err(Failure::unusable)
 }
 
-fn print_json(answer: &impl Serialize) -> Outcome {
+pub(super) fn print_json(answer: &impl Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(answer).map_err(Failure::unusable)?;
     print(&format!("{text}\n"))
 }
@@ -131,7 +131,7 @@ impl Diff {
 
 /// How a version is adopted.
 #[derive(clap::Args)]
-struct How {
+pub(super) struct How {
     /// Go back after this time, from 1s to 24h, unless `plexus config confirm` comes before
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     confirm_within: Option<Duration>,
@@ -142,11 +142,18 @@ struct How {
 
 impl How {
     fn request(&self, usual_comment: &str) -> Config {
-        let comment = if self.comment.is_empty() { usual_comment } else { &self.comment };
-        Config::Apply(plexus_api::Apply {
-            confirm_within_s: self.confirm_within.map(|time| time.as_secs()),
-            comment: comment.into(),
-        })
+        let comment = self.comment(usual_comment);
+        Config::Apply(plexus_api::Apply { confirm_within_s: self.seconds(), comment })
+    }
+
+    /// After how many seconds a trial ends; `None`: there is none.
+    pub(super) fn seconds(&self) -> Option<u64> {
+        self.confirm_within.map(|time| time.as_secs())
+    }
+
+    /// The comment, or this one if the operator gave none.
+    pub(super) fn comment(&self, usual: &str) -> String {
+        if self.comment.is_empty() { usual.into() } else { self.comment.clone() }
     }
 }
 
@@ -211,14 +218,61 @@ fn tell(daemon: &Daemon, applied: &Applied) -> Outcome {
         Some(version) => format!("{name} runs version {version}"),
         None => format!("{name} runs its file"),
     };
-    if let Some(Trial { back_to, left_s, .. }) = applied.trial {
-        told += &format!(
-            " on trial: version {back_to} returns in {left_s} s, unless you run `plexus config \
-             confirm {name}`"
-        );
-    }
+    told += &trial_words(applied, &format!("plexus config confirm {name}"));
     let notes: String = applied.notes.iter().map(|note| format!("\n{note}")).collect();
     print(&format!("{told}{notes}\n"))
+}
+
+/// Words about a trial; none if there is none. `confirm`: the command that ends it well.
+pub(super) fn trial_words(applied: &Applied, confirm: &str) -> String {
+    match applied.trial {
+        None => String::new(),
+        Some(Trial { back_to: 0, left_s, .. }) => {
+            format!(" on trial: it is left in {left_s} s, unless you run `{confirm}`")
+        }
+        Some(Trial { back_to, left_s, .. }) => format!(
+            " on trial: version {back_to} returns in {left_s} s, unless you run `{confirm}`"
+        ),
+    }
+}
+
+/// Arguments of `plexus config show`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  plexus config show n1
+  plexus config show n1 3")]
+pub(super) struct Show {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// An earlier version; the text that runs, if none is given
+    #[arg(value_name = "VERSION")]
+    number: Option<u64>,
+}
+
+impl Show {
+    pub(super) fn run(self) -> Outcome {
+        let mut client = self.daemon.connect()?;
+        if let Some(number) = self.number {
+            let text: Text = ask(&mut client, Config::Text(number))?;
+            return if self.daemon.json { print_json(&text) } else { print(&text.text) };
+        }
+        let running: Running = ask(&mut client, Config::Running(true))?;
+        if self.daemon.json {
+            return print_json(&running);
+        }
+        let mut told = running.text;
+        if let Some(part) = running.common {
+            let left = part.left_s.map(|s| format!(" (on trial: it is left in {s} s)"));
+            told += &format!(
+                "\n# Its part of the common file, version {}{}:\n{}",
+                part.version,
+                left.unwrap_or_default(),
+                part.text
+            );
+        }
+        print(&told)
+    }
 }
 
 /// Arguments of `plexus config versions`.
@@ -255,7 +309,7 @@ fn table(kept: &Kept, now_unix_s: u64) -> String {
 }
 
 /// How long ago something was, for people.
-fn age(seconds: u64) -> String {
+pub(super) fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s ago"),
         120..7_200 => format!("{} min ago", seconds / 60),

@@ -162,7 +162,7 @@ fn a_snapshot_brings_the_leases_back_with_a_higher_epoch() {
     write(snapshot(&group, &[lease(100)]));
     assert!(restore(&[]).expect(0).out.contains("1 leases restored, in place of 0"));
     write(snapshot(&group, &[lease(101), lease(102)]));
-    refused(&[], "has leases of its own: add --replace");
+    refused(&[], "has records of its own: add --replace");
     assert!(restore(&["--replace"]).expect(0).out.contains("2 leases restored, in place of 1"));
 
     daemons.start_node(&place, "n1", &["n1a"]);

@@ -5,6 +5,7 @@ mod bad_input;
 mod browser;
 mod churn;
 mod common;
+mod common_file;
 mod config;
 mod controllers;
 mod defaults;

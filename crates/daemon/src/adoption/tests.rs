@@ -87,7 +87,7 @@ fn expire(adoption: &Arc<Adoption>, version: u64) {
 
 #[test]
 fn versions_are_in_the_state_of_the_box_or_beside_a_file_that_is_elsewhere() {
-    let of = |file: &str| folder(Path::new(file)).display().to_string();
+    let of = |file: &str| beside(Path::new(file), "versions").display().to_string();
     assert_eq!(of("/etc/plexus/n1.toml"), "/var/lib/plexus/n1.versions");
     assert_eq!(of("/tmp/lab/n1.toml"), "/tmp/lab/n1.versions");
     assert_eq!(of("/etc/plexus/old/n1"), "/etc/plexus/old/n1.versions");

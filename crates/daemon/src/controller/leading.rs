@@ -121,8 +121,12 @@ impl Daemon {
         for input in self.devices.again() {
             core.handle(now, input);
         }
+        let has_common = core.common_file().is_some();
         self.reign.core = Some(core);
         self.hub.lead(now, epoch);
+        if has_common {
+            self.configure(now);
+        }
     }
 
     /// Hands over to another controller, if there is one.

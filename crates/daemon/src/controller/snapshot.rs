@@ -1,14 +1,14 @@
-//! Copies of a controller's store: a file of leases that people can read, and the way back.
+//! Copies of a controller's store: a file that people can read, with the leases and the common file,
+//! and the way back.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::fabric::{Lease as Shown, Leases};
-use plexus_config::ControllerFile;
+use plexus_config::{CommonFile, ControllerFile};
 use plexus_controller::tenure::{Answer, Ask, Member};
-use plexus_controller::{Change, Lease, Record};
+use plexus_controller::{Change, CommonVersion, Lease, Record, RecordKey};
 use plexus_io::clock::unix_ms;
 use plexus_keeper::Keeper;
 use plexus_wire::{Time, hex};
@@ -46,6 +46,9 @@ pub struct Snapshot {
     /// When it was made, in seconds since 1970.
     taken_unix_s: u64,
     leases: Vec<Shown>,
+    /// The versions of the common file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    common: Vec<CommonVersion>,
 }
 
 /// The outcome of a restore.
@@ -55,6 +58,8 @@ pub struct Restored {
     pub before: usize,
     /// Leases that it has now.
     pub leases: usize,
+    /// Versions of the common file that it has now.
+    pub common: usize,
     /// Whether its epochs go on above all that nodes have seen. Of an etcd nobody knows: if the
     /// cluster was made anew, nodes refuse its epochs until they are restarted.
     pub goes_on: bool,
@@ -62,10 +67,10 @@ pub struct Restored {
 
 impl Snapshot {
     /// A copy of what a leader has told.
-    pub fn of(leases: Leases) -> Snapshot {
+    pub fn of(leases: Leases, common: Vec<CommonVersion>) -> Snapshot {
         let Leases { controller, epoch, group, leases, .. } = leases;
         let taken_unix_s = unix_ms() / 1000;
-        Snapshot { format: FORMAT, group, controller, epoch, taken_unix_s, leases }
+        Snapshot { format: FORMAT, group, controller, epoch, taken_unix_s, leases, common }
     }
 
     /// How many leases it has.
@@ -106,14 +111,22 @@ impl Snapshot {
                 return Err(format!("{file} leases {address} to {mac}, which is no host's"));
             }
         }
+        let mut versions = BTreeSet::new();
+        for CommonVersion { version, text, .. } in &snapshot.common {
+            let shown = format!("{file}: version {version} of the common file");
+            if !versions.insert(*version) {
+                return Err(format!("{shown} is there twice"));
+            }
+            CommonFile::parse(&shown, text).map_err(|e| e.to_string())?;
+        }
         Ok(snapshot)
     }
 }
 
-/// Writes a snapshot's leases into the store of a controller's file, in place of its own.
+/// Writes a snapshot into the store of a controller's file, in place of what is there.
 ///
 /// # Errors
-/// In words: files that cannot be read, another group, a store that is in use, has leases of its
+/// In words: files that cannot be read, another group, a store that is in use, has records of its
 /// own (unless they are to be replaced), or cannot be written.
 pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, String> {
     let snapshot = Snapshot::read(from)?;
@@ -130,24 +143,38 @@ pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, St
         Held::open(leading::keeper(&file, NAME, &group, || {})?, leading::times(&file).report)?;
     let before = std::mem::take(&mut store.stored);
     if !before.is_empty() && !replace {
-        let text = "has leases of its own: add --replace to replace them";
+        let text = "has records of its own: add --replace to replace them";
         return Err(format!("{} {text} ({} of them)", store.keeper.describe(), before.len()));
     }
     let goes_on = store.keeper.raise_epoch(snapshot.epoch + STARTS)?;
     let lease = |Shown { address: ip, mac, until_unix_s }| Lease { ip, mac, until_unix_s };
-    let leases: BTreeMap<Ipv4Addr, Lease> =
-        snapshot.leases.into_iter().map(lease).map(|lease| (lease.ip, lease)).collect();
-    let removed = before.iter().map(|Record::Lease(old)| old.ip);
-    let removed = removed.filter(|ip| !leases.contains_key(ip)).map(Change::RemoveLease);
-    // New leases first, so that the store never lacks one that it had and will have.
-    let put = leases.values().map(|lease| Change::Put(Record::Lease(*lease)));
-    let changes: Vec<Change> = put.chain(removed).collect();
-    for (number, some) in (1..).zip(changes.chunks(STEP)) {
+    let leases: Vec<Change> =
+        snapshot.leases.into_iter().map(lease).map(|l| Change::Put(Record::Lease(l))).collect();
+    let common: Vec<Change> =
+        snapshot.common.into_iter().map(|v| Change::Put(Record::Common(v))).collect();
+    let is_lease = |record: &&Record| matches!(record, Record::Lease(_));
+    let restored = Restored {
+        before: before.iter().filter(is_lease).count(),
+        leases: leases.len(),
+        common: common.len(),
+        goes_on,
+    };
+    let kept: BTreeSet<RecordKey> = leases.iter().chain(&common).map(Change::key).collect();
+    let removed = before.into_iter().map(|record| Change::Put(record).key());
+    let removed = removed.filter(|key| !kept.contains(key)).map(|key| match key {
+        RecordKey::Lease(ip) => Change::RemoveLease(ip),
+        RecordKey::Common(version) => Change::RemoveCommon(version),
+    });
+    let removed: Vec<Change> = removed.collect();
+    // New records first, so that the store never lacks one that it had and will have. The long texts
+    // go one by one.
+    let steps = leases.chunks(STEP).chain(common.chunks(1)).chain(removed.chunks(STEP));
+    for (number, some) in (1..).zip(steps) {
         store
             .write(number, some.to_vec())
             .map_err(|why| format!("{why}. A part is restored: run this again with --replace"))?;
     }
-    Ok(Restored { before: before.len(), leases: leases.len(), goes_on })
+    Ok(restored)
 }
 
 /// A store that no controller leads meanwhile.

@@ -13,6 +13,7 @@ use plexus_io::PortId;
 use plexus_wire::hex;
 use serde_json::json;
 
+use super::common::Common;
 use super::running::RunningNode;
 use super::{explain, metrics, show};
 use crate::adoption::Adoption;
@@ -21,10 +22,11 @@ use crate::socket::{Asked, Reply, refuse, say};
 /// Frames that wait for a slow client of a trace.
 const TRACE_QUEUE: usize = 4096;
 
-/// A node that answers, and its configuration.
+/// A node that answers, and its configuration: its own file and its part of the common file.
 pub(crate) struct Answers {
     pub(crate) node: Arc<RunningNode>,
     pub(crate) adoption: Arc<Adoption>,
+    pub(crate) common: Arc<Common>,
 }
 
 impl Asked for Answers {
@@ -47,13 +49,19 @@ impl Asked for Answers {
                 node.silence(&silence.port, silence.on).map(|()| Reply::DONE)
             }
             Request::Reload(_) => self.adoption.reload().map(|()| Reply::DONE),
-            Request::Config(request) => self.adoption.answer(request),
+            Request::Config(request) => match self.adoption.answer(request)? {
+                Reply::Running(mut running) => {
+                    running.common = self.common.show(node);
+                    Ok(Reply::Running(running))
+                }
+                reply => Ok(reply),
+            },
             Request::Version(_) => Ok(Reply::About(About::new("node", &node.file().name))),
             Request::Metrics(_) => {
                 let metrics = metrics::text(node)? + &self.adoption.metrics("node");
                 Ok(Reply::Metrics(Metrics { metrics }))
             }
-            Request::Drain(_) | Request::Network(_) | Request::Ways(_) => {
+            Request::Common(_) | Request::Drain(_) | Request::Network(_) | Request::Ways(_) => {
                 Err("this is a node: ask a controller".into())
             }
             Request::Trace(_) | Request::Stop(_) => Err("this request has no answer".into()),

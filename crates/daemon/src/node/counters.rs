@@ -1,11 +1,12 @@
-//! Questions of the controller to the node's workers: counters, while somebody looks at the
-//! network, and the treatment of a frame. A thread of its own asks them: the control plane waits
-//! for nobody.
+//! Questions of the controller to the rest of the node: counters, while somebody looks at the
+//! network, the treatment of a frame, and its part of the common file. A thread of its own asks: the
+//! control plane waits for nobody.
 
 use std::sync::Arc;
 
 use plexus_wire::fabric::message::{Counters, DropCount, NamedCount, PortCount};
 
+use super::common::Common;
 use super::news::{News, Wanted};
 use super::running::RunningNode;
 use super::{explain, show};
@@ -14,7 +15,7 @@ use super::{explain, show};
 ///
 /// # Errors
 /// When it cannot be started.
-pub(super) fn serve(node: &Arc<RunningNode>) -> Result<(), String> {
+pub(super) fn serve(node: &Arc<RunningNode>, common: Arc<Common>) -> Result<(), String> {
     let Some(wanted) = node.take_wanted() else { return Ok(()) };
     // The node's own end must not wait for this thread.
     let node = Arc::downgrade(node);
@@ -27,6 +28,7 @@ pub(super) fn serve(node: &Arc<RunningNode>) -> Result<(), String> {
                     let told = explain::for_controller(&node, &asked);
                     told.map(|told| News::Explained(Box::new(told)))
                 }
+                Wanted::Common(task) => Ok(News::Common(common.carry_out(&node, task))),
             };
             match news {
                 Ok(news) => node.tell_fabric(news),

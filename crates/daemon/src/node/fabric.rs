@@ -4,13 +4,13 @@
 mod answers;
 mod mtu;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use plexus_api::word;
 use plexus_config::{FabricFile, NodeFile, PortFile, PortUse, Tunnel};
 use plexus_control::identity::{Identity, Role, short_key};
 use plexus_control::link::{Pace, Pin};
+use plexus_control::node::common::{Part, Task};
 use plexus_control::node::{Event, Input, Node};
 use plexus_io::netlink::{InterfaceSpec, ensure_interface, leave_arp};
 use plexus_io::{Link, PortId};
@@ -58,6 +59,8 @@ pub(crate) struct Prepared {
     ports: Vec<PortName>,
     recording: Recording,
     mtus: Mtus,
+    /// The node's part of the common file with which it starts.
+    keeps: Part,
     /// Frames dropped because too many waited already.
     pub(crate) missed: Arc<AtomicU64>,
 }
@@ -66,7 +69,11 @@ pub(crate) struct Prepared {
 ///
 /// # Errors
 /// In words for the person who started it.
-pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared, String> {
+pub(crate) fn prepare(
+    file: &NodeFile,
+    settings: &FabricFile,
+    keeps: Part,
+) -> Result<Prepared, String> {
     let identity = identity::read(&settings.identity, Role::Node)?;
     let pace = Pace { heartbeat: settings.heartbeat };
     let (seed, lane_seed) = (identity::random()?, u64::from_ne_bytes(identity::random()?));
@@ -108,6 +115,7 @@ pub(crate) fn prepare(file: &NodeFile, settings: &FabricFile) -> Result<Prepared
         has_daemons: !kernel.is_empty(),
         ports: ports.collect(),
         recording,
+        keeps,
         missed: Arc::default(),
     })
 }
@@ -136,9 +144,18 @@ impl Prepared {
         want: SyncSender<Wanted>,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
-        let (unserved, quiet, loads) = (BTreeMap::new(), Quiet::default(), Loads::new(loads));
-        let own = self;
-        let driver = Driver { own, news, links, inject, loads, want, started, unserved, quiet };
+        let driver = Driver {
+            own: self,
+            news,
+            links,
+            inject,
+            loads: Loads::new(loads),
+            want,
+            tasks: VecDeque::new(),
+            started,
+            unserved: BTreeMap::new(),
+            quiet: Quiet::default(),
+        };
         start_control_plane(|| driver.run())
     }
 }
@@ -180,8 +197,10 @@ pub(crate) struct Driver {
     links: Arc<LinkCells>,
     inject: Inject,
     loads: Loads,
-    /// Has the counters read.
+    /// Has the rest of the node asked.
     want: SyncSender<Wanted>,
+    /// Tasks that wait for room there.
+    tasks: VecDeque<Task>,
     started: Instant,
     /// Hosts' frames not served and messages refused, by reason.
     unserved: BTreeMap<String, u64>,
@@ -271,6 +290,10 @@ fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
 impl Driver {
     /// Serves until told to stop.
     fn run(mut self) {
+        let keeps = std::mem::take(&mut self.own.keeps);
+        if keeps.version > 0 {
+            self.input(Input::Keeps(keeps));
+        }
         self.pin_from(0);
         loop {
             let wait = self.own.fabric.next_deadline().since(self.now()).min(SLEEP_MAX);
@@ -294,6 +317,7 @@ impl Driver {
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Counters(counters) => self.input(Input::Counters(counters)),
                     News::Explained(told) => self.input(Input::Explained(told)),
+                    News::Common(done) => self.input(Input::Common(done)),
                     News::Identity(new) => {
                         tracing::info!(key = short_key(&new.claims().static_public), "a new key");
                         self.own.fabric.set_identity(self.now(), *new);
@@ -419,6 +443,12 @@ impl Driver {
         self.node().identity()
     }
 
+    /// The version of the common file on trial, and the time until it is left.
+    pub(crate) fn common_trial(&self) -> Option<(u64, Duration)> {
+        let (version, until) = self.node().common().1?;
+        Some((version, until.since(self.now())))
+    }
+
     /// The control plane, for questions.
     fn node(&self) -> &Node {
         self.own.fabric.control()
@@ -473,6 +503,15 @@ impl Driver {
         for question in rest.questions {
             // The controller asks again, or says that this node is silent.
             let _ = self.want.try_send(Wanted::Explanation(question));
+        }
+        self.tasks.extend(rest.tasks);
+        while let Some(task) = self.tasks.pop_front() {
+            if let Err(TrySendError::Full(Wanted::Common(task))) =
+                self.want.try_send(Wanted::Common(task))
+            {
+                self.tasks.push_front(task);
+                break;
+            }
         }
         if !rest.frames.is_empty() {
             (self.inject)(rest.frames);

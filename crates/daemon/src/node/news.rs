@@ -2,6 +2,7 @@
 
 use plexus_config::{LaneChoice, PortFile};
 use plexus_control::identity::Identity;
+use plexus_control::node::common::{Done, Task};
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
@@ -39,6 +40,8 @@ pub(crate) enum News {
     Counters(Counters),
     /// The answer to a question of the controller about a frame.
     Explained(Box<Explained>),
+    /// A task with the node's part of the common file is done, or cannot be.
+    Common(Done),
     /// The fabric's control plane is asked.
     AskFabric(Question<fabric::Driver>),
     /// The router's control plane is asked.
@@ -50,13 +53,15 @@ pub(crate) enum News {
 /// Questions of the fabric's control plane that wait, at most.
 pub(crate) const WANTED_MAX: usize = 64;
 
-/// A question of the fabric's control plane to the workers. It waits for nobody: a thread of its
-/// own asks them.
+/// A question of the fabric's control plane to the rest of the node. It waits for nobody: a thread
+/// of its own asks.
 pub(crate) enum Wanted {
     /// The node's counters.
     Counters,
     /// The workers' treatment of a frame.
     Explanation(Explain),
+    /// Work on the node's part of the common file.
+    Common(Task),
 }
 
 /// Hands frames to the workers.

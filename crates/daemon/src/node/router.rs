@@ -168,6 +168,7 @@ impl Driver {
                         question(&self.own.router);
                     }
                     News::AskFabric(_)
+                    | News::Common(_)
                     | News::Counters(_)
                     | News::Explained(_)
                     | News::Identity(_) => {}

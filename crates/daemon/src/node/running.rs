@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use plexus_api::answer::node::Counts;
 use plexus_config::NodeFile;
 use plexus_control::identity::{Identity, Role};
+use plexus_control::node::common::Part;
+use plexus_control::router::Route;
 use plexus_io::disk::Reserved;
 use plexus_io::wake::{LinkNews, Sleeper, Waker};
 use plexus_io::{Link, PortId};
@@ -21,6 +23,7 @@ use plexus_plane::{
     Account, Counters, DeepReport, Explanation, FastReport, Injection, LinkChange, Onlooker,
     PortReport, Published, Sampled, Snapshot, Worker, mesh,
 };
+use plexus_wire::Prefix;
 
 use super::fast_table::HowFast;
 use super::inner::WorkerEnd;
@@ -30,6 +33,7 @@ use super::named::{self, Named};
 use super::news::{Inject, NEWS_MAX, News, WANTED_MAX, Wanted};
 use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
+use super::reload::Placed;
 use super::router::RouterView;
 use super::thread::{Ask, Stations, Thread, time_since};
 use super::{fabric, fast_table, inner, reload, router};
@@ -64,6 +68,17 @@ pub(crate) struct RunningNode {
     started: Instant,
     /// Questions of the fabric's control plane.
     wanted: Mutex<Option<Receiver<Wanted>>>,
+}
+
+/// A configuration that a running node can adopt.
+pub(crate) struct Changed {
+    file: NodeFile,
+    removed: Vec<PortId>,
+    /// Another key of the node.
+    identity: Option<Identity>,
+    routes: Option<Vec<(Prefix, Route)>>,
+    named: Option<named::Changed>,
+    snapshot: Snapshot,
 }
 
 /// How to reach a worker.
@@ -108,14 +123,16 @@ pub(crate) struct Totals {
 }
 
 impl RunningNode {
-    /// Opens the ports and starts the workers. The caller keeps the reserved disk space when the
+    /// Opens the ports and starts the workers. `keeps`: the part of the common file that is in the
+    /// file already. The caller keeps the reserved disk space when the
     /// whole node has started.
     ///
     /// # Errors
     /// In words for the person who started it.
-    pub(crate) fn start(file: NodeFile) -> Result<(RunningNode, Reserved), String> {
+    pub(crate) fn start(file: NodeFile, keeps: Part) -> Result<(RunningNode, Reserved), String> {
         let file = expand(file)?;
-        let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f)).transpose()?;
+        let fabric = file.fabric.as_ref().map(|f| fabric::prepare(&file, f, keeps));
+        let fabric = fabric.transpose()?;
         let router = file.router.as_ref().map(|r| router::prepare(&file, r)).transpose()?;
         let tables = Tables {
             fabric: fabric.as_ref().map(|f| f.source()),
@@ -354,23 +371,32 @@ impl RunningNode {
         self.started.elapsed()
     }
 
-    /// Applies a changed configuration; `shown` is what messages call its file. The caller applies
-    /// one at a time.
+    /// Prepares a change of the configuration.
     ///
     /// # Errors
-    /// When it changes what only a restart can, or it or what it names cannot be read; nothing was
-    /// changed.
-    pub(crate) fn adopt(&self, shown: &str, text: &str) -> Result<(), String> {
-        let file = expand(NodeFile::parse(shown, text).map_err(|e| e.to_string())?)?;
+    /// When it changes what only a restart can, or something that it names cannot be read.
+    pub(crate) fn read(&self, file: NodeFile) -> Result<Changed, String> {
         let now = self.file();
-        let placed = reload::place(&now, file);
-        reload::check(&now, &placed.file)?;
-        let file = placed.file;
-        let identity = self.changed_identity(&file)?;
-        let routes = file.router.as_ref().map(router::static_routes).transpose()?;
-        // This thread may wait for certificates to be read; the thread that forwards may not.
-        let named = file.named.as_ref().map(named::Changed::read).transpose()?;
-        let snapshot = snapshot(&file, &self.tables)?;
+        let Placed { file, removed } = reload::place(&now, expand(file)?);
+        reload::check(&now, &file)?;
+        Ok(Changed {
+            removed,
+            identity: self.changed_identity(&file)?,
+            routes: file.router.as_ref().map(router::static_routes).transpose()?,
+            // This thread may wait for certificates to be read; the thread that forwards may not.
+            named: file.named.as_ref().map(named::Changed::read).transpose()?,
+            snapshot: snapshot(&file, &self.tables)?,
+            file,
+        })
+    }
+
+    /// Adopts a changed configuration. The caller reads and adopts one at a time.
+    ///
+    /// # Errors
+    /// When a new port does not open; nothing was changed.
+    pub(crate) fn adopt(&self, changed: Changed) -> Result<(), String> {
+        let Changed { file, removed, identity, routes, named, snapshot } = changed;
+        let now = self.file();
         let known = now.ports.len();
         let opened = self.open(&file, known)?;
         self.published.store(Arc::new(snapshot));
@@ -378,10 +404,10 @@ impl RunningNode {
         if let (Some(control), false) = (&self.control.fabric, new.is_empty()) {
             let _ = control.news.send(News::Ports(file.ports.len(), new));
         }
-        if let (Some(control), false) = (&self.control.fabric, placed.removed.is_empty()) {
-            let _ = control.news.send(News::Removed(placed.removed.clone()));
+        if let (Some(control), false) = (&self.control.fabric, removed.is_empty()) {
+            let _ = control.news.send(News::Removed(removed.clone()));
         }
-        for port in placed.removed {
+        for port in removed {
             let owner = now.ports[usize::from(port)].worker.and_then(|w| self.workers.get(w));
             owner.into_iter().for_each(|worker| worker.tell(Ask::Remove(port)));
         }

@@ -1,0 +1,143 @@
+//! The group's common file, for clients of the control socket.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use plexus_api::answer::config::{
+    Applied, Common as State, CommonNode, CommonVersion, Text, Trial,
+};
+use plexus_api::{Common, CommonApply};
+use plexus_config::{CommonFile, ControllerSettings};
+use plexus_controller::{CommonAsk, CommonView, Controller, Input};
+use plexus_wire::Time;
+use plexus_wire::fabric::message::CommonFate;
+
+use super::{Daemon, check_own_key};
+use crate::socket::Reply;
+
+/// How long all nodes and the store may take for a change.
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
+/// Clients that wait, at most: those whose question was lost with a core make room for others.
+const WAITING_MAX: usize = 64;
+
+/// Where the answer to a client goes.
+pub(super) type Answer = Sender<Result<Reply, String>>;
+
+/// Clients that wait for an answer, and how many have asked.
+#[derive(Default)]
+pub(super) struct Asking {
+    waiting: BTreeMap<u64, Answer>,
+    asked: u64,
+}
+
+impl Daemon {
+    /// Serves a request.
+    pub(super) fn common(&mut self, now: Time, request: Common, reply: Answer) {
+        let ask = match self.common_ask(now, request) {
+            Ok(ask) => ask,
+            // A client may have given up by then.
+            Err(told) => return drop(reply.send(told)),
+        };
+        let Some(core) = &mut self.reign.core else { return };
+        self.asking.asked += 1;
+        while self.asking.waiting.len() >= WAITING_MAX {
+            self.asking.waiting.pop_first();
+        }
+        self.asking.waiting.insert(self.asking.asked, reply);
+        core.handle(now, Input::Common { question: self.asking.asked, ask });
+    }
+
+    /// The change that is asked for, or else the answer.
+    fn common_ask(&self, now: Time, request: Common) -> Result<CommonAsk, Result<Reply, String>> {
+        let core = self.view().map_err(Err)?.core;
+        match request {
+            Common::State(_) => Err(Ok(Reply::Common(self.common_state(now, core)))),
+            Common::Text(version) => {
+                let found = core.common_versions().iter().find(|found| found.version == version);
+                let none = || format!("there is no version {version} of the common file");
+                let text = found.ok_or_else(none).map(|found| found.text.clone());
+                Err(text.map(|text| Reply::Text(Text { version, text })))
+            }
+            Common::Apply(CommonApply { text, confirm_within_s, comment }) => {
+                let file = CommonFile::parse("the common file", &text);
+                let file = file.map_err(|e| Err(e.to_string()))?;
+                let of_file = ControllerSettings { revoked: file.revoked, ..Default::default() };
+                check_own_key(&of_file, &self.hub.key()).map_err(Err)?;
+                let trial_s = confirm_within_s.map(|s| u32::try_from(s).unwrap_or(u32::MAX));
+                Ok(CommonAsk::Apply { text, comment, trial_s })
+            }
+            Common::Confirm(_) => Ok(CommonAsk::Keep),
+            Common::Back(_) => Ok(CommonAsk::Leave),
+        }
+    }
+
+    /// The core has carried out a change, or cannot.
+    pub(super) fn tell_common(
+        &mut self,
+        now: Time,
+        question: u64,
+        told: Result<Vec<String>, String>,
+    ) {
+        let Some(reply) = self.asking.waiting.remove(&question) else { return };
+        let Some(core) = &self.reign.core else { return };
+        let missing = |name: String| {
+            format!("{name} has not said that it runs it: it gets it once it is heard again")
+        };
+        let applied = told.map(|names| {
+            let trial = trial(now, core);
+            let kept = core.common_file().map(|(version, _)| version);
+            let version = trial.map(|trial| trial.version).or(kept);
+            Applied { version, trial, notes: names.into_iter().map(missing).collect() }
+        });
+        let _ = reply.send(applied.map(Reply::Applied));
+    }
+
+    fn common_state(&self, now: Time, core: &Controller) -> State {
+        let version = |version: &plexus_controller::CommonVersion| CommonVersion {
+            number: version.version,
+            kept_unix_s: version.kept_unix_s,
+            comment: version.comment.clone(),
+            good: version.kept,
+        };
+        let mut nodes: Vec<CommonNode> = core.common().into_iter().map(node).collect();
+        nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        State {
+            controller: self.own.1.clone(),
+            running: core.common_file().map(|(version, _)| version),
+            trial: trial(now, core),
+            versions: core.common_versions().iter().map(version).collect(),
+            nodes,
+        }
+    }
+
+    /// The settings of the controller's own file, with those of the common file that are for
+    /// controllers.
+    pub(super) fn all_settings(&self) -> ControllerSettings {
+        let mut all = self.settings.clone();
+        let common = self.reign.core.as_ref().and_then(Controller::common_file);
+        let Some((_, file)) = common else {
+            return all;
+        };
+        let is_new = |key: &[u8; 32]| self.settings.revoked.iter().all(|known| known.key != *key);
+        all.revoked.extend(file.revoked.iter().filter(|its| is_new(&its.key)).cloned());
+        let is_new = |node: &&String| !self.settings.drained.contains(node);
+        all.drained.extend(file.drained.iter().filter(is_new).cloned());
+        all
+    }
+}
+
+fn trial(now: Time, core: &Controller) -> Option<Trial> {
+    let trial = core.common_trial()?;
+    let left_s = trial.until.since(now).as_millis().div_ceil(1000) as u64;
+    let back_to = core.common_file().map_or(0, |(version, _)| version);
+    Some(Trial { version: trial.version, back_to, left_s })
+}
+
+fn node(view: CommonView) -> CommonNode {
+    let CommonView { name, is_there, state } = view;
+    let refused = state.as_ref().filter(|state| state.fate == CommonFate::Refused);
+    let refused = refused.map(|state| String::from_utf8_lossy(&state.why).into_owned());
+    let kept = state.map_or(0, |state| state.kept);
+    CommonNode { node: name, is_there, version: (kept > 0).then_some(kept), refused }
+}
