@@ -174,6 +174,8 @@ mod tests {
         let fabric = found("examples/fabric-node.toml");
         assert!(fabric.starts_with("a node: n1, 4 ports; ") && fabric.contains("MTU of 1624"));
         assert_eq!(found("examples/controller.toml"), "a controller: c1, 3 subnets");
+        let common = "a common file of a group, with parts for 0 nodes";
+        assert_eq!(found("examples/common.toml"), common);
         assert!(found("labs/switch.toml").starts_with("a topology: 1 node, 4 hosts, 4 links"));
         assert!(check(&root.join("no-such-file.toml")).is_err());
     }

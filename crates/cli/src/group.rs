@@ -114,8 +114,12 @@ Example:
   sudo plexus group drain n3 --end  # when the work is over
 
 No packet is lost: flows move while the node still forwards. Its own hosts stay reachable through
-it, and so do others where there is no way around it. Multicast still takes it. Of several
-controllers, each has its own list: name the file of each with --config, or copy the lines.")]
+it, and so do others where there is no way around it. Multicast still takes it.
+
+Of several controllers, each has a list in its own file. A list in their common file is known to all
+of them:
+  sudo plexus group drain n3 --config common.toml
+  sudo plexus config common apply c1 common.toml")]
     Drain {
         /// The node.
         #[arg(value_name = "NAME")]
@@ -125,7 +129,7 @@ controllers, each has its own list: name the file of each with --config, or copy
         end: bool,
         #[command(flatten)]
         place: Place,
-        /// The controller's file, where --dir has several.
+        /// The controller's file, where --dir has several, or a common file.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -145,7 +149,8 @@ Do it when a key may have been seen by others, or as often as your rules say. Th
 group.key, cannot be changed: a group with another one is another group.
 
 A controller takes its new key when it is started again, and no reload before that. Of several
-controllers, each has its own list of revoked keys: copy the [[revoked]] lines to their files.")]
+controllers, each has a list of revoked keys in its own file. A list in their common file is known
+to all of them: name that file with --config.")]
     RotateKeys {
         /// The box; with --code, which of this folder's boxes, where it has several.
         #[arg(value_name = "NAME", required_unless_present = "code")]
@@ -155,7 +160,7 @@ controllers, each has its own list of revoked keys: copy the [[revoked]] lines t
         code: Option<String>,
         #[command(flatten)]
         place: Place,
-        /// The controller's file, where --dir has several.
+        /// The controller's file, where --dir has several, or a common file.
         #[arg(long, value_name = "FILE", conflicts_with = "code")]
         config: Option<PathBuf>,
         #[command(flatten)]
@@ -170,14 +175,17 @@ Example:
 Run it on the box of `plexus group create`. The controller ends its session with the box and tells
 the others: their ports to the box are ports of a host, and no route leads through it.
 
-Of several controllers, each has its own list: copy the [[revoked]] lines to their files.")]
+Of several controllers, each has a list in its own file. A list in their common file is known to all
+of them:
+  sudo plexus group remove n3 --config common.toml
+  sudo plexus config common apply c1 common.toml")]
     Remove {
         /// The box.
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         place: Place,
-        /// The controller's file, where --dir has several.
+        /// The controller's file, where --dir has several, or a common file.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -344,10 +352,10 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
     let controller = revoked.map_err(Failure::unusable)?;
     println!("{} revokes the old one. To put it into effect:", config.display());
     println!("  {}   # on the box of {name}", take_key(entry.role, name));
-    if (entry.role, name) != (Role::Controller, controller.as_str()) {
-        println!("  systemctl reload plexus-controller@{controller}   # after that");
+    if (entry.role, Some(name)) != (Role::Controller, controller.as_deref()) {
+        println!("  {}   # after that", put_into_effect(controller.as_deref(), &config));
     }
-    println!("Of several controllers, copy [[revoked]] to the files of the others.");
+    tell_of_common_file(controller.as_deref());
     Ok(())
 }
 
@@ -393,20 +401,38 @@ fn drain_node(name: &str, end: bool, place: &Place, config: Option<PathBuf>) -> 
     };
     let what = if end { "lets routes lead through" } else { "has routes avoid" };
     println!("{shown} {what} {name}. To put it into effect:");
-    println!("  systemctl reload plexus-controller@{controller}");
+    println!("  {}", put_into_effect(controller.as_deref(), &config));
     if !end {
         println!("To see whether a route still leads through it:");
-        println!("  plexus show topology --node {controller}");
+        println!("  plexus show topology --node {}", controller.as_deref().unwrap_or("CONTROLLER"));
     }
     Ok(())
+}
+
+/// The command that puts a changed file of controllers into effect. `controller`: whose file it is;
+/// `None`: it is a common file.
+fn put_into_effect(controller: Option<&str>, file: &Path) -> String {
+    match controller {
+        Some(name) => format!("systemctl reload plexus-controller@{name}"),
+        None => format!("plexus config common apply CONTROLLER {}", file.display()),
+    }
+}
+
+/// A hint for groups of several controllers, after a key was revoked in the file of one of them.
+fn tell_of_common_file(controller: Option<&str>) {
+    if controller.is_some() {
+        println!(
+            "Of several controllers, all know it if you name their common file with --config."
+        );
+    }
 }
 
 fn remove(name: &str, place: &Place, config: Option<PathBuf>) -> Result<(), String> {
     let config = config.map_or_else(|| port::controller_file(&place.dir), Ok)?;
     let controller = revoke(&place.dir, &config, name)?;
     println!("{} revokes the key of {name}. To put it into effect:", config.display());
-    println!("  systemctl reload plexus-controller@{controller}");
-    println!("Of several controllers, copy [[revoked]] to the files of the others.");
+    println!("  {}", put_into_effect(controller.as_deref(), &config));
+    tell_of_common_file(controller.as_deref());
     println!("Its neighbours take it for a host from then on.");
     Ok(())
 }

@@ -175,6 +175,7 @@ impl Node {
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Keeps(part) => self.common = Common::new(part),
             Input::Common(done) => self.common_done(now, done),
+            Input::OwnFile => self.reconsider_common(now),
             Input::Tick => {}
             Input::Stop => return self.stop(now),
         }

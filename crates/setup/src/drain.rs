@@ -1,22 +1,22 @@
-//! Drains a node before work on it: the controller's file names it, and routes avoid it.
+//! Drains a node before work on it: a file of controllers names it, and routes avoid it.
 
 use std::path::Path;
 
-use plexus_config::ControllerFile;
 use plexus_config::document::{Lines, read_text};
 use plexus_daemon::ledger::Ledger;
 
 use crate::folder::{AUTHORITY, append, authority, replace};
 use crate::revoke::check_node;
+use crate::settings::Settings;
 
 const HEADING: &str = "[[drained]]";
 
-/// Names a node as drained in the controller's file; returns the controller's name.
+/// Names a node as drained in a controller's file, whose name it returns, or in a common file.
 ///
 /// # Errors
 /// In words, when the group of this folder has no such node, it is there already, or the file would
 /// not be right any more.
-pub fn drain(folder: &Path, config: &Path, node: &str) -> Result<String, String> {
+pub fn drain(folder: &Path, config: &Path, node: &str) -> Result<Option<String>, String> {
     // The controller may run on another box than the authority's.
     if folder.join(AUTHORITY).exists() {
         let (key_file, authority) = authority(folder)?;
@@ -24,39 +24,39 @@ pub fn drain(folder: &Path, config: &Path, node: &str) -> Result<String, String>
     }
     let text = read_text(config).map_err(|e| e.to_string())?;
     let shown = config.display().to_string();
-    let before = ControllerFile::parse(&shown, &text).map_err(|e| e.to_string())?;
-    if before.settings.drained.iter().any(|drained| drained == node) {
+    let before = Settings::parse(&shown, &text)?;
+    if before.drained.iter().any(|drained| drained == node) {
         return Err(format!("{shown}: {node} is drained already"));
     }
     let mut lines = Lines::default();
     lines.heading(HEADING);
     lines.text("node", node);
     let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
-    ControllerFile::parse(&shown, &format!("{text}{more}")).map_err(|e| e.to_string())?;
+    Settings::parse(&shown, &format!("{text}{more}"))?;
     append(config, &more)?;
-    Ok(before.name)
+    Ok(before.controller)
 }
 
-/// Takes a drained node's lines out of the controller's file; returns the controller's name.
+/// Takes a drained node's lines out of such a file; returns the same.
 ///
 /// # Errors
 /// In words, when the node is not drained, or its lines are not as [`drain`] writes them.
-pub fn end(config: &Path, node: &str) -> Result<String, String> {
+pub fn end(config: &Path, node: &str) -> Result<Option<String>, String> {
     let text = read_text(config).map_err(|e| e.to_string())?;
     let shown = config.display().to_string();
-    let before = ControllerFile::parse(&shown, &text).map_err(|e| e.to_string())?;
-    if !before.settings.drained.iter().any(|drained| drained == node) {
+    let before = Settings::parse(&shown, &text)?;
+    if !before.drained.iter().any(|drained| drained == node) {
         return Err(format!("{shown}: {node} is not drained"));
     }
     let without = without(&text, node).filter(|text| {
-        let after = ControllerFile::parse(&shown, text);
-        after.is_ok_and(|after| !after.settings.drained.iter().any(|drained| drained == node))
+        let after = Settings::parse(&shown, text);
+        after.is_ok_and(|after| !after.drained.iter().any(|drained| drained == node))
     });
     let Some(without) = without else {
         return Err(format!("{shown}: take {HEADING} with node = \"{node}\" out by hand"));
     };
     replace(config, &without)?;
-    Ok(before.name)
+    Ok(before.controller)
 }
 
 /// The text without the section of a node, and without the empty line before it.
@@ -77,6 +77,8 @@ fn without(text: &str, node: &str) -> Option<String> {
 mod tests {
     use std::fs;
 
+    use plexus_config::{CommonFile, ControllerFile};
+
     use super::*;
 
     #[test]
@@ -89,7 +91,7 @@ mod tests {
         fs::write(&file, before).unwrap();
         let drained = || ControllerFile::read(&file).unwrap().settings.drained;
         for node in ["n2", "n3"] {
-            assert_eq!(drain(&folder, &file, node).unwrap(), "c1");
+            assert_eq!(drain(&folder, &file, node).unwrap().as_deref(), Some("c1"));
         }
         assert_eq!(drained(), ["n2", "n3"]);
         assert!(drain(&folder, &file, "n3").unwrap_err().contains("is drained already"));
@@ -103,6 +105,13 @@ mod tests {
         fs::write(&file, &odd).unwrap();
         assert!(end(&file, "n9").unwrap_err().contains("by hand"));
         assert_eq!(fs::read_to_string(&file).unwrap(), odd);
+        // The same in a common file.
+        let before = "[all.switch]\nageing = \"60s\"\n";
+        fs::write(&file, before).unwrap();
+        assert_eq!(drain(&folder, &file, "n2"), Ok(None));
+        assert_eq!(CommonFile::read(&file).unwrap().drained, ["n2"]);
+        assert_eq!(end(&file, "n2"), Ok(None));
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -23,4 +23,5 @@ pub mod join;
 pub mod port;
 pub mod revoke;
 pub mod rotate;
+mod settings;
 mod stream;

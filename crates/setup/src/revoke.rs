@@ -1,10 +1,9 @@
-//! Takes a box out of a group: its key is revoked in the controller's file, and its entry in the
+//! Takes a box out of a group: its key is revoked in a file of controllers, and its entry in the
 //! ledger says so.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plexus_config::ControllerFile;
 use plexus_config::document::{Lines, read_text};
 use plexus_control::identity::Role;
 use plexus_daemon::ledger::{Entry, Ledger};
@@ -12,29 +11,32 @@ use plexus_wire::hex;
 
 use crate::drain;
 use crate::folder::{append, authority};
+use crate::settings::Settings;
 
-/// Revokes the key of the node of this name; returns the controller's name.
+/// Revokes the key of the node of this name in a controller's file, whose name it returns, or in a
+/// common file.
 ///
 /// # Errors
 /// In words, when the group has no such node, or the controller's file would not be right any more.
-pub fn revoke(folder: &Path, config: &Path, name: &str) -> Result<String, String> {
+pub fn revoke(folder: &Path, config: &Path, name: &str) -> Result<Option<String>, String> {
     let (key_file, authority) = authority(folder)?;
     let mut ledger = Ledger::open(&key_file, &authority)?;
     let removed = Entry { removed: true, ..check_node(&ledger, name)?.clone() };
 
-    let before = ControllerFile::read(config).map_err(|e| e.to_string())?;
+    let text = read_text(config).map_err(|e| e.to_string())?;
+    let before = Settings::parse(&config.display().to_string(), &text)?;
     // Another box may get the name, and is not to be drained.
-    if before.settings.drained.iter().any(|drained| drained == name) {
+    if before.drained.iter().any(|drained| drained == name) {
         drain::end(config, name)?;
     }
     // After a rotation that was not finished, the box may have another key than the last one.
     revoke_keys(config, &ledger, &removed, |_| true)?;
     ledger.enter(removed)?;
-    Ok(before.name)
+    Ok(before.controller)
 }
 
-/// Revokes the keys of a box that are `wanted`, of all that it was given, in the controller's file.
-/// Returns the controller's name.
+/// Revokes the keys of a box that are `wanted`, of all that it was given, in such a file; returns
+/// the same.
 ///
 /// # Errors
 /// In words, when the file would not be right any more.
@@ -43,16 +45,15 @@ pub(crate) fn revoke_keys(
     ledger: &Ledger,
     of: &Entry,
     wanted: impl Fn(&str) -> bool,
-) -> Result<String, String> {
+) -> Result<Option<String>, String> {
     let text = read_text(config).map_err(|e| e.to_string())?;
     let shown = config.display().to_string();
-    let controller = ControllerFile::parse(&shown, &text).map_err(|e| e.to_string())?;
-    let revoked: Vec<String> =
-        controller.settings.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
+    let before = Settings::parse(&shown, &text)?;
+    let revoked: Vec<String> = before.revoked.iter().map(|revoked| hex(&revoked.key)).collect();
     let is_new = |key: &&str| wanted(key) && !revoked.iter().any(|revoked| revoked == key);
     let keys: BTreeSet<&str> = ledger.keys(of.number).filter(is_new).collect();
     if keys.is_empty() {
-        return Ok(controller.name);
+        return Ok(before.controller);
     }
     let mut lines = Lines::default();
     for key in keys {
@@ -61,9 +62,9 @@ pub(crate) fn revoke_keys(
         lines.text("key", key);
     }
     let more = format!("{}{}", if text.ends_with('\n') { "\n" } else { "\n\n" }, lines.finish());
-    ControllerFile::parse(&shown, &format!("{text}{more}")).map_err(|e| e.to_string())?;
+    Settings::parse(&shown, &format!("{text}{more}"))?;
     append(config, &more)?;
-    Ok(controller.name)
+    Ok(before.controller)
 }
 
 /// The entry of the node of this name.

@@ -52,8 +52,8 @@ pub fn rotate_here(folder: &Path, entry: &Entry) -> Result<(PathBuf, String), St
     Ok((file, hex(&identity.claims().static_public)))
 }
 
-/// Revokes every key but this one that a box was given, in the controller's file. Returns the
-/// controller's name.
+/// Revokes every key but this one that a box was given, in a controller's file, whose name it
+/// returns, or in a common file.
 ///
 /// # Errors
 /// In words.
@@ -62,7 +62,7 @@ pub fn revoke_others(
     config: &Path,
     entry: &Entry,
     key: &str,
-) -> Result<String, String> {
+) -> Result<Option<String>, String> {
     let (key_file, authority) = authority(folder)?;
     let ledger = Ledger::open(&key_file, &authority)?;
     revoke::revoke_keys(config, &ledger, entry, |old| old != key)

@@ -210,6 +210,12 @@ fn a_node_that_was_away_gets_the_common_file_and_starts_with_it() {
     bench.start_controller();
     let why = json!("there is no port h here");
     assert!(until(|| bench.at("n2")["refused"] == why), "{}: {}", bench.at("n2"), bench.log());
+    // The node's file is mended while it runs: a new port, of a device that no other has.
+    common::cable((&bench.place, "n2i"), (&bench.place, "n2ix"), 1500);
+    let mended = fs::read_to_string(&path).unwrap() + "[[port]]\nname = \"h\"\ndevice = \"n2i\"\n";
+    fs::write(&path, mended).unwrap();
+    bench.run(&["config", "apply", "n2", "--control", &bench.control("n2")]).expect(0);
+    assert!(until(|| bench.rate("n2") == 100), "{}: {}", bench.at("n2"), bench.log());
 }
 
 #[test]

@@ -195,6 +195,16 @@ impl Common {
         Ok(Outcome { told: None, task: Some(Task::Check(part)) })
     }
 
+    /// The node's own file has changed: what did not fit may fit now, so the controller is to offer
+    /// it again.
+    pub fn reconsider(&mut self, now: Time) -> Outcome {
+        let refused = |offered: &mut Offered| matches!(offered.checked, Some(Err(_)));
+        match self.offered.take_if(refused) {
+            Some(_) => self.tell(now, self.kept.version),
+            None => Outcome::default(),
+        }
+    }
+
     /// An order of the controller.
     pub fn order(&mut self, now: Time, order: &CommonOrder) -> Outcome {
         let CommonOrder { version, verb, seconds } = *order;
@@ -286,6 +296,11 @@ impl Node {
 
     pub(super) fn common_ordered(&mut self, now: Time, order: &CommonOrder) {
         let outcome = self.common.order(now, order);
+        self.about_common(now, outcome);
+    }
+
+    pub(super) fn reconsider_common(&mut self, now: Time) {
+        let outcome = self.common.reconsider(now);
         self.about_common(now, outcome);
     }
 
@@ -453,7 +468,12 @@ mod tests {
         let seven = Some(Task::Check(part(7, "seven")));
         assert_eq!(common.offer(at(0), offer(7, 0, 1, "seven")).unwrap().task, seven);
         common.done(at(0), done(7, false, Some("no port eth9")));
-        // Somebody may have given the node the port that it lacked.
+        // Somebody may have given the node the port that it lacked, and it is offered anew.
+        let outcome = common.reconsider(at(0));
+        assert_eq!(fate(&outcome), (0, 0, CommonFate::Kept));
+        assert_eq!(common.reconsider(at(0)), Outcome::default());
+        assert_eq!(common.offer(at(0), offer(7, 0, 1, "seven")).unwrap().task, seven);
+        common.done(at(0), done(7, false, Some("no port eth9")));
         assert_eq!(common.greet(at(1)), None);
         assert_eq!(common.offer(at(1), offer(7, 0, 1, "seven")).unwrap().task, seven);
     }

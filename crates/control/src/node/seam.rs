@@ -62,6 +62,8 @@ pub enum Input {
     Keeps(Part),
     /// The driver has carried out an [`Output::Common`].
     Common(Done),
+    /// The node's own file has changed: a part that it did not fit may fit now.
+    OwnFile,
     /// Time has passed: [`Node::next_deadline`](super::Node::next_deadline) has come.
     Tick,
     /// The node stops and tells its neighbours, so that they need not time out. The last input.

@@ -31,13 +31,20 @@ pub(super) struct Asking {
     asked: u64,
 }
 
+/// The next step for a request.
+enum Next {
+    Change(CommonAsk),
+    Answer(Reply),
+}
+
 impl Daemon {
     /// Serves a request.
     pub(super) fn common(&mut self, now: Time, request: Common, reply: Answer) {
-        let ask = match self.common_ask(now, request) {
-            Ok(ask) => ask,
+        let ask = match self.next(now, request) {
+            Ok(Next::Change(ask)) => ask,
             // A client may have given up by then.
-            Err(told) => return drop(reply.send(told)),
+            Ok(Next::Answer(answer)) => return drop(reply.send(Ok(answer))),
+            Err(why) => return drop(reply.send(Err(why))),
         };
         let Some(core) = &mut self.reign.core else { return };
         self.asking.asked += 1;
@@ -48,28 +55,27 @@ impl Daemon {
         core.handle(now, Input::Common { question: self.asking.asked, ask });
     }
 
-    /// The change that is asked for, or else the answer.
-    fn common_ask(&self, now: Time, request: Common) -> Result<CommonAsk, Result<Reply, String>> {
-        let core = self.view().map_err(Err)?.core;
-        match request {
-            Common::State(_) => Err(Ok(Reply::Common(self.common_state(now, core)))),
+    fn next(&self, now: Time, request: Common) -> Result<Next, String> {
+        let core = self.view()?.core;
+        Ok(match request {
+            Common::State(_) => Next::Answer(Reply::Common(self.common_state(now, core))),
             Common::Text(version) => {
                 let found = core.common_versions().iter().find(|found| found.version == version);
                 let none = || format!("there is no version {version} of the common file");
-                let text = found.ok_or_else(none).map(|found| found.text.clone());
-                Err(text.map(|text| Reply::Text(Text { version, text })))
+                let text = found.ok_or_else(none)?.text.clone();
+                Next::Answer(Reply::Text(Text { version, text }))
             }
             Common::Apply(CommonApply { text, confirm_within_s, comment }) => {
                 let file = CommonFile::parse("the common file", &text);
-                let file = file.map_err(|e| Err(e.to_string()))?;
+                let file = file.map_err(|e| e.to_string())?;
                 let of_file = ControllerSettings { revoked: file.revoked, ..Default::default() };
-                check_own_key(&of_file, &self.hub.key()).map_err(Err)?;
+                check_own_key(&of_file, &self.hub.key())?;
                 let trial_s = confirm_within_s.map(|s| u32::try_from(s).unwrap_or(u32::MAX));
-                Ok(CommonAsk::Apply { text, comment, trial_s })
+                Next::Change(CommonAsk::Apply { text, comment, trial_s })
             }
-            Common::Confirm(_) => Ok(CommonAsk::Keep),
-            Common::Back(_) => Ok(CommonAsk::Leave),
-        }
+            Common::Confirm(_) => Next::Change(CommonAsk::Keep),
+            Common::Back(_) => Next::Change(CommonAsk::Leave),
+        })
     }
 
     /// The core has carried out a change, or cannot.

@@ -12,6 +12,7 @@ use plexus_config::{NodeFile, with_common_part};
 use plexus_control::node::common::{Done, Part, Task};
 use plexus_io::secret;
 
+use super::news::News;
 use super::running::RunningNode;
 use crate::adoption::beside;
 
@@ -89,6 +90,7 @@ impl Common {
         let mut texts = self.lock();
         node.adopt(node.read(whole(&self.shown, own, &texts.part)?)?)?;
         texts.own = own.into();
+        node.tell_fabric(News::OwnFile);
         Ok(())
     }
 

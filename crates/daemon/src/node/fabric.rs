@@ -317,6 +317,7 @@ impl Driver {
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Counters(counters) => self.input(Input::Counters(counters)),
                     News::Explained(told) => self.input(Input::Explained(told)),
+                    News::OwnFile => self.input(Input::OwnFile),
                     News::Common(done) => self.input(Input::Common(done)),
                     News::Identity(new) => {
                         tracing::info!(key = short_key(&new.claims().static_public), "a new key");

@@ -40,6 +40,8 @@ pub(crate) enum News {
     Counters(Counters),
     /// The answer to a question of the controller about a frame.
     Explained(Box<Explained>),
+    /// The node's own file has changed.
+    OwnFile,
     /// A task with the node's part of the common file is done, or cannot be.
     Common(Done),
     /// The fabric's control plane is asked.

@@ -169,6 +169,7 @@ impl Driver {
                     }
                     News::AskFabric(_)
                     | News::Common(_)
+                    | News::OwnFile
                     | News::Counters(_)
                     | News::Explained(_)
                     | News::Identity(_) => {}
