@@ -1,4 +1,4 @@
-//! `fabric/SPEC.md` and `fabric/message.rs` agree: kinds, names, fields in order with their types,
+//! `fabric/SPEC.md` and the source of `fabric/message` agree: kinds, names, fields in order with their types,
 //! codes. Changing only one of them fails here.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use super::tables::{Fields, Tables, snake};
 use plexus_wire::fabric::message::Body;
 
-const SOURCE: &str = include_str!("../../src/fabric/message.rs");
+const SOURCES: [&str; 2] = [
+    include_str!("../../src/fabric/message.rs"),
+    include_str!("../../src/fabric/message/codes.rs"),
+];
 
 /// The blocks of the source that begin with this macro's name, each without its outer lines.
 fn blocks(name: &str) -> Vec<&'static str> {
     let start = format!("\n{name}! {{\n");
     let ends = |block: &'static str| &block[..block.find("\n}").expect("a block ends")];
-    SOURCE.split(start.as_str()).skip(1).map(ends).collect()
+    SOURCES.iter().flat_map(|source| source.split(start.as_str()).skip(1)).map(ends).collect()
 }
 
 /// Lines that are neither comments nor empty.
