@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::debian::child_of;
 use super::{Place, pack, script};
 use crate::common::{Running, Said, Signal, directory, is_root, kill, until};
+use crate::guide::page::Step;
 
 /// Messages that say that packages of Debian cannot be had here.
 const NOT_HERE: [&str; 4] =
@@ -126,4 +127,9 @@ fn a_container_of_the_image_waits_for_its_devices() {
     let mut start = start;
     assert!(until(|| start.has_ended()), "{}", fs::read_to_string(path("log")).unwrap());
     assert!(logged("stopping"));
+}
+
+/// Whether a command of docs/install.md is one for containers.
+pub(super) fn is_typed_there(step: &Step) -> bool {
+    step.command.contains("docker ")
 }
