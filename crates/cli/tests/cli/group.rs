@@ -2,240 +2,49 @@
 //! docs/three-boxes.md.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use plexus_io::namespace::Namespaces;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::common::{
-    self, Desk, Running, Said, Signal, cable, ip, own_folders, plexus_in, signal, until,
-};
+use crate::common::{self, Desk, Running, Said, cable, ip, plexus_in, until};
+use crate::guide;
+use crate::guide::page::{self, Step};
 
-/// A command that prints a code and waits for a box.
-struct Inviting {
-    child: Running,
-    out: BufReader<std::process::ChildStdout>,
-    code: String,
-}
+pub(crate) mod boxes;
 
-impl Inviting {
-    /// Starts it, up to the code.
-    fn begin(mut command: Command) -> Inviting {
-        let mut child = Running(command.stdin(Stdio::piped()).spawn().unwrap());
-        let out = BufReader::new(child.0.stdout.take().unwrap());
-        let mut inviting = Inviting { child, out, code: String::new() };
-        inviting.next_code();
-        inviting
-    }
-
-    fn next_code(&mut self) {
-        let line = self.line_with("  plexus group ");
-        self.code = line.rsplit(' ').next().unwrap().to_string();
-    }
-
-    /// The next line that has this text.
-    fn line_with(&mut self, text: &str) -> String {
-        let mut all = String::new();
-        loop {
-            let mut line = String::new();
-            if self.out.read_line(&mut line).unwrap() == 0 {
-                let _ = self.child.0.stderr.take().unwrap().read_to_string(&mut all);
-                panic!("no {text:?} in {all}");
-            }
-            all.push_str(&line);
-            if line.contains(text) {
-                return line.trim_end().to_string();
-            }
-        }
-    }
-
-    /// Answers the question that is asked.
-    fn answer(&mut self, text: &str) {
-        writeln!(self.child.0.stdin.as_mut().unwrap(), "{text}").unwrap();
-    }
-
-    /// Its output until it ends.
-    fn end(mut self) -> Said {
-        let (mut out, mut err) = (String::new(), String::new());
-        self.out.read_to_string(&mut out).unwrap();
-        self.child.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        Said { code: self.child.0.wait().unwrap().code(), out, err }
-    }
-
-    /// Lets a box join that asks already; what that box said.
-    fn confirm(&mut self, join: Child) -> Said {
-        let asked = self.line_with(", with key ");
-        self.answer("y");
-        let key = asked.rsplit(' ').next().unwrap();
-        let said = Said::by(join).expect(0);
-        // The operator compares the keys.
-        assert!(key.len() == 16 && said.out.contains(key), "{asked}: {said:?}");
-        said
-    }
-}
-
-/// The boxes and hosts of docs/three-boxes.md.
-struct Boxes {
-    desk: Desk,
-    boxes: [Namespaces; 3],
-    hosts: [Namespaces; 3],
-    /// The network by which the boxes are managed.
-    _management: Namespaces,
-    /// By their units.
-    daemons: Vec<(String, Running)>,
-    inviting: Option<Inviting>,
-}
-
-impl Boxes {
-    fn new() -> Option<Boxes> {
-        let desk = Desk::root("group")?;
-        let boxes: [Namespaces; 3] = common::namespaces("a group", own_folders)?;
-        let hosts: [Namespaces; 3] = common::namespaces("a group", || Ok(()))?;
-        let [management] = common::namespaces("a group", common::quiet)?;
-        ip(&management, "link add br0 type bridge");
-        ip(&management, "link set dev br0 up");
-        for (i, place) in boxes.iter().enumerate() {
-            let name = format!("n{}", i + 1);
-            place.run(|| rustix::system::sethostname(name.as_bytes())).unwrap().unwrap();
-            ip(place, "link set dev lo up");
-            cable((place, "mgmt0"), (&management, &name), 1500);
-            ip(&management, &format!("link set dev {name} master br0"));
-            ip(place, &format!("address add 192.0.2.{}/24 dev mgmt0", i + 1));
-            cable((place, "eth1"), (&boxes[(i + 1) % 3], "eth2"), 1500);
-            cable((place, "eth3"), (&hosts[i], "eth0"), 1500);
-            cable((place, "eth4"), (&hosts[i], "eth1"), 1500);
-            ip(&hosts[i], &format!("address add 10.0.0.{}/24 dev eth0", i + 1));
-        }
-        let (_management, daemons, inviting) = (management, vec![], None);
-        Some(Boxes { desk, boxes, hosts, _management, daemons, inviting })
-    }
-
-    fn place(&self, name: &str) -> &Namespaces {
-        let at = name[1..].parse::<usize>().unwrap() - 1;
-        if name.starts_with('h') { &self.hosts[at] } else { &self.boxes[at] }
-    }
-
-    /// Does what a line of the document says at a box or host.
-    fn step(&mut self, at: &str, line: &str) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match &words[..] {
-            ["plexus", "group", "create" | "invite", ..]
-            | ["plexus", "group", "rotate-keys", "n2"] => {
-                assert!(self.inviting.is_none(), "{line}: the one before waits for a box");
-                self.inviting = Some(Inviting::begin(plexus_in(self.place(at), &words[1..])));
-            }
-            ["plexus", "group", "join", _, ..]
-            | ["plexus", "group", "rotate-keys", "--code", _] => {
-                let mut inviting = self.inviting.take().expect("a box that has invited");
-                let code = inviting.code.clone();
-                let is_code = |word: &&str| word.len() > 40;
-                let words: Vec<&str> =
-                    words[1..].iter().map(|w| if is_code(w) { &code } else { *w }).collect();
-                let join = plexus_in(self.place(at), &words).spawn().unwrap();
-                inviting.confirm(join);
-                inviting.end().expect(0);
-            }
-            ["systemctl", "enable", "--now", units @ ..] => {
-                units.iter().for_each(|unit| self.start(at, unit));
-            }
-            ["systemctl", "reload", unit] => {
-                let (_, daemon) = self.daemons.iter().find(|(name, _)| name == unit).unwrap();
-                signal(&daemon.0, Signal::HUP);
-            }
-            // Tables show the present, which takes a moment to be what it should.
-            ["plexus", ..] | ["ping", ..] => {
-                let run = || {
-                    let mut command = match words[0] {
-                        "plexus" => plexus_in(self.place(at), &words[1..]),
-                        program => {
-                            let mut command = Command::new(program);
-                            command.args(&words[1..]);
-                            command.stdout(Stdio::piped()).stderr(Stdio::piped());
-                            self.place(at).apply(&mut command).unwrap();
-                            command
-                        }
-                    };
-                    Said::of(&mut command)
-                };
-                let mut said = run();
-                let done = until(|| {
-                    let is_done = said.code == Some(0);
-                    if !is_done {
-                        said = run();
-                    }
-                    is_done
-                });
-                assert!(done, "{at}: {line}: {said:#?}\n{}", self.logs());
-            }
-            _ => panic!("{line}: this test cannot do that"),
-        }
-    }
-
-    /// Starts the daemon of a unit, as the unit does.
-    fn start(&mut self, at: &str, unit: &str) {
-        let (kind, name) = unit.strip_prefix("plexus-").unwrap().split_once('@').unwrap();
-        let config = format!("/etc/plexus/{name}.toml");
-        let mut command = plexus_in(self.place(at), &[kind, "run", "--config", &config]);
-        let log = File::create(self.desk.dir.join(format!("{name}.log"))).unwrap();
-        let mut daemon = Running(command.stderr(log).stdout(Stdio::null()).spawn().unwrap());
-        // The controller needs the device that the node of its box makes, so systemd would have to
-        // start it twice.
-        let log = || fs::read_to_string(self.desk.dir.join(format!("{name}.log"))).unwrap();
-        let is_up = until(|| log().contains(" running ") || daemon.has_ended());
-        assert!(is_up && !daemon.has_ended(), "{}", log());
-        self.daemons.push((unit.to_string(), daemon));
-    }
-
-    /// The answer of a daemon of the first box.
-    fn show(&self, name: &str, what: &str) -> Value {
-        let words = ["show", what, "--node", name, "--json"];
-        Said::of(&mut plexus_in(&self.boxes[0], &words)).json()
-    }
-
-    /// Waits until the controller knows so many links.
-    fn await_links(&self, count: usize) {
-        let links = || self.show("c1", "topology")["links"].as_array().unwrap().len();
-        assert!(until(|| links() == count), "{} links: {}", links(), self.logs());
-    }
-
-    fn logs(&self) -> String {
-        let entries = fs::read_dir(&self.desk.dir).unwrap().flatten();
-        entries.map(|entry| fs::read_to_string(entry.path()).unwrap_or_default()).collect()
-    }
-}
+use boxes::{Boxes, Inviting};
 
 #[test]
 fn three_boxes_become_one_switch_by_the_commands_of_the_document() {
     let Some(mut boxes) = Boxes::new() else { return };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = fs::read_to_string(root.join("docs/three-boxes.md")).unwrap();
-    let text = text.replace("\\\n", " ");
-    let prompt = |line: &str| {
-        let (at, command) = line.split_once("# ").or_else(|| line.split_once("$ "))?;
-        let is_place = at.len() == 2 && at.starts_with(['n', 'h']);
-        is_place.then(|| (at.to_string(), command.to_string()))
-    };
-    let steps: Vec<(String, String)> = text.lines().filter_map(prompt).collect();
-    assert!(steps.len() > 8, "{steps:?}");
+    let page = "docs/three-boxes.md";
+    let steps = guide::typed(page);
+    assert!(steps.len() > 20, "{steps:?}");
     let begun = Instant::now();
-    for (at, line) in &steps {
+    for step in &steps {
+        let (at, line) = (boxes.at(step), &step.command);
         // While the third box is there, every cable between two boxes is a link.
         if line.contains("group remove") {
             boxes.await_links(3);
         }
         if line.ends_with("--end") {
-            let drained = || boxes.show("c1", "topology")["drained"].clone();
-            let is_empty = || drained() == json!([{"node": "n3", "flows_through": 0}]);
-            assert!(until(is_empty), "{}", drained());
+            boxes.await_drained("n3");
         }
         let before = begun.elapsed();
-        boxes.step(at, line);
+        boxes.type_in(step);
         eprintln!("{:6.2} s  {at}: {line}", (begun.elapsed() - before).as_secs_f64());
     }
     eprintln!("{:6.2} s  in all, {} commands", begun.elapsed().as_secs_f64(), steps.len());
+    // The block that has no command in it shows what the command of the first box goes on to say.
+    let asked = page::texts(page).into_iter().filter(|line| !line.contains(['│', '─']));
+    let asked: Vec<String> = asked.filter(|line| line.contains("n2")).collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    let asked = Step { command: "the confirmation".into(), shown: asked, ..Step::default() };
+    asked.assert_shows(&boxes.answered);
     boxes.await_links(1);
     let ports = boxes.show("n1", "ports")["ports"].as_array().unwrap().len();
     // Three, the added one, and the one to the controller.

@@ -1,11 +1,14 @@
-//! A lab on two machines, which are namespaces with a cable between them.
+//! A lab on two machines, which are namespaces with a cable between them, by the commands of
+//! labs/README.md.
 
 use std::fs;
 
 use plexus_io::namespace::Namespaces;
-use plexus_io::secret::write_secret;
 
 use crate::common::{self, Desk, Said, cable, ip, until};
+use crate::guide::page::root;
+use crate::guide::reader::shell_in;
+use crate::guide::typed;
 
 /// A machine, and where its labs are.
 struct Machine {
@@ -18,6 +21,12 @@ impl Machine {
         let mut command = self.desk.command(words);
         self.place.apply(&mut command).unwrap();
         Said::of(&mut command)
+    }
+
+    /// A line as its shell runs it, in a folder that both machines have.
+    fn shell(&self, folder: &str, line: &str) -> Said {
+        let mut command = shell_in(&self.place, &format!("cd {folder}; {line}"));
+        Said::of(command.env("PLEXUS_RUN_DIR", &self.desk.dir))
     }
 }
 
@@ -32,16 +41,17 @@ fn hosts_on_two_machines_are_in_one_network() {
     });
     ip(&left.place, "address add 192.0.2.1/24 dev eth0");
     ip(&right.place, "address add 192.0.2.2/24 dev eth0");
-    let (file, secret) = (common::shipped("two-machines"), desk.dir.join("secret"));
-    write_secret(&secret, &"5a".repeat(32)).unwrap();
-    let secret = secret.display().to_string();
+    let (file, folder) = (common::shipped("two-machines"), desk.dir.display().to_string());
+    std::os::unix::fs::symlink(root().join("labs"), desk.dir.join("labs")).unwrap();
+    let typed = typed("labs/README.md").into_iter().filter(|step| !step.at.is_empty());
+    for step in typed {
+        let machine = if step.at == "left" { &left } else { &right };
+        step.run(|| machine.shell(&folder, &step.command));
+    }
+    let secret = format!("{folder}/lab.secret");
     let up = |machine: &Machine, name: &str| {
         machine.plexus(&["lab", "up", &file, "--machine", name, "--secret", &secret])
     };
-    let said = up(&left, "middle").expect(2);
-    assert!(said.err.contains("no machine middle; it has left, right"), "{said:?}");
-    up(&left, "left").expect(0);
-    up(&right, "right").expect(0);
 
     // Whole packets of the usual length cross the tunnels.
     let exec = |machine: &Machine, host: &str, words: &[&str]| {
@@ -65,6 +75,8 @@ fn hosts_on_two_machines_are_in_one_network() {
     // A machine with another secret is of another group.
     right.plexus(&["lab", "down", "two-machines"]).expect(0);
     fs::write(&secret, "a5".repeat(32)).unwrap();
+    let said = up(&right, "middle").expect(2);
+    assert!(said.err.contains("no machine middle; it has left, right"), "{said:?}");
     up(&right, "right").expect(0);
     let links = ["show", "links", "--node", "two-machines/n2"];
     assert!(until(|| right.plexus(&links).out.contains("of another group")));

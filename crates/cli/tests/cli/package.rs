@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use crate::common::{Running, Said, directory, is_root, until};
+use crate::guide::page::Step;
+use crate::guide::typed;
 
 mod debian;
 mod image;
@@ -63,12 +65,19 @@ fn a_clean_debian_installs_and_purges_the_package() {
         return;
     }
     let place = Place(directory("install"));
-    let Some(deb) = pack(&place, VERSION) else { return };
+    let Some(deb) = pack(&place, &format!("{VERSION}-1")) else { return };
     let Some(debian) = Debian::boot("debian", &place.0) else { return };
-    let deb = format!("/packages/{}", deb.file_name().unwrap().to_str().unwrap());
     let before = debian.run(EVERYTHING);
 
-    debian.run(&format!("dpkg --install {deb}"));
+    // By the commands of the page, those of the image apart.
+    let steps = typed("docs/install.md").into_iter().filter(|step| !image::is_typed_there(step));
+    let steps: Vec<Step> = steps.collect();
+    let type_in = |step: &Step| {
+        let line = format!("sudo() {{ \"$@\"; }}; cd /packages; {}", step.command);
+        step.run(|| debian.try_run(&line));
+    };
+    assert!(steps[0].command.ends_with(deb.file_name().unwrap().to_str().unwrap()), "{steps:?}");
+    type_in(&steps[0]);
     assert_eq!(debian.run("plexus --version"), format!("plexus {VERSION}\n"));
     assert_eq!(debian.run("dpkg --verify plexus"), "");
     assert_eq!(debian.run("id --name --user plexus && stat -c %U /etc/plexus"), "plexus\nroot\n");
@@ -97,11 +106,11 @@ fn a_clean_debian_installs_and_purges_the_package() {
 
     // An operator runs a node, then removes everything.
     debian.run(
-        "ip link add p1 type veth peer name far && ip link set p1 up && ip link set far up && \
-         echo -e 'name = \"sw1\"\\n[[port]]\\nname = \"p1\"' >/etc/plexus/sw1.toml && \
-         systemctl enable --quiet --now plexus-node@sw1",
+        "for i in 1 2 3 4; do ip link add eth$i type veth peer name far$i; \
+         ip link set eth$i up; ip link set far$i up; done; touch /etc/plexus/n1.identity",
     );
-    assert!(until(|| debian.try_run("plexus show ports --node sw1").code == Some(0)));
+    steps[1..].iter().for_each(type_in);
+    debian.run("rm /etc/plexus/n1.identity");
     debian.run("mkdir -p /var/lib/plexus && touch /var/lib/plexus/c1.redb");
     debian.run("dpkg --remove plexus");
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The image, unpacked as a container's root and run by its own configuration.
+//! The image, unpacked as a container's root and run by its own configuration, and run by podman
+//! where that is installed.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +11,15 @@ use sha2::{Digest, Sha256};
 use super::debian::child_of;
 use super::{Place, pack, script};
 use crate::common::{Running, Said, Signal, directory, is_root, kill, until};
+use crate::guide::page::Step;
+use crate::guide::typed;
 
 /// Messages that say that packages of Debian cannot be had here.
 const NOT_HERE: [&str; 4] =
     ["command not found", "Failed to fetch", "Could not resolve", "Unable to connect"];
+
+/// Its name on the page.
+const ARCHIVE: &str = "plexus_0.1.0-1_amd64.oci.tar";
 
 fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
@@ -43,10 +49,10 @@ fn a_container_of_the_image_waits_for_its_devices() {
         return;
     }
     let place = Place(directory("image"));
-    let Some(deb) = pack(&place, "1.0-1") else { return };
+    let Some(deb) = pack(&place, "0.1.0-1") else { return };
     let path = |name: &str| place.0.join(name).display().to_string();
     let image = script("image").display().to_string();
-    let mut make = command(&image, &[deb.to_str().unwrap(), &path("image.tar")]);
+    let mut make = command(&image, &[deb.to_str().unwrap(), &path(ARCHIVE)]);
     let said = Said::of(make.env("SOURCE_DATE_EPOCH", "1700000000"));
     if NOT_HERE.iter().any(|why| said.err.contains(why)) {
         eprintln!("SKIPPED: no packages of Debian: {}", said.err.lines().next().unwrap());
@@ -59,12 +65,12 @@ fn a_container_of_the_image_waits_for_its_devices() {
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
     fs::create_dir(&layout).unwrap();
     fs::create_dir(&root).unwrap();
-    run("tar", &["-xf", &path("image.tar"), "-C", &path("layout")]);
+    run("tar", &["-xf", &path(ARCHIVE), "-C", &path("layout")]);
     let index = json(&fs::read(layout.join("index.json")).unwrap());
     let manifest = json(&blob(&layout, &index["manifests"][0]));
     let config = json(&blob(&layout, &manifest["config"]));
     let old = json(&fs::read(layout.join("manifest.json")).unwrap());
-    assert_eq!(old[0]["RepoTags"][0], "plexus:1.0-1");
+    assert_eq!(old[0]["RepoTags"][0], "plexus:0.1.0-1");
     let layers = manifest["layers"].as_array().unwrap();
     for (i, layer) in layers.iter().enumerate() {
         blob(&layout, layer);
@@ -126,4 +132,64 @@ fn a_container_of_the_image_waits_for_its_devices() {
     let mut start = start;
     assert!(until(|| start.has_ended()), "{}", fs::read_to_string(path("log")).unwrap());
     assert!(logged("stopping"));
+    runs_in_podman(&place, root);
+}
+
+/// Whether a command of docs/install.md is typed here.
+pub(super) fn is_typed_there(step: &Step) -> bool {
+    step.command.contains("docker ")
+}
+
+/// What podman needs where this process may not raise limits.
+const LIMITS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
+                      [engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n";
+
+/// Types the page's commands for containers, with podman in docker's place. It has a network, a
+/// store and a process 1 of its own, with which everything ends.
+fn runs_in_podman(place: &Place, root: &str) {
+    if Command::new("podman").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: podman is not installed");
+        return;
+    }
+    let folder = place.0.display();
+    fs::write(place.0.join("containers.conf"), LIMITS).unwrap();
+    let node = "name = \"sw1\"\n[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
+    fs::write(place.0.join("sw1.toml"), node).unwrap();
+    let ends = ["--pid", "--fork", "--kill-child", "--mount-proc", "--net"];
+    // crun takes no mixture of both kinds of control groups.
+    let first = "umount /sys/fs/cgroup/unified 2>/dev/null; echo up; exec sleep infinity";
+    let mut machine = command("unshare", &[&ends[..], &["sh", "-c", first]].concat());
+    let machine =
+        Running(machine.stdout(fs::File::create(place.0.join("up")).unwrap()).spawn().unwrap());
+    assert!(until(|| fs::read_to_string(place.0.join("up")).unwrap() == "up\n"));
+    let init = child_of(&machine.0).unwrap().to_string();
+    let podman = format!("podman --root {folder}/store --runroot {folder}/run");
+    let shell = |line: &str| {
+        let typed =
+            format!("docker() {{ {podman} \"$@\"; }}; sudo() {{ \"$@\"; }}; cd {folder}; {line}");
+        let enter = ["--target", &init, "--mount", "--net", "--pid", "bash", "-c", &typed];
+        let mut command = command("nsenter", &enter);
+        Said::of(command.env("CONTAINERS_CONF", place.0.join("containers.conf")))
+    };
+    // Whether it can run containers at all: one of the files that have just run without it.
+    let said = shell(&format!("docker run --rm --network none --rootfs {root} plexus --version"));
+    if said.code != Some(0) {
+        eprintln!("SKIPPED: podman runs no containers here: {}", said.err);
+        return;
+    }
+    for i in [1, 2] {
+        shell(&format!("ip link add eth{i} type veth peer name far{i} && ip link set far{i} up"))
+            .expect(0);
+    }
+    for step in typed("docs/install.md").iter().filter(|step| is_typed_there(step)) {
+        step.run(|| shell(&step.command));
+        if step.command.contains("HUP") {
+            let log = || shell("docker logs sw1 2>&1").out;
+            assert!(until(|| log().contains("configuration read again")), "{}", log());
+        }
+        if step.command == "docker stop sw1" {
+            let code = shell("docker inspect --format '{{.State.ExitCode}}' sw1").expect(0).out;
+            assert_eq!(code, "0\n", "it ends well: {}", shell("docker logs sw1 2>&1").out);
+        }
+    }
 }
