@@ -153,7 +153,8 @@ impl Request {
         serde_json::from_value(line).map_err(|e| {
             format!(
                 "not understood: {e}. A request is one of show, route, routes_from, network, \
-                 ways, explain, trace, silence, reload, config, common, drain, stop, metrics and version"
+                 ways, explain, trace, silence, reload, config, common, drain, stop, metrics and \
+                 version"
             )
         })
     }

@@ -1,7 +1,7 @@
 //! The common file: settings that the controllers of a group hand out. It has sections of a node's
 //! file, for all nodes (`[all]`) and for one (`[nodes.NAME]`), and only keys that a node can change
-//! while it runs and that name nothing of its box: no device, no path, no secret. Besides it has the
-//! revoked keys and the drained nodes that all controllers of the group are to know.
+//! while it runs and that name nothing of its box: no device, no path, no secret. Besides it has
+//! the revoked keys and the drained nodes that all controllers of the group are to know.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The settings of controllers that are about a group's boxes: in a controller's own file, or in the
-//! common file of the group, which all its controllers know.
+//! The settings of controllers that are about a group's boxes: in a controller's own file, or in
+//! the common file of the group, which all its controllers know.
 
 use plexus_config::document::top_level_keys;
 use plexus_config::{CommonFile, ControllerFile, Revoked};

@@ -30,10 +30,11 @@ const PAGES: [(&str, &str); 11] = [
 ];
 
 /// Names of commands that need more words: typed alone they are refused.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "plexus bench ndr",
     "plexus config",
     "plexus config apply",
+    "plexus config common",
     "plexus controller run",
     "plexus gen",
     "plexus group",

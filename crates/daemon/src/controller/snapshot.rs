@@ -1,5 +1,5 @@
-//! Copies of a controller's store: a file that people can read, with the leases and the common file,
-//! and the way back.
+//! Copies of a controller's store: a file that people can read, with the leases and the common
+//! file, and the way back.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -166,8 +166,8 @@ pub fn restore(config: &Path, from: &Path, replace: bool) -> Result<Restored, St
         RecordKey::Common(version) => Change::RemoveCommon(version),
     });
     let removed: Vec<Change> = removed.collect();
-    // New records first, so that the store never lacks one that it had and will have. The long texts
-    // go one by one.
+    // New records first, so that the store never lacks one that it had and will have. The long
+    // texts go one by one.
     let steps = leases.chunks(STEP).chain(common.chunks(1)).chain(removed.chunks(STEP));
     for (number, some) in (1..).zip(steps) {
         store

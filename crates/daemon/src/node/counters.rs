@@ -1,6 +1,6 @@
 //! Questions of the controller to the rest of the node: counters, while somebody looks at the
-//! network, the treatment of a frame, and its part of the common file. A thread of its own asks: the
-//! control plane waits for nobody.
+//! network, the treatment of a frame, and its part of the common file. A thread of its own asks:
+//! the control plane waits for nobody.
 
 use std::sync::Arc;
 

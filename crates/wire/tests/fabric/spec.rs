@@ -1,5 +1,5 @@
-//! `fabric/SPEC.md` and the source of `fabric/message` agree: kinds, names, fields in order with their types,
-//! codes. Changing only one of them fails here.
+//! `fabric/SPEC.md` and the source of `fabric/message` agree: kinds, names, fields in order with
+//! their types, codes. Changing only one of them fails here.
 
 use std::collections::BTreeMap;
 
