@@ -237,11 +237,11 @@ impl World {
                 Output::Own { .. } | Output::Again { .. } | Output::Unreachable { .. } => {}
                 Output::Explain(asked) => drop(black_box(asked)),
                 Output::Common(task) => {
-                    let (version, ran) = match task {
-                        Task::Check(part) => (part.version, false),
-                        Task::Run { part, .. } => (part.version, true),
+                    let (version, ran, keep) = match task {
+                        Task::Check(part) => (part.version, false, false),
+                        Task::Run { part, keep } => (part.version, true, keep),
                     };
-                    let done = Done { version, ran, refused: None };
+                    let done = Done { version, ran, keep, refused: None };
                     self.node.handle(self.now, Input::Common(done));
                 }
                 Output::Tell(event) => drop(black_box(event)),

@@ -43,6 +43,14 @@ impl Which {
     /// # Errors
     /// When there is no such node, more than one could be meant, or it does not answer.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
+        self.connect_for(PATIENCE)
+    }
+
+    /// The same, for questions whose answer may take so long.
+    ///
+    /// # Errors
+    /// As of [`connect`](Which::connect).
+    pub(crate) fn connect_for(&self, patience: Duration) -> Result<Client, Failure> {
         let path = match (&self.control, &self.node) {
             (Some(path), _) => path.clone(),
             (None, Some(name)) => match name.split_once('/') {
@@ -57,7 +65,7 @@ impl Which {
             },
             (None, None) => the_only_one()?,
         };
-        Client::connect(&path, PATIENCE).map_err(|e| {
+        Client::connect(&path, patience).map_err(|e| {
             let advice = match e.kind() {
                 io::ErrorKind::NotFound if self.control.is_some() => "no node listens there",
                 io::ErrorKind::NotFound => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use plexus_config::document::{read_text, top_level_keys};
-use plexus_config::{CommonFile, ControllerFile, FileError, NodeFile};
+use plexus_config::{CommonFile, ControllerFile, FileError, NodeFile, is_common_file};
 use plexus_topo::Topology;
 use plexus_wire::fabric::LINK_MTU_MIN;
 
@@ -107,7 +107,7 @@ fn check_text(file: &str, text: &str) -> Result<String, FileError> {
         let s = if subnets == 1 { "" } else { "s" };
         return Ok(format!("a controller: {}, {subnets} subnet{s}", controller.name));
     }
-    if is_common(text) {
+    if is_common_file(text) {
         let common = CommonFile::parse(file, text)?;
         let nodes = common.names().count();
         let s = if nodes == 1 { "" } else { "s" };
@@ -134,11 +134,6 @@ fn is_topology(text: &str) -> bool {
         .any(|key| ["node", "host", "bridge", "link", "traffic", "assert"].contains(&key.as_str()))
 }
 
-/// A common file has sections for all nodes, or for some by their names.
-fn is_common(text: &str) -> bool {
-    top_level_keys(text).iter().any(|key| ["all", "nodes"].contains(&key.as_str()))
-}
-
 /// A controller file has an identity, a policy or networks at its top. A node file has none of them
 /// there.
 fn is_controller(text: &str) -> bool {
@@ -156,8 +151,6 @@ mod tests {
         assert!(is_topology("[[host]]\nname = \"h1\"\n"));
         assert!(!is_topology("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
         assert!(!is_topology(""));
-        assert!(is_common("[all.switch]\nageing = \"60s\"\n"));
-        assert!(!is_common("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
         assert!(is_controller("name = \"c1\"\nidentity = \"c1.identity\"\n"));
         assert!(!is_controller("name = \"n1\"\n[fabric]\nidentity = \"n1.identity\"\n"));
         // A broken line does not hide what the file is.

@@ -3,25 +3,25 @@
 //! while it runs and that name nothing of its box: no device, no path, no secret. Besides it has
 //! the revoked keys and the drained nodes that all controllers of the group are to know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toml::{Table, Value};
 
 use crate::controller::{read_drained, read_revoked};
 use crate::controller_settings::Revoked;
-use crate::document::{Section, read_document, read_text};
+use crate::document::{Section, read_document, read_text, top_level_keys};
 use crate::error::{FileError, quote};
 use crate::name::check_name;
 use crate::settings::{LaneChoice, PortSettings, SwitchSettings};
 
 /// Largest common file, in bytes: etcd takes 1.5 MiB at once, and the text may double in JSON.
 pub const COMMON_MAX: usize = 1 << 18;
-/// Largest part of one node, in bytes: a node keeps it in memory, message by message.
-const PART_MAX: usize = 1 << 20;
+/// Highest number of a version: scripts read it as a number of JSON.
+pub const COMMON_VERSION_MAX: u64 = 1 << 52;
 
 /// Keys of a node's file that belong there, by section.
-const OWN: [(&str, &[&str]); 4] = [
+const OWN: [(&str, &[&str]); 3] = [
     (
         "",
         &[
@@ -40,7 +40,6 @@ const OWN: [(&str, &[&str]); 4] = [
             "static_mac",
         ],
     ),
-    ("switch", &[]),
     ("fabric", &["identity", "heartbeat", "native", "record", "kernel", "controller"]),
     ("port", &["device", "backend", "local", "peer", "role", "worker", "faults"]),
 ];
@@ -98,11 +97,6 @@ impl CommonFile {
         common.all = whole.remove("all").map(table).unwrap_or_default();
         let nodes = whole.remove("nodes").map(table).unwrap_or_default();
         common.nodes = nodes.into_iter().map(|(name, node)| (name, table(node))).collect();
-        let longest = common.nodes.keys().map(|node| common.part(node).len()).max();
-        if longest.unwrap_or(0).max(common.part("").len()) > PART_MAX {
-            let message = format!("has more than {PART_MAX} bytes for one node");
-            return Err(FileError::whole(file, message, OWN_FILE));
-        }
         Ok(common)
     }
 
@@ -148,24 +142,20 @@ fn find<'a>(ports: &'a mut [Value], name: &str) -> Option<&'a mut Table> {
 /// Checks what is said of one node, or of all.
 fn check_part(part: &Section<'_>) {
     refuse_own(part, "");
-    if let Some(switch) = part.section("switch", "switch") {
-        refuse_own(&switch, "switch");
-    }
     SwitchSettings::read_switch(part);
     if let Some(fabric) = part.section("fabric", "the fabric") {
         refuse_own(&fabric, "fabric");
         fabric.choice("lanes", &LaneChoice::NAMES);
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for port in part.sections("port", "a port") {
         refuse_own(&port, "port");
         PortSettings::read(&port);
         if let Some(name) = port.required_text("name", "\"eth1\"") {
-            if names.contains(&name.value) {
+            if !names.insert(name.value) {
                 let message = format!("there are two ports {}", quote(name.value));
                 part.problems().add(name.span.clone(), message, "name each port once");
             }
-            names.push(name.value);
         }
     }
 }
@@ -183,11 +173,27 @@ fn refuse_own(section: &Section<'_>, name: &str) {
     }
 }
 
+/// Whether a text is a common file, and no other file that people write.
+pub fn is_common_file(text: &str) -> bool {
+    let keys = top_level_keys(text);
+    let parts = ["all", "nodes"];
+    let has = |key: &String| parts.contains(&key.as_str());
+    let may_have =
+        |key: &String| has(key) || ["format", "revoked", "drained"].contains(&key.as_str());
+    keys.iter().any(has) || (!keys.is_empty() && keys.iter().all(may_have))
+}
+
 /// A node's own text with its part of the common file: the text of the whole.
 ///
 /// # Errors
 /// With each key that both set, and each port that the node does not have.
 pub fn with_common_part(own: &str, part: &str) -> Result<String, String> {
+    // The node does not rely on the controller for what may be in it.
+    let checked = read_document("the common file", part, "a part of a common file", |root| {
+        check_part(root);
+        Some(())
+    });
+    checked.map_err(|e| e.to_string())?;
     let read = |text: &str| text.parse::<Table>().map_err(|e| e.message().to_string());
     let (mut whole, part) = (read(own)?, read(part)?);
     if part.is_empty() {
@@ -292,6 +298,22 @@ ageing = \"90s\"
         assert!(told.contains("switch.ageing is in the node's own file too"), "{told}");
         let told = whole(&OWN.replace("eth2", "eth3"), "n1").unwrap_err();
         assert_eq!(told, "there is no port eth2 here");
+    }
+
+    #[test]
+    fn a_node_takes_no_key_that_a_common_file_may_not_have() {
+        for part in [
+            "[[named.secret]]\nfile = \"/etc/known\"\n",
+            "named.anchors = []\n",
+            "deep_buffer = { size = \"1GiB\" }\n",
+            "[[port]]\nname = \"eth1\"\nrole = \"host\"\n",
+            "port = [{ name = \"eth1\", peer = \"x\" }]\n",
+            "router.x = 1\n",
+        ] {
+            assert!(with_common_part(OWN, part).is_err(), "{part}");
+        }
+        assert!(is_common_file(FILE) && is_common_file("[[drained]]\nnode = \"n1\"\n"));
+        assert!(!is_common_file(OWN) && !is_common_file(""));
     }
 
     #[test]

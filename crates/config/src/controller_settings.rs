@@ -228,7 +228,7 @@ impl ControllerSettings {
 /// Most rules about groups of receivers: what one message to a node holds.
 pub const MULTICAST_RULES_MAX: usize = 64;
 /// Most revoked keys: each node has all of them.
-pub(crate) const REVOKED_MAX: usize = 2688;
+pub const REVOKED_MAX: usize = 2688;
 
 /// How frames to some multicast groups are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

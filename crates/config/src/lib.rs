@@ -32,12 +32,12 @@ pub use address::{
 };
 pub use backend::Backend;
 pub use classes::{CLASSES_MAX, FUNCTIONS_MAX, Otherwise, TrafficClass};
-pub use common::{COMMON_MAX, CommonFile, with_common_part};
+pub use common::{COMMON_MAX, COMMON_VERSION_MAX, CommonFile, is_common_file, with_common_part};
 pub use controller::{ControllerFile, with_revoked};
 pub use controller_settings::{
     Balance, ControllerLimits, ControllerSettings, FORWARDERS_MAX, Forwarder, GroupRule, HostGroup,
-    MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, Reservation,
-    Revoked, RoutePolicy, SUBNET_MTU, Subnet,
+    MULTICAST_RULES_MAX, Members, MulticastRule, OUTSIDE_ROUTES_MAX, OutsideRoute, REVOKED_MAX,
+    Reservation, Revoked, RoutePolicy, SUBNET_MTU, Subnet,
 };
 pub use deep_buffer::{ChipSettings, DeepBufferSettings, Detector, Suspects};
 pub use error::{FileError, Problem, ValueError};

@@ -173,7 +173,7 @@ impl Node {
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
             Input::Explained(told) => self.carry_out(now, vec![explain::answer(*told)]),
             Input::Used(addresses) => self.routing.note_used(&addresses),
-            Input::Keeps(part) => self.common = Common::new(part),
+            Input::Keeps(part) => self.keeps_common(now, part),
             Input::Common(done) => self.common_done(now, done),
             Input::OwnFile => self.reconsider_common(now),
             Input::Tick => {}

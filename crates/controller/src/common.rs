@@ -8,9 +8,10 @@
 //! A version that is not kept leaves the nodes without the controller: they go back by themselves.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::CommonFile;
+use plexus_config::{COMMON_VERSION_MAX, CommonFile};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{
     Body, CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb,
@@ -32,6 +33,9 @@ const STORE_S: u32 = 60;
 const VERSIONS_MAX: usize = 8;
 /// Bytes of a comment that are kept.
 const COMMENT_MAX: usize = 200;
+/// A node may claim a version that is so much higher than the stored ones, if the store was lost. A
+/// higher claim would use up all numbers.
+const CLAIM_MAX: u64 = 1 << 20;
 
 /// A request of an operator. [`Output::CommonTold`] is the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +95,7 @@ enum Phase {
 #[derive(Clone, Debug)]
 struct Trial {
     whole: CommonVersion,
-    file: CommonFile,
+    file: Arc<CommonFile>,
     /// It is kept unless the operator has to say so.
     for_good: bool,
     seconds: u32,
@@ -110,8 +114,15 @@ struct Trial {
 struct AtNode {
     name: String,
     is_there: bool,
-    kept: u64,
+    /// The report that it made last in this session.
     state: Option<CommonState>,
+}
+
+impl AtNode {
+    /// The version that it keeps.
+    fn kept(&self) -> u64 {
+        self.state.as_ref().map_or(0, |state| state.kept)
+    }
 }
 
 /// An act of the controller for it.
@@ -133,8 +144,10 @@ pub(crate) struct Common {
     /// The stored versions, the oldest first.
     versions: Vec<CommonVersion>,
     /// The last of them that is kept, as nodes get it; `None` too if it cannot be read.
-    kept: Option<(u64, CommonFile)>,
+    kept: Option<(u64, Arc<CommonFile>)>,
     trial: Option<Trial>,
+    /// The highest version that a node has told of.
+    told: u64,
     nodes: BTreeMap<u32, AtNode>,
     steps: VecDeque<Step>,
 }
@@ -149,7 +162,7 @@ impl Common {
         let mut versions: Vec<CommonVersion> = stored.iter().filter_map(is_common).collect();
         versions.sort_by_key(|version| version.version);
         let last = versions.iter().rfind(|version| version.kept);
-        let kept = last.and_then(|last| Some((last.version, read(&last.text).ok()?)));
+        let kept = last.and_then(|last| Some((last.version, Arc::new(read(&last.text).ok()?))));
         Common { versions, kept, ..Common::default() }
     }
 
@@ -191,8 +204,7 @@ impl Common {
 
     /// A session has begun.
     pub(crate) fn node_up(&mut self, node: u32, name: &str) {
-        let at = self.nodes.entry(node).or_default();
-        *at = AtNode { name: name.into(), is_there: true, kept: at.kept, state: None };
+        self.nodes.insert(node, AtNode { name: name.into(), is_there: true, state: None });
         if let Some((version, file)) = self.kept.clone() {
             self.offer(node, version, &file);
         }
@@ -231,6 +243,9 @@ impl Common {
                 Some("a trial lasts from one second to a day")
             }
             CommonAsk::Apply { text, comment, trial_s } => match read(&text) {
+                Ok(_) if self.highest() >= COMMON_VERSION_MAX => {
+                    Some("there is no higher version number")
+                }
                 Ok(file) => {
                     let comment = comment.chars().filter(|c| !c.is_control());
                     let whole = CommonVersion {
@@ -240,7 +255,7 @@ impl Common {
                         kept: false,
                         text,
                     };
-                    self.begin(now, question, whole, file, trial_s);
+                    self.begin(now, question, whole, Arc::new(file), trial_s);
                     None
                 }
                 Err(why) => return self.tell(Some(question), Err(why)),
@@ -259,7 +274,8 @@ impl Common {
                     self.tell(Some(question), Ok(vec![]));
                     None
                 }
-                _ => Some("no version of the common file is on trial"),
+                Some(_) => Some("the version of the common file is being kept"),
+                None => Some("no version of the common file is on trial"),
             },
         };
         if let Some(why) = refused {
@@ -272,16 +288,15 @@ impl Common {
         now: Time,
         question: u64,
         whole: CommonVersion,
-        file: CommonFile,
+        file: Arc<CommonFile>,
         trial_s: Option<u32>,
     ) {
         let mut changes = vec![Change::Put(Record::Common(whole.clone()))];
         self.versions.push(whole.clone());
-        let kept = self.kept.as_ref().map(|(version, _)| *version);
         while self.versions.len() > VERSIONS_MAX {
-            let Some(old) = self.versions.iter().position(|v| Some(v.version) != kept) else {
-                break;
-            };
+            // The last one is new. Of the others, those go first that were never kept.
+            let old = self.versions.iter().position(|version| !version.kept);
+            let old = old.filter(|old| old + 1 < self.versions.len()).unwrap_or(0);
             changes.push(Change::RemoveCommon(self.versions.remove(old).version));
         }
         self.steps.push_back(Step::Store(changes));
@@ -346,11 +361,16 @@ impl Common {
         };
         trial.phase = Phase::Tried;
         trial.until = now + Duration::from_secs(trial.seconds.into());
-        if trial.for_good {
+        let (for_good, waits) = (trial.for_good, trial.waits.clone());
+        if for_good && waits.is_empty() {
             return self.store();
         }
-        let (question, waits) = (trial.question.take(), trial.waits.clone());
         let missing = self.names(&waits);
+        if for_good {
+            // The change may have cut them off: then all go back.
+            return self.refuse(format!("{}: no word that it runs", missing.join(", ")));
+        }
+        let question = self.trial.as_mut().and_then(|trial| trial.question.take());
         self.tell(question, Ok(missing));
     }
 
@@ -416,12 +436,26 @@ impl Common {
     }
 
     /// A node tells its state.
-    pub(crate) fn hear(&mut self, now: Time, node: u32, state: CommonState) {
+    pub(crate) fn hear(&mut self, now: Time, node: u32, mut state: CommonState) {
+        let highest = self.versions.last().map_or(0, |last| last.version) + CLAIM_MAX;
         let Some(at) = self.nodes.get_mut(&node) else { return };
-        at.kept = at.kept.max(state.kept);
+        if state.kept.max(state.version) > highest {
+            return;
+        }
+        self.told = self.told.max(state.kept).max(state.version);
+        // People read it in a terminal.
+        let why =
+            String::from_utf8_lossy(&state.why).replace(|c: char| c.is_control() && c != '\n', " ");
+        state.why = why.clone().into_bytes();
         let (version, fate) = (state.version, state.fate);
-        let why = format!("{}: {}", at.name, String::from_utf8_lossy(&state.why));
+        let why = format!("{}: {why}", at.name);
         at.state = Some(state);
+        let on_trial = self.trial.as_ref().map(|trial| trial.whole.version);
+        let kept = self.kept.as_ref().map(|(version, _)| *version);
+        if fate == CommonFate::OnTrial && ![on_trial, kept].contains(&Some(version)) {
+            // A trial of another controller, or one that this one has given up.
+            return self.order(node, version, CommonVerb::Leave, 0);
+        }
         let trial = self.trial.as_mut().filter(|trial| trial.members.contains(&node));
         let Some(trial) = trial else { return self.catch_up(node) };
         if version != trial.whole.version {
@@ -448,7 +482,7 @@ impl Common {
         let (Some((version, file)), Some(at)) = (self.kept.clone(), self.nodes.get(&node)) else {
             return;
         };
-        if at.kept >= version || !at.is_there {
+        if at.kept() >= version || !at.is_there {
             return;
         }
         let its = at.state.as_ref().filter(|state| state.version == version);
@@ -462,11 +496,9 @@ impl Common {
         }
     }
 
-    /// The highest version of which anybody has told: the next one is higher.
+    /// The highest version that is known: the next one is higher.
     fn highest(&self) -> u64 {
-        let of = |at: &AtNode| at.state.as_ref().map_or(0, |state| state.version).max(at.kept);
-        let stored = self.versions.last().map_or(0, |last| last.version);
-        self.nodes.values().map(of).max().unwrap_or(0).max(stored)
+        self.versions.last().map_or(0, |last| last.version).max(self.told)
     }
 
     fn view(&self) -> Vec<CommonView> {
@@ -495,9 +527,16 @@ impl Controller {
     }
 
     /// The version of the common file that nodes are to have, and the file; `None`: there is none,
-    /// or this program cannot read it.
+    /// or this program [cannot read it](Controller::unreadable_common).
     pub fn common_file(&self) -> Option<(u64, &CommonFile)> {
-        self.common.kept.as_ref().map(|(version, file)| (*version, file))
+        self.common.kept.as_ref().map(|(version, file)| (*version, &**file))
+    }
+
+    /// The version of the common file that nodes are to have and that this program cannot read: a
+    /// newer one has kept it.
+    pub fn unreadable_common(&self) -> Option<u64> {
+        let last = self.common.versions.iter().rfind(|version| version.kept)?;
+        self.common.kept.is_none().then_some(last.version)
     }
 
     /// The version of the common file that is on trial.

@@ -32,8 +32,17 @@ const STATE: &str = "/var/lib/plexus";
 /// The comment of an earlier text with the keys that were revoked after it.
 const REVOKED_SINCE: &str = "an earlier version, with the keys revoked since";
 
-/// Adopts a text; the error says why not, and then nothing has changed.
-type Adopt = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+/// Adopts a text, to go forth or back; the error says why not, and then nothing has changed.
+type Adopt = Box<dyn Fn(&str, Way) -> Result<(), String> + Send + Sync>;
+
+/// The reason why a text is adopted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// An operator has changed it.
+    Forth,
+    /// A trial has ended: the earlier text has to run.
+    Back,
+}
 
 /// Where a daemon keeps its own data: in the state of the box's daemons, or beside a file that is
 /// elsewhere.
@@ -269,7 +278,7 @@ impl Adoption {
     pub(crate) fn new(
         name: &str,
         begin: Begin,
-        adopt: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
+        adopt: impl Fn(&str, Way) -> Result<(), String> + Send + Sync + 'static,
     ) -> Arc<Adoption> {
         let Begin { config, text, mut versions } = begin;
         if let Ok(versions) = &mut versions
@@ -402,7 +411,7 @@ impl Adoption {
         match how.confirm_within_s {
             Some(seconds) if is_new => self.try_out(&mut state, text, &how.comment, seconds),
             within => {
-                (self.adopt)(&text)?;
+                (self.adopt)(&text, Way::Forth)?;
                 let mut notes = Vec::new();
                 if is_new {
                     let kept = state.keep_change(&text, &how.comment, true);
@@ -449,7 +458,7 @@ impl Adoption {
             .map_err(|e| format!("starting a thread for the trial: {e}"))?;
         let before = state.kept()?.index.clone();
         let (version, back_to) = state.keep_change(&text, comment, false)?;
-        if let Err(why) = (self.adopt)(&text) {
+        if let Err(why) = (self.adopt)(&text, Way::Forth) {
             let undone = state.change(|versions| {
                 versions.undo(before);
                 Ok(())
@@ -491,7 +500,7 @@ impl Adoption {
             notes.extend(kept.as_ref().err().cloned());
             (back_to, back) = (kept.unwrap_or(back_to), with);
         }
-        (self.adopt)(&back)?;
+        (self.adopt)(&back, Way::Back)?;
         let ended = Ended { version, text: &state.running, back_to, back: &back };
         match &mut state.versions {
             Ok(versions) => notes.extend(ended.withdraw(&self.config, versions)),

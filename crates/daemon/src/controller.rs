@@ -175,7 +175,7 @@ pub fn run(config: &Path) -> Result<(), String> {
     let asks = Arc::new(Asks { ask: Mutex::new(ask), waker });
     let adoption = {
         let (file, asks) = (file.clone(), asks.clone());
-        Adoption::new(&file.name.clone(), begin, move |text| {
+        Adoption::new(&file.name.clone(), begin, move |text, _| {
             let settings = read(&shown, text).and_then(|new| fit(&file, new))?;
             check_own_key(&settings, &key)?;
             asks.send(Ask::Configure(Box::new(settings)));
@@ -443,7 +443,10 @@ impl Daemon {
 
     /// Puts changed settings into force.
     fn configure(&mut self, now: Time) {
-        let settings = self.all_settings();
+        let settings = match &self.reign.core {
+            Some(core) => common::all_settings(&self.settings, core),
+            None => self.settings.clone(),
+        };
         self.hub.set_node_timeout(node_timeout(&settings));
         let gone = self.hub.set_revoked(now, revoked(&settings));
         self.devices.configure(&settings);

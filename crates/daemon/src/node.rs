@@ -30,7 +30,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::common::Common;
-use crate::adoption::{Adoption, Begin};
+use crate::adoption::{Adoption, Begin, Way};
 use crate::socket;
 
 /// Reads a node's configuration and runs the node until told to stop.
@@ -51,7 +51,10 @@ pub fn run(config: &Path) -> Result<(), String> {
     let (node, common) = (Arc::new(node), Arc::new(common));
     let adoption = {
         let (name, node, common) = (node.file().name.clone(), node.clone(), common.clone());
-        Adoption::new(&name, begin, move |text| common.adopt(&node, text))
+        Adoption::new(&name, begin, move |text, way| match way {
+            Way::Forth => common.adopt(&node, text),
+            Way::Back => common.go_back(&node, text),
+        })
     };
     let (own, its) = (node.clone(), adoption.clone());
     let answers = control::Answers { node: own, adoption: its, common: common.clone() };

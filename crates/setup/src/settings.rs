@@ -1,8 +1,7 @@
 //! The settings of controllers that are about a group's boxes: in a controller's own file, or in
 //! the common file of the group, which all its controllers know.
 
-use plexus_config::document::top_level_keys;
-use plexus_config::{CommonFile, ControllerFile, Revoked};
+use plexus_config::{CommonFile, ControllerFile, Revoked, is_common_file};
 
 /// What a file says about the group's boxes.
 pub(crate) struct Settings {
@@ -18,8 +17,8 @@ impl Settings {
     /// # Errors
     /// With everything that is wrong in it.
     pub(crate) fn parse(shown: &str, text: &str) -> Result<Settings, String> {
-        // A controller's file has a name, which a common file cannot have.
-        if top_level_keys(text).iter().any(|key| key == "name") {
+        // A common file may have nothing yet.
+        if !is_common_file(text) && !text.trim().is_empty() {
             let file = ControllerFile::parse(shown, text).map_err(|e| e.to_string())?;
             let ControllerFile { name, settings, .. } = file;
             let (drained, revoked) = (settings.drained, settings.revoked);

@@ -38,7 +38,11 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn connect(&self) -> Result<Client, Failure> {
-        Which::named(&self.name, self.control.clone()).connect()
+        self.which().connect()
+    }
+
+    pub(super) fn which(&self) -> Which {
+        Which::named(&self.name, self.control.clone())
     }
 }
 
@@ -132,7 +136,7 @@ impl Diff {
 /// How a version is adopted.
 #[derive(clap::Args)]
 pub(super) struct How {
-    /// Go back after this time, from 1s to 24h, unless `plexus config confirm` comes before
+    /// Go back after this time, from 1s to 24h, unless `confirm` comes before
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     confirm_within: Option<Duration>,
     /// A comment for the version

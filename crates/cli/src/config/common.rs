@@ -1,6 +1,7 @@
 //! `plexus config common`: the file that the controllers of a group hand to its nodes.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Subcommand;
 use plexus_api::answer::config::{Applied, Common as State, Text};
@@ -15,6 +16,9 @@ use serde_json::json;
 use super::change::{Daemon, How, age, print_json, trial_words};
 use crate::exit::{Failure, Outcome};
 use crate::topo::print;
+
+/// All nodes and the store may take half a minute.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -94,7 +98,8 @@ The earlier text gets a new number: numbers only grow. Keys that were revoked si
 }
 
 fn ask<T: DeserializeOwned>(daemon: &Daemon, request: Common) -> Result<T, Failure> {
-    daemon.connect()?.get(&Request::Common(request)).map_err(Failure::unusable)
+    let mut client = daemon.which().connect_for(PATIENCE)?;
+    client.get(&Request::Common(request)).map_err(Failure::unusable)
 }
 
 impl Command {
@@ -214,9 +219,12 @@ fn table(state: &State, now_unix_s: u64) -> String {
     out.push_str(&format!("\n{:<16} {:>7}  state\n", "node", "version"));
     for node in &state.nodes {
         let version = node.version.map_or("-".to_string(), |version| version.to_string());
-        let refused = node.refused.as_ref().map(|why| format!("refuses a later one: {why}"));
+        let first = |why: &String| why.lines().next().unwrap_or_default().to_string();
+        let refused = node.refused.as_ref().map(|why| format!("refuses: {}", first(why)));
         let away = (!node.is_there).then(|| "away".to_string());
-        let word: Vec<String> = away.into_iter().chain(refused).collect();
+        let later = "keeps a later version than the group: apply the file again".to_string();
+        let later = (node.version > state.running).then_some(later);
+        let word: Vec<String> = away.into_iter().chain(later).chain(refused).collect();
         let line = format!("{:<16} {version:>7}  {}", node.node, word.join(", "));
         out.push_str(line.trim_end());
         out.push('\n');
@@ -256,7 +264,8 @@ mod tests {
             nodes: vec![
                 node("n1", Some(3), None),
                 node("n2", Some(1), None),
-                node("n3", None, Some("there is no port eth9 here")),
+                node("n3", None, Some("there is no port eth9 here\n  3 | x")),
+                node("n4", Some(5), None),
             ],
         };
         let expected = "\
@@ -269,7 +278,8 @@ version  applied    state       comment
 node             version  state
 n1                     3
 n2                     1  away
-n3                     -  refuses a later one: there is no port eth9 here
+n3                     -  refuses: there is no port eth9 here
+n4                     5  keeps a later version than the group: apply the file again
 ";
         assert_eq!(table(&state, 1_000_000), expected);
     }

@@ -219,6 +219,35 @@ fn a_node_that_was_away_gets_the_common_file_and_starts_with_it() {
 }
 
 #[test]
+fn a_trial_of_a_nodes_own_file_goes_back_whatever_came_by_the_common_file() {
+    let Some(bench) = Bench::new("common-own") else { return };
+    bench.common("apply", &[&bench.file(100, "")]).expect(0);
+    let path = bench.daemons.dir.join("n1.toml");
+    let control = bench.control("n1");
+    let config =
+        |words: &[&str]| bench.run(&[&["config"], words, &["--control", &control]].concat());
+    let open = fs::read_to_string(&path).unwrap();
+    let limited = open.replace("name = \"h\"\n", "name = \"h\"\nmac_limit = 9\n");
+    fs::write(&path, limited).unwrap();
+    config(&["apply", "n1"]).expect(0);
+    // Meanwhile the common file gets the key that the earlier text has.
+    fs::write(&path, &open).unwrap();
+    config(&["apply", "n1", "--confirm-within", "1h"]).expect(0);
+    bench.common("apply", &[&bench.file(100, "mac_limit = 5\n")]).expect(0);
+    config(&["rollback", "n1"]).expect(0);
+    let shown = config(&["show", "n1"]).expect(0).out;
+    assert!(shown.contains("mac_limit = 9") && !shown.contains("# Its part"), "{shown}");
+    assert_eq!(bench.rates(), [Value::Null, json!(100)]);
+    let why = "port.h.mac_limit is in the node's own file too: take it out of one";
+    assert!(until(|| bench.at("n1")["refused"] == why), "{}: {}", bench.at("n1"), bench.log());
+    // Once one of the two is out, the node runs the part again.
+    fs::write(&path, &open).unwrap();
+    config(&["apply", "n1"]).expect(0);
+    assert!(until(|| bench.at("n1")["version"] == 2), "{}: {}", bench.at("n1"), bench.log());
+    assert_eq!(bench.rates(), [100, 100]);
+}
+
+#[test]
 fn another_controller_goes_on_with_the_common_file_and_its_drained_nodes() {
     if std::process::Command::new("etcd").arg("--version").output().is_err() {
         return eprintln!("SKIPPED: this test of labs needs etcd-server");

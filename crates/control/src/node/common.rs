@@ -1,4 +1,4 @@
-//! The node's part of the group's common file (SPEC.md, 18): offered, tried for a while, kept.
+//! The node's part of the group's common file (SPEC.md, 19): offered, tried for a while, kept.
 //!
 //! The driver checks, runs and stores texts. A trial ends here and not at the controller, which the
 //! change may have cut off.
@@ -21,6 +21,8 @@ const BYTES_MAX: usize = 1 << 20;
 const WHY_MAX: usize = 1000;
 /// Longest trial.
 const TRIAL_MAX_S: u32 = 24 * 3600;
+/// Time between two attempts to go back, where the first one fails.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// A version of the node's part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,8 @@ pub struct Done {
     pub version: u64,
     /// It has been run; else checked.
     pub ran: bool,
+    /// It has been stored, too.
+    pub keep: bool,
     /// Why not.
     pub refused: Option<String>,
 }
@@ -70,8 +74,10 @@ pub struct Outcome {
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     kept: Part,
-    /// The part that was kept before, until the driver has run the one that is kept now.
-    before: Option<Part>,
+    /// The part that the driver is to store; then it is kept.
+    keeping: Option<Part>,
+    /// Going back to the kept part has failed, and is tried again then.
+    back: Option<Time>,
     coming: Option<Coming>,
     offered: Option<Offered>,
     trial: Option<(Part, Time)>,
@@ -103,16 +109,17 @@ impl Common {
         (self.kept.version, self.trial.as_ref().map(|(part, until)| (part.version, *until)))
     }
 
-    /// When a trial ends.
+    /// When there is something to do: a trial ends, or going back is tried again.
     pub fn deadline(&self) -> Option<Time> {
-        self.trial.as_ref().map(|(_, until)| *until)
+        self.trial.as_ref().map(|(_, until)| *until).into_iter().chain(self.back).min()
     }
 
-    /// What the controller of a new session is told; nothing if there is nothing to tell. Pieces
-    /// that an earlier session lacks do not come any more, and what did not fit then may fit now.
+    /// The report to the controller of a new session; nothing if there is nothing to tell. Pieces
+    /// that an earlier session lacks do not come any more, and a version that did not fit then may
+    /// fit now: the controller offers them again.
     pub fn greet(&mut self, now: Time) -> Option<CommonState> {
-        (self.coming, self.offered) = (None, None);
-        let is_used = self.kept.version > 0 || self.trial.is_some();
+        let had = (self.coming.take().is_some(), self.offered.take().is_some());
+        let is_used = self.kept.version > 0 || self.trial.is_some() || had != (false, false);
         let version = self.trial.as_ref().map_or(self.kept.version, |(part, _)| part.version);
         is_used.then(|| self.state(now, version))
     }
@@ -210,21 +217,31 @@ impl Common {
         let CommonOrder { version, verb, seconds } = *order;
         let on_trial = self.trial.as_ref().is_some_and(|(part, _)| part.version == version);
         match verb {
-            CommonVerb::Try if self.trial.is_none() => {
+            CommonVerb::Try if self.trial.is_none() && self.keeping.is_none() => {
                 let Some(part) = self.take_ready(version) else { return self.tell(now, version) };
                 let seconds = u64::from(seconds.clamp(1, TRIAL_MAX_S));
                 self.trial = Some((part.clone(), now + Duration::from_secs(seconds)));
+                self.back = None;
                 Outcome { told: None, task: Some(Task::Run { part, keep: false }) }
+            }
+            // The driver is at it.
+            CommonVerb::Keep if self.keeping.as_ref().is_some_and(|p| p.version == version) => {
+                Outcome::default()
             }
             CommonVerb::Keep if on_trial || self.trial.is_none() => {
                 let tried = self.trial.take().map(|(part, _)| part);
                 let Some(part) = tried.or_else(|| self.take_ready(version)) else {
                     return self.tell(now, version);
                 };
-                self.before = Some(std::mem::replace(&mut self.kept, part.clone()));
+                (self.keeping, self.back) = (Some(part.clone()), None);
                 Outcome { told: None, task: Some(Task::Run { part, keep: true }) }
             }
             CommonVerb::Leave if on_trial => self.go_back(now),
+            CommonVerb::Leave => {
+                // The order to try it may come late.
+                self.offered.take_if(|offered| offered.part.version == version);
+                self.tell(now, version)
+            }
             _ => self.tell(now, version),
         }
     }
@@ -237,7 +254,7 @@ impl Common {
 
     /// The driver has done a task.
     pub fn done(&mut self, now: Time, done: Done) -> Outcome {
-        let Done { version, ran, refused } = done;
+        let Done { version, ran, keep, refused } = done;
         if !ran {
             let offered = self.offered.as_mut().filter(|o| o.part.version == version);
             let Some(offered) = offered else { return Outcome::default() };
@@ -245,33 +262,49 @@ impl Common {
             return self.tell(now, version);
         }
         let refuse = |part: Part, why| Some(Offered { part, checked: Some(Err(why)) });
-        if self.trial.as_ref().is_some_and(|(part, _)| part.version == version) {
+        if keep {
+            let Some(part) = self.keeping.take_if(|part| part.version == version) else {
+                return Outcome::default();
+            };
+            match refused {
+                None => self.kept = part,
+                Some(why) => {
+                    self.offered = refuse(part, why);
+                    return Outcome { task: Some(self.run_kept()), ..self.tell(now, version) };
+                }
+            }
+        } else if self.trial.as_ref().is_some_and(|(part, _)| part.version == version) {
             if let Some(why) = refused
                 && let Some((part, _)) = self.trial.take()
             {
                 self.offered = refuse(part, why);
             }
-        } else if self.kept.version == version
-            && let Some(before) = self.before.take()
-            && let Some(why) = refused
-        {
-            self.offered = refuse(std::mem::replace(&mut self.kept, before), why);
+        } else if self.trial.is_none() && self.keeping.is_none() && version == self.kept.version {
+            self.back = refused.map(|_| now + AGAIN);
+        } else {
+            return Outcome::default();
         }
         self.tell(now, version)
     }
 
-    /// Ends a trial whose time is over.
+    /// Does everything that is due.
     pub fn run(&mut self, now: Time) -> Outcome {
-        match self.deadline() {
-            Some(until) if until <= now => self.go_back(now),
-            _ => Outcome::default(),
+        if self.trial.as_ref().is_some_and(|(_, until)| *until <= now) {
+            return self.go_back(now);
+        }
+        match self.back.take_if(|back| *back <= now) {
+            Some(_) => Outcome { told: None, task: Some(self.run_kept()) },
+            None => Outcome::default(),
         }
     }
 
     fn go_back(&mut self, now: Time) -> Outcome {
         let left = self.trial.take().map_or(0, |(part, _)| part.version);
-        let task = Task::Run { part: self.kept.clone(), keep: false };
-        Outcome { told: Some(self.state(now, left)), task: Some(task) }
+        Outcome { told: Some(self.state(now, left)), task: Some(self.run_kept()) }
+    }
+
+    fn run_kept(&self) -> Task {
+        Task::Run { part: self.kept.clone(), keep: false }
     }
 }
 
@@ -299,6 +332,15 @@ impl Node {
         self.about_common(now, outcome);
     }
 
+    /// The node runs this part from now on, which the controller hears of.
+    pub(super) fn keeps_common(&mut self, now: Time, part: Part) {
+        self.common = Common::new(part);
+        if self.greeted {
+            let outcome = self.common.tell(now, self.common.kept.version);
+            self.about_common(now, outcome);
+        }
+    }
+
     pub(super) fn reconsider_common(&mut self, now: Time) {
         let outcome = self.common.reconsider(now);
         self.about_common(now, outcome);
@@ -323,7 +365,7 @@ impl Node {
         }
         self.outputs.extend(outcome.task.map(Output::Common));
         if let Some(told) = outcome.told {
-            // The news make older ones wrong.
+            // This makes older news wrong.
             self.requests.give_up(|body| matches!(body, Body::CommonState(_)));
             self.carry_out(now, vec![Effect::Controller { body: told.into(), sure: true }]);
         }
@@ -346,8 +388,12 @@ mod tests {
         CommonOrder { version, verb, seconds: 60 }
     }
 
-    fn done(version: u64, ran: bool, refused: Option<&str>) -> Done {
-        Done { version, ran, refused: refused.map(str::to_string) }
+    fn checked(version: u64, refused: Option<&str>) -> Done {
+        Done { version, ran: false, keep: false, refused: refused.map(str::to_string) }
+    }
+
+    fn ran(version: u64, keep: bool, refused: Option<&str>) -> Done {
+        Done { ran: true, keep, ..checked(version, refused) }
     }
 
     fn part(version: u64, text: &str) -> Part {
@@ -367,9 +413,9 @@ mod tests {
     /// A node that keeps version 5 and has found version 6 to fit.
     fn ready() -> Common {
         let mut common = Common::new(part(5, "five"));
-        let checked = common.offer(at(0), offer(6, 0, 1, "six")).unwrap();
-        assert_eq!(checked.task, Some(Task::Check(part(6, "six"))));
-        let outcome = common.done(at(0), done(6, false, None));
+        let outcome = common.offer(at(0), offer(6, 0, 1, "six")).unwrap();
+        assert_eq!(outcome.task, Some(Task::Check(part(6, "six"))));
+        let outcome = common.done(at(0), checked(6, None));
         assert_eq!(fate(&outcome), (5, 6, CommonFate::Ready));
         common
     }
@@ -417,7 +463,7 @@ mod tests {
         // Nor is one that has not been offered, or does not fit.
         assert_eq!(common.order(at(0), &order(9, CommonVerb::Keep)).task, None);
         common.offer(at(0), offer(7, 0, 1, "seven")).unwrap();
-        let outcome = common.done(at(0), done(7, false, Some("no port eth9")));
+        let outcome = common.done(at(0), checked(7, Some("no port eth9")));
         assert_eq!(outcome.told.as_ref().unwrap().why, b"no port eth9");
         let outcome = common.order(at(0), &order(7, CommonVerb::Try));
         assert_eq!((fate(&outcome), outcome.task), ((5, 7, CommonFate::Refused), None));
@@ -430,7 +476,7 @@ mod tests {
             let mut common = ready();
             let outcome = common.order(at(10), &order(6, CommonVerb::Try));
             assert_eq!(outcome.task, run(six(), false));
-            let outcome = common.done(at(10), done(6, true, None));
+            let outcome = common.done(at(10), ran(6, false, None));
             assert_eq!(fate(&outcome), (5, 6, CommonFate::OnTrial));
             assert_eq!(common.versions(), (5, Some((6, at(70)))));
             common
@@ -453,7 +499,10 @@ mod tests {
         let mut common = tried();
         let outcome = common.order(at(20), &order(6, CommonVerb::Keep));
         assert_eq!((outcome.told, outcome.task), (None, run(six(), true)));
-        assert_eq!(fate(&common.done(at(20), done(6, true, None))), (6, 6, CommonFate::Kept));
+        // It says so once it is on disk.
+        assert_eq!(common.versions().0, 5);
+        assert_eq!(common.order(at(20), &order(6, CommonVerb::Keep)), Outcome::default());
+        assert_eq!(fate(&common.done(at(20), ran(6, true, None))), (6, 6, CommonFate::Kept));
         assert_eq!(common.run(at(100)), Outcome::default());
         assert_eq!(common.greet(at(100)).unwrap().kept, 6);
     }
@@ -463,18 +512,20 @@ mod tests {
         let mut common = Common::default();
         common.offer(at(0), offer(8, 0, 2, "half")).unwrap();
         common.offer(at(0), offer(7, 0, 1, "seven")).unwrap();
+        // The controller hears that it is to offer them again.
+        assert_eq!(common.greet(at(0)).unwrap().kept, 0);
         assert_eq!(common.greet(at(0)), None);
         // Version 8 does not come any more.
         let seven = Some(Task::Check(part(7, "seven")));
         assert_eq!(common.offer(at(0), offer(7, 0, 1, "seven")).unwrap().task, seven);
-        common.done(at(0), done(7, false, Some("no port eth9")));
+        common.done(at(0), checked(7, Some("no port eth9")));
         // Somebody may have given the node the port that it lacked, and it is offered anew.
         let outcome = common.reconsider(at(0));
         assert_eq!(fate(&outcome), (0, 0, CommonFate::Kept));
         assert_eq!(common.reconsider(at(0)), Outcome::default());
         assert_eq!(common.offer(at(0), offer(7, 0, 1, "seven")).unwrap().task, seven);
-        common.done(at(0), done(7, false, Some("no port eth9")));
-        assert_eq!(common.greet(at(1)), None);
+        common.done(at(0), checked(7, Some("no port eth9")));
+        assert!(common.greet(at(1)).is_some());
         assert_eq!(common.offer(at(1), offer(7, 0, 1, "seven")).unwrap().task, seven);
     }
 
@@ -484,12 +535,42 @@ mod tests {
         let outcome = common.order(at(1), &order(6, CommonVerb::Keep));
         assert_eq!(outcome.task, run(part(6, "six"), true));
         // It cannot be run after all.
-        let outcome = common.done(at(1), done(6, true, Some("the port is gone")));
+        let outcome = common.done(at(1), ran(6, true, Some("the disk is full")));
         assert_eq!(fate(&outcome), (5, 6, CommonFate::Refused));
+        // It may run already.
+        assert_eq!(outcome.task, run(part(5, "five"), false));
         let mut common = ready();
         common.order(at(1), &order(6, CommonVerb::Try));
-        let outcome = common.done(at(1), done(6, true, Some("the port is gone")));
+        let outcome = common.done(at(1), ran(6, false, Some("the port is gone")));
         assert_eq!(fate(&outcome), (5, 6, CommonFate::Refused));
+        assert_eq!(common.deadline(), None);
+    }
+
+    #[test]
+    fn orders_and_answers_that_come_late_change_nothing() {
+        // It is to be left before it was tried.
+        let mut common = ready();
+        assert_eq!(common.order(at(1), &order(6, CommonVerb::Leave)).task, None);
+        assert_eq!(common.order(at(2), &order(6, CommonVerb::Try)).task, None);
+        // To run it took long, and it is to be kept by then.
+        let mut common = ready();
+        common.order(at(1), &order(6, CommonVerb::Try));
+        common.order(at(9), &order(6, CommonVerb::Keep));
+        assert_eq!(common.done(at(9), ran(6, false, Some("it took long"))), Outcome::default());
+        assert_eq!(fate(&common.done(at(9), ran(6, true, None))), (6, 6, CommonFate::Kept));
+    }
+
+    #[test]
+    fn going_back_is_tried_until_it_works() {
+        let mut common = ready();
+        common.order(at(0), &order(6, CommonVerb::Try));
+        common.done(at(0), ran(6, false, None));
+        let back = run(part(5, "five"), false);
+        assert_eq!(common.run(at(60)).task, back);
+        common.done(at(60), ran(5, false, Some("the identity cannot be read")));
+        assert_eq!((common.run(at(64)).task, common.deadline()), (None, Some(at(65))));
+        assert_eq!(common.run(at(65)).task, back);
+        common.done(at(65), ran(5, false, None));
         assert_eq!(common.deadline(), None);
     }
 }

@@ -58,7 +58,7 @@ pub enum Input {
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),
-    /// The part of the common file that the node starts with: before any session.
+    /// The part of the common file with which the node starts, or to which it had to go back.
     Keeps(Part),
     /// The driver has carried out an [`Output::Common`].
     Common(Done),

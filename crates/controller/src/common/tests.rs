@@ -122,7 +122,7 @@ impl World {
                 }
                 at.runs = part;
             }
-            queue.push_back(at.core.done(self.now, Done { version, ran, refused }));
+            queue.push_back(at.core.done(self.now, Done { version, ran, keep, refused }));
         }
     }
 
@@ -154,9 +154,13 @@ impl World {
         }
     }
 
-    fn restart(&mut self, node: u32) {
+    /// The node starts again; it may have lost its disk.
+    fn restart(&mut self, node: u32, is_new: bool) {
         self.part(node);
         let at = &mut self.boxes[node as usize];
+        if is_new {
+            at.stored = Part::default();
+        }
         (at.core, at.runs) = (node::Common::new(at.stored.clone()), at.stored.clone());
     }
 
@@ -256,9 +260,17 @@ fn the_oldest_versions_go() {
         world.apply(None);
         world.settle();
     }
-    let stored: Vec<RecordKey> = world.store.keys().copied().collect();
-    assert_eq!(stored, (13..=20).map(RecordKey::Common).collect::<Vec<_>>());
+    let stored = |world: &World| world.store.keys().copied().collect::<Vec<_>>();
+    assert_eq!(stored(&world), (13..=20).map(RecordKey::Common).collect::<Vec<_>>());
     assert_eq!((world.kept(), world.told.len()), (vec![20], 20));
+    // Those that were never kept go first.
+    world.boxes[0].refuses.extend(21..40);
+    for _ in 21..40 {
+        world.apply(None);
+        world.settle();
+    }
+    let last = (14..=20).chain([39]).map(RecordKey::Common);
+    assert_eq!(stored(&world), last.collect::<Vec<_>>());
 }
 
 #[test]
@@ -346,19 +358,54 @@ fn a_node_that_is_away_or_silent_holds_up_nobody_and_catches_up() {
     assert!(told.starts_with("no answer from n0"), "{told}");
     world.settle();
     assert_eq!(world.running(), vec![1; 3]);
-    // It does not answer to the order any more: the others go on, and the operator hears of it.
-    world.apply(Some(60));
-    world.store();
-    while world.to_node.iter().all(|(_, _, body)| !matches!(body, Body::CommonOrder(_))) {
-        match world.to_node.is_empty() {
-            false => world.reach_node(0),
-            true => world.reach_controller(0),
+    // It does not answer to the order any more. Of a trial the operator hears it.
+    let no_answer_to_the_order = |world: &mut World, trial_s| {
+        world.apply(trial_s);
+        world.store();
+        while world.to_node.iter().all(|(_, _, body)| !matches!(body, Body::CommonOrder(_))) {
+            match world.to_node.is_empty() {
+                false => world.reach_node(0),
+                true => world.reach_controller(0),
+            }
         }
-    }
-    world.to_node.retain(|(node, ..)| *node != 0);
+        world.to_node.retain(|(node, ..)| *node != 0);
+        world.settle();
+        world.pass(5);
+        world.settle();
+        world.told.last().unwrap().clone()
+    };
+    assert_eq!(no_answer_to_the_order(&mut world, Some(60)), Ok(vec!["n0".to_string()]));
+    world.ask(CommonAsk::Leave);
     world.settle();
-    world.pass(5);
-    assert_eq!(world.told.last(), Some(&Ok(vec!["n0".to_string()])));
+    // For good it is refused: the change may have cut the node off.
+    assert!(no_answer_to_the_order(&mut world, None).unwrap_err().starts_with("n0: no word"));
+    assert_eq!((world.running(), world.kept()), (vec![1; 3], vec![1; 3]));
+}
+
+#[test]
+fn a_node_that_has_lost_its_part_gets_it_again() {
+    let mut world = World::new(2);
+    world.apply(None);
+    world.settle();
+    world.restart(1, true);
+    world.meet(1);
+    world.settle();
+    assert_eq!((world.running(), world.kept()), (vec![1; 2], vec![1; 2]));
+}
+
+#[test]
+fn a_claim_uses_up_no_numbers() {
+    let mut world = World::new(1);
+    world.apply(None);
+    world.settle();
+    for claim in [u64::MAX, COMMON_VERSION_MAX, 2 + CLAIM_MAX] {
+        let fate = CommonFate::Kept;
+        let state = CommonState { kept: claim, version: claim, fate, left_s: 0, why: vec![] };
+        world.controller.hear(world.now, 0, state);
+    }
+    assert_eq!(world.apply(None), 2);
+    world.settle();
+    assert_eq!(world.kept(), [2]);
 }
 
 #[test]
@@ -369,11 +416,9 @@ fn a_controller_that_takes_over_goes_on_with_what_is_stored() {
     world.apply(Some(60));
     world.settle();
     assert_eq!((world.running(), world.kept()), (vec![2; 2], vec![1; 2]));
-    // The trial ends with its controller, and its time. Its number is used up.
+    // The trial ends with its controller. Its number is used up.
     world.succeed();
     (0..2).for_each(|node| world.meet(node));
-    world.settle();
-    world.pass(60);
     world.settle();
     assert_eq!((world.running(), world.kept()), (vec![1; 2], vec![1; 2]));
     assert_eq!(world.apply(None), 3);
@@ -416,7 +461,7 @@ proptest! {
             match rng.random_range(0..40) {
                 0 => world.part(node),
                 1..=3 => world.meet(node),
-                4 => world.restart(node),
+                4 => world.restart(node, rng.random_bool(0.3)),
                 5 => world.pass(rng.random_range(1..8)),
                 6 => world.pass(61),
                 7 => {

@@ -46,7 +46,7 @@ impl Bench {
         let adopted = self.adopted.clone();
         let say = move |text: &str| adopted.lock().unwrap().push(text.to_string());
         say(&begin.text);
-        Adoption::new("n1", begin, move |text| match text.contains("bad") {
+        Adoption::new("n1", begin, move |text, _| match text.contains("bad") {
             true => Err("workers changes only with a restart".into()),
             false => {
                 say(text);

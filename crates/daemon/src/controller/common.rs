@@ -1,6 +1,6 @@
 //! The group's common file, for clients of the control socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use plexus_api::answer::config::{
     Applied, Common as State, CommonNode, CommonVersion, Text, Trial,
 };
 use plexus_api::{Common, CommonApply};
-use plexus_config::{CommonFile, ControllerSettings};
+use plexus_config::{CommonFile, ControllerSettings, REVOKED_MAX};
 use plexus_controller::{CommonAsk, CommonView, Controller, Input};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::CommonFate;
@@ -24,24 +24,25 @@ const WAITING_MAX: usize = 64;
 /// Where the answer to a client goes.
 pub(super) type Answer = Sender<Result<Reply, String>>;
 
-/// Clients that wait for an answer, and how many have asked.
+/// Clients that wait for an answer, with the notes that come with it, and how many have asked.
 #[derive(Default)]
 pub(super) struct Asking {
-    waiting: BTreeMap<u64, Answer>,
+    waiting: BTreeMap<u64, (Answer, Vec<String>)>,
     asked: u64,
 }
 
 /// The next step for a request.
 enum Next {
-    Change(CommonAsk),
+    /// A change, with notes for the client.
+    Change(CommonAsk, Vec<String>),
     Answer(Reply),
 }
 
 impl Daemon {
     /// Serves a request.
     pub(super) fn common(&mut self, now: Time, request: Common, reply: Answer) {
-        let ask = match self.next(now, request) {
-            Ok(Next::Change(ask)) => ask,
+        let (ask, notes) = match self.next(now, request) {
+            Ok(Next::Change(ask, notes)) => (ask, notes),
             // A client may have given up by then.
             Ok(Next::Answer(answer)) => return drop(reply.send(Ok(answer))),
             Err(why) => return drop(reply.send(Err(why))),
@@ -51,7 +52,7 @@ impl Daemon {
         while self.asking.waiting.len() >= WAITING_MAX {
             self.asking.waiting.pop_first();
         }
-        self.asking.waiting.insert(self.asking.asked, reply);
+        self.asking.waiting.insert(self.asking.asked, (reply, notes));
         core.handle(now, Input::Common { question: self.asking.asked, ask });
     }
 
@@ -68,13 +69,25 @@ impl Daemon {
             Common::Apply(CommonApply { text, confirm_within_s, comment }) => {
                 let file = CommonFile::parse("the common file", &text);
                 let file = file.map_err(|e| e.to_string())?;
+                let both = self.settings.revoked.len() + file.revoked.len();
+                if both > REVOKED_MAX {
+                    return Err(format!(
+                        "with those of the controller's own file it revokes {both} keys, and \
+                         {REVOKED_MAX} are the most"
+                    ));
+                }
+                let known: BTreeSet<String> =
+                    core.common().into_iter().map(|view| view.name).collect();
+                let unknown = file.names().filter(|name| !known.contains(*name));
+                let notes = unknown.map(|name| format!("the controller has not met a node {name}"));
+                let notes = notes.collect();
                 let of_file = ControllerSettings { revoked: file.revoked, ..Default::default() };
                 check_own_key(&of_file, &self.hub.key())?;
                 let trial_s = confirm_within_s.map(|s| u32::try_from(s).unwrap_or(u32::MAX));
-                Next::Change(CommonAsk::Apply { text, comment, trial_s })
+                Next::Change(CommonAsk::Apply { text, comment, trial_s }, notes)
             }
-            Common::Confirm(_) => Next::Change(CommonAsk::Keep),
-            Common::Back(_) => Next::Change(CommonAsk::Leave),
+            Common::Confirm(_) => Next::Change(CommonAsk::Keep, vec![]),
+            Common::Back(_) => Next::Change(CommonAsk::Leave, vec![]),
         })
     }
 
@@ -85,7 +98,7 @@ impl Daemon {
         question: u64,
         told: Result<Vec<String>, String>,
     ) {
-        let Some(reply) = self.asking.waiting.remove(&question) else { return };
+        let Some((reply, mut notes)) = self.asking.waiting.remove(&question) else { return };
         let Some(core) = &self.reign.core else { return };
         let missing = |name: String| {
             format!("{name} has not said that it runs it: it gets it once it is heard again")
@@ -94,7 +107,8 @@ impl Daemon {
             let trial = trial(now, core);
             let kept = core.common_file().map(|(version, _)| version);
             let version = trial.map(|trial| trial.version).or(kept);
-            Applied { version, trial, notes: names.into_iter().map(missing).collect() }
+            notes.extend(names.into_iter().map(missing));
+            Applied { version, trial, notes }
         });
         let _ = reply.send(applied.map(Reply::Applied));
     }
@@ -110,27 +124,25 @@ impl Daemon {
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         State {
             controller: self.own.1.clone(),
-            running: core.common_file().map(|(version, _)| version),
+            running: core.common_file().map(|(version, _)| version).or(core.unreadable_common()),
             trial: trial(now, core),
             versions: core.common_versions().iter().map(version).collect(),
             nodes,
         }
     }
+}
 
-    /// The settings of the controller's own file, with those of the common file that are for
-    /// controllers.
-    pub(super) fn all_settings(&self) -> ControllerSettings {
-        let mut all = self.settings.clone();
-        let common = self.reign.core.as_ref().and_then(Controller::common_file);
-        let Some((_, file)) = common else {
-            return all;
-        };
-        let is_new = |key: &[u8; 32]| self.settings.revoked.iter().all(|known| known.key != *key);
+/// The settings of the controller's own file, with those of the common file that are for
+/// controllers.
+pub(super) fn all_settings(own: &ControllerSettings, core: &Controller) -> ControllerSettings {
+    let mut all = own.clone();
+    if let Some((_, file)) = core.common_file() {
+        let is_new = |key: &[u8; 32]| own.revoked.iter().all(|known| known.key != *key);
         all.revoked.extend(file.revoked.iter().filter(|its| is_new(&its.key)).cloned());
-        let is_new = |node: &&String| !self.settings.drained.contains(node);
+        let is_new = |node: &&String| !own.drained.contains(node);
         all.drained.extend(file.drained.iter().filter(is_new).cloned());
-        all
     }
+    all
 }
 
 fn trial(now: Time, core: &Controller) -> Option<Trial> {

@@ -10,7 +10,8 @@ use plexus_io::clock::unix_ms;
 use plexus_keeper::{Etcd, File, Keeper};
 use plexus_wire::Time;
 
-use super::Daemon;
+use super::common::all_settings;
+use super::{Daemon, check_own_key};
 use crate::identity;
 
 /// The store of a controller's file, for one of this name.
@@ -121,7 +122,19 @@ impl Daemon {
         for input in self.devices.again() {
             core.handle(now, input);
         }
+        if let Some(version) = core.unreadable_common() {
+            tracing::error!(
+                version,
+                "this controller cannot read the common file, which a newer one has kept: nodes go \
+                 on with it, and its [[revoked]] and [[drained]] are not in force. Update this \
+                 controller"
+            );
+        }
         let has_common = core.common_file().is_some();
+        if let Err(why) = check_own_key(&all_settings(&self.settings, &core), &self.hub.key()) {
+            tracing::error!("cannot lead: {why}");
+            return self.reign.tenure.drain(now);
+        }
         self.reign.core = Some(core);
         self.hub.lead(now, epoch);
         if has_common {

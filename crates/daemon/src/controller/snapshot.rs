@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::fabric::{Lease as Shown, Leases};
-use plexus_config::{CommonFile, ControllerFile};
+use plexus_config::{COMMON_VERSION_MAX, CommonFile, ControllerFile};
 use plexus_controller::tenure::{Answer, Ask, Member};
 use plexus_controller::{Change, CommonVersion, Lease, Record, RecordKey};
 use plexus_io::clock::unix_ms;
@@ -114,6 +114,9 @@ impl Snapshot {
         let mut versions = BTreeSet::new();
         for CommonVersion { version, text, .. } in &snapshot.common {
             let shown = format!("{file}: version {version} of the common file");
+            if *version > COMMON_VERSION_MAX {
+                return Err(format!("{file} has an impossible version: {version}"));
+            }
             if !versions.insert(*version) {
                 return Err(format!("{shown} is there twice"));
             }

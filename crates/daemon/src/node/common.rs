@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plexus_api::answer::config::CommonPart;
 use plexus_config::document::read_text;
-use plexus_config::{NodeFile, with_common_part};
+use plexus_config::{COMMON_VERSION_MAX, NodeFile, with_common_part};
 use plexus_control::node::common::{Done, Part, Task};
 use plexus_io::secret;
 
@@ -31,7 +31,10 @@ pub(crate) struct Common {
 
 struct Texts {
     own: String,
+    /// The part that runs.
     part: Part,
+    /// The part on disk, to which a trial goes back.
+    kept: Part,
 }
 
 impl Common {
@@ -51,16 +54,15 @@ impl Common {
             }),
             None => Part::default(),
         };
-        match whole(&shown, &own, &part) {
-            Ok(whole) => {
-                Ok((Common { shown, path, texts: Mutex::new(Texts { own, part }) }, whole))
-            }
+        let (part, whole) = match whole(&shown, &own, &part) {
+            Ok(whole) => (part, whole),
             Err(why) => {
                 tracing::warn!("{}: {why}: the node runs without it", path.display());
-                let texts = Mutex::new(Texts { own, part: Part::default() });
-                Ok((Common { shown, path, texts }, file))
+                (Part::default(), file)
             }
-        }
+        };
+        let texts = Mutex::new(Texts { own, kept: part.clone(), part });
+        Ok((Common { shown, path, texts }, whole))
     }
 
     fn lock(&self) -> MutexGuard<'_, Texts> {
@@ -82,15 +84,36 @@ impl Common {
         (version > 0).then_some(CommonPart { version, text, left_s })
     }
 
-    /// Has the node run another own text.
+    /// Has the node run another own text. It has to fit the part to which a trial goes back, too.
     ///
     /// # Errors
     /// In words; nothing was changed.
     pub(super) fn adopt(&self, node: &RunningNode, own: &str) -> Result<(), String> {
         let mut texts = self.lock();
+        if texts.kept != texts.part {
+            node.read(whole(&self.shown, own, &texts.kept)?)?;
+        }
         node.adopt(node.read(whole(&self.shown, own, &texts.part)?)?)?;
         texts.own = own.into();
         node.tell_fabric(News::OwnFile);
+        Ok(())
+    }
+
+    /// Has the node run an earlier own text again. A part that came meanwhile may not fit it: then
+    /// the node runs without the part, and the controller hears of that.
+    ///
+    /// # Errors
+    /// In words; nothing was changed.
+    pub(super) fn go_back(&self, node: &RunningNode, own: &str) -> Result<(), String> {
+        let why = match self.adopt(node, own) {
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
+        let mut texts = self.lock();
+        node.adopt(node.read(parse(&self.shown, own)?)?)?;
+        tracing::warn!("the node runs without its part of the common file: {why}");
+        *texts = Texts { own: own.into(), part: Part::default(), kept: Part::default() };
+        node.tell_fabric(News::Keeps(Part::default()));
         Ok(())
     }
 
@@ -111,7 +134,7 @@ impl Common {
             let word = if keep { "is kept" } else { "runs" };
             tracing::info!(version, "the node's part of the common file {word}");
         }
-        Done { version, ran, refused: refused.err() }
+        Done { version, ran, keep, refused: refused.err() }
     }
 
     fn check(&self, node: &RunningNode, part: &Part) -> Result<(), String> {
@@ -122,12 +145,11 @@ impl Common {
         let mut texts = self.lock();
         if texts.part != part {
             node.adopt(node.read(whole(&self.shown, &texts.own, &part)?)?)?;
+            texts.part = part.clone();
         }
-        let before = std::mem::replace(&mut texts.part, part);
-        if keep && let Err(why) = write(&self.path, &texts.part) {
-            node.adopt(node.read(whole(&self.shown, &texts.own, &before)?)?)?;
-            texts.part = before;
-            return Err(why);
+        if keep {
+            write(&self.path, &part)?;
+            texts.kept = part;
         }
         Ok(())
     }
@@ -154,19 +176,26 @@ fn read(path: &Path) -> Result<Part, String> {
     let text = read_text(path).map_err(|e| e.to_string())?;
     let (head, text) = text.split_once('\n').unwrap_or_default();
     let version = head.strip_prefix(HEAD).and_then(|version| version.parse().ok());
+    let version = version.filter(|version| *version <= COMMON_VERSION_MAX);
     let version = version.ok_or("its first line does not say which version it is")?;
     Ok(Part { version, text: text.into() })
 }
 
+/// Replaces the file, unless somebody else has written it.
 fn write(path: &Path, part: &Part) -> Result<(), String> {
+    let shown = path.display();
+    read(path).map_err(|why| format!("{shown}: {why}: move it away"))?;
     let text = format!("{HEAD}{}\n{}", part.version, part.text);
     let folder = path.parent().unwrap_or(Path::new("."));
+    let new = path.with_extension("common-new");
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    let written = made.and_then(|()| match fs::exists(path)? {
-        true => secret::replace(path, &text),
-        false => secret::write_secret(path, &text),
+    // A crash leaves the part before or the one after.
+    let written = made.and_then(|()| {
+        let _ = fs::remove_file(&new);
+        secret::write_secret(&new, &text)?;
+        fs::rename(&new, path)
     });
-    written.map_err(|e| format!("keeping it in {}: {e}", path.display()))
+    written.map_err(|e| format!("keeping it in {shown}: {e}"))
 }
 
 #[cfg(test)]
@@ -187,6 +216,8 @@ mod tests {
         {
             fs::write(&path, foreign).unwrap();
             assert!(read(&path).unwrap_err().contains("which version"), "{foreign}");
+            assert!(write(&path, &Part::default()).unwrap_err().contains("move it away"));
+            assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
         }
         fs::remove_file(&path).unwrap();
     }

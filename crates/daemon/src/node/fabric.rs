@@ -318,6 +318,7 @@ impl Driver {
                     News::Counters(counters) => self.input(Input::Counters(counters)),
                     News::Explained(told) => self.input(Input::Explained(told)),
                     News::OwnFile => self.input(Input::OwnFile),
+                    News::Keeps(part) => self.input(Input::Keeps(part)),
                     News::Common(done) => self.input(Input::Common(done)),
                     News::Identity(new) => {
                         tracing::info!(key = short_key(&new.claims().static_public), "a new key");

@@ -2,7 +2,7 @@
 
 use plexus_config::{LaneChoice, PortFile};
 use plexus_control::identity::Identity;
-use plexus_control::node::common::{Done, Task};
+use plexus_control::node::common::{Done, Part, Task};
 use plexus_control::router::Route;
 use plexus_io::PortId;
 use plexus_io::netlink::KernelEvent;
@@ -42,6 +42,8 @@ pub(crate) enum News {
     Explained(Box<Explained>),
     /// The node's own file has changed.
     OwnFile,
+    /// The node runs this part of the common file, for another reason than an order.
+    Keeps(Part),
     /// A task with the node's part of the common file is done, or cannot be.
     Common(Done),
     /// The fabric's control plane is asked.

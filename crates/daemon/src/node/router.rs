@@ -170,6 +170,7 @@ impl Driver {
                     News::AskFabric(_)
                     | News::Common(_)
                     | News::OwnFile
+                    | News::Keeps(_)
                     | News::Counters(_)
                     | News::Explained(_)
                     | News::Identity(_) => {}

@@ -124,8 +124,7 @@ pub(crate) struct Totals {
 
 impl RunningNode {
     /// Opens the ports and starts the workers. `keeps`: the part of the common file that is in the
-    /// file already. The caller keeps the reserved disk space when the
-    /// whole node has started.
+    /// file already. The caller keeps the reserved disk space when the whole node has started.
     ///
     /// # Errors
     /// In words for the person who started it.

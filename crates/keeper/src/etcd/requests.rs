@@ -115,7 +115,7 @@ pub(super) async fn write(
     mut last: i64,
     changes: Vec<(RecordKey, Change)>,
 ) -> Result<Option<i64>, String> {
-    for some in changes.chunks(CHANGES) {
+    for some in transactions(&changes) {
         let operation = |(key, change): &(RecordKey, Change)| {
             let value = match change {
                 Change::Put(Record::Lease(lease)) => serde_json::to_vec(lease),
@@ -148,6 +148,13 @@ pub(super) async fn write(
         }
     }
     Ok(Some(last))
+}
+
+/// Changes as etcd takes them at once: so many, and one long text at a time.
+fn transactions(changes: &[(RecordKey, Change)]) -> Vec<&[(RecordKey, Change)]> {
+    let is_long = |(key, _): &(RecordKey, Change)| matches!(key, RecordKey::Common(_));
+    let groups = changes.chunk_by(|a, b| !is_long(a) && !is_long(b));
+    groups.flat_map(|group| group.chunks(CHANGES)).collect()
 }
 
 /// The revision of a key, 0 if there is none.
