@@ -151,11 +151,11 @@ fn check_part(part: &Section<'_>) {
     for port in part.sections("port", "a port") {
         refuse_own(&port, "port");
         PortSettings::read(&port);
-        if let Some(name) = port.required_text("name", "\"eth1\"") {
-            if !names.insert(name.value) {
-                let message = format!("there are two ports {}", quote(name.value));
-                part.problems().add(name.span.clone(), message, "name each port once");
-            }
+        if let Some(name) = port.required_text("name", "\"eth1\"")
+            && !names.insert(name.value)
+        {
+            let message = format!("there are two ports {}", quote(name.value));
+            part.problems().add(name.span.clone(), message, "name each port once");
         }
     }
 }
