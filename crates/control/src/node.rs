@@ -171,6 +171,9 @@ impl Node {
                 }
             }
             Input::Counters(all) => self.carry_out(now, counters::messages(all)),
+            Input::Names(some, all) => {
+                self.carry_out(now, vec![counters::names(some, all)]);
+            }
             Input::Explained(told) => self.carry_out(now, vec![explain::answer(*told)]),
             Input::Used(addresses) => self.routing.note_used(&addresses),
             Input::Keeps(part) => self.keeps_common(now, part),

@@ -277,6 +277,7 @@ impl Controller {
                     Body::Load(load) => self.load(now, index, &load),
                     Body::Explained(told) => self.explained(now, index, told),
                     Body::Counters(part) => self.reports.hear(now, index, part),
+                    Body::Names(told) => self.reports.hear_names(index, told),
                     Body::CommonState(state) => self.common.hear(now, index, state),
                     Body::FibAck(ack) => self.fib_ack(now, index, &ack),
                     Body::Ack(_) => return,

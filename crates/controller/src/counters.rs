@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plexus_wire::Time;
-use plexus_wire::fabric::message::{Counters, NamedCount, PortCount, Watch};
+use plexus_wire::fabric::message::{Counters, NamedCount, Names, PortCount, Watch};
 
 use crate::{Controller, NodeId};
 
@@ -47,6 +47,10 @@ pub struct CountersView {
     pub drops: BTreeMap<String, u64>,
     /// Its forwarder of named data.
     pub named: Option<NamedCount>,
+    /// Prefixes to which that has routes, as URIs.
+    pub prefixes: Vec<String>,
+    /// How many more there are.
+    pub more_prefixes: u32,
 }
 
 impl Reports {
@@ -81,6 +85,15 @@ impl Reports {
             whole.named = next.named.or(whole.named.take());
             report.heard = now;
         }
+    }
+}
+
+impl Reports {
+    pub(crate) fn hear_names(&mut self, node: u32, told: Names) {
+        let whole = &mut self.of.entry(node).or_default().whole;
+        let uri = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
+        whole.prefixes = told.prefixes.iter().map(|prefix| uri(&prefix.uri)).collect();
+        whole.more_prefixes = told.more;
     }
 }
 

@@ -288,6 +288,7 @@ fn reports() -> Vec<Body> {
         Invalidate { destination: HOST_B, source: HOST_A }.into(),
         HostFrame { port: 2, frame: super::dhcp() }.into(),
         HostGone { port: 3, mac: HOST_B }.into(),
+        Names { prefixes: vec![NamePrefix { uri: b"/a".to_vec() }], more: 0 }.into(),
         CommonState { kept: 6, version: 7, fate: CommonFate::Ready, left_s: 0, why: vec![] }.into(),
         joined(HOST_A, 2, vec![]),
     ]

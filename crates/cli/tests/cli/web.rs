@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::common::{Desk, LIMIT, Running, Signal, plexus, shipped, signal, until};
+use crate::common::{Desk, LIMIT, Running, Signal, ask, plexus, shipped, signal, until};
 
 /// A reader of a page's stream.
 pub(crate) struct Reader {
@@ -131,6 +131,27 @@ fn a_lab_is_shown_and_stays_when_its_page_ends() {
     assert!(up.0.wait().unwrap().success());
     desk.plexus(&["lab", "status", "shown"]).expect(0);
     desk.down("shown");
+}
+
+#[test]
+fn a_controllers_page_has_the_prefixes_to_which_its_nodes_have_routes() {
+    let Some(desk) = Desk::root("web-names") else { return };
+    let said = desk.plexus(&["lab", "up", &shipped("all-in-one")]);
+    if said.lacks_dhclient() {
+        return;
+    }
+    said.expect(0);
+    let socket = desk.dir.join("labs/all-in-one/c1.sock");
+    let mut network = Value::Null;
+    // The answer asks the nodes, and the next one has what they said.
+    let has_names = || {
+        network = ask(&socket, &serde_json::json!({"network": true})).unwrap_or_default();
+        let all = network["counters"].as_array().cloned().unwrap_or_default();
+        let prefixes = |of: &Value| of["named"]["prefixes"].as_array().cloned();
+        all.iter().filter_map(prefixes).flatten().any(|prefix| prefix == "/video")
+    };
+    assert!(until(has_names), "{network:#}");
+    desk.down("all-in-one");
 }
 
 #[test]

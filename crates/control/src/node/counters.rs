@@ -1,6 +1,6 @@
 //! The node's counters for a controller that somebody looks at, in messages that fit a link.
 
-use plexus_wire::fabric::message::{BODY_MAX, Body, Counters, DropCount};
+use plexus_wire::fabric::message::{BODY_MAX, Body, Counters, DropCount, NamePrefix, Names};
 
 use super::effect::Effect;
 
@@ -14,6 +14,21 @@ const REASON: usize = 10;
 pub(super) fn messages(all: Counters) -> Vec<Effect> {
     let message = |part: Counters| Effect::Controller { body: part.into(), sure: false };
     parts(all).into_iter().map(message).collect()
+}
+
+/// The message with the prefixes of names, as many as fit.
+pub(super) fn names(some: Vec<String>, all: usize) -> Effect {
+    // Kind, request, and the two counts.
+    let mut room = BODY_MAX - 11;
+    let mut prefixes = Vec::new();
+    for uri in some.into_iter().map(String::into_bytes) {
+        if let Some(rest) = room.checked_sub(uri.len() + 2) {
+            room = rest;
+            prefixes.push(NamePrefix { uri });
+        }
+    }
+    let more = u32::try_from(all.saturating_sub(prefixes.len())).unwrap_or(u32::MAX);
+    Effect::Controller { body: Names { prefixes, more }.into(), sure: false }
 }
 
 fn parts(all: Counters) -> Vec<Counters> {
@@ -72,6 +87,23 @@ mod tests {
             parts.iter().filter_map(|p| p.named.clone()).collect::<Vec<_>>(),
             [all.named.unwrap()]
         );
+    }
+
+    #[test]
+    fn as_many_names_are_told_as_fit() {
+        let told = |count: usize, len: usize| {
+            let Effect::Controller { body: Body::Names(told), .. } =
+                names(vec!["x".repeat(len); count], count + 1)
+            else {
+                panic!("another message");
+            };
+            let len = Body::from(told.clone()).to_bytes(0).len();
+            (told.prefixes.len(), told.more, len)
+        };
+        assert_eq!(told(0, 0), (0, 1, 11));
+        assert_eq!(told(37, 35), (37, 1, BODY_MAX));
+        assert_eq!(told(38, 35), (37, 2, BODY_MAX));
+        assert_eq!(told(2, 5000), (0, 3, 11));
     }
 
     #[test]

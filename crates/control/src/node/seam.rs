@@ -58,6 +58,9 @@ pub enum Input {
     /// Packets were routed to these addresses since the last such input. Once every few seconds is
     /// often enough.
     Used(Vec<IpAddr>),
+    /// Prefixes to which the node's forwarder of named data has routes, as URIs, and how many there
+    /// are. With [`Input::Counters`].
+    Names(Vec<String>, usize),
     /// The part of the common file with which the node starts, or to which it had to go back.
     Keeps(Part),
     /// The driver has carried out an [`Output::Common`].

@@ -157,10 +157,16 @@ fn counted(at: u32, told: &CountersView) -> BoxCounters {
         misses: named.misses,
         packets: named.packets,
         pending: named.pending,
-        prefixes: vec![],
+        prefixes: prefixes(told),
     });
     let (time_ms, drops) = (told.time_ms, told.drops.clone());
     BoxCounters { at, time_ms, ports: ports.collect(), drops, named }
+}
+
+/// The prefixes of names that a node has told, for people.
+fn prefixes(told: &CountersView) -> Vec<String> {
+    let more = (told.more_prefixes > 0).then(|| format!("and {} more", told.more_prefixes));
+    told.prefixes.iter().cloned().chain(more).collect()
 }
 
 /// The page's way to the controller's thread.

@@ -11,6 +11,9 @@ use super::news::{News, Wanted};
 use super::running::RunningNode;
 use super::{explain, show};
 
+/// Prefixes of names that are told: a message has room for about as many.
+const PREFIXES: usize = 64;
+
 /// Starts the thread, if the node is in a fabric.
 ///
 /// # Errors
@@ -23,7 +26,12 @@ pub(super) fn serve(node: &Arc<RunningNode>, common: Arc<Common>) -> Result<(), 
         while let Ok(wanted) = wanted.recv() {
             let Some(node) = node.upgrade() else { return };
             let news = match wanted {
-                Wanted::Counters => read(&node).map(News::Counters),
+                Wanted::Counters => {
+                    if let Ok((some, all)) = node.ask_named(|named| named.prefixes(PREFIXES)) {
+                        node.tell_fabric(News::Names(some, all));
+                    }
+                    read(&node).map(News::Counters)
+                }
                 Wanted::Explanation(asked) => {
                     let told = explain::for_controller(&node, &asked);
                     told.map(|told| News::Explained(Box::new(told)))

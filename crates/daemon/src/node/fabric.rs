@@ -316,6 +316,7 @@ impl Driver {
                     }
                     News::Links | News::Routes(_) | News::Kernel(_) => {}
                     News::Counters(counters) => self.input(Input::Counters(counters)),
+                    News::Names(some, all) => self.input(Input::Names(some, all)),
                     News::Explained(told) => self.input(Input::Explained(told)),
                     News::OwnFile => self.input(Input::OwnFile),
                     News::Keeps(part) => self.input(Input::Keeps(part)),

@@ -38,6 +38,8 @@ pub(crate) enum News {
     Identity(Box<Identity>),
     /// The node's counters, for the controller.
     Counters(Counters),
+    /// Prefixes of its forwarder of named data, and how many there are, for the controller.
+    Names(Vec<String>, usize),
     /// The answer to a question of the controller about a frame.
     Explained(Box<Explained>),
     /// The node's own file has changed.

@@ -173,6 +173,7 @@ impl Driver {
                     | News::Keeps(_)
                     | News::Counters(_)
                     | News::Explained(_)
+                    | News::Names(..)
                     | News::Identity(_) => {}
                 }
                 done += 1;

@@ -171,6 +171,7 @@ bodies! {
     49 CommonOffer,
     50 CommonOrder,
     51 CommonState,
+    52 Names,
     54 Explain,
     55 Explained,
     57 Revoked,
@@ -637,6 +638,20 @@ structures! {
         ip: IpAddr,
         /// Leading bits that count.
         prefix_len: u8,
+    }
+
+    /// From a node that is watched and forwards named data: the prefixes to which it has routes.
+    Names {
+        /// Those that fit.
+        prefixes: Vec<NamePrefix>,
+        /// How many more there are.
+        more: u32,
+    }
+
+    /// A prefix in [`Names`].
+    NamePrefix {
+        /// Its URI, in UTF-8.
+        uri: Vec<u8>,
     }
 
     /// From a node that routes, every second: how much it has to do.

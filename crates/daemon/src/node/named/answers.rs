@@ -141,6 +141,13 @@ impl Thread {
         }
     }
 
+    /// The prefixes with routes, at most so many, and how many there are.
+    pub(crate) fn prefixes(&self, most: usize) -> (Vec<String>, usize) {
+        let rib = self.management.rib();
+        let some = rib.routes().take(most).map(|(prefix, _)| prefix.to_string());
+        (some.collect(), rib.prefixes())
+    }
+
     /// Pending Interests.
     pub(crate) fn pending(&self) -> usize {
         Report::sum(&self.plane.reports(false)).pending

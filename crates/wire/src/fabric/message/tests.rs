@@ -135,6 +135,7 @@ fn samples() -> Vec<Body> {
         }
         .into(),
         Load { routed: 1_000_000, busy: 750 }.into(),
+        Names { prefixes: vec![NamePrefix { uri: b"/a/b".to_vec() }], more: 2 }.into(),
         Watch { seconds: 10 }.into(),
         CommonOffer { version: 7, piece: 0, pieces: 2, text: b"[switch]".to_vec() }.into(),
         CommonOrder { version: 7, verb: CommonVerb::Try, seconds: 120 }.into(),
