@@ -105,8 +105,8 @@ impl CommonFile {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// What a node gets, as sections of its file; empty if there is nothing. What is said of one
-    /// node counts more than what is said of all.
+    /// The part of a node, as sections of its file; empty if there is nothing for it. Settings for one
+    /// node count more than those for all.
     pub fn part(&self, node: &str) -> String {
         let mut part = self.all.clone();
         for (key, value) in self.nodes.get(node).into_iter().flatten() {
@@ -139,7 +139,7 @@ fn find<'a>(ports: &'a mut [Value], name: &str) -> Option<&'a mut Table> {
     ports.find(|port| name_of(port) == name).and_then(Value::as_table_mut)
 }
 
-/// Checks what is said of one node, or of all.
+/// Checks the settings for one node, or for all.
 fn check_part(part: &Section<'_>) {
     refuse_own(part, "");
     SwitchSettings::read_switch(part);

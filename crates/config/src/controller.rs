@@ -488,8 +488,8 @@ fn pin_servers(root: &Section<'_>, servers: Vec<At<Ipv4Addr>>, reserved: &[Reser
 }
 
 /// The text of a controller's file, or of a common file, with the revoked keys that `others` have
-/// and it lacks; `None` if it lacks none, or is no such file. Who goes back to an earlier text
-/// takes no key back that was revoked since.
+/// and it lacks; `None` if it lacks none, or is no such file. An operator that goes back to an
+/// earlier text takes no key back that was revoked since.
 pub fn with_revoked(text: &str, others: &[&str]) -> Option<String> {
     let revoked = |text: &str| {
         let of_controller = ControllerFile::parse("", text).map(|file| file.settings.revoked);

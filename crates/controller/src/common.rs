@@ -14,7 +14,7 @@ use std::time::Duration;
 use plexus_config::{COMMON_VERSION_MAX, CommonFile};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{
-    Body, CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb,
+    Body, COMMON_TRIAL_MAX_S, CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,6 @@ use crate::{Change, CommonVersion, Controller, Output, Record};
 const PIECE: usize = 1200;
 /// How long nodes may take to check a version, and to run it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest trial, in seconds.
-const TRIAL_MAX_S: u32 = 24 * 3600;
 /// How long nodes run a version that is to be kept, until they are told to: it is stored meanwhile.
 const STORE_S: u32 = 60;
 /// Versions that are kept; the oldest go.
@@ -73,7 +71,7 @@ pub struct CommonView {
     pub name: String,
     /// It has a session.
     pub is_there: bool,
-    /// What it said last; `None`: it keeps none, and has been offered none.
+    /// The report that it made last; `None`: it keeps none, and has been offered none.
     pub state: Option<CommonState>,
 }
 
@@ -239,7 +237,7 @@ impl Common {
             CommonAsk::Apply { .. } if self.trial.is_some() => {
                 Some("another version of the common file is under way")
             }
-            CommonAsk::Apply { trial_s: Some(s), .. } if s == 0 || s > TRIAL_MAX_S => {
+            CommonAsk::Apply { trial_s: Some(s), .. } if s == 0 || s > COMMON_TRIAL_MAX_S => {
                 Some("a trial lasts from one second to a day")
             }
             CommonAsk::Apply { text, comment, trial_s } => match read(&text) {

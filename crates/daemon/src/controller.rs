@@ -24,7 +24,7 @@ use plexus_api::answer::explain::Question as Explain;
 use plexus_api::answer::{About, Metrics};
 use plexus_api::{Common, Request, word};
 use plexus_config::Backend;
-use plexus_config::{ControllerFile, ControllerSettings};
+use plexus_config::{ControllerFile, ControllerSettings, Revoked};
 use plexus_control::hub::{self, Claimant, Hub};
 use plexus_control::identity::{Role, short_key};
 use plexus_control::link::Pace;
@@ -177,7 +177,7 @@ pub fn run(config: &Path) -> Result<(), String> {
         let (file, asks) = (file.clone(), asks.clone());
         Adoption::new(&file.name.clone(), begin, move |text, _| {
             let settings = read(&shown, text).and_then(|new| fit(&file, new))?;
-            check_own_key(&settings, &key)?;
+            check_own_key(&settings.revoked, &key)?;
             asks.send(Ask::Configure(Box::new(settings)));
             Ok(())
         })
@@ -285,8 +285,8 @@ struct Daemon {
 }
 
 /// Checks that a controller does not have all nodes refuse itself.
-fn check_own_key(settings: &ControllerSettings, key: &[u8; 32]) -> Result<(), String> {
-    match settings.revoked.iter().any(|revoked| revoked.key == *key) {
+fn check_own_key(revoked: &[Revoked], key: &[u8; 32]) -> Result<(), String> {
+    match revoked.iter().any(|revoked| revoked.key == *key) {
         true => Err("[[revoked]] has the key with which this controller runs: restart it if its \
                      identity file has a new one"
             .into()),
@@ -320,7 +320,7 @@ impl Daemon {
     ) -> Result<Daemon, String> {
         let identity = Arc::new(identity::read(&file.identity, Role::Controller)?);
         let own = (identity.claims().node, identity.claims().name.clone());
-        check_own_key(&file.settings, &identity.claims().static_public)?;
+        check_own_key(&file.settings.revoked, &identity.claims().static_public)?;
         if file.etcd.is_some() && own.1 != file.name {
             let text = "controllers that share a store have the names of their identities";
             return Err(format!("{text}: write name = \"{}\", or use another identity", own.1));

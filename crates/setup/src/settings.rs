@@ -3,7 +3,7 @@
 
 use plexus_config::{CommonFile, ControllerFile, Revoked, is_common_file};
 
-/// What a file says about the group's boxes.
+/// The settings of a file about the group's boxes.
 pub(crate) struct Settings {
     /// The controller whose file it is; `None`: it is a common file.
     pub(crate) controller: Option<String>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plexus_wire::Time;
 use plexus_wire::fabric::message::{
-    Body, CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb,
+    Body, COMMON_TRIAL_MAX_S, CommonFate, CommonOffer, CommonOrder, CommonState, CommonVerb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,6 @@ const PIECES_MAX: u16 = 1024;
 const BYTES_MAX: usize = 1 << 20;
 /// Bytes of a reason that a message has room for.
 const WHY_MAX: usize = 1000;
-/// Longest trial.
-const TRIAL_MAX_S: u32 = 24 * 3600;
 /// Time between two attempts to go back, where the first one fails.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -33,7 +31,7 @@ pub struct Part {
     pub text: String,
 }
 
-/// What the driver is to do; it answers each with the version and the reason if it cannot.
+/// Work for the driver, which answers each by a [`Done`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -61,12 +59,12 @@ pub struct Done {
     pub refused: Option<String>,
 }
 
-/// What one input leads to.
+/// The result of one input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the controller is told.
+    /// The report to the controller.
     pub told: Option<CommonState>,
-    /// What the driver does.
+    /// The driver's next work.
     pub task: Option<Task>,
 }
 
@@ -219,7 +217,7 @@ impl Common {
         match verb {
             CommonVerb::Try if self.trial.is_none() && self.keeping.is_none() => {
                 let Some(part) = self.take_ready(version) else { return self.tell(now, version) };
-                let seconds = u64::from(seconds.clamp(1, TRIAL_MAX_S));
+                let seconds = u64::from(seconds.clamp(1, COMMON_TRIAL_MAX_S));
                 self.trial = Some((part.clone(), now + Duration::from_secs(seconds)));
                 self.back = None;
                 Outcome { told: None, task: Some(Task::Run { part, keep: false }) }
@@ -404,7 +402,7 @@ mod tests {
         Some(Task::Run { part, keep })
     }
 
-    /// What is told: the version that is kept, the one that it is about, and its fate.
+    /// The report: the version that is kept, the one that it is about, and its fate.
     fn fate(outcome: &Outcome) -> (u64, u64, CommonFate) {
         let told = outcome.told.as_ref().unwrap();
         (told.kept, told.version, told.fate)

@@ -176,7 +176,7 @@ impl World {
         version
     }
 
-    /// What the controller writes is durable.
+    /// The write of the controller is durable.
     fn store(&mut self) {
         if !self.writing.is_empty() {
             self.writing.drain(..).for_each(|change| change.make(&mut self.store));
@@ -288,7 +288,7 @@ fn requests_that_make_no_sense_are_refused() {
     };
     refused(apply("[all.switch]\nagein = \"1s\"\n", None), "is not a setting of switch");
     refused(apply("", Some(0)), "from one second to a day");
-    refused(apply("", Some(TRIAL_MAX_S + 1)), "from one second to a day");
+    refused(apply("", Some(COMMON_TRIAL_MAX_S + 1)), "from one second to a day");
     refused(CommonAsk::Keep, "is on trial");
     refused(CommonAsk::Leave, "is on trial");
     world.apply(Some(60));

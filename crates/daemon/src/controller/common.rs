@@ -81,8 +81,7 @@ impl Daemon {
                 let unknown = file.names().filter(|name| !known.contains(*name));
                 let notes = unknown.map(|name| format!("the controller has not met a node {name}"));
                 let notes = notes.collect();
-                let of_file = ControllerSettings { revoked: file.revoked, ..Default::default() };
-                check_own_key(&of_file, &self.hub.key())?;
+                check_own_key(&file.revoked, &self.hub.key())?;
                 let trial_s = confirm_within_s.map(|s| u32::try_from(s).unwrap_or(u32::MAX));
                 Next::Change(CommonAsk::Apply { text, comment, trial_s }, notes)
             }

@@ -10,7 +10,6 @@ use plexus_io::clock::unix_ms;
 use plexus_keeper::{Etcd, File, Keeper};
 use plexus_wire::Time;
 
-use super::common::all_settings;
 use super::{Daemon, check_own_key};
 use crate::identity;
 
@@ -130,8 +129,10 @@ impl Daemon {
                  controller"
             );
         }
-        let has_common = core.common_file().is_some();
-        if let Err(why) = check_own_key(&all_settings(&self.settings, &core), &self.hub.key()) {
+        let common =
+            core.common_file().map(|(_, file)| check_own_key(&file.revoked, &self.hub.key()));
+        let has_common = common.is_some();
+        if let Some(Err(why)) = common {
             tracing::error!("cannot lead: {why}");
             return self.reign.tenure.drain(now);
         }

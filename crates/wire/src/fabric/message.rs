@@ -22,6 +22,9 @@ pub type Hops = Vec<u8>;
 /// Longest body in bytes: it must fit the smallest fabric link behind the longest header.
 pub const BODY_MAX: usize = 1380;
 
+/// Longest trial of a version of the common file, in seconds.
+pub const COMMON_TRIAL_MAX_S: u32 = 24 * 3600;
+
 /// Codes of named values.
 macro_rules! codes {
     ($(#[$meta:meta])* $name:ident, $field:literal {
@@ -714,7 +717,7 @@ structures! {
     CommonOrder {
         /// The version.
         version: u64,
-        /// What to do.
+        /// The order.
         verb: CommonVerb,
         /// After how many seconds a version that is tried is left.
         seconds: u32,
@@ -727,7 +730,7 @@ structures! {
         kept: u64,
         /// The version that this is about.
         version: u64,
-        /// What has become of it.
+        /// The fate of that version.
         fate: CommonFate,
         /// Seconds until it is left.
         left_s: u32,

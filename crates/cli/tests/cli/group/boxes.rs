@@ -89,7 +89,7 @@ pub(crate) struct Boxes {
     /// By their units.
     daemons: Vec<(String, Running)>,
     inviting: Option<Inviting>,
-    /// What commands of the first box have said of boxes that asked, with the operator's answers.
+    /// Lines of the first box about boxes that asked, with the operator's answers.
     pub(crate) answered: String,
 }
 

@@ -140,7 +140,7 @@ pub(super) fn is_typed_there(step: &Step) -> bool {
     step.command.contains("docker ")
 }
 
-/// What podman needs where this process may not raise limits.
+/// Settings of podman for a process that may not raise limits.
 const LIMITS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
                       [engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n";
 

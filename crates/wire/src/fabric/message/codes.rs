@@ -49,7 +49,7 @@ codes! {
 }
 
 codes! {
-    /// What a node does about a version of the common file.
+    /// An order about a version of the common file.
     CommonVerb, "common verb" {
         /// Run it, and leave it again after a while.
         Try = 1,
@@ -61,7 +61,7 @@ codes! {
 }
 
 codes! {
-    /// What has become of a version of the common file at a node.
+    /// The fate of a version of the common file at a node.
     CommonFate, "common fate" {
         /// Nothing: the node runs what it keeps.
         Kept = 1,
