@@ -144,6 +144,7 @@ fn save(file: &Path, which: &Which) -> Outcome {
             version: version.number,
             kept_unix_s: version.kept_unix_s,
             comment: version.comment,
+            plexus: version.plexus,
             kept: version.good,
             text: text.text,
         });

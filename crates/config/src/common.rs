@@ -105,8 +105,8 @@ impl CommonFile {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// The part of a node, as sections of its file; empty if there is nothing for it. Settings for one
-    /// node count more than those for all.
+    /// The part of a node, as sections of its file; empty if there is nothing for it. Settings for
+    /// one node count more than those for all.
     pub fn part(&self, node: &str) -> String {
         let mut part = self.all.clone();
         for (key, value) in self.nodes.get(node).into_iter().flatten() {

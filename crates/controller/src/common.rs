@@ -250,6 +250,7 @@ impl Common {
                         version: self.highest() + 1,
                         kept_unix_s: unix_s,
                         comment: comment.take(COMMENT_MAX).collect(),
+                        plexus: env!("CARGO_PKG_VERSION").into(),
                         kept: false,
                         text,
                     };
@@ -532,9 +533,9 @@ impl Controller {
 
     /// The version of the common file that nodes are to have and that this program cannot read: a
     /// newer one has kept it.
-    pub fn unreadable_common(&self) -> Option<u64> {
-        let last = self.common.versions.iter().rfind(|version| version.kept)?;
-        self.common.kept.is_none().then_some(last.version)
+    pub fn unreadable_common(&self) -> Option<&CommonVersion> {
+        let last = self.common.versions.iter().rfind(|version| version.kept);
+        last.filter(|_| self.common.kept.is_none())
     }
 
     /// The version of the common file that is on trial.

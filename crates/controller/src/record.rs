@@ -27,6 +27,8 @@ pub struct CommonVersion {
     pub kept_unix_s: u64,
     /// The comment that a person gave it.
     pub comment: String,
+    /// The version of the controller that kept it.
+    pub plexus: String,
     /// Nodes were told to keep it. Else it was offered to them at most, and its number is used up.
     pub kept: bool,
     /// The common file.

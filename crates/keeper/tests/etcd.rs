@@ -278,6 +278,7 @@ fn one_leads_at_a_time_and_the_writes_of_an_earlier_one_are_refused() {
             version,
             kept_unix_s: 9,
             comment: String::new(),
+            plexus: String::new(),
             kept: true,
             text,
         })

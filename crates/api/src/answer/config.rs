@@ -38,25 +38,12 @@ pub struct Common {
     pub controller: String,
     /// The version that nodes are to run; `null`: there is no common file.
     pub running: Option<u64>,
-    /// A version is on trial.
+    /// That version is on trial.
     pub trial: Option<Trial>,
     /// The versions, the oldest first.
-    pub versions: Vec<CommonVersion>,
+    pub versions: Vec<Version>,
     /// The nodes that the controller has had a session with, by name.
     pub nodes: Vec<CommonNode>,
-}
-
-/// A version of the common file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommonVersion {
-    /// Its number: larger than those of all earlier ones.
-    pub number: u64,
-    /// When it was applied, in seconds since 1970.
-    pub kept_unix_s: u64,
-    /// The comment that a person gave it.
-    pub comment: String,
-    /// Nodes were told to keep it.
-    pub good: bool,
 }
 
 /// A node's version of the common file.
@@ -109,7 +96,8 @@ pub struct Version {
     pub comment: String,
     /// The version of the daemon that kept it.
     pub plexus: String,
-    /// It has run, and was confirmed if it was on trial.
+    /// It has run, and was confirmed if it was on trial. Of a common file: nodes were told to keep
+    /// it.
     pub good: bool,
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap_complete::ArgValueCandidates;
-use plexus_api::answer::config::{Applied, Running, Text, Trial, Versions as Kept};
+use plexus_api::answer::config::{Applied, Running, Text, Trial, Version, Versions as Kept};
 use plexus_api::{Client, Config, Request};
 use plexus_config::document::read_text;
 use plexus_config::units::parse_duration;
@@ -12,7 +12,7 @@ use plexus_config::with_revoked;
 use plexus_io::clock::unix_ms;
 use plexus_setup::edit;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::check_text;
 use crate::ask::{Which, names};
@@ -121,16 +121,23 @@ impl Diff {
             None => format!("{} runs", running.name),
         };
         let diff = edit::difference((&runs, &running.text), (&running.file, &file));
-        if self.daemon.json {
-            print_json(&json!({
-                "name": running.name, "file": running.file, "version": running.version,
-                "trial": running.trial, "differs": !diff.is_empty(), "diff": diff,
-            }))?;
-        } else {
-            print(&diff)?;
-        }
-        if diff.is_empty() { Ok(()) } else { Err(Failure::No(String::new())) }
+        let facts = json!({
+            "name": running.name, "file": running.file, "version": running.version,
+            "trial": running.trial,
+        });
+        print_difference(&self.daemon, facts, &diff)
     }
+}
+
+/// Prints a difference, as JSON with other facts; none is the good end.
+pub(super) fn print_difference(daemon: &Daemon, mut facts: Value, diff: &str) -> Outcome {
+    if daemon.json {
+        (facts["differs"], facts["diff"]) = ((!diff.is_empty()).into(), diff.into());
+        print_json(&facts)?;
+    } else {
+        print(diff)?;
+    }
+    if diff.is_empty() { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
 /// How a version is adopted.
@@ -214,30 +221,33 @@ impl Confirm {
 
 /// Says what runs now.
 fn tell(daemon: &Daemon, applied: &Applied) -> Outcome {
-    if daemon.json {
-        return print_json(applied);
-    }
     let name = &daemon.name;
-    let mut told = match applied.version {
+    let told = match applied.version {
         Some(version) => format!("{name} runs version {version}"),
         None => format!("{name} runs its file"),
     };
-    told += &trial_words(applied, &format!("plexus config confirm {name}"));
-    let notes: String = applied.notes.iter().map(|note| format!("\n{note}")).collect();
-    print(&format!("{told}{notes}\n"))
+    print_applied(daemon, applied, told, &format!("plexus config confirm {name}"))
 }
 
-/// Words about a trial; none if there is none. `confirm`: the command that ends it well.
-pub(super) fn trial_words(applied: &Applied, confirm: &str) -> String {
-    match applied.trial {
-        None => String::new(),
-        Some(Trial { back_to: 0, left_s, .. }) => {
-            format!(" on trial: it is left in {left_s} s, unless you run `{confirm}`")
-        }
-        Some(Trial { back_to, left_s, .. }) => format!(
-            " on trial: version {back_to} returns in {left_s} s, unless you run `{confirm}`"
-        ),
+/// Prints which version runs, with its trial. `confirm`: the command that ends that well.
+pub(super) fn print_applied(
+    daemon: &Daemon,
+    applied: &Applied,
+    mut told: String,
+    confirm: &str,
+) -> Outcome {
+    if daemon.json {
+        return print_json(applied);
     }
+    if let Some(Trial { back_to, left_s, .. }) = applied.trial {
+        let end = match back_to {
+            0 => "it is left".to_string(),
+            _ => format!("version {back_to} returns"),
+        };
+        told += &format!(" on trial: {end} in {left_s} s, unless you run `{confirm}`");
+    }
+    let notes: String = applied.notes.iter().map(|note| format!("\n{note}")).collect();
+    print(&format!("{told}{notes}\n"))
 }
 
 /// Arguments of `plexus config show`.
@@ -291,16 +301,26 @@ pub(super) struct Versions {
 impl Versions {
     pub(super) fn run(self) -> Outcome {
         let kept: Kept = ask(&mut self.daemon.connect()?, Config::Versions(true))?;
-        if self.daemon.json { print_json(&kept) } else { print(&table(&kept, unix_ms() / 1000)) }
+        if self.daemon.json {
+            return print_json(&kept);
+        }
+        let table = table(&kept.versions, kept.running, kept.trial.is_some(), unix_ms() / 1000);
+        print(&format!("{table}{}\n", kept.folder))
     }
 }
 
-fn table(kept: &Kept, now_unix_s: u64) -> String {
+/// The versions with their states.
+pub(super) fn table(
+    versions: &[Version],
+    running: Option<u64>,
+    on_trial: bool,
+    now_unix_s: u64,
+) -> String {
     let mut out = format!("{:>7}  {:<10} {:<11} comment\n", "version", "kept", "state");
-    for version in &kept.versions {
-        let state = match (kept.running == Some(version.number), kept.trial, version.good) {
-            (true, Some(_), _) => "on trial",
-            (true, None, _) => "runs",
+    for version in versions {
+        let state = match (running == Some(version.number), on_trial, version.good) {
+            (true, true, _) => "on trial",
+            (true, false, _) => "runs",
             (false, _, true) => "",
             (false, _, false) => "unconfirmed",
         };
@@ -309,11 +329,18 @@ fn table(kept: &Kept, now_unix_s: u64) -> String {
         out.push_str(line.trim_end());
         out.push('\n');
     }
-    out + &format!("{}\n", kept.folder)
+    out
+}
+
+/// The newest confirmed version that is older than the one that runs.
+pub(super) fn version_before(versions: &[Version], running: Option<u64>) -> Result<u64, Failure> {
+    let before = versions.iter().rev().find(|v| v.good && Some(v.number) < running);
+    let none = "no earlier version is kept: there is nothing to go back to";
+    before.map(|version| version.number).ok_or_else(|| Failure::unusable(none))
 }
 
 /// How long ago something was, for people.
-pub(super) fn age(seconds: u64) -> String {
+fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s ago"),
         120..7_200 => format!("{} min ago", seconds / 60),
@@ -353,12 +380,7 @@ impl Rollback {
                 return tell(&self.daemon, &applied);
             }
             (Some(version), _) => version,
-            (None, None) => {
-                let before =
-                    kept.versions.iter().rev().find(|v| v.good && Some(v.number) < kept.running);
-                let none = "no earlier version is kept: there is nothing to go back to";
-                before.ok_or_else(|| Failure::unusable(none))?.number
-            }
+            (None, None) => version_before(&kept.versions, kept.running)?,
         };
         let text: Text = ask(&mut client, Config::Text(version))?;
         let running: Running = ask(&mut client, Config::Running(true))?;
@@ -387,7 +409,6 @@ impl Rollback {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plexus_api::answer::config::Version;
 
     #[test]
     fn times_are_whole_seconds_and_minutes_have_a_short_form() {
@@ -408,23 +429,17 @@ mod tests {
             plexus: "0.1.0".into(),
             good,
         };
-        let mut kept = Kept {
-            name: "n1".into(),
-            folder: "/var/lib/plexus/n1.versions".into(),
-            running: Some(3),
-            trial: Some(Trial { version: 3, back_to: 1, left_s: 9 }),
-            versions: vec![version(1, true, "a"), version(2, false, ""), version(3, false, "c")],
-        };
-        let shown = table(&kept, 1_000_000);
+        let versions = [version(1, true, "a"), version(2, false, ""), version(3, false, "c")];
+        let shown = table(&versions, Some(3), true, 1_000_000);
         let expected = "\
 version  kept       state       comment
       1  100 s ago              a
       2  13 min ago unconfirmed
       3  45 min ago on trial    c
-/var/lib/plexus/n1.versions
 ";
         assert_eq!(shown, expected);
-        kept.trial = None;
-        assert!(table(&kept, 1_000_000).contains(" runs        c\n"));
+        assert!(table(&versions, Some(3), false, 1_000_000).contains(" runs        c\n"));
+        assert_eq!(version_before(&versions, Some(3)).ok(), Some(1));
+        assert!(version_before(&versions, Some(1)).is_err());
     }
 }

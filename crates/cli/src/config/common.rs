@@ -13,7 +13,9 @@ use plexus_setup::edit;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::change::{Daemon, How, age, print_json, trial_words};
+use super::change::{
+    Daemon, How, print_applied, print_difference, print_json, table, version_before,
+};
 use crate::exit::{Failure, Outcome};
 use crate::topo::print;
 
@@ -117,7 +119,7 @@ impl Command {
                 let state: State = ask(&daemon, Common::State(true))?;
                 match daemon.json {
                     true => print_json(&state),
-                    false => print(&table(&state, unix_ms() / 1000)),
+                    false => print(&tables(&state, unix_ms() / 1000)),
                 }
             }
             Command::Rollback { daemon, number, how } => rollback(&daemon, number, &how),
@@ -152,13 +154,7 @@ fn diff(daemon: &Daemon, path: &Path) -> Outcome {
         None => "no common file".to_string(),
     };
     let diff = edit::difference((&name, &runs), (&path.display().to_string(), &file));
-    match daemon.json {
-        true => print_json(&json!({
-            "version": version, "differs": !diff.is_empty(), "diff": diff,
-        }))?,
-        false => print(&diff)?,
-    }
-    if diff.is_empty() { Ok(()) } else { Err(Failure::No(String::new())) }
+    print_difference(daemon, json!({"version": version}), &diff)
 }
 
 fn apply(daemon: &Daemon, text: String, how: &How, usual_comment: &str) -> Outcome {
@@ -173,12 +169,7 @@ fn rollback(daemon: &Daemon, number: Option<u64>, how: &How) -> Outcome {
     let number = match (number, state.trial) {
         (None, Some(_)) => return tell(daemon, &ask(daemon, Common::Back(true))?),
         (Some(number), _) => number,
-        (None, None) => {
-            let before =
-                state.versions.iter().rev().find(|v| v.good && Some(v.number) < state.running);
-            let none = "no earlier version is kept: there is nothing to go back to";
-            before.ok_or_else(|| Failure::unusable(none))?.number
-        }
+        (None, None) => version_before(&state.versions, state.running)?,
     };
     let (_, back) = text(daemon, Some(number))?;
     let (_, runs) = text(daemon, None)?;
@@ -188,34 +179,16 @@ fn rollback(daemon: &Daemon, number: Option<u64>, how: &How) -> Outcome {
 
 /// Says what the group runs now.
 fn tell(daemon: &Daemon, applied: &Applied) -> Outcome {
-    if daemon.json {
-        return print_json(applied);
-    }
-    let mut told = match applied.version {
+    let told = match applied.version {
         Some(version) => format!("the group runs version {version} of the common file"),
         None => "the group runs no common file".to_string(),
     };
-    told += &trial_words(applied, &format!("plexus config common confirm {}", daemon.name));
-    let notes: String = applied.notes.iter().map(|note| format!("\n{note}")).collect();
-    print(&format!("{told}{notes}\n"))
+    print_applied(daemon, applied, told, &format!("plexus config common confirm {}", daemon.name))
 }
 
-fn table(state: &State, now_unix_s: u64) -> String {
-    let mut out = format!("{:>7}  {:<10} {:<11} comment\n", "version", "applied", "state");
-    for version in &state.versions {
-        let on_trial = state.trial.is_some_and(|trial| trial.version == version.number);
-        let word = match (on_trial, state.running == Some(version.number), version.good) {
-            (true, _, _) => "on trial",
-            (_, true, _) if state.trial.is_some() => "returns",
-            (_, true, _) => "runs",
-            (_, _, true) => "",
-            (_, _, false) => "not kept",
-        };
-        let age = age(now_unix_s.saturating_sub(version.kept_unix_s));
-        let line = format!("{:>7}  {age:<10} {word:<11} {}", version.number, version.comment);
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
+/// The versions, and the one of each node.
+fn tables(state: &State, now_unix_s: u64) -> String {
+    let mut out = table(&state.versions, state.running, state.trial.is_some(), now_unix_s);
     out.push_str(&format!("\n{:<16} {:>7}  state\n", "node", "version"));
     for node in &state.nodes {
         let version = node.version.map_or("-".to_string(), |version| version.to_string());
@@ -235,14 +208,15 @@ fn table(state: &State, now_unix_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plexus_api::answer::config::{CommonNode, CommonVersion, Trial};
+    use plexus_api::answer::config::{CommonNode, Trial, Version};
 
     #[test]
     fn versions_and_nodes_are_listed() {
-        let version = |number, good| CommonVersion {
+        let version = |number, good| Version {
             number,
             kept_unix_s: 999_990,
             comment: format!("c{number}"),
+            plexus: "0.1.0".into(),
             good,
         };
         let node = |name: &str, version, refused: Option<&str>| CommonNode {
@@ -253,7 +227,7 @@ mod tests {
         };
         let state = State {
             controller: "c1".into(),
-            running: Some(3),
+            running: Some(4),
             trial: Some(Trial { version: 4, back_to: 3, left_s: 9 }),
             versions: vec![
                 version(1, true),
@@ -269,10 +243,10 @@ mod tests {
             ],
         };
         let expected = "\
-version  applied    state       comment
+version  kept       state       comment
       1  10 s ago               c1
-      2  10 s ago   not kept    c2
-      3  10 s ago   returns     c3
+      2  10 s ago   unconfirmed c2
+      3  10 s ago               c3
       4  10 s ago   on trial    c4
 
 node             version  state
@@ -281,6 +255,6 @@ n2                     1  away
 n3                     -  refuses: there is no port eth9 here
 n4                     5  keeps a later version than the group: apply the file again
 ";
-        assert_eq!(table(&state, 1_000_000), expected);
+        assert_eq!(tables(&state, 1_000_000), expected);
     }
 }

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use plexus_api::answer::config::{
-    Applied, Common as State, CommonNode, CommonVersion, Text, Trial,
-};
+use plexus_api::answer::config::{Applied, Common as State, CommonNode, Text, Trial, Version};
 use plexus_api::{Common, CommonApply};
 use plexus_config::{CommonFile, ControllerSettings, REVOKED_MAX};
-use plexus_controller::{CommonAsk, CommonView, Controller, Input};
+use plexus_controller::{CommonAsk, CommonVersion, CommonView, Controller, Input};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::CommonFate;
 
@@ -103,27 +101,25 @@ impl Daemon {
             format!("{name} has not said that it runs it: it gets it once it is heard again")
         };
         let applied = told.map(|names| {
-            let trial = trial(now, core);
-            let kept = core.common_file().map(|(version, _)| version);
-            let version = trial.map(|trial| trial.version).or(kept);
             notes.extend(names.into_iter().map(missing));
-            Applied { version, trial, notes }
+            Applied { version: running(now, core), trial: trial(now, core), notes }
         });
         let _ = reply.send(applied.map(Reply::Applied));
     }
 
     fn common_state(&self, now: Time, core: &Controller) -> State {
-        let version = |version: &plexus_controller::CommonVersion| CommonVersion {
+        let version = |version: &CommonVersion| Version {
             number: version.version,
             kept_unix_s: version.kept_unix_s,
             comment: version.comment.clone(),
+            plexus: version.plexus.clone(),
             good: version.kept,
         };
         let mut nodes: Vec<CommonNode> = core.common().into_iter().map(node).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         State {
             controller: self.own.1.clone(),
-            running: core.common_file().map(|(version, _)| version).or(core.unreadable_common()),
+            running: running(now, core),
             trial: trial(now, core),
             versions: core.common_versions().iter().map(version).collect(),
             nodes,
@@ -142,6 +138,13 @@ pub(super) fn all_settings(own: &ControllerSettings, core: &Controller) -> Contr
         all.drained.extend(file.drained.iter().filter(is_new).cloned());
     }
     all
+}
+
+/// The version that nodes are to run.
+fn running(now: Time, core: &Controller) -> Option<u64> {
+    let kept = core.common_file().map(|(version, _)| version);
+    let kept = kept.or_else(|| core.unreadable_common().map(|kept| kept.version));
+    trial(now, core).map(|trial| trial.version).or(kept)
 }
 
 fn trial(now: Time, core: &Controller) -> Option<Trial> {

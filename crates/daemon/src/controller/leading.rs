@@ -121,12 +121,13 @@ impl Daemon {
         for input in self.devices.again() {
             core.handle(now, input);
         }
-        if let Some(version) = core.unreadable_common() {
+        if let Some(kept) = core.unreadable_common() {
             tracing::error!(
-                version,
-                "this controller cannot read the common file, which a newer one has kept: nodes go \
+                version = kept.version,
+                "this controller cannot read the common file, which plexus {} has kept: nodes go \
                  on with it, and its [[revoked]] and [[drained]] are not in force. Update this \
-                 controller"
+                 controller",
+                kept.plexus
             );
         }
         let common =

@@ -42,7 +42,8 @@ impl Step {
     pub(crate) fn run(&self, run: impl Fn() -> Said) -> Said {
         let (mut said, code) = (run(), self.code());
         // Tables show the present, which takes a moment to be what it should.
-        let asks = ["plexus show ", "plexus trace ", "plexus doctor", "ping "];
+        let asks =
+            ["plexus show ", "plexus trace ", "plexus doctor", "ping ", "config common versions"];
         if asks.iter().any(|ask| self.command.contains(ask)) {
             until(|| {
                 let is_good = said.code == Some(code) && self.missing(&said.out).is_none();

@@ -33,6 +33,7 @@ fn applied_changes_are_loaded_and_epochs_increase() {
             version,
             kept_unix_s: 9,
             comment: "a".into(),
+            plexus: String::new(),
             kept: true,
             text,
         })
