@@ -44,6 +44,11 @@ pub fn controller(data: &[u8]) {
     assert!(kept.0 < KEPT_MAX, "{} characters are kept", kept.0);
 }
 
+/// The version of the protocol that a node speaks: of the first one or the later one.
+fn version(node: u64) -> u8 {
+    1 + (node % 2) as u8
+}
+
 /// How long a text would be.
 struct Length(usize);
 
@@ -118,12 +123,12 @@ impl Office {
     fn new(config: Config) -> Office {
         let now = Time::from_secs(1000);
         let (unix_s, stored, seed) = (1_700_000_000, Vec::new(), [7; 32]);
-        let start = Start { config, epoch: 1, now, unix_s, stored, seed };
+        let start = Start { config, epoch: 2, provisional: false, now, unix_s, stored, seed };
         let controller = Controller::new(start);
         let mut office = Office { now, controller, generations: BTreeMap::new(), ticket: 0 };
         office.input(Input::Attached { to: Some(1) });
         for node in 1..=NODES {
-            office.input(Input::NodeUp { node, name: format!("n{node}") });
+            office.input(Input::NodeUp { node, name: format!("n{node}"), version: version(node) });
             office.hello(node, 0);
         }
         assert_eq!(office.controller.counts().links, NODES as usize);
@@ -200,7 +205,9 @@ impl Office {
                 0 => self.input(Input::NodeDown { node }),
                 1 => self.input(Input::Attached { to: None }),
                 2 => self.input(Input::Attached { to: Some(node) }),
-                _ => self.input(Input::NodeUp { node, name: "again".into() }),
+                _ => {
+                    self.input(Input::NodeUp { node, name: "again".into(), version: version(node) })
+                }
             },
             _ => match script.u8() {
                 kind @ 0..=7 => self.input(Input::Configure(Box::new(config(kind)))),

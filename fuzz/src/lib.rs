@@ -14,7 +14,7 @@ mod management;
 mod ndn;
 mod node;
 mod pipeline;
-#[path = "../../crates/plane/tests/common/mod.rs"]
+#[path = "../../crates/plane/tests/plane/common.rs"]
 mod rig;
 mod router;
 pub mod samples;

@@ -84,7 +84,8 @@ impl World {
         let session = Channel::new(
             identity(OFFICE),
             RoleWanted::Node,
-            Facts::default(),
+            // Of version 2.
+            Facts::new(&[2]).unwrap_or_default(),
             Limits::default(),
             random(4),
         );

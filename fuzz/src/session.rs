@@ -20,7 +20,7 @@ pub fn credential(data: &[u8]) {
     }
 }
 
-/// [`Message`]: Hello, Sealed and Keyed.
+/// [`Message`]: Hello, Sealed, Keyed and Reply.
 pub fn message(data: &[u8]) {
     let Ok(read) = Message::decode(data) else { return };
     let rest = match read {
@@ -29,6 +29,10 @@ pub fn message(data: &[u8]) {
         Message::Keyed(keyed) => {
             black_box(keyed::open_message(&[0x11; 32], &keyed).is_ok());
             keyed.ciphertext
+        }
+        Message::Reply(reply) => {
+            black_box(keyed::open_reply(&[0x11; 32], &reply, &[1, 2]).is_ok());
+            reply.ciphertext
         }
     };
     assert!(rest.len() < data.len() && data.len() >= 4 && rest.len() <= MESSAGE_LEN_MAX);
@@ -138,9 +142,14 @@ pub(crate) fn credentials() -> Vec<Vec<u8>> {
     (1..=3).map(|node| identity(node).credential().encode().to_vec()).collect()
 }
 
-/// All that a handshake between others sends, and a Keyed message.
+/// All that a handshake between others sends, a short message, a Keyed message and Replies.
 pub(crate) fn messages() -> Vec<Vec<u8>> {
-    let mut all = exchange(&mut end(1, 8), &mut end(2, 9));
+    let (mut a, mut b) = (end(1, 8), end(2, 9));
+    let mut all = exchange(&mut a, &mut b);
+    all.extend(a.seal_as(NOW, b"a body", true));
+    for way in [None, Some(&[1, 2][..])] {
+        all.extend(keyed::seal_reply(&[0x11; 32], 7 << 32, 9, way, b"a body"));
+    }
     all.extend(keyed::seal_message(&[0x11; 32], 7, &[2; 12], b"a body"));
     all
 }

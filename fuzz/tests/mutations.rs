@@ -186,21 +186,21 @@ fn mutated_topology_files_break_nothing() {
 
 #[test]
 fn mutated_graphs_break_nothing() {
-    mutated("graphml", 10_000);
-    mutated("dot", 10_000);
-    mutated("graph_json", 10_000);
-    mutated("containerlab", 10_000);
-    mutated("mininet", 10_000);
+    mutated("graphml", 2_000);
+    mutated("dot", 2_000);
+    mutated("graph_json", 2_000);
+    mutated("containerlab", 2_000);
+    mutated("mininet", 2_000);
 }
 
 #[test]
 fn mutated_scripts_break_no_data_plane() {
-    mutated("pipeline", 10_000);
+    mutated("pipeline", 3_000);
 }
 
 #[test]
 fn mutated_scripts_break_no_node() {
-    mutated("node", 1_000);
+    mutated("node", 500);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn mutated_scripts_break_no_router() {
 
 #[test]
 fn mutated_scripts_break_no_controller() {
-    mutated("controller", 2_000);
+    mutated("controller", 800);
 }
 
 #[test]

@@ -17,7 +17,10 @@ local TAG_LEN = 16
 local TREE = 3
 local TREE_LEN = 4
 local types = { [0] = "Ethernet", [1] = "Control", [2] = "Error", [TREE] = "Tree" }
-local kinds = { [1] = "Hello", [2] = "Sealed", [3] = "Keyed" }
+local kinds = {
+  [1] = "Hello", [2] = "Sealed", [3] = "Keyed",
+  [0x82] = "Sealed, short", [0x83] = "Reply", [0x84] = "Reply that records a route",
+}
 
 local f = {
   kind = ProtoField.uint8("plexus.type", "Type", base.DEC, types, 0xF0),
@@ -44,6 +47,7 @@ local c = {
   noise = ProtoField.bytes("plexus.control.noise", "Noise message"),
   counter = ProtoField.uint64("plexus.control.counter", "Counter"),
   exchange = ProtoField.uint64("plexus.control.exchange", "Exchange", base.HEX),
+  routes = ProtoField.uint64("plexus.control.routes", "Version of the routes"),
   nonce = ProtoField.bytes("plexus.control.nonce", "Nonce"),
   ciphertext = ProtoField.bytes("plexus.control.ciphertext", "Ciphertext"),
   tag = ProtoField.bytes("plexus.control.tag", "Tag"),
@@ -118,8 +122,12 @@ local function dissect_hello(tvb, tree)
   return string.format("Hello %d, session 0x%08x", step, sender)
 end
 
-local function add_ciphertext(tvb, tree, at, length)
+local function add_reserved(tvb, tree)
+  tree:add(c.reserved, tvb(4, 2))
   if tvb(4, 2):uint() ~= 0 then tree:add_proto_expert_info(unsound.malformed) end
+end
+
+local function add_ciphertext(tvb, tree, at, length)
   local len = length - at - TAG_LEN
   if len < 0 then
     tree:add_proto_expert_info(unsound.truncated)
@@ -135,7 +143,7 @@ local function add_ciphertext(tvb, tree, at, length)
 end
 
 local function dissect_sealed(tvb, tree, length)
-  tree:add(c.reserved, tvb(4, 2))
+  add_reserved(tvb, tree)
   tree:add(c.receiver, tvb(6, 4))
   tree:add(c.counter, tvb(10, 8))
   add_ciphertext(tvb, tree, 18, length)
@@ -144,12 +152,35 @@ local function dissect_sealed(tvb, tree, length)
 end
 
 local function dissect_keyed(tvb, tree, length)
-  tree:add(c.reserved, tvb(4, 2))
+  add_reserved(tvb, tree)
   tree:add(c.exchange, tvb(6, 8))
   tree:add(c.nonce, tvb(14, 12))
   add_ciphertext(tvb, tree, 26, length)
   return "Keyed, exchange 0x" .. tvb(6, 8):uint64():tohex()
 end
+
+-- Short messages (SPEC.md, section 5.1): their first byte is the kind, the second the length.
+local function dissect_short_sealed(tvb, tree, length)
+  local session, counter = tvb(2, 4):uint(), tvb(6, 3):uint()
+  tree:add(c.receiver, tvb(2, 4))
+  tree:add(c.counter, tvb(6, 3), UInt64(counter)):append_text(" (its lowest 24 bits)")
+  add_ciphertext(tvb, tree, 9, length)
+  return string.format("Sealed, session 0x%08x, counter ..%d", session, counter)
+end
+
+local function dissect_reply(tvb, tree, length)
+  local exchange = tvb(2, 4):uint()
+  tree:add(c.exchange, tvb(2, 4), UInt64(exchange)):append_text(" (its highest 32 bits)")
+  tree:add(c.routes, tvb(6, 8))
+  add_ciphertext(tvb, tree, 14, length)
+  return string.format("Reply, exchange 0x%08x..", exchange)
+end
+
+local shorts = {
+  [0x82] = { 9, dissect_short_sealed },
+  [0x83] = { 14, dissect_reply },
+  [0x84] = { 14, dissect_reply },
+}
 
 local bodies = {
   [1] = { 14, dissect_hello },
@@ -166,6 +197,27 @@ local function dissect_message(tvb, pinfo, root, reported)
     pinfo.cols.info = (reason == "capture" and "" or "bad: ") .. reason
     return tvb:len()
   end
+  -- Adds the fields of a message whose length is known to be sound.
+  local function show(body, length)
+    if tvb:len() < body[1] then return refuse("capture") end
+    local there = math.min(length, tvb:len())
+    local summary = body[2](tvb(0, there):tvb(), tree, length)
+    tree:set_len(there)
+    tree:append_text(", " .. summary)
+    pinfo.cols.info = summary
+    if tvb:len() > length then root:add(c.padding, tvb(length)) end
+    return tvb:len()
+  end
+  local short = tvb:len() > 0 and shorts[tvb(0, 1):uint()]
+  if short then
+    if reported < 2 then return refuse("truncated") end
+    if tvb:len() < 2 then return refuse("capture") end
+    local length = tvb(1, 1):uint()
+    tree:add(c.kind, tvb(0, 1))
+    tree:add(c.length, tvb(1, 1))
+    if reported < length or length < short[1] + TAG_LEN then return refuse("truncated") end
+    return show(short, length)
+  end
   if reported < 4 then return refuse("truncated") end
   if tvb:len() < 4 then return refuse("capture") end
   local version, kind, length = tvb(0, 1):uint(), tvb(1, 1):uint(), tvb(2, 2):uint()
@@ -178,15 +230,8 @@ local function dissect_message(tvb, pinfo, root, reported)
   if reported < length then return refuse("truncated") end
   local body = bodies[kind]
   if not body then return refuse("kind") end
-  local there = math.min(length, tvb:len())
   if length < body[1] then return refuse("truncated") end
-  if there < body[1] then return refuse("capture") end
-  local summary = body[2](tvb(0, there):tvb(), tree, length)
-  tree:set_len(there)
-  tree:append_text(", " .. summary)
-  pinfo.cols.info = summary
-  if tvb:len() > length then root:add(c.padding, tvb(length)) end
-  return tvb:len()
+  return show(body, length)
 end
 
 function control.dissector(tvb, pinfo, root)

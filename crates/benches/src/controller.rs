@@ -40,14 +40,21 @@ impl Torus {
         let sides = if effort.shrink > 1 { [3, 3, 3] } else { SIDES };
         let limits = ControllerLimits { scan_flows: 1 << 20, ..ControllerLimits::default() };
         let config = ControllerSettings { policy, limits, ..ControllerSettings::default() };
-        let start =
-            Start { config, epoch: 1, now: NOW, unix_s: 0, stored: Vec::new(), seed: [1; 32] };
+        let start = Start {
+            config,
+            epoch: 1,
+            provisional: false,
+            now: NOW,
+            unix_s: 0,
+            stored: Vec::new(),
+            seed: [1; 32],
+        };
         let controller = Controller::new(start);
         let random = Random(88_172_645_463_325_252);
         let mut torus = Torus { controller, sides, random, exchange: 0, paths: 0 };
         torus.input(Input::Attached { to: Some(id(0)) });
         for node in 0..torus.nodes() {
-            torus.input(Input::NodeUp { node: id(node), name: format!("s{node}") });
+            torus.input(Input::NodeUp { node: id(node), name: format!("s{node}"), version: 1 });
         }
         for node in 0..torus.nodes() {
             torus.hello(node, 1, None);

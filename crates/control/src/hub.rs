@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{Body, Heartbeat, Hops, LinkFacts, NumberTaken, PortRole};
+use plexus_wire::fabric::message::{
+    Body, Heartbeat, Hops, LinkFacts, NumberTaken, PROVISIONAL_EPOCH, PortRole,
+};
 use plexus_wire::fabric::{self, CONTROL_HOP, Hop, Kind, encapsulation};
 use plexus_wire::{Time, ethernet};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,7 @@ use crate::node::control_frame;
 use crate::requests::Requests;
 use crate::session::frame::Message;
 use crate::session::{Channel, Established, Facts, Limits, Random, Refused, RoleWanted};
+use crate::version::{self, VERSION};
 use book::{Book, Owner};
 
 /// The controller's only port.
@@ -59,8 +62,8 @@ pub enum Output {
     Transmit(Vec<u8>),
     /// The port's neighbour, once it has proved to be a node; absent: it was lost.
     Attached(Option<Neighbour>),
-    /// The epoch of the controller that the neighbour has a way to, when that changes.
-    Leader(Option<u64>),
+    /// The controller that the neighbour has a way to, when that changes.
+    Leader(Option<Leader>),
     /// A node has authenticated and may have lost its state. A node that has only renewed its keys
     /// is not announced, because nothing has changed.
     NodeUp {
@@ -68,6 +71,8 @@ pub enum Output {
         node: u64,
         /// Its name.
         name: String,
+        /// The version of the protocol that both sides speak.
+        version: u8,
     },
     /// A node sent a message. Requests are already acknowledged and are passed on once.
     Said {
@@ -91,6 +96,15 @@ pub enum Output {
     Stranger(Stranger),
 }
 
+/// A controller that leads, as a node's Heartbeat tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its number.
+    pub controller: u64,
+}
+
 /// One of two nodes with the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
@@ -108,8 +122,10 @@ pub struct Hub {
     identity: Arc<Identity>,
     /// Absent: another controller leads, and this one tells no node a way to itself.
     epoch: Option<u64>,
-    /// Of the controller that the neighbour has a way to.
-    leader: Option<u64>,
+    /// It stands by and follows the nodes: they may open sessions.
+    follows: bool,
+    /// The controller that the neighbour has a way to.
+    leader: Option<Leader>,
     random: Random,
     link: Link,
     attached: Option<Neighbour>,
@@ -121,6 +137,8 @@ pub struct Hub {
     opened: u64,
     openings: Budget,
     book: Book,
+    /// The highest version of the protocol that it speaks.
+    version: u8,
     node_timeout: Duration,
     outputs: VecDeque<Output>,
 }
@@ -135,8 +153,10 @@ struct Peer {
     name: String,
     /// Its public key.
     key: [u8; 32],
-    /// What it last reported: its incarnation.
-    facts: Facts,
+    /// As it last reported.
+    incarnation: Facts,
+    /// The version of the protocol that both speak.
+    version: u8,
     /// Incarnations that it has replaced, the latest last.
     earlier: VecDeque<Facts>,
     /// When something authentic came from it.
@@ -152,10 +172,11 @@ impl Peer {
     /// nor the same process with a new key.
     fn is_other(&self, established: &Established) -> bool {
         let peer = &established.peer;
-        if peer.facts == self.facts && peer.facts != Facts::default() {
+        let incarnation = version::incarnation(&peer.facts);
+        if incarnation == self.incarnation && incarnation != Facts::default() {
             return false;
         }
-        self.key != peer.credential.claims().static_public || self.earlier.contains(&peer.facts)
+        self.key != peer.credential.claims().static_public || self.earlier.contains(&incarnation)
     }
 }
 
@@ -175,6 +196,7 @@ impl Hub {
         Hub {
             identity,
             epoch: None,
+            follows: false,
             leader: None,
             random,
             link,
@@ -185,21 +207,33 @@ impl Hub {
             opened: 0,
             openings: Budget::new(OPENING_BURST, OPENING_REFILL),
             book: Book::default(),
+            version: VERSION,
             node_timeout: NODE_TIMEOUT,
             outputs: VecDeque::new(),
         }
     }
 
-    /// Begins to lead, with an epoch that was never used before.
+    /// Begins to lead, with an epoch that was never used before, or provisionally. Nodes that have
+    /// a session are announced anew, because a core that leads does not know them.
     pub fn lead(&mut self, now: Time, epoch: u64) {
-        self.epoch = Some(epoch);
+        (self.epoch, self.follows) = (Some(epoch), false);
+        let up = self.peers.iter().map(|(node, peer)| {
+            let (name, version) = (peer.name.clone(), peer.version);
+            Output::NodeUp { node: *node, name, version }
+        });
+        self.outputs.extend(up);
         self.link.hurry(now);
         self.run(now);
     }
 
-    /// Stops leading: every session ends, and nodes look for another controller.
+    /// Stands by, and takes sessions from nodes that were told the way here.
+    pub fn follow(&mut self) {
+        self.follows = true;
+    }
+
+    /// Stops leading, or following: every session ends, and nodes look for another controller.
     pub fn stand_by(&mut self, now: Time) {
-        self.epoch = None;
+        (self.epoch, self.follows) = (None, false);
         self.peers.clear();
         self.opening.clear();
         self.begun.clear();
@@ -211,6 +245,11 @@ impl Hub {
     /// Sets after how long a silence of its node a number can be another's.
     pub fn set_node_timeout(&mut self, timeout: Duration) {
         self.node_timeout = timeout;
+    }
+
+    /// Speaks no later version of the protocol than this one, in sessions that begin later.
+    pub fn set_version(&mut self, version: u8) {
+        self.version = version;
     }
 
     /// The public key that it proves.
@@ -298,7 +337,7 @@ impl Hub {
 
     fn seal(&mut self, now: Time, node: u64, bytes: &[u8]) -> bool {
         let Some(peer) = self.peers.get_mut(&node) else { return false };
-        let message = peer.channel.seal(now, bytes);
+        let message = peer.channel.seal_as(now, bytes, peer.version >= version::SHORT);
         let path = peer.path.as_ref().unwrap_or(&peer.back).clone();
         self.enter(node);
         message.is_ok_and(|message| self.send(&path, &message))
@@ -342,7 +381,9 @@ impl Hub {
         let receiver = match Message::decode(bytes) {
             Ok(Message::Hello(hello)) => hello.receiver,
             Ok(Message::Sealed(sealed)) => sealed.receiver,
-            Ok(Message::Keyed(_)) => return self.refuse("a message between nodes"),
+            Ok(Message::Keyed(_) | Message::Reply(_)) => {
+                return self.refuse("a message between nodes");
+            }
             Err(refused) => return self.refuse(&refused.to_string()),
         };
         if receiver == 0 {
@@ -402,7 +443,8 @@ impl Hub {
                     back: back.to_vec(),
                     name,
                     key,
-                    facts: established.peer.facts.clone(),
+                    incarnation: version::incarnation(&established.peer.facts),
+                    version: version::with_node(self.version, &established.peer.facts),
                     earlier: VecDeque::new(),
                     heard: now,
                     missed: false,
@@ -444,20 +486,25 @@ impl Hub {
         self.refuse("a node with the number of another that is alive");
     }
 
-    /// A known node has new keys: it is announced if it has restarted, or has missed a message.
+    /// A known node has new keys: it is announced if it has restarted, or has missed a message, or
+    /// if this controller may not have heard all of it since.
     fn renewed(&mut self, established: &Established) {
-        let facts = &established.peer.facts;
+        let incarnation = version::incarnation(&established.peer.facts);
+        let version = version::with_node(self.version, &established.peer.facts);
         let node = established.peer.credential.claims().node;
         let Some(peer) = self.peers.get_mut(&node) else { return };
-        let is_same = peer.facts == *facts && *facts != Facts::default();
-        if is_same && !peer.missed {
+        let is_same = peer.incarnation == incarnation && incarnation != Facts::default();
+        // Meanwhile it may have followed another controller that leads provisionally. One that
+        // stands by is told hosts that change as long as a session lasts.
+        let may_have_strayed = self.epoch == Some(PROVISIONAL_EPOCH) || self.follows;
+        if is_same && peer.version == version && !peer.missed && !may_have_strayed {
             return;
         }
-        peer.missed = false;
+        (peer.missed, peer.version) = (false, version);
         if !is_same {
             // An earlier incarnation can come back after the later one has ended.
-            peer.earlier.retain(|earlier| earlier != facts);
-            peer.earlier.push_back(std::mem::replace(&mut peer.facts, facts.clone()));
+            peer.earlier.retain(|earlier| *earlier != incarnation);
+            peer.earlier.push_back(std::mem::replace(&mut peer.incarnation, incarnation));
             if peer.earlier.len() > EARLIER_MAX {
                 peer.earlier.pop_front();
             }
@@ -468,7 +515,8 @@ impl Hub {
     fn announce(&mut self, established: &Established) {
         let claims = established.peer.credential.claims();
         let (node, name) = (claims.node, claims.name.clone());
-        self.outputs.push_back(Output::NodeUp { node, name });
+        let version = version::with_node(self.version, &established.peer.facts);
+        self.outputs.push_back(Output::NodeUp { node, name, version });
     }
 
     /// Unfinished handshakes.
@@ -485,7 +533,7 @@ impl Hub {
 
     /// A peer begins a handshake.
     fn open(&mut self, now: Time, bytes: &[u8], back: &[u8]) {
-        if self.epoch.is_none() {
+        if self.epoch.is_none() && !self.follows {
             return self.refuse("a handshake with a controller that does not lead");
         }
         if let Some(&number) = self.begun.get(bytes) {
@@ -503,7 +551,7 @@ impl Hub {
         let mut channel = Channel::new(
             self.identity.clone(),
             RoleWanted::Node,
-            Facts::default(),
+            version::of_controller(self.version),
             Limits::default(),
             self.random.fork(),
         );
@@ -584,7 +632,8 @@ impl Hub {
         }
         self.outputs.extend(outcome.stranger.map(Output::Stranger));
         if let Some(beat) = &outcome.heartbeat {
-            self.hear_of(beat.path.as_ref().map(|_| beat.epoch));
+            let leader = Leader { epoch: beat.epoch, controller: beat.controller };
+            self.hear_of(beat.path.as_ref().map(|_| leader));
         }
         // A port whose MTU is too small for hosts still carries control messages.
         let is_node = matches!(self.link.role(), PortRole::Fabric | PortRole::TooSmall);
@@ -598,7 +647,7 @@ impl Hub {
         }
     }
 
-    fn hear_of(&mut self, leader: Option<u64>) {
+    fn hear_of(&mut self, leader: Option<Leader>) {
         if self.leader != leader {
             self.leader = leader;
             self.outputs.push_back(Output::Leader(leader));
@@ -629,7 +678,8 @@ impl Hub {
                 due.push((path.clone(), message));
             }
             for bytes in peer.requests.due(now) {
-                due.extend(peer.channel.seal(now, &bytes).ok().map(|m| (path.clone(), m)));
+                let message = peer.channel.seal_as(now, &bytes, peer.version >= version::SHORT);
+                due.extend(message.ok().map(|m| (path.clone(), m)));
             }
             self.enter(node);
         }

@@ -8,9 +8,13 @@
 //! - [`node`]: a node's control plane as a whole: neighbours, the path to the controller, hosts.
 //! - [`hub`]: the controller's end: its port, and a session with every node.
 //! - [`router`]: the control plane of an IP router, independent of the others.
-//! - [`requests`]: reliable messages; [`timers`]: deadlines by name.
+//! - [`exchange`]: what two nodes whose hosts meet have in common.
+//! - [`requests`]: reliable messages; [`timers`]: deadlines by name; [`version`]: what both sides
+//!   of a session speak.
 
 mod budget;
+pub mod exchange;
+mod hash;
 pub mod hub;
 pub mod identity;
 pub mod join;
@@ -20,3 +24,4 @@ pub mod requests;
 pub mod router;
 pub mod session;
 pub mod timers;
+pub mod version;

@@ -1,6 +1,7 @@
 //! The control plane of one node (seed §4.2): its ports' neighbours, its path to the controller,
 //! and the hosts on its ports. A driver passes in inputs and carries out the outputs; see [`Node`].
 
+mod carry_out;
 pub mod common;
 mod counters;
 mod detour;
@@ -14,6 +15,7 @@ mod resolve;
 mod routing;
 mod seam;
 mod serve;
+mod standbys;
 mod stations;
 mod trust;
 mod uplink;
@@ -23,25 +25,29 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{Body, LinkFacts, Load, PortRole, Refusal, Welcome};
+use plexus_wire::Time;
+use plexus_wire::fabric::message::{
+    Body, LinkFacts, Load, PROVISIONAL_EPOCH, PortRole, Refusal, Welcome,
+};
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind, Partition, ROUTER_HOP};
-use plexus_wire::{MacAddr, Time};
 
 use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::{Link, Outcome, Pace, Pin};
 use crate::requests::Requests;
 use crate::session::frame::Message;
-use crate::session::{Channel, Facts, Limits, Random, RoleWanted, keyed};
+use crate::session::{Channel, Limits, Random, RoleWanted, keyed};
 use crate::timers::Timers;
+use crate::version::{self, VERSION};
 use common::Common;
-use detour::{Classes, address_of};
+use detour::Classes;
 use effect::{Effect, Timer, Turn};
 use groups::Groups;
-use host_frame::{HostFrame, Party};
+use host_frame::Party;
 use loops::{Finding, Loops};
-use resolve::{Need, Resolver};
+use resolve::{LEADER, Need, Resolver, short};
 use routing::Routing;
+use standbys::Standbys;
 use stations::{Group, Stations};
 use uplink::{Greeting, Uplink};
 
@@ -68,6 +74,11 @@ pub struct Node {
     blocked: BTreeMap<u8, Refusal>,
     uplink: Uplink,
     channel: Channel,
+    /// Lets the controller distinguish new keys from a restart.
+    incarnation: [u8; 8],
+    /// The highest version of the protocol that it speaks.
+    version: u8,
+    standbys: Standbys,
     /// The controller of this session has shown that no later one has replaced it.
     greeted: bool,
     /// The epoch of the controller that was last reported to.
@@ -99,12 +110,11 @@ impl Node {
     /// from the scenario in a simulator; it is never reused for the same identity.
     pub fn new(identity: Arc<Identity>, pace: Pace, seed: [u8; 32]) -> Node {
         let mut random = Random::from_seed(seed);
-        // Its incarnation lets the controller distinguish new keys from a restart.
         let incarnation: [u8; 8] = random.bytes();
         let channel = Channel::new(
             identity.clone(),
             RoleWanted::Controller,
-            Facts::new(&incarnation).unwrap_or_default(),
+            version::of_node(incarnation, VERSION),
             Limits::default(),
             random.fork(),
         );
@@ -121,6 +131,9 @@ impl Node {
             blocked: BTreeMap::new(),
             uplink: Uplink::new(),
             channel,
+            incarnation,
+            version: VERSION,
+            standbys: Standbys::default(),
             greeted: false,
             reported_to: None,
             number_told: None,
@@ -213,6 +226,18 @@ impl Node {
     /// Whether the controller wants [`Input::Counters`] every second.
     pub fn is_watched(&self, now: Time) -> bool {
         now < self.watched_until
+    }
+
+    /// Speaks no later version of the protocol than this one, in sessions that begin later.
+    pub fn set_version(&mut self, version: u8) {
+        self.version = version;
+        self.channel.set_facts(version::of_node(self.incarnation, version));
+    }
+
+    /// The version of the protocol that it and its controller speak; without a session, the first.
+    pub fn version(&self) -> u8 {
+        let peer = self.channel.peer();
+        peer.map_or(version::FIRST, |peer| version::with_controller(self.version, &peer.facts))
     }
 
     /// The interval between Heartbeats.
@@ -312,6 +337,7 @@ impl Node {
             self.uplink_changed(now);
         }
         self.uplink.ports_changed(now);
+        self.standbys.ports_changed(&mut self.timers, now);
     }
 
     /// The path has changed: neighbours are told at once, and the backlog for the controller uses
@@ -321,17 +347,35 @@ impl Node {
         self.hurry_links(now);
         self.requests.hurry(now);
         let peer = self.channel.peer().map(|p| p.credential.claims().node);
-        let controller = self.uplink.controller();
-        if controller.is_none() {
-            return;
+        self.choose_nearest();
+        let Some(controller) = self.uplink.controller() else { return };
+        if peer != Some(controller) {
+            // One that stood by goes on with its session.
+            match self.standbys.take(controller) {
+                Some((channel, gone)) => {
+                    (self.channel, self.greeted) = (channel, false);
+                    self.give_up_reports();
+                    for body in gone {
+                        self.requests.send(now, body);
+                    }
+                }
+                None if peer.is_some() => self.channel.reset(),
+                None => {}
+            }
         }
-        if peer.is_some() && peer != controller {
-            self.channel.reset();
-        }
+        self.timers.cancel(Timer::Standby(controller));
+        self.choose_nearest();
         if self.channel.peer().is_none() {
             let hello = self.channel.start(now);
             self.send_hello(&hello);
         }
+    }
+
+    /// A report is as old as the session in which the controller asked for it: the next one would
+    /// take it for the state of now.
+    fn give_up_reports(&mut self) {
+        let is_report = |body: &_| matches!(body, Body::HostReport(_) | Body::FlowReport(_));
+        self.requests.give_up(is_report);
     }
 
     /// Does everything that is due by now.
@@ -348,8 +392,13 @@ impl Node {
                     continue;
                 }
                 Timer::Station(port, mac) => self.stations.look_after(&mut turn, group, port, mac),
+                Timer::Unclaimed(port, mac) => self.stations.not_claimed(&mut turn, port, mac),
                 Timer::Probe(id) => self.stations.probe_again(&mut turn, group, id),
-                Timer::Exchange(id) => self.resolver.request(&mut turn, id),
+                Timer::Exchange(id) => self.resolver.request_again(&mut turn, id, &mut self.random),
+                Timer::Standby(number) => {
+                    self.speak_to_standby(now, number);
+                    continue;
+                }
                 Timer::Asking(id) => self.resolver.put_question(&mut turn, id, group),
                 Timer::Known(address) => {
                     let stations = &self.stations;
@@ -474,7 +523,8 @@ impl Node {
 
     fn seal_to_controller(&mut self, now: Time, body: &[u8], hello: bool) {
         // If there is no session, the retransmission will find one.
-        if let Ok(message) = self.channel.seal(now, body) {
+        let short = self.version() >= version::SHORT;
+        if let Ok(message) = self.channel.seal_as(now, body, short) {
             let path = if hello { self.uplink.hello_path() } else { self.uplink.path() };
             let frame = path.and_then(|path| control_frame(path, &message));
             self.outputs.extend(frame.map(|frame| Output::Send { frame }));
@@ -492,12 +542,13 @@ impl Node {
         if frame.kind() != Kind::Control {
             return;
         }
-        self.message(now, frame.payload());
+        self.message(now, frame.payload(), frame.reverse());
     }
 
-    fn message(&mut self, now: Time, message: &[u8]) {
+    fn message(&mut self, now: Time, message: &[u8], back: &[u8]) {
         match Message::decode(message) {
             Err(refused) => self.tell(Event::Refused(None, refused.to_string())),
+            Ok(Message::Reply(message)) => self.reply(now, &message, back),
             Ok(Message::Keyed(message)) => {
                 let Some(key) = self.resolver.key(message.exchange) else {
                     return self.tell(Event::Refused(None, "unknown exchange".into()));
@@ -507,6 +558,9 @@ impl Node {
                     Ok(body) => self.keyed(now, message.exchange, &body),
                 }
             }
+            Ok(ref of) if let Some(number) = self.standby_of(of) => {
+                self.standby_message(now, number, message);
+            }
             Ok(_) => match self.channel.handle(now, message) {
                 Err(refused) => self.tell(Event::Refused(None, refused.to_string())),
                 Ok(handled) => {
@@ -515,12 +569,10 @@ impl Node {
                     }
                     if handled.established.is_some() {
                         self.greeted = false;
+                        // Several controllers may lead provisionally, or one of them again.
+                        self.reported_to.take_if(|epoch| *epoch == PROVISIONAL_EPOCH);
                         self.uplink.ports_changed(now);
-                        // A report is as old as the session in which the controller asked for it:
-                        // the next one would take it for the state of now.
-                        let is_report =
-                            |body: &_| matches!(body, Body::HostReport(_) | Body::FlowReport(_));
-                        self.requests.give_up(is_report);
+                        self.give_up_reports();
                         self.requests.hurry(now);
                     }
                     if let Some(body) = handled.body {
@@ -553,8 +605,17 @@ impl Node {
             Some(Body::NumberTaken(taken)) => return self.number_taken(now, taken.key),
             Some(Body::ResolveForward(forward)) => {
                 // If the station has just left, the question goes unanswered.
-                self.resolver.forward(&mut turn, forward, group);
+                self.resolver.forward(&mut turn, LEADER, (forward, None), group);
             }
+            Some(Body::ShortForward(told)) => match short::forward(told) {
+                Some((forward, short)) => {
+                    self.resolver.forward(&mut turn, LEADER, (forward, Some(short)), group);
+                }
+                None => {
+                    let why = "a question without routes".into();
+                    turn.push(Effect::Tell(Event::Refused(None, why)));
+                }
+            },
             Some(Body::ResolveFailed(failed)) => self.resolver.failed(&mut turn, &failed),
             Some(Body::Way(way)) => self.resolver.way(&mut turn, group, &way),
             Some(Body::Forwarders(told)) if self.forwarders > Some(told.version) => {}
@@ -575,7 +636,9 @@ impl Node {
                     self.outputs.push_back(Output::HasRoutes(true));
                 }
             }
-            Some(Body::RouteUpdate(update)) => self.resolver.update(&mut turn, update.routes),
+            Some(Body::RouteUpdate(update)) => {
+                self.resolver.update(&mut turn, update.routes, LEADER);
+            }
             Some(Body::HostVerdict(verdict)) => {
                 let held = self.stations.judge(&mut turn, &verdict);
                 let out = turn.out;
@@ -596,6 +659,7 @@ impl Node {
                 turn.push(Effect::Tell(Event::Refused(None, why)));
             }
             Some(Body::Revoked(told)) => return self.revoked(now, told),
+            Some(Body::Standbys(told)) => return self.standbys_told(now, told),
             Some(Body::CommonOffer(offer)) => return self.common_offered(now, offer),
             Some(Body::CommonOrder(order)) => return self.common_ordered(now, &order),
             Some(Body::HostProbe(probe)) => self.stations.probe(&mut turn, group, &probe),
@@ -716,110 +780,6 @@ impl Node {
         }
         let out = turn.out;
         self.carry_out(now, out);
-    }
-
-    fn carry_out(&mut self, now: Time, effects: Vec<Effect>) {
-        for effect in effects {
-            match effect {
-                Effect::Host { port, frame } => {
-                    if self.role(port) == PortRole::Host {
-                        self.outputs.push_back(Output::Transmit { port, frame });
-                    }
-                }
-                Effect::Controller { body, sure: false } => {
-                    self.seal_to_controller(now, &Requests::once(&body), false);
-                }
-                Effect::Controller { body, sure: true } => match self.requests.send(now, body) {
-                    Some(bytes) => self.seal_to_controller(now, &bytes, false),
-                    None => self.tell(Event::Refused(None, "the backlog is full".into())),
-                },
-                Effect::Keyed { path, exchange, key, body } => {
-                    self.send_keyed(now, &path, exchange, &key, &body);
-                }
-                Effect::Along { port, path, frame } => {
-                    if self.take_detour(now, port, &frame) {
-                        continue;
-                    }
-                    let mut whole = fabric_frame(Kind::Ethernet, &path, &frame);
-                    // The data plane has routed it, and found no way for it.
-                    if self.has_routed(&frame) {
-                        whole.iter_mut().for_each(|frame| fabric::set_routed(frame));
-                    }
-                    self.outputs.extend(whole.map(|frame| Output::Send { frame }));
-                }
-                Effect::Learn { .. }
-                | Effect::Sends { .. }
-                | Effect::Found { .. }
-                | Effect::Granted { .. }
-                | Effect::Revoked { .. }
-                | Effect::Forget { .. } => {
-                    let mut turn = Turn::new(now, &mut self.timers);
-                    self.routing.hear(&mut turn, self.group.as_ref(), effect);
-                    let more = turn.out;
-                    self.carry_out(now, more);
-                }
-                Effect::Neighbour { address, mac } => {
-                    self.outputs.push_back(Output::Neighbour { address, mac });
-                }
-                Effect::Own { frame } => self.outputs.push_back(Output::Own { frame }),
-                Effect::Again { port, frame } => {
-                    self.outputs.push_back(Output::Again { port, frame });
-                }
-                Effect::Unreachable { frame } => {
-                    self.outputs.push_back(Output::Unreachable { frame });
-                }
-                Effect::AlongTree { port, tree, credits, frame } => {
-                    let header = fabric::Repr::tree(tree, credits, port);
-                    let header = header.and_then(|repr| repr.to_bytes().ok());
-                    let whole = header.map(|header| [&header[..], &frame].concat());
-                    self.outputs.extend(whole.map(|frame| Output::Send { frame }));
-                }
-                Effect::Tree { tree, ports } => {
-                    self.outputs.push_back(Output::Tree { tree, ports });
-                }
-                Effect::Group(route) => self.outputs.push_back(Output::Group(route)),
-                Effect::Admit { port, mac } => {
-                    self.outputs.push_back(Output::Admit { port, mac });
-                    let mut turn = Turn::new(now, &mut self.timers);
-                    self.groups.admitted(&mut turn, port, self.group.as_ref());
-                    let more = turn.out;
-                    self.carry_out(now, more);
-                }
-                Effect::Expel { port, mac } => {
-                    self.outputs.push_back(Output::Expel { port, mac });
-                    let mut turn = Turn::new(now, &mut self.timers);
-                    self.groups.forget(&mut turn, port, mac);
-                    let more = turn.out;
-                    self.carry_out(now, more);
-                }
-                Effect::Route(entry) => self.outputs.push_back(Output::Install(entry)),
-                Effect::Tell(event) => self.tell(event),
-            }
-        }
-    }
-
-    /// Whether packets are routed to a station: a neighbour, or a function.
-    fn knows(&self, station: MacAddr) -> bool {
-        address_of(&self.routing, &self.classes, station).is_some()
-    }
-
-    /// Whether the data plane has sent a host's frame to this station as a router.
-    fn has_routed(&self, frame: &[u8]) -> bool {
-        let (Some(group), Some(frame)) = (&self.group, HostFrame::parse(frame)) else {
-            return false;
-        };
-        group.is_between_networks(&frame) && self.knows(frame.destination)
-    }
-
-    fn send_keyed(&mut self, now: Time, path: &[u8], exchange: u64, key: &[u8; 32], body: &Body) {
-        // Both hosts are on this node: no frame is needed.
-        if path == [CONTROL_HOP] {
-            return self.keyed(now, exchange, &body.to_bytes(0));
-        }
-        let nonce = self.random.bytes();
-        let message = keyed::seal_message(key, exchange, &nonce, &body.to_bytes(0));
-        let frame = message.and_then(|message| control_frame(path, &message));
-        self.outputs.extend(frame.map(|frame| Output::Send { frame }));
     }
 
     fn tell(&mut self, event: Event) {

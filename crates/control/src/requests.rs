@@ -98,6 +98,19 @@ impl Requests {
         self.due = self.pending.keys().map(|request| (now, *request)).collect();
     }
 
+    /// Whether such a message is not acknowledged yet.
+    pub fn is_waiting(&self, is_it: impl Fn(&Body) -> bool) -> bool {
+        self.pending.values().any(|pending| is_it(&pending.body))
+    }
+
+    /// Takes back such messages, which the peer may have had.
+    pub fn take_back(&mut self, is_it: impl Fn(&Body) -> bool) -> Vec<Body> {
+        let found: Vec<Body> =
+            self.pending.values().map(|p| &p.body).filter(|b| is_it(b)).cloned().collect();
+        self.give_up(is_it);
+        found
+    }
+
     /// Gives up messages whose content is no longer true.
     pub fn give_up(&mut self, is_old: impl Fn(&Body) -> bool) {
         let is_kept = |pending: &Pending| !is_old(&pending.body);

@@ -70,7 +70,7 @@ impl Claims {
 }
 
 /// Whether an address can belong to a single host.
-fn is_host_address(ip: IpAddr) -> bool {
+pub(crate) fn is_host_address(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
             !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_loopback())
@@ -285,7 +285,7 @@ impl Controller {
     }
 
     /// Moves a station, with all flows from and to it.
-    fn move_host(&mut self, mac: MacAddr, to: Place) {
+    pub(crate) fn move_host(&mut self, mac: MacAddr, to: Place) {
         let Some(from) = self.hosts.move_to(mac, to) else { return };
         for id in self.flows.of(from, mac) {
             let Some(flow) = self.flows.remove(&self.topology, id) else { continue };

@@ -75,7 +75,7 @@ impl ControlPaths {
 }
 
 /// The path to `node` from the node at distance 0: links may be used in both directions.
-fn way_back(topology: &Topology, distance: &[u8], node: u32) -> Hops {
+pub(crate) fn way_back(topology: &Topology, distance: &[u8], node: u32) -> Hops {
     let mut hops = vec![CONTROL_PLANE];
     let mut at = node;
     while distance[at as usize] > 0 {

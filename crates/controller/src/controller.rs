@@ -21,6 +21,7 @@ use crate::event::{Drop, Event};
 use crate::explain::Traces;
 use crate::fib::Fib;
 use crate::flows::{FlowKey, Flows};
+use crate::follow::{Waiting, digest};
 use crate::forwarders::Forwarders;
 use crate::groups::Groups;
 use crate::hosts::Hosts;
@@ -32,6 +33,7 @@ use crate::resolve::{Exchanges, Searches};
 use crate::router::Advertiser;
 use crate::scan::{Scans, ms};
 use crate::shares::Shares;
+use crate::standbys::Standbys;
 use crate::topology::{Place, Topology};
 use crate::{Config, NodeId};
 
@@ -78,6 +80,8 @@ pub(crate) enum Timer {
     Traces,
     /// Nodes have had time to answer about the common file.
     Common,
+    /// Nodes are told of the controllers that stand by.
+    Standbys,
 }
 
 /// Delay between restored links and the retry of flows without a path: long enough for the Hello of
@@ -93,7 +97,16 @@ const IMPROVED_AT_ONCE: u32 = 512;
 #[derive(Debug)]
 pub struct Controller {
     pub(crate) config: Config,
+    /// A digest of them.
+    pub(crate) digest: u64,
     pub(crate) epoch: u64,
+    /// It stands by, and makes no promises.
+    pub(crate) follows: bool,
+    pub(crate) waiting: Waiting,
+    /// It leads, and its lease may have ended: another one may lead by now.
+    in_doubt: bool,
+    /// It leads without the store, and makes none either.
+    pub(crate) is_provisional: bool,
     pub(crate) topology: Topology,
     pub(crate) flows: Flows,
     pub(crate) hosts: Hosts,
@@ -117,6 +130,7 @@ pub struct Controller {
     pub(crate) reports: Reports,
     pub(crate) traces: Traces,
     pub(crate) common: Common,
+    pub(crate) standbys: Standbys,
     /// The write of a version of it.
     pub(crate) common_ticket: Option<u64>,
     /// By the node's dense number.
@@ -136,15 +150,29 @@ pub struct Controller {
 impl Controller {
     /// A controller of a new incarnation, which knows only the stored records.
     pub fn new(start: Start) -> Controller {
-        let Start { config, epoch, now, unix_s, stored, seed } = start;
-        let mut rng = Pcg64::from_seed(seed);
-        let flows = Flows::new(config.policy, epoch, rng.next_u64());
+        let mut controller = Controller::empty(&start);
+        controller.arm_leases();
+        controller.set_group_policy();
+        controller.configure_router(start.now);
+        controller
+    }
+
+    /// One that knows the stored records, and does nothing by itself.
+    pub(crate) fn empty(start: &Start) -> Controller {
+        let Start { config, epoch, provisional, now, unix_s, stored, seed } = start;
+        let mut rng = Pcg64::from_seed(*seed);
+        let flows = Flows::new(config.policy, *epoch, rng.next_u64());
         let seed = Seed([rng.next_u64(), rng.next_u64()]);
-        let mut controller = Controller {
-            groups: Groups::new(&config),
-            dhcp: Dhcp::new(&config, now, unix_s, &stored),
-            config,
-            epoch,
+        Controller {
+            groups: Groups::new(config),
+            dhcp: Dhcp::new(config, *now, *unix_s, stored),
+            config: config.clone(),
+            digest: digest(config),
+            epoch: *epoch,
+            follows: false,
+            waiting: Waiting::default(),
+            in_doubt: false,
+            is_provisional: *provisional,
             topology: Topology::default(),
             flows,
             hosts: Hosts::new(seed),
@@ -155,7 +183,7 @@ impl Controller {
             advertiser: Advertiser::default(),
             reported: Reported::default(),
             control: ControlPaths::default(),
-            multicast: Multicast::new(epoch),
+            multicast: Multicast::new(*epoch),
             fib: Fib::new(seed_of(&mut rng)),
             daemons: Daemons::default(),
             forwarders: Forwarders::default(),
@@ -164,7 +192,8 @@ impl Controller {
             shares: Shares::default(),
             reports: Reports::default(),
             traces: Traces::default(),
-            common: Common::new(&stored),
+            common: Common::new(stored),
+            standbys: Standbys::default(),
             common_ticket: None,
             sessions: Vec::new(),
             rng,
@@ -174,11 +203,7 @@ impl Controller {
             drops: BTreeMap::new(),
             improve_next: u32::MAX,
             improve_again: false,
-        };
-        controller.arm_leases();
-        controller.set_group_policy();
-        controller.configure_router(now);
-        controller
+        }
     }
 
     /// Processes an input; timers that are due fire first.
@@ -191,12 +216,16 @@ impl Controller {
             Input::Tick => {}
             Input::Watched => self.watched(now),
             Input::Explain { question, start } => self.explain(now, question, start),
+            Input::Common { question, .. } if self.is_provisional => {
+                let why = "this controller leads provisionally, without its store";
+                self.output(Output::CommonTold { question, told: Err(why.into()) });
+            }
             Input::Common { question, ask } => {
                 let unix_s = self.dhcp.unix(now);
                 self.common.ask(now, unix_s, question, ask);
             }
             Input::Attached { to } => self.attached(now, to),
-            Input::NodeUp { node, name } => self.node_up(now, node, &name),
+            Input::NodeUp { node, name, version } => self.node_up(now, node, &name, version),
             Input::NodeDown { node } => match self.topology.index(node) {
                 Some(index) => self.node_down(now, index, false),
                 None => self.dropped(Drop::UnknownNode),
@@ -209,6 +238,8 @@ impl Controller {
             Input::Configure(config) => self.configure(now, *config),
             Input::Kernel(inputs) => self.kernel_routes(now, inputs),
             Input::Device { device, port } => self.device(device, port),
+            Input::Others(others) => self.others(now, others),
+            Input::Doubt(in_doubt) => self.doubt(in_doubt),
         }
         self.finish(now);
     }
@@ -248,6 +279,7 @@ impl Controller {
             Timer::Feeds => self.feeds_due(now),
             Timer::Whole => self.set_whole(),
             Timer::Traces => self.traces_due(now),
+            Timer::Standbys => self.tell_standbys(),
             // What follows each input looks after them.
             Timer::Forwarders | Timer::Classes | Timer::Common => {}
         }
@@ -257,9 +289,13 @@ impl Controller {
         let session = self.topology.index(node).filter(|i| self.sessions[*i as usize].is_open);
         let Some(index) = session else { return self.dropped(Drop::UnknownNode) };
         self.topology.node_mut(index).heard = now;
+        if self.follows {
+            return self.followed_message(now, index, request, body);
+        }
         match body {
             Body::ControllerHello(hello) => self.controller_hello(now, index, request, hello),
-            Body::ResolveRequest(ask) => self.resolve_request(now, index, request, ask),
+            Body::ResolveRequest(ask) => self.resolve_request(now, index, request, ask, None),
+            Body::ShortRequest(ask) => self.short_request(now, index, ask),
             Body::HostSeen(seen) => self.host_seen(now, index, request, &seen),
             other => {
                 // These get no separate answer.
@@ -298,7 +334,7 @@ impl Controller {
         let (now_set, before) = (&config, &self.config);
         let is_new = !multicast_rules(now_set).eq(multicast_rules(before));
         let has_revoked = now_set.revoked != before.revoked;
-        self.config = config;
+        (self.digest, self.config) = (digest(&config), config);
         if has_revoked {
             self.revoked_changed();
         }
@@ -398,7 +434,10 @@ impl Controller {
     }
 
     pub(crate) fn log(&mut self, event: Event) {
-        self.outputs.push_back(Output::Log(event));
+        // The leader logs it.
+        if !self.follows {
+            self.outputs.push_back(Output::Log(event));
+        }
     }
 
     pub(crate) fn output(&mut self, output: Output) {
@@ -420,7 +459,7 @@ impl Controller {
     }
 
     fn send_as(&mut self, node: u32, request: u32, reliable: bool, body: Body) {
-        if self.sessions[node as usize].is_open {
+        if self.sessions[node as usize].is_open && self.may_say(&body) {
             let node = self.id(node);
             self.outputs.push_back(Output::Send { node, request, reliable, body });
         }
@@ -437,8 +476,21 @@ impl Controller {
     /// input.
     pub(crate) fn announce(&mut self, id: u32) {
         let Some(flow) = self.flows.get(id) else { return };
+        // Nodes that obey another leader are silent here, and the route may still work.
+        if (self.follows || self.in_doubt) && flow.routes.is_empty() {
+            return;
+        }
         let node = self.updates.entry(flow.key.at.node).or_default();
         node.insert(flow.key, flow.entry());
+    }
+
+    /// Whether another controller may lead by now. Flows that have lost their routes meanwhile are
+    /// told once that is over.
+    fn doubt(&mut self, in_doubt: bool) {
+        self.in_doubt = in_doubt;
+        if !in_doubt {
+            self.flows.stranded.clone().into_iter().for_each(|id| self.announce(id));
+        }
     }
 
     /// Queues the removal of an entry.
@@ -464,7 +516,7 @@ impl Controller {
 
     /// Closes a port for the configured time.
     pub(crate) fn close_port(&mut self, now: Time, port: Place, why: Refusal) {
-        if self.scans.is_closed(port) {
+        if self.follows || self.scans.is_closed(port) {
             return;
         }
         let until = now + ms(self.config.limits.scan_hold_ms);
@@ -490,12 +542,15 @@ impl Controller {
             let node = self.id(index);
             self.outputs.push_front(Output::Path { node, hops });
         }
-        self.groups_settle(now);
-        self.groups_finish();
-        self.feed_nodes(now);
-        self.tell_forwarders(now);
-        self.tell_classes(now);
-        self.follow_common(now);
+        if !self.follows {
+            self.groups_settle(now);
+            self.groups_finish();
+            self.feed_nodes(now);
+            self.tell_forwarders(now);
+            self.tell_classes(now);
+            self.follow_common(now);
+            self.follow_standbys(now);
+        }
         for (index, entries) in std::mem::take(&mut self.updates) {
             let mut routes: Vec<RouteEntry> = Vec::new();
             let mut len = UPDATE_LEN;

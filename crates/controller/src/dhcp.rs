@@ -132,6 +132,9 @@ impl Controller {
 
     /// A host's IPv4 packet to the group.
     pub(crate) fn dhcp_frame(&mut self, now: Time, at: Place, mac: MacAddr, packet: &[u8]) {
+        if self.is_provisional {
+            return self.dropped(Drop::Provisional);
+        }
         let Some((_, payload, message)) = message::read(packet) else {
             return self.dropped(Drop::BadFrame);
         };

@@ -208,4 +208,6 @@ pub enum Drop {
     NoTree,
     /// A probe was not sent because of the rate limit.
     ProbeRate,
+    /// A host asked for a promise while the controller leads provisionally, without its store.
+    Provisional,
 }

@@ -133,10 +133,27 @@ impl Flows {
         }
     }
 
+    /// Versions from now on are of this epoch.
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        self.version = self.version.max(epoch << 32);
+    }
+
     /// A version above all others, including those of earlier incarnations.
     pub(crate) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
+    }
+
+    /// Another controller has used this version of the same epoch: higher ones follow from now on.
+    /// False if it was not higher than the last one. A node that claims half of all versions to be
+    /// used is not believed.
+    pub(crate) fn outlast(&mut self, version: u64) -> bool {
+        let is_possible = version >> 31 == (self.version >> 32) << 1;
+        let is_newer = version > self.version && is_possible;
+        if is_newer {
+            self.version = version;
+        }
+        is_newer
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -279,6 +296,15 @@ impl Flows {
             flow.routes.iter().any(|hops| topology.nodes_on(flow.key.at.node, hops, is_it))
         };
         self.iter().filter(|(_, flow)| passes(flow)).count()
+    }
+
+    /// The reverse of a flow's only route, for the flow the other way: it is as short, and a
+    /// message along it records the route itself. `None` if the policy weighs what is on the links.
+    pub(crate) fn back(&self, topology: &Topology, flow: &Flow) -> Option<RouteSet> {
+        let mut routes = flow.routes.iter();
+        let (only, None) = (routes.next()?, routes.next()) else { return None };
+        let back = topology.backwards(flow.key.at, only)?;
+        (!self.policy.weighs_load()).then(|| RouteSet::from_hops([&back[..]]))
     }
 
     /// Renews a flow's version; returns its routes.

@@ -71,6 +71,12 @@ impl Hosts {
         self.per_port.get(&port).map_or(0, BTreeSet::len)
     }
 
+    /// Those of a node.
+    pub(crate) fn of_node(&self, node: u32) -> impl Iterator<Item = MacAddr> {
+        let place = |port| Place { node, port };
+        self.per_port.range(place(0)..=place(u8::MAX)).flat_map(|(_, all)| all).copied()
+    }
+
     /// Adds an unknown station.
     pub(crate) fn add(&mut self, mac: MacAddr, at: Place) {
         let host = Host { at, ips: Vec::new(), groups: Vec::new() };

@@ -4,6 +4,7 @@ use plexus_wire::fabric::message::{Body, Hops};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::follow::Others;
 use crate::{Change, CommonAsk, Config, Event, NodeId, Record, Trace, TraceStart};
 
 /// The initial state of a controller.
@@ -13,6 +14,8 @@ pub struct Start {
     pub config: Config,
     /// This incarnation: higher than all before, and already stored.
     pub epoch: u64,
+    /// It leads without a store: it tells routes, and promises nothing.
+    pub provisional: bool,
     /// The instant of the start.
     pub now: Time,
     /// Seconds since 1970 at that instant: leases outlive the driver's clock.
@@ -38,6 +41,9 @@ pub enum Input {
         node: NodeId,
         /// Its name, from its credential.
         name: String,
+        /// The version of the protocol that both speak.
+        #[serde(default = "first_version")]
+        version: u8,
     },
     /// A node's session was lost.
     NodeDown {
@@ -86,9 +92,18 @@ pub enum Input {
         /// The Ethernet address of the port.
         port: Option<MacAddr>,
     },
+    /// The controllers that stand by, as the store shows them.
+    Others(Others),
+    /// Whether the lease on leadership may have ended.
+    Doubt(bool),
     /// Routes of the kernel beside the controller, where routing daemons write them: the inputs of
     /// a router whose interface 0 is the group.
     Kernel(Vec<plexus_control::router::Input>),
+}
+
+/// That of a recording which tells none.
+fn first_version() -> u8 {
+    plexus_control::version::FIRST
 }
 
 /// An output.

@@ -5,13 +5,14 @@
 //! get new routes, or end if no node knows the station.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use plexus_wire::Time;
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
     ControllerHello, FlowReport, Gateway, HostReport, Invalidate, PortBlock, PortRole, PortState,
     Refusal, RouteEntry, Welcome,
 };
+use plexus_wire::{MacAddr, Time};
 
 use crate::claims::Admission;
 use crate::controller::Timer;
@@ -24,6 +25,8 @@ use crate::{Controller, NodeId};
 
 /// Pages of one Controller Hello: 256 ports take five.
 const PAGES_MAX: u16 = 64;
+/// A core that follows hears a node once in 5 s, unless something changes.
+const FOLLOWED_SILENCE: Duration = Duration::from_secs(16);
 /// Interval for checking reported routes against the topology.
 const SETTLE_EVERY_MS: u32 = 100;
 
@@ -34,6 +37,8 @@ type Pages = Vec<Option<Vec<PortState>>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     pub(crate) is_open: bool,
+    /// The version of the protocol that both speak.
+    pub(crate) version: u8,
     /// Its ports have been reported in this session.
     has_ports: bool,
     /// The current generation of port states.
@@ -45,6 +50,8 @@ pub(crate) struct Session {
     flows_reported: bool,
     /// The flows named so far by reports of this session.
     confirmed: BTreeSet<FlowKey>,
+    /// For a core that follows: hosts of before that no report of this session has named.
+    pub(crate) unconfirmed: BTreeSet<MacAddr>,
 }
 
 /// Routes reported by nodes and not adopted yet.
@@ -52,6 +59,21 @@ pub(crate) struct Session {
 pub(crate) struct Reported {
     entries: Vec<(u32, RouteEntry)>,
     until: Time,
+}
+
+impl Session {
+    pub(crate) fn hosts_are_reported(&mut self, all: bool) {
+        self.hosts_reported |= all;
+    }
+
+    pub(crate) fn has_reported_hosts(&self) -> bool {
+        self.hosts_reported
+    }
+
+    /// The node is to report its flows again.
+    pub(crate) fn report_flows(&mut self) {
+        self.flows_reported = false;
+    }
 }
 
 impl Controller {
@@ -65,23 +87,27 @@ impl Controller {
     /// A session is up: the node has restarted, or has only renewed its keys. It reports its state
     /// now. Its flows stay known until then, because an update in flight may still reach the node,
     /// and the controller has to look after a route that only the node knows.
-    pub(crate) fn node_up(&mut self, now: Time, id: NodeId, name: &str) {
+    pub(crate) fn node_up(&mut self, now: Time, id: NodeId, name: &str, version: u8) {
         let index = self.known_node(now, id, name);
         let node = self.topology.node_mut(index);
         (node.heard, node.name) = (now, name.to_string());
         self.place_drained();
-        self.sessions[index as usize] = Session { is_open: true, ..Session::default() };
+        self.sessions[index as usize] = Session { is_open: true, version, ..Session::default() };
         for place in self.scans.closed_at(index) {
             let reason = Some(Refusal::Scanning);
             self.send_reliably(index, 0, PortBlock { port: place.port, reason });
         }
+        self.arm_silence();
+        if self.follows {
+            return self.followed_node_up(index);
+        }
+        self.standbys_of_node_up(now, index);
         self.tell_revoked(index);
         self.groups_of_node_up(index);
         self.forwarders.forget(index);
         self.classes.node_up(now, index);
         self.fib_of_node_up(now, index);
         self.common.node_up(index, name);
-        self.arm_silence();
         self.log(Event::NodeUp { node: id, name: name.to_string() });
     }
 
@@ -103,15 +129,21 @@ impl Controller {
         }
     }
 
-    fn arm_silence(&mut self) {
-        let timeout = ms(self.config.limits.node_timeout_ms);
-        let nodes = self.topology.nodes.iter().zip(&self.sessions);
-        let first = nodes.filter(|(n, s)| s.is_open && n.up).map(|(n, _)| n.heard + timeout).min();
+    /// How long a node may be silent.
+    fn patience(&self) -> Duration {
+        let limit = ms(self.config.limits.node_timeout_ms);
+        if self.follows { limit.max(FOLLOWED_SILENCE) } else { limit }
+    }
+
+    pub(crate) fn arm_silence(&mut self) {
+        let timeout = self.patience();
+        let up = self.topology.nodes.iter().filter(|node| node.up);
+        let first = up.map(|node| node.heard + timeout).min();
         self.rearm(first, Timer::Silence);
     }
 
     pub(crate) fn check_silence(&mut self, now: Time) {
-        let timeout = ms(self.config.limits.node_timeout_ms);
+        let timeout = self.patience();
         for index in 0..self.topology.nodes.len() as u32 {
             let node = self.topology.node(index);
             if node.up && now.since(node.heard) >= timeout {
@@ -162,7 +194,8 @@ impl Controller {
 
     fn welcome(&mut self, index: u32, request: u32, generation: u64, page: u16) {
         let session = &self.sessions[index as usize];
-        let report = !(session.hosts_reported && session.flows_reported);
+        // A core that follows needs no flows: it looks after those that it has told.
+        let report = !(session.hosts_reported && (session.flows_reported || self.follows));
         let group_mac = self.config.group_mac;
         let subnets = self.config.subnets.iter();
         let mut gateways: Vec<Gateway> = subnets
@@ -177,7 +210,8 @@ impl Controller {
             let mtu = plexus_config::SUBNET_MTU;
             gateways.push(Gateway { ip, prefix_len: 64, daemons: false, mtu });
         }
-        let epoch = self.epoch;
+        // None leads by a core that follows.
+        let epoch = if self.follows { 0 } else { self.epoch };
         let body = Welcome { epoch, generation, page, report, group_mac, gateways };
         self.send(index, request, body);
     }
@@ -208,6 +242,7 @@ impl Controller {
             });
         let links = self.topology.set_ports(index, ports, up);
         self.place_devices();
+        self.standbys_at(now, index);
         self.groups_lost_links(&lost);
         for &id in &flows {
             self.reroute(id, None);
@@ -246,12 +281,20 @@ impl Controller {
         let limits = &self.config.limits;
         let (room, settle) = (limits.flows as usize, ms(limits.settle_ms));
         for entry in report.flows {
+            // Another one that led provisionally may have used versions of this epoch.
+            let is_newer = self.is_provisional && self.flows.outlast(entry.version);
             let at = Place { node: index, port: entry.port };
             let FlowKey { source, destination, .. } =
                 FlowKey { at, source: entry.source, destination: entry.destination };
             let key = FlowKey { at, source, destination };
             self.sessions[index as usize].confirmed.insert(key);
             match self.flows.find(&key) {
+                // The node would refuse the version that this flow has.
+                Some(id) if is_newer => {
+                    let version = self.flows.next_version();
+                    self.flows.set_version(id, version);
+                    self.announce(id);
+                }
                 // Already adopted; the node may have missed later changes.
                 Some(id) if self.flows.get(id).is_some_and(|f| f.version != entry.version) => {
                     self.announce(id);

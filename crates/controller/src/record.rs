@@ -27,7 +27,8 @@ pub struct CommonVersion {
     pub kept_unix_s: u64,
     /// The comment that a person gave it.
     pub comment: String,
-    /// The version of the controller that kept it.
+    /// The version of the controller that kept it; earlier ones do not tell theirs.
+    #[serde(default)]
     pub plexus: String,
     /// Nodes were told to keep it. Else it was offered to them at most, and its number is used up.
     pub kept: bool,

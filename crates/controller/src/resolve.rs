@@ -9,9 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use plexus_control::exchange;
+use plexus_control::version::SHORT;
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::fabric::message::{
-    BODY_MAX, HostProbe, HostProbeReply, Refusal, ResolveFailed, ResolveForward, ResolveRequest,
+    BODY_MAX, Body, HostProbe, HostProbeReply, Ips, Number, Refusal, ResolveFailed, ResolveForward,
+    ResolveRequest, Routes, Secret, ShortForward, ShortRequest,
 };
 use plexus_wire::{MacAddr, Time};
 use rand::Rng;
@@ -88,18 +91,20 @@ pub(crate) struct Exchanges {
     open: Keyed<u64, Exchange>,
     /// In order of expiry.
     ends: VecDeque<(Time, u64)>,
+    /// How many there have been, repeated ones included.
+    pub(crate) passed: u64,
 }
 
 impl Exchanges {
     pub(crate) fn new(seed: Seed) -> Exchanges {
-        Exchanges { open: Keyed::new(seed), ends: VecDeque::new() }
+        Exchanges { open: Keyed::new(seed), ends: VecDeque::new(), passed: 0 }
     }
 }
 
 /// An address that stations are being probed for.
 #[derive(Clone, Debug)]
 struct Search {
-    waiting: Vec<(Place, ResolveRequest)>,
+    waiting: Vec<(Place, ResolveRequest, Option<Secret>)>,
     /// Unanswered probes.
     probes: BTreeSet<u64>,
     deadline: Time,
@@ -129,20 +134,42 @@ impl Controller {
         index: u32,
         request: u32,
         ask: ResolveRequest,
+        secret: Option<Secret>,
     ) {
         let at = Place { node: index, port: ask.port };
-        match self.resolve(now, at, &ask) {
+        match self.resolve(now, at, &ask, secret) {
             Ok(Outcome::Forwarded) => self.ack(index, request),
             Ok(Outcome::Searching) => {
                 self.ack(index, request);
                 if let Some(search) = self.searches.open.get_mut(&ask.target_ip) {
-                    let known = search.waiting.iter().any(|(_, w)| w.exchange == ask.exchange);
+                    let known = search.waiting.iter().any(|(_, w, _)| w.exchange == ask.exchange);
                     if !known && search.waiting.len() < WAITING_MAX {
-                        search.waiting.push((at, ask));
+                        search.waiting.push((at, ask, secret));
                     }
                 }
             }
             Err(why) => self.refuse(now, at, request, &ask, why),
+        }
+    }
+
+    /// The same in short. If it does not say who asks and the address is not known there, the node
+    /// repeats the request, and says it then.
+    pub(crate) fn short_request(&mut self, now: Time, index: u32, ask: ShortRequest) {
+        let ShortRequest { secret, port, source_mac, ips } = ask;
+        let at = Place { node: index, port };
+        let known = self.hosts.by_ip(ips.source()).filter(|mac| self.is_at(*mac, at));
+        let Some(source_mac) = source_mac.or(known) else { return self.dropped(Drop::NotThere) };
+        let request = ResolveRequest {
+            exchange: exchange::number(&secret, source_mac),
+            key: exchange::key(&secret, source_mac),
+            port,
+            source_mac,
+            source_ip: ips.source(),
+            target_ip: ips.target(),
+        };
+        match self.follows {
+            true => self.followed_request(now, index, &request, Some(secret)),
+            false => self.resolve_request(now, index, 0, request, Some(secret)),
         }
     }
 
@@ -180,7 +207,15 @@ impl Controller {
         }
     }
 
-    fn resolve(&mut self, now: Time, at: Place, ask: &ResolveRequest) -> Result<Outcome, Refusal> {
+    /// `secret`: what number and key of the exchange are made of, if the asking host's node knows
+    /// short replies.
+    fn resolve(
+        &mut self,
+        now: Time,
+        at: Place,
+        ask: &ResolveRequest,
+        secret: Option<Secret>,
+    ) -> Result<Outcome, Refusal> {
         if at.port == ROUTER_HOP {
             let outcome = |is_sent| if is_sent { Outcome::Forwarded } else { Outcome::Searching };
             return self.find_way(now, at, ask).map(outcome);
@@ -201,18 +236,19 @@ impl Controller {
         }
         match self.hosts.by_ip(ask.target_ip) {
             Some(target) if target == ask.source_mac => Err(Refusal::UnknownTarget),
-            Some(target) => self.connect(now, at, ask, target).map(|()| Outcome::Forwarded),
+            Some(target) => self.connect(now, at, ask, target, secret).map(|()| Outcome::Forwarded),
             None => self.search(now, ask.source_mac, ask.target_ip).map(|()| Outcome::Searching),
         }
     }
 
     /// Computes routes in both directions and forwards the request to the target's node.
-    fn connect(
+    pub(crate) fn connect(
         &mut self,
         now: Time,
         at: Place,
         ask: &ResolveRequest,
         target_mac: MacAddr,
+        secret: Option<Secret>,
     ) -> Result<(), Refusal> {
         let source = self.hosts.get(ask.source_mac).ok_or(Refusal::UnknownTarget)?;
         let target = self.hosts.get(target_mac).ok_or(Refusal::UnknownTarget)?;
@@ -237,13 +273,18 @@ impl Controller {
             made: [false; 2],
             version: 0,
         };
+        let secret = secret.filter(|_| self.sessions[to.node as usize].version >= SHORT);
         let mut ids = [0; 2];
         for (i, (key, end)) in exchange.keys().into_iter().zip([to, at]).enumerate() {
             let known = self.flows.find(&key).filter(|id| !self.flows.stranded.contains(id));
             ids[i] = match known {
                 Some(id) => id,
                 None => {
-                    let routes = self.flows.routes(&self.topology, &key, end);
+                    let there = self.flows.get(ids[0]).filter(|_| i == 1 && secret.is_some());
+                    let back = there.and_then(|flow| self.flows.back(&self.topology, flow));
+                    let back = back.filter(|_| exchange.made[0]);
+                    let routes =
+                        back.unwrap_or_else(|| self.flows.routes(&self.topology, &key, end));
                     let room = match routes.is_empty() {
                         true => Err(Refusal::NoPath),
                         false => self.make_room(now, Some(at).filter(|at| key.at == *at), key),
@@ -277,9 +318,34 @@ impl Controller {
             to_source,
             to_target,
         };
+        self.exchanges.passed += 1;
+        let short = secret.and_then(|secret| self.in_short(to, &forward, secret));
+        let forward = short.map_or_else(|| Body::from(forward), Body::from);
         // If it is lost, the asking host's node repeats its request.
         self.send(to.node, 0, forward);
         Ok(())
+    }
+
+    /// A request for the target's node in short. The reply travels along the first route to the
+    /// source: what its header records on the way is a route to the target.
+    fn in_short(
+        &self,
+        to: Place,
+        forward: &ResolveForward,
+        secret: Secret,
+    ) -> Option<ShortForward> {
+        let back = self.topology.backwards(to, forward.to_source.first()?)?;
+        let recorded = forward.to_target.iter().position(|hops| *hops == back);
+        Some(ShortForward {
+            secret,
+            version: Number(forward.version),
+            source_mac: forward.source_mac,
+            target_mac: forward.target_mac,
+            ips: Ips::new(forward.source_ip, forward.target_ip)?,
+            to_source: Routes::new(forward.to_source.clone())?,
+            to_target: Routes::new(forward.to_target.clone())?,
+            recorded: recorded.map_or(0, |at| at as u8 + 1),
+        })
     }
 
     /// Makes room for a new flow, in the tables and in its port's share of them. `opener`: the port
@@ -458,7 +524,7 @@ impl Controller {
         }
     }
 
-    fn end_search(&mut self, ip: IpAddr) -> Vec<(Place, ResolveRequest)> {
+    fn end_search(&mut self, ip: IpAddr) -> Vec<(Place, ResolveRequest, Option<Secret>)> {
         let Some(search) = self.searches.open.remove(&ip) else { return Vec::new() };
         self.disarm(search.deadline, Timer::Search(ip));
         for probe in &search.probes {
@@ -468,7 +534,7 @@ impl Controller {
     }
 
     pub(crate) fn search_failed(&mut self, now: Time, ip: IpAddr) {
-        for (at, ask) in self.end_search(ip) {
+        for (at, ask, _) in self.end_search(ip) {
             self.refuse(now, at, 0, &ask, Refusal::UnknownTarget);
         }
         self.server_searched(now, ip);
@@ -476,8 +542,8 @@ impl Controller {
 
     /// A host has announced the address: serves the requests that waited for it.
     pub(crate) fn search_succeeded(&mut self, now: Time, ip: IpAddr) {
-        for (at, ask) in self.end_search(ip) {
-            match self.resolve(now, at, &ask) {
+        for (at, ask, secret) in self.end_search(ip) {
+            match self.resolve(now, at, &ask, secret) {
                 Ok(Outcome::Forwarded) => {}
                 Ok(Outcome::Searching) => self.refuse(now, at, 0, &ask, Refusal::UnknownTarget),
                 Err(why) => self.refuse(now, at, 0, &ask, why),

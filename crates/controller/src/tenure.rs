@@ -12,6 +12,10 @@
 //! reaches no node. Either sign alone is not enough: a controller whose own cable is cut hears
 //! nothing, and a leader that has lost the store may be the only one that the nodes reach.
 //!
+//! A controller that hears neither from its store nor of a leader leads *provisionally*, with an
+//! epoch that is lower than every other: it tells routes, and promises nothing. The store may be
+//! reachable over these routes alone. Of several, the one with the lowest number goes on.
+//!
 //! [`Tenure`] decides this, sans-IO. A driver carries its [`Ask`]s to the store and brings back the
 //! [`Answer`]s. A store of a single controller answers with a lease without end.
 
@@ -20,7 +24,9 @@ pub mod model;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use plexus_control::hub;
 use plexus_wire::Time;
+use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use crate::{Change, Record};
@@ -40,6 +46,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const CAMPAIGN: Duration = Duration::from_secs(10);
 /// How long a new leader has to be heard by a node.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long neither the store nor a leader is heard before a controller leads provisionally: longer
+/// than it takes to reach a store that works, and to replace a leader.
+const QUIET: Duration = Duration::from_secs(3);
 /// After a handover on purpose, how long the controller leaves leading to others.
 const HOLD: Duration = Duration::from_secs(10);
 
@@ -86,6 +95,15 @@ pub struct Member {
     /// The time of day by its clock, in seconds since 1970; 0: it did not say.
     #[serde(default)]
     pub unix_s: u64,
+    /// Its node number; 0: it did not say.
+    #[serde(default)]
+    pub number: u64,
+    /// A digest of its settings.
+    #[serde(default)]
+    pub settings: u64,
+    /// How often it has begun to follow.
+    #[serde(default)]
+    pub follows: u32,
 }
 
 /// A request to the store. `asked` comes back in the answer.
@@ -200,7 +218,7 @@ pub enum Output {
     Ask(Ask),
     /// Begin to lead: start a core from what is stored.
     Lead {
-        /// The epoch.
+        /// The epoch. [`PROVISIONAL_EPOCH`]: the core promises nothing.
         epoch: u64,
         /// Everything stored.
         stored: Vec<Record>,
@@ -218,6 +236,12 @@ pub enum Why {
     Replaced,
     /// It was asked to.
     Drained,
+    /// It led provisionally, and its node follows another controller.
+    Overruled,
+    /// It led provisionally, and is cabled to no node any more.
+    Detached,
+    /// It led provisionally, and begins to lead with the store's consent.
+    Elected,
 }
 
 impl std::fmt::Display for Why {
@@ -225,6 +249,9 @@ impl std::fmt::Display for Why {
         f.write_str(match self {
             Why::Replaced => "the store has another leader, or none",
             Why::Drained => "it was asked to hand over",
+            Why::Overruled => "its node follows another controller",
+            Why::Detached => "it is cabled to no node",
+            Why::Elected => "it leads by the store from now on",
         })
     }
 }
@@ -277,11 +304,16 @@ pub struct Known {
 #[derive(Debug)]
 pub struct Tenure {
     own: String,
+    number: u64,
     times: Times,
     role: Role,
+    /// It leads provisionally, besides its role.
+    is_provisional: bool,
     lease: Lease,
     /// Absent: the store has not said yet.
     leader: Option<Option<Leader>>,
+    /// When the store was last lost.
+    untold_since: Time,
     /// When the store told it, as one that was not known.
     leader_at: Time,
     /// The epoch that was led last, and since when.
@@ -291,8 +323,10 @@ pub struct Tenure {
     members: BTreeMap<String, Known>,
     reported: Member,
     report_at: Time,
-    /// The epoch of the controller that its node has a way to.
-    heard: Option<u64>,
+    /// The controller that its node has a way to.
+    heard: Option<hub::Leader>,
+    /// Since when its node has a way to no controller, as far as it has a node.
+    unheard_since: Time,
     hold_until: Time,
     /// When it was last looked what is due.
     ran: Time,
@@ -300,14 +334,17 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// A controller that has just started.
-    pub fn new(own: &str, times: Times) -> Tenure {
+    /// A controller that has just started, with its name and its number.
+    pub fn new(own: &str, number: u64, times: Times) -> Tenure {
         Tenure {
             own: own.to_string(),
+            number,
             times,
             role: Role::Standby,
+            is_provisional: false,
             lease: Lease::None,
             leader: None,
+            untold_since: Time::ZERO,
             leader_at: Time::ZERO,
             reign: (None, Time::ZERO),
             first: None,
@@ -315,6 +352,7 @@ impl Tenure {
             reported: Member::default(),
             report_at: Time::ZERO,
             heard: None,
+            unheard_since: Time::ZERO,
             hold_until: Time::ZERO,
             ran: Time::ZERO,
             outputs: VecDeque::new(),
@@ -366,8 +404,8 @@ impl Tenure {
                     self.role = Role::Standby;
                 }
                 // The store's silence is not the leader's.
-                if !matches!(self.role, Role::Leading { .. }) {
-                    self.leader = None;
+                if !matches!(self.role, Role::Leading { .. }) && self.leader.take().is_some() {
+                    self.untold_since = now;
                 }
             }
             Answer::Ended { lease } => self.ended(lease),
@@ -385,21 +423,35 @@ impl Tenure {
 
     /// Its device is cabled to a node now, or is no more.
     pub fn attach(&mut self, now: Time, attached: bool) {
+        if self.reported.attached != attached {
+            self.unheard_since = now;
+        }
         self.reported.attached = attached;
+        if !attached {
+            self.yield_place(Why::Detached);
+        }
         // The others must know at once.
         self.report_at = now;
         self.run(now);
     }
 
-    /// The epoch of the controller that this node has a way to has changed.
-    pub fn hear(&mut self, now: Time, leader: Option<u64>) {
+    /// The controller that this node has a way to has changed.
+    pub fn hear(&mut self, now: Time, leader: Option<hub::Leader>) {
+        if self.heard.is_some() {
+            self.unheard_since = now;
+        }
         self.heard = leader;
+        let comes_first =
+            |heard: hub::Leader| heard.epoch > PROVISIONAL_EPOCH || heard.controller < self.number;
+        if leader.is_some_and(comes_first) {
+            self.yield_place(Why::Overruled);
+        }
         self.run(now);
     }
 
-    /// Nodes with a session, and the time of day by this controller's clock, for its next report.
-    pub fn reach(&mut self, nodes: u32, unix_s: u64) {
-        (self.reported.nodes, self.reported.unix_s) = (nodes, unix_s);
+    /// Sets this controller's next report, except for its cable.
+    pub fn describe(&mut self, member: Member) {
+        self.reported = Member { attached: self.reported.attached, ..member };
     }
 
     /// The time of day by the clocks of all controllers that report now: their median. A leader
@@ -420,6 +472,7 @@ impl Tenure {
     /// Hands over on purpose, and leaves leading to others for a while.
     pub fn drain(&mut self, now: Time) {
         self.hold_until = now + HOLD;
+        self.yield_place(Why::Drained);
         if matches!(self.role, Role::Leading { .. }) {
             self.retire(Why::Drained);
         }
@@ -441,6 +494,31 @@ impl Tenure {
     /// Its part now.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// The controller's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the store is shared with other controllers.
+    pub fn is_shared(&self) -> bool {
+        self.times.report.is_some()
+    }
+
+    /// Whether a leader record is another controller's.
+    pub fn is_other(&self, leader: &Leader) -> bool {
+        leader.name != self.own
+    }
+
+    /// Whether the store has said lately which controller leads, if any.
+    pub fn knows_leader(&self) -> bool {
+        self.leader.is_some()
+    }
+
+    /// Whether it leads provisionally: it tells routes, and promises nothing.
+    pub fn is_provisional(&self) -> bool {
+        self.is_provisional
     }
 
     /// The leader record, as far as it is known.
@@ -500,6 +578,11 @@ impl Tenure {
             }
             Role::Standby => {}
         }
+        if self.provisional_at().is_some_and(|at| at <= now) {
+            self.is_provisional = true;
+            let (epoch, stored) = (PROVISIONAL_EPOCH, Vec::new());
+            self.outputs.push_back(Output::Lead { epoch, stored });
+        }
         if let (Role::Standby, Lease::Held { lease, .. }, false) = (self.role, self.lease, in_doubt)
             && self.turn_at().is_some_and(|at| at <= now)
         {
@@ -529,7 +612,7 @@ impl Tenure {
             (Role::Standby, _) if self.holds(self.ran) => self.turn_at().unwrap_or(Time::FOREVER),
             _ => Time::FOREVER,
         };
-        lease.min(report).min(role)
+        lease.min(report).min(role).min(self.provisional_at().unwrap_or(Time::FOREVER))
     }
 
     fn set_leader(&mut self, now: Time, leader: Option<Leader>) {
@@ -606,6 +689,7 @@ impl Tenure {
             self.role = Role::Standby;
             return;
         }
+        self.yield_place(Why::Elected);
         self.set_leader(now, Some(Leader { name: self.own.clone(), lease, epoch }));
         self.role = Role::Leading { epoch, in_doubt: false };
         self.outputs.push_back(Output::Lead { epoch, stored });
@@ -619,6 +703,23 @@ impl Tenure {
             self.ask(Ask::Release { lease });
         }
         self.lease = Lease::None;
+    }
+
+    /// Stops leading provisionally, if it does.
+    fn yield_place(&mut self, why: Why) {
+        if std::mem::take(&mut self.is_provisional) {
+            self.outputs.push_back(Output::Retire(why));
+        }
+    }
+
+    /// When it leads provisionally, as things are now. A leader in doubt goes on as it is, because
+    /// nodes follow its epoch.
+    fn provisional_at(&self) -> Option<Time> {
+        let is_alone = self.times.report.is_none();
+        let is_quiet = self.leader.is_none() && self.heard.is_none() && self.reported.attached;
+        let leads = self.is_provisional || matches!(self.role, Role::Leading { .. });
+        let since = self.untold_since.max(self.unheard_since);
+        (is_quiet && !leads && !is_alone).then(|| (since + QUIET).max(self.hold_until))
     }
 
     /// When it is this controller's turn, as things are now.
@@ -639,7 +740,7 @@ impl Tenure {
             // The record of this controller's life before: it has just been started again.
             return Some(Time::ZERO);
         }
-        let is_heard = self.heard.is_some_and(|epoch| epoch >= leader.epoch);
+        let is_heard = self.heard.is_some_and(|heard| heard.epoch >= leader.epoch);
         if !self.reported.attached || is_heard {
             return None;
         }

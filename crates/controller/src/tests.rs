@@ -8,6 +8,7 @@ mod dhcp;
 mod drain;
 mod explain;
 mod failures;
+mod follow;
 mod forwarders;
 mod groups;
 mod many_groups;

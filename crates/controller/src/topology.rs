@@ -198,6 +198,20 @@ impl Topology {
         Some(Place { node, port: last })
     }
 
+    /// The way back from a route's end: the ports by which its frames come in, the last first, and
+    /// then the port where it begins. `None` if a hop names no link.
+    pub(crate) fn backwards(&self, from: Place, hops: &[u8]) -> Option<Vec<u8>> {
+        let (_, way) = hops.split_last()?;
+        let (mut node, mut back) = (from.node, vec![from.port]);
+        for &hop in way {
+            let edge = self.edges(node).iter().find(|edge| edge.port == hop)?;
+            back.push(edge.peer_port);
+            node = edge.to;
+        }
+        back.reverse();
+        Some(back)
+    }
+
     /// Whether a route leads through a node of which `is_it` is true, its last node included.
     pub(crate) fn nodes_on(&self, from: u32, hops: &[u8], is_it: impl Fn(u32) -> bool) -> bool {
         let mut node = from;

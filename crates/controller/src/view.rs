@@ -20,6 +20,8 @@ pub struct NodeView {
     pub name: String,
     /// It has been heard recently.
     pub up: bool,
+    /// The version of the protocol that it and the controller speak.
+    pub version: u8,
     /// Its ports, as last reported.
     pub ports: Vec<PortState>,
 }
@@ -84,6 +86,8 @@ pub struct Counts {
     pub trees: usize,
     /// How often a tree was compared with its senders and listeners.
     pub trees_considered: u64,
+    /// Questions for addresses that it passed to the hosts' nodes, with their routes.
+    pub questions: u64,
 }
 
 /// A class of packets that pass a function.
@@ -170,6 +174,7 @@ impl Controller {
             leases: self.dhcp.leases().len(),
             trees,
             trees_considered,
+            questions: self.exchanges.passed,
         }
     }
 
@@ -180,10 +185,11 @@ impl Controller {
 
     /// All nodes ever known, in the order of their first session.
     pub fn nodes(&self) -> impl Iterator<Item = NodeView> + '_ {
-        self.topology.nodes.iter().map(|n| NodeView {
+        self.topology.nodes.iter().zip(&self.sessions).map(|(n, session)| NodeView {
             node: n.id,
             name: n.name.clone(),
             up: n.up,
+            version: session.version,
             ports: n.ports.values().cloned().collect(),
         })
     }

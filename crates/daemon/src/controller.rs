@@ -328,7 +328,7 @@ impl Daemon {
         make_folder(&file.state)?;
         let group = identity.claims().group;
         let keeper = leading::keeper(file, &file.name, &group, move || waker.wake())?;
-        let tenure = Tenure::new(&file.name, leading::times(file));
+        let tenure = Tenure::new(&file.name, own.0, leading::times(file));
         let pace = Pace { heartbeat: file.heartbeat };
         let mut hub = Hub::new(identity, pace, identity::random()?);
         hub.set_node_timeout(node_timeout(&file.settings));
@@ -419,12 +419,7 @@ impl Daemon {
             if self.hub.next_deadline() <= now {
                 self.hub.handle(now, hub::Input::Tick);
             }
-            if let Some(core) = &mut self.reign.core
-                && core.next_deadline() <= now
-            {
-                core.handle(now, Input::Tick);
-            }
-            if self.reign.tenure.next_deadline() <= now {
+            if self.reign.next_deadline() <= now {
                 self.reign.run(now, unix_ms() / 1000);
             }
             self.carry_out(now);
@@ -433,10 +428,8 @@ impl Daemon {
                 self.carry_out(now);
             }
             if received == 0 && !hears_more {
-                let core =
-                    self.reign.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
-                let deadline = self.hub.next_deadline().min(core);
-                self.sleep(now, deadline.min(self.reign.tenure.next_deadline()).min(maintenance));
+                let deadline = self.hub.next_deadline().min(self.reign.next_deadline());
+                self.sleep(now, deadline.min(maintenance));
             }
         }
     }
@@ -450,12 +443,10 @@ impl Daemon {
         self.hub.set_node_timeout(node_timeout(&settings));
         let gone = self.hub.set_revoked(now, revoked(&settings));
         self.devices.configure(&settings);
-        if let Some(core) = &mut self.reign.core {
-            for node in gone {
-                core.handle(now, Input::NodeDown { node });
-            }
-            core.handle(now, Input::Configure(Box::new(settings)));
+        for node in gone {
+            self.reign.handle(now, Input::NodeDown { node });
         }
+        self.reign.handle(now, Input::Configure(Box::new(settings)));
     }
 
     fn now(&self) -> Time {
@@ -501,10 +492,10 @@ impl Daemon {
         let mut frames = Vec::new();
         loop {
             self.follow_tenure(now);
+            self.follow(now);
             if let Some(output) = self.hub.poll_output() {
                 self.hub_output(now, output, &mut frames);
-            } else if let Some(output) = self.reign.core.as_mut().and_then(Controller::poll_output)
-            {
+            } else if let Some(output) = self.reign.poll_core() {
                 self.core_output(now, output);
             } else {
                 break;
@@ -542,13 +533,11 @@ impl Daemon {
                 self.reign.tenure.attach(now, self.attached.is_some());
                 Input::Attached { to: self.attached }
             }
-            hub::Output::Leader(epoch) => return self.reign.tenure.hear(now, epoch),
-            hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+            hub::Output::Leader(leader) => return self.reign.tenure.hear(now, leader),
+            hub::Output::NodeUp { node, name, version } => Input::NodeUp { node, name, version },
             hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
         };
-        if let Some(core) = &mut self.reign.core {
-            core.handle(now, input);
-        }
+        self.reign.handle(now, input);
     }
 
     /// Ends in order: the lease first, so that another controller can lead at once.
@@ -640,8 +629,11 @@ impl Daemon {
         metrics::text(&Facts {
             name: &self.own.1,
             leads: self.reign.is_sure(),
+            is_provisional: self.reign.tenure.is_provisional(),
             store_works: self.store_trouble.is_none(),
             epoch: self.reign.core.as_ref().map_or(0, Controller::epoch),
+            follows: self.reign.follower.as_ref().map_or(0, Controller::nodes_up).into(),
+            questions: self.reign.counts().map_or(0, |counts| counts.questions),
             counts: self.reign.core.as_ref().map(Controller::counts).unwrap_or_default(),
             drops: self.reign.core.as_ref().map(drops).unwrap_or_default(),
             attached: self.attached.is_some(),
@@ -663,7 +655,7 @@ fn node_timeout(settings: &ControllerSettings) -> Duration {
 /// Entries of route memories that a message carries.
 fn routes_in(body: &Body) -> u64 {
     match body {
-        Body::ResolveForward(_) => 2,
+        Body::ResolveForward(_) | Body::ShortForward(_) => 2,
         Body::RouteUpdate(update) => update.routes.len() as u64,
         _ => 0,
     }

@@ -125,11 +125,19 @@ impl Hosts {
                     gateway = \"10.64.255.254\"\nrange = \"10.64.0.1-10.64.1.0\"\n";
         let config = ControllerFile::parse("leases", file).map_err(|e| e.to_string())?.settings;
         let now = Time::from_secs(1);
-        let start = Start { config, epoch, now, unix_s: 0, stored: vec![], seed: [1; 32] };
+        let start = Start {
+            config,
+            epoch,
+            provisional: false,
+            now,
+            unix_s: 0,
+            stored: vec![],
+            seed: [1; 32],
+        };
         let core = Controller::new(start);
         let mut hosts = Hosts { core, now, before, leased: BTreeMap::new(), next: 0 };
         hosts.hear(Input::Attached { to: Some(NODE) });
-        hosts.hear(Input::NodeUp { node: NODE, name: "n1".into() });
+        hosts.hear(Input::NodeUp { node: NODE, name: "n1".into(), version: 1 });
         let port = |port| PortState {
             port,
             role: PortRole::Host,

@@ -311,7 +311,7 @@ fn what_a_controller_reports_ends_with_its_lease() {
     let [mut one, mut two] = ["c1", "c2"].map(|name| cluster.keeper(name));
     let lease = one.lease();
     one.campaign(lease, 0).unwrap();
-    let member = Member { nodes: 3, attached: true, unix_s: 1_795_000_000 };
+    let member = Member { nodes: 3, attached: true, unix_s: 1_795_000_000, ..Member::default() };
     one.keeper.ask(Ask::Report { lease, member });
     let mut next = |wanted: Option<Member>| {
         two.find(|answer| match answer {

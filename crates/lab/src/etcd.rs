@@ -1,6 +1,7 @@
 //! The etcd cluster that a lab's controllers share: three members, each in a namespace of its own.
 //! A bridge in the supervisor's own namespace joins them with the controllers: a network outside
-//! the fabric.
+//! the fabric. In-band, they are hosts of the fabric instead: each member is cabled to a node, and
+//! so is each controller's box.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 use plexus_config::EtcdSettings;
 use plexus_io::namespace::Namespaces;
-use plexus_topo::{Device, ETCD_MEMBERS};
+use plexus_topo::{Device, ETCD_MEMBERS, IN_BAND_PORTS};
 
 use crate::error::{Doing, Error};
 use crate::plan::Plan;
 use crate::tools::{IP, Tool};
-use crate::world::{World, mount_tmpfs};
+use crate::world::{World, mount_tmpfs, raise_port};
 
 /// The bridge, and the devices of members and controllers.
 const BRIDGE: &str = "etcd";
@@ -62,36 +63,108 @@ pub(crate) fn bridge_port(controller: usize) -> String {
     format!("e{}", ETCD_MEMBERS.len() + controller)
 }
 
-/// Starts the members, if several controllers need them. They end with the lab.
+/// The places of members and controllers' boxes, cabled to each other.
+pub(crate) struct Laid {
+    members: Vec<Namespaces>,
+}
+
+/// Makes the members' places and lays the cables, if several controllers need them. The ports of
+/// nodes are up afterwards; the members' and controllers' ends are not.
 ///
 /// # Errors
 /// When etcd is not installed, or the network cannot be laid.
-pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<Member>, Error> {
+pub(crate) fn lay(plan: &Plan, world: &World) -> Result<Laid, Error> {
     if plan.controller_files.iter().all(|(_, file)| file.etcd.is_none()) {
-        return Ok(Vec::new());
+        return Ok(Laid { members: Vec::new() });
     }
     ETCD.run(None, &["--version"], "")?;
-    let own = fs::read_link("/proc/self").doing(|| "reading /proc/self".into())?;
     // A member's data is in memory, and goes with it.
     let create = |name: &&str| {
         let made = Namespaces::create(|| mount_tmpfs("/run", DISK));
         made.doing(|| format!("making a place for {name}"))
     };
-    let places = ETCD_MEMBERS.iter().map(create).collect::<Result<Vec<_>, _>>()?;
-    let controllers = plan.controller_files.iter().map(|(node, _)| *node);
-    let controllers = controllers.map(|node| (world.place(Device::Node(node)), place(node)));
-    let members = places.iter().enumerate().map(|(number, place)| (place, member(number)));
+    let members = ETCD_MEMBERS.iter().map(create).collect::<Result<Vec<_>, _>>()?;
+    let laid = Laid { members };
+    match plan.is_in_band() {
+        true => lay_in_band(plan, world, &laid)?,
+        false => lay_outside(plan, world, &laid)?,
+    }
+    Ok(laid)
+}
+
+/// Cables a member to the node of each of the first controllers, and each controller's box too.
+fn lay_in_band(plan: &Plan, world: &World, laid: &Laid) -> Result<(), Error> {
+    let [member_port, own_port] = IN_BAND_PORTS;
+    for (number, (node, _)) in plan.controller_files.iter().enumerate() {
+        let place = world.place(Device::Node(*node));
+        let near = in_place(place)?;
+        let ends = [(member_port, laid.members.get(number)), (own_port, Some(place))];
+        let (mut batch, mut ports) = (String::new(), String::new());
+        for (port, far) in ends.into_iter().filter_map(|(port, far)| Some((port, far?))) {
+            let queues = "numtxqueues 1 numrxqueues 1";
+            let far = in_place(far)?;
+            let _ = writeln!(
+                batch,
+                "link add name {port} {queues} {near} type veth peer name {DEVICE} {queues} {far}"
+            );
+            raise_port(&mut ports, port);
+        }
+        IP.batch(None, &batch)?;
+        IP.batch(Some(place), &ports)?;
+        // The box's own address is at its own device alone, not at the node's ports.
+        let only_there = || fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1");
+        place.run(only_there).flatten().doing(|| "setting arp_ignore".into())?;
+    }
+    Ok(())
+}
+
+/// A place as `ip` names it.
+fn in_place(place: &Namespaces) -> Result<String, Error> {
+    // The tool is a child, to which `self` would be itself.
+    let own = fs::read_link("/proc/self").doing(|| "reading /proc/self".into())?;
+    let net = place.descriptors()[0].as_raw_fd();
+    Ok(format!("netns /proc/{}/fd/{net}", own.display()))
+}
+
+fn lay_outside(plan: &Plan, world: &World, laid: &Laid) -> Result<(), Error> {
     let mut batch = format!("link add {BRIDGE} type bridge\nlink set {BRIDGE} up\n");
-    let ends: Vec<_> = members.chain(controllers).collect();
     // Members first: see `bridge_port`.
-    for (number, (place, _)) in ends.iter().enumerate() {
-        let net = place.descriptors()[0].as_raw_fd();
-        let place = format!("netns /proc/{}/fd/{net}", own.display());
+    for (number, (place, _)) in laid.ends(plan, world).enumerate() {
+        let place = in_place(place)?;
         let _ = writeln!(batch, "link add e{number} type veth peer name {DEVICE} {place}");
         let _ = writeln!(batch, "link set e{number} master {BRIDGE} up");
     }
-    IP.batch(None, &batch)?;
-    for (place, address) in ends {
+    IP.batch(None, &batch)
+}
+
+impl Laid {
+    /// The places of members, then those of controllers' boxes, with their addresses.
+    fn ends<'a>(
+        &'a self,
+        plan: &'a Plan,
+        world: &'a World,
+    ) -> impl Iterator<Item = (&'a Namespaces, String)> {
+        let nodes = plan.controller_files.iter().map(|(node, _)| *node);
+        let boxes = nodes.map(|node| (world.place(Device::Node(node)), place(node)));
+        let members = self.members.iter().enumerate();
+        members.map(|(number, place)| (place, member(number))).chain(boxes)
+    }
+}
+
+/// Starts the members, if there are places for them. They end with the lab.
+///
+/// # Errors
+/// When a device has no address, or etcd cannot be started.
+pub(crate) fn start(
+    laid: Laid,
+    plan: &Plan,
+    world: &World,
+    directory: &Path,
+) -> Result<Vec<Member>, Error> {
+    if laid.members.is_empty() {
+        return Ok(Vec::new());
+    }
+    for (place, address) in laid.ends(plan, world) {
         let lines = format!(
             "link set lo up\nlink set {DEVICE} addrgenmode none up\n\
              address add {address}/16 dev {DEVICE}\n"
@@ -103,7 +176,15 @@ pub(crate) fn start(plan: &Plan, world: &World, directory: &Path) -> Result<Vec<
         let child = spawn(number, &place, &log)?;
         Ok(Member { number, place, child, log })
     };
-    places.into_iter().enumerate().map(start).collect()
+    laid.members.into_iter().enumerate().map(start).collect()
+}
+
+/// Forgets whom a place has found by ARP, as a box that starts anew.
+///
+/// # Errors
+/// When that is not possible.
+pub(crate) fn forget_neighbours(place: &Namespaces) -> Result<(), Error> {
+    IP.run(Some(place), &["neigh", "flush", "dev", DEVICE], "").map(drop)
 }
 
 impl Member {
@@ -126,6 +207,7 @@ impl Member {
         if self.is_running() {
             return Ok(());
         }
+        forget_neighbours(&self.place)?;
         self.child = spawn(self.number, &self.place, &self.log)?;
         Ok(())
     }

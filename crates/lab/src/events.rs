@@ -41,14 +41,15 @@ pub(crate) fn check(topology: &Topology) -> Result<(), Error> {
         let is_possible = match event.fault {
             Fault::Cut { .. } | Fault::CutOff { .. } | Fault::Full { .. } => true,
             Fault::Crash { party, .. } => {
-                matches!(party, Party::Controller(_) | Party::Leader | Party::Member(_))
+                !matches!(party, Party::Device(Device::Host(_) | Device::Bridge(_)))
             }
             _ => false,
         };
         if !is_possible {
             return Err(Error::Unsupported(format!(
-                "event {}: a lab cuts cables, kills controllers and members of etcd and fills \
-                 their disks: for other faults give a port faults = {{ … }}, or use plexus sim run",
+                "event {}: a lab cuts cables, kills nodes, controllers and members of etcd, and \
+                 fills disks of etcd: for other faults give a port faults = {{ … }}, or use \
+                 plexus sim run",
                 Described(topology, event)
             )));
         }
@@ -129,6 +130,10 @@ fn fail(plan: &Plan, world: &World, daemons: Daemons<'_>, fault: &Fault) -> Resu
         Fault::CutOff { controller: Some(controller), from, kind } => {
             cut_off(plan, world, daemons, (controller, from, kind), true)
         }
+        Fault::Crash { party: Party::Device(Device::Node(node)), .. } => {
+            lock(daemons.nodes)[node].daemon().into_iter().for_each(Daemon::kill);
+            Ok(())
+        }
         Fault::Crash { party: Party::Controller(controller), .. } => {
             lock(daemons.controllers)[controller].kill();
             Ok(())
@@ -166,7 +171,14 @@ fn mend(
             Some(Party::Controller(controller)) => {
                 let node = plan.topology.controllers[controller].node;
                 let place = world.place(Device::Node(node));
+                if plan.is_in_band() {
+                    etcd::forget_neighbours(place)?;
+                }
                 lock(daemons.controllers)[controller].start_again(place)
+            }
+            Some(Party::Device(device @ Device::Node(node))) => {
+                let mut nodes = lock(daemons.nodes);
+                nodes[node].daemon().map_or(Ok(()), |node| node.start_again(world.place(device)))
             }
             Some(Party::Member(member)) => lock(daemons.etcd)[member].start_again(),
             _ => Ok(()),

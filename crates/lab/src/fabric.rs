@@ -12,7 +12,7 @@ use plexus_config::hex;
 use plexus_control::identity::{Authority, Role};
 use plexus_control::session::Random;
 use plexus_io::secret::{random, write_secret};
-use plexus_topo::{CONTROLLER_PORT, Device, End};
+use plexus_topo::{CONTROLLER_PORT, Device, End, IN_BAND_PORTS};
 use plexus_wire::fabric::message::PortRole;
 
 use crate::daemon::{Daemon, Kind, POLL, START_LIMIT};
@@ -65,7 +65,7 @@ pub(crate) fn issue_identities(
 }
 
 /// Starts the controllers of the plan beside their nodes. Of several, the first one leads; the
-/// others are not ready yet.
+/// others are not ready yet. None leads yet if etcd is in-band: hosts have no cables by now.
 pub(crate) fn start_controllers(
     plan: &Plan,
     world: &World,
@@ -79,7 +79,7 @@ pub(crate) fn start_controllers(
     let has = |(node, _): &&(usize, _)| plan.has(Device::Node(*node));
     let mut files = plan.controller_files.iter().filter(has);
     let mut controllers: Vec<_> = files.by_ref().take(1).map(start).collect::<Result<_, _>>()?;
-    if let [first] = &mut controllers[..] {
+    if let ([first], false) = (&mut controllers[..], plan.is_in_band()) {
         first.wait_until_ready()?;
         leader(std::slice::from_mut(first))?;
     }
@@ -165,7 +165,10 @@ pub(crate) fn leader_now(controllers: &[Daemon]) -> Option<usize> {
 }
 
 /// The controller that leads, once there is one.
-fn leader(controllers: &mut [Daemon]) -> Result<&mut Daemon, Error> {
+///
+/// # Errors
+/// When none leads.
+pub(crate) fn leader(controllers: &mut [Daemon]) -> Result<&mut Daemon, Error> {
     let limit = Instant::now() + START_LIMIT;
     loop {
         if let Some(leader) = leader_now(controllers) {
@@ -223,6 +226,13 @@ fn roles(plan: &Plan, node: usize) -> BTreeMap<&str, Option<PortRole>> {
     }
     if plan.controller_files.iter().any(|(at, _)| *at == node) {
         roles.insert(CONTROLLER_PORT, Some(PortRole::Controller));
+        // A member of etcd may be beside it, and its own box is a host.
+        if plan.is_in_band() {
+            let ports = IN_BAND_PORTS
+                .into_iter()
+                .filter(|name| plan.node_files[node].ports.iter().any(|port| port.name == *name));
+            roles.extend(ports.map(|name| (name, Some(PortRole::Host))));
+        }
     }
     roles
 }

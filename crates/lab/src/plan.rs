@@ -8,7 +8,8 @@ use plexus_config::{
     PortFile, VlanMode,
 };
 use plexus_topo::{
-    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Host, Link, Node, Topology,
+    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, ETCD_MEMBERS, End, Host, IN_BAND_PORTS,
+    Link, Node, Topology,
 };
 use plexus_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -127,7 +128,14 @@ impl Plan {
                 file.state = file.state.with_extension("etcd");
             }
             file.control = socket(&controller.name)?;
-            node_files[controller.node].ports.push(port_file(CONTROLLER_PORT));
+            let ports = &mut node_files[controller.node].ports;
+            ports.push(port_file(CONTROLLER_PORT));
+            if topology.etcd_in_band {
+                let [member, own] = IN_BAND_PORTS;
+                let has_member = controller_files.len() < ETCD_MEMBERS.len();
+                ports.extend([member].into_iter().filter(|_| has_member).map(port_file));
+                ports.push(port_file(own));
+            }
             controller_files.push((controller.node, file));
         }
         if program == NodeProgram::Bridge {
@@ -146,6 +154,11 @@ impl Plan {
     /// Whether other machines have parts of the topology.
     pub(crate) fn is_part(&self) -> bool {
         self.machine.is_some()
+    }
+
+    /// Whether the members of etcd are hosts of the fabric.
+    pub(crate) fn is_in_band(&self) -> bool {
+        self.topology.etcd_in_band && self.is_fabric()
     }
 
     /// Whether the nodes form a fabric, whose controller leases addresses.
@@ -412,9 +425,9 @@ mod tests {
             let plan = Plan::new(topology, NodeProgram::Plexus, false, Path::new("/run/t"));
             plan.unwrap_err().to_string()
         };
-        let crash = "[[event]]\nat = \"3s\"\nkind = \"crash\"\ndevice = \"s2\"\n";
-        let told = refused(crash);
-        assert!(told.contains("crash of s2 at 3s") && told.contains("plexus sim run"), "{told}");
+        let skew = "[[event]]\nat = \"3s\"\nkind = \"skew\"\ndevice = \"s2\"\nppm = 9\n";
+        let told = refused(skew);
+        assert!(told.contains("skew of s2 at 3s") && told.contains("plexus sim run"), "{told}");
         let flow = "[[host]]\nname = \"h2\"\naddress = \"10.0.0.2/24\"\n\
             [[link]]\nends = [\"h2\", \"s2.h\"]\n\
             [[traffic]]\nname = \"ask\"\nfrom = \"h1\"\nto = \"h2\"\n";

@@ -185,6 +185,8 @@ fn progress(flow: &Flow, bytes: u64) -> String {
 /// Counters and processor time of a node.
 struct Observation {
     node: String,
+    /// Its process: another one counts from zero.
+    process: Option<u32>,
     counts: Option<Counts>,
     cpu: Option<Duration>,
     quota: Option<Quota>,
@@ -199,7 +201,8 @@ fn observe(nodes: &Mutex<Vec<RunningNode>>) -> Result<Vec<Observation>, Error> {
     let observe = |n: &mut RunningNode| -> Result<Observation, Error> {
         let (counts, cached) = (n.counts()?, n.cached()?);
         let (cpu, quota, fast) = (n.cpu_time(), n.quota(), n.fast()?);
-        Ok(Observation { node: n.name().into(), counts, cpu, quota, cached, fast })
+        let process = n.daemon().map(|daemon| daemon.process());
+        Ok(Observation { node: n.name().into(), process, counts, cpu, quota, cached, fast })
     };
     nodes.iter_mut().map(observe).collect()
 }
@@ -235,6 +238,10 @@ fn judge(
     let mut fast = BTreeMap::new();
     let (mut notes, mut unserved) = (Vec::new(), Vec::new());
     for (a, b) in after.iter().zip(before) {
+        if a.process != b.process {
+            notes.push(format!("{} was killed and started again: it is not counted", a.node));
+            continue;
+        }
         if let (Some(after), Some(before)) = (&a.counts, &b.counts) {
             let run = after.since(before);
             accounts.insert(a.node.clone(), run.account);

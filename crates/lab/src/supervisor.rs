@@ -224,12 +224,13 @@ fn build(
     let links = plan.topology.links.len();
     say(format!("building {hosts} hosts, {nodes} nodes, {bridges}{links} links"));
     let world = World::build(&plan, outside.as_ref())?;
+    let laid = etcd::lay(&plan, &world)?;
     let secret = order.part.as_ref().map(|part| part.secret.as_str());
     fabric::issue_identities(&plan, directory.path(), secret)?;
     let mut nodes = nodes::start(&plan, &world, directory.path(), groups.as_ref())?;
     say("starting the nodes");
     nodes.iter_mut().try_for_each(RunningNode::wait_until_ready)?;
-    let etcd = etcd::start(&plan, &world, directory.path())?;
+    let etcd = etcd::start(laid, &plan, &world, directory.path())?;
     let mut controllers = fabric::start_controllers(&plan, &world, directory.path())?;
     controllers.iter_mut().try_for_each(Daemon::wait_until_ready)?;
     // A fabric node takes frames as they are on a cable.
@@ -245,6 +246,10 @@ fn build(
     if plan.is_fabric() && !plan.is_part() {
         say("waiting until the nodes have found each other and the controller");
         fabric::wait_until_joined(&plan, &mut nodes)?;
+        if plan.is_in_band() {
+            say("waiting until a controller reaches etcd over the fabric, and leads");
+            fabric::leader(&mut controllers)?;
+        }
         say("waiting until the nodes have the group's routes");
         fabric::wait_for_tables(&plan, &mut controllers)?;
         say("waiting for the hosts' leases");

@@ -1,7 +1,7 @@
 //! The router whole: control plane and data plane joined as in the daemon, among hosts and routers
 //! that answer for their addresses. Every test ends with the account of every packet.
 
-#[path = "../../plane/tests/common/mod.rs"]
+#[path = "../../plane/tests/plane/common.rs"]
 mod common;
 #[path = "world/net.rs"]
 mod world;

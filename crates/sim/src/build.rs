@@ -137,6 +137,11 @@ fn check(topology: &Topology) -> Result<(), String> {
              out, or use plexus lab"
         ));
     }
+    if topology.etcd_in_band {
+        let text = "etcd_in_band: simulated members of etcd are not of the fabric: take it out, or \
+                    use plexus lab";
+        return Err(text.into());
+    }
     if topology.controllers.iter().any(|c| c.settings.routes_file.is_some()) {
         return Err("the controller's file of routes was not read".into());
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use plexus_control::hub::{self, Hub};
 use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
-use plexus_controller::reign::Reign;
+use plexus_controller::reign::{Follows, Reign};
 use plexus_controller::tenure::{self, Answer, Ask, Tenure, Times};
-use plexus_controller::{Config, Controller, Input, Output, Record, Start};
+use plexus_controller::{Config, Controller, Counts, Input, Output, Record, Start};
 use plexus_io::Packet;
-use plexus_wire::fabric::message::LinkFacts;
+use plexus_wire::fabric::message::{LinkFacts, PROVISIONAL_EPOCH};
 use plexus_wire::{MacAddr, Time};
 
 use crate::cable::PortIndex;
@@ -100,14 +100,14 @@ impl SimController {
     /// Starts it, with what it has stored.
     fn start(&mut self, now: SimTime, [seed, hub_seed]: [[u8; 32]; 2]) {
         let now = self.clock.read(now);
-        let name = &self.identity.claims().name;
+        let (name, number) = (&self.identity.claims().name, self.identity.claims().node);
         let times = match self.store {
             Store::Own(_) => Times::ALONE,
             Store::Shared(_) => Times::shared(LEASE, Pace::default().heartbeat),
         };
         self.running = Some(Running {
             hub: Hub::new(self.identity.clone(), Pace::default(), hub_seed),
-            reign: Reign::new(Tenure::new(name, times)),
+            reign: Reign::new(Tenure::new(name, number, times)),
             attached: None,
             seed,
         });
@@ -192,14 +192,7 @@ impl SimController {
         if running.hub.next_deadline() <= now {
             running.hub.handle(now, hub::Input::Tick);
         }
-        if let Some(own) = &mut running.reign.core
-            && own.next_deadline() <= now
-        {
-            own.handle(now, Input::Tick);
-        }
-        if running.reign.tenure.next_deadline() <= now {
-            running.reign.run(now, 0);
-        }
+        running.reign.run(now, 0);
         self.carry_out(core);
     }
 
@@ -221,6 +214,11 @@ impl SimController {
     /// Its core, if it leads.
     pub(crate) fn core(&self) -> Option<&Controller> {
         self.running.as_ref()?.reign.core.as_ref()
+    }
+
+    /// What its core knows, whether it leads or follows.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        self.running.as_ref()?.reign.counts()
     }
 
     /// Whether it leads and may promise something.
@@ -258,6 +256,7 @@ impl SimController {
                 self.ask_etcd(core, ask);
             }
             let Some(running) = &mut self.running else { return };
+            running.follow(now, &self.config);
             if let Some(output) = running.hub.poll_output() {
                 match running.hub_output(now, output) {
                     Some(Heard::Frame(frame)) => {
@@ -265,16 +264,12 @@ impl SimController {
                             self.nic.send(core, packet);
                         }
                     }
-                    Some(Heard::Input(input)) => {
-                        if let Some(own) = &mut running.reign.core {
-                            own.handle(now, input);
-                        }
-                    }
+                    Some(Heard::Input(input)) => running.reign.handle(now, input),
                     None => {}
                 }
                 continue;
             }
-            match running.reign.core.as_mut().and_then(Controller::poll_output) {
+            match running.reign.poll_core() {
                 None => break,
                 Some(Output::Send { node, reliable, body, .. }) => {
                     running.hub.say(now, node, body, reliable);
@@ -336,9 +331,10 @@ enum Heard {
 
 impl Running {
     fn lead(&mut self, now: Time, config: &Config, epoch: u64, stored: Vec<Record>) {
-        let mut own = Controller::new(Start {
+        let own = self.reign.lead(Start {
             config: config.clone(),
             epoch,
+            provisional: epoch == PROVISIONAL_EPOCH,
             now,
             unix_s: BEGIN_UNIX_S + now.since(Time::ZERO).as_secs(),
             stored,
@@ -349,8 +345,19 @@ impl Running {
         if let Some(node) = self.attached {
             own.handle(now, Input::Attached { to: Some(node) });
         }
-        self.reign.core = Some(own);
         self.hub.lead(now, epoch);
+    }
+
+    /// Begins or ends to follow the nodes, as the tenure says.
+    fn follow(&mut self, now: Time, config: &Config) {
+        match self.reign.follow(now, config, || self.seed) {
+            Some(Follows::Began) => {
+                self.reign.handle(now, Input::Attached { to: self.attached });
+                self.hub.follow();
+            }
+            Some(Follows::Ended) => self.hub.stand_by(now),
+            None => {}
+        }
     }
 
     fn hub_output(&mut self, now: Time, output: hub::Output) -> Option<Heard> {
@@ -359,8 +366,8 @@ impl Running {
             hub::Output::Refused(_)
             | hub::Output::NumberTaken { .. }
             | hub::Output::Stranger(_) => return None,
-            hub::Output::Leader(epoch) => {
-                self.reign.tenure.hear(now, epoch);
+            hub::Output::Leader(leader) => {
+                self.reign.tenure.hear(now, leader);
                 return None;
             }
             hub::Output::Attached(to) => {
@@ -368,13 +375,12 @@ impl Running {
                 self.reign.tenure.attach(now, self.attached.is_some());
                 Input::Attached { to: self.attached }
             }
-            hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+            hub::Output::NodeUp { node, name, version } => Input::NodeUp { node, name, version },
             hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
         }))
     }
 
     fn next_deadline(&self) -> Time {
-        let own = self.reign.core.as_ref().map_or(Time::FOREVER, Controller::next_deadline);
-        self.hub.next_deadline().min(own).min(self.reign.tenure.next_deadline())
+        self.hub.next_deadline().min(self.reign.next_deadline())
     }
 }

@@ -542,6 +542,17 @@ impl Sim {
         self.devices.controllers.get(controller).is_some_and(SimController::is_sure)
     }
 
+    /// What the controller of this number knows, whether it leads or follows; absent: neither.
+    pub fn counts(&self, controller: usize) -> Option<plexus_controller::Counts> {
+        self.devices.controllers.get(controller)?.counts()
+    }
+
+    /// Ends the topology's event of this number, which has begun and would last to the end of the
+    /// run: for tests in which that depends on the run.
+    pub fn mend(&mut self, event: usize) {
+        self.fault(event, false);
+    }
+
     /// Pulls out the cable with this end, for good.
     pub fn pull(&mut self, end: End) {
         if let Some(ends) = self.cable_at(end) {

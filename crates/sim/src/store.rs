@@ -7,6 +7,7 @@ use plexus_controller::tenure::model::Model;
 use plexus_controller::tenure::{Answer, Ask};
 use plexus_controller::{Change, Record, RecordKey};
 use plexus_topo::ETCD_MEMBERS;
+use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 
 use crate::core::{DeviceIndex, Event};
 use crate::queue::EventQueue;
@@ -37,7 +38,7 @@ impl Disk {
         match ask {
             Ask::Lease { asked, .. } => Some(Answer::Leased { lease: LEASE, time: None, asked }),
             Ask::Campaign { .. } => {
-                self.epoch += 1;
+                self.epoch = self.epoch.max(PROVISIONAL_EPOCH) + 1;
                 let stored = self.records.values().cloned().collect();
                 Some(Answer::Won { lease: LEASE, epoch: self.epoch, stored })
             }

@@ -10,7 +10,10 @@ use plexus_config::name::check_name;
 use plexus_config::{ControllerSettings, LaneChoice, PortUse};
 use plexus_wire::fabric::LINK_MTU_MIN;
 
-use crate::model::{CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, Link, Topology};
+use crate::event::ETCD_MEMBERS;
+use crate::model::{
+    CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, IN_BAND_PORTS, Link, NodePort, Topology,
+};
 
 /// Reads every `[[controller]]`; the nodes are known, hosts are not yet.
 pub(crate) fn read_controllers(
@@ -65,6 +68,16 @@ pub(crate) fn read_lanes(root: &Section<'_>, topology: &mut Topology) {
     if topology.controllers.is_empty() {
         let help = "add [[controller]], or remove it";
         root.problems().add(span, "only the nodes of a fabric choose among lanes", help);
+    }
+}
+
+/// Reads whether etcd is in-band; the controllers are known.
+pub(crate) fn read_in_band(root: &Section<'_>, topology: &mut Topology) {
+    let Some(At { value: true, span }) = root.flag("etcd_in_band") else { return };
+    topology.etcd_in_band = true;
+    if topology.controllers.len() < ETCD_MEMBERS.len() {
+        let help = "write three controllers or more: a member of etcd is beside each of three";
+        root.problems().add(span, "too few controllers for etcd in-band", help);
     }
 }
 
@@ -152,8 +165,10 @@ impl Topology {
         for controller in &self.controllers {
             let at = root.near("controller");
             let ports = self.nodes.get(controller.node).map_or(&[][..], |n| &n.ports);
-            let taken = [CONTROLLER_PORT, CONTROLLER_DEVICE];
-            if let Some(port) = ports.iter().find(|p| taken.contains(&p.name.as_str())) {
+            let in_band = IN_BAND_PORTS.iter().filter(|_| self.etcd_in_band);
+            let taken = in_band.chain(&[CONTROLLER_PORT, CONTROLLER_DEVICE]);
+            let is_taken = |port: &&NodePort| taken.clone().any(|name| *name == port.name);
+            if let Some(port) = ports.iter().find(is_taken) {
                 let message = format!("port {} is the controller's", quote(&port.name));
                 root.problems().add(at.clone(), message, "give the node's port another name");
             }

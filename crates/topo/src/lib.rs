@@ -43,7 +43,8 @@ pub use graph::{Edge, Graph, Paths, UNREACHABLE};
 pub use machine::Machine;
 pub use model::{
     Arrivals, CONTROLLER_DEVICE, CONTROLLER_PORT, Controller, Device, End, Expect, Extent, Flow,
-    Host, HostsByAddress, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target, Topology,
+    Host, HostsByAddress, IN_BAND_PORTS, Interface, Link, MTU_USUAL, Node, NodePort, Proto, Target,
+    Topology,
 };
 pub use plexus_config::{InterfaceAddress, parse_interface_address};
 pub use read::{DELAY_MAX, LANES_MAX, MTU_RANGE};

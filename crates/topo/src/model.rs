@@ -42,6 +42,9 @@ pub struct Topology {
     /// They make the nodes a fabric: one controller, or several that share an etcd cluster and
     /// have the first one's settings; without one each node is a switch.
     pub controllers: Vec<Controller>,
+    /// The members of that cluster are hosts of the fabric, beside the first controllers; all
+    /// controllers reach them over it. For labs alone.
+    pub etcd_in_band: bool,
     /// Ordinary switches, in the order of the file.
     pub bridges: Vec<Bridge>,
     /// The hosts, in the order of the file.
@@ -163,6 +166,9 @@ pub struct Controller {
 
 /// Name of the node's port that a controller is cabled to.
 pub const CONTROLLER_PORT: &str = "ctl";
+/// Names of the ports of a node that a member of etcd and a controller's box are cabled to, where
+/// they reach each other in-band.
+pub const IN_BAND_PORTS: [&str; 2] = ["etcd", "box"];
 /// Name of the controller's own device.
 pub const CONTROLLER_DEVICE: &str = "ctl0";
 

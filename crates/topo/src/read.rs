@@ -134,6 +134,7 @@ impl Topology {
             reader.addresses(root);
             reader.finish_nodes(root);
             crate::controller::read_lanes(root, &mut reader.topology);
+            crate::controller::read_in_band(root, &mut reader.topology);
             reader.topology.check_controllers(root);
             let reach = Reach::new(&reader.topology);
             reach.check_controllers(root, &reader.topology);

@@ -21,6 +21,7 @@ impl Topology {
         lines.unusual("description", self.description.as_str(), "");
         lines.entry("seed", self.seed);
         lines.unusual("lanes", &self.lanes, &LaneChoice::default());
+        lines.unusual("etcd_in_band", &self.etcd_in_band, &false);
         lines.unusual("fidelity", &self.fidelity, &Fidelity::default());
         // Keys of the root come before the first section.
         if !self.assertions.is_empty() {

@@ -257,3 +257,33 @@ fn what_assertions_measure_is_bounded_where_the_one_too_many_stands() {
     assert!(told.contains("1000000 figures") && told.contains("fewer of those with"), "{told}");
     assert_eq!(told.matches("t.toml:").count(), 1, "{told}");
 }
+
+#[test]
+fn etcd_is_in_band_only_beside_three_controllers_and_at_ports_of_its_own() {
+    let file = |controllers: usize, port: &str| {
+        let mut text = String::from("name = \"t\"\netcd_in_band = true\n");
+        for n in 1..=3 {
+            text += &format!("[[node]]\nname = \"n{n}\"\n");
+        }
+        for n in 1..=controllers {
+            text += &format!("[[controller]]\nname = \"c{n}\"\non = \"n{n}\"\n");
+        }
+        for n in 1..=2 {
+            text += &format!("[[link]]\nends = [\"n{n}.a\", \"n{}.b\"]\n", n + 1);
+        }
+        text + "[[host]]\nname = \"h1\"\naddress = \"10.0.0.1/24\"\n"
+            + &format!("[[link]]\nends = [\"h1\", \"n1.{port}\"]\n")
+    };
+    let topology = Topology::parse("t.toml", &file(3, "x")).unwrap();
+    assert!(topology.etcd_in_band);
+    assert_eq!(Topology::parse("t.toml", &topology.to_toml()).unwrap(), topology);
+    let told = |text: &str| Topology::parse("t.toml", text).unwrap_err().to_string();
+    assert!(
+        told(&file(2, "x")).starts_with("t.toml:2:16: too few controllers"),
+        "{}",
+        told(&file(2, "x"))
+    );
+    for port in ["etcd", "box", "ctl"] {
+        assert!(told(&file(3, port)).contains("is the controller's"), "{port}");
+    }
+}

@@ -44,6 +44,14 @@ fn short(script: &mut Vec<u8>, bytes: &[u8]) {
     script.extend(bytes);
 }
 
+fn ips(source: IpAddr, target: IpAddr) -> Ips {
+    Ips::new(source, target).expect("both are of IPv4")
+}
+
+fn routes(hops: Vec<Hops>) -> Routes {
+    Routes::new(hops).expect("they are few and short")
+}
+
 /// Half a second or so, in a step of either script.
 const HALF_A_SECOND: u8 = 29;
 
@@ -138,6 +146,17 @@ fn orders() -> Vec<Body> {
             to_target: vec![vec![3, 1]],
         }
         .into(),
+        ShortForward {
+            secret: [7; 16],
+            version: Number(3),
+            source_mac: HOST_B,
+            target_mac: HOST_A,
+            ips: ips(B_IP, A_IP),
+            to_source: routes(vec![vec![3, 2]]),
+            to_target: routes(vec![vec![3, 1], vec![4, 5, 1]]),
+            recorded: 1,
+        }
+        .into(),
         RouteUpdate {
             routes: vec![RouteEntry {
                 port: 1,
@@ -230,7 +249,13 @@ pub fn node_scripts() -> Vec<Vec<u8>> {
         to_target: vec![vec![3, 2]],
     };
     let told = Invalidate { destination: HOST_A, source: HOST_B };
-    for body in [Body::from(reply), told.into()] {
+    let reply_short = ShortReply {
+        target_mac: HOST_B,
+        target_port: 2,
+        recorded: 1,
+        to_target: routes(vec![vec![4, 2]]),
+    };
+    for body in [Body::from(reply), told.into(), reply_short.into()] {
         whole.extend([to_node::KEYED, 7, 1]);
         short(&mut whole, &body.to_bytes(0));
     }
@@ -275,6 +300,9 @@ fn reports() -> Vec<Body> {
             target_ip: B_IP,
         }
         .into(),
+        ShortRequest { secret: [7; 16], port: 2, source_mac: None, ips: ips(A_IP, B_IP) }.into(),
+        ShortRequest { secret: [8; 16], port: 3, source_mac: Some(HOST_B), ips: ips(B_IP, A_IP) }
+            .into(),
         joined(HOST_A, 2, vec![GROUP_IP]),
         joined(HOST_B, 3, vec![GROUP_IP, [239, 9, 9, 9].into()]),
         sender(None),

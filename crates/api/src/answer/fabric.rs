@@ -365,7 +365,6 @@ pub struct Leases {
 
 /// An address that was leased to a host by DHCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Lease {
     /// The address.
     pub address: Ipv4Addr,
@@ -388,6 +387,8 @@ pub enum ControllerRole {
     Leads,
     /// It leads, but its lease may have ended: it promises nothing.
     InDoubt,
+    /// It leads without its store, which it does not reach: it tells routes, and promises nothing.
+    Provisional,
 }
 
 /// A controller that shares the store.

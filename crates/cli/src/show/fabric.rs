@@ -259,6 +259,7 @@ pub(super) fn controllers(answer: &Controllers) -> String {
         ControllerRole::Standby => "stands by",
         ControllerRole::Campaigns => "has asked for its turn",
         ControllerRole::Leads => "leads",
+        ControllerRole::Provisional => "leads provisionally: it tells routes, and promises nothing",
         ControllerRole::InDoubt => "leads, but its lease may have ended: it promises nothing",
     };
     let mut text = format!("{controller} {role}\n");

@@ -344,6 +344,7 @@ fn advice(refused: Refusal) -> &'static str {
         Refusal::Reserved => "the address is the group's own",
         Refusal::TooMany | Refusal::Full => "the controller's limits are reached: see its file",
         Refusal::Silent => "the host does not answer: is it up?",
+        Refusal::AskLeader => "that controller stands by: ask the one that leads",
     }
 }
 

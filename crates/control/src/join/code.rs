@@ -9,10 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use plexus_config::ValueError;
-use snow::params::HashChoice;
-use snow::resolvers::{CryptoResolver, DefaultResolver};
 use zeroize::Zeroizing;
 
+use crate::hash::blake2s as hash;
 use crate::identity::AuthorityPublic;
 
 const SECRET: usize = 10;
@@ -132,16 +131,6 @@ impl FromStr for JoinCode {
 fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[..N]);
-    out
-}
-
-/// BLAKE2s, as in the handshakes.
-fn hash(parts: &[&[u8]]) -> [u8; 32] {
-    let blake2s = DefaultResolver.resolve_hash(&HashChoice::Blake2s);
-    let mut blake2s = blake2s.expect("the manifest asks for BLAKE2s");
-    parts.iter().for_each(|part| blake2s.input(part));
-    let mut out = [0; 32];
-    blake2s.result(&mut out);
     out
 }
 

@@ -4,11 +4,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plexus_wire::fabric::message::{Body, GroupRoute, Hops, RouteEntry};
+use plexus_wire::fabric::message::{
+    Body, GroupRoute, Hops, HostGone, ResolveReply, ResolveRequest, RouteEntry, Secret,
+};
 use plexus_wire::{MacAddr, Time};
 use serde::{Deserialize, Serialize};
 
 use super::host_frame::Party;
+use super::resolve::short::ShortAnswer;
 use crate::link::Stranger;
 use crate::timers::Timers;
 
@@ -19,6 +22,8 @@ pub(super) enum Timer {
     Link(u8),
     /// Check a station's liveness.
     Station(u8, MacAddr),
+    /// A station has not claimed an address that it sends from.
+    Unclaimed(u8, MacAddr),
     /// Repeat a probe that the controller requested.
     Probe(u64),
     /// Repeat the request of an exchange.
@@ -41,7 +46,9 @@ pub(super) enum Timer {
     Common,
     /// Ask again for the node's number, which belongs to another node.
     Number,
-    /// Handshake, Hello or retransmission to the controller.
+    /// Handshake, Hello or retransmission to a controller that stands by.
+    Standby(u64),
+    /// The same to the one that leads.
     Controller,
     /// A port sends its Heartbeat.
     Beat(u8),
@@ -106,8 +113,26 @@ pub(crate) enum Effect {
     Host { port: u8, frame: Vec<u8> },
     /// A body for the controller, sealed; `sure`: repeated until it is acknowledged.
     Controller { body: Body, sure: bool },
+    /// The same for a controller that stands by.
+    Standby { controller: u64, body: Body, sure: bool },
+    /// A controller that stands by has not answered a question.
+    Silent { standby: u64 },
+    /// A station is admitted, or its addresses have changed.
+    HostChanged { port: u8, mac: MacAddr },
+    /// A station has gone: every controller is told.
+    HostGone(HostGone),
     /// A body for another node's control plane, sealed by an exchange's key.
     Keyed { path: Hops, exchange: u64, key: [u8; 32], body: Body },
+    /// Ask a controller for an address, for the first time or again.
+    Ask { of: u64, request: ResolveRequest, secret: Secret, first: bool },
+    /// Reply to another node's question, in short if it understands that.
+    Reply {
+        path: Hops,
+        exchange: u64,
+        key: [u8; 32],
+        reply: ResolveReply,
+        short: Option<ShortAnswer>,
+    },
     /// Send a frame of a host at this port, which arrived before its route, along that route.
     Along { port: u8, path: Hops, frame: Vec<u8> },
     /// Packets are to be routed to this address, which this station has. `asker`: the host that has

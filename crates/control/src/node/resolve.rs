@@ -14,6 +14,8 @@
 //! The route back is in place before the asking host gets an answer. Answers are cached: the same
 //! question is answered from the cache as long as its route exists.
 
+pub(super) mod short;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,14 +23,16 @@ use std::time::Duration;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{
     FlowReport, Hops, Invalidate, Refusal, ResolveFailed, ResolveForward, ResolveReply,
-    ResolveRequest, RouteEntry, Way,
+    ResolveRequest, RouteEntry, Secret, Way,
 };
 use plexus_wire::fabric::{CONTROL_HOP, ROUTER_HOP};
 
 use super::effect::{Effect, Timer, Turn, Unserved, in_parts};
 use super::host_frame::{Party, answer, question};
 use super::stations::Group;
+use crate::exchange;
 use crate::session::Random;
+use short::ShortAnswer;
 
 /// Most pending questions of one port.
 const EXCHANGES_PER_PORT: usize = 64;
@@ -55,10 +59,17 @@ const TRIES: u8 = 3;
 /// Entries in one message of a report.
 const REPORT_ROUTES: usize = 8;
 
+/// The controller that leads, where a controller that stands by has its node number.
+pub(crate) const LEADER: u64 = 0;
+
 /// Exchanges, the routes that they created, and cached answers.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
-    exchanges: HashMap<u64, Exchange>,
+    /// The standby that is asked first, if one is nearer than the controller that leads.
+    nearest: Option<u64>,
+    /// Sessions with each standby so far: in each it may count versions anew.
+    eras: BTreeMap<u64, u32>,
+    exchanges: BTreeMap<u64, Exchange>,
     /// The pending exchange of a question.
     asked: BTreeMap<(u8, MacAddr, IpAddr), u64>,
     asking: HashMap<u64, Asking>,
@@ -89,6 +100,10 @@ pub(crate) enum Need<'a> {
 #[derive(Debug)]
 struct Exchange {
     request: ResolveRequest,
+    /// The controller that is asked.
+    asked: u64,
+    /// Number and key are made of it.
+    secret: Secret,
     sent: usize,
     /// The host waits for an answer; false if one of its packets showed that it needs the route.
     answer: bool,
@@ -106,6 +121,10 @@ struct Exchange {
 #[derive(Debug)]
 struct Asking {
     forward: ResolveForward,
+    /// The controller that has forwarded it.
+    owner: u64,
+    /// How the source node gets the reply, if it is a short one.
+    short: Option<ShortAnswer>,
     /// The two hosts are in different networks of the group.
     is_routed: bool,
     asked: u8,
@@ -123,14 +142,41 @@ struct Pair {
 /// One port's route memory, as set by the control plane.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By source and destination: version and paths; no paths: removed at that version.
-    routes: BTreeMap<(Option<MacAddr>, MacAddr), (u64, Vec<Hops>)>,
+    /// By source and destination.
+    routes: BTreeMap<(Option<MacAddr>, MacAddr), Route>,
     /// Used as answers only while their route exists; afterwards they tell which address to ask
     /// for.
     answers: BTreeMap<(MacAddr, IpAddr), MacAddr>,
 }
 
+/// Routes of an entry, as a controller has set them.
+#[derive(Clone, Debug)]
+struct Route {
+    version: u64,
+    /// The controller whose version it is.
+    owner: u64,
+    /// The session with it, of several.
+    era: u32,
+    /// No paths: removed at that version.
+    paths: Vec<Hops>,
+}
+
+impl Route {
+    /// Whether a version of a controller is older than this. Each controller has a count of its
+    /// own within an epoch, and looks after the routes that it has told. So of two controllers in
+    /// one epoch the one that is heard later counts.
+    fn is_newer_than(&self, version: u64, (owner, era): (u64, u32)) -> bool {
+        let is_same = (self.owner, self.era) == (owner, era);
+        (is_same || self.version >> 32 != version >> 32) && self.version > version
+    }
+}
+
 impl Resolver {
+    /// Sets the standby that is asked first.
+    pub(super) fn set_nearest(&mut self, nearest: Option<u64>) {
+        self.nearest = nearest;
+    }
+
     /// A host needs the station that has an address. If it sends frames to a station without a
     /// route, the target may have answered it directly, or its route was just removed.
     #[allow(clippy::too_many_arguments)]
@@ -191,18 +237,23 @@ impl Resolver {
         if of_port.count() >= EXCHANGES_PER_PORT * share {
             return turn.dropped(port, Unserved::TooMany);
         }
-        let (id, key) = (u64::from_be_bytes(random.bytes()), random.bytes());
+        let secret: Secret = random.bytes();
+        let id = exchange::number(&secret, source.mac);
         let request = ResolveRequest {
             exchange: id,
-            key,
+            key: exchange::key(&secret, source.mac),
             port,
             source_mac: source.mac,
             source_ip: source.ip,
             target_ip,
         };
         self.asked.insert(question, id);
+        // Routes between networks are the leader's business.
+        let by_router = port == ROUTER_HOP || !matches!(need, Need::Answer | Need::Route(_));
         let mut exchange = Exchange {
             request,
+            asked: self.nearest.filter(|_| !by_router).unwrap_or(LEADER),
+            secret,
             sent: 0,
             answer: false,
             is_routed: false,
@@ -235,9 +286,55 @@ impl Resolver {
             return turn.dropped(port, Unserved::NoRoute);
         };
         exchange.sent += 1;
-        let body = exchange.request.clone().into();
-        turn.push(Effect::Controller { body, sure: false });
+        let (of, first) = (exchange.asked, exchange.sent == 1);
+        let (request, secret) = (exchange.request.clone(), exchange.secret);
+        turn.push(Effect::Ask { of, request, secret, first });
         turn.after(wait, Timer::Exchange(id));
+    }
+
+    /// An exchange has had no reply: it is requested again, now of the controller that leads.
+    pub(crate) fn request_again(&mut self, turn: &mut Turn<'_>, id: u64, random: &mut Random) {
+        match self.exchanges.get(&id).map(|exchange| exchange.asked) {
+            Some(LEADER) => self.request(turn, id),
+            Some(standby) => {
+                turn.push(Effect::Silent { standby });
+                self.ask_leader(turn, id, random);
+            }
+            None => {}
+        }
+    }
+
+    /// A standby cannot tell, or has said why there is no reply.
+    pub(crate) fn standby_failed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        standby: u64,
+        failed: &ResolveFailed,
+        random: &mut Random,
+    ) {
+        let asked = self.exchanges.get(&failed.exchange).map(|exchange| exchange.asked);
+        if asked != Some(standby) {
+            return;
+        }
+        match failed.reason {
+            Refusal::AskLeader => self.ask_leader(turn, failed.exchange, random),
+            _ => self.failed(turn, failed),
+        }
+    }
+
+    /// Asks the controller that leads instead of a standby: by a new exchange, because whichever
+    /// answers looks after the route.
+    fn ask_leader(&mut self, turn: &mut Turn<'_>, id: u64, random: &mut Random) {
+        let Some(mut asked) = self.give_up(turn, id) else { return };
+        let ResolveRequest { port, source_mac, target_ip, .. } = asked.request;
+        let secret: Secret = random.bytes();
+        let id = exchange::number(&secret, source_mac);
+        (asked.request.exchange, asked.secret) = (id, secret);
+        asked.request.key = exchange::key(&secret, source_mac);
+        (asked.asked, asked.sent) = (LEADER, 0);
+        self.asked.insert((port, source_mac, target_ip), id);
+        self.exchanges.insert(id, asked);
+        self.request(turn, id);
     }
 
     fn give_up(&mut self, turn: &mut Turn<'_>, id: u64) -> Option<Exchange> {
@@ -270,7 +367,8 @@ impl Resolver {
     pub(crate) fn forward(
         &mut self,
         turn: &mut Turn<'_>,
-        forward: ResolveForward,
+        owner: u64,
+        (forward, short): (ResolveForward, Option<ShortAnswer>),
         group: Option<&Group>,
     ) {
         let id = forward.exchange;
@@ -279,7 +377,7 @@ impl Resolver {
         }
         let is_routed =
             group.is_some_and(|g| g.routes_between(forward.source_ip, forward.target_ip));
-        self.asking.insert(id, Asking { forward, is_routed, asked: 0 });
+        self.asking.insert(id, Asking { forward, owner, short, is_routed, asked: 0 });
         self.put_question(turn, id, group);
     }
 
@@ -289,8 +387,13 @@ impl Resolver {
     pub(crate) fn put_question(&mut self, turn: &mut Turn<'_>, id: u64, group: Option<&Group>) {
         let Some(asking) = self.asking.get_mut(&id) else { return };
         if asking.asked >= TRIES {
+            let owner = asking.owner;
             self.asking.remove(&id);
-            return turn.report(ResolveFailed { exchange: id, reason: Refusal::Silent });
+            let body = ResolveFailed { exchange: id, reason: Refusal::Silent }.into();
+            return turn.push(match owner {
+                LEADER => Effect::Controller { body, sure: true },
+                controller => Effect::Standby { controller, body, sure: true },
+            });
         }
         asking.asked += 1;
         let f = &asking.forward;
@@ -327,9 +430,8 @@ impl Resolver {
         found.sort_unstable();
         for id in found {
             turn.timers.cancel(Timer::Asking(id));
-            let Some(Asking { forward: f, is_routed, .. }) = self.asking.remove(&id) else {
-                continue;
-            };
+            let Some(asking) = self.asking.remove(&id) else { continue };
+            let Asking { forward: f, owner, short, is_routed, .. } = asking;
             self.note_device(turn, group, f.source_ip, f.source_mac);
             // The route back first.
             self.install(
@@ -341,6 +443,7 @@ impl Resolver {
                     version: f.version,
                     routes: f.to_source.clone(),
                 },
+                owner,
             );
             turn.push(Effect::Found { address: f.source_ip, mac: f.source_mac });
             if is_routed {
@@ -371,7 +474,7 @@ impl Resolver {
                 target_ip: ip,
                 to_target: f.to_target,
             };
-            turn.push(Effect::Keyed { path, exchange: id, key: f.key, body: reply.into() });
+            turn.push(Effect::Reply { path, exchange: id, key: f.key, reply, short });
         }
     }
 
@@ -379,6 +482,16 @@ impl Resolver {
     pub(crate) fn key(&self, exchange: u64) -> Option<[u8; 32]> {
         let pending = self.exchanges.get(&exchange).map(|e| e.request.key);
         pending.or_else(|| self.pairs.get(&exchange).map(|p| p.key))
+    }
+
+    /// Pending questions whose exchange's number begins so, each with the key of its reply.
+    fn asked_about(&self, high: u32) -> impl Iterator<Item = (u64, &ResolveRequest, [u8; 32])> {
+        let first = u64::from(high) << 32;
+        let asked = self.exchanges.range(first..=first | u64::from(u32::MAX));
+        asked.map(|(id, asked)| {
+            let key = exchange::reply_key(&asked.secret, asked.request.source_mac);
+            (*id, &asked.request, key)
+        })
     }
 
     /// The controller has told a forwarder the ways between a host and what it sends to.
@@ -398,13 +511,13 @@ impl Resolver {
             routes: routes.clone(),
         };
         // For the group's own packets alone: other hosts may not be allowed to send to it.
-        self.install(turn, entry(group.mac, source_mac, &way.to_source));
+        self.install(turn, entry(group.mac, source_mac, &way.to_source), LEADER);
         // Its packets must come from this address, or from beyond it.
         turn.push(Effect::Sends { address: way.source_ip, mac: source_mac });
         if group.mac == way.target_mac {
             return turn.out.extend(asked.held_own.into_iter().map(|frame| Effect::Own { frame }));
         }
-        self.install(turn, entry(source_mac, way.target_mac, &way.to_target));
+        self.install(turn, entry(source_mac, way.target_mac, &way.to_target), LEADER);
         self.conclude(turn, asked, way.target_mac, way.to_target.first());
     }
 
@@ -427,7 +540,7 @@ impl Resolver {
             return;
         }
         let source = Party { mac: request.source_mac, ip: request.source_ip };
-        let port = request.port;
+        let (port, owner) = (request.port, asked.asked);
         self.note_device(turn, group, reply.target_ip, reply.target_mac);
         self.install(
             turn,
@@ -438,6 +551,7 @@ impl Resolver {
                 version: reply.version,
                 routes: reply.to_target.clone(),
             },
+            owner,
         );
         let pair = Pair { local: source.mac, remote: reply.target_mac, port, key: request.key };
         self.remember(exchange, pair);
@@ -491,22 +605,46 @@ impl Resolver {
         self.pairs.insert(exchange, pair);
     }
 
-    /// The controller changed routes.
-    pub(crate) fn update(&mut self, turn: &mut Turn<'_>, routes: Vec<RouteEntry>) {
+    /// A controller changed routes.
+    pub(crate) fn update(&mut self, turn: &mut Turn<'_>, routes: Vec<RouteEntry>, owner: u64) {
         for entry in routes {
-            self.install(turn, entry);
+            self.install(turn, entry, owner);
         }
     }
 
+    /// A standby changed routes: of those that it has told, and no others. Routes that the leader
+    /// has removed or replaced since are not the standby's any more.
+    pub(super) fn standby_update(
+        &mut self,
+        turn: &mut Turn<'_>,
+        routes: Vec<RouteEntry>,
+        standby: u64,
+    ) {
+        for entry in routes {
+            let memory = self.ports.get(&entry.port);
+            let known = memory.and_then(|m| m.routes.get(&(entry.source, entry.destination)));
+            if known.is_some_and(|known| known.owner == standby) {
+                self.install(turn, entry, standby);
+            }
+        }
+    }
+
+    /// A session with a standby has begun.
+    pub(super) fn begin_era(&mut self, standby: u64) {
+        *self.eras.entry(standby).or_default() += 1;
+    }
+
     /// Installs an entry unless a newer one is there.
-    fn install(&mut self, turn: &mut Turn<'_>, entry: RouteEntry) {
+    fn install(&mut self, turn: &mut Turn<'_>, entry: RouteEntry, owner: u64) {
         let memory = self.ports.entry(entry.port).or_default();
         let key = (entry.source, entry.destination);
-        if memory.routes.get(&key).is_some_and(|(version, _)| *version > entry.version) {
+        let (version, paths) = (entry.version, entry.routes.clone());
+        let era = self.eras.get(&owner).copied().unwrap_or(0);
+        if memory.routes.get(&key).is_some_and(|known| known.is_newer_than(version, (owner, era))) {
             return;
         }
         // A removal is stored with its version: an older installation may still be in flight.
-        memory.routes.insert(key, (entry.version, entry.routes.clone()));
+        memory.routes.insert(key, Route { version, owner, era, paths });
         memory.make_room(turn, entry.port);
         if entry.routes.is_empty() || !self.devices.contains(&entry.destination) {
             turn.push(Effect::Route(entry));
@@ -528,7 +666,7 @@ impl Resolver {
         }
         let all = self.ports.iter().flat_map(|(port, m)| m.routes.iter().map(|r| (*port, r)));
         let there = all.filter(|(_, ((_, destination), _))| *destination == mac);
-        turn.out.extend(there.map(|(port, (&(source, destination), &(version, _)))| {
+        turn.out.extend(there.map(|(port, (&(source, destination), &Route { version, .. }))| {
             let routes = Vec::new();
             Effect::Route(RouteEntry { port, source, destination, version, routes })
         }));
@@ -547,9 +685,9 @@ impl Resolver {
     fn forget_route(&mut self, turn: &mut Turn<'_>, port: u8, source: MacAddr, to: MacAddr) {
         let Some(memory) = self.ports.get_mut(&port) else { return };
         for key in [(None, to), (Some(source), to)] {
-            if let Some((version, routes)) = memory.routes.get_mut(&key) {
-                routes.clear();
-                let (version, (source, destination)) = (*version, key);
+            if let Some(route) = memory.routes.get_mut(&key) {
+                route.paths.clear();
+                let (version, (source, destination)) = (route.version, key);
                 let entry = RouteEntry { port, source, destination, version, routes: vec![] };
                 turn.push(Effect::Route(entry));
             }
@@ -588,7 +726,7 @@ impl Resolver {
     /// A port is no longer a host port: its routes are removed.
     pub(crate) fn close(&mut self, turn: &mut Turn<'_>, port: u8) {
         let memory = self.ports.remove(&port).unwrap_or_default();
-        for ((source, destination), (version, _)) in memory.routes {
+        for ((source, destination), Route { version, .. }) in memory.routes {
             let entry = RouteEntry { port, source, destination, version, routes: vec![] };
             turn.push(Effect::Route(entry));
         }
@@ -611,13 +749,13 @@ impl Resolver {
     /// Every entry of the route memory.
     pub(crate) fn routes(&self) -> Vec<RouteEntry> {
         let all = self.ports.iter().flat_map(|(port, m)| m.routes.iter().map(move |r| (port, r)));
-        let live = all.filter(|(_, (_, (_, routes)))| !routes.is_empty());
-        live.map(|(&port, (&(source, destination), (version, routes)))| RouteEntry {
+        let live = all.filter(|(_, (_, route))| !route.paths.is_empty());
+        live.map(|(&port, (&(source, destination), route))| RouteEntry {
             port,
             source,
             destination,
-            version: *version,
-            routes: routes.clone(),
+            version: route.version,
+            routes: route.paths.clone(),
         })
         .collect()
     }
@@ -653,7 +791,7 @@ impl Exchange {
 impl Memory {
     /// The path of a host's frames to a station.
     fn path(&self, source: MacAddr, destination: MacAddr) -> Option<Hops> {
-        let first = |key| self.routes.get(&key)?.1.first().cloned();
+        let first = |key| self.routes.get(&key)?.paths.first().cloned();
         first((Some(source), destination)).or_else(|| first((None, destination)))
     }
 
@@ -668,8 +806,8 @@ impl Memory {
         if self.routes.len() <= ROUTES_MAX * share {
             return;
         }
-        let oldest = self.routes.iter().min_by_key(|(_, (version, _))| *version);
-        let Some((&(source, destination), &(version, _))) = oldest else { return };
+        let oldest = self.routes.iter().min_by_key(|(_, route)| route.version);
+        let Some((&(source, destination), &Route { version, .. })) = oldest else { return };
         self.routes.remove(&(source, destination));
         turn.push(Effect::Route(RouteEntry { port, source, destination, version, routes: vec![] }));
     }

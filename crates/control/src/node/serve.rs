@@ -9,7 +9,7 @@ use plexus_wire::{Time, ethernet};
 use super::Node;
 use super::detour::address_of;
 use super::effect::{Effect, Event, Turn, Unserved};
-use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request, question};
+use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request};
 use super::resolve::Need;
 use super::stations::{Group, Heard};
 use crate::link::Pin;
@@ -93,9 +93,7 @@ impl Node {
                     self.resolver.ask(&mut turn, port, party, target, Need::Own(bytes), random);
                 } else {
                     // Routing daemons believe in the addresses of their neighbours.
-                    turn.dropped(port, Unserved::NoRoute);
-                    let asker = group.map(|g| g.asker(source));
-                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
+                    self.stations.ask_for(&mut turn, group, (port, mac), source, bytes);
                 }
             }
             Matter::Data { source, target } => {
@@ -108,11 +106,12 @@ impl Node {
                 let is_own = self.stations.holder(port, source) == Some(mac);
                 let is_claimed = |g: &Group| g.has_network(source) && !is_own;
                 let is_function = self.classes.is_function(mac);
-                if to_group.is_some_and(|g| is_link_local(target) || is_claimed(g) && !is_function)
-                {
+                if to_group.is_some() && is_link_local(target) {
                     turn.dropped(port, Unserved::NoRoute);
-                    let asker = group.map(|g| g.asker(source));
-                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
+                    return turn.out;
+                }
+                if to_group.is_some_and(|g| is_claimed(g) && !is_function) {
+                    self.stations.ask_for(&mut turn, group, (port, mac), source, bytes);
                     return turn.out;
                 }
                 let known = match to_group {
@@ -143,11 +142,7 @@ impl Node {
                         self.resolver.ask(&mut turn, port, party, other, Need::Fresh, random);
                     }
                 } else {
-                    // A host that keeps its neighbour cache across our restart sends no question,
-                    // so the node asks.
-                    turn.dropped(port, Unserved::NoRoute);
-                    let asker = group.map(|g| g.asker(source));
-                    turn.host(port, asker.and_then(|asker| question(asker, mac, source)));
+                    self.stations.ask_for(&mut turn, group, (port, mac), source, bytes);
                 }
             }
             Matter::Unicast => {

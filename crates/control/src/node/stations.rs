@@ -24,7 +24,7 @@ const ALL_NODES: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
 const STATIONS_MAX: usize = 256;
 /// Most addresses of one station.
 const ADDRESSES_MAX: usize = 16;
-/// Frames that wait for one verdict.
+/// Frames that wait for one verdict, and frames of one station from addresses it has not claimed.
 const HELD_MAX: usize = 4;
 /// A refused claim is not submitted again for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ const TRIES: u8 = 3;
 /// Most pending probes of the controller.
 const PROBES_MAX: usize = 1024;
 /// Hosts in one message of a report.
-const REPORT_HOSTS: usize = 16;
+pub(super) const REPORT_HOSTS: usize = 16;
 
 /// The group, as the controller's welcome names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +129,8 @@ pub(crate) struct Stations {
 struct Station {
     standing: Standing,
     addresses: BTreeMap<IpAddr, Standing>,
+    /// Frames from addresses that it has not claimed: it has been asked whether it has them.
+    unclaimed: Vec<(IpAddr, Vec<u8>)>,
     heard: Time,
     /// Probes sent since then.
     asked: u8,
@@ -188,6 +190,7 @@ impl Stations {
             Station {
                 standing: Standing::New,
                 addresses: BTreeMap::new(),
+                unclaimed: vec![],
                 heard: turn.now,
                 asked: 0,
             }
@@ -203,6 +206,10 @@ impl Stations {
             Some(ip) => {
                 let address = station.addresses.entry(ip).or_insert(Standing::New);
                 address.put(turn, port, mac, Some(ip));
+                if let Standing::Waiting(held) = address {
+                    let of_it = station.unclaimed.extract_if(.., |(from, _)| *from == ip);
+                    held.extend(of_it.map(|(_, frame)| frame));
+                }
             }
             None => {}
         }
@@ -242,6 +249,43 @@ impl Stations {
         }
     }
 
+    /// A station sends from an address that it has not claimed: it is asked for it, and the frame
+    /// waits for the answer. A host that keeps its neighbour cache across our restart sends no
+    /// question of its own, nor does one that has learned its router from an advertisement.
+    pub(crate) fn ask_for(
+        &mut self,
+        turn: &mut Turn<'_>,
+        group: Option<&Group>,
+        (port, mac): (u8, MacAddr),
+        ip: IpAddr,
+        frame: &[u8],
+    ) {
+        let asker = group.map(|g| g.asker(ip));
+        let question = asker.and_then(|asker| question(asker, mac, ip));
+        let station = self.ports.get_mut(&port).and_then(|p| p.get_mut(&mac));
+        let (Some(station), Some(question)) = (station, question) else {
+            return turn.dropped(port, Unserved::NoRoute);
+        };
+        if station.unclaimed.len() >= HELD_MAX {
+            return turn.dropped(port, Unserved::NoRoute);
+        }
+        if station.unclaimed.is_empty() {
+            turn.after(ANSWER_WITHIN, Timer::Unclaimed(port, mac));
+        }
+        if !station.unclaimed.iter().any(|(asked, _)| *asked == ip) {
+            turn.host(port, Some(question));
+        }
+        station.unclaimed.push((ip, frame.to_vec()));
+    }
+
+    /// A station has had time to claim the addresses that it was asked for.
+    pub(crate) fn not_claimed(&mut self, turn: &mut Turn<'_>, port: u8, mac: MacAddr) {
+        let station = self.ports.get_mut(&port).and_then(|p| p.get_mut(&mac));
+        for _ in station.into_iter().flat_map(|station| station.unclaimed.drain(..)) {
+            turn.dropped(port, Unserved::NoRoute);
+        }
+    }
+
     /// The controller has judged a claim, or revised its verdict. Returns the frames that waited.
     pub(crate) fn judge(&mut self, turn: &mut Turn<'_>, verdict: &HostVerdict) -> Vec<Vec<u8>> {
         let HostVerdict { port, mac, ip, refused } = *verdict;
@@ -273,6 +317,9 @@ impl Stations {
             (Some(address), None) if !was_good => turn.push(Effect::Granted { address, mac }),
             (Some(address), Some(_)) if was_good => turn.push(Effect::Revoked { address, mac }),
             _ => {}
+        }
+        if was_good != refused.is_none() {
+            turn.push(Effect::HostChanged { port, mac });
         }
         match before {
             // Those of a refused claim are processed once more, which counts them.
@@ -350,6 +397,7 @@ impl Stations {
     pub(crate) fn close(&mut self, turn: &mut Turn<'_>, port: u8) {
         for (mac, station) in self.ports.remove(&port).unwrap_or_default() {
             turn.timers.cancel(Timer::Station(port, mac));
+            turn.timers.cancel(Timer::Unclaimed(port, mac));
             leave(turn, port, mac, &station);
         }
     }
@@ -457,5 +505,5 @@ fn leave(turn: &mut Turn<'_>, port: u8, mac: MacAddr, station: &Station) {
     if matches!(station.standing, Standing::Good) {
         turn.push(Effect::Expel { port, mac });
     }
-    turn.report(HostGone { port, mac });
+    turn.push(Effect::HostGone(HostGone { port, mac }));
 }

@@ -73,6 +73,7 @@ impl Node {
             self.channel.reset();
             self.tell(Event::Refused(None, Refused::Revoked.to_string()));
         }
+        self.trust_standbys(now, &identity);
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! An unverified path is worth nothing: after a failure, neighbours would go on advertising paths
 //! through each other, each longer than the last. Since a node advertises a path only after the
-//! controller has answered along it, stale paths end with the failure, without node numbers in
-//! Heartbeats.
+//! controller that leads has answered along it, stale paths end with the failure, without node
+//! numbers in Heartbeats.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -76,6 +76,14 @@ pub(crate) enum Greeting {
     Verified,
 }
 
+/// A Hello with the state of all ports, in pages.
+pub(super) fn pages(generation: u64, ports: &[PortState]) -> Vec<ControllerHello> {
+    let pages = ports.len().div_ceil(PAGE).max(1) as u16;
+    let part = |page: u16| ports.chunks(PAGE).nth(page.into()).unwrap_or_default().to_vec();
+    let hello = |page| ControllerHello { generation, page, pages, ports: part(page) };
+    (0..pages).map(hello).collect()
+}
+
 impl Uplink {
     pub(crate) fn new() -> Uplink {
         Uplink {
@@ -142,9 +150,11 @@ impl Uplink {
 
     /// Tries the best candidate, unless the verified one is as good. True if anything changes.
     fn choose(&mut self, now: Time) -> bool {
-        // A restarted controller first, then the shortest path.
-        let worth =
-            |port: u8, c: &Candidate| (c.penalty_until > now, Reverse(c.epoch), c.hops.len(), port);
+        // A restarted controller first. Provisional leaders share an epoch: the lowest number
+        // counts, so that all nodes agree. Then the shortest path.
+        let rank =
+            |c: &Candidate| (c.penalty_until > now, Reverse(c.epoch), c.controller, c.hops.len());
+        let worth = |port: u8, c: &Candidate| (rank(c), port);
         let best = self.candidates.iter().min_by_key(|(port, c)| worth(**port, c));
         let Some((&best, candidate)) = best else {
             self.trying = None;
@@ -152,10 +162,7 @@ impl Uplink {
             return true;
         };
         let good = self.verified.and_then(|v| Some((v, self.candidates.get(&v)?)));
-        if good.is_some_and(|(v, c)| {
-            let (held, offered) = (worth(v, c), worth(best, candidate));
-            (held.0, held.1, held.2) <= (offered.0, offered.1, offered.2)
-        }) {
+        if good.is_some_and(|(_, held)| rank(held) <= rank(candidate)) {
             self.trying = None;
             return false;
         }
@@ -229,25 +236,15 @@ impl Uplink {
                 return vec![];
             }
         }
-        let pages = ports.len().div_ceil(PAGE).max(1) as u16;
+        let all = pages(self.generation, ports);
         if self.unanswered.is_empty() {
-            self.unanswered = (0..pages).collect();
+            self.unanswered = (0..all.len() as u16).collect();
         }
         self.sent += 1;
         self.sent_at = now;
         self.hello_at = now + self.wait;
         self.wait = (self.wait * 2).min(RESEND_MAX);
-        let page = |n: u16| {
-            let from = usize::from(n) * PAGE;
-            let to = (from + PAGE).min(ports.len());
-            ControllerHello {
-                generation: self.generation,
-                page: n,
-                pages,
-                ports: ports.get(from..to).unwrap_or(&[]).to_vec(),
-            }
-        };
-        self.unanswered.iter().map(|&n| page(n)).collect()
+        all.into_iter().filter(|hello| self.unanswered.contains(&hello.page)).collect()
     }
 
     /// The path in use does not answer: it is ranked behind the others from now on.
@@ -267,7 +264,8 @@ impl Uplink {
 
     /// The controller has answered. `pages` is the number of pages of the state.
     pub(crate) fn welcomed(&mut self, now: Time, welcome: &Welcome) -> Greeting {
-        if welcome.epoch < self.epoch {
+        // A controller that stands by says 0: it is no way to the one that leads.
+        if welcome.epoch == 0 || welcome.epoch < self.epoch {
             return Greeting::Stale;
         }
         self.epoch = welcome.epoch;
@@ -356,6 +354,56 @@ mod tests {
             sent
         };
         (0..count).map(run).collect()
+    }
+
+    /// The controller that a node follows which hears these by ports 1, 2, …, as (epoch, number,
+    /// hops), whatever the order, once each Hello has been answered.
+    fn followed(heard: &[(u64, u64, usize)]) -> u64 {
+        let ports: Vec<(u8, (u64, u64, usize))> = (1..).zip(heard.iter().copied()).collect();
+        let run = |order: Vec<&(u8, (u64, u64, usize))>| {
+            let (mut uplink, mut now) = (Uplink::new(), Time::from_secs(1));
+            for (port, (epoch, controller, hops)) in order {
+                let path = Some([&vec![9; *hops][..], &[CONTROL_HOP]].concat());
+                let (epoch, controller) = (*epoch, *controller);
+                uplink.heard(now, *port, &Heartbeat { epoch, controller, path });
+                for hello in uplink.hello(now, &[]) {
+                    let tried = uplink.controller();
+                    let of = |&&(epoch, number, _): &&(u64, u64, usize)| {
+                        Some(number) == tried && epoch >= uplink.epoch
+                    };
+                    let epoch = heard.iter().filter(of).map(|(epoch, ..)| *epoch).max().unwrap();
+                    let welcome = Welcome { epoch, ..answer(&hello) };
+                    assert_eq!(uplink.welcomed(now, &welcome), Greeting::Verified);
+                }
+                now = now + Duration::from_millis(10);
+            }
+            uplink.heartbeat().controller
+        };
+        let there = run(ports.iter().collect());
+        assert_eq!(run(ports.iter().rev().collect()), there, "{heard:?}");
+        there
+    }
+
+    #[test]
+    fn of_one_epoch_the_lowest_number_is_followed_and_then_the_shortest_path() {
+        // Provisional leaders: the path does not count.
+        assert_eq!(followed(&[(1, 4, 0), (1, 3, 5), (1, 5, 0)]), 3);
+        // A real one comes before them, whatever its number.
+        assert_eq!(followed(&[(1, 3, 0), (7, 9, 5), (1, 4, 0)]), 9);
+        assert_eq!(followed(&[(6, 3, 0), (7, 9, 5)]), 9);
+    }
+
+    #[test]
+    fn of_one_controller_the_shortest_path_is_taken() {
+        let (mut uplink, now) = (Uplink::new(), Time::from_secs(1));
+        for (port, hops) in [(1, 5), (2, 3), (3, 4)] {
+            let path = Some([&vec![9; hops][..], &[CONTROL_HOP]].concat());
+            uplink.heard(now, port, &Heartbeat { epoch: 7, controller: 9, path });
+            for hello in uplink.hello(now, &[]) {
+                uplink.welcomed(now, &answer(&hello));
+            }
+        }
+        assert_eq!(uplink.heartbeat().path.map(|path| path.len()), Some(5));
     }
 
     #[test]

@@ -250,21 +250,37 @@ impl Channel {
     /// # Errors
     /// Why it could not be sealed, see [`SealError`].
     pub fn seal(&mut self, now: Time, plaintext: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.seal_as(now, plaintext, false)
+    }
+
+    /// The same, with `short` as a short message if it fits one: for a peer that speaks version 2.
+    ///
+    /// # Errors
+    /// As of [`Channel::seal`].
+    pub fn seal_as(
+        &mut self,
+        now: Time,
+        plaintext: &[u8],
+        short: bool,
+    ) -> Result<Vec<u8>, SealError> {
         if plaintext.is_empty() || plaintext.len() > PLAINTEXT_LEN_MAX {
             return Err(SealError::Length);
         }
         self.forget_expired(now);
         let id = self.sealing.ok_or(SealError::NoSession)?;
-        self.seal_in(id, plaintext).ok_or(SealError::Exhausted)
+        self.seal_in(id, plaintext, short).ok_or(SealError::Exhausted)
     }
 
-    fn seal_in(&mut self, id: u32, plaintext: &[u8]) -> Option<Vec<u8>> {
+    fn seal_in(&mut self, id: u32, plaintext: &[u8], short: bool) -> Option<Vec<u8>> {
         let end = self.limits.end_messages.min(COUNTER_END);
         let entry = self.sessions.iter_mut().find(|e| e.session.id() == id)?;
         if entry.session.sealed() >= end {
             return None;
         }
-        entry.session.seal(plaintext)
+        match short {
+            true => entry.session.seal_short(plaintext),
+            false => entry.session.seal(plaintext),
+        }
     }
 
     /// Processes a message of the peer or of an attacker: Hello or Sealed, with or without padding.
@@ -277,7 +293,7 @@ impl Channel {
         let handled = match Message::decode(message) {
             Ok(Message::Hello(hello)) => self.hello(now, &hello),
             Ok(Message::Sealed(sealed)) => self.sealed(now, &sealed),
-            Ok(Message::Keyed(_)) => Err(Refused::Kind),
+            Ok(Message::Keyed(_) | Message::Reply(_)) => Err(Refused::Kind),
             Err(refused) => Err(refused),
         };
         handled.inspect_err(|refused| self.refusals.count(*refused))
@@ -296,9 +312,9 @@ impl Channel {
             Step::Complete(agreed) => {
                 let id = self.keep(now, *agreed, false);
                 handled.established = self.take_up(id);
-                handled.reply = self.seal_in(id, &[]);
+                handled.reply = self.seal_in(id, &[], false);
             }
-            Step::Unconfirmed(id) => handled.reply = self.seal_in(id, &[]),
+            Step::Unconfirmed(id) => handled.reply = self.seal_in(id, &[], false),
         }
         Ok(handled)
     }
@@ -318,7 +334,7 @@ impl Channel {
             if in_use.is_none_or(|i| i < at) {
                 handled.established = self.take_up(sealed.receiver);
                 // Tells the peer that the session is in use, although there may be nothing to send.
-                handled.reply = self.seal_in(sealed.receiver, &[]);
+                handled.reply = self.seal_in(sealed.receiver, &[], false);
             }
         }
         handled.body = (!text.is_empty()).then_some(text);

@@ -31,6 +31,24 @@
 //! | 6 | 8 | exchange |
 //! | 14 | 12 | nonce |
 //! | 26 | … | ciphertext, the last 16 bytes its tag; bytes 0 to 25 are associated data |
+//!
+//! Version 2 has short messages too, which begin otherwise:
+//!
+//! | offset | bytes | Sealed, short |
+//! |---|---|---|
+//! | 0 | 1 | 82 |
+//! | 1 | 1 | length |
+//! | 2 | 4 | receiver's session |
+//! | 6 | 3 | the counter's lowest bits |
+//! | 9 | … | ciphertext, the last 16 bytes its tag; bytes 0 to 8 are associated data |
+//!
+//! | offset | bytes | Reply |
+//! |---|---|---|
+//! | 0 | 1 | 83; 84: the way that it has come is associated data too |
+//! | 1 | 1 | length |
+//! | 2 | 4 | the exchange's highest bits |
+//! | 6 | 8 | version, which is the nonce |
+//! | 14 | … | ciphertext, the last 16 bytes its tag; bytes 0 to 13 are associated data |
 
 use super::Refused;
 
@@ -47,10 +65,25 @@ pub const KEYED_HEADER_LEN: usize = 26;
 /// Bytes of an authentication tag.
 pub const TAG_LEN: usize = 16;
 
+/// Bytes before a short Sealed message's ciphertext.
+pub const SHORT_HEADER_LEN: usize = 9;
+/// Bytes before a Reply's ciphertext.
+pub const REPLY_HEADER_LEN: usize = 14;
+/// Longest plaintext of a short Sealed message.
+pub const SHORT_PLAINTEXT_MAX: usize = 255 - SHORT_HEADER_LEN - TAG_LEN;
+/// Longest plaintext of a Reply.
+pub const REPLY_PLAINTEXT_MAX: usize = 255 - REPLY_HEADER_LEN - TAG_LEN;
+/// Bits of a counter in a short message.
+pub(super) const SHORT_COUNTER_BITS: u32 = 24;
+
 const COMMON_LEN: usize = 4;
 const HELLO: u8 = 1;
 const SEALED: u8 = 2;
 const KEYED: u8 = 3;
+/// First bytes of short messages.
+const SHORT_SEALED: u8 = 0x82;
+const REPLY: u8 = 0x83;
+const REPLY_RECORDED: u8 = 0x84;
 
 /// A message, checked for its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +94,8 @@ pub enum Message<'a> {
     Sealed(Sealed<'a>),
     /// A message under the key of an exchange.
     Keyed(Keyed<'a>),
+    /// The answer to another node's question.
+    Reply(Reply<'a>),
 }
 
 /// A step of a handshake.
@@ -83,8 +118,10 @@ pub struct Sealed<'a> {
     pub receiver: u32,
     /// Number of the message in its direction, which is the nonce.
     pub counter: u64,
+    /// The counter has only its lowest 24 bits.
+    pub is_short: bool,
     /// Header, authenticated in the clear.
-    pub header: &'a [u8; SEALED_HEADER_LEN],
+    pub header: &'a [u8],
     /// Ciphertext and tag.
     pub ciphertext: &'a [u8],
 }
@@ -98,6 +135,21 @@ pub struct Keyed<'a> {
     pub nonce: [u8; 12],
     /// Header, authenticated in the clear.
     pub header: &'a [u8; KEYED_HEADER_LEN],
+    /// Ciphertext and tag.
+    pub ciphertext: &'a [u8],
+}
+
+/// The answer to another node's question, under the reply key of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// The highest 32 bits of the number of the exchange.
+    pub exchange: u32,
+    /// The version of the routes: never used twice with a key.
+    pub version: u64,
+    /// The way that it has come is authenticated too.
+    pub is_recorded: bool,
+    /// Header, authenticated in the clear.
+    pub header: &'a [u8],
     /// Ciphertext and tag.
     pub ciphertext: &'a [u8],
 }
@@ -127,6 +179,14 @@ impl<'a> Message<'a> {
     /// # Errors
     /// When it is malformed.
     pub fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Refused> {
+        if let Some(&[kind @ (SHORT_SEALED | REPLY | REPLY_RECORDED), length]) = bytes.first_chunk()
+        {
+            let bytes = bytes.get(..length.into()).ok_or(Refused::Truncated)?;
+            return match kind {
+                SHORT_SEALED => short(bytes).map(Message::Sealed),
+                kind => reply(bytes, kind == REPLY_RECORDED).map(Message::Reply),
+            };
+        }
         let (kind, bytes) = common(bytes)?;
         match kind {
             HELLO => hello(bytes).map(Message::Hello),
@@ -151,12 +211,30 @@ fn hello(bytes: &[u8]) -> Result<Hello<'_>, Refused> {
 }
 
 fn sealed(bytes: &[u8]) -> Result<Sealed<'_>, Refused> {
-    let Some((header, ciphertext)) = bytes.split_first_chunk() else {
+    let Some((header, ciphertext)) = bytes.split_first_chunk::<SEALED_HEADER_LEN>() else {
         return Err(Refused::Truncated);
     };
     check_sealed(header, ciphertext)?;
     let (receiver, counter) = (u32_at(header, 6), u64_at(header, 10));
-    Ok(Sealed { receiver, counter, header, ciphertext })
+    Ok(Sealed { receiver, counter, is_short: false, header, ciphertext })
+}
+
+fn short(bytes: &[u8]) -> Result<Sealed<'_>, Refused> {
+    let (header, ciphertext) = split_short(bytes, SHORT_HEADER_LEN)?;
+    let counter = header[6..].iter().fold(0, |n, b| n << 8 | u64::from(*b));
+    Ok(Sealed { receiver: u32_at(header, 2), counter, is_short: true, header, ciphertext })
+}
+
+fn reply(bytes: &[u8], is_recorded: bool) -> Result<Reply<'_>, Refused> {
+    let (header, ciphertext) = split_short(bytes, REPLY_HEADER_LEN)?;
+    let (exchange, version) = (u32_at(header, 2), u64_at(header, 6));
+    Ok(Reply { exchange, version, is_recorded, header, ciphertext })
+}
+
+/// Header and ciphertext of a short message, the latter with a whole tag.
+fn split_short(bytes: &[u8], header: usize) -> Result<(&[u8], &[u8]), Refused> {
+    let parts = bytes.split_at_checked(header).ok_or(Refused::Truncated)?;
+    if parts.1.len() < TAG_LEN { Err(Refused::Truncated) } else { Ok(parts) }
 }
 
 fn keyed(bytes: &[u8]) -> Result<Keyed<'_>, Refused> {
@@ -212,6 +290,33 @@ pub(super) fn begin_sealed(receiver: u32, counter: u64, plaintext_len: usize) ->
     out
 }
 
+/// The header of a short Sealed message whose plaintext will be `plaintext_len` long, at most
+/// [`SHORT_PLAINTEXT_MAX`].
+pub(super) fn begin_short(receiver: u32, counter: u64, plaintext_len: usize) -> Vec<u8> {
+    let length = SHORT_HEADER_LEN + plaintext_len + TAG_LEN;
+    let mut out = Vec::with_capacity(length);
+    out.extend([SHORT_SEALED, length as u8]);
+    out.extend(receiver.to_be_bytes());
+    out.extend(&counter.to_be_bytes()[5..]);
+    out
+}
+
+/// The header of a Reply whose plaintext will be `plaintext_len` long, at most
+/// [`REPLY_PLAINTEXT_MAX`].
+pub(super) fn begin_reply(
+    exchange: u64,
+    version: u64,
+    is_recorded: bool,
+    plaintext_len: usize,
+) -> Vec<u8> {
+    let length = REPLY_HEADER_LEN + plaintext_len + TAG_LEN;
+    let mut out = Vec::with_capacity(length);
+    out.extend([if is_recorded { REPLY_RECORDED } else { REPLY }, length as u8]);
+    out.extend(&exchange.to_be_bytes()[..4]);
+    out.extend(version.to_be_bytes());
+    out
+}
+
 /// The header of a Keyed message whose plaintext will be `plaintext_len` long.
 pub(super) fn begin_keyed(exchange: u64, nonce: &[u8; 12], plaintext_len: usize) -> Vec<u8> {
     let mut out = begin(KEYED, KEYED_HEADER_LEN + plaintext_len + TAG_LEN);
@@ -237,12 +342,41 @@ mod tests {
         bytes.extend([7; 16]);
         let Ok(Message::Sealed(sealed)) = Message::decode(&bytes) else { panic!("it is sealed") };
         assert_eq!((sealed.receiver, sealed.counter), (0x0A0B0C0D, 0x0102030405060708));
-        assert_eq!((&sealed.header[..], sealed.ciphertext), (&bytes[..18], &[7; 16][..]));
+        assert_eq!((sealed.header, sealed.ciphertext), (&bytes[..18], &[7; 16][..]));
         let mut bytes = begin_keyed(0x0102030405060708, &[5; 12], 0);
         assert_eq!(bytes.len(), KEYED_HEADER_LEN);
         bytes.extend([7; 16]);
         let Ok(Message::Keyed(keyed)) = Message::decode(&bytes) else { panic!("it is keyed") };
         assert_eq!((keyed.exchange, keyed.nonce), (0x0102030405060708, [5; 12]));
+    }
+
+    #[test]
+    fn headers_of_short_messages_are_laid_out_as_the_tables_say() {
+        let mut bytes = begin_short(0x0A0B0C0D, 0x0102030405060708, 1);
+        assert_eq!(bytes, [0x82, 26, 10, 11, 12, 13, 6, 7, 8]);
+        bytes.extend([7; 17]);
+        let padded = [&bytes[..], &[0; 40]].concat();
+        let Ok(Message::Sealed(sealed)) = Message::decode(&padded) else { panic!("it is sealed") };
+        assert_eq!(
+            (sealed.receiver, sealed.counter, sealed.is_short),
+            (0x0A0B0C0D, 0x060708, true)
+        );
+        assert_eq!((sealed.header, sealed.ciphertext), (&bytes[..9], &[7; 17][..]));
+        for (is_recorded, first) in [(false, 0x83), (true, 0x84)] {
+            let mut bytes = begin_reply(0x0102030405060708, 9, is_recorded, 0);
+            assert_eq!(bytes, [first, 30, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 9]);
+            bytes.extend([7; 16]);
+            let Ok(Message::Reply(reply)) = Message::decode(&bytes) else { panic!("a reply") };
+            assert_eq!((reply.exchange, reply.version), (0x01020304, 9));
+            assert_eq!((reply.is_recorded, reply.ciphertext), (is_recorded, &[7; 16][..]));
+        }
+        for len in 0..26 {
+            assert_eq!(Message::decode(&bytes[..len]), Err(Refused::Truncated), "{len}");
+        }
+        bytes[1] = 24;
+        assert_eq!(Message::decode(&bytes), Err(Refused::Truncated), "half a tag");
+        bytes[0] = 0x85;
+        assert_eq!(Message::decode(&bytes), Err(Refused::Version));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
 
 use super::Refused;
-use super::frame::{self, KEYED_HEADER_LEN, Keyed, MESSAGE_LEN_MAX, TAG_LEN};
+use super::frame::{
+    self, KEYED_HEADER_LEN, Keyed, MESSAGE_LEN_MAX, REPLY_PLAINTEXT_MAX, Reply, TAG_LEN,
+};
 
 /// Longest plaintext of a Keyed message.
 pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - KEYED_HEADER_LEN - TAG_LEN;
@@ -52,6 +54,42 @@ pub fn seal_message(
 /// [`Refused::Authentication`] when it was sealed with another key, or altered.
 pub fn open_message(key: &[u8; 32], message: &Keyed<'_>) -> Result<Vec<u8>, Refused> {
     open(key, &message.nonce, message.header, message.ciphertext)
+}
+
+/// A complete Reply; `None` if the plaintext is too long for one. `way`: the route that it records
+/// while it travels, without its last hop, as it will stand in the header where it arrives.
+pub fn seal_reply(
+    key: &[u8; 32],
+    exchange: u64,
+    version: u64,
+    way: Option<&[u8]>,
+    plaintext: &[u8],
+) -> Option<Vec<u8>> {
+    if plaintext.len() > REPLY_PLAINTEXT_MAX {
+        return None;
+    }
+    let mut out = frame::begin_reply(exchange, version, way.is_some(), plaintext.len());
+    let associated = [&out[..], way.unwrap_or(&[])].concat();
+    out.extend(seal(key, &reply_nonce(version), &associated, plaintext));
+    Some(out)
+}
+
+/// Opens a Reply that has come along `way`, without its last hop.
+///
+/// # Errors
+/// [`Refused::Authentication`] when it was sealed with another key, or altered, or if it covers
+/// its way and has come along another one.
+pub fn open_reply(key: &[u8; 32], message: &Reply<'_>, way: &[u8]) -> Result<Vec<u8>, Refused> {
+    let way = if message.is_recorded { way } else { &[] };
+    let associated = [message.header, way].concat();
+    open(key, &reply_nonce(message.version), &associated, message.ciphertext)
+}
+
+/// A version is given once, and the reply to it says one thing: no nonce is used twice.
+fn reply_nonce(version: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&version.to_be_bytes());
+    nonce
 }
 
 /// Encrypts `buffer` from `at` on in place, and appends the tag.
@@ -108,6 +146,28 @@ mod tests {
             altered[bit / 8] ^= 1 << (bit % 8);
             assert!(opened(&key, &altered).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_reply_opens_along_the_way_that_it_covers_alone() {
+        for (way, others) in [(Some(&[1, 2][..]), true), (None, false)] {
+            let bytes = seal_reply(&[1; 32], 7 << 32 | 5, 9, way, b"hello").unwrap();
+            let read = |bytes: &[u8], key: u8, way: &[u8]| match Message::decode(bytes)? {
+                Message::Reply(reply) => open_reply(&[key; 32], &reply, way),
+                _ => Err(Refused::Kind),
+            };
+            assert_eq!(read(&bytes, 1, &[1, 2]), Ok(b"hello".to_vec()));
+            for way in [&[1][..], &[1, 3], &[], &[1, 2, 3]] {
+                assert_eq!(read(&bytes, 1, way).is_err(), others, "{way:?}");
+            }
+            assert_eq!(read(&bytes, 2, &[1, 2]), Err(Refused::Authentication));
+            for bit in 0..bytes.len() * 8 {
+                let mut altered = bytes.clone();
+                altered[bit / 8] ^= 1 << (bit % 8);
+                assert!(read(&altered, 1, &[1, 2]).is_err(), "bit {bit}");
+            }
+        }
+        assert_eq!(seal_reply(&[1; 32], 7, 9, None, &[0; REPLY_PLAINTEXT_MAX + 1]), None);
     }
 
     #[test]

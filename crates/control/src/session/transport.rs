@@ -8,7 +8,10 @@ use std::fmt;
 
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
 
-use super::frame::{self, MESSAGE_LEN_MAX, SEALED_HEADER_LEN, Sealed, TAG_LEN};
+use super::frame::{
+    self, MESSAGE_LEN_MAX, SEALED_HEADER_LEN, SHORT_COUNTER_BITS, SHORT_PLAINTEXT_MAX, Sealed,
+    TAG_LEN,
+};
 use super::keyed::{open_with, seal_in_place};
 use super::{Refused, ReplayWindow};
 
@@ -70,15 +73,27 @@ impl Session {
     /// is the associated data. `None` if the plaintext is longer or the counter has reached its
     /// end.
     pub fn seal(&mut self, plaintext: &[u8]) -> Option<Vec<u8>> {
+        self.seal_as(plaintext, false)
+    }
+
+    /// The same as a short message, if it fits.
+    pub fn seal_short(&mut self, plaintext: &[u8]) -> Option<Vec<u8>> {
+        self.seal_as(plaintext, plaintext.len() <= SHORT_PLAINTEXT_MAX)
+    }
+
+    fn seal_as(&mut self, plaintext: &[u8], is_short: bool) -> Option<Vec<u8>> {
         if plaintext.len() > PLAINTEXT_LEN_MAX || self.next >= COUNTER_END {
             return None;
         }
         let counter = self.next;
         self.next += 1;
-        let mut out = frame::begin_sealed(self.peer_id, counter, plaintext.len());
-        let header: [u8; SEALED_HEADER_LEN] = *out.first_chunk().expect("the header was written");
+        let mut out = match is_short {
+            true => frame::begin_short(self.peer_id, counter, plaintext.len()),
+            false => frame::begin_sealed(self.peer_id, counter, plaintext.len()),
+        };
+        let (header, at) = (out.clone(), out.len());
         out.extend(plaintext);
-        seal_in_place(&self.send, &nonce(counter), &header, &mut out, SEALED_HEADER_LEN);
+        seal_in_place(&self.send, &nonce(counter), &header, &mut out, at);
         Some(out)
     }
 
@@ -90,13 +105,17 @@ impl Session {
         if message.receiver != self.id {
             return Err(Refused::UnknownSession);
         }
-        if message.counter >= COUNTER_END {
+        let counter = match message.is_short {
+            true => self.window.nearest(message.counter, SHORT_COUNTER_BITS),
+            false => message.counter,
+        };
+        if counter >= COUNTER_END {
             return Err(Refused::Exhausted);
         }
-        self.window.check(message.counter)?;
-        let nonce = nonce(message.counter);
+        self.window.check(counter)?;
+        let nonce = nonce(counter);
         let text = open_with(&self.receive, &nonce, message.header, message.ciphertext)?;
-        self.window.note(message.counter);
+        self.window.note(counter);
         Ok(text)
     }
 }
@@ -150,6 +169,33 @@ mod tests {
     }
 
     #[test]
+    fn short_messages_open_once_wherever_their_counter_is() {
+        for first in [0, 1 << 24, (1 << 40) - 3] {
+            let (mut a, mut b) = pair();
+            a.next = first;
+            // A long one before them tells where the counter is.
+            let long = a.seal(b"long").unwrap();
+            assert_eq!(open(&mut b, &long), Ok(b"long".to_vec()));
+            let all: Vec<_> = (0..9u8).map(|n| a.seal_short(&[n]).unwrap()).collect();
+            assert_eq!(all[0].len(), 9 + 1 + 16);
+            for n in [8, 0, 5] {
+                assert_eq!(open(&mut b, &all[n]), Ok(vec![n as u8]), "{first} and {n}");
+                assert_eq!(open(&mut b, &all[n]), Err(Refused::Replayed));
+            }
+            // As many as half of what its bits distinguish may be lost.
+            a.next += (1 << 23) - 100;
+            let late = a.seal_short(b"late").unwrap();
+            assert_eq!(open(&mut b, &late), Ok(b"late".to_vec()));
+            a.next += (1 << 23) + 100;
+            let lost = a.seal_short(b"lost").unwrap();
+            assert!(open(&mut b, &lost).is_err());
+            let long = a.seal_short(&[9; SHORT_PLAINTEXT_MAX + 1]).unwrap();
+            assert_eq!(long[..2], [1, 2], "it is too long for a short one");
+            assert_eq!(open(&mut b, &long), Ok(vec![9; SHORT_PLAINTEXT_MAX + 1]));
+        }
+    }
+
+    #[test]
     fn a_message_does_not_open_in_the_other_direction() {
         let (mut a, mut b) = pair();
         let own = a.seal(b"x").unwrap();
@@ -162,13 +208,14 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_refused_and_burns_no_counter() {
         let (mut a, mut b) = pair();
-        let own = a.seal(b"some plaintext").unwrap();
-        for bit in 0..own.len() * 8 {
-            let mut altered = own.clone();
-            altered[bit / 8] ^= 1 << (bit % 8);
-            assert!(open(&mut b, &altered).is_err(), "bit {bit}");
+        for own in [a.seal(b"some plaintext").unwrap(), a.seal_short(b"some plaintext").unwrap()] {
+            for bit in 0..own.len() * 8 {
+                let mut altered = own.clone();
+                altered[bit / 8] ^= 1 << (bit % 8);
+                assert!(open(&mut b, &altered).is_err(), "bit {bit}");
+            }
+            assert_eq!(open(&mut b, &own), Ok(b"some plaintext".to_vec()));
         }
-        assert_eq!(open(&mut b, &own), Ok(b"some plaintext".to_vec()));
     }
 
     #[test]

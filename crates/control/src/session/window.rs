@@ -16,6 +16,19 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
+    /// The counter with these lowest bits that is nearest to the next one (RFC 9000, A.3).
+    pub fn nearest(&self, low: u64, bits: u32) -> u64 {
+        let all = 1u64 << bits;
+        let counter = (self.next & !(all - 1)) | low;
+        if counter + all / 2 <= self.next {
+            counter + all
+        } else if counter > self.next + all / 2 && counter >= all {
+            counter - all
+        } else {
+            counter
+        }
+    }
+
     /// Whether a message with this counter may still be opened.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ impl World {
     }
 
     fn node_up(&mut self, node: usize) {
-        self.input(Input::NodeUp { node: node as u64 + 1, name: format!("n{node}") });
+        self.input(Input::NodeUp { node: node as u64 + 1, name: format!("n{node}"), version: 1 });
     }
 
     fn input(&mut self, input: Input) {
@@ -257,7 +257,7 @@ impl World {
 
 fn start(epoch: u64, now: Time) -> Start {
     let (config, stored, seed) = (config(), vec![], [epoch as u8; 32]);
-    Start { config, epoch, now, unix_s: 0, stored, seed }
+    Start { config, epoch, provisional: false, now, unix_s: 0, stored, seed }
 }
 
 proptest! {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plexus_wire::Time;
+use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 
 use super::{Answer, Ask, Leader, Member};
 use crate::{Record, RecordKey};
 
 /// The store. It serves one request after the other, each at once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Model {
     revision: u64,
     /// The end of each lease, and its length.
@@ -19,6 +20,20 @@ pub struct Model {
     pub(super) leader: Option<Leader>,
     members: BTreeMap<String, (u64, Member)>,
     records: BTreeMap<RecordKey, Record>,
+}
+
+impl Default for Model {
+    /// As a new cluster of etcd: revision 1 has nothing in it, so no leader has it as its epoch.
+    fn default() -> Model {
+        Model {
+            revision: PROVISIONAL_EPOCH,
+            leases: BTreeMap::new(),
+            last_lease: 0,
+            leader: None,
+            members: BTreeMap::new(),
+            records: BTreeMap::new(),
+        }
+    }
 }
 
 impl Model {

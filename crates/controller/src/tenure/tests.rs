@@ -1,5 +1,6 @@
 //! Several controllers over a model of the store, with delays, partitions, pauses, crashes and
-//! clocks that run wrong. Their promises are checked as a history.
+//! clocks that run wrong. Their promises are checked as a history. In every other one the store is
+//! in-band: after all power was cut, it is reached over routes that a controller has set.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -20,6 +21,10 @@ const TIMES: Times = Times {
     report: Some(Duration::from_millis(200)),
     silence: Duration::from_millis(500),
 };
+
+fn number_of(at: usize) -> u64 {
+    at as u64 + 1
+}
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -79,8 +84,14 @@ struct World {
     /// Promises to hosts: address, host, epoch.
     promised: BTreeMap<Ipv4Addr, (MacAddr, u64)>,
     led: BTreeSet<u64>,
-    /// The controller that nodes follow: the highest epoch that they have heard.
-    followed: u64,
+    /// The epoch and number of the controller that nodes follow: the highest epoch that they have
+    /// heard, and the lowest number of those that have it.
+    followed: (u64, u64),
+    is_in_band: bool,
+    /// Some controller has set routes since the power was cut.
+    has_routes: bool,
+    /// How often a controller has led provisionally.
+    provisional: u32,
     /// Writes that the store has refused.
     fenced: u32,
 }
@@ -111,7 +122,10 @@ impl World {
             faults_until: Time::ZERO + ms(60_000),
             promised: BTreeMap::new(),
             led: BTreeSet::new(),
-            followed: 0,
+            followed: (0, 0),
+            is_in_band: seed % 2 == 1,
+            has_routes: false,
+            provisional: 0,
             fenced: 0,
         };
         (0..COUNT).for_each(|at| world.start(at));
@@ -129,7 +143,7 @@ impl World {
     fn start(&mut self, at: usize) {
         let one = &mut self.all[at];
         one.life += 1;
-        one.tenure = Some(Tenure::new(&one.name, TIMES));
+        one.tenure = Some(Tenure::new(&one.name, number_of(at), TIMES));
         one.written_at = Time::ZERO;
         // The store says what it has, as to anyone who begins to watch.
         self.store.state().into_iter().for_each(|answer| self.bring(at, answer));
@@ -138,6 +152,13 @@ impl World {
     fn crash(&mut self, at: usize) {
         self.all[at].tenure = None;
         self.all[at].reign = None;
+    }
+
+    /// Until when a controller is cut from the store, if it is.
+    fn cut_from_store(&self, at: usize) -> Option<Time> {
+        let is_reached = !self.is_in_band || self.has_routes;
+        let until = if is_reached { self.all[at].cut[0] } else { self.now + ms(10) };
+        Some(until).filter(|until| *until > self.now)
     }
 
     fn delay(&mut self) -> Duration {
@@ -195,13 +216,15 @@ impl World {
                 let Some(ask) = self.asks.remove(&number) else { return };
                 let one = &self.all[at];
                 // Requests of a crashed controller may still arrive.
-                if one.cut[0] > self.now || one.life > life + 1 {
+                if self.cut_from_store(at).is_some() || one.life > life + 1 {
                     return self.lose(at);
                 }
                 let name = one.name.clone();
                 self.check_expiry();
                 let (answer, news) = self.store.serve(self.now, &name, ask);
-                self.fenced += u32::from(matches!(answer, Some(Answer::Fenced { .. })));
+                let is_late = |epoch| epoch != PROVISIONAL_EPOCH;
+                let fenced = matches!(answer, Some(Answer::Fenced { epoch }) if is_late(epoch));
+                self.fenced += u32::from(fenced);
                 for news in news {
                     (0..COUNT).for_each(|to| self.bring(to, news.clone()));
                 }
@@ -214,14 +237,16 @@ impl World {
             }
             Due::ToController(at, life, number) => {
                 let Some(answer) = self.answers.remove(&number) else { return };
+                let cut = self.cut_from_store(at);
                 let one = &mut self.all[at];
                 if one.life != life || one.tenure.is_none() {
                     return;
                 }
-                if one.cut[0] > self.now {
+                // The controller notices by itself that the connection is lost.
+                if let Some(until) = cut.filter(|_| answer != Answer::Lost) {
                     // News waits for the connection, answers are lost.
-                    if matches!(answer, Answer::Leader(_) | Answer::Member(..) | Answer::Lost) {
-                        let after = one.cut[0].since(self.now) + ms(10);
+                    if matches!(answer, Answer::Leader(_) | Answer::Member(..)) {
+                        let after = until.since(self.now) + ms(10);
                         self.answers.insert(number, answer);
                         return self.later(after, Due::ToController(at, life, number));
                     }
@@ -239,11 +264,12 @@ impl World {
                 let one = &mut self.all[at];
                 let attached = one.cut[1] <= self.now;
                 let leader = self.followed_now().filter(|_| attached);
+                let leader = leader.map(|(epoch, controller)| hub::Leader { epoch, controller });
                 let one = &mut self.all[at];
                 let now = one.read(self.now);
                 if let (Some(tenure), true) = (&mut one.tenure, one.paused_until <= self.now) {
                     let nodes = if attached && one.reign.is_some() { 10 } else { 0 };
-                    tenure.reach(nodes, 0);
+                    tenure.describe(Member { nodes, ..Member::default() });
                     tenure.attach(now, attached);
                     tenure.hear(now, leader);
                     self.carry_out(at);
@@ -265,27 +291,45 @@ impl World {
         }
     }
 
-    /// Nodes obey the highest epoch that they have heard.
-    fn nodes_follow(&mut self) {
-        let now = self.now;
-        let heard = self.all.iter().filter(|one| one.cut[1] <= now && one.paused_until <= now);
-        let epoch = heard.filter_map(|one| Some(one.reign.as_ref()?.epoch)).max();
-        self.followed = self.followed.max(epoch.unwrap_or(0));
+    /// The epochs and numbers of the leaders that nodes hear now.
+    fn heard(&self) -> impl Iterator<Item = (u64, u64)> {
+        let all = self.all.iter().enumerate();
+        all.filter_map(|(at, one)| {
+            let is_heard = one.cut[1] <= self.now && one.paused_until <= self.now;
+            Some((one.reign.as_ref().filter(|_| is_heard)?.epoch, number_of(at)))
+        })
     }
 
-    /// Its epoch, if it is alive.
-    fn followed_now(&self) -> Option<u64> {
-        let mut heard = self.all.iter().filter(|one| {
-            one.cut[1] <= self.now
-                && one.paused_until <= self.now
-                && one.reign.as_ref().is_some_and(|reign| reign.epoch == self.followed)
-        });
-        heard.next().map(|_| self.followed)
+    /// Nodes obey the highest epoch that they have heard.
+    fn nodes_follow(&mut self) {
+        let best = self.heard().max_by_key(|(epoch, number)| (*epoch, Reverse(*number)));
+        if let Some(best) = best.filter(|(epoch, _)| *epoch >= self.followed.0) {
+            self.followed = best;
+            self.has_routes = true;
+        }
+    }
+
+    /// The controller that nodes follow, if it is alive.
+    fn followed_now(&self) -> Option<(u64, u64)> {
+        Some(self.followed).filter(|followed| self.heard().any(|heard| heard == *followed))
+    }
+
+    /// All boxes lose their power, and have it again at once. The store takes longer.
+    fn power_cut(&mut self, store_takes: Duration) {
+        (self.followed, self.has_routes) = ((0, 0), false);
+        for at in 0..COUNT {
+            self.crash(at);
+            self.all[at].cut[0] = self.now + store_takes;
+            self.start(at);
+        }
     }
 
     fn fault(&mut self) {
         let at = self.rng.random_range(0..COUNT);
         let lasts = ms(self.rng.random_range(50..8_000));
+        if self.rng.random_ratio(1, 13) {
+            return self.power_cut(lasts);
+        }
         match self.rng.random_range(0..6) {
             0 => self.crash(at),
             1 => {
@@ -304,6 +348,8 @@ impl World {
     fn take(&mut self, at: usize, answer: Answer) {
         let one = &mut self.all[at];
         let now = one.read(self.now);
+        let is_provisional = matches!(answer, Answer::Written { epoch, .. } if epoch < 2);
+        assert!(!is_provisional, "{} has written without the store's consent", one.name);
         if let (Answer::Written { epoch, ticket }, Some(reign)) = (&answer, &mut one.reign) {
             // As the daemon does it: the promise follows the write, with nothing in between.
             if *epoch == reign.epoch
@@ -329,7 +375,16 @@ impl World {
             let Some(output) = one.tenure.as_mut().and_then(Tenure::poll_output) else { return };
             match output {
                 Output::Ask(ask) => self.send(at, ask),
+                Output::Lead { epoch: PROVISIONAL_EPOCH, stored } => {
+                    assert!(one.reign.is_none() && stored.is_empty(), "{} leads", one.name);
+                    self.provisional += 1;
+                    let (leased, pending) = (BTreeMap::new(), BTreeMap::new());
+                    let (epoch, in_doubt, ticket) = (PROVISIONAL_EPOCH, false, 0);
+                    one.reign = Some(Reign { epoch, in_doubt, leased, pending, ticket });
+                }
                 Output::Lead { epoch, stored } => {
+                    let last = self.led.last().copied().unwrap_or(PROVISIONAL_EPOCH);
+                    assert!(epoch > last, "epoch {epoch} comes after {last}");
                     assert!(self.led.insert(epoch), "epoch {epoch} is led twice");
                     assert!(one.reign.is_none(), "{} leads already", one.name);
                     let leases = stored.into_iter().filter_map(|record| match record {
@@ -361,7 +416,7 @@ impl World {
         // Writes stay in order, other requests may overtake each other.
         let mut delay = self.delay();
         if matches!(ask, Ask::Write { .. }) {
-            if self.rng.random_ratio(1, 50) {
+            if self.rng.random_ratio(1, 30) {
                 delay += ms(self.rng.random_range(0..4_000));
             }
             let written = &mut self.all[at].written_at;
@@ -427,9 +482,9 @@ impl World {
     }
 }
 
-/// Faults for a minute, then ten seconds of peace. Gives how often a leader has begun to lead, and
-/// how many writes were refused.
-fn history(seed: u64) -> [u32; 2] {
+/// Faults for a minute, then ten seconds of peace. Gives how often a leader has begun to lead, how
+/// many writes were refused, and how often a controller has led provisionally.
+fn history(seed: u64) -> [u32; 3] {
     let mut world = World::new(seed);
     let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         world.run_until(world.faults_until + ms(8_000));
@@ -442,24 +497,29 @@ fn history(seed: u64) -> [u32; 2] {
         let leaders = world.leaders();
         assert_eq!(leaders.len(), 1, "{leaders:?}");
         assert!(!leaders[0].2, "it is in doubt although nothing is wrong");
-        assert_eq!(world.followed_now(), Some(leaders[0].1));
+        let (at, epoch, _) = leaders[0];
+        assert!(epoch > PROVISIONAL_EPOCH, "it does not know its store");
+        assert_eq!(world.followed_now(), Some((epoch, number_of(at))));
     }));
     if let Err(panic) = told {
         eprintln!("seed {seed}, at {:?}", world.now);
         std::panic::resume_unwind(panic);
     }
-    [world.led.len() as u32, world.fenced]
+    [world.led.len() as u32, world.fenced, world.provisional]
 }
 
 /// Histories in which leaders change and write too late, or they would show nothing.
 fn histories(count: u64) {
-    let sum = (0..count).map(history).fold([0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);
-    assert!(u64::from(sum[0]) > 5 * count && u64::from(sum[1]) > count / 2, "{sum:?}");
+    let add = |a: [u32; 3], b: [u32; 3]| std::array::from_fn(|i| a[i] + b[i]);
+    let sum = (0..count).map(history).fold([0; 3], add);
+    let [led, fenced, provisional] = sum.map(u64::from);
+    println!("{count} histories: {led} leaders, {fenced} late writes, {provisional} provisional");
+    assert!(led > 5 * count && fenced > count / 2 && provisional > count, "{sum:?}");
 }
 
 /// A controller with a lease, at a store without a leader; it has just asked to lead.
 fn campaigner() -> Tenure {
-    let mut tenure = Tenure::new("c1", TIMES);
+    let mut tenure = Tenure::new("c1", 1, TIMES);
     tenure.attach(Time::ZERO, true);
     tenure.answer(Time::ZERO, Answer::Leader(None));
     let asked = Time::ZERO;
@@ -510,9 +570,10 @@ fn a_silent_leader_is_replaced_only_if_the_store_misses_it_too() {
     tenure.answer(Time::ZERO, Answer::Beaten);
     let leader = Leader { name: "c2".into(), lease: 8, epoch: 5 };
     tenure.answer(Time::ZERO, Answer::Leader(Some(leader)));
-    let member = Member { nodes: 3, attached: true, unix_s: 0 };
+    let member = Member { nodes: 3, attached: true, ..Member::default() };
     let mut at = Time::ZERO;
-    let mut campaigns = |tenure: &mut Tenure, (attached, leader), reports, time| {
+    let mut campaigns = |tenure: &mut Tenure, heard: (bool, Option<u64>), reports, time| {
+        let (attached, leader) = heard;
         let end = at + ms(time);
         while at < end {
             at = at + ms(100);
@@ -522,7 +583,7 @@ fn a_silent_leader_is_replaced_only_if_the_store_misses_it_too() {
                 tenure.answer(at, Answer::Member("c2".into(), Some(member)));
             }
             tenure.attach(at, attached);
-            tenure.hear(at, leader);
+            tenure.hear(at, leader.map(|epoch| hub::Leader { epoch, controller: 2 }));
         }
         asks(tenure).iter().any(|ask| matches!(ask, Ask::Campaign { .. }))
     };
@@ -540,7 +601,7 @@ fn a_leader_counts_time_as_most_controllers_do() {
     let mut tenure = campaigner();
     let at = |time| Time::ZERO + ms(time);
     let report = |tenure: &mut Tenure, name: &str, unix_s| {
-        let member = Member { nodes: 0, attached: true, unix_s };
+        let member = Member { attached: true, unix_s, ..Member::default() };
         tenure.answer(at(0), Answer::Member(name.into(), Some(member)));
     };
     assert_eq!(tenure.time_of_day(at(1000), 9_000), 9_000);
@@ -573,6 +634,100 @@ fn one_that_has_handed_over_leads_again_only_if_nobody_else_does() {
     assert_eq!(tenure.role(), Role::Standby);
     tenure.run(at(1100));
     assert_eq!(tenure.role(), Role::Campaigning { since: at(1100), instead_of: 0 });
+}
+
+/// A controller that was told nothing by its store.
+fn unheard(number: u64) -> Tenure {
+    let mut tenure = Tenure::new(&format!("c{number}"), number, TIMES);
+    tenure.attach(Time::ZERO + ms(500), true);
+    tenure
+}
+
+/// The epochs that it leads and its reasons to stop, in their order.
+fn terms(tenure: &mut Tenure) -> Vec<Result<u64, Why>> {
+    let outputs = std::iter::from_fn(|| tenure.poll_output());
+    let term = |output| match output {
+        Output::Lead { epoch, .. } => Some(Ok(epoch)),
+        Output::Retire(why) => Some(Err(why)),
+        _ => None,
+    };
+    outputs.filter_map(term).collect()
+}
+
+#[test]
+fn one_that_hears_neither_store_nor_leader_leads_provisionally_until_it_leads_by_the_store() {
+    let at = |time| Time::ZERO + ms(time);
+    let mut tenure = unheard(2);
+    tenure.run(at(3400));
+    assert!(terms(&mut tenure).is_empty() && !tenure.is_provisional());
+    assert!(tenure.next_deadline() <= at(3500));
+    tenure.run(at(3500));
+    assert_eq!(terms(&mut tenure), [Ok(PROVISIONAL_EPOCH)]);
+    // Its node finds it; one with a higher number has begun at the same time.
+    for controller in [2, 3] {
+        let epoch = PROVISIONAL_EPOCH;
+        tenure.hear(at(3600), Some(hub::Leader { epoch, controller }));
+        assert!(tenure.is_provisional() && terms(&mut tenure).is_empty());
+    }
+    // The store is there: a controller that is cut off from it by then has to lead on.
+    tenure.answer(at(4000), Answer::Leader(None));
+    tenure.answer(at(4000), Answer::Leased { lease: 7, time: Some(LEASE), asked: at(4000) });
+    assert!(tenure.is_provisional());
+    assert_eq!(tenure.role(), Role::Campaigning { since: at(4000), instead_of: 0 });
+    assert!(terms(&mut tenure).is_empty());
+    tenure.answer(at(4010), Answer::Won { lease: 7, epoch: 5, stored: vec![] });
+    assert_eq!(terms(&mut tenure), [Err(Why::Elected), Ok(5)]);
+    assert!(!tenure.is_provisional());
+    // In doubt it goes on as it is.
+    tenure.hear(at(4100), None);
+    tenure.answer(at(4100), Answer::Lost);
+    tenure.run(at(60_000));
+    assert_eq!(tenure.role(), Role::Leading { epoch: 5, in_doubt: true });
+    assert!(terms(&mut tenure).is_empty());
+}
+
+#[test]
+fn one_that_leads_provisionally_yields_to_a_lower_number_and_to_a_higher_epoch() {
+    let at = |time| Time::ZERO + ms(time);
+    for (epoch, controller) in [(PROVISIONAL_EPOCH, 1), (2, 3)] {
+        let mut tenure = unheard(2);
+        tenure.run(at(3500));
+        tenure.hear(at(3600), Some(hub::Leader { epoch, controller }));
+        assert_eq!(terms(&mut tenure), [Ok(PROVISIONAL_EPOCH), Err(Why::Overruled)]);
+        tenure.run(at(10_000));
+        // That one dies.
+        tenure.hear(at(10_000), None);
+        tenure.run(at(12_900));
+        assert!(terms(&mut tenure).is_empty());
+        tenure.run(at(13_000));
+        assert_eq!(terms(&mut tenure), [Ok(PROVISIONAL_EPOCH)]);
+        // Then its own cable is out.
+        tenure.attach(at(14_000), false);
+        tenure.run(at(20_000));
+        assert_eq!(terms(&mut tenure), [Err(Why::Detached)]);
+    }
+}
+
+#[test]
+fn nobody_leads_provisionally_while_the_store_or_a_leader_is_heard_or_without_others() {
+    let at = |time| Time::ZERO + ms(time);
+    let mut tenure = unheard(2);
+    tenure.answer(at(1000), Answer::Leader(None));
+    tenure.run(at(60_000));
+    assert!(terms(&mut tenure).is_empty());
+    // It knew its store, and loses it: then all nodes are started anew.
+    tenure.hear(at(60_000), Some(hub::Leader { epoch: 9, controller: 1 }));
+    tenure.answer(at(60_000), Answer::Lost);
+    tenure.run(at(70_000));
+    assert!(terms(&mut tenure).is_empty());
+    tenure.hear(at(70_000), None);
+    tenure.answer(at(71_000), Answer::Lost);
+    tenure.run(at(73_000));
+    assert_eq!(terms(&mut tenure), [Ok(PROVISIONAL_EPOCH)]);
+    let mut alone = Tenure::new("c1", 1, Times::ALONE);
+    alone.attach(Time::ZERO, true);
+    alone.run(at(60_000));
+    assert!(terms(&mut alone).is_empty());
 }
 
 #[test]

@@ -211,6 +211,23 @@ fn a_cable_that_comes_and_goes_keeps_no_flow_on_a_longer_way() {
 }
 
 #[test]
+fn a_leader_in_doubt_takes_no_routes_away_before_it_is_sure_again() {
+    let mut net = all_talking(RoutePolicy::Ecmp, 3, &[(0, 1), (1, 2), (2, 0)]);
+    net.input(Input::Doubt(true));
+    // The node may obey another leader by now.
+    net.nodes.get_mut(&3).unwrap().up = false;
+    net.wait_s(4);
+    assert!(net.controller.nodes().any(|n| !n.up));
+    net.nodes.get_mut(&3).unwrap().up = true;
+    assert!(net.delivers(1, 3) && net.delivers(2, 3), "the routes still work");
+    net.nodes.get_mut(&3).unwrap().up = false;
+    net.input(Input::Doubt(false));
+    net.wait_ms(50);
+    net.nodes.get_mut(&3).unwrap().up = true;
+    assert!(!net.delivers(1, 3) && !net.delivers(2, 3), "it is sure that the node is away");
+}
+
+#[test]
 fn a_silent_node_is_down_after_its_time_and_up_when_heard() {
     let mut net = all_talking(RoutePolicy::Ecmp, 3, &[(0, 1), (1, 2), (2, 0)]);
     net.nodes.get_mut(&3).unwrap().up = false;

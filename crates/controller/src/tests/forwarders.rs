@@ -107,7 +107,7 @@ fn a_forwarder_is_used_once_it_has_the_whole_table_and_keeps_its_place() {
     assert!(stages.told.is_empty(), "nodes keep the ways that they have");
     // The first is ready; the other is waited for, but not for ever.
     stages.answer(&[]);
-    stages.net.input(Input::NodeUp { node: 3, name: "s3".into() });
+    stages.net.input(Input::NodeUp { node: 3, name: "s3".into(), version: 1 });
     stages.net.hello(3);
     stages.answer(&[3]);
     assert!(stages.told.is_empty());
@@ -119,7 +119,7 @@ fn a_forwarder_is_used_once_it_has_the_whole_table_and_keeps_its_place() {
     let third = Some((3, ROUTER_HOP));
     assert_eq!(stages.ends(1), [third, None, None]);
     // Then both are, and b has two places.
-    stages.net.input(Input::NodeUp { node: 4, name: "s4".into() });
+    stages.net.input(Input::NodeUp { node: 4, name: "s4".into(), version: 1 });
     stages.net.hello(4);
     stages.answer(&[3, 4]);
     let fourth = Some((4, ROUTER_HOP));
@@ -280,7 +280,7 @@ fn nodes_are_told_who_shares_the_table_and_forwarders_where_the_others_are() {
     assert_eq!(stages.told[&4].paths[1..], [[ROUTER_HOP], [ROUTER_HOP]]);
     // One that is not to be used still routes what its own hosts send.
     stages.net.input(Input::NodeDown { node: 3 });
-    stages.net.input(Input::NodeUp { node: 3, name: "s3".into() });
+    stages.net.input(Input::NodeUp { node: 3, name: "s3".into(), version: 1 });
     stages.net.hello(3);
     stages.versions.remove(&3);
     stages.answer(&[4]);

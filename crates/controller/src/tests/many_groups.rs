@@ -66,7 +66,15 @@ impl Crowd {
         let config = Config { multicast, limits, ..Config::default() };
         let now = Time::from_secs(1000);
         let (unix_s, stored, seed) = (1_700_000_000, Vec::new(), [7; 32]);
-        let controller = Controller::new(Start { config, epoch: 1, now, unix_s, stored, seed });
+        let controller = Controller::new(Start {
+            config,
+            epoch: 1,
+            provisional: false,
+            now,
+            unix_s,
+            stored,
+            seed,
+        });
         let mut crowd = Crowd {
             controller,
             now,
@@ -77,7 +85,7 @@ impl Crowd {
         };
         crowd.input(Input::Attached { to: Some(1) });
         for node in 1..=NODES {
-            crowd.input(Input::NodeUp { node, name: format!("n{node}") });
+            crowd.input(Input::NodeUp { node, name: format!("n{node}"), version: 1 });
         }
         (1..=NODES).for_each(|node| crowd.hello(node, true));
         for host in 0..HOSTS {

@@ -81,7 +81,15 @@ impl Net {
 
     fn restarted(config: Config, epoch: u64, stored: Vec<Record>) -> Net {
         let now = Time::from_secs(1000);
-        let start = Start { config, epoch, now, unix_s: 1_700_000_000, stored, seed: [7; 32] };
+        let start = Start {
+            config,
+            epoch,
+            provisional: false,
+            now,
+            unix_s: 1_700_000_000,
+            stored,
+            seed: [7; 32],
+        };
         Net {
             controller: controller(&start),
             now,
@@ -118,7 +126,7 @@ impl Net {
         }
         net.input(Input::Attached { to: Some(1) });
         for id in 1..=NodeId::from(nodes) {
-            net.input(Input::NodeUp { node: id, name: format!("s{id}") });
+            net.input(Input::NodeUp { node: id, name: format!("s{id}"), version: 1 });
         }
         for id in 1..=NodeId::from(nodes) {
             net.hello(id);
@@ -371,7 +379,7 @@ impl Net {
         let node = self.nodes.get_mut(&id).unwrap();
         node.up = true;
         node.memory.clear();
-        self.input(Input::NodeUp { node: id, name: format!("s{id}") });
+        self.input(Input::NodeUp { node: id, name: format!("s{id}"), version: 1 });
         self.hello(id);
         self.neighbours_notice(id);
     }
@@ -467,7 +475,7 @@ impl Net {
         net.input(Input::Attached { to: Some(1) });
         let ids: Vec<NodeId> = net.nodes.keys().copied().filter(|id| net.nodes[id].up).collect();
         for &id in &ids {
-            net.input(Input::NodeUp { node: id, name: format!("s{id}") });
+            net.input(Input::NodeUp { node: id, name: format!("s{id}"), version: 1 });
             net.hello(id);
             if reports {
                 net.report(id);

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use plexus_config::{OutsideRoute, Subnet};
+use plexus_control::node::{Event, Unserved};
 use plexus_controller::{Action, Config};
 use plexus_plane::DropReason;
 use plexus_wire::{EtherType, Prefix, Protocol, ethernet, icmpv4, ipv4};
@@ -82,6 +83,33 @@ fn hosts_of_two_subnets_talk_and_every_packet_is_routed_once() {
         }
         world.finish();
     }
+}
+
+#[test]
+fn the_first_packet_of_a_host_that_knows_its_router_without_asking_arrives() {
+    let mut world = World::cabled(4, &RING, 1, two_subnets());
+    (0..4).for_each(|h| move_to_subnet(&mut world, h));
+    world.run(1200);
+    (1..4).for_each(|h| world.announce(h));
+    world.run(100);
+    assert_eq!(world.unreached(&[(2, 3)], 200), []);
+    let router = world.hosts[2].arp[&gateway(2)];
+    // Host 0 has learned it from an advertisement: no node has heard of host 0 yet.
+    world.hosts[0].arp.insert(gateway(0), router);
+    let (number, to) = (world.number(), world.hosts[3].ip);
+    world.send(0, to, number);
+    world.run(100);
+    assert_eq!(world.arrivals((0, 3), number), 1);
+    // Packets from an address that the host does not have end after the time for an answer.
+    let own = std::mem::replace(&mut world.hosts[0].ip, [10, 0, 0, 66].into());
+    let forged: Vec<u32> = (0..6).map(|_| world.number()).collect();
+    let frames: Vec<_> = forged.iter().map(|_| by_gateway(&world, 0, to, 64, None)).collect();
+    world.hosts[0].ip = own;
+    frames.into_iter().for_each(|frame| world.emit(0, frame));
+    world.run(300);
+    let dropped = Event::Dropped(HOST, Unserved::NoRoute);
+    assert_eq!(world.node(0).events.iter().filter(|e| **e == dropped).count(), 6);
+    world.finish();
 }
 
 #[test]

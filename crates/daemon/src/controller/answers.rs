@@ -56,9 +56,23 @@ impl Daemon {
         })
     }
 
+    /// The same, if it knows what is stored.
+    pub(super) fn view_with_store(&self) -> Result<View<'_>, String> {
+        match self.reign.tenure.is_provisional() {
+            true => {
+                Err("this controller leads provisionally: it does not know what is stored, and \
+                         changes nothing"
+                    .into())
+            }
+            false => self.view(),
+        }
+    }
+
     pub(super) fn show(&self, topic: Topic) -> Result<Answer, String> {
         match topic {
             Topic::Controllers => Ok(Answer::Controllers(self.controllers())),
+            // Its list is empty because it does not know them: nobody may take it for a copy.
+            Topic::Leases => self.view_with_store()?.show(topic),
             topic => self.view()?.show(topic),
         }
     }

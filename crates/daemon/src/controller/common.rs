@@ -55,7 +55,7 @@ impl Daemon {
     }
 
     fn next(&self, now: Time, request: Common) -> Result<Next, String> {
-        let core = self.view()?.core;
+        let core = self.view_with_store()?.core;
         Ok(match request {
             Common::State(_) => Next::Answer(Reply::Common(self.common_state(now, core))),
             Common::Text(version) => {

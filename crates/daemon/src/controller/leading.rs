@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use plexus_api::answer::fabric::{ControllerRole, Controllers, KnownController};
 use plexus_config::{ControllerFile, EtcdSettings};
-use plexus_controller::tenure::{Answer, Known, Output, Role, Times};
-use plexus_controller::{Controller, Input, Record, Start};
+use plexus_controller::reign::Follows;
+use plexus_controller::tenure::{Answer, Known, Output, Role, Times, Why};
+use plexus_controller::{Input, Record, Start};
 use plexus_io::clock::unix_ms;
 use plexus_keeper::{Etcd, File, Keeper};
 use plexus_wire::Time;
+use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 
 use super::{Daemon, check_own_key};
 use crate::identity;
@@ -83,7 +85,10 @@ impl Daemon {
                     tracing::info!("the lease on leadership holds again");
                 }
                 Output::Retire(why) => {
-                    tracing::warn!("stands by: {why}");
+                    match why {
+                        Why::Elected => tracing::info!("no longer leads provisionally: {why}"),
+                        _ => tracing::warn!("stands by: {why}"),
+                    }
                     self.hub.stand_by(now);
                 }
             }
@@ -108,15 +113,17 @@ impl Daemon {
                  count: set it right (`timedatectl`)"
             );
         }
-        tracing::info!(epoch, leases = stored.len(), "leads");
-        let mut core = Controller::new(Start {
-            config: self.settings.clone(),
-            epoch,
-            now,
-            unix_s,
-            stored,
-            seed,
-        });
+        let provisional = epoch == PROVISIONAL_EPOCH;
+        match provisional {
+            false => tracing::info!(epoch, leases = stored.len(), "leads"),
+            true => tracing::warn!(
+                "leads provisionally, because neither the store nor a leader is heard: hosts get \
+                 routes, and no promises"
+            ),
+        }
+        let config = self.settings.clone();
+        let start = Start { config, epoch, provisional, now, unix_s, stored, seed };
+        let core = self.reign.lead(start);
         core.handle(now, Input::Attached { to: self.attached });
         for input in self.devices.again() {
             core.handle(now, input);
@@ -137,10 +144,24 @@ impl Daemon {
             tracing::error!("cannot lead: {why}");
             return self.reign.tenure.drain(now);
         }
-        self.reign.core = Some(core);
         self.hub.lead(now, epoch);
         if has_common {
             self.configure(now);
+        }
+    }
+
+    /// Begins or ends to follow the nodes, as the leader record says.
+    pub(super) fn follow(&mut self, now: Time) {
+        // The core of a follower keeps no secret: its numbers need not be guessed with effort.
+        let seed = || identity::random().unwrap_or_default();
+        match self.reign.follow(now, &self.settings, seed) {
+            Some(Follows::Began) => {
+                tracing::info!("follows the nodes");
+                self.reign.handle(now, Input::Attached { to: self.attached });
+                self.hub.follow();
+            }
+            Some(Follows::Ended) => self.hub.stand_by(now),
+            None => {}
         }
     }
 
@@ -176,6 +197,7 @@ impl Daemon {
         Controllers {
             controller: self.own.1.clone(),
             role: match self.reign.tenure.role() {
+                _ if self.reign.tenure.is_provisional() => ControllerRole::Provisional,
                 Role::Standby => ControllerRole::Standby,
                 Role::Campaigning { .. } => ControllerRole::Campaigns,
                 Role::Leading { in_doubt: false, .. } => ControllerRole::Leads,

@@ -14,9 +14,15 @@ pub(super) struct Facts<'a> {
     pub(super) name: &'a str,
     /// It leads, and its lease holds.
     pub(super) leads: bool,
+    /// It leads without its store, and promises nothing.
+    pub(super) is_provisional: bool,
     pub(super) store_works: bool,
     /// 0: it stands by.
     pub(super) epoch: u64,
+    /// Nodes that it follows while it stands by.
+    pub(super) follows: u64,
+    /// Questions that it has answered since it leads or follows.
+    pub(super) questions: u64,
     pub(super) counts: Counts,
     /// What the core did not act on, by reason.
     pub(super) drops: BTreeMap<String, u64>,
@@ -43,11 +49,18 @@ pub(super) struct Done {
 
 /// The metrics in the text exposition format.
 pub(super) fn text(facts: &Facts<'_>) -> String {
-    let Facts { name, leads, store_works, epoch, counts, drops, attached, port, done } = facts;
+    let Facts { name, leads, is_provisional, store_works, epoch, .. } = facts;
+    let Facts { counts, drops, attached, port, done, .. } = facts;
     let gauges = [
         ("leads", "1 while it leads and its lease holds", u64::from(*leads)),
+        (
+            "provisional",
+            "1 while it leads without its store, and promises nothing",
+            u64::from(*is_provisional),
+        ),
         ("store_works", "1 unless the store was in trouble last", u64::from(*store_works)),
         ("epoch", "Epoch in which it leads, 0 if it stands by", *epoch),
+        ("follows", "Nodes that it follows while it stands by", facts.follows),
         ("attached", "1 if its device is cabled to a node", u64::from(*attached)),
         ("nodes", "Nodes ever heard of", counts.nodes as u64),
         ("nodes_up", "Nodes that have been heard of lately", counts.nodes_up as u64),
@@ -65,6 +78,7 @@ pub(super) fn text(facts: &Facts<'_>) -> String {
         ("transmit_unsent", "Packets that the device had no room for", done.unsent),
         ("refused", "Messages that sessions refused", done.refused),
         ("routes_sent", "Routes sent to nodes", done.routes),
+        ("questions", "Hosts' questions answered with routes", facts.questions),
         ("trees_considered", "Looks at a tree's senders and listeners", counts.trees_considered),
         ("stored", "Writes that the store keeps", done.stored),
         ("not_stored", "Troubles of the store", done.not_stored),

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::{leading, make_folder};
 use crate::identity;
 
-/// The form of the file.
+/// The form of the file. A field that a later version adds is ignored; what this one would misread
+/// has another number.
 const FORMAT: u32 = 1;
 /// How long a store may take for one step of a restore.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -35,7 +36,6 @@ const NAME: &str = "a snapshot's restore";
 
 /// A copy of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     format: u32,
     /// The group's number.
@@ -250,7 +250,7 @@ impl Held {
                 self.report_at = Instant::now() + self.report;
                 self.keeper.ask(Ask::Keep { lease, asked: Time::ZERO });
                 // Controllers do not replace a leader that reports and reaches a node.
-                let member = Member { nodes: 1, attached: true, unix_s: 0 };
+                let member = Member { nodes: 1, attached: true, ..Member::default() };
                 self.keeper.ask(Ask::Report { lease, member });
             }
             match self.keeper.poll() {

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use plexus_controller::{Change, CommonVersion, Lease, Record};
+use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 use redb::{Database, Key, ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Leases by address.
@@ -83,12 +84,13 @@ impl Store {
         }
     }
 
-    /// Increments the incarnation and returns it, already stored.
+    /// Increments the incarnation and returns it, already stored. The first one is above that of
+    /// controllers that lead provisionally.
     ///
     /// # Errors
     /// When the file cannot be written or is damaged.
     pub(super) fn next_epoch(&self) -> Result<u64, StoreError> {
-        self.set_epoch(|epoch| epoch.saturating_add(1))
+        self.set_epoch(|epoch| epoch.max(PROVISIONAL_EPOCH).saturating_add(1))
     }
 
     /// Makes the next incarnation higher than this one.

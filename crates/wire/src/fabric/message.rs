@@ -3,7 +3,7 @@
 //! A body is its fields one after another, big-endian, without padding. A list is a count (u16) and
 //! its items, an optional value a byte (0 or 1) and the value, an IP address a byte (4 or 6) and
 //! its octets. Before the body are its kind (u8) and a request number (u32), which is nonzero if
-//! the sender wants an answer that repeats it.
+//! the sender wants an answer that repeats it. Bodies of version 2 have no such number.
 //!
 //! Everything is bounded by the size of the message: a count that the remaining bytes cannot hold
 //! is refused before any allocation.
@@ -21,6 +21,12 @@ pub type Hops = Vec<u8>;
 
 /// Longest body in bytes: it must fit the smallest fabric link behind the longest header.
 pub const BODY_MAX: usize = 1380;
+/// The epoch of a controller that leads provisionally, lower than that of every other one. Several
+/// may have it at once: nodes follow the one with the lowest number (SPEC.md, 10).
+pub const PROVISIONAL_EPOCH: u64 = 1;
+
+/// Most controllers that stand by, of which a node is told.
+pub const STANDBYS_MAX: usize = 7;
 
 /// Longest trial of a version of the common file, in seconds.
 pub const COMMON_TRIAL_MAX_S: u32 = 24 * 3600;
@@ -76,8 +82,10 @@ macro_rules! structures {
 
 mod codes;
 mod explain;
+mod short;
 pub use codes::{CommonFate, CommonVerb, PortRole, Refusal};
 pub use explain::{Choice, Handed, Limited, Step, Target};
+pub use short::{Ips, Number, Routes, SHORT_KINDS, Secret, ShortForward, ShortReply, ShortRequest};
 
 /// The bodies, each with its kind.
 macro_rules! bodies {
@@ -104,10 +112,12 @@ macro_rules! bodies {
                 match self { $(Body::$name(_) => stringify!($name),)* }
             }
 
-            /// Kind, request number and fields.
+            /// Kind, request number and fields; no number from [`SHORT_KINDS`] on.
             pub fn to_bytes(&self, request: u32) -> Vec<u8> {
                 let mut out = vec![self.kind()];
-                request.put(&mut out);
+                if self.kind() < SHORT_KINDS {
+                    request.put(&mut out);
+                }
                 match self { $(Body::$name(body) => body.put(&mut out),)* }
                 out
             }
@@ -120,7 +130,7 @@ macro_rules! bodies {
             pub fn parse(bytes: &[u8]) -> Result<(u32, Body), Error> {
                 let mut from = Reader(bytes);
                 let kind = u8::take(&mut from)?;
-                let request = u32::take(&mut from)?;
+                let request = if kind < SHORT_KINDS { u32::take(&mut from)? } else { 0 };
                 let body = match kind {
                     $($kind => Body::$name($name::take(&mut from)?),)*
                     other => return Err(invalid("kind", other)),
@@ -178,6 +188,10 @@ bodies! {
     54 Explain,
     55 Explained,
     57 Revoked,
+    60 Standbys,
+    128 ShortRequest,
+    129 ShortForward,
+    130 ShortReply,
 }
 
 structures! {
@@ -676,6 +690,24 @@ structures! {
         parts: u16,
         /// Public keys.
         keys: Vec<[u8; 32]>,
+    }
+
+    /// From the controller that leads: the others, with which the node keeps sessions too.
+    Standbys {
+        /// Orders these messages: the higher counts.
+        version: u64,
+        /// All of them.
+        standbys: Vec<Standby>,
+    }
+
+    /// A controller that stands by, in [`Standbys`].
+    Standby {
+        /// Its node number.
+        controller: u64,
+        /// It may be asked for addresses ([`ResolveRequest`]).
+        answers: bool,
+        /// The path to it, ending in 0xFF.
+        path: Hops,
     }
 
     /// From a controller that somebody looks at: the node tells its counters for some time.

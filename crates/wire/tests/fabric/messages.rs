@@ -18,6 +18,9 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The fields in the clear, or why it is no message.
 fn read(message: &[u8]) -> Result<Value, &'static str> {
+    if let Some([first @ 0x82..=0x84, length]) = message.get(..2) {
+        return read_short(*first, message.get(..usize::from(*length)).ok_or("truncated")?);
+    }
     let head = message.get(..4).ok_or("truncated")?;
     let length = number(&head[2..]) as usize;
     match (head[0], length) {
@@ -65,6 +68,26 @@ fn read(message: &[u8]) -> Result<Value, &'static str> {
             "kind": "keyed",
             "exchange": number(&header[6..14]),
             "nonce": hex(&header[14..]),
+        }),
+    })
+}
+
+/// The same of a short message.
+fn read_short(first: u8, message: &[u8]) -> Result<Value, &'static str> {
+    let header = if first == 0x82 { 9 } else { 14 };
+    if message.len() < header + 16 {
+        return Err("truncated");
+    }
+    Ok(match first {
+        0x82 => json!({
+            "kind": "sealed",
+            "receiver": number(&message[2..6]),
+            "counter": number(&message[6..9]),
+        }),
+        _ => json!({
+            "kind": "reply",
+            "exchange": number(&message[2..6]),
+            "version": number(&message[6..14]),
         }),
     })
 }

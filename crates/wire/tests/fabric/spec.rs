@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use super::tables::{Fields, Tables, snake};
 use plexus_wire::fabric::message::Body;
 
-const SOURCES: [&str; 2] = [
+const SOURCES: [&str; 3] = [
     include_str!("../../src/fabric/message.rs"),
     include_str!("../../src/fabric/message/codes.rs"),
+    include_str!("../../src/fabric/message/short.rs"),
 ];
 
 /// The blocks of the source that begin with this macro's name, each without its outer lines.
@@ -36,6 +37,10 @@ fn in_words(type_: &str) -> String {
         "MacAddr" => "mac",
         "IpAddr" => "ip",
         "Hops" => "hops",
+        "Secret" => "secret",
+        "Number" => "number",
+        "Ips" => "ips",
+        "Routes" => "routes",
         "[u8; 32]" => "key",
         other => other,
     }

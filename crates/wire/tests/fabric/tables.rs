@@ -69,7 +69,9 @@ impl Tables {
         let found = self.bodies.iter().find(|(_, n)| snake(n) == *name);
         let (kind, name) = found.unwrap_or_else(|| panic!("no body {name}"));
         let mut out = vec![*kind];
-        out.extend(request.to_be_bytes());
+        if *kind < 128 {
+            out.extend(request.to_be_bytes());
+        }
         self.encode(name, fields, &mut out);
         out
     }
@@ -100,7 +102,27 @@ impl Tables {
                     IpAddr::V4(ip) => out.extend([&[4], &ip.octets()[..]].concat()),
                     IpAddr::V6(ip) => out.extend([&[6], &ip.octets()[..]].concat()),
                 },
-                "key" => out.extend(value.as_array().unwrap().iter().map(byte)),
+                "key" | "secret" => out.extend(value.as_array().unwrap().iter().map(byte)),
+                "number" => {
+                    let bytes = value.as_u64().unwrap().to_be_bytes();
+                    let bytes: Vec<u8> = bytes.into_iter().skip_while(|b| *b == 0).collect();
+                    out.extend([&[bytes.len() as u8], &bytes[..]].concat());
+                }
+                "ips" => {
+                    let (version, both) = value.as_object().unwrap().iter().next().unwrap();
+                    out.push(version[1..].parse().unwrap());
+                    for ip in both.as_array().unwrap() {
+                        match ip.as_str().unwrap().parse().unwrap() {
+                            IpAddr::V4(ip) => out.extend(ip.octets()),
+                            IpAddr::V6(ip) => out.extend(ip.octets()),
+                        }
+                    }
+                }
+                "routes" => {
+                    let routes = value.as_array().unwrap().iter();
+                    let hops = |r: &Value| r.as_array().unwrap().iter().map(byte).collect();
+                    out.extend(pack(&routes.map(hops).collect::<Vec<Vec<u8>>>()));
+                }
                 other => panic!("the type {other} has no encoding"),
             }
         }
@@ -110,7 +132,7 @@ impl Tables {
     pub(crate) fn decode_body(&self, bytes: &[u8]) -> Result<(u32, Value), String> {
         let mut rest = bytes;
         let kind = self.decode("u8", &mut rest)?.as_u64().unwrap() as u8;
-        let request = self.decode("u32", &mut rest)?.as_u64().unwrap() as u32;
+        let request = if kind < 128 { integer(take(&mut rest, 4)?) as u32 } else { 0 };
         let name = self.bodies.get(&kind).ok_or("kind")?;
         let fields = self.decode(name, &mut rest)?;
         if rest.is_empty() {
@@ -165,6 +187,28 @@ impl Tables {
                 Ok(ip.to_string().into())
             }
             "key" => Ok(take(rest, 32)?.into()),
+            "secret" => Ok(take(rest, 16)?.into()),
+            "number" => match take(rest, 1)?[0] {
+                len @ 0..=8 => match take(rest, len.into())? {
+                    [0, ..] => Err("number".into()),
+                    bytes => Ok(integer(bytes).into()),
+                },
+                _ => Err("number".into()),
+            },
+            "ips" => {
+                let version = take(rest, 1)?[0];
+                let mut ip = || -> Result<String, String> {
+                    Ok(match version {
+                        4 => IpAddr::from(<[u8; 4]>::try_from(take(rest, 4)?).unwrap()),
+                        6 => IpAddr::from(<[u8; 16]>::try_from(take(rest, 16)?).unwrap()),
+                        _ => return Err("ip_version".into()),
+                    }
+                    .to_string())
+                };
+                let both = [ip()?, ip()?];
+                Ok(json!({ format!("v{version}"): both }))
+            }
+            "routes" => unpack(rest).map(|routes| json!(routes)),
             other => panic!("the type {other} has no encoding"),
         }
     }
@@ -183,6 +227,61 @@ impl Tables {
             },
         }
     }
+}
+
+/// Routes as the document writes them: digits of 0 and 1, eight to a byte.
+fn pack(routes: &[Vec<u8>]) -> Vec<u8> {
+    let on_the_way = || routes.iter().flat_map(|r| &r[..r.len() - 1]).copied();
+    let low = on_the_way().min().unwrap_or(0);
+    let highest = on_the_way().max().map_or(0, |high| high - low);
+    let width = if highest == 0 { 0 } else { format!("{highest:b}").len() };
+    let mut out = vec![(routes.len() * 16 + width) as u8];
+    out.extend((!routes.is_empty()).then_some(low));
+    for route in routes {
+        let (last, way) = route.split_last().unwrap();
+        out.extend([route.len() as u8, *last]);
+        let text = |hop: &u8| format!("{:0width$b}", hop - low)[..width].to_string();
+        let digits: String =
+            if width == 0 { String::new() } else { way.iter().map(text).collect() };
+        let bytes = digits.as_bytes().chunks(8).map(|eight| {
+            let eight = format!("{:0<8}", str::from_utf8(eight).unwrap());
+            u8::from_str_radix(&eight, 2).unwrap()
+        });
+        out.extend(bytes);
+    }
+    out
+}
+
+fn unpack(rest: &mut &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let whole = *rest;
+    let head = take(rest, 1)?[0];
+    let (count, width) = (head / 16, usize::from(head % 16));
+    if width > 8 {
+        return Err("routes".into());
+    }
+    let low = if count > 0 { take(rest, 1)?[0] } else { 0 };
+    let mut routes = vec![];
+    for _ in 0..count {
+        let [len, last] = *take(rest, 2)? else { unreachable!("two were taken") };
+        if len == 0 {
+            return Err("routes".into());
+        }
+        let way = usize::from(len) - 1;
+        let bytes = take(rest, (way * width).div_ceil(8))?;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
+        let mut route = vec![];
+        for at in 0..way {
+            let digits = &digits[at * width..(at + 1) * width];
+            let more = if width == 0 { 0 } else { u32::from_str_radix(digits, 2).unwrap() };
+            route.push(u8::try_from(u32::from(low) + more).map_err(|_| "routes")?);
+        }
+        route.push(last);
+        routes.push(route);
+    }
+    if pack(&routes) != whole[..whole.len() - rest.len()] {
+        return Err("routes".into());
+    }
+    Ok(routes)
 }
 
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {

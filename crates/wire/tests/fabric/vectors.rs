@@ -55,6 +55,8 @@ fn name_of(error: Error) -> &'static str {
             (Format::FabricMessage, "common verb") => "common_verb",
             (Format::FabricMessage, "common fate") => "common_fate",
             (Format::FabricMessage, "length") => "length",
+            (Format::FabricMessage, "number") => "number",
+            (Format::FabricMessage, "routes") => "routes",
             (Format::Ethernet, "type") => "ethernet_type",
             (Format::Ipv4, "fragment at") => "fragment",
             (Format::Ipv4 | Format::Ipv6, "protocol") => "protocol",

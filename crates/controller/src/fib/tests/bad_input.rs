@@ -144,7 +144,7 @@ fn a_node_whose_table_is_always_wrong_is_filled_ever_more_rarely() {
     let mut world = World::filled(2, 100);
     let (mut filled, end) = (0, world.now + Duration::from_secs(3600));
     let mut question = None;
-    world.input(Input::NodeUp { node: 1, name: "n0".into() });
+    world.input(Input::NodeUp { node: 1, name: "n0".into(), version: 1 });
     while world.now < end {
         while let Some((node, body)) = world.wire.pop() {
             let (0, Body::FibUpdate(update)) = (node, body) else { continue };

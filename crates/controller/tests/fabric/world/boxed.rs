@@ -44,9 +44,11 @@ pub(crate) fn control_plane(number: usize, seed: [u8; 32]) -> Node {
 }
 
 impl Boxed {
-    pub(crate) fn new(number: usize, seed: [u8; 32]) -> Boxed {
+    /// It speaks this version of the protocol.
+    pub(crate) fn new(number: usize, seed: [u8; 32], version: u8) -> Boxed {
         let hash_seed = u64::from_ne_bytes(*seed.first_chunk().unwrap());
-        let node = control_plane(number, seed);
+        let mut node = control_plane(number, seed);
+        node.set_version(version);
         let fabric = Fabric::new(node, PORTS, LaneChoice::default(), hash_seed).unwrap();
         let fabric = fabric.with_router(seed).unwrap();
         let ports = (0..PORTS).map(|p| (format!("p{p}"), 0, PortSettings::default()));

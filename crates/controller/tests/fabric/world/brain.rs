@@ -18,6 +18,10 @@ use super::identity;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durable {
     pub(crate) epoch: u64,
+    /// There is no store: the controller leads provisionally.
+    pub(crate) is_provisional: bool,
+    /// Which of several controllers it is.
+    pub(crate) number: u64,
     pub(crate) leases: BTreeMap<Ipv4Addr, Lease>,
 }
 
@@ -58,18 +62,21 @@ impl Brain {
         now: Time,
         durable: &Durable,
         seeds: [[u8; 32]; 2],
+        version: u8,
     ) -> Brain {
         let stored = durable.leases.values().copied().map(Record::Lease).collect();
         let core = Controller::new(Start {
             config,
             epoch: durable.epoch,
+            provisional: durable.is_provisional,
             now,
             unix_s: BEGIN_UNIX_S + now.since(Time::ZERO).as_secs(),
             stored,
             seed: seeds[0],
         });
-        let identity = identity(1000, Role::Controller);
+        let identity = identity(1000 + durable.number, Role::Controller);
         let mut hub = Hub::new(identity, Pace::default(), seeds[1]);
+        hub.set_version(version);
         hub.lead(now, durable.epoch);
         Brain { hub, core, log: vec![], traces: vec![], refused: vec![] }
     }
@@ -124,7 +131,9 @@ impl Brain {
                     | hub::Output::Stranger(_)
                     | hub::Output::Leader(_) => continue,
                     hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },
-                    hub::Output::NodeUp { node, name } => Input::NodeUp { node, name },
+                    hub::Output::NodeUp { node, name, version } => {
+                        Input::NodeUp { node, name, version }
+                    }
                     hub::Output::Said { node, body } => Input::Message { node, request: 0, body },
                 };
                 self.core.handle(now, input);

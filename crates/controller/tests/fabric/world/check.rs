@@ -40,7 +40,7 @@ impl World {
     }
 
     /// How often a packet has arrived: from its host, or from the group that has routed it.
-    fn arrivals(&self, (from, to): Pair, number: u32) -> usize {
+    pub(crate) fn arrivals(&self, (from, to): Pair, number: u32) -> usize {
         let (source, target) = (&self.hosts[from], &self.hosts[to]);
         let sender = match source.is_near(target.ip) {
             true => source.mac,

@@ -14,6 +14,7 @@ use plexus_config::Subnet;
 use plexus_control::hub;
 use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::node;
+use plexus_control::version::VERSION;
 use plexus_controller::{Change, Config};
 use plexus_wire::fabric::{self, Kind, encapsulation};
 use plexus_wire::{MacAddr, Prefix, Time, ethernet};
@@ -73,6 +74,9 @@ pub(crate) struct World {
     pub(crate) controllers: Vec<Option<Brain>>,
     pub(crate) durable: Durable,
     pub(crate) config: Config,
+    /// What each node and the controller speak when they start.
+    pub(crate) versions: Vec<u8>,
+    pub(crate) controller_version: u8,
     pub(crate) cables: BTreeMap<End, End>,
     silent: BTreeSet<End>,
     queue: BinaryHeap<Reverse<(Time, u64, Flying)>>,
@@ -136,12 +140,14 @@ impl World {
         let mut random = Pcg64::seed_from_u64(seed);
         World {
             now: Time::ZERO,
-            nodes: (0..nodes).map(|n| Some(Boxed::new(n, random.random()))).collect(),
+            nodes: (0..nodes).map(|n| Some(Boxed::new(n, random.random(), VERSION))).collect(),
             hosts: vec![],
             switches: vec![],
             controllers: vec![],
             durable: Durable::default(),
             config,
+            versions: vec![VERSION; nodes],
+            controller_version: VERSION,
             cables: BTreeMap::new(),
             silent: BTreeSet::new(),
             queue: BinaryHeap::new(),
@@ -180,10 +186,27 @@ impl World {
         config: Config,
     ) -> World {
         let mut world = World::cabled(nodes, pairs, seed, config);
-        world.run(1200);
-        (0..nodes).for_each(|h| world.announce(h));
-        world.run(100);
+        world.join();
         world
+    }
+
+    /// A [`RING`] whose nodes and controller speak these versions; joined.
+    pub(crate) fn mixed(versions: [u8; 4], controller: u8, seed: u64) -> World {
+        let mut world = World::new(4, seed, usual_config());
+        (world.versions, world.controller_version) = (versions.to_vec(), controller);
+        for (n, version) in versions.into_iter().enumerate() {
+            world.nodes[n] = Some(Boxed::new(n, world.random.random(), version));
+        }
+        world.cable_all(&RING);
+        world.join();
+        world
+    }
+
+    /// Nodes find each other, and hosts announce themselves.
+    fn join(&mut self) {
+        self.run(1200);
+        (0..self.hosts.len()).for_each(|h| self.announce(h));
+        self.run(100);
     }
 
     /// The same before anything has happened.
@@ -194,15 +217,20 @@ impl World {
         config: Config,
     ) -> World {
         let mut world = World::new(nodes, seed, config);
-        for (a, b) in world.link_ends(nodes, pairs) {
-            world.cable(a, b);
+        world.cable_all(pairs);
+        world
+    }
+
+    fn cable_all(&mut self, pairs: &[(usize, usize)]) {
+        let nodes = self.nodes.len();
+        for (a, b) in self.link_ends(nodes, pairs) {
+            self.cable(a, b);
         }
         for n in 0..nodes {
-            world.host(n, HOST);
+            self.host(n, HOST);
         }
-        let controller = world.start_controller();
-        world.cable(End::Controller(controller), End::Node(0, CONTROL));
-        world
+        let controller = self.start_controller();
+        self.cable(End::Controller(controller), End::Node(0, CONTROL));
     }
 
     /// The ends of links between nodes: each takes the lowest free port.
@@ -234,7 +262,8 @@ impl World {
 
     pub(crate) fn start_controller_as(&mut self, durable: Durable) -> usize {
         let seeds = [self.random.random(), self.random.random()];
-        let brain = Brain::start(self.config.clone(), self.now, &durable, seeds);
+        let version = self.controller_version;
+        let brain = Brain::start(self.config.clone(), self.now, &durable, seeds, version);
         self.controllers.push(Some(brain));
         self.controllers.len() - 1
     }
@@ -307,13 +336,13 @@ impl World {
 
     /// It restarts without state.
     pub(crate) fn start_node(&mut self, n: usize) {
-        self.nodes[n] = Some(Boxed::new(n, self.random.random()));
+        self.nodes[n] = Some(Boxed::new(n, self.random.random(), self.versions[n]));
         self.plug_in(n);
     }
 
     /// The same, recording its inputs and outputs.
     pub(crate) fn start_recorded(&mut self, n: usize) {
-        let mut boxed = Boxed::new(n, self.random.random());
+        let mut boxed = Boxed::new(n, self.random.random(), self.versions[n]);
         boxed.recording = Some(vec![]);
         self.nodes[n] = Some(boxed);
         self.plug_in(n);

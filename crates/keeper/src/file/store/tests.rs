@@ -40,7 +40,7 @@ fn applied_changes_are_loaded_and_epochs_increase() {
     };
     {
         let store = Store::open(&path.0).unwrap();
-        assert_eq!(store.next_epoch(), Ok(1));
+        assert_eq!(store.next_epoch(), Ok(2));
         assert_eq!(store.load(), Ok(vec![]));
         store.apply(&[put(7), put(9), put(8)]).unwrap();
         store.apply(&[Change::RemoveLease(lease(9).ip), put(7)]).unwrap();
@@ -51,7 +51,7 @@ fn applied_changes_are_loaded_and_epochs_increase() {
         assert!(told.contains("open in another process"), "{told}");
     }
     let store = Store::open(&path.0).unwrap();
-    assert_eq!(store.next_epoch(), Ok(2));
+    assert_eq!(store.next_epoch(), Ok(3));
     let stored = vec![Record::Lease(lease(7)), Record::Lease(lease(8)), common(4)];
     assert_eq!(store.load(), Ok(stored));
 }
@@ -96,4 +96,66 @@ fn a_cut_or_corrupted_file_is_an_error_or_whole_never_a_panic() {
         }
     }
     assert!(refused > 15, "{refused} refused, the last: {told}");
+}
+
+/// Writes a store as another version does: records as JSON texts, and the layout's number.
+fn written_by_another(path: &Path, format: u64, lease: &str, common: &str) {
+    let database = Database::create(path).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let mut meta = write.open_table(META).unwrap();
+        meta.insert(FORMAT, format).unwrap();
+        meta.insert(EPOCH, 41).unwrap();
+        let key = Ipv4Addr::new(10, 0, 0, 7).to_bits();
+        write.open_table(LEASES).unwrap().insert(key, lease.as_bytes()).unwrap();
+        write.open_table(COMMON).unwrap().insert(3, common.as_bytes()).unwrap();
+    }
+    write.commit().unwrap();
+}
+
+#[test]
+fn a_later_versions_fields_are_ignored_and_its_layout_is_refused() {
+    let common = Record::Common(CommonVersion {
+        version: 3,
+        kept_unix_s: 9,
+        comment: "a".into(),
+        plexus: "1".into(),
+        kept: true,
+        text: "[all]".into(),
+    });
+    let lease_text = |more: &str| {
+        let fields = r#""ip": "10.0.0.7", "mac": "02:00:00:00:00:07", "until_unix_s": 1007"#;
+        format!("{{{fields}{more}}}")
+    };
+    let common_text = |more: &str| {
+        let fields = r#""version": 3, "kept_unix_s": 9, "comment": "a", "plexus": "1""#;
+        format!(r#"{{{fields}, "kept": true, "text": "[all]"{more}}}"#)
+    };
+    for (name, more) in [("same", ""), ("later", r#", "of_a_later_version": {"a": [1]}"#)] {
+        let path = Scratch::new(name);
+        written_by_another(&path.0, FORMAT_NOW, &lease_text(more), &common_text(more));
+        let store = Store::open(&path.0).unwrap();
+        assert_eq!(store.load(), Ok(vec![Record::Lease(lease(7)), common.clone()]), "{name}");
+        assert_eq!(store.next_epoch(), Ok(42));
+    }
+    // An earlier version knows less.
+    let path = Scratch::new("earlier");
+    let earlier = common_text("").replace(r#", "plexus": "1""#, "");
+    written_by_another(&path.0, FORMAT_NOW, &lease_text(""), &earlier);
+    let Record::Common(common) = common else { unreachable!("it is one") };
+    let common = Record::Common(CommonVersion { plexus: String::new(), ..common });
+    let stored = Store::open(&path.0).unwrap().load();
+    assert_eq!(stored, Ok(vec![Record::Lease(lease(7)), common]));
+    // What this version would misread has another number, and is left as it is.
+    let path = Scratch::new("layout");
+    written_by_another(&path.0, FORMAT_NOW + 1, &lease_text(""), &common_text(""));
+    for _ in 0..2 {
+        let told = Store::open(&path.0).unwrap_err().to_string();
+        assert!(told.ends_with("is of format 2, this program reads 1: update it"), "{told}");
+    }
+    // A record that lacks what this version needs is not guessed at.
+    let path = Scratch::new("short");
+    written_by_another(&path.0, FORMAT_NOW, r#"{"ip": "10.0.0.7"}"#, &common_text(""));
+    let told = Store::open(&path.0).unwrap().load().unwrap_err().to_string();
+    assert!(told.contains("the lease of 10.0.0.7 is unreadable"), "{told}");
 }

@@ -45,6 +45,8 @@ codes! {
         TooMany = 8,
         /// The table is full.
         Full = 9,
+        /// The controller that was asked stands by and cannot tell: ask the one that leads.
+        AskLeader = 10,
     }
 }
 
