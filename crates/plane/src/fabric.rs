@@ -51,11 +51,11 @@ use lanes::{Candidate, Lanes};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use ways::{Way, Ways};
 
-use crate::bits::range;
 use crate::context::Context;
 use crate::control::{CONTROL_CLASS, is_dhcp};
 use crate::drops::DropReason;
 use crate::offload;
+use crate::runs::Run;
 use crate::snapshot::PortPlan;
 use crate::stage::output::OutputQueues;
 use crate::storm::Storms;
@@ -187,21 +187,16 @@ impl Fabric {
         context: &mut Context<'_>,
         queues: &OutputQueues,
         batch: &mut Batch,
+        runs: &[Run],
         done: u64,
     ) -> Left {
         let plan = context.fabric;
         let gateway = plan.gateway().map_or(u64::MAX, MacAddr::to_u64);
         let mut lookups: ArrayVec<Lookup<'_>, BATCH> = ArrayVec::new();
-        let (mut left, end) = (Left::default(), batch.len());
-        let mut packets = batch.iter_mut();
-        while let Some(first) = packets.as_slice().first() {
-            let in_port = first.in_port;
-            let place = end - packets.as_slice().len();
-            let packets = || {
-                packets.as_slice().first().filter(|p| p.in_port == in_port)?;
-                packets.next()
-            };
-            let packets = std::iter::from_fn(packets);
+        let (mut left, mut rest) = (Left::default(), &mut batch[..]);
+        for run in runs {
+            let (place, in_port) = (run.from(), run.port);
+            let packets = rest.split_off_mut(..run.to() - place).unwrap_or_default();
             match (plan.role(in_port), plan.tables(in_port)) {
                 (PortRole::Fabric(link), _) => {
                     let packets = (place..).zip(packets);
@@ -219,7 +214,7 @@ impl Fabric {
                     }
                 }
                 _ if !context.plan.ports[usize::from(in_port)].in_fabric => {
-                    left.others |= range(place, place + packets.count());
+                    left.others |= run.places();
                 }
                 (PortRole::Unknown | PortRole::Host, _) => {
                     for packet in packets {

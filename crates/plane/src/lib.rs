@@ -21,6 +21,7 @@ mod offload;
 mod pace;
 mod pipeline;
 mod router;
+mod runs;
 mod sample;
 mod snapshot;
 mod stage;

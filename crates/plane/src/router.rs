@@ -30,9 +30,8 @@ pub(crate) mod plan;
 pub(crate) mod steady;
 mod usual;
 
-use arrayvec::ArrayVec;
 use plexus_config::ReversePath;
-use plexus_io::{BATCH, Head, HeadsMut, PORT_NONE, Packet, PortId, Segmentation};
+use plexus_io::{BATCH, Head, HeadsMut, PORT_NONE, Packet, Segmentation};
 use plexus_table::lpm::GroupId;
 use plexus_wire::MacAddr;
 use plexus_wire::flow::FlowKey;
@@ -41,6 +40,7 @@ use crate::bits::{bits, range};
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::offload;
+use crate::runs::{Run, Runs};
 use crate::verdict::{FORWARDED, Punt, Verdict};
 use crate::vlan::{self, Addresses, Places};
 use fib::FibBatch;
@@ -63,8 +63,8 @@ pub(crate) struct Router {
     seed: u64,
     v4: Found<u32, { ipv4::HEADERS }, Summaries>,
     v6: Found<u128, { ipv6::HEADERS }>,
-    /// Packets of one port in a row: the first's place, and the port.
-    runs: ArrayVec<(u8, PortId), BATCH>,
+    /// The runs of the packets that it has.
+    runs: Runs,
     /// Packets that the router has decided, whose source the switch is to learn.
     pub(crate) to_learn: Places,
     /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
@@ -189,49 +189,26 @@ impl Router {
         self.seed
     }
 
-    /// Decides for the packets of the batch that are the router's, among those whose bits are set.
-    /// `leave` gets the place and the addresses of each packet that is not.
-    #[inline(always)]
-    pub(crate) fn run(
+    /// Begins a batch: reads and checks the headers of its packets whose bits are set, of each port
+    /// all or none. Usual packets are in `v4` or `v6`. Bit for each packet that is not usual: the
+    /// caller asks [`claims`](Self::claims) about it.
+    pub(crate) fn read(
         &mut self,
-        context: &mut Context<'_>,
+        context: &Context<'_>,
         batch: &mut [Packet],
+        runs: &[Run],
         set: u64,
-        mut leave: impl FnMut(usize, &Addresses),
-    ) {
+    ) -> u64 {
         self.clear();
-        let Some(fib) = context.fib else { return };
-        let mut own = Own::of(context, 0);
-        for place in bits(self.read(context, batch, set)) {
-            let packet = &mut batch[place];
-            let addresses = vlan::classify(context, packet);
-            if addresses.vlan != own.vlan {
-                own = Own::of(context, addresses.vlan);
-            }
-            // Most packets in a VLAN of several ports are clearly not the router's.
-            if !own.concerns(&addresses) || !self.claim(context, fib, place, packet, &addresses) {
-                leave(place, &addresses);
-            }
-        }
-        self.send(context, fib, batch);
-    }
-
-    /// Reads and checks the headers of the packets of a batch whose bits are set, of each port all
-    /// or none: usual packets are in `v4` or `v6`. Bit for each packet that is not usual.
-    fn read(&mut self, context: &Context<'_>, batch: &mut [Packet], set: u64) -> u64 {
-        let (mut unusual, mut place) = (0, 0);
-        while let Some(&Packet { in_port, .. }) = batch.get(place) {
-            let run = batch[place..].iter().take_while(|p| p.in_port == in_port).count();
-            let end = place + run;
-            self.runs.push((place as u8, in_port));
-            // Of a port the packets are all in the set, or none.
-            let usual = Usual::of(context, in_port).filter(|_| set >> place & 1 != 0);
-            let Some(usual) = usual else {
-                unusual |= range(place, end) & set;
-                place = end;
+        let mut unusual = 0;
+        for run in runs.iter().filter(|run| set >> run.from() & 1 != 0) {
+            self.runs.push(*run);
+            let Some(usual) = Usual::of(context, run.port) else {
+                unusual |= run.places();
                 continue;
             };
-            while place < end {
+            let mut place = run.from();
+            while place < run.to() {
                 let (heads, from) = (context.pool.heads(), place);
                 let may = |head: &_| usual.is_from_a_station(head);
                 place = usual.read_v4(heads, batch, place, &mut self.v4, may);
@@ -281,6 +258,22 @@ impl Router {
         wrong
     }
 
+    /// Whether a packet that is not usual is the router's, by its place and addresses. If so, its
+    /// header is checked, and where it goes is noted or decided.
+    #[inline(always)]
+    pub(crate) fn claims(
+        &mut self,
+    ) -> impl FnMut(&mut Context<'_>, usize, &mut Packet, &Addresses) -> bool {
+        let mut own = Own::NONE;
+        move |context, place, packet, addresses| {
+            if addresses.vlan != own.vlan {
+                own = Own::of(context, addresses.vlan);
+            }
+            // Most packets in a VLAN of several ports are clearly not the router's.
+            own.concerns(addresses) && self.claim(context, place, packet, addresses)
+        }
+    }
+
     /// Decides for a packet whose addresses are known. False if it is not the router's.
     pub(crate) fn run_one(
         &mut self,
@@ -289,9 +282,8 @@ impl Router {
         addresses: &Addresses,
     ) -> bool {
         self.clear();
-        let Some(fib) = context.fib else { return false };
-        let claimed = self.claim(context, fib, 0, packet, addresses);
-        self.send(context, fib, std::slice::from_mut(packet));
+        let claimed = self.claim(context, 0, packet, addresses);
+        self.send(context, std::slice::from_mut(packet));
         claimed
     }
 
@@ -310,15 +302,13 @@ impl Router {
             // For a packet that is not the router's after all: its plan is behind the fabric's.
             Verdict::Drop(DropReason::NotForUs).store(packet);
             let addresses = Addresses::untagged(context.pool.data(packet), packet.vlan);
-            let (Some(addresses), Some(fib)) = (addresses, context.fib) else { continue };
+            let Some(addresses) = addresses else { continue };
             see(place, &addresses);
-            if self.claim(context, fib, place, packet, &addresses) {
-                self.runs.push((place as u8, packet.in_port));
+            if self.claim(context, place, packet, &addresses) {
+                self.runs.push(Run::one(packet.in_port, place));
             }
         }
-        if let Some(fib) = context.fib {
-            self.send(context, fib, batch);
-        }
+        self.send(context, batch);
     }
 
     fn clear(&mut self) {
@@ -333,11 +323,11 @@ impl Router {
     fn claim(
         &mut self,
         context: &mut Context<'_>,
-        fib: &FibBatch<'_>,
         place: usize,
         packet: &mut Packet,
         a: &Addresses,
     ) -> bool {
+        let Some(fib) = context.fib else { return false };
         let Some(interface) = context.router.interface(a.vlan) else { return false };
         let own = interface.mac.to_u64();
         if interface.kernel == Some(packet.in_port) {
@@ -387,8 +377,9 @@ impl Router {
         true
     }
 
-    /// Looks up where the packets go that have been noted, and rewrites them.
-    fn send(&mut self, context: &mut Context<'_>, fib: &FibBatch<'_>, batch: &mut [Packet]) {
+    /// Ends a batch: looks up where the packets go that have been noted, and rewrites them.
+    pub(crate) fn send(&mut self, context: &mut Context<'_>, batch: &mut [Packet]) {
+        let Some(fib) = context.fib else { return };
         let mut sent = 0;
         if self.v4.set != 0 {
             sent |= self.send_v4(context, fib, batch);
@@ -396,11 +387,9 @@ impl Router {
         if self.v6.set != 0 {
             sent |= self.send_v6(context, fib, batch);
         }
-        // From the last run to the first, each without the packets of those behind it.
-        for &(first, port) in self.runs.iter().rev() {
-            let of_run = sent & u64::MAX << first;
-            context.counters.routed(port, of_run.count_ones().into());
-            sent &= !of_run;
+        for run in &self.runs {
+            let of_run = sent & run.places();
+            context.counters.routed(run.port, of_run.count_ones().into());
         }
     }
 
@@ -532,15 +521,17 @@ impl Router {
 /// The router's address in a VLAN.
 struct Own {
     vlan: u16,
-    /// None has all bits: no frame's address does.
     mac: u64,
 }
 
 impl Own {
+    /// No frame is in VLAN 0, and none has this address.
+    const NONE: Own = Own { vlan: 0, mac: u64::MAX };
+
     #[inline(always)]
     fn of(context: &Context<'_>, vlan: u16) -> Own {
         let interface = context.router.interface(vlan);
-        Own { vlan, mac: interface.map_or(u64::MAX, |interface| interface.mac.to_u64()) }
+        Own { vlan, mac: interface.map_or(Own::NONE.mac, |interface| interface.mac.to_u64()) }
     }
 
     /// Whether a packet may be the router's: from its address, to it, or to a group.

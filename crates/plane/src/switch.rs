@@ -27,12 +27,13 @@ use plexus_io::{BATCH, Batch, Packet, PortId};
 use plexus_table::{Full, Hashed, MacKey, MacTable, Station};
 use plexus_wire::{MacAddr, Time};
 
+use crate::bits::range;
 use crate::context::Context;
 use crate::drops::DropReason;
 use crate::snapshot::{PORTS_MAX, Snapshot};
 use crate::storm::{Cast, Storms};
 use crate::verdict::Verdict;
-use crate::vlan;
+use crate::vlan::{self, Addresses};
 
 /// A station is forgotten when it has been silent for this many units of the 16-bit time stamp.
 const AGE_UNITS: u16 = 256;
@@ -73,12 +74,9 @@ pub struct Switch {
     swept_until: u64,
 }
 
-/// Packets of a batch by their places, as the first pass leaves them.
-pub(crate) type Lookups = ArrayVec<(u8, Lookup), BATCH>;
-
-/// The first pass's findings about a packet.
-#[derive(Clone, Copy)]
-pub(crate) struct Lookup {
+/// The first pass's findings about a packet. Without a source it has been decided for.
+#[derive(Clone, Copy, Default)]
+struct Lookup {
     source: MacKey,
     source_hash: Hashed,
     destination: MacKey,
@@ -119,14 +117,49 @@ impl Switch {
     /// Decides for every packet of the batch.
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
+        self.pass(context, batch, u64::MAX, |_, _, _, _| false);
+    }
+
+    /// The same for the packets at the places whose bits are set, but those that `claims` decides
+    /// for once it knows their places and addresses.
+    #[inline(always)]
+    pub(crate) fn run_some(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut [Packet],
+        set: u64,
+        claims: impl FnMut(&mut Context<'_>, usize, &mut Packet, &Addresses) -> bool,
+    ) {
+        // A pass of its own for the whole batch is 5 % quicker: it has no bits to look at.
+        match set == range(0, batch.len()) {
+            true => self.pass(context, batch, u64::MAX, claims),
+            false => self.pass(context, batch, set, claims),
+        }
+    }
+
+    #[inline(always)]
+    fn pass(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut [Packet],
+        set: u64,
+        mut claims: impl FnMut(&mut Context<'_>, usize, &mut Packet, &Addresses) -> bool,
+    ) {
         let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
-        for packet in batch.iter_mut() {
+        for (place, packet) in batch.iter_mut().enumerate() {
+            if set >> place & 1 == 0 {
+                lookups.push(Lookup::default());
+                continue;
+            }
             let addresses = vlan::classify(context, packet);
-            lookups.push(self.lookup(&addresses));
+            lookups.push(match claims(context, place, packet, &addresses) {
+                true => Lookup::default(),
+                false => self.lookup(&addresses),
+            });
         }
         let stamp = self.stamp(context.now);
         for (place, (packet, lookup)) in batch.iter_mut().zip(&lookups).enumerate() {
-            // No station has address zero: this packet is to be dropped.
+            // No station has address zero.
             if lookup.source.mac_u64() == 0 {
                 continue;
             }
@@ -151,29 +184,6 @@ impl Switch {
         verdict.store(packet);
     }
 
-    /// The first half of [`run`](Self::run), for one packet that has been
-    /// [classified](vlan::classify), by its place in the batch. Nothing if that has decided for it.
-    #[inline(always)]
-    pub(crate) fn prepare(&self, place: usize, addresses: &vlan::Addresses, out: &mut Lookups) {
-        if addresses.source != 0 {
-            out.push((place as u8, self.lookup(addresses)));
-        }
-    }
-
-    /// The second half of [`run`](Self::run), for packets that have been prepared.
-    pub(crate) fn run_some(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: &mut [Packet],
-        lookups: &Lookups,
-    ) {
-        let stamp = self.stamp(context.now);
-        for (place, lookup) in lookups {
-            let place = usize::from(*place);
-            self.decide(context, place, &mut batch[place], lookup, stamp);
-        }
-    }
-
     /// Learns the source of a packet that is not switched.
     ///
     /// # Errors
@@ -182,7 +192,7 @@ impl Switch {
         &mut self,
         context: &mut Context<'_>,
         port: PortId,
-        addresses: &vlan::Addresses,
+        addresses: &Addresses,
     ) -> Result<(), DropReason> {
         let lookup = self.lookup(addresses);
         let stamp = self.stamp(context.now);
@@ -190,7 +200,7 @@ impl Switch {
     }
 
     #[inline(always)]
-    fn lookup(&self, addresses: &vlan::Addresses) -> Lookup {
+    fn lookup(&self, addresses: &Addresses) -> Lookup {
         let source = MacKey::from_u64(addresses.vlan, addresses.source);
         let destination = MacKey::from_u64(addresses.vlan, addresses.destination);
         Lookup {

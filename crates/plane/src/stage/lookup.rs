@@ -29,9 +29,10 @@ use crate::names;
 use crate::router::hosts::{Onward, Routed, Run};
 use crate::router::plan::GROUP_VLAN;
 use crate::router::{Router, fragment};
-use crate::switch::{Lookups, Switch};
+use crate::runs::{self, Runs};
+use crate::switch::Switch;
 use crate::verdict::{Punt, Verdict};
-use crate::vlan::{self, Addresses};
+use crate::vlan::Addresses;
 
 /// The forwarders.
 pub(crate) struct Lookup {
@@ -53,14 +54,18 @@ impl Lookup {
         if context.plan.has_named_in_fabric {
             names::take(context, batch);
         }
+        if context.plan.fabric.is_none() && context.fib.is_none() {
+            return self.switch.run(context, batch);
+        }
+        let routed = self.route_usual(context, queues, batch);
         let all = range(0, batch.len());
+        if routed == all {
+            return;
+        }
+        let runs = runs::of(batch);
         let left = match context.plan.fabric {
             Some(_) => {
-                let routed = self.route_usual(context, queues, batch);
-                if routed == all {
-                    return;
-                }
-                let left = self.fabric.run(context, queues, batch, routed);
+                let left = self.fabric.run(context, queues, batch, &runs, routed);
                 if left.to_route != 0 {
                     self.route_for_group(context, queues, batch, left.to_route);
                 }
@@ -72,17 +77,10 @@ impl Lookup {
             _ if left == 0 => {}
             // The group's router has no packets at ports that are not the fabric's.
             Some(_) if context.router.interface(GROUP_VLAN).is_none() => {
-                self.route(context, batch, left)
+                self.route(context, batch, &runs, left)
             }
             _ if left == all => self.switch.run(context, batch),
-            _ => {
-                let mut lookups = Lookups::new();
-                for place in bits(left) {
-                    let addresses = vlan::classify(context, &mut batch[place]);
-                    self.switch.prepare(place, &addresses, &mut lookups);
-                }
-                self.switch.run_some(context, batch, &lookups);
-            }
+            _ => self.switch.run_some(context, batch, left, |_, _, _, _| false),
         }
     }
 
@@ -132,13 +130,13 @@ impl Lookup {
 
     /// Routes the router's packets of a batch among those whose bits are set, and switches the
     /// others of them.
-    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet], set: u64) {
+    fn route(&mut self, context: &mut Context<'_>, batch: &mut [Packet], runs: &Runs, set: u64) {
         let Lookup { switch, router, .. } = self;
-        let mut lookups = Lookups::new();
-        router.run(context, batch, set, |place, addresses| {
-            switch.prepare(place, addresses, &mut lookups);
-        });
-        switch.run_some(context, batch, &lookups);
+        let unusual = router.read(context, batch, runs, set);
+        if unusual != 0 {
+            switch.run_some(context, batch, unusual, router.claims());
+        }
+        router.send(context, batch);
         for (place, addresses) in router.to_learn.drain(..) {
             let packet = &mut batch[usize::from(place)];
             if let Err(reason) = switch.learn_source(context, packet.in_port, &addresses) {
