@@ -1,0 +1,202 @@
+//! Hops of the fabric by the fast table: a node with one does what a node without one does. The
+//! table is in memory, and the test hands it each frame first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{self, mac};
+use crate::net::Node;
+use plexus_io::PortId;
+use plexus_io::fast::Key;
+use plexus_io::fast::memory::{Fate, Memory};
+use plexus_plane::{DropReason, Encapsulation, PortRole};
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::{Kind, Repr, encapsulation};
+use proptest::prelude::*;
+
+/// Frames within a round that get a rule.
+const MANY: usize = 40;
+const ROUND: Duration = Duration::from_millis(100);
+
+/// Ports 1 to 3 are encapsulated links, port 4 is a native one, and host A is at port 0.
+fn node() -> Node {
+    let mut node = Node::new(5);
+    for port in 1..=3 {
+        node.role(port, PortRole::Fabric(Encapsulation::ethertype(own(port), peer(port))));
+    }
+    node.link(&[4]);
+    node.host(0, mac(0xA));
+    node
+}
+
+fn own(port: u16) -> MacAddr {
+    mac(0xFF00 + u64::from(port))
+}
+
+fn peer(port: u16) -> MacAddr {
+    mac(0xFE00 + u64::from(port))
+}
+
+struct Fast {
+    node: Node,
+    table: Memory,
+}
+
+impl Fast {
+    fn new() -> Fast {
+        let mut node = node();
+        let table = Memory::new(16, &[0, 1, 2, 3, 4]);
+        node.rig.workers[0].set_fast_table(Box::new(table.clone()), Arc::new([]), 7);
+        let mut fast = Fast { node, table };
+        fast.round();
+        fast
+    }
+
+    fn send(&mut self, port: usize, frame: &[u8]) -> (Vec<(usize, Vec<u8>)>, bool) {
+        match self.table.receive(port as PortId, frame) {
+            Fate::Sent(out, frame) => (vec![(out.into(), frame)], true),
+            Fate::Dropped => (vec![], true),
+            Fate::Passed => (self.node.rig.send(port, frame), false),
+        }
+    }
+
+    fn round(&mut self) {
+        self.node.rig.now = self.node.rig.now + ROUND;
+        self.node.rig.maintain();
+        (0..4).for_each(|_| self.node.rig.settle());
+    }
+
+    /// Frames from one port to another go by the table.
+    fn offload(&mut self, from: u16, to: u8) {
+        let frame = frame(from, &[to, 9], &[5], Kind::Ethernet);
+        for _ in 0..MANY {
+            self.send(from.into(), &frame);
+        }
+        self.round();
+        self.round();
+        assert!(self.send(from.into(), &frame).1, "{from} to {to}: {:?}", self.table.rules());
+    }
+}
+
+/// A frame of the fabric as it comes in by a link.
+fn frame(port: u16, forward: &[u8], reverse: &[u8], kind: Kind) -> Vec<u8> {
+    let mut repr = Repr::new(kind, forward).unwrap();
+    repr.reverse.extend(reverse.iter().copied());
+    let back = encapsulation::ethertype_header(own(port), peer(port));
+    let host = common::frame(mac(0xA), mac(0xB));
+    [&back[..], &repr.to_bytes().unwrap(), &host].concat()
+}
+
+#[test]
+fn hosts_frames_between_links_go_by_the_table_and_no_others() {
+    let mut fast = Fast::new();
+    fast.offload(1, 2);
+    let rules: Vec<Key> = fast.table.rules().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(rules, [Key::Hop { in_port: 1, hop: 2 }]);
+    // To a host, along a native link, to the control plane, back from where it came: not these.
+    for (hop, times) in [(0, 1), (4, 1), (255, 0)] {
+        let frame = frame(1, &[hop], &[], Kind::Ethernet);
+        for _ in 0..MANY {
+            assert_eq!(fast.send(1, &frame).0.len(), times, "hop {hop}");
+            fast.node.punted();
+        }
+        fast.round();
+        fast.round();
+        assert!(!fast.send(1, &frame).1, "hop {hop}");
+        fast.node.punted();
+    }
+    // The plan hears the neighbour by what goes by the table.
+    let heard = |fast: &Fast| fast.node.tables.current().heard_at(1);
+    fast.node.rig.now = fast.node.rig.now + 5 * ROUND;
+    let before = heard(&fast);
+    assert!(fast.send(1, &frame(1, &[2], &[], Kind::Ethernet)).1);
+    fast.round();
+    assert!(heard(&fast) > before + 4 * ROUND);
+}
+
+#[test]
+fn another_role_of_either_port_ends_the_rule_before_the_next_frame() {
+    for port in [1, 2] {
+        for role in [
+            PortRole::Unknown,
+            PortRole::Host,
+            PortRole::Fabric(Encapsulation::Native),
+            PortRole::Fabric(Encapsulation::ethertype(own(port), mac(7))),
+        ] {
+            let mut fast = Fast::new();
+            fast.offload(1, 2);
+            fast.offload(2, 3);
+            fast.node.role(port, role);
+            fast.node.rig.settle();
+            let (_, is_fast) = fast.send(1, &frame(1, &[2], &[], Kind::Ethernet));
+            assert!(!is_fast, "{port} {role:?}");
+            fast.node.punted();
+        }
+    }
+    // A plan that says the same of them ends nothing.
+    let mut fast = Fast::new();
+    fast.offload(1, 2);
+    fast.node.role(3, PortRole::Unknown);
+    fast.node.rig.settle();
+    assert!(fast.send(1, &frame(1, &[2], &[], Kind::Ethernet)).1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// What comes out, what is dropped and what the control plane gets are the same with a table.
+    #[test]
+    fn a_node_with_a_table_does_the_same(
+        frames in prop::collection::vec(some_frame(), 1..200),
+    ) {
+        let mut fast = Fast::new();
+        let mut plain = node();
+        for (from, to) in [(1, 2), (2, 1), (1, 3), (3, 3)] {
+            fast.offload(from, to);
+            for _ in 0..=MANY {
+                plain.rig.send(from.into(), &frame(from, &[to, 9], &[5], Kind::Ethernet));
+            }
+        }
+        let mut by_table = 0;
+        for (port, bytes) in frames {
+            let (out, is_fast) = fast.send(port, &bytes);
+            prop_assert_eq!(out, plain.rig.send(port, &bytes), "by the table: {}", is_fast);
+            prop_assert_eq!(fast.node.punted(), plain.punted());
+            by_table += u64::from(is_fast);
+        }
+        let now = fast.node.rig.now;
+        fast.node.rig.workers[0].count_fast(now);
+        for port in 0..5 {
+            for reason in DropReason::ALL {
+                let (ours, theirs) = (&fast.node.rig, &plain.rig);
+                prop_assert_eq!(ours.drops(port, *reason), theirs.drops(port, *reason));
+            }
+        }
+        let (ours, theirs) = (fast.node.rig.account(), plain.rig.account());
+        prop_assert_eq!((ours.received, ours.sent), (theirs.received, theirs.sent));
+        let counters = fast.node.rig.workers[0].pipeline().counters();
+        let fast_received: u64 = counters.ports.iter().map(|port| port.fast_received).sum();
+        prop_assert!(fast_received >= by_table);
+    }
+}
+
+/// Sound frames for the most part; in others some bytes are changed, or the end is missing.
+fn some_frame() -> impl Strategy<Value = (usize, Vec<u8>)> {
+    let hop = prop::sample::select(vec![0, 1, 2, 2, 3, 3, 4, 7, 254, 255]);
+    let hops = prop::collection::vec(hop, 0..10);
+    let kind = prop_oneof![9 => Just(Kind::Ethernet), 1 => Just(Kind::Control)];
+    let damage = prop::option::weighted(0.3, (0..60usize, 1..=255u8, prop::bool::weighted(0.2)));
+    (1..=3u16, hops, prop::collection::vec(any::<u8>(), 0..20), kind, damage).prop_map(
+        |(port, forward, reverse, kind, damage)| {
+            let mut bytes = frame(port, &forward, &reverse, kind);
+            if let Some((at, with, is_cut)) = damage {
+                let at = at % bytes.len();
+                bytes[at] ^= with;
+                if is_cut {
+                    bytes.truncate(at.max(14));
+                }
+            }
+            (port.into(), bytes)
+        },
+    )
+}
