@@ -20,7 +20,7 @@ use plexus_wire::{MacAddr, checksum};
 
 use super::random::below;
 use super::rig::{FRAME_LEN, FRAMES, PORTS, Rig};
-use super::whole::{self, FABRIC_PORTS};
+use super::whole::{self, Extra};
 use super::{Row, Setting, peer};
 use world::Exchange;
 pub(super) use world::World;
@@ -67,7 +67,7 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
                 peer::dpdk(program, &load, setting)
             });
             let theirs = theirs.transpose()?;
-            let ours = mpps(&world, false, setting.effort.time)?;
+            let ours = mpps(&world, Extra::Nothing, setting.effort.time)?;
             worlds.push(world);
             Ok((ours, theirs))
         })
@@ -81,13 +81,12 @@ pub(super) fn rows(name: &str, load: Load, setting: &Setting) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Millions of packets per second in the median round of about `time`; of a box that does
-/// everything else too, if it is `whole`.
+/// Millions of packets per second in the median round of about `time`.
 ///
 /// # Errors
 /// When memory is short, or if the router lost a packet: a figure would mean nothing.
-pub(super) fn mpps(world: &World, whole: bool, time: Duration) -> Result<f64, String> {
-    let mut rig = rig(world, whole)?;
+pub(super) fn mpps(world: &World, extra: Extra, time: Duration) -> Result<f64, String> {
+    let mut rig = rig(world, extra)?;
     let mpps = rig.mpps(time, |rig| fill(rig, world), |_, _| ())?;
     let (sent, ports) = (rig.worker.account().sent, &rig.worker.pipeline().counters().ports);
     match ports.iter().map(|p| p.routed).sum::<u64>() {
@@ -129,9 +128,8 @@ fn tables() -> RouterTables {
     tables
 }
 
-fn rig(world: &World, whole: bool) -> Result<Rig, String> {
-    let count = if whole { PORTS + FABRIC_PORTS } else { PORTS };
-    let settings = (0..count).map(|i| {
+fn rig(world: &World, extra: Extra) -> Result<Rig, String> {
+    let settings = (0..extra.ports(PORTS)).map(|i| {
         let vlan = VlanMode::Access(FIRST_VLAN + i as u16);
         let settings = PortSettings { vlan, learning: false, ..PortSettings::default() };
         (format!("p{i}"), 0, settings)
@@ -141,7 +139,7 @@ fn rig(world: &World, whole: bool) -> Result<Rig, String> {
         plan: (*tables().plan()).clone().publish(),
         fib: FibReaders::new(world.v4.reader(), world.v6.reader()),
     });
-    if whole {
+    if extra == Extra::Everything {
         plan = whole::with_fabric_and_names(plan, PORTS)?;
     }
     let mut rig = Rig::new(plan, 64, None)?;
@@ -209,8 +207,8 @@ mod tests {
         for family in [Family::V4, Family::V6] {
             let world = World::new(Load { family, destinations: 100 }, 256).unwrap();
             assert_eq!(world.destinations.len(), 100);
-            for whole in [false, true] {
-                assert!(mpps(&world, whole, Duration::ZERO).unwrap() > 0.0);
+            for extra in [Extra::Nothing, Extra::Ports, Extra::Everything] {
+                assert!(mpps(&world, extra, Duration::ZERO).unwrap() > 0.0);
             }
         }
     }

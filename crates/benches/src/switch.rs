@@ -14,7 +14,7 @@ use plexus_table::lpm::{Fib4, Fib6};
 
 use super::random::below;
 use super::rig::{FRAME_LEN, FRAMES, PORTS, Rig};
-use super::whole::{self, FABRIC_PORTS};
+use super::whole::{self, Extra};
 use super::{Row, Setting, peer};
 
 const PEER: &str = "dpdk_l2_mem";
@@ -27,14 +27,13 @@ pub(super) struct Load {
     pub(super) named: usize,
     /// How its ports are set.
     pub(super) queues: Queues,
-    /// The box does everything else too.
-    pub(super) whole: bool,
+    pub(super) extra: Extra,
 }
 
 impl Load {
     /// A box that only switches, with ports as they are without settings.
     pub(super) fn new(stations: usize, named: usize) -> Load {
-        Load { stations, named, queues: Queues::default(), whole: false }
+        Load { stations, named, queues: Queues::default(), extra: Extra::Nothing }
     }
 }
 
@@ -105,13 +104,12 @@ fn rig(load: Load) -> Result<(Rig, Option<(Fib4, Fib6)>), String> {
     // So fast that all leave at once.
     let rate_bits_per_s = wait.then_some(1 << 62);
     let settings = PortSettings { queue, rate_bits_per_s, ..PortSettings::default() };
-    let count = if load.whole { PORTS + FABRIC_PORTS } else { PORTS };
-    let settings = (0..count).map(|i| (format!("p{i}"), 0, settings.clone()));
+    let settings = (0..load.extra.ports(PORTS)).map(|i| (format!("p{i}"), 0, settings.clone()));
     let switch = SwitchSettings { mac_table: load.stations, ..SwitchSettings::default() };
     let mut plan = Snapshot::new(settings.collect(), &switch).map_err(|e| e.to_string())?;
     plan.deep_buffer.bytes = 1 << 30;
     let mut tables = None;
-    if load.whole {
+    if load.extra == Extra::Everything {
         let (router, v4, v6) = whole::idle_router()?;
         tables = Some((v4, v6));
         plan = whole::with_fabric_and_names(plan, PORTS)?.with_router(router);
@@ -184,8 +182,8 @@ mod tests {
 
     #[test]
     fn the_bench_runs_and_loses_nothing() {
-        for whole in [false, true] {
-            let load = Load { whole, ..Load::new(4096, 4096) };
+        for extra in [Extra::Nothing, Extra::Ports, Extra::Everything] {
+            let load = Load { extra, ..Load::new(4096, 4096) };
             assert!(mpps(load, Duration::ZERO).unwrap() > 0.0);
         }
     }

@@ -17,20 +17,37 @@ use plexus_wire::MacAddr;
 use super::{Row, Setting, route, switch};
 
 /// Ports of the fabric. They follow the others.
-pub(super) const FABRIC_PORTS: usize = 2;
+const FABRIC_PORTS: usize = 2;
 /// The box's address.
 const OWN: MacAddr = MacAddr([0x02, 0, 0, 0, 3, 0]);
 /// The VLAN of ports without settings.
 const VLAN: u16 = 1;
 
-/// A row for the switch and one for the router; each peer is the box that does that alone.
+/// Parts of a box that its traffic does not need.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Extra {
+    Nothing,
+    /// The ports that are the fabric's in a box that does everything: here they are only polled.
+    Ports,
+    Everything,
+}
+
+impl Extra {
+    /// How many ports a box has whose traffic comes in by so many.
+    pub(super) fn ports(self, busy: usize) -> usize {
+        if self == Extra::Nothing { busy } else { busy + FABRIC_PORTS }
+    }
+}
+
+/// A row for the switch and one for the router; each peer is the box of as many ports that does
+/// that alone.
 ///
 /// # Errors
 /// See [`switch::mpps`] and [`route::mpps`].
 pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let (effort, shrink) = (&setting.effort, setting.effort.shrink);
     let count = (65_536 / shrink).max(64);
-    let switch = |whole| switch::Load { whole, ..switch::Load::new(count, count) };
+    let switch = |extra| switch::Load { extra, ..switch::Load::new(count, count) };
     let switched = Row::measure(
         &format!("{name}-switch"),
         "Mpps",
@@ -38,8 +55,8 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         effort.runs,
         || {
             Ok((
-                switch::mpps(switch(true), effort.time)?,
-                Some(switch::mpps(switch(false), effort.time)?),
+                switch::mpps(switch(Extra::Everything), effort.time)?,
+                Some(switch::mpps(switch(Extra::Ports), effort.time)?),
             ))
         },
     )?;
@@ -52,8 +69,8 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         effort.runs,
         || {
             Ok((
-                route::mpps(&world, true, effort.time)?,
-                Some(route::mpps(&world, false, effort.time)?),
+                route::mpps(&world, Extra::Everything, effort.time)?,
+                Some(route::mpps(&world, Extra::Ports, effort.time)?),
             ))
         },
     )?;

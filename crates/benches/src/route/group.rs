@@ -21,6 +21,7 @@ use plexus_wire::fabric::{Kind, Repr, set_routed};
 
 use super::super::random::below;
 use super::super::rig::{FRAME_LEN, FRAMES, PORTS, Rig};
+use super::super::whole::Extra;
 use super::super::{Row, Setting, fabric};
 use super::{Load, NEIGHBOURS, World, neighbour, own_source, write};
 
@@ -45,7 +46,7 @@ pub(in super::super) fn rows(
     let world = world(load, shrink)?;
     let peer = Some("the router of one box");
     let row = Row::measure(name, "Mpps", peer, effort.runs, || {
-        Ok((mpps(&world, effort.time)?, Some(super::mpps(&world, false, effort.time)?)))
+        Ok((mpps(&world, effort.time)?, Some(super::mpps(&world, Extra::Nothing, effort.time)?)))
     })?;
     Ok(vec![row])
 }
