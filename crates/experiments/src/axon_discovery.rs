@@ -25,8 +25,8 @@ fn cases(quick: bool) -> Vec<Case> {
     let nodes = if quick { 100 } else { 5000 };
     let random = Shape::Random { nodes, degree: 4, seed: 1 };
     vec![
-        Case { name: "torus", shape: torus(nodes), hosts: 0 },
-        Case { name: "random-low", shape: random, hosts: 0 },
+        Case { name: "torus", shape: torus(nodes), hosts: 0, controllers: 1 },
+        Case { name: "random-low", shape: random, hosts: 0, controllers: 1 },
     ]
 }
 
@@ -69,12 +69,12 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let kbit = *bits as f64 / 1e3;
             let _ = writeln!(findings.runs, "{},{nodes},{links},{time},{number},{kbit}", case.name);
         }
-        for (name, bits) in ["to controller", "from controller"].iter().zip(bits.controller) {
+        for (name, bits) in ["to controller", "from controller"].iter().zip(bits.controllers[0]) {
             let kbit = bits as f64 / 1e3;
             let _ = writeln!(findings.runs, "{},{nodes},{links},{time},{name},{kbit}", case.name);
         }
         let row = |what: &str, kbit: f64| Row::new(format!("{}, {what}", case.name), "Kbit", kbit);
-        let [to, from] = bits.controller.map(|b| b as f64 / 1e3);
+        let [to, from] = bits.controllers[0].map(|b| b as f64 / 1e3);
         let note = format!("{nodes} nodes, {links} links; each direction of a link by itself");
         let both = row("average link, both directions", bits.mean() * 2.0 / 1e3);
         findings.rows.push(at_full(both, PAPER[0], setting.quick).note(note));

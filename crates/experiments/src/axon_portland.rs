@@ -38,7 +38,7 @@ const NETWORKS: [(&str, Network, Duration); 5] = [
 ];
 
 fn cases(quick: bool) -> Vec<Case> {
-    let case = |name, shape, hosts| Case { name, shape, hosts };
+    let case = |name, shape, hosts| Case { name, shape, hosts, controllers: 1 };
     if quick {
         return vec![
             case("fat tree", Shape::FatTree { ports: 4 }, 16),
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_flooded_question_is_on_every_link_once_and_its_answer_on_a_way_through_the_tree() {
-        let case = Case { name: "torus", shape: torus(20), hosts: 60 };
+        let case = Case { name: "torus", shape: torus(20), hosts: 60, controllers: 1 };
         let network = Network::SpanningTree { stations: STATIONS };
         let cost = measure(&case, network, ONCE, |_| ()).unwrap();
         // Both directions of a link carry each question once together. Its answer takes those of

@@ -157,26 +157,26 @@ impl Job {
         let (routes, (node, port)) = link;
         let before = fabric.bits();
         fabric.run_for(PERIOD);
-        let usual = fabric.bits().since(&before).controller[1];
+        let usual = fabric.bits().since(&before).controllers[0][1];
         let before = fabric.bits();
         // Nodes are numbered from 1 in the order of the topology.
         fabric.sim.pull(End::Port { node: node as usize - 1, port: port.into() });
         fabric.run_for(PERIOD);
-        let sent = fabric.bits().since(&before).controller[1];
+        let sent = fabric.bits().since(&before).controllers[0][1];
         let sent_kbit = sent.saturating_sub(usual) as f64 / 1e3;
         Ok(Loss { spread, routes, sent_kbit })
     }
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let nodes = if setting.quick { 100 } else { 1000 };
-    let others = if setting.quick { 2 } else { 5 };
+    let nodes = if setting.quick { 40 } else { 1000 };
+    let others = if setting.quick { 1 } else { 5 };
     let random = Shape::Random { nodes, degree: 4, seed: SEED };
     let mut findings = Findings::new(SEED, "topology,policy,link,flows\n");
     let mut jobs = Vec::new();
     for (name, shape) in [("torus", torus(nodes)), ("random-low", random)] {
         for policy in 0..POLICIES.len() {
-            let case = Case { name, shape: shape.clone(), hosts: nodes * 10 };
+            let case = Case { name, shape: shape.clone(), hosts: nodes * 10, controllers: 1 };
             let job = |pulled| Job { name, case: case.clone(), policy, pulled, others };
             jobs.extend((0..=others).map(job));
         }
@@ -285,7 +285,7 @@ mod tests {
 
     fn job(policy: usize, pulled: usize, others: usize) -> Job {
         let shape = Shape::Torus { sides: vec![3, 4] };
-        let case = Case { name: "torus", shape, hosts: 24 };
+        let case = Case { name: "torus", shape, hosts: 24, controllers: 1 };
         Job { name: "torus", case, policy, pulled, others }
     }
 

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_flooded_question_is_on_every_link_between_bridges() {
-        let case = Case { name: "torus", shape: torus(20), hosts: 60 };
+        let case = Case { name: "torus", shape: torus(20), hosts: 60, controllers: 1 };
         let flood = flood(&case, 1, |_| ()).unwrap().unwrap();
         let bound = bound(case.hosts);
         assert!((40..=60).contains(&flood.asked), "{flood:?}");

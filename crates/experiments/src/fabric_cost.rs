@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plexus_config::{ControllerSettings, RoutePolicy};
 use plexus_report::Failure;
-use plexus_sim::{Sim, SimTime};
+use plexus_sim::{Sim, SimTime, Traffic};
 use plexus_topo::{
     ArpLoad, ArpTargets, Controller, Device, End, Fidelity, Options, Shape, Topology, generate,
 };
@@ -22,16 +22,25 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) hosts: usize,
+    /// Controllers, far from each other, the first at the first node.
+    pub(super) controllers: usize,
 }
 
 impl Case {
-    /// Its devices and cables, the controller at the first node.
+    /// Its devices and cables.
     pub(super) fn topology(&self) -> Result<Topology, Failure> {
         let options = Options { hosts_total: Some(self.hosts), ..Options::default() };
         let mut topology = generate(&self.shape, options).map_err(Failure::unusable)?;
         topology.links.iter_mut().for_each(|link| link.mtu = MTU);
-        let settings = ControllerSettings::default();
-        topology.controllers.push(Controller { name: "controller".into(), node: 0, settings });
+        let nodes = topology.nodes.len();
+        topology.controllers.extend((0..self.controllers).map(|number| {
+            let name = match self.controllers {
+                1 => "controller".to_string(),
+                _ => format!("c{}", number + 1),
+            };
+            let node = number * nodes / self.controllers;
+            Controller { name, node, settings: ControllerSettings::default() }
+        }));
         Ok(topology)
     }
 }
@@ -62,8 +71,8 @@ pub(super) struct Fabric {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits {
     pub(super) links: Vec<u64>,
-    /// To the controller, and from it.
-    pub(super) controller: [u64; 2],
+    /// To each controller, and from it.
+    pub(super) controllers: Vec<[u64; 2]>,
 }
 
 impl Fabric {
@@ -151,8 +160,9 @@ impl Fabric {
                 bits.links.push(sent.bytes * 8 + sent.frames * CHECKSUM_BITS);
             }
         }
-        for (bits, (_, sent)) in bits.controller.iter_mut().zip(cables) {
-            *bits = sent.bytes * 8 + sent.frames * CHECKSUM_BITS;
+        let of = |sent: &Traffic| sent.bytes * 8 + sent.frames * CHECKSUM_BITS;
+        while let (Some((_, to)), Some((_, from))) = (cables.next(), cables.next()) {
+            bits.controllers.push([of(&to), of(&from)]);
         }
         bits
     }
@@ -163,7 +173,7 @@ pub(super) const ARP_PER_S: f64 = 10.0;
 /// Until hosts have announced their addresses for the last time.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// What a network sends, in Mbit/s of each direction of a link, the controller's two last.
+/// What a network sends, in Mbit/s of each direction of a link, two of each controller last.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     /// While nobody asks.
@@ -220,11 +230,12 @@ impl Fabric {
     }
 }
 
-/// Mbit/s of each direction, the controller's two last: what was sent, less so many times what
+/// Mbit/s of each direction, two of each controller last: what was sent, less so many times what
 /// `beats` says, times `scale`.
 fn rates(sent: &Bits, beats: &Bits, times: f64, scale: f64) -> Vec<f64> {
-    let of =
-        |bits: &Bits| -> Vec<u64> { bits.links.iter().chain(&bits.controller).copied().collect() };
+    let of = |bits: &Bits| -> Vec<u64> {
+        bits.links.iter().chain(bits.controllers.as_flattened()).copied().collect()
+    };
     let beats = of(beats).into_iter().chain(std::iter::repeat(0));
     let less = |(sent, beats): (u64, u64)| (sent as f64 - beats as f64 * times) * scale / 1e6;
     of(sent).into_iter().zip(beats).map(less).collect()
@@ -234,8 +245,9 @@ impl Bits {
     /// What was sent since.
     pub(super) fn since(&self, before: &Bits) -> Bits {
         let links = self.links.iter().zip(&before.links).map(|(now, then)| now - then);
-        let controller = std::array::from_fn(|i| self.controller[i] - before.controller[i]);
-        Bits { links: links.collect(), controller }
+        let controllers = self.controllers.iter().zip(&before.controllers);
+        let controllers = controllers.map(|(now, then)| [now[0] - then[0], now[1] - then[1]]);
+        Bits { links: links.collect(), controllers: controllers.collect() }
     }
 
     /// Of the directions of links, per direction.
