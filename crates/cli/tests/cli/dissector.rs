@@ -28,6 +28,7 @@ const FIELDS: &[&str] = &[
     "plexus.control.noise",
     "plexus.control.counter",
     "plexus.control.exchange",
+    "plexus.control.routes",
     "plexus.control.nonce",
     "plexus.control.ciphertext",
     "plexus.control.tag",
@@ -234,9 +235,21 @@ fn messages_are_shown_and_refused_by_name() {
         if !vector["error"].is_null() {
             continue;
         }
-        let kind = ["hello", "sealed", "keyed"][usize::from(message[1]) - 1];
+        // Kind, its number, the length and the header's.
+        let (kind, number_of, length, from) = match (message[0], message[1]) {
+            (0x82, length) => ("sealed", 0x82, usize::from(length), 9),
+            (first @ (0x83 | 0x84), length) => ("reply", first, usize::from(length), 14),
+            (_, kind) => {
+                let length = usize::from(message[2]) << 8 | usize::from(message[3]);
+                let (name, from) =
+                    [("hello", 14), ("sealed", 18), ("keyed", 26)][usize::from(kind) - 1];
+                (name, kind, length, from)
+            }
+        };
         assert_eq!(vector["kind"], kind);
-        assert_eq!(last(layers, "plexus.control.kind"), Some(&*message[1].to_string()));
+        assert_eq!(last(layers, "plexus.control.kind"), Some(&*number_of.to_string()));
+        let routes = last(layers, "plexus.control.routes").map(number);
+        assert_eq!(routes, vector["version"].as_u64(), "{vector}");
         for field in ["step", "sender", "receiver", "counter", "exchange"] {
             let shown = last(layers, &format!("plexus.control.{field}")).map(number);
             assert_eq!(shown, vector[field].as_u64(), "{field} of {vector}");
@@ -246,8 +259,6 @@ fn messages_are_shown_and_refused_by_name() {
             assert_eq!(shown, vector[field].as_str(), "{field} of {vector}");
         }
         if kind != "hello" {
-            let length = usize::from(message[2]) << 8 | usize::from(message[3]);
-            let from = if kind == "sealed" { 18 } else { 26 };
             let sealed: String = message[from..length].iter().map(|b| format!("{b:02x}")).collect();
             let shown =
                 [last(layers, "plexus.control.ciphertext"), last(layers, "plexus.control.tag")];

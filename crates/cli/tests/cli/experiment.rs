@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::browser;
-use crate::common::{self, Desk, Said, Signal, item, turn};
+use crate::common::{self, Desk, Said, Signal, item};
 use serde_json::Value;
 
 impl Desk {
@@ -98,48 +98,55 @@ fn what_is_not_the_click_modular_router_is_refused_before_anything_runs() {
     }
 }
 
-/// Runs one with `--quick` and gives its rows by their quantities: unit, paper's figure, ours.
-fn quick(name: &str) -> impl Fn(&str) -> (String, Option<f64>, f64) {
-    let desk = Desk::new("experiment");
-    let (code, json, err) = desk.experiment(&["run", name, "--quick", "--json"]);
-    assert_eq!(code, Some(0), "{err}");
-    let result: Value = serde_json::from_str(&json).unwrap();
-    let rows = rows(&result, name).to_vec();
-    move |quantity| {
-        let row = rows.iter().find(|r| r["quantity"] == quantity);
-        let row = row.unwrap_or_else(|| panic!("{quantity} is not in {rows:?}"));
-        let unit = row["unit"].as_str().unwrap().to_string();
-        (unit, row["paper"].as_f64(), row["ours"].as_f64().unwrap())
-    }
-}
+/// A row by its quantity: unit, paper's figure, ours.
+type Row<'a> = &'a dyn Fn(&str) -> (String, Option<f64>, f64);
 
-#[test]
-fn two_boards_lose_on_the_link_what_is_stated_and_the_rest_by_assumption() {
-    let row = quick("aurora-throughput");
+type Check = fn(Row);
+
+/// Checks of figures that the quick forms of these experiments must have on any machine.
+const FIGURES: [(&str, Check); 9] = [
+    ("aurora-link", assert_link),
+    ("aurora-load", assert_load),
+    ("aurora-throughput", assert_throughput),
+    ("axon-latency", assert_latency),
+    ("axon-vm", assert_real_hosts),
+    ("butterfly-16", assert_sixteen_ports),
+    ("butterfly-scale", assert_scale),
+    ("ndn-linerate", assert_latency_of_names),
+    ("router-double", assert_hops),
+];
+
+/// Two boards lose on the link what is stated, and the rest by assumption.
+fn assert_throughput(row: Row) {
     let (unit, paper, ours) = row("loss, set 2 C");
     assert_eq!((unit.as_str(), paper), ("%", Some(0.89)));
     assert!((0.2..0.6).contains(&ours), "{ours}");
     assert_eq!(row("loss, set 1 A"), ("%".into(), Some(0.0), 0.0));
     assert!(row("loss, set 3 C").2 < 0.6);
     assert!(row("loss, set 3 C, if memory takes turns as in the reference design").2 > 3.0);
-    let row = quick("aurora-load");
+}
+
+fn assert_load(row: Row) {
     assert_eq!(row("highest load without loss, set 2 C").1, Some(900.0));
     assert!(row("highest load without loss, set 3 C").2 >= 800.0);
-    let row = quick("aurora-link");
+}
+
+fn assert_link(row: Row) {
     assert_eq!(row("raw rate of a link"), ("Gbit/s".into(), Some(2.0), 2.0));
     assert!(row("lost of two full cables on a link, 64-byte frames").2 > 4.0);
 }
 
-#[test]
-fn eight_boards_are_a_switch_of_sixteen_ports_that_does_not_block() {
-    let row = quick("butterfly-16");
+/// Eight boards are a switch of sixteen ports that does not block.
+fn assert_sixteen_ports(row: Row) {
     assert_eq!(row("boards, dilated butterfly"), ("boards".into(), Some(8.0), 8.0));
     assert_eq!(row("boards, Clos as the paper counts"), ("boards".into(), Some(12.0), 12.0));
     assert_eq!(row("rearrangeably non-blocking").2, 1.0);
     assert_eq!(row("rearrangeably non-blocking, undilated").2, 0.0);
     let lost = |policy| row(&format!("lost with all 16 ports busy, routes by {policy}")).2;
     assert!(lost("shortest") > lost("spain"));
-    let row = quick("butterfly-scale");
+}
+
+fn assert_scale(row: Row) {
     assert_eq!(row("sizes that are rearrangeably non-blocking, by proof").2, 100.0);
     assert_eq!(row("the same of undilated butterflies").2, 0.0);
 }
@@ -227,12 +234,7 @@ fn assert_batch(csv: &str) {
 
 /// Latency is measured by window, and apart from that in the router. Which of them is the greater
 /// is not judged: probes find the router asleep, and a busy machine wakes it late.
-#[test]
-fn the_latency_of_named_data_is_told_by_window_and_in_the_router() {
-    if !common::is_root("experiments") {
-        return;
-    }
-    let row = quick("ndn-linerate");
+fn assert_latency_of_names(row: Row) {
     for (window, paper) in [(1, None), (16, Some(96.0))] {
         let ends = row(&format!("window {window}: end to end, mean"));
         let router = row(&format!("window {window}: a packet in the router, mean"));
@@ -247,12 +249,7 @@ fn the_latency_of_named_data_is_told_by_window_and_in_the_router() {
 
 /// The hop is half of what three boxes take more than one. On a busy machine the one may be the
 /// slower, so its sign is not judged; that something was measured is.
-#[test]
-fn our_own_hop_is_measured_and_computed_for_both_ways_of_forwarding() {
-    if !common::is_root("experiments") {
-        return;
-    }
-    let row = quick("axon-latency");
+fn assert_latency(row: Row) {
     for what in ["our fabric node", "our switch"] {
         // A frame's time on a cable of 1 Gbit/s, preamble included, and what the paper's switch
         // takes.
@@ -273,9 +270,26 @@ fn our_own_hop_is_measured_and_computed_for_both_ways_of_forwarding() {
     assert_eq!(row("Axon, from fabric to fabric, 64-byte frames").1, Some(520.0));
 }
 
+/// Real hosts talk through simulated networks. Cables of 1 ms: nothing is there sooner, however
+/// busy the machine is.
+fn assert_real_hosts(row: Row) {
+    let ours = |quantity: &str| row(quantity).2;
+    for (network, cables) in [("ring of 3", 3.0), ("torus of 25", 6.0)] {
+        assert!(ours(&format!("{network}: round trip, median")) > 2.0 * cables);
+        assert!(ours(&format!("{network}: pings answered")) > 0.0);
+        assert!(ours(&format!("{network}: TCP, all pairs together")) > 0.0);
+    }
+}
+
+/// Two boxes that route are two hops, and a group is one.
+fn assert_hops(row: Row) {
+    assert_eq!(row("routers on the way, routed twice").2, 2.0);
+    assert_eq!(row("routers on the way, routed once").2, 1.0);
+    assert!(row("routed once, 10 routes, 64 bytes, many flows").2 > 0.0);
+}
+
 #[test]
 fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
-    let _turn = turn();
     let desk = Desk::new("experiment");
     let out = desk.dir.join("results");
     let place = out.display().to_string();
@@ -297,7 +311,16 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
             assert!(index.contains(&format!("<th scope=\"row\">{name}</th><td>")), "{name}");
             continue;
         };
-        assert!(!rows(result, name).is_empty());
+        let rows = rows(result, name);
+        assert!(!rows.is_empty());
+        if let Some((_, check)) = FIGURES.iter().find(|(of, _)| *of == name) {
+            check(&|quantity| {
+                let row = rows.iter().find(|row| row["quantity"] == quantity);
+                let row = row.unwrap_or_else(|| panic!("{quantity} is not in {rows:?}"));
+                let unit = row["unit"].as_str().unwrap().to_string();
+                (unit, row["paper"].as_f64(), row["ours"].as_f64().unwrap())
+            });
+        }
         let read = |end: &str| fs::read_to_string(out.join(format!("{name}{end}"))).unwrap();
         assert_eq!(&serde_json::from_str::<Value>(&read(".json")).unwrap(), result);
         assert!(read(".csv").lines().count() > 1 && read("-fig1.csv").lines().count() > 1);
@@ -443,21 +466,6 @@ fn a_capture_is_looked_at_up_to_where_it_is_broken() {
 }
 
 #[test]
-fn real_hosts_talk_through_simulated_networks() {
-    if !common::is_root("experiments") {
-        return;
-    }
-    let row = quick("axon-vm");
-    let ours = |quantity: &str| row(quantity).2;
-    // Cables of 1 ms: nothing is there sooner, however busy the machine is.
-    for (network, cables) in [("ring of 3", 3.0), ("torus of 25", 6.0)] {
-        assert!(ours(&format!("{network}: round trip, median")) > 2.0 * cables);
-        assert!(ours(&format!("{network}: pings answered")) > 0.0);
-        assert!(ours(&format!("{network}: TCP, all pairs together")) > 0.0);
-    }
-}
-
-#[test]
 fn a_signal_takes_the_labs_down() {
     let Some(desk) = Desk::root("experiments") else { return };
     let run = ["experiment", "run", "axon-table1", "--quick"];
@@ -469,22 +477,5 @@ fn a_signal_takes_the_labs_down() {
     assert!(!desk.labs().is_empty());
     common::signal(&child, Signal::TERM);
     assert!(!child.wait().unwrap().success());
-    desk.assert_nothing_left();
-}
-
-#[test]
-fn two_boxes_that_route_are_two_hops_and_a_group_is_one() {
-    let Some(desk) = Desk::root("experiment-double") else { return };
-    let (code, json, err) = desk.experiment(&["run", "router-double", "--quick", "--json"]);
-    assert_eq!(code, Some(0), "{err}");
-    let result: Value = serde_json::from_str(&json).unwrap();
-    let rows = rows(&result, "router-double");
-    let ours = |quantity: &str| {
-        let row = rows.iter().find(|r| r["quantity"] == quantity);
-        row.unwrap_or_else(|| panic!("{quantity}: {rows:#?}"))["ours"].as_f64().unwrap()
-    };
-    assert_eq!(ours("routers on the way, routed twice"), 2.0);
-    assert_eq!(ours("routers on the way, routed once"), 1.0);
-    assert!(ours("routed once, 10 routes, 64 bytes, many flows") > 0.0);
     desk.assert_nothing_left();
 }

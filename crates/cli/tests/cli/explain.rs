@@ -2,11 +2,10 @@
 
 use serde_json::Value;
 
-use crate::common::{self, Desk, turn, until};
+use crate::common::{self, Desk, until};
 
 #[test]
 fn what_becomes_of_a_packet_is_explained_and_then_happens() {
-    let _turn = turn();
     let lab = "explain-ring";
     let Some(desk) = Desk::root(lab) else { return };
     let text = std::fs::read_to_string(common::shipped("ring")).unwrap();

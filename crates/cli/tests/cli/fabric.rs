@@ -451,5 +451,5 @@ fn a_node_that_starts_again_finds_its_hosts_again() {
     // Nobody else has noticed: the other nodes and the controller were not started again.
     let flows = fabric.show("c1", "flows").unwrap_or_default();
     assert!(flows["flows"].as_array().is_some_and(|f| f.len() == 2), "{flows}");
-    assert_eq!(fabric.metrics().matches("plexus_controller_epoch{controller=\"c1\"} 1").count(), 1);
+    assert_eq!(fabric.metrics().matches("plexus_controller_epoch{controller=\"c1\"} 2").count(), 1);
 }

@@ -140,7 +140,7 @@ fn the_reference_names_a_command_that_runs() {
 
 #[test]
 fn the_commands_of_the_pages_about_the_page_and_about_labs_run() {
-    let _turn = turn();
+    turn();
     walk("docs/web.md");
     walk("labs/README.md");
 }
@@ -165,7 +165,7 @@ fn a_control_socket_is_asked_as_its_document_says() {
 
 #[test]
 fn the_commands_of_the_readme_print_what_it_shows() {
-    let _turn = turn();
+    turn();
     let Some(mut reader) = Reader::new("the README") else { return };
     let mut talk = None;
     for step in typed("README.md") {

@@ -1,11 +1,12 @@
 //! The Debian package and the image, made of the program under test: installed, upgraded under
 //! traffic and purged in a clean Debian 12 that runs systemd, and run as a container.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::common::{Running, Said, directory, is_root, until};
 use crate::guide::page::Step;
@@ -31,11 +32,32 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
-/// Packs the program under test as this version; `None`, said aloud, where cargo-deb is missing.
-fn pack(place: &Place, version: &str) -> Option<PathBuf> {
-    // They share the folder of the manual.
-    static PACKING: Mutex<()> = Mutex::new(());
-    let _packing = PACKING.lock().unwrap_or_else(PoisonError::into_inner);
+/// The package of the program under test as this version, which is made once; `None`, said aloud,
+/// where cargo-deb is missing.
+fn packed(place: &Place, version: &str) -> Option<PathBuf> {
+    let mut packages = packages();
+    if !packages.contains_key(version) {
+        let deb = pack(&packages, place, version)?;
+        let name = deb.file_name().unwrap().to_os_string();
+        packages.insert(version.to_string(), (name, fs::read(&deb).unwrap()));
+    }
+    let (name, bytes) = &packages[version];
+    let deb = place.0.join(name);
+    fs::write(&deb, bytes).unwrap();
+    Some(deb)
+}
+
+/// Names and bytes of packages, by version.
+type Packages = BTreeMap<String, (OsString, Vec<u8>)>;
+
+/// Those that have been made. One is made at a time: they share the folder of the manual.
+fn packages() -> MutexGuard<'static, Packages> {
+    static PACKAGES: Mutex<Packages> = Mutex::new(Packages::new());
+    PACKAGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a package.
+fn pack(_alone: &MutexGuard<'_, Packages>, place: &Place, version: &str) -> Option<PathBuf> {
     if !script("../target/cargo-deb/bin/cargo-deb").exists() {
         eprintln!("SKIPPED: cargo-deb is not installed (scripts/setup package)");
         return None;
@@ -53,8 +75,8 @@ fn pack(place: &Place, version: &str) -> Option<PathBuf> {
 #[test]
 fn packing_twice_gives_the_same_bytes() {
     let (first, second) = (Place(directory("pack")), Place(directory("pack")));
-    let Some(one) = pack(&first, "1.0-1") else { return };
-    let two = pack(&second, "1.0-1").unwrap();
+    let Some(one) = packed(&first, "1.0-1") else { return };
+    let two = pack(&packages(), &second, "1.0-1").unwrap();
     assert_eq!(one.file_name(), two.file_name());
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap(), "{one:?} and {two:?} differ");
 }
@@ -65,7 +87,7 @@ fn a_clean_debian_installs_and_purges_the_package() {
         return;
     }
     let place = Place(directory("install"));
-    let Some(deb) = pack(&place, &format!("{VERSION}-1")) else { return };
+    let Some(deb) = packed(&place, &format!("{VERSION}-1")) else { return };
     let Some(debian) = Debian::boot("debian", &place.0) else { return };
     let before = debian.run(EVERYTHING);
 
@@ -150,8 +172,8 @@ fn an_upgrade_under_traffic_restarts_a_daemon_once() {
         return;
     }
     let place = Place(directory("upgrade"));
-    let Some(old) = pack(&place, "1.0-1") else { return };
-    let new = pack(&place, "1.0-2").unwrap();
+    let Some(old) = packed(&place, &format!("{VERSION}-1")) else { return };
+    let new = packed(&place, "1.0-1").unwrap();
     let Some(debian) = Debian::boot("debian", &place.0) else { return };
     let install = |deb: &Path| {
         debian.try_run(&format!("dpkg -i /packages/{}", deb.file_name().unwrap().to_str().unwrap()))
@@ -174,7 +196,7 @@ fn an_upgrade_under_traffic_restarts_a_daemon_once() {
     let more = |than: u64| until(|| replies(&debian).trim().parse().is_ok_and(|n: u64| n > than));
     assert!(more(500));
     let said = install(&new).expect(0);
-    assert_eq!(debian.run("dpkg-query -Wf '${Version}' plexus"), "1.0-2");
+    assert_eq!(debian.run("dpkg-query -Wf '${Version}' plexus"), "1.0-1");
     let now = replies(&debian).trim().parse::<u64>().unwrap();
     assert!(more(now + 500), "nothing arrives after the upgrade");
     debian.run("kill -INT $(cat /tmp/pid)");

@@ -60,6 +60,12 @@ impl Lab {
         let line = self.exec(node, &format!("cat /proc/{pid}/cmdline")).expect(0).out;
         let again: Vec<&str> = line.split_terminator('\0').collect();
         self.exec(node, &format!("kill -9 {pid}")).expect(0);
+        // As long as it has its files, a new one takes it for alive and ends.
+        let state = || self.exec(node, &format!("cat /proc/{pid}/status")).out;
+        assert!(until(|| {
+            let state = state();
+            state.is_empty() || state.contains("\nState:\tZ")
+        }));
         let run = [&["lab", "exec", "router-frr", node, "--"][..], &again[..], more].concat();
         let mut command = self.desk.command(&run);
         command.stdout(Stdio::null()).stderr(Stdio::null());

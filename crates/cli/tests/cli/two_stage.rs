@@ -7,7 +7,6 @@ const LAB: &str = "router-two-stage";
 
 #[test]
 fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
-    let _turn = turn();
     let Some(desk) = Desk::root("two-stage") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |from: &str, what: &str| {
@@ -52,7 +51,7 @@ fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
 
 #[test]
 fn flows_survive_the_loss_of_a_back_box_in_the_lab_and_in_the_simulator() {
-    let _turn = turn();
+    turn();
     let Some(desk) = Desk::root("two-stage-run") else { return };
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
     desk.plexus(&["sim", "run", &common::shipped(LAB)]).expect(0);
@@ -72,7 +71,6 @@ fn in_parts(name: &str, networks: u8) -> String {
 
 #[test]
 fn back_boxes_that_hold_parts_of_the_table_are_one_router() {
-    let _turn = turn();
     let (lab, networks) = ("two-stage-parts", 12);
     let Some(desk) = Desk::root(lab) else { return };
     let file = desk.file(lab, &in_parts(lab, networks));

@@ -5,6 +5,8 @@
 // Each test file uses its part of it.
 #![allow(dead_code)]
 
+mod places;
+
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,9 +17,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) use places::turn;
 use plexus_io::namespace::Namespaces;
 use rustix::mount::{MountFlags, mount, mount_bind};
 pub(crate) use rustix::process::Signal;
@@ -26,14 +28,9 @@ use serde_json::{Value, json};
 
 /// How long anything may take before it counts as hung.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// The same of a whole command.
-const COMMAND_LIMIT: Duration = Duration::from_secs(600);
-
-/// Labs that are measured, and those that load the whole machine, run one after the other.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The same of a whole command. The longest runs all experiments, and takes up to ten minutes where
+/// other tests run too.
+const COMMAND_LIMIT: Duration = Duration::from_secs(900);
 
 /// Polls until `done`, within the limit; whether it was.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
@@ -58,6 +55,7 @@ pub(crate) fn is_root(what: &str) -> bool {
 
 /// A directory that no other test has.
 pub(crate) fn directory(test: &str) -> PathBuf {
+    places::enter();
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("plexus-{test}-{}-{count}", std::process::id());
@@ -239,6 +237,7 @@ pub(crate) fn namespaces<const N: usize>(
     if !is_root(what) {
         return None;
     }
+    places::enter();
     let made: io::Result<Vec<Namespaces>> = (0..N).map(|_| Namespaces::create(set_up)).collect();
     match made {
         Ok(made) => made.try_into().ok(),

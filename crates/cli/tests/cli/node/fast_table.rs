@@ -205,6 +205,7 @@ impl Host {
 
 #[test]
 fn routed_flows_go_by_the_kernel_until_their_route_changes() {
+    common::turn();
     let Some(net) = Net::new(3) else { return };
     let node = net.node("a", &router(2), &ports(3));
     let mut n = 0;
@@ -276,6 +277,7 @@ fn routed_flows_go_by_the_kernel_until_their_route_changes() {
 
 #[test]
 fn the_labs_that_ship_for_it_pass() {
+    common::turn();
     let Some(desk) = common::Desk::root("fast") else { return };
     for name in ["fast-table", "fast-fabric", "fast-routed"] {
         let report = desk.json(&["lab", "run", &common::shipped(name)], 0);
