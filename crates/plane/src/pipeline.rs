@@ -133,9 +133,12 @@ impl Pipeline {
                 self.router = plan.clone();
                 self.lookup.fabric.forget_neighbours();
                 self.limit_control();
+                // The router may have an address that was a station's.
+                if has_moved {
+                    self.lookup.switch.adopt_router(&self.plan, &self.router);
+                }
                 if let Some(fast) = &mut self.fast {
                     fast.note_routes();
-                    // The router may have an address that was a station's.
                     if has_moved {
                         fast.end_all(now);
                     }

@@ -42,7 +42,7 @@ use crate::drops::DropReason;
 use crate::offload;
 use crate::runs::{Run, Runs};
 use crate::verdict::{FORWARDED, Punt, Verdict};
-use crate::vlan::{self, Addresses, Places};
+use crate::vlan::{self, Addresses};
 use fib::FibBatch;
 use ipv4::Summaries;
 use plan::{Adjacency, GROUP_VLAN, Group, GroupKind, InterfacePlan, RouterPlan};
@@ -65,8 +65,6 @@ pub(crate) struct Router {
     v6: Found<u128, { ipv6::HEADERS }>,
     /// The runs of the packets that it has.
     runs: Runs,
-    /// Packets that the router has decided, whose source the switch is to learn.
-    pub(crate) to_learn: Places,
     /// Bit for each packet of the batch: the switch knows by which port of its VLAN it leaves.
     pub(crate) to_place: u64,
 }
@@ -258,19 +256,12 @@ impl Router {
         wrong
     }
 
-    /// Whether a packet that is not usual is the router's, by its place and addresses. If so, its
-    /// header is checked, and where it goes is noted or decided.
-    #[inline(always)]
-    pub(crate) fn claims(
-        &mut self,
-    ) -> impl FnMut(&mut Context<'_>, usize, &mut Packet, &Addresses) -> bool {
-        let mut own = Own::NONE;
-        move |context, place, packet, addresses| {
-            if addresses.vlan != own.vlan {
-                own = Own::of(context, addresses.vlan);
-            }
-            // Most packets in a VLAN of several ports are clearly not the router's.
-            own.concerns(addresses) && self.claim(context, place, packet, addresses)
+    /// Whether a packet that is not usual is the router's. If so, its header is checked, and where
+    /// it goes is noted or decided. The caller has found that it is to the router or to a group.
+    pub(crate) fn claims(&mut self) -> impl FnMut(&mut Context<'_>, usize, &mut Packet) -> bool {
+        |context, place, packet| {
+            let addresses = Addresses::of(context.pool.data(packet), packet);
+            addresses.is_some_and(|addresses| self.claim(context, place, packet, &addresses))
         }
     }
 
@@ -314,7 +305,6 @@ impl Router {
     fn clear(&mut self) {
         (self.v4.set, self.v6.set) = (0, 0);
         self.runs.clear();
-        self.to_learn.clear();
         self.to_place = 0;
     }
 
@@ -341,9 +331,6 @@ impl Router {
             return a.destination & GROUP_ADDRESS != 0
                 && is_news(context.pool.data(packet), a)
                 && self.overhear(context, interface, packet);
-        }
-        if interface.port.is_none() {
-            self.to_learn.push((place as u8, *a));
         }
         if packet.flags & vlan::TAGGED != 0 {
             vlan::untag(context.pool, packet);
@@ -515,30 +502,6 @@ impl Router {
         }
         hand_over_copy(context, packet);
         false
-    }
-}
-
-/// The router's address in a VLAN.
-struct Own {
-    vlan: u16,
-    mac: u64,
-}
-
-impl Own {
-    /// No frame is in VLAN 0, and none has this address.
-    const NONE: Own = Own { vlan: 0, mac: u64::MAX };
-
-    #[inline(always)]
-    fn of(context: &Context<'_>, vlan: u16) -> Own {
-        let interface = context.router.interface(vlan);
-        Own { vlan, mac: interface.map_or(Own::NONE.mac, |interface| interface.mac.to_u64()) }
-    }
-
-    /// Whether a packet may be the router's: from its address, to it, or to a group.
-    #[inline(always)]
-    fn concerns(&self, a: &Addresses) -> bool {
-        // Without a branch for each.
-        (a.destination & GROUP_ADDRESS != 0) | (a.destination == self.mac) | (a.source == self.mac)
     }
 }
 

@@ -16,8 +16,9 @@ pub type Published = Arc<ArcSwap<Snapshot>>;
 
 /// VLAN numbers are 12 bits.
 const VLANS: usize = 4096;
-/// Most ports of a box: what the MAC table's entries can name.
-pub(crate) const PORTS_MAX: usize = 1 << 14;
+/// Most ports of a box: what the MAC table's entries can name, less the switch's number for the
+/// router.
+pub(crate) const PORTS_MAX: usize = (1 << 14) - 1;
 
 /// The configuration of the whole data plane, in the form that the packet path reads.
 #[derive(Debug)]

@@ -30,10 +30,11 @@ use plexus_wire::{MacAddr, Time};
 use crate::bits::range;
 use crate::context::Context;
 use crate::drops::DropReason;
+use crate::router::plan::RouterPlan;
 use crate::snapshot::{PORTS_MAX, Snapshot};
 use crate::storm::{Cast, Storms};
 use crate::verdict::Verdict;
-use crate::vlan::{self, Addresses};
+use crate::vlan;
 
 /// A station is forgotten when it has been silent for this many units of the 16-bit time stamp.
 const AGE_UNITS: u16 = 256;
@@ -46,6 +47,9 @@ const SWEEP_STEP: usize = 256;
 
 /// Stations of a small switch beside the configured ones.
 const SMALL: usize = 256;
+/// The port of the router's own addresses in the table. So a packet to the router costs no other
+/// packet a comparison.
+const ROUTER: PortId = PORTS_MAX as PortId;
 
 /// A station that a worker has heard, for the other workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,18 +121,18 @@ impl Switch {
     /// Decides for every packet of the batch.
     #[inline(never)]
     pub(crate) fn run(&mut self, context: &mut Context<'_>, batch: &mut Batch) {
-        self.pass(context, batch, u64::MAX, |_, _, _, _| false);
+        self.pass(context, batch, u64::MAX, |_, _, _| false);
     }
 
-    /// The same for the packets at the places whose bits are set, but those that `claims` decides
-    /// for once it knows their places and addresses.
+    /// The same for the packets at the places whose bits are set, but those to the router or to a
+    /// group that `claims` decides for.
     #[inline(always)]
     pub(crate) fn run_some(
         &mut self,
         context: &mut Context<'_>,
         batch: &mut [Packet],
         set: u64,
-        claims: impl FnMut(&mut Context<'_>, usize, &mut Packet, &Addresses) -> bool,
+        claims: impl FnMut(&mut Context<'_>, usize, &mut Packet) -> bool,
     ) {
         // A pass of its own for the whole batch is 5 % quicker: it has no bits to look at.
         match set == range(0, batch.len()) {
@@ -143,18 +147,13 @@ impl Switch {
         context: &mut Context<'_>,
         batch: &mut [Packet],
         set: u64,
-        mut claims: impl FnMut(&mut Context<'_>, usize, &mut Packet, &Addresses) -> bool,
+        mut claims: impl FnMut(&mut Context<'_>, usize, &mut Packet) -> bool,
     ) {
         let mut lookups: ArrayVec<Lookup, BATCH> = ArrayVec::new();
         for (place, packet) in batch.iter_mut().enumerate() {
-            if set >> place & 1 == 0 {
-                lookups.push(Lookup::default());
-                continue;
-            }
-            let addresses = vlan::classify(context, packet);
-            lookups.push(match claims(context, place, packet, &addresses) {
-                true => Lookup::default(),
-                false => self.lookup(&addresses),
+            lookups.push(match set >> place & 1 {
+                0 => Lookup::default(),
+                _ => self.lookup(context, packet),
             });
         }
         let stamp = self.stamp(context.now);
@@ -163,44 +162,25 @@ impl Switch {
             if lookup.source.mac_u64() == 0 {
                 continue;
             }
-            self.decide(context, place, packet, lookup, stamp);
+            let now = context.now;
+            let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
+                Err(reason) => Verdict::Drop(reason),
+                Ok(()) => {
+                    let claims = |packet: &mut _| claims(context, place, packet);
+                    let Some(verdict) = self.route(now, packet, lookup, stamp, claims) else {
+                        continue;
+                    };
+                    verdict
+                }
+            };
+            self.sent |= u64::from(matches!(verdict, Verdict::Forward(_))) << place;
+            verdict.store(packet);
         }
     }
 
     #[inline(always)]
-    fn decide(
-        &mut self,
-        context: &mut Context<'_>,
-        place: usize,
-        packet: &mut Packet,
-        lookup: &Lookup,
-        stamp: u16,
-    ) {
-        let verdict = match self.learn(context, packet.in_port, lookup, stamp) {
-            Ok(()) => self.route(context.now, packet.in_port, lookup, stamp),
-            Err(reason) => Verdict::Drop(reason),
-        };
-        self.sent |= u64::from(matches!(verdict, Verdict::Forward(_))) << place;
-        verdict.store(packet);
-    }
-
-    /// Learns the source of a packet that is not switched.
-    ///
-    /// # Errors
-    /// Why it is to be dropped.
-    pub(crate) fn learn_source(
-        &mut self,
-        context: &mut Context<'_>,
-        port: PortId,
-        addresses: &Addresses,
-    ) -> Result<(), DropReason> {
-        let lookup = self.lookup(addresses);
-        let stamp = self.stamp(context.now);
-        self.learn(context, port, &lookup, stamp)
-    }
-
-    #[inline(always)]
-    fn lookup(&self, addresses: &Addresses) -> Lookup {
+    fn lookup(&self, context: &mut Context<'_>, packet: &mut Packet) -> Lookup {
+        let addresses = vlan::classify(context, packet);
         let source = MacKey::from_u64(addresses.vlan, addresses.source);
         let destination = MacKey::from_u64(addresses.vlan, addresses.destination);
         Lookup {
@@ -230,7 +210,7 @@ impl Switch {
         }
         if known.is_static() {
             let here = known.port() == port;
-            return if here { Ok(()) } else { Err(DropReason::StaticElsewhere) };
+            return if here { Ok(()) } else { refuse(context, port, lookup.source, known) };
         }
         if known.port() == port {
             self.table.set(slot, now_here);
@@ -263,7 +243,9 @@ impl Switch {
         station: Station,
     ) -> Result<(), DropReason> {
         let settings = &context.plan.ports[usize::from(port)].settings;
-        if !settings.learning {
+        // At a routed port there is one place only.
+        let is_routed = context.router.interface(key.vlan()).is_some_and(|i| i.port.is_some());
+        if !settings.learning || is_routed {
             return Ok(());
         }
         if self.at_limit(port, settings.mac_limit) {
@@ -282,22 +264,32 @@ impl Switch {
         Ok(())
     }
 
-    /// Where the destination is.
+    /// Where the destination is; nothing if another forwarder `claims` the packet.
     #[inline(always)]
-    fn route(&mut self, now: Time, in_port: PortId, lookup: &Lookup, stamp: u16) -> Verdict {
-        let destination = lookup.destination;
+    fn route(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        lookup: &Lookup,
+        stamp: u16,
+        mut claims: impl FnMut(&mut Packet) -> bool,
+    ) -> Option<Verdict> {
+        let (destination, in_port) = (lookup.destination, packet.in_port);
         if destination.is_multicast() {
             let cast = if destination.is_broadcast() { Cast::Broadcast } else { Cast::Multicast };
-            return self.storms.admit(in_port, cast, now);
+            return (!claims(packet)).then(|| self.storms.admit(in_port, cast, now));
         }
         let found = self.table.find(destination, lookup.destination_hash);
-        match found.map(|slot| self.table.at(slot)) {
+        Some(match found.map(|slot| self.table.at(slot)) {
             Some(station) if fresh(station, stamp) => match station.port() {
+                ROUTER if claims(packet) => return None,
+                // The kernel's own frame to itself.
+                ROUTER => Verdict::Drop(DropReason::SamePort),
                 port if port == in_port => Verdict::Drop(DropReason::SamePort),
                 port => Verdict::Forward(port),
             },
             _ => self.storms.admit(in_port, Cast::Unknown, now),
-        }
+        })
     }
 
     fn at_limit(&self, port: PortId, limit: Option<u32>) -> bool {
@@ -427,7 +419,20 @@ impl Switch {
             }
             keep
         });
-        for &(key, port) in &plan.static_macs {
+        self.fix(plan.static_macs.iter().copied());
+        self.storms.adopt(plan);
+    }
+
+    /// Follows a router's addresses: packets to them are no station's.
+    pub(crate) fn adopt_router(&mut self, plan: &Snapshot, router: &RouterPlan) {
+        self.table.sweep(0, self.table.buckets(), |_, station| station.port() != ROUTER);
+        self.fix(plan.static_macs.iter().copied());
+        self.fix(router.addresses().map(|key| (key, ROUTER)));
+    }
+
+    /// Enters stations that neither move nor age.
+    fn fix(&mut self, stations: impl Iterator<Item = (MacKey, PortId)>) {
+        for (key, port) in stations {
             let mut before = self.table.insert(key, Station::fixed(port));
             if before == Err(Full) {
                 // Learned stations make room for configured ones: they are learned again.
@@ -441,7 +446,6 @@ impl Switch {
                 self.stations[usize::from(learned.port())] -= 1;
             }
         }
-        self.storms.adopt(plan);
     }
 
     /// Forgets every learned station of a port.
@@ -484,7 +488,8 @@ impl Switch {
     /// Every station known, with the nanoseconds since it was last heard.
     pub fn stations(&self, now: Time) -> impl Iterator<Item = (MacKey, Station, u64)> {
         let stamp = self.stamp(now);
-        self.table.iter().filter(move |&(_, s)| fresh(s, stamp)).map(move |(key, station)| {
+        let listed = move |&(_, s): &(_, Station)| fresh(s, stamp) && s.port() != ROUTER;
+        self.table.iter().filter(listed).map(move |(key, station)| {
             let age = u64::from(stamp.wrapping_sub(station.stamp())) * self.unit_ns;
             (key, station, if station.is_static() { 0 } else { age })
         })
@@ -492,7 +497,8 @@ impl Switch {
 
     /// Which of these stations are in the table, and what it has of each.
     pub(crate) fn known(&self, keys: &[MacKey]) -> Vec<(MacKey, Station)> {
-        keys.iter().filter_map(|key| Some((*key, self.table.get(*key)?))).collect()
+        let known = keys.iter().filter_map(|key| Some((*key, self.table.get(*key)?)));
+        known.filter(|(_, station)| station.port() != ROUTER).collect()
     }
 
     /// Learned stations by port.
@@ -503,8 +509,11 @@ impl Switch {
     /// Takes over what another switch knows of some stations, and how many it has by port.
     pub(crate) fn remember(&mut self, stations: &[(MacKey, Station)], counts: &[u32]) {
         for (key, station) in stations {
-            // The table is as large, and nearly empty.
-            let _ = self.table.insert(*key, *station);
+            // The other may not know the router's present address yet.
+            if self.table.get(*key).is_none_or(|known| known.port() != ROUTER) {
+                // The table is as large, and nearly empty.
+                let _ = self.table.insert(*key, *station);
+            }
         }
         self.stations.iter_mut().zip(counts).for_each(|(own, count)| *own = *count);
     }
@@ -512,7 +521,7 @@ impl Switch {
     /// Where a station is.
     pub fn find(&self, now: Time, vlan: u16, mac: MacAddr) -> Option<PortId> {
         let station = self.table.get(MacKey::new(vlan, mac))?;
-        fresh(station, self.stamp(now)).then(|| station.port())
+        (fresh(station, self.stamp(now)) && station.port() != ROUTER).then(|| station.port())
     }
 }
 
@@ -522,4 +531,20 @@ fn fresh(station: Station, stamp: u16) -> bool {
     stamp.wrapping_sub(station.stamp()) <= AGE_UNITS || station.is_static()
 }
 
-const _: () = assert!(PORTS_MAX <= 1 << 14, "a station's port has 14 bits");
+/// Why a frame is dropped whose source cannot be at the port that it comes in by.
+#[cold]
+fn refuse(
+    context: &Context<'_>,
+    port: PortId,
+    source: MacKey,
+    known: Station,
+) -> Result<(), DropReason> {
+    let kernel = context.router.interface(source.vlan()).and_then(|interface| interface.kernel);
+    match known.port() {
+        ROUTER if kernel == Some(port) => Ok(()),
+        ROUTER => Err(DropReason::OwnAddress),
+        _ => Err(DropReason::StaticElsewhere),
+    }
+}
+
+const _: () = assert!(PORTS_MAX < 1 << 14, "a station's port has 14 bits");

@@ -1,8 +1,7 @@
 //! 802.1Q on the way in and out: which VLAN a frame belongs to, its addresses, and its tag.
 
-use arrayvec::ArrayVec;
 use plexus_config::Trust;
-use plexus_io::{BATCH, Packet, Pool};
+use plexus_io::{Packet, Pool};
 use plexus_wire::EtherType;
 
 use crate::context::Context;
@@ -41,10 +40,14 @@ impl Addresses {
             |at: usize| header[at..at + 6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         Some(Addresses { destination: address(0), source: address(6), ethertype: [a, b], vlan })
     }
-}
 
-/// Packets of a batch by their places, with their addresses.
-pub(crate) type Places = ArrayVec<(u8, Addresses), BATCH>;
+    /// Those of a packet that has been classified.
+    pub(crate) fn of(frame: &[u8], packet: &Packet) -> Option<Addresses> {
+        let tag = if packet.flags & TAGGED != 0 { TAG_LEN } else { 0 };
+        let ethertype = *frame.get(ADDRESSES + tag..)?.first_chunk()?;
+        Some(Addresses { ethertype, ..Addresses::untagged(frame, packet.vlan)? })
+    }
+}
 
 /// Finds VLAN, class and addresses of a packet by the rules of the port that it came in by. If they
 /// decide for the packet, it has no addresses.

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use plexus_config::ReversePath;
 use plexus_io::PortId;
+use plexus_table::MacKey;
 use plexus_table::lpm::GroupId;
 use plexus_wire::MacAddr;
 
@@ -221,6 +222,12 @@ impl RouterPlan {
     pub fn interface(&self, vlan: u16) -> Option<&InterfacePlan> {
         let index = *self.by_vlan.get(usize::from(vlan))?;
         self.interfaces.get(usize::from(index).wrapping_sub(1))
+    }
+
+    /// Its addresses in VLANs that are switched.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = MacKey> {
+        let in_vlan = self.interfaces.iter().filter(|i| i.vlan != GROUP_VLAN);
+        in_vlan.map(|interface| MacKey::new(interface.vlan, interface.mac))
     }
 
     /// Whether any packet is routed.

@@ -80,7 +80,7 @@ impl Lookup {
                 self.route(context, batch, &runs, left)
             }
             _ if left == all => self.switch.run(context, batch),
-            _ => self.switch.run_some(context, batch, left, |_, _, _, _| false),
+            _ => self.switch.run_some(context, batch, left, |_, _, _| false),
         }
     }
 
@@ -123,8 +123,6 @@ impl Lookup {
         self.router.run_addressed(context, batch, set, |place, addresses| {
             sources[place] = addresses.source;
         });
-        // The fabric admits stations; the switch has none of them.
-        self.router.to_learn.clear();
         self.fabric.place(context, queues, batch, self.router.to_place, &sources);
     }
 
@@ -137,13 +135,6 @@ impl Lookup {
             switch.run_some(context, batch, unusual, router.claims());
         }
         router.send(context, batch);
-        for (place, addresses) in router.to_learn.drain(..) {
-            let packet = &mut batch[usize::from(place)];
-            if let Err(reason) = switch.learn_source(context, packet.in_port, &addresses) {
-                router.to_place &= !(1 << place);
-                Verdict::Drop(reason).store(packet);
-            }
-        }
         for place in bits(self.router.to_place) {
             self.place_routed(context, &mut batch[place]);
         }

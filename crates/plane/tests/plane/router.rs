@@ -109,6 +109,37 @@ fn bridged_and_routed_ports_share_a_box() {
 }
 
 #[test]
+fn a_new_address_of_the_router_is_no_stations_and_the_old_one_may_be() {
+    let mut router = router();
+    router.neighbour(1, 1);
+    router.route4([198, 51, 100, 0], 24, 1);
+    let new = mac(0xAB);
+    let to = |station| {
+        let mut sent = ipv4(station, [10, 10, 0, 7], [198, 51, 100, 1], 64, &[4; 26]);
+        sent[6..12].copy_from_slice(&mac(7).0);
+        sent
+    };
+    // A station behind port 4 has the address that the router gets next.
+    router.send(4, &frame(MacAddr::BROADCAST, new));
+    assert_eq!(router.rig.ports_reached(2, &to(new)), [4]);
+    for (now, before) in [(new, own(2)), (own(2), new)] {
+        let mut interface = *router.tables.plan().interface(10).unwrap();
+        interface.mac = now;
+        router.tables.set_interface(10, Some(interface));
+        router.publish();
+        assert_eq!(router.send(2, &to(now)), [(1, hop(&to(now), mac(1), own(1)))]);
+        assert_eq!(router.rig.ports_reached(2, &to(before)), [3, 4]);
+        // Nobody takes the router's address.
+        assert_eq!(router.rig.ports_reached(4, &frame(MacAddr::BROADCAST, now)), []);
+        assert_eq!(router.send(2, &to(now)), [(1, hop(&to(now), mac(1), own(1)))]);
+        // The other address is a station's, as any is.
+        router.send(4, &frame(MacAddr::BROADCAST, before));
+        assert_eq!(router.rig.ports_reached(2, &to(before)), [4]);
+    }
+    assert_eq!(router.drops(DropReason::OwnAddress), 2);
+}
+
+#[test]
 fn bad_headers_are_dropped_by_name() {
     let mut router = router();
     let good = ipv4(own(0), HOST, FAR, 64, &[1; 26]);
