@@ -24,7 +24,7 @@ pub const FUNCTIONS_MAX: usize = 16;
 const ALL_PORTS: (u16, u16) = (0, u16::MAX);
 
 /// Packets that pass a function: a host of the fabric that routes by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TrafficClass {
     /// Its name.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct TrafficClass {
 }
 
 /// The fate of a class's packets while none of its functions is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Otherwise {
     /// They are dropped.

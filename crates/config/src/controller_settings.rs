@@ -11,7 +11,7 @@ use crate::classes::TrafficClass;
 use crate::words;
 
 /// How routes are chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoutePolicy {
     /// One shortest path, always the same.
@@ -26,7 +26,7 @@ pub enum RoutePolicy {
 words!(RoutePolicy { Shortest = "shortest", Ecmp = "ecmp", Spain = "spain" });
 
 /// How flows are spread over forwarders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
     /// By their weights alone.
@@ -39,7 +39,7 @@ pub enum Balance {
 words!(Balance { Weights = "weights", Load = "load" });
 
 /// Configuration of the controller's core.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ControllerSettings {
     /// The group's Ethernet address: source of DHCP answers and probes, never a host's.
     pub group_mac: MacAddr,
@@ -105,7 +105,7 @@ impl Default for ControllerSettings {
 }
 
 /// A key with which no box has a session any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Revoked {
     /// The name of the box that had it, for people.
     pub name: String,
@@ -114,7 +114,7 @@ pub struct Revoked {
 }
 
 /// A network that the group serves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Subnet {
     /// Its addresses.
     pub prefix: Prefix,
@@ -171,7 +171,7 @@ impl Subnet {
 }
 
 /// A host with a fixed IPv4 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
     /// The host.
     pub mac: MacAddr,
@@ -180,7 +180,7 @@ pub struct Reservation {
 }
 
 /// Hosts that belong together: those that any of the lists names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostGroup {
     /// Its name.
     pub name: String,
@@ -209,7 +209,7 @@ pub struct OutsideRoute {
 pub const FORWARDERS_MAX: usize = PLACES_MAX;
 
 /// A node that routes for others.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Forwarder {
     /// Its name.
     pub node: String,
@@ -231,7 +231,7 @@ pub const MULTICAST_RULES_MAX: usize = 64;
 pub const REVOKED_MAX: usize = 2688;
 
 /// How frames to some multicast groups are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MulticastRule {
     /// The groups: multicast addresses, without those reserved for the fabric.
     pub groups: Prefix,
@@ -240,7 +240,7 @@ pub struct MulticastRule {
 }
 
 /// The members of a multicast group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Members {
     /// Every host for which the sender may ask.
@@ -263,7 +263,7 @@ impl MulticastRule {
 }
 
 /// Hosts of one group asking for hosts of another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupRule {
     /// The asking hosts' group; `None`: any host.
     pub from: Option<String>,
@@ -275,7 +275,7 @@ pub struct GroupRule {
 macro_rules! limits {
     ($($field:ident: $usual:literal, $range:expr, $doc:literal;)*) => {
         /// Bounds on what hosts can make the controller keep or do.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub struct ControllerLimits { $(#[doc = $doc] pub $field: u32,)* }
 
         impl Default for ControllerLimits {

@@ -248,7 +248,7 @@ impl Controller {
 /// A digest of settings, for [`Controller::settings_digest`].
 pub(crate) fn digest(config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
-    serde_json::to_string(config).unwrap_or_default().hash(&mut hasher);
+    config.hash(&mut hasher);
     hasher.finish()
 }
 
