@@ -270,6 +270,7 @@ fn a_node_that_may_not_raise_the_mtu_says_what_to_do_and_so_does_its_neighbour()
 /// The labs that ship for it, as a switch and as a fabric.
 #[test]
 fn labs_of_unprepared_hosts_pass() {
+    common::turn();
     let Some(desk) = Desk::root("defaults") else { return };
     for name in ["defaults", "defaults-fabric"] {
         let report = desk.json(&["lab", "run", &common::shipped(name)], 0);

@@ -31,6 +31,7 @@ fn packets_of_a_class_pass_the_kernel_of_a_host() {
 
 #[test]
 fn traffic_passes_a_function_in_both_directions() {
+    common::turn();
     let Some(desk) = Desk::root("function-run") else { return };
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
     let said = desk.plexus(&["sim", "run", &common::shipped(LAB)]).expect(2);

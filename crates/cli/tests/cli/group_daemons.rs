@@ -44,6 +44,7 @@ impl Pings {
 
 #[test]
 fn one_router_of_three_boxes_speaks_by_frr_and_routes_on_without_it() {
+    common::turn();
     let Some(desk) = Desk::with_routing_daemons("group-daemons") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |from: &str, what: &str| {

@@ -11,6 +11,7 @@ fn sent(ports: &Value, name: &str) -> u64 {
 
 #[test]
 fn a_lane_for_each_of_two_flows_or_one_for_both() {
+    common::turn();
     let Some(desk) = Desk::root("lanes") else { return };
     let lab = &common::shipped("eight-port-narrow");
     for choice in ["least_loaded", "static"] {

@@ -145,6 +145,7 @@ fn counted(desk: &Desk, host: &str, protocol: &str, name: &str) -> u64 {
 
 #[test]
 fn kernels_find_the_mtu_of_a_narrow_subnet_and_fragments_reach_it() {
+    turn();
     let Some(desk) = Desk::root("routed-mtu") else { return };
     let file = desk.file("mtus", MTUS);
     desk.plexus(&["lab", "up", &file]).expect(0);
@@ -256,6 +257,7 @@ fn a_leak_into_the_kernels_table_is_shown_and_outlived() {
 
 #[test]
 fn a_star_of_boxes_with_quotas_is_one_hop() {
+    turn();
     let Some(desk) = Desk::root("routed-star") else { return };
     let file = common::shipped("router-star");
     desk.plexus(&["lab", "up", &file]).expect(0);

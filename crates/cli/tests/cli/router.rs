@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn the_lab_routes_and_its_nodes_say_how() {
+    common::turn();
     let Some(desk) = Desk::root("router") else { return };
     let file = &common::shipped("router");
     let run = desk.json(&["lab", "run", file], 0);
