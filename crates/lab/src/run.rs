@@ -162,14 +162,13 @@ fn follow(
         }
         let now: Vec<(u64, u64)> = running.live.iter().map(Live::bytes).collect();
         let moving = topology.traffic.iter().zip(now.iter().zip(&before));
-        let moving: Vec<String> = moving
+        let moving: Vec<(&Flow, u64)> = moving
             .filter(|(_, (now, before))| now != before)
-            .map(|(flow, (now, before))| progress(flow, now.1 - before.1))
+            .map(|(flow, (now, before))| (flow, now.1 - before.1))
             .collect();
         before = now;
         // Sent even when nothing moves, because a failed write shows that the client has gone.
-        let text = if moving.is_empty() { "waiting".into() } else { moving.join(", ") };
-        if !interrupted && !say(text) {
+        if !interrupted && !say(progress(&moving)) {
             interrupted = true;
             running.live.iter().for_each(Live::cancel);
         }
@@ -177,9 +176,17 @@ fn follow(
     interrupted
 }
 
-fn progress(flow: &Flow, bytes: u64) -> String {
-    let megabits = bytes as f64 * 8.0 / 1e6 / PROGRESS.as_secs_f64();
-    format!("{} {megabits:.1} Mbit/s", flow.name)
+/// What arrived of flows since the last report: by name, if it fits a line.
+fn progress(flows: &[(&Flow, u64)]) -> String {
+    const NAMED: usize = 6;
+    let megabits = |bytes: u64| bytes as f64 * 8.0 / 1e6 / PROGRESS.as_secs_f64();
+    if flows.len() > NAMED {
+        let all = flows.iter().map(|(_, bytes)| bytes).sum();
+        return format!("{} flows {:.1} Mbit/s", flows.len(), megabits(all));
+    }
+    let named = flows.iter().map(|(flow, b)| format!("{} {:.1} Mbit/s", flow.name, megabits(*b)));
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { "waiting".into() } else { named.join(", ") }
 }
 
 /// Counters and processor time of a node.
