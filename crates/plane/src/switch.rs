@@ -63,6 +63,8 @@ pub struct LearnedMac {
 /// The switch of one worker.
 pub struct Switch {
     table: MacTable,
+    /// Stations that it may know, the router's own addresses aside.
+    size: usize,
     seed: u64,
     /// Learned stations by port, for the limits.
     stations: Vec<u32>,
@@ -103,6 +105,7 @@ impl Switch {
     fn of_size(plan: &Snapshot, size: usize, seed: u64, share: bool) -> Switch {
         let mut switch = Switch {
             table: MacTable::new(size, seed),
+            size,
             seed,
             stations: Vec::new(),
             storms: Storms::default(),
@@ -394,16 +397,15 @@ impl Switch {
 
     fn adopt_sized(&mut self, now: Time, plan: &Snapshot, size: usize) {
         let unit_ns = (plan.ageing_ns / u64::from(AGE_UNITS)).max(1);
-        let capacity = MacTable::capacity_for(size);
-        if self.table.capacity() != capacity || self.unit_ns != unit_ns {
-            let mut table = MacTable::new(capacity, self.seed);
+        if self.size != size || self.unit_ns != unit_ns {
+            let mut table = MacTable::new(size, self.seed);
             for (key, station, age_ns) in self.stations(now) {
                 let heard = now.as_nanos().saturating_sub(age_ns);
                 let stamped = Station::learned(station.port(), (heard / unit_ns) as u16);
                 // Stations that no longer fit are learned again.
                 let _ = table.insert(key, if station.is_static() { station } else { stamped });
             }
-            self.table = table;
+            (self.table, self.size) = (table, size);
             self.unit_ns = unit_ns;
             self.sweep_at = 0;
         }
@@ -426,6 +428,7 @@ impl Switch {
     /// Follows a router's addresses: packets to them are no station's.
     pub(crate) fn adopt_router(&mut self, plan: &Snapshot, router: &RouterPlan) {
         self.table.sweep(0, self.table.buckets(), |_, station| station.port() != ROUTER);
+        self.table.set_capacity(self.size + router.addresses().count());
         self.fix(plan.static_macs.iter().copied());
         self.fix(router.addresses().map(|key| (key, ROUTER)));
     }
