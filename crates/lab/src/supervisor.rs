@@ -17,6 +17,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use plexus_io::namespace;
+use plexus_io::process::put_session_before_others;
 use plexus_topo::{Device, Topology};
 use rustix::mount::MountFlags;
 use rustix::process::{Pid, WaitOptions};
@@ -85,6 +86,8 @@ struct Lab {
 pub fn supervise() -> i32 {
     // A session of its own: the terminal's signals are for the launcher.
     let _ = rustix::process::setsid();
+    // What a lab measures is not to depend on what else the machine does.
+    put_session_before_others();
     let mut input = BufReader::new(io::stdin());
     let order: Order = match control::receive(&mut input) {
         Ok(Some(order)) => order,

@@ -335,6 +335,10 @@ fn a_fabric_leases_addresses_and_carries_every_flow() {
         exec(from, &format!("ping -c1 -W5 10.0.0.{to}")).expect(0);
     }
 
+    // The lab runs before other sessions of this machine, where the scheduler tells these apart.
+    let session = fs::read_to_string(format!("/proc/{}/autogroup", desk.supervisor("ring")));
+    assert!(session.is_err() || session.as_ref().unwrap().contains("nice -10"), "{session:?}");
+
     let status = desk.json(&["lab", "status", "ring"], 0);
     let controller = &status["controllers"][0];
     assert_eq!((&controller["name"], &controller["state"]), (&"c1".into(), &"running".into()));
