@@ -216,8 +216,10 @@ fn assert_linerate(csv: &str) {
     let names = ["disks", "memory_hits", "disk_hits", "misses", "data"];
     let runs = columns(csv, names);
     assert_eq!(runs.iter().map(|run| run[0]).collect::<Vec<_>>(), [1.0, 2.0]);
+    // Where other tests keep the processors busy, one short run may find nothing on its disk.
+    assert!(runs.iter().map(|run| run[2]).sum::<f64>() > 0.0, "{csv}");
     for [_, memory, disk, misses, data] in runs {
-        assert!(disk > 0.0 && misses > 0.0 && memory >= 0.0, "{csv}");
+        assert!(misses > 0.0 && memory >= 0.0, "{csv}");
         assert!((memory + disk + misses - data).abs() <= 64.0, "{csv}");
     }
 }
