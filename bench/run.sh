@@ -108,7 +108,7 @@ veth() {
     else skip "peer DPDK" "dpdk_l2fwd_xdp is not built"; fi
     switches+=(linux_bridge)
     if [ -x "$bare" ]; then switches+=(bare_tcx)
-    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
+    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_redirect"; fi
     if have ovs-vswitchd; then switches+=(ovs_userspace ovs_af_xdp)
     else skip "peer Open vSwitch" "ovs-vswitchd is missing"; fi
     for round in $(seq "$runs"); do
@@ -304,7 +304,7 @@ tcp() {
     have iperf3 || { skip tcp "iperf3 is missing (package iperf3)"; return 0; }
     local kinds=(af_xdp af_packet tcx bridge route_af_packet route_tcx route_linux) kind round
     if [ -x "$HERE/../target/release/examples/bare_tcx" ]; then kinds+=(bare)
-    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
+    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_redirect"; fi
     for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
     for round in $(seq "$runs"); do
         say "tcp: round $round of $runs"
