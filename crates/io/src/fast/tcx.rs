@@ -51,6 +51,9 @@ impl Driver for Programs {
     type Place = OwnedFd;
 
     fn attach(&self, _: &Maps, end: &KernelEnd<'_>) -> io::Result<OwnedFd> {
+        let Entrance::Socket(_) = end.entrance else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         self.at_hook.attach_to_ingress(end.index)
     }
 
@@ -61,7 +64,7 @@ impl Driver for Programs {
     fn open(&self, end: &KernelEnd<'_>) -> io::Result<()> {
         match end.entrance {
             Entrance::Socket(socket) => self.filter.filter(socket),
-            Entrance::Xdp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Entrance::Xdp(_) => Ok(()),
         }
     }
 

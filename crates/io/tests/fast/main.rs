@@ -64,7 +64,8 @@ impl Socket {
 
     fn of_xdp(device: &str) -> Socket {
         let mut pool = Pool::new(2048, 2048).unwrap();
-        let options = XdpOptions { mode: XdpMode::Native, ring: 256, fill: 256, ..XDP };
+        // So few that the kernel drops frames when many come at once.
+        let options = XdpOptions { mode: XdpMode::Native, ring: 64, fill: 32, ..XDP };
         let port = Box::new(AfXdpPort::open(device, device, options, &mut pool).unwrap());
         Socket::of(port, pool)
     }

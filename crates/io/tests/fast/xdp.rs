@@ -213,14 +213,16 @@ fn the_program_goes_with_the_port() {
 }
 
 #[test]
-fn a_packet_socket_has_no_place_for_the_program() {
-    net::in_quiet_namespace("fast_xdp_socket", || {
+fn each_hook_refuses_the_ports_of_the_other() {
+    net::in_quiet_namespace("fast_hooks", || {
         net::veth("p0", "h0");
-        let mut socket = Socket::on("p0");
-        let mut table = Hook::Xdp.table();
-        let refused = table.open(0, socket.port.kernel_end().unwrap()).unwrap_err();
-        assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
-        assert!(!table.is_open(0));
-        assert!(socket.take().is_none());
+        net::veth("p1", "h1");
+        for (hook, other, device) in [(Hook::Tcx, Hook::Xdp, "p0"), (Hook::Xdp, Hook::Tcx, "p1")] {
+            let socket = hook.port(device);
+            let mut table = other.table();
+            let refused = table.open(0, socket.port.kernel_end().unwrap()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+            assert!(!table.is_open(0));
+        }
     });
 }
