@@ -65,7 +65,7 @@ impl Socket {
     fn of_xdp(device: &str) -> Socket {
         let mut pool = Pool::new(2048, 2048).unwrap();
         // So few that the kernel drops frames when many come at once.
-        let options = XdpOptions { mode: XdpMode::Native, ring: 64, fill: 32, ..XDP };
+        let options = XdpOptions { mode: XdpMode::Native, ring: 128, fill: 96, ..XDP };
         let port = Box::new(AfXdpPort::open(device, device, options, &mut pool).unwrap());
         Socket::of(port, pool)
     }

@@ -2,15 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use plexus_io::bpf::{Alu, Asm, Helper, If, Map, Program, Reg, Target, Verdict, Width, context};
+
 use super::*;
 
 /// Rules that are made, forward and end.
 const ROUNDS: usize = 200;
 /// A rule forwards until so many more frames have come out.
 const FRAMES: u32 = 30;
-/// Frames are sent in bursts of up to so many, with a pause in between.
-const BURST: u32 = 100;
-const PAUSE: Duration = Duration::from_micros(300);
+/// Frames that the kernel sends in one go, and polls in one go at the other end.
+const BURST: u32 = 64;
+/// Of every four spans of 2^18 nanoseconds, in one frames are sent.
+const SPAN: i32 = 18;
 
 #[test]
 fn no_frame_overtakes_another_while_rules_come_and_go() {
@@ -20,9 +23,8 @@ fn no_frame_overtakes_another_while_rules_come_and_go() {
             // What the port itself sends goes the same way as what is redirected: see order in
             // docs/design/data-plane.md.
             net::command("ethtool", "-K p1 tso off");
-            if hook == Hook::Xdp {
-                thread_polls("p0");
-            }
+            // The sender redirects frames to this cable.
+            poll("p0", true);
             let (forwarded, dropped) = run(bench);
             assert!(forwarded > ROUNDS as u64 * u64::from(FRAMES) / 2, "{hook:?}: {forwarded}");
             assert!(hook == Hook::Tcx || dropped > 0, "the kernel has to drop some on the way");
@@ -30,12 +32,44 @@ fn no_frame_overtakes_another_while_rules_come_and_go() {
     }
 }
 
-/// Lets the kernel take a device's frames in a thread, many at a time. Else a virtual cable is
-/// polled for each frame, in the time of its sender.
-fn thread_polls(device: &str) {
-    let set = format!("mount -t sysfs none /sys && echo 1 >/sys/class/net/{device}/threaded");
-    let done = std::process::Command::new("unshare").args(["-m", "sh", "-c", &set]).status();
-    assert!(done.unwrap().success());
+/// Of each burst so many frames are the flow's, and come first. Those behind them keep the kernel
+/// busy before it shows them.
+const OF_FLOW: i32 = 8;
+/// The last byte of the others' destination.
+const OTHER: i32 = 0x99;
+
+/// Numbers each frame behind its header and sends it by a device, in spans with pauses in between.
+fn numbered(device: u32, last: &Map) -> Program {
+    let mut asm = Asm::new();
+    let (drop, other) = (asm.label(), asm.label());
+    asm.mov(Reg::R6, Reg::R1);
+    asm.call(Helper::KtimeNs);
+    asm.alu_imm(Alu::Rsh, Reg::R0, SPAN);
+    asm.alu_imm(Alu::And, Reg::R0, 3);
+    asm.jump_imm(If::Ne, Reg::R0, 0, drop);
+    asm.load(Width::W, Reg::R1, Reg::R6, context::DATA);
+    asm.load(Width::W, Reg::R2, Reg::R6, context::DATA_END);
+    asm.mov(Reg::R3, Reg::R1);
+    asm.alu_imm(Alu::Add, Reg::R3, 18);
+    asm.jump(If::Gt, Reg::R3, Reg::R2, drop);
+    asm.mov_value(Reg::R4, last);
+    asm.bump(Reg::R4, 0, 1, Reg::R5);
+    asm.mov(Reg::R2, Reg::R5);
+    asm.alu_imm(Alu::And, Reg::R2, BURST as i32 - 1);
+    asm.mov_imm(Reg::R3, OTHER);
+    asm.jump_imm(If::Ge, Reg::R2, OF_FLOW, other);
+    asm.mov_imm(Reg::R3, B.0[5].into());
+    asm.place(other);
+    asm.store(Width::B, Reg::R1, 5, Reg::R3);
+    asm.swap_be(Reg::R5, 32);
+    asm.store(Width::W, Reg::R1, 14, Reg::R5);
+    asm.mov_imm(Reg::R1, device as i32);
+    asm.mov_imm(Reg::R2, 0);
+    asm.call(Helper::Redirect);
+    asm.exit();
+    asm.place(drop);
+    asm.end(Verdict::Drop);
+    Program::load("numbered", asm).unwrap()
 }
 
 /// A box of two ports that forwards what it receives, as a worker does. Returns how many frames
@@ -43,24 +77,17 @@ fn thread_polls(device: &str) {
 fn run(bench: InKernel) -> (u64, u64) {
     let InKernel { mut table, near, far, .. } = bench;
     let [mut input, mut output] = <[Socket; 2]>::try_from(near).ok().unwrap();
-    let [mut from, mut to] = <[Socket; 2]>::try_from(far).ok().unwrap();
+    let [_, mut to] = <[Socket; 2]>::try_from(far).ok().unwrap();
     let is_over = AtomicBool::new(false);
     let is_over = &is_over;
     let mut forwarded = 0;
+    let last = Map::array(1, 1).unwrap();
+    let sender = numbered(Target::find("h0").unwrap().index(), &last);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let (mut number, mut random) = (0u32, 1u32);
-            while !is_over.load(Relaxed) {
-                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                for _ in 0..(random >> 16) % BURST {
-                    number += 1;
-                    let mut numbered = frame(None);
-                    numbered[14..18].copy_from_slice(&number.to_be_bytes());
-                    from.send(&numbered, Offload::NONE);
-                }
-                // In some of the pauses all frames leave the box, and in some they do not.
-                std::thread::sleep(PAUSE * (random >> 8 & 7));
-            }
+            let mut long = frame(None);
+            long.resize(1400, 0);
+            sender.run_live(&long, BURST, || is_over.load(Relaxed)).unwrap();
         });
         let mut last = 0;
         // Frames that came out in their order.
@@ -91,8 +118,8 @@ fn run(bench: InKernel) -> (u64, u64) {
                 let taken: Vec<Vec<u8>> =
                     batch.iter().map(|packet| input.pool.data(packet).to_vec()).collect();
                 batch.drain(..).for_each(|packet| input.pool.free(packet));
-                taken.iter().for_each(|frame| output.send(frame, Offload::NONE));
-                arrive(&mut to);
+                let of_flow = taken.iter().filter(|frame| frame[5] == B.0[5]);
+                of_flow.for_each(|frame| output.send(frame, Offload::NONE));
                 let Some((passed, mark)) = noted else { continue };
                 if is_drained && input.port.passed_mark() >= mark && output.port.has_sent() {
                     table.settle(id, passed);
