@@ -84,7 +84,7 @@ pub enum Helper {
     LoadBytes = 26,
     /// R1 context, R2 bytes to take off the beginning of the frame (negative: to add).
     AdjustHead = 44,
-    /// R1 socket map, R2 key, R3 verdict if there is none.
+    /// R1 map of sockets or devices, R2 key, R3 verdict if there is none.
     RedirectMap = 51,
     /// R1 context, R2 bytes to add to the end of the frame (negative: to cut off).
     AdjustTail = 65,

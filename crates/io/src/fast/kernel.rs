@@ -40,7 +40,7 @@ pub trait Driver: Sized + Clone + Send + Debug {
     ///
     /// # Errors
     /// When the kernel refuses.
-    fn open(&self, end: &KernelEnd<'_>) -> io::Result<()>;
+    fn open(&self, port: PortId, end: &KernelEnd<'_>) -> io::Result<()>;
 
     /// Whether a device sends the frames that it is given at this hook.
     fn sends(&mut self, device: u32) -> bool;
@@ -326,8 +326,8 @@ impl<D: Driver> FastTable for Kernel<D> {
 
     fn read(&self, id: RuleId) -> Counts {
         Counts {
-            packets: self.word(id, word::PACKETS),
-            bytes: self.word(id, word::BYTES),
+            packets: self.word(id, word::PACKETS) + self.word(id, word::PACKETS_ELSEWHERE),
+            bytes: self.word(id, word::BYTES) + self.word(id, word::BYTES_ELSEWHERE),
             held: self.word(id, word::HELD),
         }
     }
@@ -364,7 +364,7 @@ impl<D: Driver> FastTable for Kernel<D> {
             let at = Attached { device, is_open, is_lost, sends, out: 0, link_to: None, place };
             self.ports.insert(port, at);
         }
-        self.driver.open(&end)?;
+        self.driver.open(port, &end)?;
         let sends = self.driver.sends(end.index);
         let longest = u32::try_from(end.max_frame).unwrap_or(u32::MAX);
         let out = u64::from(end.index) | u64::from(longest) << 32;

@@ -14,6 +14,7 @@ use super::kernel::program::Maps;
 use super::kernel::{Driver, Kernel};
 use super::{Entrance, KernelEnd};
 use crate::bpf::{Map, Place, Program};
+use crate::packet::PortId;
 
 /// One worker's part of the table.
 pub type Tcx = Kernel<Programs>;
@@ -61,7 +62,7 @@ impl Driver for Programs {
         true
     }
 
-    fn open(&self, end: &KernelEnd<'_>) -> io::Result<()> {
+    fn open(&self, _: PortId, end: &KernelEnd<'_>) -> io::Result<()> {
         match end.entrance {
             Entrance::Socket(socket) => self.filter.filter(socket),
             Entrance::Xdp(_) => Ok(()),

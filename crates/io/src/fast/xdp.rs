@@ -12,27 +12,31 @@ mod program;
 use std::io;
 use std::sync::{Arc, Weak};
 
+use self::program::Site;
 use super::kernel::program::Maps;
 use super::kernel::{Driver, Kernel};
 use super::{Entrance, KernelEnd};
 use crate::af_xdp::PortProgram;
-use crate::bpf::{Attached, Program, Target, XdpMode};
+use crate::bpf::{Attached, Map, Program, Target, XdpMode};
 use crate::netlink::Netdev;
+use crate::packet::PortId;
 use crate::{OpenError, bpf};
 
 /// One worker's part of the table.
 pub type Xdp = Kernel<Programs>;
 
 /// Each port has a program of its own; this loads them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Programs {
+    /// Where rules send frames, by port. A look-up in it costs less than one of a device's number.
+    devices: Arc<Map>,
     /// Tells what devices can do. Opened when it is first asked, on the worker's thread.
     netdev: Option<Netdev>,
 }
 
 impl Clone for Programs {
     fn clone(&self) -> Programs {
-        Programs::default()
+        Programs { devices: self.devices.clone(), netdev: None }
     }
 }
 
@@ -44,7 +48,10 @@ impl Xdp {
     pub fn parts(workers: usize, rules: usize, ports: usize) -> io::Result<Vec<Xdp>> {
         let too_old = || io::Error::from(io::ErrorKind::Unsupported);
         Netdev::open().ok_or_else(too_old)?;
-        Kernel::of(workers, rules, ports, |_| Ok(Programs::default()))
+        Kernel::of(workers, rules, ports, |maps| {
+            let devices = Arc::new(Map::devices(maps.ports.count() as u32)?);
+            Ok(Programs { devices, netdev: None })
+        })
     }
 }
 
@@ -70,7 +77,8 @@ impl Driver for Programs {
         let Entrance::Xdp(port) = end.entrance else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let program = Program::load("plexus_fast_xdp", program::at_port(maps, end.index, port))?;
+        let site = Site { maps, devices: &self.devices, device: end.index, port };
+        let program = Program::load("plexus_fast_xdp", program::at_port(&site))?;
         port.replace(&program)?;
         Ok(AtPort(Arc::downgrade(port)))
     }
@@ -80,8 +88,8 @@ impl Driver for Programs {
         std::ptr::eq(place.0.as_ptr(), Arc::as_ptr(port))
     }
 
-    fn open(&self, _: &KernelEnd<'_>) -> io::Result<()> {
-        Ok(())
+    fn open(&self, port: PortId, end: &KernelEnd<'_>) -> io::Result<()> {
+        self.devices.set_device(port.into(), end.index)
     }
 
     fn sends(&mut self, device: u32) -> bool {

@@ -1,6 +1,6 @@
 //! How a program reaches the frame at hand: what differs between the kernel's hooks.
 
-use super::program::{OUTER, TPID, tag};
+use super::program::{OUTER, TPID, at, tag, word};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Reg, Width, buffer, context};
 
 /// The kind of a program's context, which is in R6. Offsets are those of the frame without a tag.
@@ -107,6 +107,31 @@ impl Frame {
         asm.mov(Reg::R5, Reg::R3);
         Frame::find_bytes(asm, to + len, absent);
         copy(asm, (Reg::R1, to as i16), (Reg::R5, 0), len);
+    }
+
+    /// Counts it as forwarded by the rule whose counts R0 points at.
+    pub(super) fn count(self, asm: &mut Asm) {
+        let (elsewhere, counted) = (asm.label(), asm.label());
+        let atomically = |asm: &mut Asm, packets: usize, bytes: usize| {
+            asm.mov_imm(Reg::R1, 1);
+            asm.atomic_add(Reg::R0, at(packets), Reg::R1);
+            self.load_len(asm, Reg::R1);
+            asm.atomic_add(Reg::R0, at(bytes), Reg::R1);
+        };
+        if self == Frame::Buffer {
+            return atomically(asm, word::PACKETS, word::BYTES);
+        }
+        asm.load(Width::W, Reg::R1, Reg::R6, context::RX_QUEUE_INDEX);
+        asm.jump_imm(If::Ne, Reg::R1, 0, elsewhere);
+        asm.bump(Reg::R0, at(word::PACKETS), 1, Reg::R1);
+        self.load_len(asm, Reg::R1);
+        asm.load(Width::D, Reg::R2, Reg::R0, at(word::BYTES));
+        asm.alu(Alu::Add, Reg::R1, Reg::R2);
+        asm.store(Width::D, Reg::R0, at(word::BYTES), Reg::R1);
+        asm.goto(counted);
+        asm.place(elsewhere);
+        atomically(asm, word::PACKETS_ELSEWHERE, word::BYTES_ELSEWHERE);
+        asm.place(counted);
     }
 
     /// Changes the tag as R9 says: it says so of the tag that this frame has, or has not.

@@ -40,8 +40,12 @@ pub(crate) mod word {
     /// Of a routed flow the Ethernet addresses of the next hop and the router there, 12 bytes, and
     /// the longest IP packet, 4 bytes.
     pub(crate) const STEP: usize = 6;
-    /// A cache line.
-    pub(crate) const COUNT: usize = 8;
+    /// Packets and bytes of other queues than the first, where a rule's frames come by queues. Those
+    /// of the first come one after the other, and need no atomics.
+    pub(crate) const PACKETS_ELSEWHERE: usize = 8;
+    pub(crate) const BYTES_ELSEWHERE: usize = 9;
+    /// Two cache lines: the second is rarely needed.
+    pub(crate) const COUNT: usize = 16;
 }
 
 /// Words of a port.
@@ -370,15 +374,11 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.jump(If::Ne, Reg::R1, Reg::R2, wait);
 }
 
-/// Counts a frame as forwarded, changes it, and ends the program with the verdict that sends it.
-/// The rule is in R8 and in the scratch, R0 points at its counts. It goes to `failed` if the frame
+/// Counts a frame as forwarded, and changes it. Behind this code it is to be sent. The rule is in R8 and in the scratch, R0 points at its counts. It goes to `failed` if the frame
 /// is shorter than was decided on: never.
 pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label) {
     let (step, tag, send) = (asm.label(), asm.label(), asm.label());
-    asm.mov_imm(Reg::R1, 1);
-    asm.atomic_add(Reg::R0, at(word::PACKETS), Reg::R1);
-    frame.load_len(asm, Reg::R1);
-    asm.atomic_add(Reg::R0, at(word::BYTES), Reg::R1);
+    frame.count(asm);
     asm.load(Width::W, Reg::R9, Reg::R7, at(scratch::TAG) + LOW_HALF);
     asm.mov(Reg::R1, Reg::R9);
     asm.alu_imm(Alu::And, Reg::R1, 0xFF);
@@ -396,8 +396,6 @@ pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label)
     asm.jump_imm(If::Eq, Reg::R1, 0, send);
     frame.change_tag(asm, failed);
     asm.place(send);
-    asm.load(Width::W, Reg::R1, Reg::R7, at(scratch::OUT) + LOW_HALF);
-    redirect(asm);
 }
 
 /// Ends a program with the verdict that sends the frame out by the device whose number is in R1.
@@ -408,4 +406,4 @@ pub(crate) fn redirect(asm: &mut Asm) {
 }
 
 /// Where the low half of a 64-bit word is.
-const LOW_HALF: i16 = if cfg!(target_endian = "little") { 0 } else { 4 };
+pub(crate) const LOW_HALF: i16 = if cfg!(target_endian = "little") { 0 } else { 4 };

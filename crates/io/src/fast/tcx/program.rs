@@ -18,8 +18,8 @@
 
 use super::super::kernel::Frame;
 use super::super::kernel::program::{
-    Maps, OUTER, at, carry_out, decide, find_counts, find_port, of_port, redirect, scratch, stack,
-    word,
+    LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, of_port, redirect,
+    scratch, stack, word,
 };
 use crate::bpf::{Alu, Asm, If, Label, Map, Reg, Width, buffer};
 
@@ -124,6 +124,8 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map) -> Asm {
     asm.jump_imm(If::Eq, Reg::R9, decision::HOLD, hold);
 
     carry_out(&mut asm, maps, Frame::Buffer, next);
+    asm.load(Width::W, Reg::R1, Reg::R7, at(scratch::OUT) + LOW_HALF);
+    redirect(&mut asm);
 
     asm.place(pass);
     asm.mov_imm(Reg::R1, 1);

@@ -10,15 +10,13 @@
 //! Frames with a tag have it in their bytes. So the program has two ways, one for these and one for
 //! the others, in which all offsets are constants.
 
-use std::sync::Arc;
-
 use super::super::kernel::Frame;
 use super::super::kernel::program::{
     Maps, OUTER, TPID, at, carry_out, decide, redirect, scratch, stack, word,
 };
 use super::owed::pass_if_owed;
 use crate::af_xdp::PortProgram;
-use crate::bpf::{Alu, Asm, Helper, If, Label, Reg, Verdict, Width};
+use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Verdict, Width};
 
 /// The frame's length, and the scratch.
 const LEN: i16 = stack::END - 8;
@@ -26,6 +24,16 @@ const SCRATCH: i16 = LEN - 8 * scratch::COUNT as i16;
 
 /// A frame without a tag has at least as many bytes, or the socket gets it: a header and a tag.
 const SHORTEST: usize = OUTER + 4;
+
+/// The port of a program, and what it works with.
+pub(super) struct Site<'a> {
+    pub(super) maps: &'a Maps,
+    /// Where rules send frames, by port.
+    pub(super) devices: &'a Map,
+    /// The device's number.
+    pub(super) device: u32,
+    pub(super) port: &'a PortProgram,
+}
 
 /// The exits of the program.
 #[derive(Clone, Copy)]
@@ -36,8 +44,8 @@ struct Exits {
     failed: Label,
 }
 
-/// The program of a port, whose device has this number.
-pub(super) fn at_port(maps: &Maps, device: u32, port: &Arc<PortProgram>) -> Asm {
+/// The program of a port.
+pub(super) fn at_port(site: &Site<'_>) -> Asm {
     let mut asm = Asm::new();
     let exits = Exits { to_socket: asm.label(), wait: asm.label(), failed: asm.label() };
     let (tagged, hold) = (asm.label(), asm.label());
@@ -51,16 +59,16 @@ pub(super) fn at_port(maps: &Maps, device: u32, port: &Arc<PortProgram>) -> Asm 
     Frame::find_bytes(&mut asm, SHORTEST, exits.to_socket);
     asm.load(Width::H, Reg::R2, Reg::R1, 12);
     asm.jump_imm(If::Eq, Reg::R2, TPID.into(), tagged);
-    forward(&mut asm, maps, port, device, false, exits);
+    forward(&mut asm, site, false, exits);
     asm.place(tagged);
-    forward(&mut asm, maps, port, device, true, exits);
+    forward(&mut asm, site, true, exits);
 
     // R0 points at the rule's counts.
     asm.place(exits.wait);
     asm.load(Width::D, Reg::R1, Reg::R0, at(word::HOLDS));
     asm.jump_imm(If::Ne, Reg::R1, 0, hold);
     asm.mov(Reg::R7, Reg::R0);
-    port.hand_over(&mut asm, |asm| {
+    site.port.hand_over(&mut asm, |asm| {
         asm.mov_imm(Reg::R1, 1);
         // A mark that is set once this is seen is behind the frame.
         asm.atomic_add_behind(Reg::R7, at(word::PASSED), Reg::R1);
@@ -75,20 +83,14 @@ pub(super) fn at_port(maps: &Maps, device: u32, port: &Arc<PortProgram>) -> Asm 
     asm.end(Verdict::Aborted);
 
     asm.place(exits.to_socket);
-    port.hand_over(&mut asm, |_| {});
+    site.port.hand_over(&mut asm, |_| {});
     asm
 }
 
 /// The way of frames with a tag, or without: R1 points at the first [`SHORTEST`] bytes.
-fn forward(
-    asm: &mut Asm,
-    maps: &Maps,
-    port: &PortProgram,
-    device: u32,
-    tagged: bool,
-    exits: Exits,
-) {
-    use stack::KEY;
+fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
+    let Site { maps, devices, device, port } = *site;
+    const KEY: i16 = stack::KEY;
     let frame = Frame::Memory { tagged, len: LEN };
     asm.mov_imm(Reg::R2, 0);
     if tagged {
@@ -115,6 +117,13 @@ fn forward(
         pass_if_owed(asm, frame, exits.wait);
     }
     carry_out(asm, maps, frame, exits.failed);
+    asm.mov_map(Reg::R1, devices);
+    asm.mov(Reg::R2, Reg::R8);
+    asm.alu_imm(Alu::Rsh, Reg::R2, 32);
+    asm.alu_imm(Alu::And, Reg::R2, 0xFFFF);
+    asm.mov_imm(Reg::R3, Verdict::Aborted as i32);
+    asm.call(Helper::RedirectMap);
+    asm.exit();
 }
 
 /// Sends every frame out by a device, for comparisons.
