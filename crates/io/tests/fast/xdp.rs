@@ -226,3 +226,33 @@ fn each_hook_refuses_the_ports_of_the_other() {
         }
     });
 }
+
+/// What the unit of a node has (docs/operating.md). CAP_PERFMON and CAP_SYS_ADMIN would let the
+/// verifier allow more.
+const CAPABILITIES: &str = "--bounding-set=-all,+bpf,+net_admin,+net_raw,+ipc_lock";
+
+#[test]
+fn the_programs_load_with_the_capabilities_of_a_unit() {
+    net::in_quiet_namespace("fast_capabilities", || {
+        for device in ["0", "1"] {
+            net::veth(&format!("p{device}"), &format!("h{device}"));
+        }
+        let own = std::env::current_exe().unwrap();
+        let mut command = std::process::Command::new("setpriv");
+        command.arg(CAPABILITIES).arg(own).args(["--ignored", "--exact", INSIDE]);
+        let output = command.output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && out.contains("1 passed"), "{out}");
+    });
+}
+
+const INSIDE: &str = "xdp::opens_tables_in_the_namespace_that_it_is_in";
+
+#[test]
+#[ignore = "the test above runs it"]
+fn opens_tables_in_the_namespace_that_it_is_in() {
+    for (hook, device) in [(Hook::Tcx, "p0"), (Hook::Xdp, "p1")] {
+        let socket = hook.port(device);
+        hook.table().open(0, socket.port.kernel_end().unwrap()).unwrap();
+    }
+}

@@ -40,8 +40,8 @@ pub(crate) mod word {
     /// Of a routed flow the Ethernet addresses of the next hop and the router there, 12 bytes, and
     /// the longest IP packet, 4 bytes.
     pub(crate) const STEP: usize = 6;
-    /// Packets and bytes of other queues than the first, where a rule's frames come by queues. Those
-    /// of the first come one after the other, and need no atomics.
+    /// Packets and bytes of other queues than the first, where a rule's frames come by queues.
+    /// Those of the first come one after the other, and need no atomics.
     pub(crate) const PACKETS_ELSEWHERE: usize = 8;
     pub(crate) const BYTES_ELSEWHERE: usize = 9;
     /// Two cache lines: the second is rarely needed.
@@ -374,8 +374,9 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.jump(If::Ne, Reg::R1, Reg::R2, wait);
 }
 
-/// Counts a frame as forwarded, and changes it. Behind this code it is to be sent. The rule is in R8 and in the scratch, R0 points at its counts. It goes to `failed` if the frame
-/// is shorter than was decided on: never.
+/// Counts a frame as forwarded, and changes it. Behind this code it is to be sent. The rule is in
+/// R8 and in the scratch, R0 points at its counts. It goes to `failed` if the frame is shorter than
+/// was decided on: never.
 pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label) {
     let (step, tag, send) = (asm.label(), asm.label(), asm.label());
     frame.count(asm);

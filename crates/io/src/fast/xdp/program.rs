@@ -53,6 +53,10 @@ pub(super) fn at_port(site: &Site<'_>) -> Asm {
     asm.mov(Reg::R6, Reg::R1);
     asm.mov(Reg::R7, Reg::R10);
     asm.alu_imm(Alu::Add, Reg::R7, SCRATCH.into());
+    // Without CAP_PERFMON the verifier refuses to read what may never have been written.
+    for note in [scratch::FIXED, scratch::HOPS] {
+        asm.store_imm(Width::D, Reg::R7, at(note), 0);
+    }
     asm.mov(Reg::R1, Reg::R6);
     asm.call(Helper::XdpLen);
     asm.store(Width::D, Reg::R10, LEN, Reg::R0);
