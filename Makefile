@@ -50,7 +50,7 @@ bench: setup-bench
 	RUSTFLAGS="-C target-cpu=native" $(CARGO) build --profile dist --locked -p plexus-cli \
 		--target-dir target/native
 	@$(MAKE) -C bench/peers
-	@$(CARGO) build --release --locked -q -p plexus-io --example bare_tcx
+	@$(CARGO) build --release --locked -q -p plexus-io --example bare_redirect
 	@bench/run.sh target/native/dist/plexus
 
 package: setup-package

@@ -73,7 +73,7 @@ bridge)
     for end in $SA $SB; do ip -n $SW link set $end master br0; done
     ip -n $SW link set br0 up ;;
 bare)
-    ip netns exec $SW "$HERE/../target/release/examples/bare_tcx" $SA $SB >"$files/ready" \
+    ip netns exec $SW "$HERE/../target/release/examples/bare_redirect" tcx $SA $SB >"$files/ready" \
         2>"$files/log" &
     node=$!
     until [ -s "$files/ready" ]; do

@@ -98,8 +98,8 @@ memory() {
 
 # 64-byte frames through a switch between two veth pairs: peers/README.md, "Over veth".
 veth() {
-    local switches=(plexus plexus_af_packet plexus_tcx) name round pps core
-    local bare=$HERE/../target/release/examples/bare_tcx
+    local switches=(plexus plexus_af_packet plexus_tcx plexus_xdp) name round pps core
+    local bare=$HERE/../target/release/examples/bare_redirect
     [ -x "$HERE/peers/build/xdp_gen" ] || {
         skip veth "xdp_gen is not built (make -C bench/peers)"
         return 0
@@ -107,8 +107,8 @@ veth() {
     if [ -x "$HERE/peers/build/dpdk_l2fwd_xdp" ]; then switches+=(dpdk_net_af_xdp)
     else skip "peer DPDK" "dpdk_l2fwd_xdp is not built"; fi
     switches+=(linux_bridge)
-    if [ -x "$bare" ]; then switches+=(bare_tcx)
-    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
+    if [ -x "$bare" ]; then switches+=(bare_tcx bare_xdp)
+    else skip "peers bare_tcx, bare_xdp" "cargo build --release -p plexus-io --example bare_redirect"; fi
     if have ovs-vswitchd; then switches+=(ovs_userspace ovs_af_xdp)
     else skip "peer Open vSwitch" "ovs-vswitchd is missing"; fi
     for round in $(seq "$runs"); do
@@ -116,12 +116,16 @@ veth() {
         for name in "${switches[@]}"; do
             local command=("$HERE/peers/bridge.sh") port=system backend=af_xdp fast=off
             case $name in
-            bare_tcx)
+            bare_*)
                 # shellcheck disable=SC2016
-                command=("$HERE/peers/xdp.sh" sh -c 'exec "$0" "$@" >&2' "$bare" SA SB) ;;
+                command=("$HERE/peers/xdp.sh" sh -c 'exec "$0" "$@" >&2' "$bare" "${name#bare_}"
+                    SA SB) ;;
             plexus*)
-                [ $name = plexus ] || backend=af_packet
-                [ $name != plexus_tcx ] || fast=tcx
+                case $name in
+                plexus_af_packet) backend=af_packet ;;
+                plexus_tcx) backend=af_packet fast=tcx ;;
+                plexus_xdp) fast=xdp ;;
+                esac
                 command=("$HERE/peers/xdp.sh" "$HERE/plexus_node.sh" SA SB) ;;
             dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
             ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
@@ -143,7 +147,7 @@ veth() {
     for name in "${switches[@]:1}"; do
         case $name in
         # The kernel's forwarding is no peer of AF_XDP.
-        plexus_tcx|bare_tcx) ;;
+        plexus_tcx|plexus_xdp|bare_*) ;;
         *) row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name" ;;
         esac
     done
@@ -151,9 +155,13 @@ veth() {
         [ ! -s "$work/veth-$name" ] ||
             row fast-64 kpps "$work/veth-plexus_tcx" "$name" "$work/veth-$name"
     done
+    for name in linux_bridge plexus plexus_tcx bare_xdp; do
+        [ ! -s "$work/veth-$name" ] ||
+            row fast-xdp-64 kpps "$work/veth-plexus_xdp" "$name" "$work/veth-$name"
+    done
     # The bridge works in the time of whoever sends.
     for name in "${switches[@]:1}"; do
-        case $name in linux_bridge|*_tcx) continue ;; esac
+        case $name in linux_bridge|plexus_tcx|plexus_xdp|bare_*) continue ;; esac
         row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
     done
 }
@@ -303,8 +311,8 @@ iperf() {
 tcp() {
     have iperf3 || { skip tcp "iperf3 is missing (package iperf3)"; return 0; }
     local kinds=(af_xdp af_packet tcx bridge route_af_packet route_tcx route_linux) kind round
-    if [ -x "$HERE/../target/release/examples/bare_tcx" ]; then kinds+=(bare)
-    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_tcx"; fi
+    if [ -x "$HERE/../target/release/examples/bare_redirect" ]; then kinds+=(bare)
+    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_redirect"; fi
     for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
     for round in $(seq "$runs"); do
         say "tcp: round $round of $runs"

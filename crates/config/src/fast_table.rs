@@ -12,11 +12,13 @@ pub enum FastTable {
     Auto,
     /// Programs at the kernel's traffic-control hook, for ports on packet sockets.
     Tcx,
+    /// Programs in the drivers of devices, for ports on AF_XDP.
+    Xdp,
     /// Nothing.
     Off,
 }
 
-words!(FastTable { Auto = "auto", Tcx = "tcx", Off = "off" });
+words!(FastTable { Auto = "auto", Tcx = "tcx", Xdp = "xdp", Off = "off" });
 
 impl fmt::Display for FastTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

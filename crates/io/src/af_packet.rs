@@ -17,7 +17,7 @@ use plexus_wire::{MacAddr, Time};
 
 use crate::OpenError;
 use crate::device::{Device, ETHERNET, State};
-use crate::fast::KernelEnd;
+use crate::fast::{Entrance, KernelEnd};
 use crate::messages;
 use crate::packet::{BATCH, Batch, Packet};
 use crate::pool::{HEADROOM, Pool};
@@ -279,7 +279,8 @@ impl Port for AfPacketPort {
     fn kernel_end(&self) -> Option<KernelEnd<'_>> {
         let socket = self.socket.as_ref().filter(|_| self.index != 0 && self.only.is_none())?;
         let max_frame = self.capabilities.max_frame;
-        Some(KernelEnd { index: self.index, socket: socket.as_fd(), max_frame })
+        let entrance = Entrance::Socket(socket.as_fd());
+        Some(KernelEnd { index: self.index, entrance, max_frame })
     }
 
     fn stats(&self) -> PortStats {

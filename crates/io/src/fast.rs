@@ -1,5 +1,5 @@
 //! Fast tables: small tables of rules by which frames pass a box without this process. The kernel
-//! has one ([`tcx`]); [`memory`] is one for tests.
+//! has one at either of two hooks ([`tcx`], [`xdp`]); [`memory`] is one for tests.
 //!
 //! A rule says what to do with the packets of one flow ([`Key`]): by which port they leave, and
 //! what is changed of them. Packets that no rule matches come in by the port's back-end, as they do
@@ -20,15 +20,19 @@
 //! A device with several transmit queues may still send the last packets of this process after the
 //! first ones of the table.
 
+mod kernel;
 pub mod memory;
 pub mod tcx;
+pub mod xdp;
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use plexus_wire::{FlowKey, MacAddr, Protocol};
 
+use crate::af_xdp::PortProgram;
 use crate::packet::PortId;
 
 /// The frames that a rule is for.
@@ -226,10 +230,19 @@ pub struct Counts {
 pub struct KernelEnd<'a> {
     /// The device's number.
     pub index: u32,
-    /// The packet socket that receives its frames.
-    pub socket: BorrowedFd<'a>,
+    /// Where its frames come in.
+    pub entrance: Entrance<'a>,
     /// The longest frame that it sends, in bytes without tags.
     pub max_frame: usize,
+}
+
+/// The place of a port where its frames come in from the kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Entrance<'a> {
+    /// A packet socket.
+    Socket(BorrowedFd<'a>),
+    /// The XDP program of a port with AF_XDP sockets, in the driver.
+    Xdp(&'a Arc<PortProgram>),
 }
 
 /// A fast table, as a worker sees it. Rules are for packets that come in by the worker's own ports;
@@ -270,6 +283,11 @@ pub trait FastTable: Send {
     /// # Errors
     /// When the kernel refuses.
     fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()>;
+
+    /// Looks after a port of the worker, some ten times a second: its device may no longer send the
+    /// frames that rules give it. Then the rules to it are not [valid](FastTable::is_valid) any
+    /// more.
+    fn maintain(&mut self, _port: PortId) {}
 
     /// A port that has been opened leads to a fabric node.
     ///

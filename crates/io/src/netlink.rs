@@ -13,6 +13,7 @@ mod follow;
 mod interface;
 mod inventory;
 mod message;
+mod netdev;
 mod next_hops;
 mod parse;
 mod routes;
@@ -24,6 +25,8 @@ pub use event::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN
 pub use interface::{
     ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, leave_arp, remove_interface,
 };
-pub use inventory::{DeviceInfo, XdpFeatures, devices};
+pub use inventory::{DeviceInfo, devices};
+pub(crate) use netdev::Netdev;
+pub use netdev::XdpFeatures;
 pub use watcher::Watcher;
 pub use writer::{RouteChange, RouteWriter, WriteFailure};

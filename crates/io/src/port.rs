@@ -56,6 +56,24 @@ pub trait Port: Send {
         None
     }
 
+    /// Sets a mark behind the packets that the kernel has for this port by now, and returns its
+    /// number. It is [passed](Port::passed_mark) when `receive` has returned them all; those that
+    /// were lost do not count. Ports that show packets at once need none.
+    fn mark(&mut self) -> u64 {
+        0
+    }
+
+    /// The number of the last mark that was passed.
+    fn passed_mark(&self) -> u64 {
+        0
+    }
+
+    /// Whether the device has all packets that `transmit` took, so that none which it gets from
+    /// elsewhere overtakes them.
+    fn has_sent(&self) -> bool {
+        true
+    }
+
     /// Counts since the port was opened.
     fn stats(&self) -> PortStats;
 
@@ -94,6 +112,18 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn kernel_end(&self) -> Option<KernelEnd<'_>> {
         (**self).kernel_end()
+    }
+
+    fn mark(&mut self) -> u64 {
+        (**self).mark()
+    }
+
+    fn passed_mark(&self) -> u64 {
+        (**self).passed_mark()
+    }
+
+    fn has_sent(&self) -> bool {
+        (**self).has_sent()
     }
 
     fn stats(&self) -> PortStats {

@@ -26,6 +26,7 @@
 //! kernel forwards. B moves to another port and sends a frame. The switch learns it there, and the
 //! rule ends before that frame leaves.
 
+mod candidates;
 mod rule;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,7 +39,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use plexus_io::fast::{
-    Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Ports, Routed, RuleId, Tag,
+    Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Routed, RuleId, Tag,
 };
 use plexus_io::{BATCH, Batch, Pool, PortId, Segmentation};
 use plexus_table::MacKey;
@@ -52,6 +53,7 @@ use crate::router::fib::FibBatch;
 use crate::router::plan::RouterPlan;
 use crate::switch::Switch;
 use crate::verdict::Verdict;
+use candidates::{Candidate, Candidates};
 pub(crate) use rule::Plans;
 use rule::{Due, link_of};
 
@@ -77,8 +79,6 @@ const ROUND_MIN: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_millis(50);
 /// When a port is tried again that the kernel refused.
 const RETRY: Duration = Duration::from_secs(10);
-/// Flows that are counted at once, a power of two.
-const CANDIDATES: usize = 4096;
 /// More packets or bytes than that between two looks are no count.
 const LEAP: u64 = 1 << 40;
 /// Rules of routed flows that are compared with the routes before a batch.
@@ -93,15 +93,14 @@ pub type Clears = Arc<[AtomicU64]>;
 /// One worker's rules.
 pub(crate) struct Fast {
     table: Box<dyn FastTable>,
-    seed: u64,
-    candidates: Box<[Candidate]>,
+    candidates: Candidates,
     rules: BTreeMap<Key, Rule>,
     /// The same, by their stations.
     by_station: BTreeSet<(MacKey, Key)>,
     /// Rules that do not forward yet, and others that have ended.
     waiting: VecDeque<(Key, RuleId)>,
-    /// Those that were looked at when this turn began, and the packets that they had passed.
-    sampled: Vec<(Key, u64)>,
+    /// Those that were looked at when this turn began.
+    sampled: Vec<Key>,
     /// Rules that hold packets back.
     holding: usize,
     /// Ports whose frames may be forwarded, as far as this worker knows, and how many they are.
@@ -141,14 +140,6 @@ enum Known {
     Refused(Time),
 }
 
-/// A flow that may be worth a rule.
-#[derive(Clone, Copy)]
-struct Candidate {
-    key: Option<Key>,
-    out_port: PortId,
-    packets: u32,
-}
-
 /// Before all flows.
 const NO_FLOW: Flow = Flow {
     in_port: 0,
@@ -157,8 +148,6 @@ const NO_FLOW: Flow = Flow {
     source: MacAddr([0; 6]),
     ethertype: 0,
 };
-
-const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0 };
 
 struct Rule {
     id: RuleId,
@@ -171,9 +160,19 @@ struct Rule {
     passed: u64,
     last_used: Time,
     state: State,
+    /// The packets that it had let through when a turn began that counted more than before.
+    noted: Option<Noted>,
     /// Whether it is in `waiting`.
     is_listed: bool,
     hold: Hold,
+}
+
+/// Packets that a rule has let through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Noted {
+    passed: u64,
+    /// A mark of the port that they come in by, which was set behind them.
+    mark: u64,
 }
 
 /// Whether a rule holds packets back.
@@ -250,8 +249,7 @@ impl Fast {
             holding: 0,
             next_round: Time::ZERO,
             table,
-            seed,
-            candidates: vec![EMPTY; CANDIDATES].into(),
+            candidates: Candidates::new(seed),
             rules: BTreeMap::new(),
             by_station: BTreeSet::new(),
             waiting: VecDeque::new(),
@@ -275,6 +273,7 @@ impl Fast {
     /// A port is up: its frames may be forwarded, unless it is blocked. Called some ten times a
     /// second, since the kernel may refuse for a while, and others may end it.
     pub(crate) fn keep_open(&mut self, now: Time, port: PortId, end: KernelEnd<'_>) {
+        self.table.maintain(port);
         let is_open = self.table.is_open(port);
         self.set_open(port, is_open);
         let known = self.ports.get(&port).copied();
@@ -345,7 +344,7 @@ impl Fast {
     pub(crate) fn end_all(&mut self, now: Time) {
         let all: Vec<Key> = self.rules.keys().copied().collect();
         all.iter().for_each(|key| self.end(now, key));
-        self.candidates.fill(EMPTY);
+        self.candidates.clear();
     }
 
     /// The fabric has another plan. Ports of which it says something else than before are closed,
@@ -449,7 +448,7 @@ impl Fast {
                 _ => Some(Key::Hop { in_port, hop: out_port as u8 }),
             };
             if let Some(key) = key {
-                self.count_candidate(key, out_port);
+                self.candidates.count(key, out_port);
             }
         }
         if !self.arrived.is_empty() {
@@ -467,7 +466,7 @@ impl Fast {
             let key = Key::Routed(key);
             // The table does not forward super-packets of UDP.
             if packet.offload.segmentation != Segmentation::Udp {
-                self.count_candidate(key, out_port);
+                self.candidates.count(key, out_port);
             }
             // It has let a packet through that it does not send on as it is.
             if let Some(rule) = self.rules.get_mut(&key).filter(|rule| rule.state.forwards()) {
@@ -480,19 +479,6 @@ impl Fast {
 
     fn is_seen_open(&self, port: PortId) -> bool {
         self.open.get(usize::from(port)).is_some_and(|open| *open)
-    }
-
-    #[inline]
-    fn count_candidate(&mut self, key: Key, out_port: PortId) {
-        let candidate = &mut self.candidates[hash(&key, self.seed) as usize % CANDIDATES];
-        if candidate.key == Some(key) && candidate.out_port == out_port {
-            candidate.packets += 1;
-        } else if candidate.packets > 0 {
-            // The flow with more packets keeps the place.
-            candidate.packets -= 1;
-        } else {
-            *candidate = Candidate { key: Some(key), out_port, packets: 1 };
-        }
     }
 
     /// The router's plan has changed: rules are to be compared with it before the next batch.
@@ -531,9 +517,10 @@ impl Fast {
         over.iter().for_each(|key| self.end(now, key));
     }
 
-    /// A turn begins: nothing has been received in it.
+    /// A turn begins: nothing has been received in it. `mark` sets a mark at a port of this worker
+    /// ([`plexus_io::Port::mark`]).
     #[inline]
-    pub(crate) fn begin_turn(&mut self, now: Time) {
+    pub(crate) fn begin_turn(&mut self, now: Time, mut mark: impl FnMut(PortId) -> u64) {
         self.sampled.clear();
         for _ in 0..self.waiting.len().min(WAITING_MAX) {
             let Some((key, id)) = self.waiting.pop_front() else { break };
@@ -546,7 +533,12 @@ impl Fast {
             }
             // A packet that came when the rule was made may be on its way to the back-end.
             if rule.state != (State::Waiting { since: now }) {
-                self.sampled.push((key, self.table.passed(id)));
+                let passed = self.table.passed(id);
+                if rule.noted.is_none_or(|noted| noted.passed != passed) {
+                    // Read before the mark is set, so that the mark is behind them.
+                    rule.noted = Some(Noted { passed, mark: mark(key.in_port()) });
+                }
+                self.sampled.push(key);
             }
             self.waiting.push_back((key, id));
         }
@@ -559,13 +551,15 @@ impl Fast {
         self.holding > 0 || self.to_check > 0
     }
 
-    /// A turn has ended, and `is_drained` if it received all that had arrived. `is_clear` says of
-    /// a port of this worker whether no packet waits for it, and nothing of other workers'.
+    /// A turn has ended, and `is_drained` if it received all that had arrived. `passed_mark` says
+    /// which mark a port has passed. `is_clear` says of a port of this worker whether no packet
+    /// waits for it, and nothing of other workers'.
     #[inline]
     pub(crate) fn end_turn(
         &mut self,
         now: Time,
         is_drained: bool,
+        mut passed_mark: impl FnMut(PortId) -> u64,
         mut is_clear: impl FnMut(PortId) -> Option<bool>,
     ) {
         if self.holding > 0 {
@@ -574,8 +568,12 @@ impl Fast {
         if !is_drained {
             return;
         }
-        for (key, passed) in self.sampled.drain(..) {
+        for key in self.sampled.drain(..) {
             let Some(rule) = self.rules.get_mut(&key) else { continue };
+            let Some(Noted { passed, mark }) = rule.noted else { continue };
+            if passed_mark(key.in_port()) < mark {
+                continue;
+            }
             let (State::Waiting { since } | State::Crossing { since, .. }) = rule.state else {
                 continue;
             };
@@ -721,10 +719,7 @@ impl Fast {
     /// Makes rules of the flows of this round that had most packets. If the table is full, rules
     /// that had far fewer end, so that there is room in the next round.
     fn add(&mut self, now: Time, switch: &Switch, plans: Plans<'_>) {
-        let worth = self.candidates.iter().filter(|candidate| candidate.packets >= WORTH);
-        let mut worth: Vec<Candidate> = worth.copied().collect();
-        self.candidates.fill(EMPTY);
-        worth.sort_by_key(|candidate| std::cmp::Reverse(candidate.packets));
+        let worth = self.candidates.take(WORTH);
         let (made, mut without) = (self.made, Vec::new());
         for Candidate { key, out_port, packets } in worth {
             if self.made - made >= NEW_MAX as u64 || without.len() >= NEW_MAX {
@@ -754,6 +749,7 @@ impl Fast {
                 passed: 0,
                 last_used: now,
                 state: State::Waiting { since: now },
+                noted: None,
                 is_listed: false,
                 hold: Hold::NotYet,
             };
@@ -858,40 +854,4 @@ fn first_routed() -> Key {
 /// Whether a flow's frames have one tag at most.
 fn is_plain(flow: &Flow) -> bool {
     !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
-}
-
-#[inline]
-fn hash(key: &Key, seed: u64) -> u64 {
-    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let of_flow = |flow: &Flow| {
-        [
-            flow.destination.to_u64(),
-            flow.source.to_u64(),
-            u64::from(flow.in_port) << 32
-                | u64::from(flow.ethertype) << 16
-                | u64::from(flow.tag.unwrap_or(0)),
-        ]
-    };
-    let of_address = |address: IpAddr| {
-        let bits = match address {
-            IpAddr::V4(address) => address.to_bits().into(),
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        [bits as u64, (bits >> 64) as u64]
-    };
-    let (words, [source, destination]) = match key {
-        Key::Flow(flow) => (of_flow(flow), [[0; 2]; 2]),
-        Key::Routed(key) => (of_flow(&key.flow), [key.source, key.destination].map(of_address)),
-        Key::Hop { in_port, hop } => {
-            ([u64::from(*hop), u64::MAX, u64::from(*in_port)], [[0; 2]; 2])
-        }
-    };
-    let ports = match key {
-        Key::Routed(Routed { ports: Some(Ports { protocol, source, destination }), .. }) => {
-            u64::from(*protocol) << 32 | u64::from(*source) << 16 | u64::from(*destination)
-        }
-        _ => 0,
-    };
-    let mix = |hash: u64, word: u64| (hash.rotate_left(29) ^ word).wrapping_mul(ODD);
-    words.into_iter().chain(source).chain(destination).chain([ports]).fold(seed, mix) >> 40
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
 use plexus_io::fast::FastTable;
-use plexus_io::{Batch, Capabilities, Link, Packet, Pool, PortId};
+use plexus_io::{Batch, Capabilities, Link, Packet, Pool, Port, PortId};
 use plexus_wire::Time;
 use plexus_wire::fabric::ROUTER_HOP;
 
@@ -472,22 +472,28 @@ impl Pipeline {
     }
 
     /// A turn of the worker has ended; see [`Fast::end_turn`]. `has_arrivals` says that packets of
-    /// other workers wait.
+    /// other workers wait; `ports` are the worker's.
     #[inline]
     pub(crate) fn end_fast_turn(
         &mut self,
         now: Time,
         is_drained: bool,
         has_arrivals: bool,
-        mine: impl Iterator<Item = PortId> + Clone,
+        ports: &[(PortId, Box<dyn Port>)],
     ) {
         let Some(fast) = &mut self.fast else { return };
         let output = &self.output;
-        let is_clear = |port: PortId| output.queued(port).0 == 0;
-        let is_mine = |port| mine.clone().any(|own| own == port);
-        fast.end_turn(now, is_drained, |port| is_mine(port).then(|| is_clear(port)));
+        let find = |port| ports.iter().find(|(own, _)| *own == port).map(|(_, port)| port);
+        let is_clear = |id: PortId, port: &dyn Port| output.queued(id).0 == 0 && port.has_sent();
+        fast.end_turn(
+            now,
+            is_drained,
+            |port| find(port).map_or(0, |port| port.passed_mark()),
+            |id| find(id).map(|port| is_clear(id, &**port)),
+        );
         if !has_arrivals && fast.has_others() {
-            fast.note_clear(mine.clone().filter(|port| is_clear(*port)));
+            let clear = ports.iter().filter(|(id, port)| is_clear(*id, &**port));
+            fast.note_clear(clear.map(|(id, _)| *id));
         }
     }
 

@@ -194,7 +194,11 @@ impl Worker {
         self.follow(now);
         let crossed = self.crossing.has_peers() && self.take_in(now);
         if let Some(fast) = self.pipeline.fast() {
-            fast.begin_turn(now);
+            let ports = &mut self.ports;
+            fast.begin_turn(now, |id| {
+                let port = ports.iter_mut().find(|(own, _)| *own == id);
+                port.map_or(0, |(_, port)| port.mark())
+            });
         }
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
@@ -222,8 +226,7 @@ impl Worker {
             return false;
         }
         let has_arrivals = self.crossing.arriving() > 0;
-        let mine = self.ports.iter().map(|(port, _)| *port);
-        self.pipeline.end_fast_turn(now, is_drained, has_arrivals, mine);
+        self.pipeline.end_fast_turn(now, is_drained, has_arrivals, &self.ports);
         self.pipeline.fast().is_some_and(|fast| fast.is_busy())
     }
 

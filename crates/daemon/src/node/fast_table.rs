@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastRoute, FastTable as Shown};
 use plexus_config::{FastTable as Choice, NodeFile};
+use plexus_io::Port;
 use plexus_io::fast::tcx::Tcx;
-use plexus_io::fast::{Action, FastTable, Flow, Key, Routed, Tag};
+use plexus_io::fast::xdp::Xdp;
+use plexus_io::fast::{Action, Entrance, FastTable, Flow, KernelEnd, Key, Routed, Tag};
 use plexus_plane::{Clears, FastReport};
 use plexus_wire::MacAddr;
 
+use super::ports::Share;
 use super::running::RunningNode;
 use crate::metrics::begin_family;
 
@@ -33,49 +36,92 @@ pub(crate) struct HowFast {
     capacity: usize,
 }
 
-/// Opens the table that the file wants.
+/// Opens the table that the file wants, for these ports.
 ///
 /// # Errors
-/// When it wants one that this machine or user does not have.
-pub(crate) fn open(file: &NodeFile) -> Result<Opened, String> {
+/// When it wants one that this machine, user or port does not have.
+pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> {
     let none = |why: String| Opened {
         parts: vec![],
         clears: Arc::default(),
         how: HowFast { kind: "off", why, capacity: 0 },
     };
-    if file.fast_table == Choice::Off {
-        return Ok(none("the file says so".into()));
-    }
-    // Between the two programs of a packet such a kernel may run those of another.
-    let is_realtime =
-        std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|s| s.trim() == "1");
-    if is_realtime && file.fast_table == Choice::Auto {
-        return Ok(none("tcx cannot be used with a kernel of PREEMPT_RT".into()));
-    }
-    let parts = match Tcx::parts(file.workers, RULES, PORTS) {
-        Ok(parts) => parts,
-        Err(error) if file.fast_table == Choice::Auto => {
-            tracing::info!(%error, "no fast table: tcx needs Linux 6.6, cap_bpf and cap_net_admin");
-            return Ok(none(format!("tcx cannot be used: {error}")));
+    match file.fast_table {
+        Choice::Off => Ok(none("the file says so".into())),
+        // Between the two programs of a packet such a kernel may run those of another.
+        Choice::Auto if is_realtime() => {
+            Ok(none("tcx cannot be used with a kernel of PREEMPT_RT".into()))
         }
-        Err(error) => {
-            return Err(format!(
-                "fast_table = \"tcx\": {error}; it needs Linux 6.6, cap_bpf and cap_net_admin, \
-                 or write fast_table = \"off\""
-            ));
+        Choice::Auto => match Tcx::parts(file.workers, RULES, PORTS) {
+            Ok(parts) => {
+                let why = "the kernel has it, and it keeps super-packets whole";
+                Ok(opened("tcx", why.into(), parts))
+            }
+            Err(error) => {
+                tracing::info!(
+                    %error,
+                    "no fast table: tcx needs Linux 6.6, cap_bpf and cap_net_admin"
+                );
+                Ok(none(format!("tcx cannot be used: {error}")))
+            }
+        },
+        Choice::Tcx => {
+            let parts = Tcx::parts(file.workers, RULES, PORTS);
+            let parts = parts.map_err(|error| refusal("tcx", "6.6", &error))?;
+            Ok(opened("tcx", "the file says so".into(), parts))
         }
-    };
-    let others = if file.workers > 1 { PORTS } else { 0 };
-    let why = match file.fast_table {
-        Choice::Auto => "the kernel has it, and it keeps super-packets whole",
-        _ => "the file says so",
-    };
-    let capacity = RULES * file.workers;
-    Ok(Opened {
+        Choice::Xdp => {
+            let why = ports_of_xdp(file, shares)?;
+            let parts = Xdp::parts(file.workers, RULES, PORTS);
+            let parts = parts.map_err(|error| refusal("xdp", "6.3", &error))?;
+            Ok(opened("xdp", why, parts))
+        }
+    }
+}
+
+fn is_realtime() -> bool {
+    std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|s| s.trim() == "1")
+}
+
+fn refusal(kind: &str, release: &str, error: &std::io::Error) -> String {
+    format!(
+        "fast_table = \"{kind}\": {error}; it needs Linux {release}, cap_bpf and cap_net_admin, \
+         or write fast_table = \"off\""
+    )
+}
+
+fn opened<T: FastTable + 'static>(kind: &'static str, why: String, parts: Vec<T>) -> Opened {
+    let others = if parts.len() > 1 { PORTS } else { 0 };
+    let capacity = RULES * parts.len();
+    Opened {
         parts: parts.into_iter().map(|part| Box::new(part) as _).collect(),
         clears: (0..others).map(|_| Default::default()).collect(),
-        how: HowFast { kind: "tcx", why: why.into(), capacity },
-    })
+        how: HowFast { kind, why, capacity },
+    }
+}
+
+/// Why the table is at the XDP hook, with the ports that have no part in it.
+///
+/// # Errors
+/// When that is all ports.
+fn ports_of_xdp(file: &NodeFile, shares: &[Share]) -> Result<String, String> {
+    let ports = shares.iter().flat_map(|share| &share.ports);
+    let has_program = |port: &dyn Port| {
+        matches!(port.kernel_end(), Some(KernelEnd { entrance: Entrance::Xdp(_), .. }))
+    };
+    let (with, without): (Vec<_>, Vec<_>) = ports.partition(|(_, port)| has_program(&**port));
+    if with.is_empty() {
+        return Err(
+            "fast_table = \"xdp\": no port is on AF_XDP in its driver; write backend = \"af_xdp\" \
+             for ports whose drivers have native XDP, or fast_table = \"tcx\""
+                .into(),
+        );
+    }
+    if without.is_empty() {
+        return Ok("the file says so".into());
+    }
+    let names: Vec<&str> = without.iter().map(|(id, _)| file.port_name((*id).into())).collect();
+    Ok(format!("the file says so; without {}: not on AF_XDP in the driver", names.join(", ")))
 }
 
 /// Answers `plexus show fast-table`.

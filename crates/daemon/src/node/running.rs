@@ -142,7 +142,7 @@ impl RunningNode {
         };
         let published = snapshot(&file, &tables)?.publish();
         let (shares, how) = ports::open(&file)?;
-        let fast = fast_table::open(&file)?;
+        let fast = fast_table::open(&file, &shares)?;
         let file = ports::pinned(file);
         let started = Instant::now();
         let links = Arc::new(LinkCells::new(file.ports.len()));

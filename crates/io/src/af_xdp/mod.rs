@@ -15,17 +15,20 @@
 //! A device with several receive queues distributes frames over them, and a port on only one would
 //! miss the rest: so a port serves as many as the driver tells, unless its options say otherwise.
 
+mod marks;
 mod program;
 mod queue;
 mod ring;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plexus_wire::{Time, partial};
 use rustix::event::epoll;
 
-use self::program::Program;
+use self::marks::Marks;
+pub use self::program::PortProgram;
 use self::queue::Queue;
 pub(crate) use self::queue::UmemGroup;
 use crate::OpenError;
@@ -33,6 +36,7 @@ use crate::af_packet::promiscuous_socket;
 pub use crate::bpf::XdpMode;
 use crate::device::{Device, ETHERNET, State};
 use crate::error::patiently;
+use crate::fast::{Entrance, KernelEnd};
 use crate::packet::{Batch, Checksum};
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Capabilities, Link, Port, PortStats};
@@ -102,6 +106,7 @@ pub struct AfXdpPort {
     link: Link,
     closed: bool,
     stats: PortStats,
+    marks: Marks,
     /// When to retry frames that could not be sent.
     retry: Option<Time>,
     /// That a returned device could not be opened has been reported.
@@ -110,7 +115,7 @@ pub struct AfXdpPort {
 
 /// Resources of a present device. The program is dropped first, so that nothing more arrives.
 struct Attached {
-    program: Program,
+    program: Arc<PortProgram>,
     queues: Vec<Queue>,
     /// Readable when any of several queues is.
     poll: Option<OwnedFd>,
@@ -139,7 +144,7 @@ impl AfXdpPort {
         check_frame_size(&device, state.mtu, pool.frame_size())?;
         raise_locked_memory_limit();
         let is_virtual = is_virtual(&device)?;
-        let attached = patiently(|| Attached::open(&device, &state, &options, pool))?;
+        let attached = patiently(|| Attached::open(&device, &state, &options, is_virtual, pool))?;
         let capabilities =
             Capabilities { checksum: false, segmentation: false, max_frame: state.mtu + ETHERNET };
         let mut port = AfXdpPort {
@@ -155,6 +160,7 @@ impl AfXdpPort {
             link: state.link,
             closed: false,
             stats: PortStats::default(),
+            marks: Marks::default(),
             retry: None,
             complained: false,
         };
@@ -211,6 +217,7 @@ impl AfXdpPort {
             for _ in 0..n {
                 let Some(address) = queue.completion.pop() else { break };
                 let frame = (address >> shift) as u32;
+                queue.sending = queue.sending.saturating_sub(1);
                 if self.ledger.take_back(frame) {
                     pool.give(frame);
                 }
@@ -245,6 +252,7 @@ impl AfXdpPort {
             drop(attached);
         }
         self.ledger.take_back_all(|frame| pool.give(frame));
+        self.marks.pass_all();
         self.retry = None;
     }
 
@@ -265,7 +273,8 @@ impl AfXdpPort {
                 .and_then(|is_virtual| {
                     // It may have another number of queues.
                     let options = self.configured.of(&self.device);
-                    let attached = Attached::open(&self.device, &state, &options, pool)?;
+                    let attached =
+                        Attached::open(&self.device, &state, &options, is_virtual, pool)?;
                     Ok((is_virtual, options, attached))
                 });
             match opened {
@@ -323,6 +332,7 @@ impl Port for AfXdpPort {
             for _ in 0..n {
                 let Some(slot) = queue.rx.pop() else { break };
                 queue.filled = queue.filled.saturating_sub(1);
+                queue.taken += 1;
                 let frame = (slot.addr >> shift) as u32;
                 if !self.ledger.take_back(frame) {
                     continue;
@@ -348,6 +358,7 @@ impl Port for AfXdpPort {
                 queue.rx.release();
             }
         }
+        self.marks.look(&mut attached.queues, &attached.program);
         self.refill(pool);
         into.len() - before
     }
@@ -377,6 +388,7 @@ impl Port for AfXdpPort {
             taken += 1;
             let addr = u64::from(pool.index(packet)) * size + packet.headroom() as u64;
             queue.tx.push(libc::xdp_desc { addr, len: packet.len, options: 0 });
+            queue.sending += 1;
             self.stats.tx_packets += 1;
             self.stats.tx_bytes += len as u64;
         }
@@ -418,6 +430,31 @@ impl Port for AfXdpPort {
         self.retry
     }
 
+    /// Of a port whose program runs in the driver.
+    fn kernel_end(&self) -> Option<KernelEnd<'_>> {
+        let attached = self.attached.as_ref().filter(|a| a.program.is_native())?;
+        let (index, max_frame) = (attached.index, self.capabilities.max_frame);
+        Some(KernelEnd { index, entrance: Entrance::Xdp(&attached.program), max_frame })
+    }
+
+    fn mark(&mut self) -> u64 {
+        match &mut self.attached {
+            Some(attached) => self.marks.set(&mut attached.queues, &attached.program),
+            None => self.marks.passed(),
+        }
+    }
+
+    fn passed_mark(&self) -> u64 {
+        self.marks.passed()
+    }
+
+    /// A driver that reads the pool's frames itself has them until they are sent. Where the kernel
+    /// copies, the device has all that have left the ring.
+    fn has_sent(&self) -> bool {
+        let queue = self.attached.as_ref().and_then(|a| a.queues.first());
+        self.retry.is_none() && queue.is_none_or(|queue| queue.copies || queue.sending == 0)
+    }
+
     fn stats(&self) -> PortStats {
         let queues = self.attached.iter().flat_map(|a| &a.queues);
         let drops: u64 = queues.map(Queue::drops).sum();
@@ -450,7 +487,8 @@ pub(crate) fn probe(device: &str, frame_size: usize) -> Result<(), OpenError> {
     check_frame_size(&device, state.mtu, frame_size)?;
     // Otherwise a port just closed, or our own probe a moment ago, could be mistaken for another
     // program, and the device would stay without AF_XDP.
-    patiently(|| Program::attach(device.name(), state.index, 1, XdpMode::Native).map(drop))
+    let attach = || PortProgram::attach(device.name(), state.index, 1, XdpMode::Native, false);
+    patiently(|| attach().map(drop))
 }
 
 impl Attached {
@@ -458,6 +496,7 @@ impl Attached {
         device: &Device,
         state: &State,
         options: &XdpOptions,
+        is_virtual: bool,
         pool: &mut Pool,
     ) -> Result<Attached, OpenError> {
         let name = device.name();
@@ -467,7 +506,9 @@ impl Attached {
             OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
         })?;
         let end = options.queue + options.queues;
-        let program = Program::attach(name, state.index, end, options.mode)?;
+        let mode = options.mode;
+        let program = PortProgram::attach(name, state.index, end, mode, is_virtual)?;
+        let program = Arc::new(program);
         let native = program.is_native();
         let mut queues = Vec::new();
         for queue in options.queue..end {

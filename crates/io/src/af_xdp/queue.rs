@@ -53,6 +53,12 @@ pub(super) struct Queue {
     pub(super) socket: Arc<OwnedFd>,
     /// Frames in the fill ring, or on their way from it to the receive ring.
     pub(super) filled: u32,
+    /// Frames taken from the receive ring since it was opened.
+    pub(super) taken: u64,
+    /// Frames given to the transmit ring and not back yet.
+    pub(super) sending: u32,
+    /// The queue's number at the device.
+    pub(super) number: u32,
     /// The kernel copies between its own buffers and ours.
     pub(super) copies: bool,
 }
@@ -151,7 +157,9 @@ impl Queue {
         let options: libc::xdp_options =
             sys::get_option(&socket, libc::SOL_XDP, libc::XDP_OPTIONS)?;
         let copies = options.flags & libc::XDP_OPTIONS_ZEROCOPY == 0;
-        Ok(Queue { rx, tx, fill, completion, socket: Arc::new(socket), filled: 0, copies })
+        let (socket, number) = (Arc::new(socket), queue);
+        let (filled, taken, sending) = (0, 0, 0);
+        Ok(Queue { rx, tx, fill, completion, socket, filled, taken, sending, number, copies })
     }
 
     /// Makes the kernel send the frames in the transmit ring. One call may send as few as 32, so it

@@ -82,10 +82,16 @@ pub enum Helper {
     Redirect = 23,
     /// R1 context, R2 offset in the frame, R3 destination, R4 length.
     LoadBytes = 26,
-    /// R1 socket map, R2 key, R3 verdict if there is none.
+    /// R1 context, R2 bytes to take off the beginning of the frame (negative: to add).
+    AdjustHead = 44,
+    /// R1 map of sockets or devices, R2 key, R3 verdict if there is none.
     RedirectMap = 51,
     /// R1 context, R2 bytes to add to the end of the frame (negative: to cut off).
     AdjustTail = 65,
+    /// R1 context: bytes of the frame.
+    XdpLen = 188,
+    /// R1 context, R2 offset in the frame, R3 destination, R4 length.
+    XdpLoadBytes = 189,
     /// R1 context, R2 offset in the frame, R3 source, R4 length.
     StoreBytes = 190,
 }
@@ -93,10 +99,14 @@ pub enum Helper {
 /// A verdict on a frame: a program's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// Free it, and tell whoever traces such errors.
+    Aborted = 0,
     /// Free it.
     Drop = 1,
     /// On to the stack.
     Pass = 2,
+    /// Where a call has said.
+    Redirect = 4,
 }
 
 /// Offsets in a program's context (linux/bpf.h, `struct xdp_md`).
@@ -214,6 +224,13 @@ impl Asm {
     /// `*(to + offset) += from`, 64 bits, whole whichever processors do so at once.
     pub fn atomic_add(&mut self, to: Reg, offset: i16, from: Reg) {
         self.push(0xdb, to, from as u8, offset, 0);
+    }
+
+    /// The same; whoever reads the sum also sees all that was stored before. `from` becomes the
+    /// value from before.
+    pub fn atomic_add_behind(&mut self, to: Reg, offset: i16, from: Reg) {
+        const FETCH: i32 = 1;
+        self.push(0xdb, to, from as u8, offset, FETCH);
     }
 
     /// `*(to + offset) += value`, 64 bits, by way of `scratch`; for a value that one processor

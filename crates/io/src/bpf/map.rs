@@ -13,6 +13,7 @@ const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_MAP_TYPE_HASH: u32 = 1;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_PERCPU_ARRAY: u32 = 6;
+const BPF_MAP_TYPE_DEVMAP: u32 = 14;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 const BPF_NOEXIST: u64 = 1;
@@ -99,6 +100,18 @@ impl Map {
     pub(crate) fn sockets(queues: u32) -> io::Result<Map> {
         let fd = create_map(BPF_MAP_TYPE_XSKMAP, (4, 4), queues, 0)?;
         Ok(Map { fd, words: None, shape: (0, 0), sizes: (4, 4) })
+    }
+
+    /// A map of so many devices to which frames are redirected. The kernel takes a device out when
+    /// it goes.
+    pub(crate) fn devices(count: u32) -> io::Result<Map> {
+        let fd = create_map(BPF_MAP_TYPE_DEVMAP, (4, 4), count, 0)?;
+        Ok(Map { fd, words: None, shape: (0, 0), sizes: (4, 4) })
+    }
+
+    /// Puts a device into a map of devices.
+    pub(crate) fn set_device(&self, key: u32, index: u32) -> io::Result<()> {
+        self.set(&key.to_ne_bytes(), &index.to_ne_bytes())
     }
 
     /// Puts a socket into a map of sockets.

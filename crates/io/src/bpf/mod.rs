@@ -23,6 +23,7 @@ use crate::device::{Device, ETHERNET};
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_LINK_UPDATE: libc::c_long = 29;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
@@ -70,7 +71,7 @@ pub struct Program(OwnedFd);
 /// An attached program; dropping it detaches.
 #[derive(Debug)]
 pub struct Attached {
-    _link: OwnedFd,
+    link: OwnedFd,
     native: bool,
 }
 
@@ -78,6 +79,24 @@ impl Attached {
     /// True when the program runs in the driver, false when before the stack.
     pub fn is_native(&self) -> bool {
         self.native
+    }
+
+    /// Puts another program in the place of the one that is attached. No frame passes in between.
+    ///
+    /// # Errors
+    /// Of bpf(2): the link was ended by somebody else, or the driver refuses.
+    pub(crate) fn replace(&self, program: &Program) -> io::Result<()> {
+        #[repr(C)]
+        struct Update {
+            link_fd: u32,
+            new_prog_fd: u32,
+            flags: u32,
+            old_prog_fd: u32,
+        }
+        let [link_fd, new_prog_fd] = [&self.link, &program.0].map(|fd| fd.as_raw_fd() as u32);
+        let attributes = Update { link_fd, new_prog_fd, flags: 0, old_prog_fd: 0 };
+        // SAFETY: the attributes hold no pointer.
+        unsafe { bpf(BPF_LINK_UPDATE, &attributes) }.map(drop)
     }
 }
 
@@ -150,7 +169,7 @@ impl Program {
         let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for (i, &(flags, native)) in attempts.iter().enumerate() {
             match link(&self.0, index, BPF_XDP, flags) {
-                Ok(link) => return Ok(Attached { _link: link, native }),
+                Ok(link) => return Ok(Attached { link, native }),
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                     let problem = format!(
                         "it has another XDP program; `ip link set dev {device} xdp off` \

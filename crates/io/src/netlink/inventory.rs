@@ -9,6 +9,7 @@ use plexus_wire::MacAddr;
 
 use super::event::{KernelRoute, TABLE_MAIN};
 use super::message::{attributes, flag, u16_at, u32_at};
+use super::netdev::{Netdev, XdpFeatures};
 use super::parse;
 use super::socket::Socket;
 use crate::OpenError;
@@ -56,15 +57,6 @@ pub struct DeviceInfo {
     pub rx_vlan: bool,
     /// Its driver's support of XDP; `None`: the kernel does not say (before Linux 6.3).
     pub xdp_features: Option<XdpFeatures>,
-}
-
-/// A driver's support of XDP (`enum netdev_xdp_act` of linux/netdev.h).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct XdpFeatures {
-    /// It runs programs and lets them hand frames to a socket: AF_XDP in native mode.
-    pub native: bool,
-    /// It reads and writes the sockets' frames itself.
-    pub zero_copy: bool,
 }
 
 /// All devices of the calling thread's network namespace, by number.
@@ -199,59 +191,12 @@ fn add_default_routes(socket: &mut Socket, found: &mut Found) -> io::Result<()> 
     Ok(())
 }
 
-/// Asks the kernel's `netdev` family what drivers can do with XDP. An older kernel has none.
+/// Asks the kernel what drivers can do with XDP.
 fn add_xdp_features(found: &mut Found) {
-    let Ok(mut socket) = Socket::generic(RECEIVE_BYTES) else { return };
-    let Some(family) = netdev_family(&mut socket) else { return };
+    let Some(mut netdev) = Netdev::open() else { return };
     for info in found.values_mut() {
-        info.xdp_features = xdp_features(&mut socket, family, info.index);
+        info.xdp_features = netdev.xdp_features(info.index);
     }
-}
-
-/// The number of the `netdev` family.
-fn netdev_family(socket: &mut Socket) -> Option<u16> {
-    const GENL_ID_CTRL: u16 = 0x10;
-    const CTRL_CMD_GETFAMILY: u8 = 3;
-    const CTRL_ATTR_FAMILY_ID: u16 = 1;
-    const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-    let mut family = None;
-    let asked = socket.request(
-        GENL_ID_CTRL,
-        0,
-        &[CTRL_CMD_GETFAMILY, 1, 0, 0],
-        |request| request.put(CTRL_ATTR_FAMILY_NAME, b"netdev\0"),
-        |answer| {
-            let rest = answer.body.get(4..).unwrap_or_default();
-            let id = attributes(rest).find(|(name, _)| *name == CTRL_ATTR_FAMILY_ID);
-            family = id.and_then(|(_, value)| u16_at(value, 0));
-        },
-    );
-    asked.ok()?;
-    family
-}
-
-fn xdp_features(socket: &mut Socket, family: u16, index: u32) -> Option<XdpFeatures> {
-    const NETDEV_CMD_DEV_GET: u8 = 1;
-    const NETDEV_A_DEV_IFINDEX: u16 = 1;
-    const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
-    const BASIC: u64 = 1;
-    const REDIRECT: u64 = 1 << 1;
-    const ZERO_COPY: u64 = 1 << 3;
-    let mut features = None;
-    let asked = socket.request(
-        family,
-        0,
-        &[NETDEV_CMD_DEV_GET, 1, 0, 0],
-        |request| request.put(NETDEV_A_DEV_IFINDEX, &index.to_ne_bytes()),
-        |answer| {
-            let rest = answer.body.get(4..).unwrap_or_default();
-            let bits = attributes(rest).find(|(name, _)| *name == NETDEV_A_DEV_XDP_FEATURES);
-            features = bits.and_then(|(_, value)| value.try_into().ok()).map(u64::from_ne_bytes);
-        },
-    );
-    asked.ok()?;
-    let has = |bits: u64| features.map(|all| all & bits == bits);
-    Some(XdpFeatures { native: has(BASIC | REDIRECT)?, zero_copy: has(ZERO_COPY)? })
 }
 
 fn ask_driver(info: &mut DeviceInfo) {

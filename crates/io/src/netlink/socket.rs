@@ -19,6 +19,7 @@ const DATAGRAM: usize = 128 * 1024;
 const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
 
 /// A socket with the buffer it receives into.
+#[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
     port: u32,

@@ -12,6 +12,9 @@ use crate::{Batch, Link, Pool, Port, PortStats};
 pub struct Plugged<P> {
     inner: P,
     plug: Plug,
+    /// Marks that were set, and the last one that was passed.
+    marks: u64,
+    passed: u64,
 }
 
 /// The hand at a port's cable; clones are of the same.
@@ -22,6 +25,8 @@ pub struct Plug(Arc<State>);
 struct State {
     is_in: AtomicBool,
     lost: AtomicU64,
+    hides: AtomicBool,
+    keeps: AtomicBool,
 }
 
 impl Plug {
@@ -36,6 +41,16 @@ impl Plug {
         self.0.lost.fetch_add(packets, Ordering::Relaxed);
     }
 
+    /// Hides the packets that arrive, as a device does whose poll has not ended, or shows them.
+    pub fn hide_arrivals(&self, on: bool) {
+        self.0.hides.store(on, Ordering::Relaxed);
+    }
+
+    /// Makes the port say that its device does not have all packets yet that it was given.
+    pub fn keep_departures(&self, on: bool) {
+        self.0.keeps.store(on, Ordering::Relaxed);
+    }
+
     /// Whether it is in.
     pub fn is_in(&self) -> bool {
         self.0.is_in.load(Ordering::Relaxed)
@@ -45,8 +60,9 @@ impl Plug {
 impl<P: Port> Plugged<P> {
     /// `inner` with its cable in.
     pub fn new(inner: P) -> Plugged<P> {
-        let state = State { is_in: AtomicBool::new(true), lost: AtomicU64::new(0) };
-        Plugged { inner, plug: Plug(Arc::new(state)) }
+        let (hides, keeps) = (AtomicBool::new(false), AtomicBool::new(false));
+        let state = State { is_in: AtomicBool::new(true), lost: AtomicU64::new(0), hides, keeps };
+        Plugged { inner, plug: Plug(Arc::new(state)), marks: 0, passed: 0 }
     }
 
     /// The hand at its cable.
@@ -65,7 +81,14 @@ impl<P: Port> Port for Plugged<P> {
     }
 
     fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
-        if self.plug.is_in() { self.inner.receive(now, pool, into) } else { 0 }
+        if !self.plug.is_in() || self.plug.0.hides.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let received = self.inner.receive(now, pool, into);
+        if !into.is_full() {
+            self.passed = self.marks;
+        }
+        received
     }
 
     fn transmit(&mut self, now: Time, pool: &mut Pool, from: &mut Batch) -> usize {
@@ -75,5 +98,18 @@ impl<P: Port> Port for Plugged<P> {
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
         let link = self.inner.maintain(now, pool);
         if self.plug.is_in() { link } else { Link::Down }
+    }
+
+    fn mark(&mut self) -> u64 {
+        self.marks += 1;
+        self.marks
+    }
+
+    fn passed_mark(&self) -> u64 {
+        self.passed
+    }
+
+    fn has_sent(&self) -> bool {
+        !self.plug.0.keeps.load(Ordering::Relaxed)
     }
 }

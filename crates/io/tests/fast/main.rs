@@ -2,12 +2,16 @@
 
 #[path = "../common/mod.rs"]
 mod net;
+mod order;
+mod xdp;
 
 use std::time::{Duration, Instant};
 
 use plexus_io::af_packet::AfPacketPort;
+use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_io::fast::tcx::{self, Tcx};
+use plexus_io::fast::xdp::Xdp;
 use plexus_io::fast::{
     Action, Counts, FabricLink, FastTable, Flow, Key, Routed, RuleId, Step, Tag,
 };
@@ -45,16 +49,28 @@ impl Bench for InMemory {
     }
 }
 
-/// A packet socket and its frames.
+/// A port and its frames.
 struct Socket {
-    port: AfPacketPort,
+    port: Box<dyn Port>,
     pool: Pool,
 }
 
 impl Socket {
     fn on(device: &str) -> Socket {
-        let mut pool = Pool::new(64, SUPER_FRAME).unwrap();
-        let mut port = AfPacketPort::open(device, device, &pool).unwrap();
+        let pool = Pool::new(64, SUPER_FRAME).unwrap();
+        let port = Box::new(AfPacketPort::open(device, device, &pool).unwrap());
+        Socket::of(port, pool)
+    }
+
+    fn of_xdp(device: &str) -> Socket {
+        let mut pool = Pool::new(2048, 2048).unwrap();
+        // So few that the kernel drops frames when many come at once.
+        let options = XdpOptions { mode: XdpMode::Native, ring: 128, fill: 96, ..XDP };
+        let port = Box::new(AfXdpPort::open(device, device, options, &mut pool).unwrap());
+        Socket::of(port, pool)
+    }
+
+    fn of(mut port: Box<dyn Port>, mut pool: Pool) -> Socket {
         wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up);
         Socket { port, pool }
     }
@@ -84,20 +100,48 @@ impl Socket {
     }
 }
 
+const XDP: XdpOptions =
+    XdpOptions { mode: XdpMode::Auto, queue: 0, queues: 0, ring: 2048, fill: 1024 };
+
+/// The driver of a table in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hook {
+    Tcx,
+    Xdp,
+}
+
+impl Hook {
+    fn table(self) -> Box<dyn FastTable> {
+        match self {
+            Hook::Tcx => Box::new(Tcx::parts(1, RULES, 2).unwrap().remove(0)),
+            Hook::Xdp => Box::new(Xdp::parts(1, RULES, 2).unwrap().remove(0)),
+        }
+    }
+
+    fn port(self, device: &str) -> Socket {
+        match self {
+            Hook::Tcx => Socket::on(device),
+            Hook::Xdp => Socket::of_xdp(device),
+        }
+    }
+}
+
 struct InKernel {
-    table: Tcx,
+    table: Box<dyn FastTable>,
     near: Vec<Socket>,
     far: Vec<Socket>,
     rules: Vec<RuleId>,
 }
 
 impl InKernel {
-    fn new() -> InKernel {
+    fn new(hook: Hook) -> InKernel {
         net::veth("p0", "h0");
         net::veth("p1", "h1");
-        let near = ["p0", "p1"].map(Socket::on);
+        // Frames that XDP redirects to a virtual cable come out if its far end polls.
+        ["h0", "h1"].iter().for_each(|far| poll(far, true));
+        let near = ["p0", "p1"].map(|device| hook.port(device));
         let far = ["h0", "h1"].map(Socket::on);
-        let mut table = Tcx::parts(1, RULES, 2).unwrap().pop().unwrap();
+        let mut table = hook.table();
         for (id, socket) in (0..).zip(&near) {
             table.open(id, socket.port.kernel_end().unwrap()).unwrap();
         }
@@ -111,7 +155,7 @@ impl InKernel {
 
 impl Bench for InKernel {
     fn table(&mut self) -> &mut dyn FastTable {
-        &mut self.table
+        &mut *self.table
     }
 
     fn pass(&mut self, port: PortId, frame: &[u8]) -> Fate {
@@ -141,6 +185,14 @@ impl Bench for InKernel {
         self.table.close(port);
         let end = self.near[usize::from(port)].port.kernel_end().unwrap();
         self.table.open(port, end).unwrap();
+    }
+}
+
+/// Whether a virtual device takes its frames in polls, as a card does.
+fn poll(device: &str, on: bool) {
+    net::command("ethtool", &format!("-K {device} gro off"));
+    if on {
+        net::command("ethtool", &format!("-K {device} gro on"));
     }
 }
 
@@ -634,17 +686,22 @@ fn the_table_in_memory() {
 }
 
 #[test]
-fn the_table_in_the_kernel() {
-    net::in_quiet_namespace("fast_table", || suite(&mut InKernel::new()));
+fn the_table_at_the_traffic_control_hook() {
+    net::in_quiet_namespace("fast_tcx", || suite(&mut InKernel::new(Hook::Tcx)));
+}
+
+#[test]
+fn the_table_at_the_xdp_hook() {
+    net::in_quiet_namespace("fast_xdp", || suite(&mut InKernel::new(Hook::Xdp)));
 }
 
 #[test]
 fn super_packets_and_what_packets_owe_pass_whole() {
     net::in_quiet_namespace("fast_owed", || {
-        let mut bench = InKernel::new();
+        let mut bench = InKernel::new(Hook::Tcx);
         let (in_port, tag) = (0, None);
         let tcp = Key::Flow(Flow { in_port, tag, destination: B, source: A, ethertype: 0x0800 });
-        settled(&mut bench.table, &tcp, &OUT);
+        settled(bench.table(), &tcp, &OUT);
         let mut frame = [B.0, A.0].concat();
         frame.extend([8, 0, 0x45, 0]);
         frame.extend(((40 + 60_000) as u16).to_be_bytes());
@@ -675,7 +732,7 @@ fn super_packets_and_what_packets_owe_pass_whole() {
 #[test]
 fn segments_of_a_routed_super_packet_are_no_longer_than_the_mtu() {
     net::in_quiet_namespace("fast_segments", || {
-        let mut bench = InKernel::new();
+        let mut bench = InKernel::new(Hook::Tcx);
         // Headers of TCP with 12 bytes of options, and of UDP.
         let kinds = [
             (true, Segmentation::TcpV4, 20 + 32 + 1448),
@@ -689,7 +746,7 @@ fn segments_of_a_routed_super_packet_are_no_longer_than_the_mtu() {
                 // Segments of UDP go to the socket in any case.
                 let (mtu, passes) = (mtu.min(9000) as u16, passes || longest == usize::MAX);
                 let step = Some(Step { mtu, ..STEP });
-                let id = settled(&mut bench.table, &ip.key(), &Action { step, ..OUT });
+                let id = settled(bench.table(), &ip.key(), &Action { step, ..OUT });
                 let header = if is_v4 { 34 } else { 54 };
                 let is_tcp = segmentation != Segmentation::Udp;
                 let owed = Offload {
@@ -743,13 +800,13 @@ fn super_packet(is_v4: bool, segmentation: Segmentation) -> Ip {
 #[test]
 fn a_program_before_ours_is_noticed_and_costs_a_frame_on_each_processor() {
     net::in_quiet_namespace("fast_lost", || {
-        let mut bench = InKernel::new();
+        let mut bench = InKernel::new(Hook::Tcx);
         let index = |socket: &Socket| socket.port.kernel_end().unwrap().index;
         let ways = [index(&bench.near[0]), index(&bench.near[1])];
         bench.table.detach(0);
         let before = tcx::redirect(ways[0], ways[1]).unwrap();
         bench.table.open(0, bench.near[0].port.kernel_end().unwrap()).unwrap();
-        settled(&mut bench.table, &key(None), &OUT);
+        settled(bench.table(), &key(None), &OUT);
         // The other program takes the frame, and ours does not carry out what it has decided.
         assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
         assert!(bench.table.is_open(0), "nothing is known yet");
@@ -784,45 +841,49 @@ fn a_program_before_ours_is_noticed_and_costs_a_frame_on_each_processor() {
 
 #[test]
 fn a_frame_that_is_too_long_for_the_output_port_passes() {
-    net::in_quiet_namespace("fast_mtu", || {
-        let mut bench = InKernel::new();
-        net::ip("link set p1 mtu 1000");
-        wait(|| {
-            let Socket { port, pool } = &mut bench.near[1];
-            port.maintain(Time::ZERO, pool);
-            port.capabilities().max_frame == 1014
+    for hook in [Hook::Tcx, Hook::Xdp] {
+        net::in_quiet_namespace("fast_mtu", move || {
+            let mut bench = InKernel::new(hook);
+            net::ip("link set p1 mtu 1000");
+            wait(|| {
+                let Socket { port, pool } = &mut bench.near[1];
+                port.maintain(Time::ZERO, pool);
+                port.capabilities().max_frame == 1014
+            });
+            bench.table.open(1, bench.near[1].port.kernel_end().unwrap()).unwrap();
+            settled(bench.table(), &key(None), &OUT);
+            let mut long = frame(None);
+            for (len, fate) in [(1014, None), (1015, Some(Fate::Passed))] {
+                long.resize(len, 0);
+                assert_eq!(bench.pass(0, &long), fate.unwrap_or(Fate::Sent(1, long.clone())));
+            }
         });
-        bench.table.open(1, bench.near[1].port.kernel_end().unwrap()).unwrap();
-        settled(&mut bench.table, &key(None), &OUT);
-        let mut long = frame(None);
-        for (len, fate) in [(1014, None), (1015, Some(Fate::Passed))] {
-            long.resize(len, 0);
-            assert_eq!(bench.pass(0, &long), fate.unwrap_or(Fate::Sent(1, long.clone())));
-        }
-    });
+    }
 }
 
 #[test]
 fn nothing_is_forwarded_once_the_table_is_gone() {
-    net::in_quiet_namespace("fast_gone", || {
-        let mut bench = InKernel::new();
-        settled(&mut bench.table, &key(None), &OUT);
-        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
-        bench.table = Tcx::parts(1, RULES, 2).unwrap().pop().unwrap();
-        // A child process that another test starts just now keeps the programs until it runs
-        // another one. The filter is still there, and may cost a frame on each processor.
-        wait(|| {
-            bench.far[0].send(&frame(None), Offload::NONE);
-            !bench.near[0].take_all().is_empty()
+    for hook in [Hook::Tcx, Hook::Xdp] {
+        net::in_quiet_namespace("fast_gone", move || {
+            let mut bench = InKernel::new(hook);
+            settled(bench.table(), &key(None), &OUT);
+            assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
+            bench.table = hook.table();
+            // A child process that another test starts just now keeps the programs until it runs
+            // another one. The filter is still there, and may cost a frame on each processor.
+            wait(|| {
+                bench.far[0].send(&frame(None), Offload::NONE);
+                !bench.near[0].take_all().is_empty()
+            });
+            for number in 1..4 {
+                let mut numbered = frame(None);
+                numbered[20] = 0xF0 | number;
+                bench.far[0].send(&numbered, Offload::NONE);
+                // Earlier frames may come late, if the sender has changed processors.
+                wait(|| bench.near[0].take_all().iter().any(|(bytes, _)| *bytes == numbered));
+                let forwarded = bench.far[1].take_all();
+                assert!(!forwarded.iter().any(|(bytes, _)| *bytes == numbered), "{number}");
+            }
         });
-        for number in 1..4 {
-            let mut numbered = frame(None);
-            numbered[20] = 0xF0 | number;
-            bench.far[0].send(&numbered, Offload::NONE);
-            // Earlier frames may come late, if the sender has changed processors.
-            wait(|| bench.near[0].take_all().iter().any(|(bytes, _)| *bytes == numbered));
-            let forwarded = bench.far[1].take_all();
-            assert!(!forwarded.iter().any(|(bytes, _)| *bytes == numbered), "{number}");
-        }
-    });
+    }
 }

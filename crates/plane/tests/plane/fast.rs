@@ -92,6 +92,47 @@ fn many_frames_of_a_flow_get_it_a_rule_and_a_pause_ends_it() {
     assert!(worker.account().balances());
 }
 
+/// A rule of a flow from port 0 to port 1 that has let one packet through, which is hidden.
+fn with_a_hidden_packet() -> (Fast, Vec<u8>) {
+    let mut fast = Fast::new(&Plan::new(2));
+    let to_1 = frame(mac(1), mac(0));
+    fast.rounds(1);
+    fast.rig.send(1, &frame(mac(99), mac(1)));
+    (0..MANY).for_each(|_| drop(fast.rig.send(0, &to_1)));
+    fast.rig.now = fast.rig.now + ROUND;
+    fast.rig.maintain();
+    assert_eq!(fast.table.rules().len(), 1);
+    fast.rig.plugs[0].hide_arrivals(true);
+    assert_eq!(fast.send(0, &to_1), (vec![], false));
+    (fast, to_1)
+}
+
+#[test]
+fn a_rule_waits_for_packets_that_its_port_does_not_show_yet() {
+    let (mut fast, to_1) = with_a_hidden_packet();
+    for _ in 0..4 {
+        fast.rounds(1);
+        assert_eq!(fast.send(0, &to_1), (vec![], false), "it would overtake the hidden one");
+    }
+    fast.rig.plugs[0].hide_arrivals(false);
+    fast.rig.settle();
+    assert_eq!(fast.rig.take().len(), 5, "in their order");
+    fast.rounds(1);
+    assert!(fast.is_fast(0, &to_1));
+}
+
+#[test]
+fn a_rule_waits_for_packets_that_its_output_port_has_not_sent_yet() {
+    let (mut fast, to_1) = with_a_hidden_packet();
+    fast.rig.plugs[1].keep_departures(true);
+    fast.rig.plugs[0].hide_arrivals(false);
+    fast.rounds(4);
+    assert!(!fast.is_fast(0, &to_1));
+    fast.rig.plugs[1].keep_departures(false);
+    fast.rounds(1);
+    assert!(fast.is_fast(0, &to_1));
+}
+
 #[test]
 fn a_station_that_moves_ends_its_rules_before_its_first_frame_leaves() {
     let mut fast = Fast::new(&Plan::new(4));

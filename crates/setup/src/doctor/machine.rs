@@ -10,6 +10,8 @@ use crate::folder::UNIT_USER;
 const HAS_CAP_BPF: (u32, u32) = (5, 8);
 /// Since then the fast table can attach its programs (tcx).
 const HAS_TCX: (u32, u32) = (6, 6);
+/// Since then the kernel tells whether a device sends frames that are redirected to it.
+const TELLS_XDP_FEATURES: (u32, u32) = (6, 3);
 /// Numbers of capabilities (linux/capability.h).
 const CAPABILITIES: [(u32, &str); 3] =
     [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (39, "CAP_BPF")];
@@ -28,7 +30,8 @@ pub(super) fn examine(facts: &Facts, node: Option<&NodeFile>, ports: &[Planned])
 fn kernel(facts: &Facts, node: Option<&NodeFile>, ports: &[Planned]) -> Vec<Finding> {
     let mut found = Findings::about("kernel");
     let (release, version) = (&facts.release, facts.version());
-    let wants_table = node.is_some_and(|node| node.fast_table != FastTable::default());
+    let wants_table = node.is_some_and(|node| node.fast_table == FastTable::Tcx);
+    let wants_xdp = node.is_some_and(|node| node.fast_table == FastTable::Xdp);
     if version < HAS_CAP_BPF {
         let text = format!(
             "Linux {release} has no CAP_BPF: AF_XDP needs CAP_SYS_ADMIN in the unit, or Linux 5.8"
@@ -36,6 +39,12 @@ fn kernel(facts: &Facts, node: Option<&NodeFile>, ports: &[Planned]) -> Vec<Find
         found.add(Level::Warning, text, None);
     } else if version < HAS_TCX && wants_table {
         let text = format!("Linux {release} has no tcx, which the fast table needs: Linux 6.6");
+        found.add(Level::Problem, text, None);
+    } else if version < TELLS_XDP_FEATURES && wants_xdp {
+        let text = format!(
+            "Linux {release} does not tell what its drivers do with XDP, which the fast table \
+             needs: Linux 6.3"
+        );
         found.add(Level::Problem, text, None);
     } else {
         found.ok(format!("Linux {release}"));

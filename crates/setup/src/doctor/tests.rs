@@ -17,7 +17,7 @@ fn healthy() -> Facts {
         has_carrier: true,
         driver: Some("ixgbe".into()),
         speed_mbit_per_s: Some(10_000),
-        xdp_features: Some(XdpFeatures { native: true, zero_copy: true }),
+        xdp_features: Some(XdpFeatures { native: true, zero_copy: true, sends_redirected: true }),
         ..DeviceInfo::default()
     };
     Facts {

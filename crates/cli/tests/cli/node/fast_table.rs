@@ -5,13 +5,50 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const TCX: &str = "fast_table = \"tcx\"\nbackend = \"af_packet\"";
+/// A hook of the kernel, and a back-end whose ports have it.
+#[derive(Clone, Copy)]
+struct Hook {
+    name: &'static str,
+    backend: &'static str,
+}
+
+const TCX: Hook = Hook { name: "tcx", backend: "af_packet" };
+const XDP: Hook = Hook { name: "xdp", backend: "af_xdp" };
+
+impl Hook {
+    /// What a node's file says.
+    fn file(self) -> String {
+        format!("fast_table = \"{}\"\nbackend = \"{}\"", self.name, self.backend)
+    }
+}
+
+/// Runs a test at each hook, in a network with so many cables. The far ends of these poll, as
+/// cards do: else the kernel drops what XDP redirects to them.
+fn at_each_hook(cables: usize, test: impl Fn(&Net, Hook)) {
+    for hook in [TCX, XDP] {
+        let Some(net) = Net::new(cables) else { return };
+        if hook.name == XDP.name {
+            (1..=cables).for_each(|i| net.poll(&format!("h{i}"), true));
+        }
+        test(&net, hook);
+    }
+}
+
+impl Net {
+    fn poll(&self, device: &str, on: bool) {
+        // The kernel begins to poll when this is turned on.
+        for on in [false, true].into_iter().take(1 + usize::from(on)) {
+            let word = if on { "on" } else { "off" };
+            common::run(&self.inside, &format!("ethtool -K {device} gro {word}"));
+        }
+    }
+}
 
 impl Node<'_> {
     /// A flow's entry, by the last byte of its destination.
     fn fast_flow(&self, to: u8) -> Option<Value> {
         let facts = self.facts("fast-table");
-        assert_eq!(facts["kind"], "tcx");
+        assert_ne!(facts["kind"], "off");
         let ends = format!("{to:02x}");
         let flows = facts["flows"].as_array().unwrap();
         flows.iter().find(|f| f["destination"].as_str().unwrap().ends_with(&ends)).cloned()
@@ -45,100 +82,105 @@ fn fast_stations(net: &Net, node: &Node<'_>) -> [Station; 2] {
 
 #[test]
 fn flows_go_by_the_kernel_and_are_counted_like_others() {
-    let Some(net) = Net::new(3) else { return };
-    let node = net.node("a", TCX, &ports(3));
-    let [mut one, mut two, mut three] = net.stations();
-    two.send(&frame(BROADCAST, mac(2), 0));
-    one.receive();
-    three.receive();
-    node.until_fast(&mut one, &mut two, (1, 2));
-    let flow = node.fast_flow(2).unwrap();
-    assert_eq!((&flow["in_port"], &flow["out_port"]), (&"p1".into(), &"p2".into()));
-    let sent = one.port.stats().tx_packets;
-    let (from, to) = (node.port("p1"), node.port("p2"));
-    assert_eq!((&from["rx_packets"], &from["rx_bytes"]), (&sent.into(), &(60 * sent).into()));
-    assert_eq!((&to["tx_packets"], &to["tx_bytes"]), (&sent.into(), &(60 * sent).into()));
-    node.assert_balances();
-    let text = node.show("fast-table", &[]).expect(0).out;
-    assert!(text.contains("a: fast table tcx (the file says so), 1 of 4096 rules"), "{text}");
-    assert!(text.contains("rules made: 1; gave way to larger flows: 0"), "{text}");
-    assert!(text.contains("forwards"), "{text}");
+    at_each_hook(3, |net, hook| {
+        let node = net.node("a", &hook.file(), &ports(3));
+        let [mut one, mut two, mut three] = net.stations();
+        two.send(&frame(BROADCAST, mac(2), 0));
+        one.receive();
+        three.receive();
+        node.until_fast(&mut one, &mut two, (1, 2));
+        let flow = node.fast_flow(2).unwrap();
+        assert_eq!((&flow["in_port"], &flow["out_port"]), (&"p1".into(), &"p2".into()));
+        let sent = one.port.stats().tx_packets;
+        let (from, to) = (node.port("p1"), node.port("p2"));
+        assert_eq!((&from["rx_packets"], &from["rx_bytes"]), (&sent.into(), &(60 * sent).into()));
+        assert_eq!((&to["tx_packets"], &to["tx_bytes"]), (&sent.into(), &(60 * sent).into()));
+        node.assert_balances();
+        let text = node.show("fast-table", &[]).expect(0).out;
+        let table = format!("a: fast table {} (the file says so), 1 of 4096 rules", hook.name);
+        assert!(text.contains(&table), "{text}");
+        assert!(text.contains("rules made: 1; gave way to larger flows: 0"), "{text}");
+        assert!(text.contains("forwards"), "{text}");
 
-    // The station moves: its first frame elsewhere ends the rule.
-    three.send(&frame(mac(1), mac(2), 1));
-    one.receive();
-    let last = frame(mac(2), mac(1), 2);
-    one.send(&last);
-    assert_eq!(three.receive(), last);
-    assert_eq!(node.fast_flow(2), None);
-    node.until_fast(&mut one, &mut three, (1, 2));
-    // So does a cable that is pulled.
-    net.ip("link set h3 down");
-    assert!(until(|| node.fast_flow(2).is_none()));
-    net.ip("link set h3 up");
-    node.assert_balances();
-    node.assert_ends_well();
+        // The station moves: its first frame elsewhere ends the rule.
+        three.send(&frame(mac(1), mac(2), 1));
+        one.receive();
+        let last = frame(mac(2), mac(1), 2);
+        one.send(&last);
+        assert_eq!(three.receive(), last);
+        assert_eq!(node.fast_flow(2), None);
+        node.until_fast(&mut one, &mut three, (1, 2));
+        // So does a cable that is pulled.
+        net.ip("link set h3 down");
+        assert!(until(|| node.fast_flow(2).is_none()));
+        net.ip("link set h3 up");
+        node.assert_balances();
+        node.assert_ends_well();
+    });
 }
 
 #[test]
 fn tags_are_changed_by_the_kernel_as_by_the_switch() {
-    let Some(net) = Net::new(3) else { return };
-    let trunk = port(1, "trunk = [10, 20]\nnative = 10");
-    let access = ["10", "20"].map(|vlan| format!("vlan = {vlan}"));
-    let node = net.node("a", TCX, &[trunk, port(2, &access[0]), port(3, &access[1])]);
-    let [mut one, mut two, mut three] = net.stations();
-    three.send(&frame(mac(1), mac(3), 0));
-    let tagged = |from: u8, to: u8, number: u8| {
-        let mut bytes = frame(mac(to), mac(from), number);
-        bytes.splice(12..12, [0x81, 0, 0, 20]);
-        bytes
-    };
-    // Frames of a VLAN of the trunk have a tag there and none at the access port.
-    let is_fast = until(|| {
-        for number in 0..40 {
-            one.send(&tagged(1, 3, number));
-            assert_eq!(three.receive(), frame(mac(3), mac(1), number));
-        }
-        node.fast_flow(3).is_some_and(|f| f["packets"].as_u64().unwrap() > 0)
+    at_each_hook(3, |net, hook| {
+        let trunk = port(1, "trunk = [10, 20]\nnative = 10");
+        let access = ["10", "20"].map(|vlan| format!("vlan = {vlan}"));
+        let node = net.node("a", &hook.file(), &[trunk, port(2, &access[0]), port(3, &access[1])]);
+        let [mut one, mut two, mut three] = net.stations();
+        three.send(&frame(mac(1), mac(3), 0));
+        let tagged = |from: u8, to: u8, number: u8| {
+            let mut bytes = frame(mac(to), mac(from), number);
+            bytes.splice(12..12, [0x81, 0, 0, 20]);
+            bytes
+        };
+        // Frames of a VLAN of the trunk have a tag there and none at the access port.
+        let is_fast = until(|| {
+            for number in 0..40 {
+                one.send(&tagged(1, 3, number));
+                assert_eq!(three.receive(), frame(mac(3), mac(1), number));
+            }
+            node.fast_flow(3).is_some_and(|f| f["packets"].as_u64().unwrap() > 0)
+        });
+        assert!(is_fast);
+        assert_eq!(node.fast_flow(3).unwrap()["tag"], "pop");
+        // Those of its own VLAN have none.
+        two.send(&frame(mac(1), mac(2), 0));
+        assert_eq!(one.receive()[..14], frame(mac(1), mac(2), 0)[..14]);
+        node.until_fast(&mut one, &mut two, (1, 2));
+        node.assert_balances();
     });
-    assert!(is_fast);
-    assert_eq!(node.fast_flow(3).unwrap()["tag"], "pop");
-    // Those of its own VLAN have none.
-    two.send(&frame(mac(1), mac(2), 0));
-    assert_eq!(one.receive()[..14], frame(mac(1), mac(2), 0)[..14]);
-    node.until_fast(&mut one, &mut two, (1, 2));
-    node.assert_balances();
 }
 
 #[test]
 fn a_traced_port_shows_every_frame_of_a_flow_that_went_by_the_kernel() {
-    let Some(net) = Net::new(2) else { return };
-    let node = net.node("a", TCX, &ports(2));
-    let [mut one, mut two] = fast_stations(&net, &node);
-    let socket = node.socket();
-    let mut trace =
-        net.command(&["trace", "p2", "--control", socket.to_str().unwrap(), "--count", "50"]);
-    let trace = trace.stdout(Stdio::piped()).spawn().unwrap();
-    let is_traced = |facts: &Value| item(&facts["ports"], "name", "p2")["forwards"] == false;
-    assert!(until(|| is_traced(&node.facts("fast-table"))));
-    for number in 0..50 {
-        one.send(&frame(mac(2), mac(1), number));
-        two.receive();
-    }
-    let out = trace.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8(out.stdout).unwrap().lines().count(), 50);
-    // Afterwards the kernel has it again.
-    assert!(until(|| !is_traced(&node.facts("fast-table"))));
-    node.until_fast(&mut one, &mut two, (1, 2));
+    at_each_hook(2, |net, hook| {
+        let node = net.node("a", &hook.file(), &ports(2));
+        let [mut one, mut two] = fast_stations(net, &node);
+        let socket = node.socket();
+        let mut trace =
+            net.command(&["trace", "p2", "--control", socket.to_str().unwrap(), "--count", "50"]);
+        let trace = trace.stdout(Stdio::piped()).spawn().unwrap();
+        let is_traced = |facts: &Value| item(&facts["ports"], "name", "p2")["forwards"] == false;
+        assert!(until(|| is_traced(&node.facts("fast-table"))));
+        for number in 0..50 {
+            one.send(&frame(mac(2), mac(1), number));
+            two.receive();
+        }
+        let out = trace.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(out.stdout).unwrap().lines().count(), 50);
+        // Afterwards the kernel has it again.
+        assert!(until(|| !is_traced(&node.facts("fast-table"))));
+        node.until_fast(&mut one, &mut two, (1, 2));
+    });
 }
 
 /// A router's three networks, 10.N.0.0/24 at port N, and the neighbour that a route leads to.
-fn router(via: u8) -> String {
+fn router(hook: Hook, via: u8) -> String {
     let interface = |n: u8| {
         format!("[[interface]]\nname = \"i{n}\"\nport = \"p{n}\"\naddress = [\"10.{n}.0.1/24\"]\n")
     };
+    let file = hook.file();
     let interfaces: String = (1..=3).map(interface).collect();
-    format!("{TCX}\n{interfaces}[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"10.{via}.0.2\"\n")
+    format!("{file}\n{interfaces}[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"10.{via}.0.2\"\n")
 }
 
 /// A host in one of these networks: 10.N.0.2 at `mac(N)`.
@@ -206,73 +248,74 @@ impl Host {
 #[test]
 fn routed_flows_go_by_the_kernel_until_their_route_changes() {
     common::turn();
-    let Some(net) = Net::new(3) else { return };
-    let node = net.node("a", &router(2), &ports(3));
-    let mut n = 0;
-    let [mut one, mut two, mut three] = net.stations().map(|station| {
-        n += 1;
-        Host { n, station, got: VecDeque::new() }
-    });
-    let to_router = one.router();
-    let [own_2, own_3] = [two.router(), three.router()];
-    let packet = |number: u8, ttl: u8| {
-        let mut frame = [to_router, mac(1)].concat();
-        frame.extend([8, 0, 0x45, 0, 0, 46, 0, number, 0, 0, ttl, 17, 0, 0, 10, 1, 0, 2]);
-        frame.extend([192, 0, 2, 9]);
-        let sum = plexus_wire::checksum::checksum(&frame[14..34]);
-        frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        frame.resize(60, 0xA5);
-        frame
-    };
-    let hop = |number: u8, n: u8, own: [u8; 6]| {
-        let mut frame = packet(number, 63);
-        frame[..6].copy_from_slice(&mac(n));
-        frame[6..12].copy_from_slice(&own);
-        frame
-    };
-    let is_fast = |node: &Node<'_>| {
-        let facts = node.facts("fast-table");
-        let mut flows = facts["flows"].as_array().unwrap().iter();
-        flows.any(|f| f["route"]["destination"] == "192.0.2.9" && f["packets"] != 0)
-    };
-    let forwarded = until(|| {
+    at_each_hook(3, |net, hook| {
+        let node = net.node("a", &router(hook, 2), &ports(3));
+        let mut n = 0;
+        let [mut one, mut two, mut three] = net.stations().map(|station| {
+            n += 1;
+            Host { n, station, got: VecDeque::new() }
+        });
+        let to_router = one.router();
+        let [own_2, own_3] = [two.router(), three.router()];
+        let packet = |number: u8, ttl: u8| {
+            let mut frame = [to_router, mac(1)].concat();
+            frame.extend([8, 0, 0x45, 0, 0, 46, 0, number, 0, 0, ttl, 17, 0, 0, 10, 1, 0, 2]);
+            frame.extend([192, 0, 2, 9]);
+            let sum = plexus_wire::checksum::checksum(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            frame.resize(60, 0xA5);
+            frame
+        };
+        let hop = |number: u8, n: u8, own: [u8; 6]| {
+            let mut frame = packet(number, 63);
+            frame[..6].copy_from_slice(&mac(n));
+            frame[6..12].copy_from_slice(&own);
+            frame
+        };
+        let is_fast = |node: &Node<'_>| {
+            let facts = node.facts("fast-table");
+            let mut flows = facts["flows"].as_array().unwrap().iter();
+            flows.any(|f| f["route"]["destination"] == "192.0.2.9" && f["packets"] != 0)
+        };
+        let forwarded = until(|| {
+            (0..40).for_each(|number| one.station.send(&packet(number, 64)));
+            (0..40).for_each(|number| assert_eq!(two.receive(), hop(number, 2, own_2)));
+            is_fast(&node)
+        });
+        assert!(forwarded, "{:#}", node.facts("fast-table"));
+        let text = node.show("fast-table", &[]).expect(0).out;
+        assert!(text.contains("10.1.0.2") && text.contains("192.0.2.9"), "{text}");
+        // Each packet is counted, and the box answers where it always has.
+        node.assert_balances();
+        one.station.send(&packet(0, 1));
+        let error = one.receive();
+        assert_eq!((error[23], error[34]), (1, 11), "time exceeded");
+        // The next hop has another address. No rule is made or ended elsewhere: the control plane
+        // learns of it, and the worker, which has nothing to do, is told.
         (0..40).for_each(|number| one.station.send(&packet(number, 64)));
         (0..40).for_each(|number| assert_eq!(two.receive(), hop(number, 2, own_2)));
-        is_fast(&node)
+        let mut announced = two.arp(1, BROADCAST);
+        announced[6..12].copy_from_slice(&mac(0x22));
+        announced[22..28].copy_from_slice(&mac(0x22));
+        two.station.send(&announced);
+        assert_eq!(two.receive()[12..14], [8, 6], "the router answers");
+        let mut moved = hop(0, 2, own_2);
+        moved[..6].copy_from_slice(&mac(0x22));
+        one.station.send(&packet(0, 64));
+        assert_eq!(two.receive(), moved);
+        // The next packet after the change goes the new way, and so do all.
+        net.write("a", &router(hook, 3), &ports(3));
+        node.signal(Signal::HUP);
+        let via = || node.show("route", &["192.0.2.9"]).expect(0).out;
+        assert!(until(|| via().contains("10.3.0.2")), "{}", via());
+        for number in 0..200 {
+            one.station.send(&packet(number, 64));
+            assert_eq!(three.receive(), hop(number, 3, own_3));
+        }
+        assert_eq!(two.poll(), None);
+        node.assert_balances();
+        node.assert_ends_well();
     });
-    assert!(forwarded, "{:#}", node.facts("fast-table"));
-    let text = node.show("fast-table", &[]).expect(0).out;
-    assert!(text.contains("10.1.0.2") && text.contains("192.0.2.9"), "{text}");
-    // Each packet is counted, and the box answers where it always has.
-    node.assert_balances();
-    one.station.send(&packet(0, 1));
-    let error = one.receive();
-    assert_eq!((error[23], error[34]), (1, 11), "time exceeded");
-    // The next hop has another address. No rule is made or ended elsewhere: the control plane
-    // learns of it, and the worker, which has nothing to do, is told.
-    (0..40).for_each(|number| one.station.send(&packet(number, 64)));
-    (0..40).for_each(|number| assert_eq!(two.receive(), hop(number, 2, own_2)));
-    let mut announced = two.arp(1, BROADCAST);
-    announced[6..12].copy_from_slice(&mac(0x22));
-    announced[22..28].copy_from_slice(&mac(0x22));
-    two.station.send(&announced);
-    assert_eq!(two.receive()[12..14], [8, 6], "the router answers");
-    let mut moved = hop(0, 2, own_2);
-    moved[..6].copy_from_slice(&mac(0x22));
-    one.station.send(&packet(0, 64));
-    assert_eq!(two.receive(), moved);
-    // The next packet after the change goes the new way, and so do all.
-    net.write("a", &router(3), &ports(3));
-    node.signal(Signal::HUP);
-    let via = || node.show("route", &["192.0.2.9"]).expect(0).out;
-    assert!(until(|| via().contains("10.3.0.2")), "{}", via());
-    for number in 0..200 {
-        one.station.send(&packet(number, 64));
-        assert_eq!(three.receive(), hop(number, 3, own_3));
-    }
-    assert_eq!(two.poll(), None);
-    node.assert_balances();
-    node.assert_ends_well();
 }
 
 #[test]
@@ -287,17 +330,59 @@ fn the_labs_that_ship_for_it_pass() {
 
 #[test]
 fn nothing_goes_by_the_kernel_once_the_node_is_killed() {
+    at_each_hook(2, |net, hook| {
+        let node = net.node("a", &hook.file(), &ports(2));
+        let [mut one, mut two] = fast_stations(net, &node);
+        node.signal(Signal::KILL);
+        assert!(until(|| node.has_ended()));
+        for number in 100..110 {
+            one.send(&frame(mac(2), mac(1), number));
+        }
+        let next = net.node("b", "backend = \"af_packet\"\nfast_table = \"off\"", &ports(2));
+        let after = frame(mac(2), mac(1), 200);
+        one.send(&after);
+        assert_eq!(two.receive(), after, "the frames from before are lost");
+        assert_eq!(next.facts("fast-table")["kind"], "off");
+    });
+}
+
+#[test]
+fn the_xdp_hook_needs_ports_that_have_it() {
     let Some(net) = Net::new(2) else { return };
-    let node = net.node("a", TCX, &ports(2));
+    let none = net.write("a", "fast_table = \"xdp\"\nbackend = \"af_packet\"", &ports(2));
+    let said = net.run_node(&none).expect(1);
+    assert!(said.err.contains("no port is on AF_XDP in its driver"), "{}", said.err);
+    assert!(said.err.contains("backend = \"af_xdp\""), "{}", said.err);
+    // The file says which of two workers has which port: they cannot share one's frames.
+    let of =
+        |i: usize, backend: &str| port(i, &format!("backend = \"{backend}\"\nworker = {}", i - 1));
+    let both = [of(1, "af_xdp"), of(2, "af_packet")];
+    let node = net.node("a", "fast_table = \"xdp\"\nworkers = 2", &both);
+    let facts = node.facts("fast-table");
+    assert_eq!(facts["kind"], "xdp");
+    assert!(facts["why"].as_str().unwrap().contains("without p2: not on AF_XDP"), "{facts:#}");
+    let forwards =
+        |name: &str| item(&node.facts("fast-table")["ports"], "name", name)["forwards"] == true;
+    assert!(until(|| forwards("p1")));
+    assert!(!forwards("p2"));
+    node.assert_ends_well();
+}
+
+#[test]
+fn a_cable_whose_far_end_stops_polling_gets_its_frames_from_the_switch() {
+    let Some(net) = Net::new(2) else { return };
+    (1..=2).for_each(|i| net.poll(&format!("h{i}"), true));
+    let node = net.node("a", &XDP.file(), &ports(2));
     let [mut one, mut two] = fast_stations(&net, &node);
-    node.signal(Signal::KILL);
-    assert!(until(|| node.has_ended()));
-    for number in 100..110 {
+    net.poll("h2", false);
+    assert!(until(|| node.fast_flow(2).is_none()), "{:#}", node.facts("fast-table"));
+    for number in 0..100 {
         one.send(&frame(mac(2), mac(1), number));
+        assert_eq!(two.receive(), frame(mac(2), mac(1), number));
     }
-    let next = net.node("b", "backend = \"af_packet\"\nfast_table = \"off\"", &ports(2));
-    let after = frame(mac(2), mac(1), 200);
-    one.send(&after);
-    assert_eq!(two.receive(), after, "the frames from before are lost");
-    assert_eq!(next.facts("fast-table")["kind"], "off");
+    assert!(node.log().contains("does not send frames that are redirected"), "{}", node.log());
+    net.poll("h2", true);
+    node.until_fast(&mut one, &mut two, (1, 2));
+    node.assert_balances();
+    node.assert_ends_well();
 }

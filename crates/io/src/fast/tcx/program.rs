@@ -1,6 +1,6 @@
-//! The two programs of the fast table. For each packet the kernel runs first the packet socket's
-//! filter, then the device's program at the traffic-control hook, on one processor and with no
-//! other packet in between.
+//! The two programs of tcx. For each packet the kernel runs first the packet socket's filter, then
+//! the device's program at the traffic-control hook, on one processor and with no other packet in
+//! between.
 //!
 //! ```text
 //!              filter                             at the hook
@@ -16,80 +16,12 @@
 //! A kernel with PREEMPT_RT may run another device's packet in between. Then the table is not to be
 //! used.
 
-use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
-
-use super::super::{Action, FabricLink, Flow, Key, Routed, Step, Tag};
-use super::routed::{self, find_routed, take_step};
-use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
-
-/// Bytes of the Ethernet header before a header of the fabric or of IP.
-pub(super) const OUTER: usize = 14;
-
-/// The maps of both programs.
-#[derive(Debug)]
-pub(super) struct Maps {
-    /// Rules of flows and hops by [`key`], and what leads to other rules.
-    pub(super) rules: Map,
-    /// Rules of routed flows by [`routed::key`].
-    pub(super) routed: Map,
-    /// By rule: [`word`].
-    pub(super) counts: Map,
-    /// By port: [`of_port`].
-    pub(super) ports: Map,
-    /// The decision on the packet at hand: [`scratch`].
-    pub(super) scratch: Map,
-}
-
-/// Bytes of a rule's key, and words of its value.
-pub(super) const KEY_LEN: usize = 24;
-pub(super) const VALUE_WORDS: usize = 2;
-
-/// Words of a rule's counts.
-pub(super) mod word {
-    pub(in super::super) const PACKETS: usize = 0;
-    pub(in super::super) const BYTES: usize = 1;
-    pub(in super::super) const PASSED: usize = 2;
-    pub(in super::super) const SETTLED: usize = 3;
-    pub(in super::super) const HOLDS: usize = 4;
-    pub(in super::super) const HELD: usize = 5;
-    /// Of a routed flow the Ethernet addresses of the next hop and the router there, 12 bytes, and
-    /// the longest IP packet, 4 bytes.
-    pub(in super::super) const STEP: usize = 6;
-    /// A cache line.
-    pub(in super::super) const COUNT: usize = 8;
-}
-
-/// Words of a port.
-pub(super) mod of_port {
-    /// Where its packets leave: the device's number, and above it the longest frame; zero if none
-    /// may.
-    pub(in super::super) const OUT: usize = 0;
-    /// Whether its packets may be forwarded.
-    pub(in super::super) const IN: usize = 1;
-    /// How often it has been closed: rules to it from before are void.
-    pub(in super::super) const CLOSED: usize = 2;
-    /// Of a port of the fabric: the Ethernet header of frames that it sends, in two words.
-    pub(in super::super) const HEADER: usize = 3;
-    pub(in super::super) const COUNT: usize = 5;
-}
-
-/// Words of the scratch.
-mod scratch {
-    /// The decision: none, or one of those of [`super::decision`].
-    pub(super) const DECISION: usize = 0;
-    /// The rule's value.
-    pub(super) const RULE: usize = 1;
-    pub(super) const TAG: usize = 2;
-    /// Its port's first word.
-    pub(super) const OUT: usize = 3;
-    /// The device that the packet came in by.
-    pub(super) const DEVICE: usize = 4;
-    /// Of a frame in the fabric: the first eight bytes of its header, and the eight from its first
-    /// hop on, as numbers.
-    pub(super) const FIXED: usize = 5;
-    pub(super) const HOPS: usize = 6;
-    pub(super) const COUNT: usize = 7;
-}
+use super::super::kernel::Frame;
+use super::super::kernel::program::{
+    LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, of_port, redirect,
+    scratch, stack, word,
+};
+use crate::bpf::{Alu, Asm, If, Label, Map, Reg, Width, buffer};
 
 pub(super) const SCRATCH_WORDS: u32 = scratch::COUNT as u32;
 
@@ -99,281 +31,27 @@ mod decision {
     pub(super) const HOLD: i32 = 3;
 }
 
-/// The kind of a rule: the lowest byte of its second word. Its work on the tag is in the next byte,
-/// and a tag to be pushed in the next two.
-pub(super) mod kind {
-    pub(in super::super) const FLOW: i32 = 0;
-    pub(in super::super) const HOP: i32 = 1;
-    pub(in super::super) const ROUTED_V4: i32 = 2;
-    pub(in super::super) const ROUTED_V6: i32 = 3;
-    /// It is no rule: frames with this Ethernet header are the fabric's.
-    pub(in super::super) const LINK: i32 = 4;
-    /// It is no rule: frames of this flow are to the router. The first word is the door's number.
-    pub(in super::super) const DOOR: i32 = 5;
-}
-
-/// The work of a rule on the tag, in the second byte.
-mod tag {
-    pub(super) const POP: i32 = 1 << 8;
-    pub(super) const PUSH: i32 = 2 << 8;
-    pub(super) const ALL: i32 = 3 << 8;
-}
-
 /// `TCX_NEXT` and `TCX_DROP` (linux/bpf.h).
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
 /// As many bytes as there are, for the socket.
 const WHOLE: i32 = -1;
-/// An 802.1Q tag's protocol, as 16 bits in network order.
-const TPID: u16 = 0x8100u16.to_be();
-
-/// The key of a hop has this bit where the key of a flow has its tag's protocol or nothing. The hop
-/// is in the lowest byte.
-const HOP_KEY: u32 = 1 << 8;
-
-/// A rule's key as the filter makes it: the device, the tag with its protocol, 14 bytes of header.
-/// Of a routed flow it is that of its frames.
-pub(super) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
-    match key {
-        Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => {
-            let Flow { tag, destination, source, ethertype, .. } = flow;
-            let tag = tag.map_or(0, |tci| u32::from(TPID) << 16 | u32::from(tci));
-            let mut header = [0; 14];
-            header[..6].copy_from_slice(&destination.0);
-            header[6..12].copy_from_slice(&source.0);
-            header[12..].copy_from_slice(&ethertype.to_be_bytes());
-            key_of(device, tag, &header)
-        }
-        Key::Hop { hop, .. } => key_of(device, HOP_KEY | u32::from(*hop), &[0; 14]),
-    }
-}
-
-/// The key of frames that come from a node of the fabric, and its value.
-pub(super) fn link(device: u32, link: &FabricLink) -> ([u8; KEY_LEN], [u8; VALUE_WORDS * 8]) {
-    (key_of(device, 0, &link.back), value_of(0, kind::LINK as u64))
-}
-
-/// The value that leads from a flow's frames to the rules of its IP packets.
-pub(super) fn door(number: u64) -> [u8; VALUE_WORDS * 8] {
-    value_of(number, kind::DOOR as u64)
-}
-
-fn key_of(device: u32, tag: u32, header: &[u8; 14]) -> [u8; KEY_LEN] {
-    let mut bytes = [0; KEY_LEN];
-    bytes[..4].copy_from_slice(&device.to_ne_bytes());
-    bytes[4..8].copy_from_slice(&tag.to_ne_bytes());
-    bytes[8..22].copy_from_slice(header);
-    bytes
-}
-
-/// A rule's value: its number and its ports; what it does, and above it how often the output port
-/// had been closed.
-pub(super) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8; VALUE_WORDS * 8] {
-    let ports = u64::from(action.out_port) << 32 | u64::from(key.in_port()) << 48;
-    let kind = match key {
-        Key::Flow(_) => kind::FLOW,
-        Key::Hop { .. } => kind::HOP,
-        Key::Routed(Routed { source, .. }) if source.is_ipv4() => kind::ROUTED_V4,
-        Key::Routed(_) => kind::ROUTED_V6,
-    };
-    let (tag, tci) = match action.tag {
-        Tag::Keep => (0, 0),
-        Tag::Pop => (tag::POP, 0),
-        Tag::Push(tci) => (tag::PUSH, tci),
-        Tag::Swap(tci) => (tag::POP | tag::PUSH, tci),
-    };
-    let what = (kind | tag) as u64 | u64::from(tci) << 16;
-    value_of(ports | u64::from(number), what | u64::from(closed) << 32)
-}
-
-fn value_of(first: u64, second: u64) -> [u8; VALUE_WORDS * 8] {
-    let mut bytes = [0; VALUE_WORDS * 8];
-    bytes[..8].copy_from_slice(&first.to_ne_bytes());
-    bytes[8..].copy_from_slice(&second.to_ne_bytes());
-    bytes
-}
-
-/// The words of a rule's [`word::STEP`]; zeroes for one that does not route.
-pub(super) fn step(step: Option<&Step>) -> [u64; 2] {
-    let mut bytes = [0; 16];
-    if let Some(Step { addresses, mtu }) = step {
-        bytes[..12].copy_from_slice(addresses);
-        bytes[12..].copy_from_slice(&u32::from(*mtu).to_ne_bytes());
-    }
-    words(&bytes)
-}
-
-/// Bytes as words of a map.
-pub(super) fn words(bytes: &[u8; 16]) -> [u64; 2] {
-    let (words, _) = bytes.as_chunks();
-    [0, 1].map(|n| u64::from_ne_bytes(words[n]))
-}
-
-/// The offset of a word.
-pub(super) const fn at(word: usize) -> i16 {
-    (word * 8) as i16
-}
 
 /// R0 points at this processor's scratch.
-fn find_scratch(asm: &mut Asm, maps: &Maps, absent: Label) {
+fn find_scratch(asm: &mut Asm, scratch: &Map, absent: Label) {
     asm.mov_imm(Reg::R1, 0);
-    asm.lookup(&maps.scratch, Reg::R1, absent);
-}
-
-/// R0 points at the port whose number is 16 bits of R8.
-fn find_port(asm: &mut Asm, maps: &Maps, shift: i32, absent: Label) {
-    asm.mov(Reg::R1, Reg::R8);
-    asm.alu_imm(Alu::Rsh, Reg::R1, shift);
-    asm.alu_imm(Alu::And, Reg::R1, 0xFFFF);
-    asm.lookup(&maps.ports, Reg::R1, absent);
-}
-
-/// R0 points at the counts of the rule whose number is the low half of R8.
-fn find_counts(asm: &mut Asm, maps: &Maps, absent: Label) {
-    asm.mov(Reg::R1, Reg::R8);
-    asm.alu_imm(Alu::Lsh, Reg::R1, 32);
-    asm.alu_imm(Alu::Rsh, Reg::R1, 32);
-    asm.lookup(&maps.counts, Reg::R1, absent);
-}
-
-/// Reads bytes of the frame to a place on the stack.
-pub(super) fn load_bytes(asm: &mut Asm, offset: usize, len: usize, place: i16, absent: Label) {
-    asm.mov(Reg::R1, Reg::R6);
-    asm.mov_imm(Reg::R2, offset as i32);
-    asm.mov(Reg::R3, Reg::R10);
-    asm.alu_imm(Alu::Add, Reg::R3, place.into());
-    asm.mov_imm(Reg::R4, len as i32);
-    asm.call(Helper::LoadBytes);
-    asm.jump_imm(If::Ne, Reg::R0, 0, absent);
-}
-
-/// Reads eight bytes of the frame at an offset as a number, into R1, by way of the stack.
-fn load_number(asm: &mut Asm, offset: usize, place: i16, absent: Label) {
-    load_bytes(asm, offset, 8, place, absent);
-    asm.load(Width::D, Reg::R1, Reg::R10, place);
-    asm.swap_be(Reg::R1, 64);
-}
-
-/// The rule whose key stands on the stack in R8 and R9.
-pub(super) fn find_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
-    asm.mov(Reg::R2, Reg::R10);
-    asm.alu_imm(Alu::Add, Reg::R2, key.into());
-    asm.mov_map(Reg::R1, rules);
-    asm.call(Helper::MapLookup);
-    asm.jump_imm(If::Eq, Reg::R0, 0, absent);
-    asm.load(Width::D, Reg::R8, Reg::R0, 0);
-    asm.load(Width::D, Reg::R9, Reg::R0, 8);
-}
-
-/// A frame of the fabric: the same checks as those of [`plexus_wire::fabric::Passing::read`], and
-/// the rule of its hop in R8 and R9.
-fn find_hop(asm: &mut Asm, maps: &Maps, key: i16, number: i16, to_socket: Label) {
-    load_number(asm, OUTER, number, to_socket);
-    asm.store(Width::D, Reg::R7, at(scratch::FIXED), Reg::R1);
-    // R2: length of the header, R3: forward hops, R4: reverse hops.
-    for (to, shift) in [(Reg::R2, 44), (Reg::R3, 32), (Reg::R4, 20)] {
-        asm.mov(to, Reg::R1);
-        asm.alu_imm(Alu::Rsh, to, shift);
-    }
-    asm.alu_imm(Alu::And, Reg::R3, 0xFFF);
-    asm.alu_imm(Alu::And, Reg::R4, 0xFFF);
-    asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);
-    asm.jump_imm(If::Gt, Reg::R3, 8, to_socket);
-    asm.alu(Alu::Add, Reg::R3, Reg::R4);
-    asm.alu_imm(Alu::Add, Reg::R3, FIXED_LEN as i32);
-    asm.jump(If::Ne, Reg::R2, Reg::R3, to_socket);
-    asm.jump_imm(If::Gt, Reg::R2, HEADER_LEN_MAX as i32, to_socket);
-    asm.alu_imm(Alu::Add, Reg::R2, OUTER as i32);
-    asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
-    asm.jump(If::Gt, Reg::R2, Reg::R1, to_socket);
-    // No device can cut a super-packet behind a header of the fabric.
-    asm.load(Width::W, Reg::R1, Reg::R6, buffer::GSO_SIZE);
-    asm.jump_imm(If::Ne, Reg::R1, 0, to_socket);
-    load_number(asm, OUTER + FIXED_LEN, number, to_socket);
-    asm.store(Width::D, Reg::R7, at(scratch::HOPS), Reg::R1);
-    asm.alu_imm(Alu::Rsh, Reg::R1, 56);
-    asm.alu_imm(Alu::Or, Reg::R1, HOP_KEY as i32);
-    asm.store(Width::W, Reg::R10, key + 4, Reg::R1);
-    asm.mov_imm(Reg::R1, 0);
-    asm.store(Width::D, Reg::R10, key + 8, Reg::R1);
-    asm.store(Width::D, Reg::R10, key + 16, Reg::R1);
-    find_rule(asm, &maps.rules, key, to_socket);
-}
-
-/// Processes the hop of a frame of the fabric: see [`plexus_wire::fabric::Passing::rotate`]. It is
-/// sent by the port whose number is bits 32 to 47 of R8.
-fn process_hop(asm: &mut Asm, maps: &Maps, absent: Label) {
-    const NUMBER: i16 = -16;
-    let store = |asm: &mut Asm, offset: usize| {
-        asm.swap_be(Reg::R1, 64);
-        asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
-        asm.mov(Reg::R3, Reg::R10);
-        asm.alu_imm(Alu::Add, Reg::R3, NUMBER.into());
-        store_bytes(asm, offset, 8, RECOMPUTE_CHECKSUM);
-    };
-    find_port(asm, maps, 32, absent);
-    asm.mov(Reg::R3, Reg::R0);
-    asm.alu_imm(Alu::Add, Reg::R3, at(of_port::HEADER).into());
-    // A checksum over the frame begins behind the Ethernet header.
-    store_bytes(asm, 0, OUTER, 0);
-    asm.jump_imm(If::Ne, Reg::R0, 0, absent);
-    // One forward hop less, one reverse hop more.
-    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::FIXED));
-    asm.mov_u64(Reg::R2, (1u64 << 20).wrapping_sub(1 << 32));
-    asm.alu(Alu::Add, Reg::R1, Reg::R2);
-    store(asm, OUTER);
-    // R1: the hops, R2: bits behind the forward hops, R3: what stands there.
-    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::HOPS));
-    asm.load(Width::D, Reg::R4, Reg::R7, at(scratch::FIXED));
-    asm.alu_imm(Alu::Rsh, Reg::R4, 32);
-    asm.alu_imm(Alu::And, Reg::R4, 0xF);
-    asm.alu_imm(Alu::Lsh, Reg::R4, 3);
-    asm.mov_imm(Reg::R2, 64);
-    asm.alu(Alu::Sub, Reg::R2, Reg::R4);
-    asm.alu_imm(Alu::And, Reg::R2, 63);
-    asm.mov_imm(Reg::R3, 1);
-    asm.alu(Alu::Lsh, Reg::R3, Reg::R2);
-    asm.alu_imm(Alu::Sub, Reg::R3, 1);
-    asm.alu(Alu::And, Reg::R3, Reg::R1);
-    asm.alu(Alu::Rsh, Reg::R1, Reg::R2);
-    asm.alu_imm(Alu::Lsh, Reg::R1, 8);
-    asm.mov(Reg::R4, Reg::R8);
-    asm.alu_imm(Alu::Rsh, Reg::R4, 48);
-    asm.alu_imm(Alu::And, Reg::R4, 0xFF);
-    asm.alu(Alu::Or, Reg::R1, Reg::R4);
-    asm.alu(Alu::Lsh, Reg::R1, Reg::R2);
-    asm.alu(Alu::Or, Reg::R1, Reg::R3);
-    store(asm, OUTER + FIXED_LEN);
-}
-
-/// The device may have summed the frame up.
-pub(super) const RECOMPUTE_CHECKSUM: i32 = 1;
-
-/// Writes what R3 points at into the frame. R0 is zero if that was possible.
-pub(super) fn store_bytes(asm: &mut Asm, offset: usize, len: usize, flags: i32) {
-    asm.mov(Reg::R1, Reg::R6);
-    asm.mov_imm(Reg::R2, offset as i32);
-    asm.mov_imm(Reg::R4, len as i32);
-    asm.mov_imm(Reg::R5, flags);
-    asm.call(Helper::SkbStoreBytes);
+    asm.lookup(scratch, Reg::R1, absent);
 }
 
 /// Before the packet socket: decides, and gives the socket what is not to be forwarded.
-pub(super) fn filter(maps: &Maps) -> Asm {
-    // Places on the stack; a look-up uses the topmost 4 bytes.
-    const KEY: i16 = -40;
-    const OUT: i16 = -48;
-    const NUMBER: i16 = -56;
-    /// Bytes of the IP packet that is to be routed, zero if none is.
-    const LEN: i16 = -64;
-    const IP: i16 = LEN - routed::STACK;
+pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
+    use stack::KEY;
     let mut asm = Asm::new();
     let (to_socket, lost, untagged) = (asm.label(), asm.label(), asm.label());
-    let (no_link, found) = (asm.label(), asm.label());
-    let (fits, wait, hold) = (asm.label(), asm.label(), asm.label());
+    let (wait, hold) = (asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
-    find_scratch(&mut asm, maps, to_socket);
+    find_scratch(&mut asm, notes, to_socket);
     asm.mov(Reg::R7, Reg::R0);
     asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::DECISION));
     asm.jump_imm(If::Ne, Reg::R1, 0, lost);
@@ -392,51 +70,9 @@ pub(super) fn filter(maps: &Maps) -> Asm {
     asm.alu(Alu::Or, Reg::R1, Reg::R2);
     asm.place(untagged);
     asm.store(Width::W, Reg::R10, KEY + 4, Reg::R1);
-    load_bytes(&mut asm, 0, OUTER, KEY + 8, to_socket);
+    Frame::Buffer.load_bytes(&mut asm, 0, OUTER, KEY + 8, to_socket);
 
-    // The rule: R8 and R9.
-    find_rule(&mut asm, &maps.rules, KEY, to_socket);
-    asm.store_imm(Width::D, Reg::R10, LEN, 0);
-    asm.jump_imm(If::Ne, Reg::R9, kind::LINK, no_link);
-    find_hop(&mut asm, maps, KEY, NUMBER, to_socket);
-    asm.goto(found);
-    asm.place(no_link);
-    asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, found);
-    find_routed(&mut asm, &maps.routed, (KEY, IP, LEN), to_socket);
-    asm.place(found);
-
-    // Its ports.
-    find_port(&mut asm, maps, 48, to_socket);
-    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::IN));
-    asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
-    find_port(&mut asm, maps, 32, to_socket);
-    asm.load(Width::D, Reg::R3, Reg::R0, at(of_port::OUT));
-    asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);
-    asm.store(Width::D, Reg::R10, OUT, Reg::R3);
-    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::CLOSED));
-    asm.mov(Reg::R2, Reg::R9);
-    asm.alu_imm(Alu::Rsh, Reg::R2, 32);
-    asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
-    // A super-packet is cut by the device that sends it.
-    asm.load(Width::W, Reg::R1, Reg::R6, buffer::GSO_SIZE);
-    asm.jump_imm(If::Ne, Reg::R1, 0, fits);
-    asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
-    asm.alu_imm(Alu::Rsh, Reg::R3, 32);
-    asm.jump(If::Gt, Reg::R1, Reg::R3, to_socket);
-    asm.place(fits);
-
-    // Whether all that went to the socket have left.
-    find_counts(&mut asm, maps, to_socket);
-    asm.store(Width::D, Reg::R7, at(scratch::RULE), Reg::R8);
-    asm.load(Width::D, Reg::R1, Reg::R10, LEN);
-    asm.load(Width::W, Reg::R2, Reg::R0, at(word::STEP) + 12);
-    asm.jump(If::Gt, Reg::R1, Reg::R2, wait);
-    asm.load(Width::D, Reg::R1, Reg::R0, at(word::PASSED));
-    asm.load(Width::D, Reg::R2, Reg::R0, at(word::SETTLED));
-    asm.jump(If::Ne, Reg::R1, Reg::R2, wait);
-    asm.store(Width::D, Reg::R7, at(scratch::TAG), Reg::R9);
-    asm.load(Width::D, Reg::R1, Reg::R10, OUT);
-    asm.store(Width::D, Reg::R7, at(scratch::OUT), Reg::R1);
+    decide(&mut asm, maps, Frame::Buffer, to_socket, wait);
     asm.store_imm(Width::D, Reg::R7, at(scratch::DECISION), decision::FORWARD);
     asm.mov_imm(Reg::R0, 0);
     asm.exit();
@@ -468,13 +104,12 @@ pub(super) fn filter(maps: &Maps) -> Asm {
 }
 
 /// At the hook: carries the decision out.
-pub(super) fn at_hook(maps: &Maps) -> Asm {
+pub(super) fn at_hook(maps: &Maps, notes: &Map) -> Asm {
     let mut asm = Asm::new();
     let (next, pass, hold) = (asm.label(), asm.label(), asm.label());
-    let (step, tag, push, send) = (asm.label(), asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
-    find_scratch(&mut asm, maps, next);
+    find_scratch(&mut asm, notes, next);
     asm.mov(Reg::R7, Reg::R0);
     asm.load(Width::D, Reg::R9, Reg::R7, at(scratch::DECISION));
     asm.jump_imm(If::Eq, Reg::R9, 0, next);
@@ -488,40 +123,9 @@ pub(super) fn at_hook(maps: &Maps) -> Asm {
     asm.jump_imm(If::Eq, Reg::R9, decision::PASS, pass);
     asm.jump_imm(If::Eq, Reg::R9, decision::HOLD, hold);
 
-    asm.mov_imm(Reg::R1, 1);
-    asm.atomic_add(Reg::R0, at(word::PACKETS), Reg::R1);
-    asm.load(Width::W, Reg::R1, Reg::R6, buffer::LEN);
-    asm.atomic_add(Reg::R0, at(word::BYTES), Reg::R1);
-    asm.load(Width::W, Reg::R9, Reg::R7, at(scratch::TAG) + LOW_HALF);
-    asm.mov(Reg::R1, Reg::R9);
-    asm.alu_imm(Alu::And, Reg::R1, 0xFF);
-    asm.jump_imm(If::Eq, Reg::R1, kind::FLOW, tag);
-    asm.jump_imm(If::Ne, Reg::R1, kind::HOP, step);
-    process_hop(&mut asm, maps, next);
-    asm.goto(send);
-    asm.place(step);
-    take_step(&mut asm, next);
-    asm.place(tag);
-    asm.mov(Reg::R1, Reg::R9);
-    asm.alu_imm(Alu::And, Reg::R1, tag::ALL);
-    asm.jump_imm(If::Eq, Reg::R1, 0, send);
-    asm.jump_imm(If::Eq, Reg::R1, tag::PUSH, push);
-    asm.mov(Reg::R1, Reg::R6);
-    asm.call(Helper::VlanPop);
-    asm.mov(Reg::R1, Reg::R9);
-    asm.alu_imm(Alu::And, Reg::R1, tag::PUSH);
-    asm.jump_imm(If::Eq, Reg::R1, 0, send);
-    asm.place(push);
-    asm.mov(Reg::R1, Reg::R6);
-    asm.mov_imm(Reg::R2, i32::from(TPID));
-    asm.mov(Reg::R3, Reg::R9);
-    asm.alu_imm(Alu::Rsh, Reg::R3, 16);
-    asm.call(Helper::VlanPush);
-    asm.place(send);
+    carry_out(&mut asm, maps, Frame::Buffer, next);
     asm.load(Width::W, Reg::R1, Reg::R7, at(scratch::OUT) + LOW_HALF);
-    asm.mov_imm(Reg::R2, 0);
-    asm.call(Helper::Redirect);
-    asm.exit();
+    redirect(&mut asm);
 
     asm.place(pass);
     asm.mov_imm(Reg::R1, 1);
@@ -544,11 +148,6 @@ pub(super) fn at_hook(maps: &Maps) -> Asm {
 pub(super) fn bare(to: u32) -> Asm {
     let mut asm = Asm::new();
     asm.mov_imm(Reg::R1, to as i32);
-    asm.mov_imm(Reg::R2, 0);
-    asm.call(Helper::Redirect);
-    asm.exit();
+    redirect(&mut asm);
     asm
 }
-
-/// Where the low half of a 64-bit word is.
-const LOW_HALF: i16 = if cfg!(target_endian = "little") { 0 } else { 4 };

@@ -1,4 +1,4 @@
-//! The two programs' part for packets that are routed: a step as a router takes it (RFC 1812;
+//! The programs' part for packets that are routed: a step as a router takes it (RFC 1812;
 //! RFC 8200). See [`super::program`], which calls these parts.
 //!
 //! Frames of one Ethernet header to the router lead to a *door*. Behind it are the rules for source
@@ -17,10 +17,9 @@
 use std::net::IpAddr;
 
 use super::super::{Ports, Routed};
-use super::program::{
-    OUTER, RECOMPUTE_CHECKSUM, at, find_rule, kind, load_bytes, store_bytes, word,
-};
-use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
+use super::frame::Frame;
+use super::program::{OUTER, at, find_rule, kind, word};
+use crate::bpf::{Alu, Asm, If, Label, Map, Reg, Width};
 
 /// Bytes of the key of a routed flow: its door, and the two addresses, or protocol and ports.
 pub(super) const KEY_LEN: usize = 8 + REST;
@@ -67,8 +66,14 @@ pub(super) fn key_of(door: u64, rest: &Rest) -> [u8; KEY_LEN] {
 
 /// Finds the rule of an IP packet, whose door is in R8: R8 and R9. `places` on the stack: the key
 /// of its frame, [`STACK`] bytes, and where the length of the IP packet is to stand.
-pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), to_socket: Label) {
-    let (frame, ip, len) = places;
+pub(super) fn find_routed(
+    asm: &mut Asm,
+    rules: &Map,
+    frame: Frame,
+    places: (i16, i16, i16),
+    to_socket: Label,
+) {
+    let (header, ip, len) = places;
     let key = ip + V6 as i16;
     let (v6, segments, end) = (asm.label(), asm.label(), asm.label());
     let (found_v4, found_v6) = (asm.label(), asm.label());
@@ -80,15 +85,15 @@ pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), t
     };
     // The packet's bytes behind a header of this many, into a register.
     let room = |asm: &mut Asm, to: Reg, header: usize| {
-        asm.load(Width::W, to, Reg::R6, buffer::LEN);
+        frame.load_len(asm, to);
         asm.alu_imm(Alu::Sub, to, (OUTER + header) as i32);
     };
 
     asm.store(Width::D, Reg::R10, key, Reg::R8);
-    asm.load(Width::H, Reg::R1, Reg::R10, frame + 8 + 12);
+    asm.load(Width::H, Reg::R1, Reg::R10, header + 8 + 12);
     asm.jump_imm(If::Ne, Reg::R1, i32::from(0x0800u16.to_be()), v6);
 
-    load_bytes(asm, OUTER, V4, ip, to_socket);
+    frame.load_bytes(asm, OUTER, V4, ip, to_socket);
     asm.mov_imm(Reg::R1, 0);
     (1..5).for_each(|word| asm.store(Width::D, Reg::R10, key + 8 * word, Reg::R1));
     for (from, to) in [(12, 8), (16, 24)] {
@@ -110,7 +115,7 @@ pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), t
     number(asm, Reg::R1, 2);
     asm.jump(If::Lt, Reg::R1, Reg::R3, to_socket);
     byte(asm, Reg::R1, 9);
-    find_by_ports(asm, rules, key, to_socket);
+    find_by_ports(asm, rules, frame, key, to_socket);
     asm.place(found_v4);
     asm.store_imm(Width::D, Reg::R10, len, NOT_AS_IT_IS);
     byte(asm, Reg::R1, 0);
@@ -141,7 +146,7 @@ pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), t
     asm.goto(segments);
 
     asm.place(v6);
-    load_bytes(asm, OUTER, V6, ip, to_socket);
+    frame.load_bytes(asm, OUTER, V6, ip, to_socket);
     for word in 1..5 {
         asm.load(Width::D, Reg::R1, Reg::R10, ip + 8 * word);
         asm.store(Width::D, Reg::R10, key + 8 * word, Reg::R1);
@@ -152,7 +157,7 @@ pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), t
     asm.jump_imm(If::Lt, Reg::R1, 4, to_socket);
     asm.mov_imm(Reg::R2, V6 as i32);
     byte(asm, Reg::R1, 6);
-    find_by_ports(asm, rules, key, to_socket);
+    find_by_ports(asm, rules, frame, key, to_socket);
     asm.place(found_v6);
     asm.store_imm(Width::D, Reg::R10, len, NOT_AS_IT_IS);
     byte(asm, Reg::R1, 0);
@@ -170,26 +175,22 @@ pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), t
     // R1: the protocol, R2: bytes of the header, R3: of the packet. Of a super-packet the segments
     // count, each behind its headers.
     asm.place(segments);
-    asm.load(Width::W, Reg::R4, Reg::R6, buffer::GSO_SIZE);
-    asm.jump_imm(If::Eq, Reg::R4, 0, measured);
-    asm.jump_imm(If::Ne, Reg::R1, TCP, end);
-    asm.mov(Reg::R3, Reg::R2);
-    asm.alu(Alu::Add, Reg::R3, Reg::R4);
-    // The addresses are in the key by now.
-    asm.store(Width::D, Reg::R10, ip + 8, Reg::R3);
-    asm.mov(Reg::R1, Reg::R6);
-    asm.alu_imm(Alu::Add, Reg::R2, (OUTER + 12) as i32);
-    asm.mov(Reg::R3, Reg::R10);
-    asm.alu_imm(Alu::Add, Reg::R3, ip.into());
-    asm.mov_imm(Reg::R4, 1);
-    asm.call(Helper::LoadBytes);
-    asm.jump_imm(If::Ne, Reg::R0, 0, end);
-    // The header's length, in units of four bytes.
-    byte(asm, Reg::R1, 0);
-    asm.alu_imm(Alu::Rsh, Reg::R1, 4);
-    asm.alu_imm(Alu::Lsh, Reg::R1, 2);
-    asm.load(Width::D, Reg::R3, Reg::R10, ip + 8);
-    asm.alu(Alu::Add, Reg::R3, Reg::R1);
+    if frame.load_segment_size(asm, Reg::R4) {
+        asm.jump_imm(If::Eq, Reg::R4, 0, measured);
+        asm.jump_imm(If::Ne, Reg::R1, TCP, end);
+        asm.mov(Reg::R3, Reg::R2);
+        asm.alu(Alu::Add, Reg::R3, Reg::R4);
+        // The addresses are in the key by now.
+        asm.store(Width::D, Reg::R10, ip + 8, Reg::R3);
+        asm.alu_imm(Alu::Add, Reg::R2, (OUTER + 12) as i32);
+        frame.load_from(asm, 1, ip, end);
+        // The header's length, in units of four bytes.
+        byte(asm, Reg::R1, 0);
+        asm.alu_imm(Alu::Rsh, Reg::R1, 4);
+        asm.alu_imm(Alu::Lsh, Reg::R1, 2);
+        asm.load(Width::D, Reg::R3, Reg::R10, ip + 8);
+        asm.alu(Alu::Add, Reg::R3, Reg::R1);
+    }
     asm.place(measured);
     asm.store(Width::D, Reg::R10, len, Reg::R3);
     asm.place(end);
@@ -197,7 +198,7 @@ pub(super) fn find_routed(asm: &mut Asm, rules: &Map, places: (i16, i16, i16), t
 
 /// Finds the rule of a packet's ports: its door is in R8, its protocol in R1, and its ports are R2
 /// bytes behind the Ethernet header.
-fn find_by_ports(asm: &mut Asm, rules: &Map, key: i16, to_socket: Label) {
+fn find_by_ports(asm: &mut Asm, rules: &Map, frame: Frame, key: i16, to_socket: Label) {
     let has_ports = asm.label();
     asm.jump_imm(If::Eq, Reg::R1, TCP, has_ports);
     asm.jump_imm(If::Ne, Reg::R1, UDP, to_socket);
@@ -206,18 +207,13 @@ fn find_by_ports(asm: &mut Asm, rules: &Map, key: i16, to_socket: Label) {
     asm.store(Width::W, Reg::R10, key + 12, Reg::R1);
     asm.mov_imm(Reg::R1, 0);
     (2..5).for_each(|word| asm.store(Width::D, Reg::R10, key + 8 * word, Reg::R1));
-    asm.mov(Reg::R1, Reg::R6);
     asm.alu_imm(Alu::Add, Reg::R2, OUTER as i32);
-    asm.mov(Reg::R3, Reg::R10);
-    asm.alu_imm(Alu::Add, Reg::R3, i32::from(key) + 8);
-    asm.mov_imm(Reg::R4, 4);
-    asm.call(Helper::LoadBytes);
-    asm.jump_imm(If::Ne, Reg::R0, 0, to_socket);
+    frame.load_from(asm, 4, key + 8, to_socket);
     find_rule(asm, rules, key, to_socket);
 }
 
 /// Takes the step: R0 points at the rule's counts, R9 has what it is for.
-pub(super) fn take_step(asm: &mut Asm, absent: Label) {
+pub(super) fn take_step(asm: &mut Asm, frame: Frame, absent: Label) {
     const TTL: usize = OUTER + 8;
     const HOP_LIMIT: usize = OUTER + 7;
     const PLACE: i16 = -16;
@@ -225,20 +221,17 @@ pub(super) fn take_step(asm: &mut Asm, absent: Label) {
     let store = |asm: &mut Asm, offset: usize, len: usize| {
         asm.mov(Reg::R3, Reg::R10);
         asm.alu_imm(Alu::Add, Reg::R3, PLACE.into());
-        store_bytes(asm, offset, len, RECOMPUTE_CHECKSUM);
-        asm.jump_imm(If::Ne, Reg::R0, 0, absent);
+        frame.store_bytes(asm, offset, len, absent);
     };
     asm.mov(Reg::R3, Reg::R0);
     asm.alu_imm(Alu::Add, Reg::R3, at(word::STEP).into());
-    // A checksum over the frame begins behind the Ethernet header.
-    store_bytes(asm, 0, 12, 0);
-    asm.jump_imm(If::Ne, Reg::R0, 0, absent);
+    frame.store_bytes(asm, 0, 12, absent);
     asm.mov(Reg::R1, Reg::R9);
     asm.alu_imm(Alu::And, Reg::R1, 0xFF);
     asm.jump_imm(If::Eq, Reg::R1, kind::ROUTED_V6, v6);
 
     // Time to live, protocol and checksum, as the pipeline does it (RFC 1624, 3).
-    load_bytes(asm, TTL, 4, PLACE, absent);
+    frame.load_bytes(asm, TTL, 4, PLACE, absent);
     asm.load(Width::W, Reg::R1, Reg::R10, PLACE);
     asm.swap_be(Reg::R1, 32);
     asm.mov(Reg::R2, Reg::R1);
@@ -258,7 +251,7 @@ pub(super) fn take_step(asm: &mut Asm, absent: Label) {
     asm.goto(end);
 
     asm.place(v6);
-    load_bytes(asm, HOP_LIMIT, 1, PLACE, absent);
+    frame.load_bytes(asm, HOP_LIMIT, 1, PLACE, absent);
     asm.load(Width::B, Reg::R1, Reg::R10, PLACE);
     asm.alu_imm(Alu::Sub, Reg::R1, 1);
     asm.store(Width::B, Reg::R10, PLACE, Reg::R1);

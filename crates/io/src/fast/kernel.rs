@@ -1,0 +1,435 @@
+//! A fast table in the kernel, for every hook: its maps, its rules and its ports. A [`Driver`] has
+//! the programs that read them ([`super::tcx`], [`super::xdp`]).
+//!
+//! When this process ends, however it ends, the kernel detaches the programs and forgets the rules.
+
+mod frame;
+pub(super) mod program;
+mod routed;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+pub(super) use self::frame::Frame;
+use self::program::{KEY_LEN, Maps, VALUE_WORDS, of_port, word};
+use super::{Action, Counts, FabricLink, FastTable, KernelEnd, Key, Routed, RuleId};
+use crate::bpf::Map;
+use crate::packet::PortId;
+
+/// A settled count that no rule reaches: it has not been settled.
+const NEVER: u64 = u64::MAX;
+
+/// The programs of one hook of the kernel, as one worker has them.
+pub trait Driver: Sized + Clone + Send + Debug {
+    /// What keeps the program of a port in place. Dropping it takes the program away.
+    type Place: Send + Debug;
+
+    /// Puts the program where a port's frames come in.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the port has no such place.
+    fn attach(&self, maps: &Maps, end: &KernelEnd<'_>) -> io::Result<Self::Place>;
+
+    /// Whether the program is where this port's frames come in.
+    fn is_at(place: &Self::Place, end: &KernelEnd<'_>) -> bool;
+
+    /// A port whose program is in place is to be opened.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn open(&self, port: PortId, end: &KernelEnd<'_>) -> io::Result<()>;
+
+    /// Whether a device sends the frames that it is given at this hook.
+    fn sends(&mut self, device: u32) -> bool;
+}
+
+/// One worker's part of a table.
+#[derive(Debug)]
+pub struct Kernel<D: Driver> {
+    driver: D,
+    maps: Arc<Maps>,
+    /// The number of this worker's first rule, and those that are free.
+    first: u32,
+    free: Vec<u32>,
+    ports: BTreeMap<PortId, Attached<D::Place>>,
+    /// Doors to rules of routed flows: from frames to pairs of addresses, and from these to ports.
+    doors: BTreeMap<Key, Door>,
+    /// Doors that were made so far.
+    doors_made: u32,
+    /// By rule: the output port, and how often it had been closed.
+    made: Vec<(PortId, u32)>,
+}
+
+/// A port whose device has the program. Attaching and detaching may take the kernel some 10 ms
+/// each, in which this thread waits. So the program stays while the port is closed.
+#[derive(Debug)]
+struct Attached<P> {
+    device: u32,
+    is_open: bool,
+    /// The program does not get its packets any more.
+    is_lost: bool,
+    /// Whether the device sends frames of rules, and its word for that.
+    sends: bool,
+    out: u64,
+    /// If it leads to a fabric node.
+    link_to: Option<FabricLink>,
+    /// Dropping it detaches the program.
+    place: P,
+}
+
+/// The way to rules, or to other doors.
+#[derive(Clone, Copy, Debug)]
+struct Door {
+    /// No other of the box has it.
+    number: u64,
+    /// Rules and doors behind it.
+    behind: usize,
+}
+
+impl<D: Driver> Kernel<D> {
+    /// A table for a box with as many ports, of which each worker gets a part for as many rules.
+    pub(super) fn of(
+        workers: usize,
+        rules: usize,
+        ports: usize,
+        load: impl FnOnce(&Maps) -> io::Result<D>,
+    ) -> io::Result<Vec<Kernel<D>>> {
+        let all = workers * rules;
+        let count =
+            |of: usize| u32::try_from(of).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+        let words = VALUE_WORDS as u32;
+        let maps = Arc::new(Maps {
+            // A link of the fabric, and a door for each rule of a routed flow, have an entry too.
+            rules: Map::hash(KEY_LEN as u32, words, count(all + ports)?)?,
+            // A door for each rule with ports.
+            routed: Map::hash(routed::KEY_LEN as u32, words, count(2 * all)?)?,
+            counts: Map::array(word::COUNT, all)?,
+            ports: Map::array(of_port::COUNT, ports)?,
+        });
+        let driver = load(&maps)?;
+        let part = |worker: usize| {
+            let first = (worker * rules) as u32;
+            // The lowest number is taken first.
+            let free = (first..first + rules as u32).rev().collect();
+            let (driver, maps, made) = (driver.clone(), maps.clone(), vec![(0, 0); rules]);
+            let (ports, doors) = (BTreeMap::new(), BTreeMap::new());
+            Kernel { driver, maps, first, free, ports, doors, doors_made: 0, made }
+        };
+        Ok((0..workers).map(part).collect())
+    }
+
+    fn word(&self, id: RuleId, word: usize) -> u64 {
+        self.maps.counts.value(id.0 as usize)[word].load(Acquire)
+    }
+
+    fn set_word(&self, id: RuleId, word: usize, value: u64) {
+        self.maps.counts.value(id.0 as usize)[word].store(value, Release);
+    }
+
+    /// A word of a port; zero for one that there is not.
+    fn port(&self, port: PortId, word: usize) -> u64 {
+        let ports = &self.maps.ports;
+        let has = usize::from(port) < ports.count();
+        if has { ports.value(port.into())[word].load(Acquire) } else { 0 }
+    }
+
+    fn set_port(&self, port: PortId, word: usize, value: u64) {
+        let ports = &self.maps.ports;
+        if usize::from(port) < ports.count() {
+            ports.value(port.into())[word].store(value, Release);
+        }
+    }
+
+    /// How often a port has been closed, as rules have it.
+    fn closed(&self, port: PortId) -> u32 {
+        self.port(port, of_port::CLOSED) as u32
+    }
+
+    fn void_rules_to(&self, port: PortId) {
+        let closed = self.closed(port).wrapping_add(1);
+        self.set_port(port, of_port::CLOSED, closed.into());
+    }
+
+    /// Where a rule's entry of `made` is.
+    fn place(&self, id: RuleId) -> usize {
+        id.0.wrapping_sub(self.first) as usize
+    }
+
+    /// Makes a rule of a routed flow, and the doors to it that there are not.
+    fn set_routed(&mut self, device: u32, key: &Routed, value: &[u8]) -> io::Result<()> {
+        let door = self.enter(device, &Key::Flow(key.flow), 0)?;
+        let made = match &key.ports {
+            None => self.maps.routed.add(&routed::key(door, key), value),
+            Some(ports) => self.set_with_ports(device, door, key, &routed::ports(ports), value),
+        };
+        if made.is_err() {
+            self.leave(device, &Key::Flow(key.flow), 0);
+        }
+        made
+    }
+
+    fn set_with_ports(
+        &mut self,
+        device: u32,
+        door: u64,
+        key: &Routed,
+        ports: &routed::Rest,
+        value: &[u8],
+    ) -> io::Result<()> {
+        let pair = Key::Routed(key.without_ports());
+        let inner = self.enter(device, &pair, door)?;
+        let made = self.maps.routed.add(&routed::key_of(inner, ports), value);
+        if made.is_err() {
+            self.leave(device, &pair, door);
+        }
+        made
+    }
+
+    /// Removes a rule of a routed flow, and the doors to it that lead to no other.
+    fn remove_routed(&mut self, device: u32, key: &Routed) {
+        let Some(door) = self.doors.get(&Key::Flow(key.flow)).map(|door| door.number) else {
+            return;
+        };
+        let maps = &self.maps;
+        match &key.ports {
+            None => drop(maps.routed.remove(&routed::key(door, key))),
+            Some(ports) => {
+                let pair = Key::Routed(key.without_ports());
+                if let Some(inner) = self.doors.get(&pair).map(|door| door.number) {
+                    let _ = maps.routed.remove(&routed::key_of(inner, &routed::ports(ports)));
+                    self.leave(device, &pair, door);
+                }
+            }
+        }
+        self.leave(device, &Key::Flow(key.flow), 0);
+    }
+
+    /// The number of the door at a key, which is made if there is none. `outer`: the number of the
+    /// door before it, for a pair of addresses.
+    fn enter(&mut self, device: u32, key: &Key, outer: u64) -> io::Result<u64> {
+        if let Some(door) = self.doors.get_mut(key) {
+            door.behind += 1;
+            return Ok(door.number);
+        }
+        let number = u64::from(self.first) << 32 | u64::from(self.doors_made);
+        let (maps, door) = (&self.maps, program::door(number));
+        match key {
+            Key::Routed(pair) => maps.routed.add(&routed::key(outer, pair), &door)?,
+            _ => maps.rules.add(&program::key(device, key), &door)?,
+        }
+        self.doors_made = self.doors_made.wrapping_add(1);
+        self.doors.insert(*key, Door { number, behind: 1 });
+        Ok(number)
+    }
+
+    /// Something behind a door is gone. The last one takes the door with it.
+    fn leave(&mut self, device: u32, key: &Key, outer: u64) {
+        let Some(door) = self.doors.get_mut(key) else { return };
+        door.behind -= 1;
+        if door.behind > 0 {
+            return;
+        }
+        self.doors.remove(key);
+        let maps = &self.maps;
+        let _ = match key {
+            Key::Routed(pair) => maps.routed.remove(&routed::key(outer, pair)),
+            _ => maps.rules.remove(&program::key(device, key)),
+        };
+    }
+
+    /// The Ethernet header of a fabric port's frames, in two words; zeroes for other ports.
+    fn set_header(&self, port: PortId, header: &[u8; 14]) {
+        let [first, last] = header_words(header);
+        // The first tells that both are there.
+        self.set_port(port, of_port::HEADER + 1, last);
+        self.set_port(port, of_port::HEADER, first);
+    }
+}
+
+impl<P> Attached<P> {
+    /// Notes whether the device sends frames of rules. True if that is news.
+    fn say_if_changed(&mut self, sends: bool) -> bool {
+        let is_news = std::mem::replace(&mut self.sends, sends) != sends;
+        if is_news && !sends {
+            tracing::warn!(
+                device = self.device,
+                "this device does not send frames that are redirected to it, so no rule of the \
+                 fast table leads there; the far end of a virtual cable has to poll: \
+                 `ethtool -K FAR-END gro off` and then `gro on`"
+            );
+        }
+        is_news
+    }
+}
+
+fn header_words(header: &[u8; 14]) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    bytes[..14].copy_from_slice(header);
+    program::words(&bytes)
+}
+
+impl<D: Driver> FastTable for Kernel<D> {
+    fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
+        let device = self.ports.get(&key.in_port()).map(|port| port.device);
+        let device = device.ok_or(io::ErrorKind::NotFound)?;
+        let number = *self.free.last().ok_or(io::ErrorKind::StorageFull)?;
+        let id = RuleId(number);
+        (0..word::COUNT).for_each(|word| self.set_word(id, word, 0));
+        self.set_word(id, word::SETTLED, NEVER);
+        // Read before the port: if it is closed and opened in between, the rule is void.
+        let closed = self.closed(action.out_port);
+        let has_header = match &action.header {
+            None => true,
+            Some(header) => {
+                let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
+                words == header_words(header)
+            }
+        };
+        if self.port(action.out_port, of_port::OUT) == 0 || !has_header {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        for (word, value) in (word::STEP..).zip(program::step(action.step.as_ref())) {
+            self.set_word(id, word, value);
+        }
+        let value = program::value(number, key, action, closed);
+        match key {
+            Key::Routed(flow) => self.set_routed(device, flow, &value)?,
+            // A door in its place would be lost.
+            Key::Flow(_) if self.doors.contains_key(key) => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            _ => self.maps.rules.set(&program::key(device, key), &value)?,
+        }
+        self.free.pop();
+        let place = self.place(id);
+        self.made[place] = (action.out_port, closed);
+        Ok(id)
+    }
+
+    fn remove(&mut self, key: &Key, id: RuleId) {
+        // A rule that stays because the kernel refuses forwards nothing more.
+        self.set_word(id, word::SETTLED, NEVER);
+        self.set_word(id, word::HOLDS, 0);
+        let Some(device) = self.ports.get(&key.in_port()).map(|port| port.device) else { return };
+        match key {
+            Key::Routed(flow) => self.remove_routed(device, flow),
+            _ => drop(self.maps.rules.remove(&program::key(device, key))),
+        }
+    }
+
+    fn forget(&mut self, id: RuleId) {
+        self.free.push(id.0);
+    }
+
+    fn read(&self, id: RuleId) -> Counts {
+        Counts {
+            packets: self.word(id, word::PACKETS) + self.word(id, word::PACKETS_ELSEWHERE),
+            bytes: self.word(id, word::BYTES) + self.word(id, word::BYTES_ELSEWHERE),
+            held: self.word(id, word::HELD),
+        }
+    }
+
+    fn passed(&self, id: RuleId) -> u64 {
+        self.word(id, word::PASSED)
+    }
+
+    fn settle(&self, id: RuleId, passed: u64) {
+        self.set_word(id, word::SETTLED, passed);
+    }
+
+    fn hold(&self, id: RuleId, on: bool) {
+        self.set_word(id, word::HOLDS, on.into());
+    }
+
+    fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()> {
+        if usize::from(port) >= self.maps.ports.count() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if self.ports.contains_key(&port) && !self.is_open(port) {
+            // So that it is known whether it was lost.
+            self.close(port);
+        }
+        let is_of_use = |at: &Attached<D::Place>| {
+            at.device == end.index && !at.is_lost && D::is_at(&at.place, &end)
+        };
+        if !self.ports.get(&port).is_some_and(is_of_use) {
+            self.detach(port);
+            let place = self.driver.attach(&self.maps, &end).inspect_err(|error| {
+                tracing::debug!(device = end.index, %error, "no fast table for this device");
+            })?;
+            let (device, is_open, is_lost, sends) = (end.index, false, false, true);
+            let at = Attached { device, is_open, is_lost, sends, out: 0, link_to: None, place };
+            self.ports.insert(port, at);
+        }
+        self.driver.open(port, &end)?;
+        let sends = self.driver.sends(end.index);
+        let longest = u32::try_from(end.max_frame).unwrap_or(u32::MAX);
+        let out = u64::from(end.index) | u64::from(longest) << 32;
+        if let Some(at) = self.ports.get_mut(&port) {
+            (at.is_open, at.out) = (true, out);
+            at.say_if_changed(sends);
+        }
+        self.set_port(port, of_port::OUT, if sends { out } else { 0 });
+        self.set_port(port, of_port::IN, 1);
+        Ok(())
+    }
+
+    fn maintain(&mut self, port: PortId) {
+        let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
+        let sends = self.driver.sends(at.device);
+        if at.say_if_changed(sends) {
+            let out = if sends { at.out } else { 0 };
+            self.set_port(port, of_port::OUT, out);
+            self.void_rules_to(port);
+        }
+    }
+
+    fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {
+        let at = self.ports.get_mut(&port).ok_or(io::ErrorKind::NotFound)?;
+        let (key, value) = program::link(at.device, link);
+        self.maps.rules.set(&key, &value)?;
+        at.link_to = Some(*link);
+        self.set_header(port, &link.out);
+        Ok(())
+    }
+
+    fn close(&mut self, port: PortId) {
+        let was_lost = self.port(port, of_port::IN) == 0;
+        let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
+        if was_lost {
+            tracing::warn!(
+                device = at.device,
+                "the fast table's program no longer gets the packets of this device: it was \
+                 detached, or another program takes them before it"
+            );
+        }
+        (at.is_open, at.is_lost) = (false, was_lost);
+        if let Some(link) = at.link_to.take() {
+            let _ = self.maps.rules.remove(&program::link(at.device, &link).0);
+        }
+        self.set_port(port, of_port::IN, 0);
+        self.set_port(port, of_port::OUT, 0);
+        self.set_header(port, &[0; 14]);
+        self.void_rules_to(port);
+    }
+
+    fn detach(&mut self, port: PortId) {
+        self.close(port);
+        self.ports.remove(&port);
+        self.doors.retain(|key, _| key.in_port() != port);
+    }
+
+    fn is_valid(&self, id: RuleId) -> bool {
+        let made = self.made.get(self.place(id));
+        made.is_some_and(|(port, closed)| {
+            self.closed(*port) == *closed && self.port(*port, of_port::OUT) != 0
+        })
+    }
+
+    fn is_open(&self, port: PortId) -> bool {
+        self.ports.contains_key(&port) && self.port(port, of_port::IN) != 0
+    }
+}

@@ -1,0 +1,96 @@
+//! Flows that may be worth a rule: those with most packets, counted in a table of fixed size.
+
+use std::net::IpAddr;
+
+use plexus_io::PortId;
+use plexus_io::fast::{Flow, Key, Ports, Routed};
+
+/// Flows that are counted at once, a power of two.
+const CANDIDATES: usize = 4096;
+
+/// A flow that may be worth a rule.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) key: Option<Key>,
+    pub(super) out_port: PortId,
+    pub(super) packets: u32,
+}
+
+const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0 };
+
+/// The table. A flow has one place in it, which it may share with others.
+pub(super) struct Candidates {
+    seed: u64,
+    places: Box<[Candidate]>,
+}
+
+impl Candidates {
+    /// None yet; `seed` keys the hash of flows.
+    pub(super) fn new(seed: u64) -> Candidates {
+        Candidates { seed, places: vec![EMPTY; CANDIDATES].into() }
+    }
+
+    /// Counts a packet of a flow that left by a port.
+    #[inline]
+    pub(super) fn count(&mut self, key: Key, out_port: PortId) {
+        let candidate = &mut self.places[hash(&key, self.seed) as usize % CANDIDATES];
+        if candidate.key == Some(key) && candidate.out_port == out_port {
+            candidate.packets += 1;
+        } else if candidate.packets > 0 {
+            // The flow with more packets keeps the place.
+            candidate.packets -= 1;
+        } else {
+            *candidate = Candidate { key: Some(key), out_port, packets: 1 };
+        }
+    }
+
+    /// Those with at least as many packets, most first. All begin anew.
+    pub(super) fn take(&mut self, packets: u32) -> Vec<Candidate> {
+        let worth = self.places.iter().filter(|candidate| candidate.packets >= packets);
+        let mut worth: Vec<Candidate> = worth.copied().collect();
+        self.clear();
+        worth.sort_by_key(|candidate| std::cmp::Reverse(candidate.packets));
+        worth
+    }
+
+    /// All begin anew.
+    pub(super) fn clear(&mut self) {
+        self.places.fill(EMPTY);
+    }
+}
+
+#[inline]
+fn hash(key: &Key, seed: u64) -> u64 {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let of_flow = |flow: &Flow| {
+        [
+            flow.destination.to_u64(),
+            flow.source.to_u64(),
+            u64::from(flow.in_port) << 32
+                | u64::from(flow.ethertype) << 16
+                | u64::from(flow.tag.unwrap_or(0)),
+        ]
+    };
+    let of_address = |address: IpAddr| {
+        let bits = match address {
+            IpAddr::V4(address) => address.to_bits().into(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        [bits as u64, (bits >> 64) as u64]
+    };
+    let (words, [source, destination]) = match key {
+        Key::Flow(flow) => (of_flow(flow), [[0; 2]; 2]),
+        Key::Routed(key) => (of_flow(&key.flow), [key.source, key.destination].map(of_address)),
+        Key::Hop { in_port, hop } => {
+            ([u64::from(*hop), u64::MAX, u64::from(*in_port)], [[0; 2]; 2])
+        }
+    };
+    let ports = match key {
+        Key::Routed(Routed { ports: Some(Ports { protocol, source, destination }), .. }) => {
+            u64::from(*protocol) << 32 | u64::from(*source) << 16 | u64::from(*destination)
+        }
+        _ => 0,
+    };
+    let mix = |hash: u64, word: u64| (hash.rotate_left(29) ^ word).wrapping_mul(ODD);
+    words.into_iter().chain(source).chain(destination).chain([ports]).fold(seed, mix) >> 40
+}
