@@ -350,7 +350,7 @@ fn nothing_goes_by_the_kernel_once_the_node_is_killed() {
 fn the_xdp_hook_needs_ports_that_have_it() {
     let Some(net) = Net::new(2) else { return };
     let none = net.write("a", "fast_table = \"xdp\"\nbackend = \"af_packet\"", &ports(2));
-    let said = net.run_node(&none).expect(1);
+    let said = net.run_node(&none).expect(2);
     assert!(said.err.contains("no port is on AF_XDP in its driver"), "{}", said.err);
     assert!(said.err.contains("backend = \"af_xdp\""), "{}", said.err);
     // The file says which of two workers has which port: they cannot share one's frames.
