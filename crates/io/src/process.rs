@@ -4,7 +4,7 @@ pub mod memory;
 
 use std::sync::Once;
 
-use rustix::process::{getpid, getsid, setpriority_process};
+use rustix::process::setpriority_process;
 
 const NICE: i32 = -10;
 
@@ -12,7 +12,10 @@ const NICE: i32 = -10;
 /// permitted. The scheduler shares a processor out among sessions (sched(7), autogroup), and the
 /// priority of a thread counts in its own alone.
 pub fn put_session_before_others() {
-    if getsid(None) == Ok(getpid()) {
+    // SAFETY: both only return a number: zero for a session whose leader is in no namespace that
+    // this process sees.
+    let leads = unsafe { libc::getsid(0) == libc::getpid() };
+    if leads {
         // Without that file, and in a control group with a share of its own, there is no need.
         let _ = std::fs::write("/proc/self/autogroup", NICE.to_string());
     }

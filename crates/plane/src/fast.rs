@@ -160,7 +160,7 @@ struct Rule {
     passed: u64,
     last_used: Time,
     state: State,
-    /// The packets that it had let through when a turn began that counted more than before.
+    /// The packets that it had let through when their number last rose.
     noted: Option<Noted>,
     /// Whether it is in `waiting`.
     is_listed: bool,
@@ -171,7 +171,7 @@ struct Rule {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Noted {
     passed: u64,
-    /// A mark of the port that they come in by, which was set behind them.
+    /// The mark that was set behind them, at the port that they come in by.
     mark: u64,
 }
 

@@ -135,7 +135,7 @@ impl Pipeline {
                 self.limit_control();
                 // The router may have an address that was a station's.
                 if has_moved {
-                    self.lookup.switch.adopt_router(&self.plan, &self.router);
+                    self.lookup.switch.adopt_router(now, &self.plan, &self.router);
                 }
                 if let Some(fast) = &mut self.fast {
                     fast.note_routes();
@@ -409,7 +409,8 @@ impl Pipeline {
 
     /// Follows a new configuration: queues are kept, stations that no longer fit are forgotten.
     pub fn adopt(&mut self, now: Time, plan: Arc<Snapshot>) {
-        self.lookup.switch.adopt(now, &plan);
+        let router = plan.router.as_ref().map(|r| r.plan.load_full()).unwrap_or_default();
+        self.lookup.switch.adopt(now, &plan, &router);
         self.lookup.fabric.storms.adopt(&plan);
         self.output.adopt(&plan);
         self.counters.ports.resize(plan.ports.len(), Default::default());

@@ -5,7 +5,7 @@
 //! - Out: `verdict` (one port, or flood within the VLAN), `vlan`, `priority`, tag flag.
 //! - Parameters: [`SwitchSettings`](plexus_config::SwitchSettings); per port VLANs, learning, MAC
 //!   limit and storm limits.
-//! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`,
+//! - Verdicts to drop: `runt`, `bad_source`, `reserved`, `vlan_denied`, `untagged`, `own_address`,
 //!   `static_elsewhere`, `mac_limit`, `same_port`, `storm_*`.
 //!
 //! A batch is read in two passes: the first computes keys and asks for their buckets, the second
@@ -30,7 +30,7 @@ use plexus_wire::{MacAddr, Time};
 use crate::bits::range;
 use crate::context::Context;
 use crate::drops::DropReason;
-use crate::router::plan::RouterPlan;
+use crate::router::plan::{InterfacePlan, RouterPlan};
 use crate::snapshot::{PORTS_MAX, Snapshot};
 use crate::storm::{Cast, Storms};
 use crate::verdict::Verdict;
@@ -117,7 +117,7 @@ impl Switch {
             sweep_at: 0,
             swept_until: 0,
         };
-        switch.adopt_sized(Time::ZERO, plan, size);
+        switch.adopt_sized(Time::ZERO, plan, &RouterPlan::default(), size);
         switch
     }
 
@@ -246,8 +246,9 @@ impl Switch {
         station: Station,
     ) -> Result<(), DropReason> {
         let settings = &context.plan.ports[usize::from(port)].settings;
-        // At a routed port there is one place only.
-        let is_routed = context.router.interface(key.vlan()).is_some_and(|i| i.port.is_some());
+        // At a routed port there is one place only, unless the kernel has a device there.
+        let has_one_place = |i: &InterfacePlan| i.port.is_some() && i.kernel.is_none();
+        let is_routed = context.router.interface(key.vlan()).is_some_and(has_one_place);
         if !settings.learning || is_routed {
             return Ok(());
         }
@@ -286,7 +287,7 @@ impl Switch {
         Some(match found.map(|slot| self.table.at(slot)) {
             Some(station) if fresh(station, stamp) => match station.port() {
                 ROUTER if claims(packet) => return None,
-                // The kernel's own frame to itself.
+                // The kernel's own frame to itself: the router takes all others.
                 ROUTER => Verdict::Drop(DropReason::SamePort),
                 port if port == in_port => Verdict::Drop(DropReason::SamePort),
                 port => Verdict::Forward(port),
@@ -391,24 +392,32 @@ impl Switch {
     /// Follows a new configuration. Stations whose port no longer carries their VLAN, or no longer
     /// learns, are forgotten; a table of another size is filled anew, and so is one whose time
     /// stamps count another unit.
-    pub(crate) fn adopt(&mut self, now: Time, plan: &Snapshot) {
-        self.adopt_sized(now, plan, plan.mac_table);
+    pub(crate) fn adopt(&mut self, now: Time, plan: &Snapshot, router: &RouterPlan) {
+        self.adopt_sized(now, plan, router, plan.mac_table);
     }
 
-    fn adopt_sized(&mut self, now: Time, plan: &Snapshot, size: usize) {
+    /// Follows a router's addresses: packets to them are no station's.
+    pub(crate) fn adopt_router(&mut self, now: Time, plan: &Snapshot, router: &RouterPlan) {
+        self.adopt_sized(now, plan, router, self.size);
+    }
+
+    fn adopt_sized(&mut self, now: Time, plan: &Snapshot, router: &RouterPlan, size: usize) {
         let unit_ns = (plan.ageing_ns / u64::from(AGE_UNITS)).max(1);
-        if self.size != size || self.unit_ns != unit_ns {
-            let mut table = MacTable::new(size, self.seed);
+        // The router's addresses take no station's room.
+        let capacity = MacTable::capacity_for(size + router.addresses().count());
+        if self.table.capacity() != capacity || self.unit_ns != unit_ns {
+            let mut table = MacTable::new(capacity, self.seed);
             for (key, station, age_ns) in self.stations(now) {
                 let heard = now.as_nanos().saturating_sub(age_ns);
                 let stamped = Station::learned(station.port(), (heard / unit_ns) as u16);
                 // Stations that no longer fit are learned again.
                 let _ = table.insert(key, if station.is_static() { station } else { stamped });
             }
-            (self.table, self.size) = (table, size);
+            self.table = table;
             self.unit_ns = unit_ns;
             self.sweep_at = 0;
         }
+        self.size = size;
         self.stations.clear();
         self.stations.resize(plan.ports.len().max(1), 0);
         let stations = &mut self.stations;
@@ -422,15 +431,8 @@ impl Switch {
             keep
         });
         self.fix(plan.static_macs.iter().copied());
-        self.storms.adopt(plan);
-    }
-
-    /// Follows a router's addresses: packets to them are no station's.
-    pub(crate) fn adopt_router(&mut self, plan: &Snapshot, router: &RouterPlan) {
-        self.table.sweep(0, self.table.buckets(), |_, station| station.port() != ROUTER);
-        self.table.set_capacity(self.size + router.addresses().count());
-        self.fix(plan.static_macs.iter().copied());
         self.fix(router.addresses().map(|key| (key, ROUTER)));
+        self.storms.adopt(plan);
     }
 
     /// Enters stations that neither move nor age.

@@ -174,13 +174,9 @@ impl MacTable {
         }
     }
 
-    fn capacity_for(wanted: usize) -> usize {
+    /// The capacity that a table gets when `wanted` is asked for.
+    pub fn capacity_for(wanted: usize) -> usize {
         wanted.clamp(1, 1 << 28)
-    }
-
-    /// Lets it hold more stations, or fewer, as far as its memory goes.
-    pub fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = MacTable::capacity_for(capacity);
     }
 
     /// How many stations it holds.

@@ -5,7 +5,8 @@
 //! takes from the ring, where they stand in the same order. In between the kernel may drop some
 //! and count these, at once: a later frame may be dropped while an earlier one is on its way. So
 //! only drops that were known *before* a mark was set are taken off its count. A frame that was
-//! about to be dropped just then delays the mark, until the ring is found empty and it is set anew.
+//! about to be dropped just then delays the mark, until the ring is found empty and the count is
+//! taken anew.
 
 use super::program::PortProgram;
 use super::queue::Queue;

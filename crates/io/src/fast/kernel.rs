@@ -325,9 +325,13 @@ impl<D: Driver> FastTable for Kernel<D> {
     }
 
     fn read(&self, id: RuleId) -> Counts {
+        // Others may have written into the maps.
+        let sum = |words: [usize; 2]| {
+            words.into_iter().fold(0, |sum: u64, word| sum.wrapping_add(self.word(id, word)))
+        };
         Counts {
-            packets: self.word(id, word::PACKETS) + self.word(id, word::PACKETS_ELSEWHERE),
-            bytes: self.word(id, word::BYTES) + self.word(id, word::BYTES_ELSEWHERE),
+            packets: sum([word::PACKETS, word::PACKETS_ELSEWHERE]),
+            bytes: sum([word::BYTES, word::BYTES_ELSEWHERE]),
             held: self.word(id, word::HELD),
         }
     }

@@ -96,7 +96,7 @@ impl Driver for Programs {
         if self.netdev.is_none() {
             self.netdev = Netdev::open();
         }
-        let features = self.netdev.as_mut().and_then(|netdev| netdev.xdp_features(device));
+        let features = self.netdev.as_mut().and_then(|netdev| netdev.follow(device));
         features.is_some_and(|features| features.sends_redirected)
     }
 }

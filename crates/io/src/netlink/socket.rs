@@ -15,6 +15,9 @@ use crate::sys;
 /// whose largest attribute is below 64 kB.
 const DATAGRAM: usize = 128 * 1024;
 
+/// Room for news that waits.
+const NEWS_BYTES: i32 = 1 << 16;
+
 /// The kernel's side.
 const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
 
@@ -48,6 +51,14 @@ impl Socket {
     /// Opens one for requests of generic netlink (linux/genetlink.h).
     pub(super) fn generic(receive_bytes: i32) -> io::Result<Socket> {
         Socket::of(Some(netlink::GENERIC), 0, receive_bytes)
+    }
+
+    /// Opens one that hears what the kernel tells a multicast group of generic netlink.
+    pub(super) fn generic_of(group: u32) -> io::Result<Socket> {
+        let socket = Socket::generic(NEWS_BYTES)?;
+        let (level, join) = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
+        sys::set_option(&socket.fd, level, join, group.cast_signed())?;
+        Ok(socket)
     }
 
     fn of(protocol: Option<Protocol>, groups: u32, receive_bytes: i32) -> io::Result<Socket> {

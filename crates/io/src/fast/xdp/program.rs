@@ -22,8 +22,8 @@ use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Verdict, Width};
 const LEN: i16 = stack::END - 8;
 const SCRATCH: i16 = LEN - 8 * scratch::COUNT as i16;
 
-/// A frame without a tag has at least as many bytes, or the socket gets it: a header and a tag.
-const SHORTEST: usize = OUTER + 4;
+/// An Ethernet header with a tag.
+const TAGGED: usize = OUTER + 4;
 
 /// The port of a program, and what it works with.
 pub(super) struct Site<'a> {
@@ -60,11 +60,12 @@ pub(super) fn at_port(site: &Site<'_>) -> Asm {
     asm.mov(Reg::R1, Reg::R6);
     asm.call(Helper::XdpLen);
     asm.store(Width::D, Reg::R10, LEN, Reg::R0);
-    Frame::find_bytes(&mut asm, SHORTEST, exits.to_socket);
+    Frame::find_bytes(&mut asm, OUTER, exits.to_socket);
     asm.load(Width::H, Reg::R2, Reg::R1, 12);
     asm.jump_imm(If::Eq, Reg::R2, TPID.into(), tagged);
     forward(&mut asm, site, false, exits);
     asm.place(tagged);
+    Frame::find_bytes(&mut asm, TAGGED, exits.to_socket);
     forward(&mut asm, site, true, exits);
 
     // R0 points at the rule's counts.
@@ -91,7 +92,7 @@ pub(super) fn at_port(site: &Site<'_>) -> Asm {
     asm
 }
 
-/// The way of frames with a tag, or without: R1 points at the first [`SHORTEST`] bytes.
+/// The way of frames with a tag, or without: R1 points at their Ethernet header.
 fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
     let Site { maps, devices, device, port } = *site;
     const KEY: i16 = stack::KEY;
@@ -114,7 +115,8 @@ fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
     asm.load(Width::W, Reg::R2, Reg::R1, 8);
     asm.store(Width::W, Reg::R10, KEY + 16, Reg::R2);
     asm.load(Width::H, Reg::R2, Reg::R1, frame.offset(12) as i16);
-    asm.store(Width::W, Reg::R10, KEY + 20, Reg::R2);
+    asm.store_imm(Width::W, Reg::R10, KEY + 20, 0);
+    asm.store(Width::H, Reg::R10, KEY + 20, Reg::R2);
 
     decide(asm, maps, frame, exits.to_socket, exits.wait);
     if port.is_virtual() {
