@@ -108,8 +108,12 @@ veth() {
     else skip "peer DPDK" "dpdk_l2fwd_xdp is not built"; fi
     switches+=(linux_bridge)
     if [ -x "$bare" ]; then switches+=(bare_tcx bare_xdp)
-    else skip "peers bare_tcx, bare_xdp" "cargo build --release -p plexus-io --example bare_redirect"; fi
-    if have ovs-vswitchd; then switches+=(ovs_userspace ovs_af_xdp)
+    else skip "peers bare_tcx, bare_xdp" \
+        "cargo build --release -p plexus-io --example bare_redirect"; fi
+    if have ovs-vswitchd; then
+        switches+=(ovs_userspace ovs_af_xdp)
+        if [ -d /sys/module/openvswitch ]; then switches+=(ovs_kernel)
+        else skip "peer ovs_kernel" "the module openvswitch is not loaded"; fi
     else skip "peer Open vSwitch" "ovs-vswitchd is missing"; fi
     for round in $(seq "$runs"); do
         say "veth: round $round of $runs"
@@ -130,6 +134,7 @@ veth() {
             dpdk*) command=("$HERE/peers/xdp.sh" "$HERE/peers/build/dpdk_l2fwd_xdp" SA SB) ;;
             ovs_userspace) command=("$HERE/peers/ovs.sh") ;;
             ovs_af_xdp) command=("$HERE/peers/ovs.sh") port=afxdp ;;
+            ovs_kernel) command=("$HERE/peers/ovs.sh") port=kernel ;;
             esac
             PORT=$port BACKEND=$backend FAST_TABLE=$fast \
                 "$HERE/peers/measure.sh" -n 1 -t "$seconds" "$name" \
@@ -147,21 +152,21 @@ veth() {
     for name in "${switches[@]:1}"; do
         case $name in
         # The kernel's forwarding is no peer of AF_XDP.
-        plexus_tcx|plexus_xdp|bare_*) ;;
+        plexus_tcx|plexus_xdp|bare_*|ovs_kernel) ;;
         *) row veth-af_xdp kpps "$work/veth-plexus" "$name" "$work/veth-$name" ;;
         esac
     done
-    for name in linux_bridge plexus_af_packet bare_tcx; do
+    for name in linux_bridge ovs_kernel plexus_af_packet bare_tcx; do
         [ ! -s "$work/veth-$name" ] ||
             row fast-64 kpps "$work/veth-plexus_tcx" "$name" "$work/veth-$name"
     done
-    for name in linux_bridge plexus plexus_tcx bare_xdp; do
+    for name in linux_bridge ovs_kernel plexus plexus_tcx bare_xdp; do
         [ ! -s "$work/veth-$name" ] ||
             row fast-xdp-64 kpps "$work/veth-plexus_xdp" "$name" "$work/veth-$name"
     done
     # The bridge works in the time of whoever sends.
     for name in "${switches[@]:1}"; do
-        case $name in linux_bridge|plexus_tcx|plexus_xdp|bare_*) continue ;; esac
+        case $name in linux_bridge|ovs_kernel|plexus_tcx|plexus_xdp|bare_*) continue ;; esac
         row veth-af_xdp-per-core kpps "$work/core-plexus" "$name" "$work/core-$name"
     done
 }

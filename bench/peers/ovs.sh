@@ -1,7 +1,7 @@
 #!/bin/bash
 # Peer: Open vSwitch, userspace datapath, MAC learning (action NORMAL). PORT=afxdp uses its AF_XDP
-# ports (one polling thread on CPU) in place of AF_PACKET ones; it has its own database, sockets and
-# log in a directory that goes with it.
+# ports (one polling thread on CPU) in place of AF_PACKET ones, PORT=kernel the kernel's datapath
+# (module openvswitch). It has its own database, sockets and log in a directory that goes with it.
 # Prints "NS=... A=... B=..." when ready; ends with its standard input or by SIGTERM.
 . "$(dirname "$0")/lib.sh"
 for tool in ovsdb-tool ovsdb-server ovs-vsctl ovs-vswitchd; do
@@ -31,13 +31,15 @@ vsctl --no-wait set Open_vSwitch . other_config:pmd-cpu-mask="$(printf '%x' $((1
 # own on CPU, so the main one is left free and at ordinary priority, or it would starve.
 prefix=(taskset -c "$CPU")
 [ "${PORT:-system}" != afxdp ] || prefix=(chrt -o 0)
-ip netns exec $INNER "${prefix[@]}" ovs-vswitchd unix:"$DIR/db.sock" --disable-system \
+type=${PORT:-system} datapath=netdev only=--disable-system
+[ "$type" != kernel ] || { type=system datapath=system only=; }
+# shellcheck disable=SC2086
+ip netns exec $INNER "${prefix[@]}" ovs-vswitchd unix:"$DIR/db.sock" $only \
     --unixctl="$DIR/switch.ctl" --log-file="$DIR/switch.log" -vconsole:off 2>"$DIR/switch.err" &
 CHILD=$!
 for _ in $(seq 100); do [ -S "$DIR/switch.ctl" ] && break; sleep 0.05; done
 
-type=${PORT:-system}
-vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=netdev fail-mode=standalone
+vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=$datapath fail-mode=standalone
 for end in $SA $SB; do
     if [ "$type" = afxdp ]; then
         # Native mode with copying: what veth has. Batched locks are OVS's own default.

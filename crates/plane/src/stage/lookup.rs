@@ -11,8 +11,8 @@
 //! that the plan has. They know nothing of each other, but for one thing: the switch has the
 //! router's addresses in its table. It learns a packet's source, finds that the packet is to the
 //! router or to a group, and asks the router. Where a router's interface is a VLAN of several
-//! ports, this stage asks the switch which of them leads to a neighbour. Where it is the fabric as a
-//! whole ([`GROUP_VLAN`]), this stage asks the fabric for the route to a neighbour.
+//! ports, this stage asks the switch which of them leads to a neighbour. Where it is the fabric as
+//! a whole ([`GROUP_VLAN`]), this stage asks the fabric for the route to a neighbour.
 //!
 //! Example: a box is a fabric's node by ports 0 and 1, and routes between ports 2 and 3. Of a batch
 //! from ports 1 and 2, the fabric decides for the packets of port 1. Of those of port 2, the router
