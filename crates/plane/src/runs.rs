@@ -40,11 +40,18 @@ impl Run {
 
 /// The runs of this batch.
 pub(crate) fn of(batch: &Batch) -> Runs {
+    let mut runs = Runs::new();
+    let Some(&Packet { in_port: port, .. }) = batch.first() else { return runs };
+    // Most batches are of one port, which this finds without a branch for each packet.
+    if batch.iter().fold(0, |differ, packet| differ | packet.in_port ^ port) == 0 {
+        runs.push(Run { port, from: 0, to: batch.len() as u8 });
+        return runs;
+    }
     let mut from = 0;
-    let run = |packets: &[Packet]| {
+    runs.extend(batch.chunk_by(|one, next| one.in_port == next.in_port).map(|packets| {
         let run = Run { port: packets[0].in_port, from, to: from + packets.len() as u8 };
         from = run.to;
         run
-    };
-    batch.chunk_by(|one, next| one.in_port == next.in_port).map(run).collect()
+    }));
+    runs
 }

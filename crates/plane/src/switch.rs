@@ -129,7 +129,7 @@ impl Switch {
 
     /// The same for the packets at the places whose bits are set, but those to the router or to a
     /// group that `claims` decides for.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn run_some(
         &mut self,
         context: &mut Context<'_>,
