@@ -173,7 +173,7 @@ pub(super) const ARP_PER_S: f64 = 10.0;
 /// Until hosts have announced their addresses for the last time.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// What a network sends, in Mbit/s of each direction of a link, two of each controller last.
+/// Mbit/s in each direction of each link of a network, two of each controller last.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     /// While nobody asks.

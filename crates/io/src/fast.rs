@@ -306,6 +306,9 @@ pub trait FastTable: Send {
     /// another worker may have done.
     fn is_valid(&self, id: RuleId) -> bool;
 
+    /// Whether rules may lead to a port: not to a device that does not send redirected frames.
+    fn sends(&self, port: PortId) -> bool;
+
     /// Whether a port's frames are still forwarded: somebody else may have ended it.
     fn is_open(&self, port: PortId) -> bool;
 }

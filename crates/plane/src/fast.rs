@@ -206,8 +206,8 @@ impl State {
 pub struct FastReport {
     /// Its rules.
     pub rules: Vec<FastRule>,
-    /// The worker's ports whose frames may be forwarded.
-    pub ports: Vec<PortId>,
+    /// The worker's ports whose frames may be forwarded, and whether rules may lead to them.
+    pub ports: Vec<(PortId, bool)>,
     /// Rules that were made since the worker started.
     pub made: u64,
     /// Of these, rules that gave way to flows with more packets.
@@ -801,7 +801,10 @@ impl Fast {
         });
         FastReport {
             rules: rules.collect(),
-            ports: ports.filter(|port| self.is_open(*port)).collect(),
+            ports: ports
+                .filter(|port| self.is_open(*port))
+                .map(|port| (port, self.table.sends(port)))
+                .collect(),
             made: self.made,
             gave_way: self.gave_way,
         }

@@ -1,5 +1,6 @@
 //! The box's fast table: opening it, and the answer to `plexus show fast-table`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -136,7 +137,8 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
     let reports = node.fast()?;
     let made = reports.iter().map(|report| report.made).sum();
     let gave_way = reports.iter().map(|report| report.gave_way).sum();
-    let open: Vec<u16> = reports.iter().flat_map(|report| report.ports.clone()).collect();
+    let open: BTreeMap<u16, bool> =
+        reports.iter().flat_map(|report| report.ports.clone()).collect();
     let (mut flows, mut hops) = (vec![], vec![]);
     for rule in reports.into_iter().flat_map(|report| report.rules) {
         let (in_port, out_port) = (name(rule.key.in_port()), name(rule.action.out_port));
@@ -172,7 +174,8 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
         let counters = totals.counters.ports.get(id)?;
         Some(FastPort {
             name: port.name.clone(),
-            forwards: open.contains(&report.id),
+            forwards: open.contains_key(&report.id),
+            sends: open.get(&report.id).is_some_and(|sends| *sends),
             rx_packets: report.stats.rx_packets,
             fast_packets: counters.fast_received,
         })

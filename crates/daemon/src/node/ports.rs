@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plexus_config::{NodeFile, PortFile, QueueOrder};
+use plexus_config::{FastTable, NodeFile, PortFile, QueueOrder};
+use plexus_io::af_xdp::XdpOptions;
 use plexus_io::spec::{self, Opened, PortSpec};
 use plexus_io::udp::UdpEnds;
 use plexus_io::wrap::Faults;
@@ -119,6 +120,7 @@ fn spec_of(file: &NodeFile, port: &PortFile) -> PortSpec {
         device: port.device.clone(),
         backend: port.backend.unwrap_or(file.backend),
         udp: port.tunnel.map(|t| UdpEnds { local: t.local, peer: t.peer }),
+        xdp: XdpOptions { for_table: file.fast_table == FastTable::Xdp, ..XdpOptions::default() },
         ..PortSpec::default()
     }
 }

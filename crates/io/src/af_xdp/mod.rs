@@ -59,11 +59,15 @@ pub struct XdpOptions {
     /// Frames to keep ready for reception, per queue; at most the ring, and of all queues at most
     /// a quarter of the pool. The queues of a device share them if it is served whole.
     pub fill: u32,
+    /// A fast table may use the port, if the program runs in the driver. It costs each frame a
+    /// count.
+    pub for_table: bool,
 }
 
 impl Default for XdpOptions {
     fn default() -> XdpOptions {
-        XdpOptions { mode: XdpMode::Auto, queue: 0, queues: 0, ring: 2048, fill: 1024 }
+        let (queue, queues, for_table) = (0, 0, false);
+        XdpOptions { mode: XdpMode::Auto, queue, queues, ring: 2048, fill: 1024, for_table }
     }
 }
 
@@ -430,9 +434,9 @@ impl Port for AfXdpPort {
         self.retry
     }
 
-    /// Of a port whose program runs in the driver.
+    /// Of a port [for a fast table](XdpOptions::for_table) whose program runs in the driver.
     fn kernel_end(&self) -> Option<KernelEnd<'_>> {
-        let attached = self.attached.as_ref().filter(|a| a.program.is_native())?;
+        let attached = self.attached.as_ref().filter(|a| a.program.is_for_table())?;
         let (index, max_frame) = (attached.index, self.capabilities.max_frame);
         Some(KernelEnd { index, entrance: Entrance::Xdp(&attached.program), max_frame })
     }
@@ -487,7 +491,8 @@ pub(crate) fn probe(device: &str, frame_size: usize) -> Result<(), OpenError> {
     check_frame_size(&device, state.mtu, frame_size)?;
     // Otherwise a port just closed, or our own probe a moment ago, could be mistaken for another
     // program, and the device would stay without AF_XDP.
-    let attach = || PortProgram::attach(device.name(), state.index, 1, XdpMode::Native, false);
+    let how = (XdpMode::Native, false, false);
+    let attach = || PortProgram::attach(device.name(), state.index, 1, how);
     patiently(|| attach().map(drop))
 }
 
@@ -506,8 +511,8 @@ impl Attached {
             OpenError::privileged(name, doing, "cap_net_raw", otherwise, e)
         })?;
         let end = options.queue + options.queues;
-        let mode = options.mode;
-        let program = PortProgram::attach(name, state.index, end, mode, is_virtual)?;
+        let how = (options.mode, is_virtual, options.for_table);
+        let program = PortProgram::attach(name, state.index, end, how)?;
         let program = Arc::new(program);
         let native = program.is_native();
         let mut queues = Vec::new();

@@ -2,9 +2,9 @@
 //! detached when the process ends in any way. A fast table may put its own program in this one's
 //! place, which goes on to pass frames to the sockets.
 //!
-//! Whatever program runs, it counts the frames that it hands to the socket of each queue. A socket
-//! shows them only when the kernel ends a poll of the device, so the port needs the count to know
-//! what is on its way.
+//! At a port for a fast table, whatever program runs counts the frames that it hands to the socket
+//! of each queue. A socket shows them only when the kernel ends a poll of the device, so the port
+//! needs the count to know what is on its way. At other ports nothing is counted.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,11 +22,11 @@ pub struct PortProgram {
     is_virtual: bool,
 }
 
-/// The sockets by queue, and how many frames each has been handed.
+/// The sockets by queue, and for a fast table how many frames each has been handed.
 #[derive(Debug)]
 struct HandOver {
     sockets: Map,
-    handed: Map,
+    handed: Option<Map>,
 }
 
 /// Words of a queue: a cache line, since each queue has a processor.
@@ -38,10 +38,9 @@ impl PortProgram {
         device: &str,
         index: u32,
         queues: u32,
-        mode: XdpMode,
-        is_virtual: bool,
+        (mode, is_virtual, for_table): (XdpMode, bool, bool),
     ) -> Result<PortProgram, OpenError> {
-        let hand_over = HandOver::new(queues)
+        let hand_over = HandOver::new(queues, for_table)
             .map_err(|e| bpf::refused(device, "creating an XDP socket map", e))?;
         let mut asm = Asm::new();
         asm.mov(Reg::R6, Reg::R1);
@@ -62,9 +61,15 @@ impl PortProgram {
         self.hand_over.sockets.set_socket(queue, socket)
     }
 
-    /// Frames that the socket of a queue has been handed.
+    /// Frames that the socket of a queue has been handed, if they are counted.
     pub(super) fn handed(&self, queue: u32) -> u64 {
-        self.hand_over.handed.value(queue as usize)[0].load(Acquire)
+        let handed = self.hand_over.handed.as_ref();
+        handed.map_or(0, |handed| handed.value(queue as usize)[0].load(Acquire))
+    }
+
+    /// Whether a fast table may put its program in the place of the port's own.
+    pub(super) fn is_for_table(&self) -> bool {
+        self.is_native() && self.hand_over.handed.is_some()
     }
 
     /// Whether frames may come without their checksums.
@@ -91,9 +96,9 @@ impl PortProgram {
 }
 
 impl HandOver {
-    fn new(queues: u32) -> io::Result<HandOver> {
-        let (sockets, handed) = (Map::sockets(queues)?, Map::array(WORDS, queues as usize)?);
-        Ok(HandOver { sockets, handed })
+    fn new(queues: u32, counts: bool) -> io::Result<HandOver> {
+        let handed = counts.then(|| Map::array(WORDS, queues as usize)).transpose()?;
+        Ok(HandOver { sockets: Map::sockets(queues)?, handed })
     }
 
     fn emit(&self, asm: &mut Asm, then: impl FnOnce(&mut Asm)) {
@@ -102,9 +107,10 @@ impl HandOver {
         asm.mov_map(Reg::R1, &self.sockets);
         asm.mov_imm(Reg::R3, Verdict::Pass as i32);
         asm.call(Helper::RedirectMap);
+        let Some(handed) = &self.handed else { return asm.exit() };
         asm.jump_imm(If::Ne, Reg::R0, Verdict::Redirect as i32, refused);
         asm.load(Width::W, Reg::R1, Reg::R6, context::RX_QUEUE_INDEX);
-        asm.lookup(&self.handed, Reg::R1, end);
+        asm.lookup(handed, Reg::R1, end);
         // A queue's frames come one after the other.
         asm.bump(Reg::R0, 0, 1, Reg::R1);
         then(asm);

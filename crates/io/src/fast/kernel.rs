@@ -24,7 +24,7 @@ const NEVER: u64 = u64::MAX;
 
 /// The programs of one hook of the kernel, as one worker has them.
 pub trait Driver: Sized + Clone + Send + Debug {
-    /// What keeps the program of a port in place. Dropping it takes the program away.
+    /// It keeps the program of a port in place. Dropping it takes the program away.
     type Place: Send + Debug;
 
     /// Puts the program where a port's frames come in.
@@ -431,6 +431,10 @@ impl<D: Driver> FastTable for Kernel<D> {
         made.is_some_and(|(port, closed)| {
             self.closed(*port) == *closed && self.port(*port, of_port::OUT) != 0
         })
+    }
+
+    fn sends(&self, port: PortId) -> bool {
+        self.port(port, of_port::OUT) != 0
     }
 
     fn is_open(&self, port: PortId) -> bool {

@@ -283,6 +283,10 @@ impl FastTable for Memory {
         self.inner().is_valid(id)
     }
 
+    fn sends(&self, port: PortId) -> bool {
+        self.is_open(port)
+    }
+
     fn is_open(&self, port: PortId) -> bool {
         self.inner().open.contains(&port)
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use plexus_wire::MacAddr;
 
 use super::event::{KernelRoute, TABLE_MAIN};
-use super::message::{attributes, flag, u16_at, u32_at};
+use super::message::{attributes, flag, u16_at, u32_at, value_of};
 use super::netdev::{Netdev, XdpFeatures};
 use super::parse;
 use super::socket::Socket;
@@ -129,8 +129,8 @@ fn link(body: &[u8]) -> Option<(DeviceInfo, Option<u32>)> {
             // 0 stands for "any".
             IFLA_MAX_MTU => info.mtu_max = u32_at(value, 0).filter(|max| *max > 0),
             IFLA_XDP => {
-                let attached = attributes(value).find(|(name, _)| *name == IFLA_XDP_ATTACHED);
-                info.xdp = match attached.and_then(|(_, mode)| mode.first()) {
+                let attached = value_of(value, IFLA_XDP_ATTACHED);
+                info.xdp = match attached.and_then(|mode| mode.first()) {
                     None | Some(0) => None,
                     Some(1) => Some(XdpMode::Native),
                     Some(2) => Some(XdpMode::Generic),

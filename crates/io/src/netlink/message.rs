@@ -70,6 +70,11 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
+/// The value of the attribute with this number.
+pub(super) fn value_of(bytes: &[u8], number: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(its, _)| *its == number).map(|(_, value)| value)
+}
+
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::message::{attributes, messages, u16_at, u32_at};
+use super::message::{attributes, messages, u16_at, u32_at, value_of};
 use super::socket::{Received, Socket};
 
 /// Answers are short, and come one by one.
@@ -31,7 +31,7 @@ impl XdpFeatures {
         const REDIRECT: u64 = 1 << 1;
         const NDO_XMIT: u64 = 1 << 2;
         const ZERO_COPY: u64 = 1 << 3;
-        let value = find(body.get(4..)?, NETDEV_A_DEV_XDP_FEATURES)?;
+        let value = value_of(body.get(4..)?, NETDEV_A_DEV_XDP_FEATURES)?;
         let all = u64::from_ne_bytes(value.try_into().ok()?);
         let has = |bits: u64| all & bits == bits;
         Some(XdpFeatures {
@@ -108,7 +108,7 @@ impl Netdev {
                 Ok(Received::Datagram(bytes)) => {
                     for message in messages(bytes).filter(|m| m.kind == self.family.number) {
                         let rest = message.body.get(4..).unwrap_or_default();
-                        let index = find(rest, NETDEV_A_DEV_IFINDEX);
+                        let index = value_of(rest, NETDEV_A_DEV_IFINDEX);
                         let Some(index) = index.and_then(|v| u32_at(v, 0)) else { continue };
                         match (message.body.first(), XdpFeatures::read(message.body)) {
                             (Some(&NETDEV_CMD_DEV_DEL_NTF), _) => drop(self.known.remove(&index)),
@@ -124,11 +124,6 @@ impl Netdev {
             }
         }
     }
-}
-
-/// The value of an attribute.
-fn find(bytes: &[u8], name: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(its, _)| *its == name).map(|(_, value)| value)
 }
 
 /// The family's number and group.
@@ -148,14 +143,14 @@ fn family(socket: &mut Socket) -> Option<Family> {
         |request| request.put(CTRL_ATTR_FAMILY_NAME, b"netdev\0"),
         |answer| {
             let rest = answer.body.get(4..).unwrap_or_default();
-            number = find(rest, CTRL_ATTR_FAMILY_ID).and_then(|value| u16_at(value, 0));
-            let groups = find(rest, CTRL_ATTR_MCAST_GROUPS).unwrap_or_default();
+            number = value_of(rest, CTRL_ATTR_FAMILY_ID).and_then(|value| u16_at(value, 0));
+            let groups = value_of(rest, CTRL_ATTR_MCAST_GROUPS).unwrap_or_default();
             let is_for_changes = |group: &&[u8]| {
-                find(group, CTRL_ATTR_MCAST_GRP_NAME).is_some_and(|name| name == b"mgmt\0")
+                value_of(group, CTRL_ATTR_MCAST_GRP_NAME).is_some_and(|name| name == b"mgmt\0")
             };
             let group = attributes(groups).map(|(_, group)| group).find(is_for_changes);
             changes = group
-                .and_then(|group| find(group, CTRL_ATTR_MCAST_GRP_ID))
+                .and_then(|group| value_of(group, CTRL_ATTR_MCAST_GRP_ID))
                 .and_then(|value| u32_at(value, 0));
         },
     );

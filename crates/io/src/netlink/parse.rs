@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use plexus_wire::MacAddr;
 
 use super::event::{Hop, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN};
-use super::message::{attributes, u16_at, u32_at};
+use super::message::{attributes, u16_at, u32_at, value_of};
 
 /// Kinds of messages about next-hop objects.
 pub(super) const NEW_NEXT_HOP: u16 = 104;
@@ -230,9 +230,7 @@ pub(super) fn device(body: &[u8]) -> Option<DeviceFact> {
             libc::IFLA_LINK => fact.peer = u32_at(value, 0),
             libc::IFLA_LINK_NETNSID => elsewhere = true,
             libc::IFLA_LINKINFO => {
-                let kind =
-                    attributes(value).find(|(attribute, _)| *attribute == libc::IFLA_INFO_KIND);
-                fact.kind = kind.map(|(_, name)| text(name)).unwrap_or_default();
+                fact.kind = value_of(value, libc::IFLA_INFO_KIND).map(text).unwrap_or_default();
             }
             _ => {}
         }

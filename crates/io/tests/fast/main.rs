@@ -65,7 +65,8 @@ impl Socket {
     fn of_xdp(device: &str) -> Socket {
         let mut pool = Pool::new(2048, 2048).unwrap();
         // So few that the kernel drops frames when many come at once.
-        let options = XdpOptions { mode: XdpMode::Native, ring: 128, fill: 96, ..XDP };
+        let (mode, for_table) = (XdpMode::Native, true);
+        let options = XdpOptions { mode, ring: 128, fill: 96, for_table, ..XdpOptions::default() };
         let port = Box::new(AfXdpPort::open(device, device, options, &mut pool).unwrap());
         Socket::of(port, pool)
     }
@@ -99,9 +100,6 @@ impl Socket {
         taken
     }
 }
-
-const XDP: XdpOptions =
-    XdpOptions { mode: XdpMode::Auto, queue: 0, queues: 0, ring: 2048, fill: 1024 };
 
 /// The driver of a table in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -167,6 +167,7 @@ fn no_rule_leads_to_a_cable_whose_far_end_does_not_poll() {
         bench.table.maintain(1);
         assert!(!bench.table.is_valid(id), "the kernel would drop its frames");
         assert!(bench.table.is_open(1), "its own frames may go on to come in");
+        assert_eq!([0, 1].map(|port| bench.table.sends(port)), [true, false]);
         assert_eq!(bench.pass(0, &frame(None)), Fate::Passed);
         assert_eq!(bench.table.passed(id), 0, "it may begin anew only as another rule");
         let refused = bench.table.insert(&key(None), &OUT).unwrap_err();

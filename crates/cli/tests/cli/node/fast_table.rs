@@ -16,7 +16,7 @@ const TCX: Hook = Hook { name: "tcx", backend: "af_packet" };
 const XDP: Hook = Hook { name: "xdp", backend: "af_xdp" };
 
 impl Hook {
-    /// What a node's file says.
+    /// The lines of a node's file.
     fn file(self) -> String {
         format!("fast_table = \"{}\"\nbackend = \"{}\"", self.name, self.backend)
     }

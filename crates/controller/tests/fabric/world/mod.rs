@@ -74,7 +74,7 @@ pub(crate) struct World {
     pub(crate) controllers: Vec<Option<Brain>>,
     pub(crate) durable: Durable,
     pub(crate) config: Config,
-    /// What each node and the controller speak when they start.
+    /// The versions that each node and the controller speak when they start.
     pub(crate) versions: Vec<u8>,
     pub(crate) controller_version: u8,
     pub(crate) cables: BTreeMap<End, End>,

@@ -1,4 +1,4 @@
-//! What the programs of every driver have in common: the maps and their words, how a rule is found
+//! The common parts of all drivers' programs: the maps and their words, how a rule is found
 //! and how it is carried out. A driver's program makes the key of a frame, calls [`decide`] and,
 //! in the same program or in another, [`carry_out`].
 

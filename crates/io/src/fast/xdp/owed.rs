@@ -59,17 +59,7 @@ pub(super) fn pass_if_owed(asm: &mut Asm, frame: Frame, wait: Label) {
     asm.jump_imm(If::Eq, Reg::R4, UDP, udp_v4);
     LOOKED_INTO.iter().for_each(|protocol| asm.jump_imm(If::Eq, Reg::R4, *protocol, wait));
     asm.goto(clear);
-    asm.place(tcp_v4);
-    Frame::find_bytes(asm, frame.offset(OUTER + V4 + OF_TCP + 2), clear);
-    load(asm, Width::H, Reg::R5, OUTER + V4 + OF_TCP);
-    asm.mov_imm(Reg::R4, TCP);
-    let compare_v4 = asm.label();
-    asm.goto(compare_v4);
-    asm.place(udp_v4);
-    pass_tunnels(asm, frame, OUTER + V4, wait);
-    load(asm, Width::H, Reg::R5, OUTER + V4 + OF_UDP);
-    asm.mov_imm(Reg::R4, UDP);
-    asm.place(compare_v4);
+    load_checksum(asm, frame, OUTER + V4, [tcp_v4, udp_v4], [clear, wait]);
     load(asm, Width::H, Reg::R3, OUTER + 2);
     asm.swap_be(Reg::R3, 16);
     asm.alu_imm(Alu::Sub, Reg::R3, V4 as i32);
@@ -88,17 +78,7 @@ pub(super) fn pass_if_owed(asm: &mut Asm, frame: Frame, wait: Label) {
     asm.jump_imm(If::Eq, Reg::R4, UDP, udp_v6);
     UPPER_V6.iter().for_each(|protocol| asm.jump_imm(If::Eq, Reg::R4, *protocol, clear));
     asm.goto(wait);
-    asm.place(tcp_v6);
-    Frame::find_bytes(asm, frame.offset(OUTER + V6 + OF_TCP + 2), clear);
-    load(asm, Width::H, Reg::R5, OUTER + V6 + OF_TCP);
-    asm.mov_imm(Reg::R4, TCP);
-    let compare_v6 = asm.label();
-    asm.goto(compare_v6);
-    asm.place(udp_v6);
-    pass_tunnels(asm, frame, OUTER + V6, wait);
-    load(asm, Width::H, Reg::R5, OUTER + V6 + OF_UDP);
-    asm.mov_imm(Reg::R4, UDP);
-    asm.place(compare_v6);
+    load_checksum(asm, frame, OUTER + V6, [tcp_v6, udp_v6], [clear, wait]);
     load(asm, Width::H, Reg::R3, OUTER + 4);
     asm.swap_be(Reg::R3, 16);
     add_length(asm);
@@ -117,6 +97,28 @@ pub(super) fn pass_if_owed(asm: &mut Asm, frame: Frame, wait: Label) {
     }
     asm.jump(If::Eq, Reg::R3, Reg::R5, wait);
     asm.place(clear);
+}
+
+/// At the labels of TCP and UDP: loads the checksum of the header from byte `from` on into R5, and
+/// the protocol into R4. R1 points at the packet.
+fn load_checksum(
+    asm: &mut Asm,
+    frame: Frame,
+    from: usize,
+    [tcp, udp]: [Label; 2],
+    [clear, wait]: [Label; 2],
+) {
+    let loaded = asm.label();
+    asm.place(tcp);
+    Frame::find_bytes(asm, frame.offset(from + OF_TCP + 2), clear);
+    asm.load(Width::H, Reg::R5, Reg::R1, frame.offset(from + OF_TCP) as i16);
+    asm.mov_imm(Reg::R4, TCP);
+    asm.goto(loaded);
+    asm.place(udp);
+    pass_tunnels(asm, frame, from, wait);
+    asm.load(Width::H, Reg::R5, Reg::R1, frame.offset(from + OF_UDP) as i16);
+    asm.mov_imm(Reg::R4, UDP);
+    asm.place(loaded);
 }
 
 /// To R3, a length as a number, goes R4, the protocol, and both become words as in a packet.
