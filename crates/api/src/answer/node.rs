@@ -354,8 +354,8 @@ pub struct Suspect {
 pub struct FastPort {
     /// Its name.
     pub name: String,
-    /// Whether its frames may go by the fast table: not without a place in the kernel, while it is down,
-    /// or while it is traced.
+    /// Whether its frames may go by the fast table: not without a place in the kernel, while it is
+    /// down, or while it is traced.
     pub forwards: bool,
     /// Whether rules may lead to it: at the XDP hook not to a cable whose far end does not poll.
     pub sends: bool,

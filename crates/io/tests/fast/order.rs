@@ -20,7 +20,7 @@ fn no_frame_overtakes_another_while_rules_come_and_go() {
     for hook in [Hook::Tcx, Hook::Xdp] {
         net::in_quiet_namespace("fast_order", move || {
             let bench = InKernel::new(hook);
-            // Frames that the port itself sends go the way of those that are redirected: see order in
+            // The port's own frames go the way of those that are redirected: see order in
             // docs/design/data-plane.md.
             net::command("ethtool", "-K p1 tso off");
             // The sender redirects frames to this cable.
