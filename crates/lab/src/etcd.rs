@@ -3,9 +3,10 @@
 //! the fabric. In-band, they are hosts of the fabric instead: each member is cabled to a node, and
 //! so is each controller's box.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,8 @@ use std::time::Duration;
 use plexus_config::EtcdSettings;
 use plexus_io::namespace::Namespaces;
 use plexus_topo::{Device, ETCD_MEMBERS, IN_BAND_PORTS};
+use rustix::fs::statvfs;
+use rustix::mount::{MountFlags, mount_remount};
 
 use crate::error::{Doing, Error};
 use crate::plan::Plan;
@@ -25,9 +28,8 @@ const BRIDGE: &str = "etcd";
 pub(crate) const DEVICE: &str = "etcd0";
 const ETCD: Tool = Tool::new("etcd", "etcd-server");
 /// A member's disk, in memory: two pieces of its log and then some.
-const DISK: &CStr = c"mode=755,size=256m";
-/// The file that fills a disk.
-const FILLER: &str = "/run/filler";
+const DISK: &str = "/run";
+const DISK_OPTIONS: &CStr = c"mode=755,size=256m";
 
 /// A member of the cluster.
 pub(crate) struct Member {
@@ -80,7 +82,7 @@ pub(crate) fn lay(plan: &Plan, world: &World) -> Result<Laid, Error> {
     ETCD.run(None, &["--version"], "")?;
     // A member's data is in memory, and goes with it.
     let create = |name: &&str| {
-        let made = Namespaces::create(|| mount_tmpfs("/run", DISK));
+        let made = Namespaces::create(|| mount_tmpfs(DISK, DISK_OPTIONS));
         made.doing(|| format!("making a place for {name}"))
     };
     let members = ETCD_MEMBERS.iter().map(create).collect::<Result<Vec<_>, _>>()?;
@@ -212,21 +214,34 @@ impl Member {
         Ok(())
     }
 
-    /// Takes all room on its disk, or gives it back.
+    /// Makes its disk as small as what is on it, or as large as it was.
     ///
     /// # Errors
     /// When that is not possible.
     pub(crate) fn fill(&self, full: bool) -> Result<(), Error> {
-        let work = || match full {
-            false => fs::remove_file(FILLER),
-            true => match std::io::copy(&mut std::io::repeat(0), &mut File::create(FILLER)?) {
-                Err(e) if e.kind() == std::io::ErrorKind::StorageFull => Ok(()),
-                other => other.map(drop),
-            },
-        };
         let name = ETCD_MEMBERS[self.number];
+        let work = || if full { take_all_room() } else { resize_disk(DISK_OPTIONS) };
         self.place.run(work).flatten().doing(|| format!("filling the disk of {name}"))
     }
+}
+
+fn take_all_room() -> io::Result<()> {
+    // It may grow in between, and the kernel makes no disk smaller than what is on it.
+    const ATTEMPTS: usize = 100;
+    let mut made = Ok(());
+    for _ in 0..ATTEMPTS {
+        let disk = statvfs(DISK)?;
+        let used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize;
+        made = resize_disk(&CString::new(format!("size={}", used.max(1)))?);
+        if made.is_ok() {
+            break;
+        }
+    }
+    made
+}
+
+fn resize_disk(options: &CStr) -> io::Result<()> {
+    Ok(mount_remount(DISK, MountFlags::NOSUID | MountFlags::NODEV, options)?)
 }
 
 fn spawn(number: usize, place: &Namespaces, log: &Path) -> Result<Child, Error> {
