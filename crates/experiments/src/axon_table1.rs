@@ -398,6 +398,7 @@ mod tests {
             drops: [("port_down".into(), 3), ("queue_packets".into(), 9)].into(),
             cpu: [("n1".into(), 0.2), ("n2".into(), 0.4)].into(),
             cpu_quota: [].into(),
+            stalled_ms: None,
             fast: [].into(),
         };
         let (accounts, named) = Default::default();

@@ -29,6 +29,7 @@ mod plan;
 mod prometheus;
 mod routing;
 mod run;
+mod stalls;
 mod state;
 mod status;
 mod supervisor;

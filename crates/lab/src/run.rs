@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::events::{self, Daemons};
 use crate::nodes::RunningNode;
 use crate::plan::{NodeProgram, Plan};
+use crate::stalls;
 use crate::traffic::{self, Live};
 use crate::world::World;
 
@@ -22,6 +23,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 /// A node above this load distorted the measurement (PLATFORM).
 const STARVED: f64 = 0.8;
+/// A processor that stands still this long keeps a node from two Heartbeats.
+const STALLED: Duration = Duration::from_millis(100);
 
 /// State shared by the flows of a run.
 struct RunningFlows {
@@ -52,19 +55,21 @@ pub(crate) fn run(
     let refused_before = world.refused(plan)?;
     let started = Instant::now();
     let cuts = Mutex::new(Vec::new());
-    let (interrupted, notes) = std::thread::scope(|s| {
-        let events =
-            s.spawn(|| events::run(plan, world, daemons, started, &cuts, || running.is_over()));
-        for index in 0..topology.traffic.len() {
-            let running = &running;
-            s.spawn(move || {
-                let outcome = take_part(topology, world, index, running, started);
-                running.lock()[index] = Some(outcome);
-                running.changed.notify_all();
-            });
-        }
-        let interrupted = follow(topology, &running, cut, &mut say);
-        (interrupted, events.join().unwrap_or_default())
+    let ((interrupted, notes), stalled) = stalls::watch(|| {
+        std::thread::scope(|s| {
+            let events =
+                s.spawn(|| events::run(plan, world, daemons, started, &cuts, || running.is_over()));
+            for index in 0..topology.traffic.len() {
+                let running = &running;
+                s.spawn(move || {
+                    let outcome = take_part(topology, world, index, running, started);
+                    running.lock()[index] = Some(outcome);
+                    running.changed.notify_all();
+                });
+            }
+            let interrupted = follow(topology, &running, cut, &mut say);
+            (interrupted, events.join().unwrap_or_default())
+        })
     });
     if interrupted {
         return Err(Error::Interrupted);
@@ -75,6 +80,12 @@ pub(crate) fn run(
     let cuts = cuts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut report = judge(plan, &outcomes, &before, &after, elapsed, &cuts);
     report.notes.extend(notes);
+    report.facts.stalled_ms = Some((stalled.as_secs_f64() * 1e4).round() / 10.0);
+    if stalled >= STALLED {
+        let text = "a processor of this machine stood still for";
+        let ms = stalled.as_millis();
+        report.notes.insert(0, format!("{text} {ms} ms: do not trust losses and delays"));
+    }
     let refused = world.refused(plan)?;
     report.notes.extend(notes_of_refused(plan, &refused_before, &refused, &report.facts.fast));
     if cut.load(Ordering::Relaxed) {

@@ -160,6 +160,7 @@ mod tests {
             drops: BTreeMap::new(),
             cpu: BTreeMap::new(),
             cpu_quota: BTreeMap::new(),
+            stalled_ms: None,
             fast: BTreeMap::new(),
         }
     }

@@ -94,6 +94,7 @@ pub fn judge(
         cpu: counted.cpu,
         cpu_quota: counted.cpu_quota,
         fast: counted.fast,
+        stalled_ms: None,
     };
     RunReport { facts, accounts: counted.accounts, named: counted.named, notes }
 }

@@ -46,6 +46,10 @@ pub struct Facts {
     /// The fraction of each node's packets that went by its fast table, of nodes that have one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fast: BTreeMap<String, f64>,
+    /// The longest time in milliseconds for which a processor did not run a thread of the lab that
+    /// was due. None of a simulation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_ms: Option<f64>,
 }
 
 /// A node's quota of processor time, and the kernel's account of it.
@@ -289,6 +293,7 @@ mod tests {
             drops: BTreeMap::from([("runt".into(), 1)]),
             cpu: BTreeMap::from([("s1".into(), 0.5)]),
             cpu_quota: BTreeMap::new(),
+            stalled_ms: None,
             fast: BTreeMap::new(),
         };
         let json = serde_json::to_value(&facts).unwrap();

@@ -11,9 +11,9 @@ use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
 use plexus_wire::Time;
 
 use plexus_report::{Gaps, Outcome, sending_time};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{Route, TICK, any_address, is_timeout, now};
+use crate::stalls::{keep_to, processors};
 
 /// Requested receive buffer in bytes: a pause of the receiver's thread must not look like loss.
 const BUFFER: usize = 8 << 20;
@@ -29,13 +29,10 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
 /// Keeps the sender to one processor. A veth pair has a queue for each processor that sends, so a
 /// sender that moves can overtake its own packets, which none with a cable can.
 fn keep_to_a_processor(index: usize) {
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
-    let Some(cpu) = all.get(index % all.len().max(1)) else { return };
-    let mut one = CpuSet::new();
-    one.set(*cpu);
-    // If it may not be, the flow is sent all the same.
-    let _ = sched_setaffinity(None, &one);
+    let all = processors();
+    if let Some(cpu) = all.get(index % all.len().max(1)) {
+        keep_to(*cpu);
+    }
 }
 
 fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
