@@ -1,15 +1,23 @@
 //! Which tests run at once. Most tests wait for daemons and labs, and need little of a processor:
 //! so `make test` starts more of them than there are processors. A test that is measured, or loads
-//! the whole machine, has at most one other beside it.
+//! the whole machine, has at most two others beside it.
 //!
 //! A test has its places from its first directory, namespace or [`turn`] to the end of its thread.
 
 use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Places that tests have.
-static TAKEN: Mutex<usize> = Mutex::new(0);
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { taken: 0, came: 0, served: 0 });
 static CHANGED: Condvar = Condvar::new();
+
+/// Tests get their places in the order in which they come, so that one that needs many is not
+/// overtaken for ever.
+struct Queue {
+    /// Places that tests have.
+    taken: usize,
+    came: u64,
+    served: u64,
+}
 
 thread_local! {
     static OWN: RefCell<Option<Places>> = const { RefCell::new(None) };
@@ -22,17 +30,17 @@ pub(super) fn enter() {
     });
 }
 
-/// Waits until at most one other test runs, and lets no second one begin beside this one.
+/// Waits until at most two other tests run, and lets no third one begin beside this one.
 pub(crate) fn turn() {
     OWN.with_borrow_mut(|own| {
         *own = None;
-        *own = Some(Places::take(all() - 1));
+        *own = Some(Places::take(all() - 2));
     });
 }
 
-/// One more than processors.
+/// Places that there are.
 fn all() -> usize {
-    1 + std::thread::available_parallelism().map_or(1, usize::from)
+    2 + 2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// So many places, until they are dropped.
@@ -40,22 +48,26 @@ struct Places(usize);
 
 impl Places {
     fn take(count: usize) -> Places {
-        let mut taken = taken();
-        while *taken + count > all() {
-            taken = CHANGED.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        let mut queue = queue();
+        let number = queue.came;
+        queue.came += 1;
+        while queue.served != number || queue.taken + count > all() {
+            queue = CHANGED.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        *taken += count;
+        queue.served += 1;
+        queue.taken += count;
+        CHANGED.notify_all();
         Places(count)
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
-        *taken() -= self.0;
+        queue().taken -= self.0;
         CHANGED.notify_all();
     }
 }
 
-fn taken() -> MutexGuard<'static, usize> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
