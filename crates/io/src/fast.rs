@@ -1,5 +1,6 @@
 //! Fast tables: small tables of rules by which frames pass a box without this process. The kernel
-//! has one at either of two hooks ([`tcx`], [`xdp`]); [`memory`] is one for tests.
+//! has one at either of two hooks ([`tcx`], [`xdp`]). For tests, [`memory`] is one without a
+//! kernel, and [`chaos`] makes any of them misbehave.
 //!
 //! A rule says what to do with the packets of one flow ([`Key`]): by which port they leave, and
 //! what is changed of them. Packets that no rule matches come in by the port's back-end, as they do
@@ -20,6 +21,7 @@
 //! A device with several transmit queues may still send the last packets of this process after the
 //! first ones of the table.
 
+pub mod chaos;
 mod kernel;
 pub mod memory;
 pub mod tcx;

@@ -1,198 +1,27 @@
 //! One suite that every fast table has to pass, and what only the kernel's can show.
 
+mod chaos;
 #[path = "../common/mod.rs"]
 mod net;
 mod order;
+mod tables;
 mod xdp;
 
 use std::time::{Duration, Instant};
 
-use plexus_io::af_packet::AfPacketPort;
-use plexus_io::af_xdp::{AfXdpPort, XdpMode, XdpOptions};
-use plexus_io::fast::memory::{Fate, Memory};
-use plexus_io::fast::tcx::{self, Tcx};
-use plexus_io::fast::xdp::Xdp;
+use plexus_io::fast::chaos::Faults;
+use plexus_io::fast::memory::Fate;
 use plexus_io::fast::{
-    Action, Counts, FabricLink, FastTable, Flow, Key, Routed, RuleId, Step, Tag,
+    Action, Counts, FabricLink, FastTable, Flow, Key, Routed, RuleId, Step, Tag, tcx,
 };
-use plexus_io::{Batch, Checksum, Link, Offload, Pool, Port, PortId, SUPER_FRAME, Segmentation};
+use plexus_io::{Batch, Checksum, Offload, Port, PortId, Segmentation};
 use plexus_wire::{MacAddr, Time, checksum};
 
-/// Rules of a table.
-const RULES: usize = 4;
+use self::tables::{Bench, Hook, InKernel, InMemory, RULES, Socket, poll};
+
 const PATIENCE: Duration = Duration::from_secs(20);
 const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-
-/// A table under test with ports 0 and 1, and the far ends of their cables.
-trait Bench {
-    fn table(&mut self) -> &mut dyn FastTable;
-    /// What becomes of a frame that comes in by a port.
-    fn pass(&mut self, port: PortId, frame: &[u8]) -> Fate;
-    fn close_and_open(&mut self, port: PortId);
-}
-
-struct InMemory(Memory);
-
-impl Bench for InMemory {
-    fn table(&mut self) -> &mut dyn FastTable {
-        &mut self.0
-    }
-
-    fn pass(&mut self, port: PortId, frame: &[u8]) -> Fate {
-        self.0.receive(port, frame)
-    }
-
-    fn close_and_open(&mut self, port: PortId) {
-        self.0.close(port);
-        self.0.open_without_kernel(port);
-    }
-}
-
-/// A port and its frames.
-struct Socket {
-    port: Box<dyn Port>,
-    pool: Pool,
-}
-
-impl Socket {
-    fn on(device: &str) -> Socket {
-        let pool = Pool::new(64, SUPER_FRAME).unwrap();
-        let port = Box::new(AfPacketPort::open(device, device, &pool).unwrap());
-        Socket::of(port, pool)
-    }
-
-    fn of_xdp(device: &str) -> Socket {
-        let mut pool = Pool::new(2048, 2048).unwrap();
-        // So few that the kernel drops frames when many come at once.
-        let (mode, for_table) = (XdpMode::Native, true);
-        let options = XdpOptions { mode, ring: 128, fill: 96, for_table, ..XdpOptions::default() };
-        let port = Box::new(AfXdpPort::open(device, device, options, &mut pool).unwrap());
-        Socket::of(port, pool)
-    }
-
-    fn of(mut port: Box<dyn Port>, mut pool: Pool) -> Socket {
-        wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up);
-        Socket { port, pool }
-    }
-
-    fn send(&mut self, frame: &[u8], offload: Offload) {
-        let mut packet = self.pool.alloc_from(frame).unwrap();
-        packet.offload = offload;
-        let mut batch = Batch::new();
-        batch.push(packet);
-        wait(|| self.port.transmit(Time::ZERO, &mut self.pool, &mut batch) == 1);
-        assert_eq!(self.port.stats().tx_rejected, 0);
-    }
-
-    fn take(&mut self) -> Option<(Vec<u8>, Offload)> {
-        let mut all = self.take_all();
-        assert!(all.len() < 2, "one frame at a time");
-        all.pop()
-    }
-
-    fn take_all(&mut self) -> Vec<(Vec<u8>, Offload)> {
-        let mut batch = Batch::new();
-        self.port.receive(Time::ZERO, &mut self.pool, &mut batch);
-        let taken = batch.iter().map(|packet| (self.pool.data(packet).to_vec(), packet.offload));
-        let taken = taken.collect();
-        batch.drain(..).for_each(|packet| self.pool.free(packet));
-        taken
-    }
-}
-
-/// The driver of a table in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hook {
-    Tcx,
-    Xdp,
-}
-
-impl Hook {
-    fn table(self) -> Box<dyn FastTable> {
-        match self {
-            Hook::Tcx => Box::new(Tcx::parts(1, RULES, 2).unwrap().remove(0)),
-            Hook::Xdp => Box::new(Xdp::parts(1, RULES, 2).unwrap().remove(0)),
-        }
-    }
-
-    fn port(self, device: &str) -> Socket {
-        match self {
-            Hook::Tcx => Socket::on(device),
-            Hook::Xdp => Socket::of_xdp(device),
-        }
-    }
-}
-
-struct InKernel {
-    table: Box<dyn FastTable>,
-    near: Vec<Socket>,
-    far: Vec<Socket>,
-    rules: Vec<RuleId>,
-}
-
-impl InKernel {
-    fn new(hook: Hook) -> InKernel {
-        net::veth("p0", "h0");
-        net::veth("p1", "h1");
-        // Frames that XDP redirects to a virtual cable come out if its far end polls.
-        ["h0", "h1"].iter().for_each(|far| poll(far, true));
-        let near = ["p0", "p1"].map(|device| hook.port(device));
-        let far = ["h0", "h1"].map(Socket::on);
-        let mut table = hook.table();
-        for (id, socket) in (0..).zip(&near) {
-            table.open(id, socket.port.kernel_end().unwrap()).unwrap();
-        }
-        InKernel { table, near: near.into(), far: far.into(), rules: vec![] }
-    }
-
-    fn held(&self) -> u64 {
-        self.rules.iter().map(|rule| self.table.read(*rule).held).sum()
-    }
-}
-
-impl Bench for InKernel {
-    fn table(&mut self) -> &mut dyn FastTable {
-        &mut *self.table
-    }
-
-    fn pass(&mut self, port: PortId, frame: &[u8]) -> Fate {
-        self.rules = (0..RULES as u32).map(RuleId).collect();
-        let held = self.held();
-        self.far[usize::from(port)].send(frame, Offload::NONE);
-        let began = Instant::now();
-        loop {
-            if let Some((bytes, _)) = self.near[usize::from(port)].take() {
-                assert_eq!(bytes, frame, "as it was");
-                return Fate::Passed;
-            }
-            for out in 0..2 {
-                if let Some((bytes, _)) = self.far[out].take() {
-                    return Fate::Sent(out as PortId, bytes);
-                }
-            }
-            if self.held() > held {
-                return Fate::Dropped;
-            }
-            assert!(began.elapsed() < PATIENCE, "the frame is lost");
-            std::thread::yield_now();
-        }
-    }
-
-    fn close_and_open(&mut self, port: PortId) {
-        self.table.close(port);
-        let end = self.near[usize::from(port)].port.kernel_end().unwrap();
-        self.table.open(port, end).unwrap();
-    }
-}
-
-/// Whether a virtual device takes its frames in polls, as a card does.
-fn poll(device: &str, on: bool) {
-    net::command("ethtool", &format!("-K {device} gro off"));
-    if on {
-        net::command("ethtool", &format!("-K {device} gro on"));
-    }
-}
 
 fn wait(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -680,7 +509,7 @@ fn flows_between_two_addresses_may_part(bench: &mut dyn Bench) {
 
 #[test]
 fn the_table_in_memory() {
-    suite(&mut InMemory(Memory::new(RULES, &[0, 1])));
+    suite(&mut InMemory::new(Faults::default()));
 }
 
 #[test]
