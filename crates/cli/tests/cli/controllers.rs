@@ -13,6 +13,7 @@ const LAB: &str = "controllers";
 
 /// A desk, unless there is no etcd here.
 fn desk(what: &str) -> Option<Desk> {
+    common::turn();
     if std::process::Command::new("etcd").arg("--version").output().is_err() {
         eprintln!("SKIPPED: this test of labs needs etcd-server");
         return None;

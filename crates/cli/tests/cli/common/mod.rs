@@ -334,9 +334,10 @@ pub(crate) fn cable(from: (&Namespaces, &str), to: (&Namespaces, &str), mtu: u16
 }
 
 /// `plexus` with these arguments, in a namespace. Ends with the test's thread, however that ends.
+/// As leader of a session it may run before others, as a service may.
 pub(crate) fn plexus_in(place: &Namespaces, arguments: &[&str]) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_plexus")]).args(arguments);
+    let mut command = Command::new("setsid");
+    command.args(["setpriv", "--pdeathsig", "KILL", env!("CARGO_BIN_EXE_plexus")]).args(arguments);
     command.env_remove("RUST_LOG").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     place.apply(&mut command).unwrap();
