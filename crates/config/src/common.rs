@@ -32,6 +32,7 @@ const OWN: [(&str, &[&str]); 3] = [
             "frames",
             "backend",
             "fast_table",
+            "fast_table_persist",
             "deep_buffer",
             "interface",
             "route",

@@ -40,6 +40,8 @@ pub struct NodeFile {
     pub backend: Backend,
     /// The table that forwards flows in place of the workers.
     pub fast_table: FastTable,
+    /// How long that table goes on when the node has ended; none: not at all.
+    pub fast_table_persist: Option<Duration>,
     /// The box is a node of a fabric; `None`: a switch of its own.
     pub fabric: Option<FabricFile>,
     /// Router settings, if it routes.
@@ -187,6 +189,7 @@ impl NodeFile {
             frames: 8192,
             backend: Backend::Auto,
             fast_table: FastTable::default(),
+            fast_table_persist: None,
             fabric: None,
             router: None,
             named: None,
@@ -223,6 +226,7 @@ impl NodeFile {
         lines.entry("frames", self.frames);
         lines.value("backend", &self.backend);
         lines.unusual("fast_table", &self.fast_table, &usual.fast_table);
+        lines.given("fast_table_persist", self.fast_table_persist);
         self.switch.write(&mut lines);
         if let Some(fabric) = &self.fabric {
             fabric.write(&mut lines);
@@ -266,6 +270,15 @@ pub(crate) fn parse_heartbeat(text: &str) -> Result<Duration, ValueError> {
     Ok(time)
 }
 
+fn parse_persist(text: &str) -> Result<Duration, ValueError> {
+    let help = "write a time from \"1s\" to \"1h\"";
+    let time = parse_duration(text)?;
+    if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&time) {
+        return Err(ValueError::new(format!("{} is out of range", quote(text)), help));
+    }
+    Ok(time)
+}
+
 fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let problems = root.problems();
     let name = root.required_text("name", "\"sw1\"");
@@ -301,6 +314,14 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
     let takes = |p: &&PortFile| p.tunnel.is_none() && p.backend.unwrap_or(backend) != Backend::Tap;
     let taken: Vec<&str> = ports.iter().filter(takes).map(|p| p.device.as_str()).collect();
     let named = NamedSettings::read(root, &taken);
+    let fast_table = root.choice_or("fast_table", &FastTable::NAMES, usual.fast_table);
+    let fast_table_persist = root.quantity("fast_table_persist", parse_persist);
+    if let Some(At { span, .. }) = &fast_table_persist
+        && matches!(fast_table, FastTable::Xdp | FastTable::Off)
+    {
+        let help = "take it out, or write fast_table = \"tcx\"";
+        problems.add(span.clone(), format!("fast_table = \"{fast_table}\" cannot persist"), help);
+    }
     Some(NodeFile {
         name: name.to_string(),
         control: root.parsed("control", parse_socket_path).map_or(usual.control, |c| c.value),
@@ -308,7 +329,8 @@ fn read_node(root: &Section<'_>) -> Option<NodeFile> {
         workers,
         frames: root.integer_or("frames", FRAMES, usual.frames),
         backend,
-        fast_table: root.choice_or("fast_table", &FastTable::NAMES, usual.fast_table),
+        fast_table,
+        fast_table_persist: fast_table_persist.map(|persist| persist.value),
         fabric: FabricFile::read(root),
         router: router.map(|(router, _)| router),
         named,

@@ -106,6 +106,7 @@ proptest! {
         let mut node = NodeFile::new("sw-1");
         node.workers = 4;
         node.backend = Backend::AfPacket;
+        node.fast_table_persist = Some(Duration::from_millis(1000 + ageing_ms % 3_599_000));
         node.switch.ageing = Duration::from_millis(ageing_ms);
         node.switch.mac_table = table;
         node.switch.deep_buffer = deep;

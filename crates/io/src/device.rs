@@ -192,6 +192,25 @@ impl Device {
         self.ioctl(libc::SIOCSIFFLAGS, &mut request)
     }
 
+    /// Whether the device takes frames for any station because somebody has set it so. A packet
+    /// socket that wants such frames does not count.
+    pub(crate) fn is_promiscuous(&self) -> io::Result<bool> {
+        let answer = self.ask(libc::SIOCGIFFLAGS)?;
+        // SAFETY: SIOCGIFFLAGS fills this member of the union.
+        let flags = unsafe { answer.ifr_ifru.ifru_flags };
+        Ok(flags & libc::IFF_PROMISC as libc::c_short != 0)
+    }
+
+    /// Sets it so, or no longer. Needs CAP_NET_ADMIN.
+    pub(crate) fn set_promiscuous(&self, on: bool) -> io::Result<()> {
+        let mut request = self.ask(libc::SIOCGIFFLAGS)?;
+        // SAFETY: SIOCGIFFLAGS fills this member of the union.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        let flag = libc::IFF_PROMISC as libc::c_short;
+        request.ifr_ifru.ifru_flags = if on { flags | flag } else { flags & !flag };
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
+    }
+
     fn query(&self) -> io::Result<State> {
         // SAFETY: each request fills the union member that is read.
         let index = unsafe { self.ask(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };

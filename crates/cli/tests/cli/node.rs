@@ -22,6 +22,7 @@ use serde_json::Value;
 mod buffers;
 mod fast_table;
 mod flows;
+mod persist;
 
 const BROADCAST: [u8; 6] = [0xFF; 6];
 
@@ -35,7 +36,12 @@ struct Net {
 impl Net {
     /// `None`, said aloud, where the test cannot run.
     fn new(cables: usize) -> Option<Net> {
-        let [inside] = common::namespaces("the node", common::quiet)?;
+        Net::with(cables, common::quiet)
+    }
+
+    /// The same, with namespaces that are set up from within.
+    fn with(cables: usize, set_up: fn() -> std::io::Result<()>) -> Option<Net> {
+        let [inside] = common::namespaces("the node", set_up)?;
         let net = Net { inside, dir: common::directory("node") };
         net.ip("link set lo up");
         (1..=cables).for_each(|i| net.cable(i));
@@ -219,6 +225,14 @@ impl Station {
         let mut got = self.receive_all(1);
         assert!(got.len() < 2, "more than one frame came");
         got.pop().expect("no frame comes")
+    }
+
+    /// Takes the frames that have come, and counts them.
+    fn waiting(&mut self) -> usize {
+        let mut batch = Batch::new();
+        let count = self.port.receive(Time::ZERO, &mut self.pool, &mut batch);
+        batch.drain(..).for_each(|packet| self.pool.free(packet));
+        count
     }
 
     /// The next frames of a test, so many at least if they come.

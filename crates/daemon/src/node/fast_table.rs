@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastRoute, FastTable as Shown};
+use plexus_config::units::format_duration;
 use plexus_config::{FastTable as Choice, NodeFile};
 use plexus_io::Port;
-use plexus_io::fast::tcx::Tcx;
+use plexus_io::fast::tcx::{self, Persist, Tcx};
 use plexus_io::fast::xdp::Xdp;
 use plexus_io::fast::{Action, Entrance, FastTable, Flow, KernelEnd, Key, Routed, Tag};
 use plexus_plane::{Clears, FastReport};
@@ -53,11 +56,13 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
         Choice::Auto if is_realtime() => {
             Ok(none("tcx cannot be used with a kernel of PREEMPT_RT".into()))
         }
-        Choice::Auto => match Tcx::parts(file.workers, RULES, PORTS) {
+        Choice::Auto => match Tcx::parts(file.workers, RULES, PORTS, persist(file)) {
             Ok(parts) => {
                 let why = "the kernel has it, and it keeps super-packets whole";
-                Ok(opened("tcx", why.into(), parts))
+                Ok(opened("tcx", with_time(file, why), parts))
             }
+            // What persists is wanted by the file.
+            Err(error) if file.fast_table_persist.is_some() => Err(refusal("tcx", "6.6", &error)),
             Err(error) => {
                 tracing::info!(
                     %error,
@@ -67,15 +72,48 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
             }
         },
         Choice::Tcx => {
-            let parts = Tcx::parts(file.workers, RULES, PORTS);
+            let parts = Tcx::parts(file.workers, RULES, PORTS, persist(file));
             let parts = parts.map_err(|error| refusal("tcx", "6.6", &error))?;
-            Ok(opened("tcx", "the file says so".into(), parts))
+            Ok(opened("tcx", with_time(file, "the file says so"), parts))
         }
         Choice::Xdp => {
             let why = ports_of_xdp(file, shares)?;
             let parts = Xdp::parts(file.workers, RULES, PORTS);
             let parts = parts.map_err(|error| refusal("xdp", "6.3", &error))?;
             Ok(opened("xdp", why, parts))
+        }
+    }
+}
+
+/// How the table outlives the node, if the file wants that.
+fn persist(file: &NodeFile) -> Option<Persist> {
+    let time = file.fast_table_persist?;
+    Some(Persist { directory: persist_directory(file), time })
+}
+
+/// The directory of a node's table in the file system of BPF, which all network namespaces share.
+/// There a name has no dots.
+fn persist_directory(file: &NodeFile) -> PathBuf {
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino());
+    let name = file.name.replace('.', "%");
+    PathBuf::from(format!("/sys/fs/bpf/plexus/{name}-{namespace}"))
+}
+
+/// Ends the table that an earlier node of this name has left. It comes before the ports are opened:
+/// what both forwarded would arrive twice.
+pub(crate) fn end_earlier(file: &NodeFile) {
+    let directory = persist_directory(file);
+    if let Err(error) = tcx::end_persisting(&directory) {
+        let directory = directory.display();
+        tracing::warn!(%directory, %error, "the fast table of an earlier node cannot be ended");
+    }
+}
+
+fn with_time(file: &NodeFile, why: &str) -> String {
+    match file.fast_table_persist {
+        None => why.into(),
+        Some(time) => {
+            format!("{why}; it goes on for {} without the node", format_duration(time))
         }
     }
 }

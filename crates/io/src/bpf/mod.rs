@@ -9,9 +9,12 @@ mod asm;
 mod live;
 mod map;
 
+use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 pub use self::asm::{Alu, Asm, Helper, If, Label, Reg, Verdict, Width, buffer, context};
 pub use self::map::Map;
@@ -21,6 +24,7 @@ use crate::device::{Device, ETHERNET};
 
 /// Commands, types and flags of bpf(2) (linux/bpf.h, linux/if_link.h).
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
@@ -277,6 +281,24 @@ impl Target {
             .map_err(|e| refused(self.name(), "making the device promiscuous", e))?;
         Ok((attached, socket))
     }
+}
+
+/// Gives what a descriptor names a place in a BPF file system, where it stays without this process.
+///
+/// # Errors
+/// Of bpf(2): the place is taken, or in another file system.
+pub(crate) fn pin(what: &OwnedFd, path: &Path) -> io::Result<()> {
+    #[repr(C)]
+    struct Pin {
+        pathname: u64,
+        bpf_fd: u32,
+        file_flags: u32,
+    }
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let pathname = path.as_ptr().expose_provenance() as u64;
+    let attributes = Pin { pathname, bpf_fd: what.as_raw_fd() as u32, file_flags: 0 };
+    // SAFETY: the path lives until the call ends.
+    unsafe { bpf(BPF_OBJ_PIN, &attributes) }.map(drop)
 }
 
 /// bpf(2).

@@ -1,7 +1,8 @@
 //! A fast table in the kernel, for every hook: its maps, its rules and its ports. A [`Driver`] has
 //! the programs that read them ([`super::tcx`], [`super::xdp`]).
 //!
-//! When this process ends, however it ends, the kernel detaches the programs and forgets the rules.
+//! When this process ends, however it ends, the kernel detaches the programs and forgets the rules,
+//! unless they are to [persist](super::tcx::Persist).
 
 mod frame;
 pub(super) mod program;
@@ -44,6 +45,17 @@ pub trait Driver: Sized + Clone + Send + Debug {
 
     /// Whether a device sends the frames that it is given at this hook.
     fn sends(&mut self, device: u32) -> bool;
+
+    /// The time until which an open port's packets may be forwarded without this process, in
+    /// nanoseconds of CLOCK_MONOTONIC.
+    fn until(&self) -> u64 {
+        0
+    }
+
+    /// Takes the program away from a port.
+    fn detach(&self, place: Self::Place) {
+        drop(place);
+    }
 }
 
 /// One worker's part of a table.
@@ -376,6 +388,7 @@ impl<D: Driver> FastTable for Kernel<D> {
             (at.is_open, at.out) = (true, out);
             at.say_if_changed(sends);
         }
+        self.set_port(port, of_port::UNTIL, self.driver.until());
         self.set_port(port, of_port::OUT, if sends { out } else { 0 });
         self.set_port(port, of_port::IN, 1);
         Ok(())
@@ -384,8 +397,9 @@ impl<D: Driver> FastTable for Kernel<D> {
     fn maintain(&mut self, port: PortId) {
         let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
         let sends = self.driver.sends(at.device);
-        if at.say_if_changed(sends) {
-            let out = if sends { at.out } else { 0 };
+        let news = at.say_if_changed(sends).then_some(if sends { at.out } else { 0 });
+        self.set_port(port, of_port::UNTIL, self.driver.until());
+        if let Some(out) = news {
             self.set_port(port, of_port::OUT, out);
             self.void_rules_to(port);
         }
@@ -422,7 +436,9 @@ impl<D: Driver> FastTable for Kernel<D> {
 
     fn detach(&mut self, port: PortId) {
         self.close(port);
-        self.ports.remove(&port);
+        if let Some(at) = self.ports.remove(&port) {
+            self.driver.detach(at.place);
+        }
         self.doors.retain(|key, _| key.in_port() != port);
     }
 

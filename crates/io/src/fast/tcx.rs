@@ -3,12 +3,14 @@
 //! are. It works on every device that a packet socket works on, and needs that socket: its filter
 //! is half of the table ([`program`]).
 
+mod persist;
 mod program;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+pub use self::persist::{Persist, end_persisting};
 use self::program::SCRATCH_WORDS;
 use super::kernel::program::Maps;
 use super::kernel::{Driver, Kernel};
@@ -24,41 +26,61 @@ pub type Tcx = Kernel<Programs>;
 pub struct Programs {
     filter: Arc<Program>,
     at_hook: Arc<Program>,
+    persist: Option<Arc<Persist>>,
+}
+
+/// A program at a device's hook.
+#[derive(Debug)]
+pub struct AtHook {
+    device: u32,
+    /// Closing it detaches the program, unless it persists.
+    _link: OwnedFd,
 }
 
 impl Tcx {
     /// A table for a box with as many ports, of which each worker gets a part for as many rules.
     ///
     /// # Errors
-    /// When the kernel is older than 6.6 or this process may not load programs (CAP_BPF,
-    /// CAP_NET_ADMIN).
-    pub fn parts(workers: usize, rules: usize, ports: usize) -> io::Result<Vec<Tcx>> {
-        Kernel::of(workers, rules, ports, Programs::load)
+    /// When the kernel is older than 6.6, this process may not load programs (CAP_BPF,
+    /// CAP_NET_ADMIN), or there is no place where the table could persist.
+    pub fn parts(
+        workers: usize,
+        rules: usize,
+        ports: usize,
+        persist: Option<Persist>,
+    ) -> io::Result<Vec<Tcx>> {
+        persist.as_ref().map_or(Ok(()), Persist::prepare)?;
+        Kernel::of(workers, rules, ports, |maps| Programs::load(maps, persist))
     }
 }
 
 impl Programs {
-    fn load(maps: &Maps) -> io::Result<Programs> {
+    fn load(maps: &Maps, persist: Option<Persist>) -> io::Result<Programs> {
         let notes = Map::per_processor(SCRATCH_WORDS)?;
         let filter = program::filter(maps, &notes);
         let filter = Program::load_for(Place::Socket, "plexus_filter", filter)?;
-        let at_hook = program::at_hook(maps, &notes);
+        let at_hook = program::at_hook(maps, &notes, persist.is_some());
         let at_hook = Program::load_for(Place::Ingress, "plexus_fast", at_hook)?;
-        Ok(Programs { filter: Arc::new(filter), at_hook: Arc::new(at_hook) })
+        let persist = persist.map(Arc::new);
+        Ok(Programs { filter: Arc::new(filter), at_hook: Arc::new(at_hook), persist })
     }
 }
 
 impl Driver for Programs {
-    type Place = OwnedFd;
+    type Place = AtHook;
 
-    fn attach(&self, _: &Maps, end: &KernelEnd<'_>) -> io::Result<OwnedFd> {
+    fn attach(&self, _: &Maps, end: &KernelEnd<'_>) -> io::Result<AtHook> {
         let Entrance::Socket(_) = end.entrance else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        self.at_hook.attach_to_ingress(end.index)
+        let link = self.at_hook.attach_to_ingress(end.index)?;
+        if let Some(persist) = &self.persist {
+            persist.keep(end.index, &link)?;
+        }
+        Ok(AtHook { device: end.index, _link: link })
     }
 
-    fn is_at(_: &OwnedFd, _: &KernelEnd<'_>) -> bool {
+    fn is_at(_: &AtHook, _: &KernelEnd<'_>) -> bool {
         true
     }
 
@@ -71,6 +93,16 @@ impl Driver for Programs {
 
     fn sends(&mut self, _: u32) -> bool {
         true
+    }
+
+    fn until(&self) -> u64 {
+        self.persist.as_ref().map_or(0, |persist| persist.until())
+    }
+
+    fn detach(&self, place: AtHook) {
+        if let Some(persist) = &self.persist {
+            persist.give_up(place.device);
+        }
     }
 }
 

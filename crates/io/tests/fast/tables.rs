@@ -123,7 +123,7 @@ impl Hook {
             Box::new(Chaos::new(parts.remove(0), faults, SEED))
         }
         match self {
-            Hook::Tcx => with(Tcx::parts(1, RULES, 2).unwrap(), faults),
+            Hook::Tcx => with(Tcx::parts(1, RULES, 2, None).unwrap(), faults),
             Hook::Xdp => with(Xdp::parts(1, RULES, 2).unwrap(), faults),
         }
     }

@@ -56,7 +56,7 @@ impl Node<'_> {
 
     /// Sends numbered frames from one station to another until the kernel forwards them. All
     /// arrive, each once and in order.
-    fn until_fast(&self, from: &mut Station, to: &mut Station, addresses: (u8, u8)) {
+    pub(super) fn until_fast(&self, from: &mut Station, to: &mut Station, addresses: (u8, u8)) {
         let mut number = 0u8;
         let is_fast = until(|| {
             for _ in 0..40 {
@@ -72,7 +72,7 @@ impl Node<'_> {
 }
 
 /// Stations at two ports, of which the kernel forwards the first one's frames to the second.
-fn fast_stations(net: &Net, node: &Node<'_>) -> [Station; 2] {
+pub(super) fn fast_stations(net: &Net, node: &Node<'_>) -> [Station; 2] {
     let [mut one, mut two] = net.stations();
     two.send(&frame(BROADCAST, mac(2), 0));
     one.receive();

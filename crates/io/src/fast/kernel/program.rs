@@ -59,7 +59,10 @@ pub(crate) mod of_port {
     pub(crate) const CLOSED: usize = 2;
     /// Of a port of the fabric: the Ethernet header of frames that it sends, in two words.
     pub(crate) const HEADER: usize = 3;
-    pub(crate) const COUNT: usize = 5;
+    /// The time, in nanoseconds of CLOCK_MONOTONIC, until which its packets may be forwarded
+    /// although no process has its socket.
+    pub(crate) const UNTIL: usize = 5;
+    pub(crate) const COUNT: usize = 6;
 }
 
 /// Words of the scratch, which R7 points at: the program's notes on the frame at hand.

@@ -13,6 +13,10 @@
 //! Only the filter can keep a packet from the socket, and only the program at the hook can send it
 //! elsewhere. The filter looks up, so that both do the same whatever is changed in between.
 //!
+//! A table that [persists](super::Persist) goes on when its process has ended, and the sockets with
+//! it. Then no filter has run, and the program at the hook decides by itself, up to a time that the
+//! process has put off again and again.
+//!
 //! A kernel with PREEMPT_RT may run another device's packet in between. Then the table is not to be
 //! used.
 
@@ -21,9 +25,13 @@ use super::super::kernel::program::{
     LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, of_port, redirect,
     scratch, stack, word,
 };
-use crate::bpf::{Alu, Asm, If, Label, Map, Reg, Width, buffer};
+use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
 
-pub(super) const SCRATCH_WORDS: u32 = scratch::COUNT as u32;
+/// Further words of the scratch: the device whose packet the filter has just given to its socket
+/// without a decision, and a time.
+const SEEN: usize = scratch::COUNT;
+const UNTIL: usize = scratch::COUNT + 1;
+pub(super) const SCRATCH_WORDS: u32 = scratch::COUNT as u32 + 2;
 
 mod decision {
     pub(super) const FORWARD: i32 = 1;
@@ -43,20 +51,10 @@ fn find_scratch(asm: &mut Asm, scratch: &Map, absent: Label) {
     asm.lookup(scratch, Reg::R1, absent);
 }
 
-/// Before the packet socket: decides, and gives the socket what is not to be forwarded.
-pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
+/// Puts the key of a packet on the stack.
+fn key_of_packet(asm: &mut Asm, absent: Label) {
     use stack::KEY;
-    let mut asm = Asm::new();
-    let (to_socket, lost, untagged) = (asm.label(), asm.label(), asm.label());
-    let (wait, hold) = (asm.label(), asm.label());
-
-    asm.mov(Reg::R6, Reg::R1);
-    find_scratch(&mut asm, notes, to_socket);
-    asm.mov(Reg::R7, Reg::R0);
-    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::DECISION));
-    asm.jump_imm(If::Ne, Reg::R1, 0, lost);
-
-    // The key.
+    let untagged = asm.label();
     asm.load(Width::W, Reg::R1, Reg::R6, buffer::IFINDEX);
     asm.store(Width::W, Reg::R10, KEY, Reg::R1);
     asm.store(Width::D, Reg::R7, at(scratch::DEVICE), Reg::R1);
@@ -70,8 +68,22 @@ pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
     asm.alu(Alu::Or, Reg::R1, Reg::R2);
     asm.place(untagged);
     asm.store(Width::W, Reg::R10, KEY + 4, Reg::R1);
-    Frame::Buffer.load_bytes(&mut asm, 0, OUTER, KEY + 8, to_socket);
+    Frame::Buffer.load_bytes(asm, 0, OUTER, KEY + 8, absent);
+}
 
+/// Before the packet socket: decides, and gives the socket what is not to be forwarded.
+pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
+    let mut asm = Asm::new();
+    let (to_socket, lost, without_notes) = (asm.label(), asm.label(), asm.label());
+    let (wait, hold) = (asm.label(), asm.label());
+
+    asm.mov(Reg::R6, Reg::R1);
+    find_scratch(&mut asm, notes, without_notes);
+    asm.mov(Reg::R7, Reg::R0);
+    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::DECISION));
+    asm.jump_imm(If::Ne, Reg::R1, 0, lost);
+
+    key_of_packet(&mut asm, to_socket);
     decide(&mut asm, maps, Frame::Buffer, to_socket, wait);
     asm.store_imm(Width::D, Reg::R7, at(scratch::DECISION), decision::FORWARD);
     asm.mov_imm(Reg::R0, 0);
@@ -98,21 +110,25 @@ pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
     asm.store_imm(Width::D, Reg::R0, at(of_port::IN), 0);
 
     asm.place(to_socket);
+    asm.load(Width::W, Reg::R1, Reg::R6, buffer::IFINDEX);
+    asm.store(Width::D, Reg::R7, at(SEEN), Reg::R1);
+    asm.place(without_notes);
     asm.mov_imm(Reg::R0, WHOLE);
     asm.exit();
     asm
 }
 
-/// At the hook: carries the decision out.
-pub(super) fn at_hook(maps: &Maps, notes: &Map) -> Asm {
+/// At the hook: carries the decision out. One that `persists` decides itself where no filter has
+/// run.
+pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     let mut asm = Asm::new();
-    let (next, pass, hold) = (asm.label(), asm.label(), asm.label());
+    let (next, pass, hold, undecided) = (asm.label(), asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
     find_scratch(&mut asm, notes, next);
     asm.mov(Reg::R7, Reg::R0);
     asm.load(Width::D, Reg::R9, Reg::R7, at(scratch::DECISION));
-    asm.jump_imm(If::Eq, Reg::R9, 0, next);
+    asm.jump_imm(If::Eq, Reg::R9, 0, undecided);
     // On a packet of another device: that one's program is gone. Its filter finds out.
     asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::DEVICE));
     asm.load(Width::W, Reg::R2, Reg::R6, buffer::IFINDEX);
@@ -138,10 +154,35 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map) -> Asm {
     asm.mov_imm(Reg::R0, DROP);
     asm.exit();
 
+    asm.place(undecided);
+    if persists {
+        forward_alone(&mut asm, maps, next);
+    }
+
     asm.place(next);
     asm.mov_imm(Reg::R0, NEXT);
     asm.exit();
     asm
+}
+
+/// Forwards a packet that no filter has seen, if its port's time has not ended.
+fn forward_alone(asm: &mut Asm, maps: &Maps, next: Label) {
+    asm.load(Width::D, Reg::R1, Reg::R7, at(SEEN));
+    asm.store_imm(Width::D, Reg::R7, at(SEEN), 0);
+    asm.load(Width::W, Reg::R2, Reg::R6, buffer::IFINDEX);
+    asm.jump(If::Eq, Reg::R1, Reg::R2, next);
+    key_of_packet(asm, next);
+    decide(asm, maps, Frame::Buffer, next, next);
+    find_port(asm, maps, 48, next);
+    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::UNTIL));
+    asm.store(Width::D, Reg::R7, at(UNTIL), Reg::R1);
+    asm.call(Helper::KtimeNs);
+    asm.load(Width::D, Reg::R1, Reg::R7, at(UNTIL));
+    asm.jump(If::Gt, Reg::R0, Reg::R1, next);
+    find_counts(asm, maps, next);
+    carry_out(asm, maps, Frame::Buffer, next);
+    asm.load(Width::W, Reg::R1, Reg::R7, at(scratch::OUT) + LOW_HALF);
+    redirect(asm);
 }
 
 /// At the hook: sends every packet out by a device, for comparisons.
