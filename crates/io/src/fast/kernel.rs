@@ -8,7 +8,7 @@ mod frame;
 pub(super) mod program;
 mod routed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ pub struct Kernel<D: Driver> {
     first: u32,
     free: Vec<u32>,
     ports: BTreeMap<PortId, Attached<D::Place>>,
+    /// Devices whose program the kernel has refused.
+    refused: BTreeSet<u32>,
     /// Doors to rules of routed flows: from frames to pairs of addresses, and from these to ports.
     doors: BTreeMap<Key, Door>,
     /// Doors that were made so far.
@@ -127,8 +129,8 @@ impl<D: Driver> Kernel<D> {
             // The lowest number is taken first.
             let free = (first..first + rules as u32).rev().collect();
             let (driver, maps, made) = (driver.clone(), maps.clone(), vec![(0, 0); rules]);
-            let (ports, doors) = (BTreeMap::new(), BTreeMap::new());
-            Kernel { driver, maps, first, free, ports, doors, doors_made: 0, made }
+            let (ports, doors, refused) = Default::default();
+            Kernel { driver, maps, first, free, ports, refused, doors, doors_made: 0, made }
         };
         Ok((0..workers).map(part).collect())
     }
@@ -374,8 +376,13 @@ impl<D: Driver> FastTable for Kernel<D> {
         if !self.ports.get(&port).is_some_and(is_of_use) {
             self.detach(port);
             let place = self.driver.attach(&self.maps, &end).inspect_err(|error| {
-                tracing::debug!(device = end.index, %error, "no fast table for this device");
+                // It is tried again and again. A port of the other hook is no problem.
+                let is_news = self.refused.insert(end.index);
+                if is_news && error.kind() != io::ErrorKind::Unsupported {
+                    tracing::warn!(device = end.index, %error, "no fast table for this device");
+                }
             })?;
+            self.refused.remove(&end.index);
             let (device, is_open, is_lost, sends) = (end.index, false, false, true);
             let at = Attached { device, is_open, is_lost, sends, out: 0, link_to: None, place };
             self.ports.insert(port, at);
