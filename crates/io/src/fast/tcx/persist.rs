@@ -13,14 +13,14 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::statfs;
+use rustix::fs::{FsWord, statfs};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::bpf::pin;
 use crate::device::Device;
 
 /// `BPF_FS_MAGIC` (linux/magic.h).
-const BPF_FS: i64 = 0xcafe_4a11;
+const BPF_FS: FsWord = 0xcafe_4a11;
 /// Ends the name of the entry of a device that was set to take frames for any station.
 const PROMISCUOUS: &str = "-promiscuous";
 
@@ -40,7 +40,7 @@ impl Persist {
     /// When that is not possible, or it is in another file system.
     pub(super) fn prepare(&self) -> io::Result<()> {
         let system = self.directory.ancestors().find_map(|above| statfs(above).ok());
-        if system.is_none_or(|system| i64::from(system.f_type) != BPF_FS) {
+        if system.is_none_or(|system| system.f_type != BPF_FS) {
             return Err(io::Error::other(format!(
                 "{} is not in a file system of BPF (mount -t bpf bpf /sys/fs/bpf)",
                 self.directory.display()
