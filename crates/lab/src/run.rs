@@ -23,7 +23,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 /// A node above this load distorted the measurement (PLATFORM).
 const STARVED: f64 = 0.8;
-/// A processor that stands still this long keeps a node from two Heartbeats.
+/// A processor that stands still this long keeps a node from a Heartbeat.
 const STALLED: Duration = Duration::from_millis(100);
 
 /// State shared by the flows of a run.

@@ -18,11 +18,21 @@ pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     std::thread::scope(|s| {
         let threads = processors().into_iter().map(|cpu| s.spawn(move || latest(cpu, done)));
         let threads: Vec<_> = threads.collect();
+        let ended = Ended(done);
         let result = work();
-        done.store(true, Ordering::Relaxed);
+        drop(ended);
         let late = threads.into_iter().filter_map(|thread| thread.join().ok()).max();
         (result, late.unwrap_or_default())
     })
+}
+
+/// Work that has ended when this is dropped, also by a panic.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The processors that this process may use.
