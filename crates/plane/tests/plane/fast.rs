@@ -548,7 +548,6 @@ proptest! {
     }
 }
 
-/// Often none, now and then more than a batch.
 /// None in two tables of three.
 fn faults() -> impl Strategy<Value = Faults> {
     let probability = || prop::sample::select(vec![0.0, 0.1, 0.5]);
@@ -563,6 +562,7 @@ fn faults() -> impl Strategy<Value = Faults> {
     prop_oneof![2 => Just(Faults::default()), 1 => some]
 }
 
+/// Often none, now and then more than a batch.
 fn arrivals() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0), 0..4usize, 0..20usize, 60..100usize]
 }

@@ -3,6 +3,7 @@
 //! the whole machine, has at most two others beside it.
 //!
 //! A test has its places from its first directory, namespace or [`turn`] to the end of its thread.
+//! Threads that a test starts must ask for none: they would wait for the test.
 
 use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
