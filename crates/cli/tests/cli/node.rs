@@ -227,12 +227,17 @@ impl Station {
         got.pop().expect("no frame comes")
     }
 
-    /// Takes the frames that have come, and counts them.
-    fn waiting(&mut self) -> usize {
-        let mut batch = Batch::new();
-        let count = self.port.receive(Time::ZERO, &mut self.pool, &mut batch);
-        batch.drain(..).for_each(|packet| self.pool.free(packet));
-        count
+    /// The frames of a test that have come.
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let (mut got, mut batch) = (Vec::new(), Batch::new());
+        while self.port.receive(Time::ZERO, &mut self.pool, &mut batch) > 0 {
+            for packet in batch.drain(..) {
+                let bytes = self.pool.data(&packet).to_vec();
+                self.pool.free(packet);
+                got.extend((bytes.get(12..14) == Some(&[0x88, 0xB5])).then_some(bytes));
+            }
+        }
+        got
     }
 
     /// The next frames of a test, so many at least if they come.

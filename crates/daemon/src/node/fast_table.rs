@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastRoute, FastTable as Shown};
@@ -53,15 +51,15 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
     match file.fast_table {
         Choice::Off => Ok(none("the file says so".into())),
         // Between the two programs of a packet such a kernel may run those of another.
-        Choice::Auto if is_realtime() => {
+        Choice::Auto if is_realtime() && file.fast_table_persist.is_none() => {
             Ok(none("tcx cannot be used with a kernel of PREEMPT_RT".into()))
         }
-        Choice::Auto => match Tcx::parts(file.workers, RULES, PORTS, persist(file)) {
+        Choice::Auto => match tcx_parts(file) {
             Ok(parts) => {
                 let why = "the kernel has it, and it keeps super-packets whole";
                 Ok(opened("tcx", with_time(file, why), parts))
             }
-            // What persists is wanted by the file.
+            // The file asks for one that persists.
             Err(error) if file.fast_table_persist.is_some() => Err(refusal("tcx", "6.6", &error)),
             Err(error) => {
                 tracing::info!(
@@ -72,8 +70,7 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
             }
         },
         Choice::Tcx => {
-            let parts = Tcx::parts(file.workers, RULES, PORTS, persist(file));
-            let parts = parts.map_err(|error| refusal("tcx", "6.6", &error))?;
+            let parts = tcx_parts(file).map_err(|error| refusal("tcx", "6.6", &error))?;
             Ok(opened("tcx", with_time(file, "the file says so"), parts))
         }
         Choice::Xdp => {
@@ -86,27 +83,25 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
 }
 
 /// How the table outlives the node, if the file wants that.
-fn persist(file: &NodeFile) -> Option<Persist> {
-    let time = file.fast_table_persist?;
-    Some(Persist { directory: persist_directory(file), time })
+fn persist(file: &NodeFile) -> std::io::Result<Option<Persist>> {
+    file.fast_table_persist.map(Persist::prepare).transpose()
 }
 
-/// The directory of a node's table in the file system of BPF, which all network namespaces share.
-/// There a name has no dots.
-fn persist_directory(file: &NodeFile) -> PathBuf {
-    let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino());
-    let name = file.name.replace('.', "%");
-    PathBuf::from(format!("/sys/fs/bpf/plexus/{name}-{namespace}"))
+/// Ends the tables that earlier nodes have left at this one's devices. It comes before the ports
+/// are opened: what both forwarded would arrive twice.
+///
+/// # Errors
+/// When one cannot be ended.
+pub(crate) fn end_earlier(file: &NodeFile) -> Result<(), String> {
+    tcx::end_persisting(file.ports.iter().map(|port| port.device.as_str()))
+        .map_err(|error| format!("the fast table of an earlier node cannot be ended: {error}"))
 }
 
-/// Ends the table that an earlier node of this name has left. It comes before the ports are opened:
-/// what both forwarded would arrive twice.
-pub(crate) fn end_earlier(file: &NodeFile) {
-    let directory = persist_directory(file);
-    if let Err(error) = tcx::end_persisting(&directory) {
-        let directory = directory.display();
-        tracing::warn!(%directory, %error, "the fast table of an earlier node cannot be ended");
+fn tcx_parts(file: &NodeFile) -> std::io::Result<Vec<Tcx>> {
+    if is_realtime() {
+        return Err(std::io::Error::other("it cannot be used with a kernel of PREEMPT_RT"));
     }
+    Tcx::parts(file.workers, RULES, PORTS, persist(file)?)
 }
 
 fn with_time(file: &NodeFile, why: &str) -> String {

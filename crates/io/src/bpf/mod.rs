@@ -25,9 +25,11 @@ use crate::device::{Device, ETHERNET};
 /// Commands, types and flags of bpf(2) (linux/bpf.h, linux/if_link.h).
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_OBJ_PIN: libc::c_long = 6;
+const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
+const BPF_LINK_DETACH: libc::c_long = 34;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
@@ -283,22 +285,39 @@ impl Target {
     }
 }
 
+/// A place in a BPF file system.
+#[repr(C)]
+struct Pin {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
 /// Gives what a descriptor names a place in a BPF file system, where it stays without this process.
 ///
 /// # Errors
 /// Of bpf(2): the place is taken, or in another file system.
 pub(crate) fn pin(what: &OwnedFd, path: &Path) -> io::Result<()> {
-    #[repr(C)]
-    struct Pin {
-        pathname: u64,
-        bpf_fd: u32,
-        file_flags: u32,
-    }
     let path = CString::new(path.as_os_str().as_bytes())?;
     let pathname = path.as_ptr().expose_provenance() as u64;
     let attributes = Pin { pathname, bpf_fd: what.as_raw_fd() as u32, file_flags: 0 };
     // SAFETY: the path lives until the call ends.
     unsafe { bpf(BPF_OBJ_PIN, &attributes) }.map(drop)
+}
+
+/// Detaches a link that has a place in a BPF file system. When this returns, its program runs on no
+/// further packet; without it the kernel detaches some time after the last name is gone.
+///
+/// # Errors
+/// Of bpf(2): there is no link at this place.
+pub(crate) fn detach_pinned(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let pathname = path.as_ptr().expose_provenance() as u64;
+    let attributes = Pin { pathname, bpf_fd: 0, file_flags: 0 };
+    // SAFETY: the path lives until the call ends, and the command answers with a descriptor.
+    let link = unsafe { bpf_fd(BPF_OBJ_GET, &attributes) }?;
+    // SAFETY: the attributes are the descriptor alone.
+    unsafe { bpf(BPF_LINK_DETACH, &(link.as_raw_fd() as u32)) }.map(drop)
 }
 
 /// bpf(2).

@@ -41,15 +41,14 @@ impl Tcx {
     /// A table for a box with as many ports, of which each worker gets a part for as many rules.
     ///
     /// # Errors
-    /// When the kernel is older than 6.6, this process may not load programs (CAP_BPF,
-    /// CAP_NET_ADMIN), or there is no place where the table could persist.
+    /// When the kernel is older than 6.6, or this process may not load programs (CAP_BPF,
+    /// CAP_NET_ADMIN).
     pub fn parts(
         workers: usize,
         rules: usize,
         ports: usize,
         persist: Option<Persist>,
     ) -> io::Result<Vec<Tcx>> {
-        persist.as_ref().map_or(Ok(()), Persist::prepare)?;
         Kernel::of(workers, rules, ports, |maps| Programs::load(maps, persist))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
@@ -26,10 +27,15 @@ fn file(time: &str) -> String {
 }
 
 impl Net {
-    /// Names of tables that persist.
-    fn tables(&self) -> usize {
-        let list = || fs::read_dir(DIRECTORY).map_or(0, Iterator::count);
-        self.inside.run(list).unwrap()
+    /// Devices whose program persists.
+    fn persisting(&self) -> usize {
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        let is_place = |name: &std::ffi::OsString| name.to_str().unwrap().parse::<u32>().is_ok();
+        let count = || {
+            let devices = entries(Path::new(DIRECTORY)).flat_map(|of| entries(&of.path()));
+            devices.filter(|device| is_place(&device.file_name())).count()
+        };
+        self.inside.run(count).unwrap()
     }
 
     /// Whether somebody has set a device to take frames for any station.
@@ -49,9 +55,25 @@ fn pass(one: &mut Station, two: &mut Station, numbers: Range<u8>) {
     }
 }
 
+/// What has arrived since the last look came once each, up to a last frame.
+fn pass_once(one: &mut Station, two: &mut Station) {
+    let last = frame(mac(2), mac(1), u8::MAX);
+    one.send(&last);
+    let mut came = Vec::new();
+    assert!(until(|| {
+        came.extend(two.drain());
+        came.contains(&last)
+    }));
+    let count = came.len();
+    came.sort();
+    came.dedup();
+    assert_eq!(came.len(), count, "some came twice");
+}
+
 #[test]
 fn a_table_that_persists_forwards_until_the_next_node_starts() {
     let Some(net) = Net::with(3, with_bpf_files) else { return };
+    net.ip("link set n2 promisc on");
     let node = net.node("a", &file("1h"), &ports(3));
     let why = node.facts("fast-table")["why"].to_string();
     assert!(why.contains("it goes on for 3600s without the node"), "{why}");
@@ -59,13 +81,21 @@ fn a_table_that_persists_forwards_until_the_next_node_starts() {
     node.signal(Signal::KILL);
     assert!(until(|| node.has_ended()));
     pass(&mut one, &mut two, 0..20);
-    assert!(net.is_promiscuous("n1") && net.tables() == 1);
+    assert!(net.is_promiscuous("n1") && net.persisting() == 3);
     // A flow without a rule waits for a node: the next frame of the other is the next to come.
     one.send(&frame(mac(9), mac(1), 0));
     pass(&mut one, &mut two, 20..21);
 
-    // The next one ends what is left, and forwards itself.
-    let next = net.node("a", &file("1h"), &ports(3));
+    // The next one ends what is left, and forwards itself: no frame arrives twice.
+    let next = net.start("a", &file("1h"), &ports(3), &[], "info");
+    let mut number = 0;
+    let is_up = until(|| {
+        number += 1;
+        one.send(&frame(mac(2), mac(1), number));
+        number == u8::MAX || next.links_are("up")
+    });
+    assert!(is_up && number < u8::MAX);
+    pass_once(&mut one, &mut two);
     pass(&mut one, &mut two, 30..40);
     assert_eq!(next.facts("fast-table")["flows"].as_array().unwrap().len(), 0);
     two.send(&frame(BROADCAST, mac(2), 0));
@@ -76,7 +106,8 @@ fn a_table_that_persists_forwards_until_the_next_node_starts() {
 
     // So does one whose table does not persist.
     let last = net.node("a", "fast_table = \"off\"\nbackend = \"af_packet\"", &ports(3));
-    assert!(net.tables() == 0 && !net.is_promiscuous("n1"));
+    assert!(net.persisting() == 0 && !net.is_promiscuous("n1"));
+    assert!(net.is_promiscuous("n2"), "somebody else had set it");
     pass(&mut one, &mut two, 60..70);
     last.assert_ends_well();
 }
@@ -98,10 +129,33 @@ fn a_table_that_persists_ends_at_its_time() {
         number += 1;
         one.send(&frame(mac(2), mac(1), number));
         std::thread::sleep(Duration::from_millis(20));
-        two.waiting() > 0
+        !two.drain().is_empty()
     };
     assert!(passes());
     assert!(until(|| !passes()));
+}
+
+#[test]
+fn a_port_that_a_reload_removes_leaves_nothing() {
+    let Some(net) = Net::with(3, with_bpf_files) else { return };
+    let node = net.node("a", &file("1h"), &ports(3));
+    assert!(until(|| net.persisting() == 3));
+    net.write("a", &file("1h"), &ports(2));
+    node.signal(Signal::HUP);
+    assert!(until(|| net.persisting() == 2 && !net.is_promiscuous("n3")), "{}", node.log());
+    assert!(net.is_promiscuous("n1"));
+}
+
+#[test]
+fn a_directory_of_another_user_is_not_touched() {
+    let Some(net) = Net::with(2, with_bpf_files) else { return };
+    let other = || {
+        fs::create_dir(DIRECTORY)?;
+        std::os::unix::fs::chown(DIRECTORY, Some(65534), None)
+    };
+    net.inside.run(other).flatten().unwrap();
+    let said = net.run_node(&net.write("a", &file("1h"), &ports(2))).expect(2);
+    assert!(said.err.contains("/sys/fs/bpf/plexus: it is not this user's alone"), "{}", said.err);
 }
 
 #[test]
@@ -115,5 +169,5 @@ fn a_table_that_cannot_persist_is_refused() {
     let lines = file("1s").replace("tcx", "xdp");
     let said = net.run_node(&net.write("a", &lines, &ports(2))).expect(2);
     assert!(said.err.contains("fast_table = \"xdp\" cannot persist"), "{}", said.err);
-    assert_eq!(net.tables(), 0);
+    assert_eq!(net.persisting(), 0);
 }

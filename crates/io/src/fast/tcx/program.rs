@@ -14,8 +14,8 @@
 //! elsewhere. The filter looks up, so that both do the same whatever is changed in between.
 //!
 //! A table that [persists](super::Persist) goes on when its process has ended, and the sockets with
-//! it. Then no filter has run, and the program at the hook decides by itself, up to a time that the
-//! process has put off again and again.
+//! it. Then no filter has run, and the program at the hook decides by itself, until a time that the
+//! process kept moving on.
 //!
 //! A kernel with PREEMPT_RT may run another device's packet in between. Then the table is not to be
 //! used.
@@ -28,7 +28,7 @@ use super::super::kernel::program::{
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
 
 /// Further words of the scratch: the device whose packet the filter has just given to its socket
-/// without a decision, and a time.
+/// without a decision, and the end of its port's time, kept over a call.
 const SEEN: usize = scratch::COUNT;
 const UNTIL: usize = scratch::COUNT + 1;
 pub(super) const SCRATCH_WORDS: u32 = scratch::COUNT as u32 + 2;
