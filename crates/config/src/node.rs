@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::units::parse_duration;
 const SOCKET_PATH_MAX: usize = 107;
 const WORKERS_MAX: u64 = 256;
 /// A port's rings alone hold some hundred frames.
-const FRAMES: std::ops::RangeInclusive<u64> = 256..=1 << 22;
+const FRAMES: RangeInclusive<u64> = 256..=1 << 22;
 
 /// A node's configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -263,17 +264,21 @@ pub(crate) fn usual_control(name: &str) -> PathBuf {
 
 pub(crate) fn parse_heartbeat(text: &str) -> Result<Duration, ValueError> {
     let help = "write a time from \"5ms\" to \"10s\", the same on every node of the group";
-    let time = parse_duration(text)?;
-    if !(Duration::from_millis(5)..=Duration::from_secs(10)).contains(&time) {
-        return Err(ValueError::new(format!("{} is out of range", quote(text)), help));
-    }
-    Ok(time)
+    parse_within(text, Duration::from_millis(5)..=Duration::from_secs(10), help)
 }
 
 fn parse_persist(text: &str) -> Result<Duration, ValueError> {
     let help = "write a time from \"1s\" to \"1h\"";
+    parse_within(text, Duration::from_secs(1)..=Duration::from_secs(3600), help)
+}
+
+fn parse_within(
+    text: &str,
+    range: RangeInclusive<Duration>,
+    help: &str,
+) -> Result<Duration, ValueError> {
     let time = parse_duration(text)?;
-    if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&time) {
+    if !range.contains(&time) {
         return Err(ValueError::new(format!("{} is out of range", quote(text)), help));
     }
     Ok(time)

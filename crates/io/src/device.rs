@@ -185,28 +185,29 @@ impl Device {
 
     /// Sets the device administratively up.
     pub(crate) fn set_up(&self) -> io::Result<()> {
-        let mut request = self.ask(libc::SIOCGIFFLAGS)?;
-        // SAFETY: SIOCGIFFLAGS fills this member of the union.
-        let flags = unsafe { request.ifr_ifru.ifru_flags };
-        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
-        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
+        self.set_flag(libc::IFF_UP, true)
     }
 
     /// Whether the device takes frames for any station because somebody has set it so. A packet
     /// socket that wants such frames does not count.
     pub(crate) fn is_promiscuous(&self) -> io::Result<bool> {
-        let answer = self.ask(libc::SIOCGIFFLAGS)?;
-        // SAFETY: SIOCGIFFLAGS fills this member of the union.
-        let flags = unsafe { answer.ifr_ifru.ifru_flags };
-        Ok(flags & libc::IFF_PROMISC as libc::c_short != 0)
+        Ok(self.flags()? & libc::IFF_PROMISC as libc::c_short != 0)
     }
 
     /// Sets it so, or no longer. Needs CAP_NET_ADMIN.
     pub(crate) fn set_promiscuous(&self, on: bool) -> io::Result<()> {
-        let mut request = self.ask(libc::SIOCGIFFLAGS)?;
+        self.set_flag(libc::IFF_PROMISC, on)
+    }
+
+    fn flags(&self) -> io::Result<libc::c_short> {
+        let answer = self.ask(libc::SIOCGIFFLAGS)?;
         // SAFETY: SIOCGIFFLAGS fills this member of the union.
-        let flags = unsafe { request.ifr_ifru.ifru_flags };
-        let flag = libc::IFF_PROMISC as libc::c_short;
+        Ok(unsafe { answer.ifr_ifru.ifru_flags })
+    }
+
+    fn set_flag(&self, flag: libc::c_int, on: bool) -> io::Result<()> {
+        let (flags, flag) = (self.flags()?, flag as libc::c_short);
+        let mut request = self.request();
         request.ifr_ifru.ifru_flags = if on { flags | flag } else { flags & !flag };
         self.ioctl(libc::SIOCSIFFLAGS, &mut request)
     }
@@ -214,8 +215,7 @@ impl Device {
     fn query(&self) -> io::Result<State> {
         // SAFETY: each request fills the union member that is read.
         let index = unsafe { self.ask(libc::SIOCGIFINDEX)?.ifr_ifru.ifru_ifindex };
-        // SAFETY: as above.
-        let flags = unsafe { self.ask(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags };
+        let flags = self.flags()?;
         // SAFETY: as above.
         let mtu = unsafe { self.ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
         let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;

@@ -227,33 +227,32 @@ impl Station {
         got.pop().expect("no frame comes")
     }
 
+    /// The frames of a test in the next batch, none if no batch has come.
+    fn take(&mut self) -> Option<Vec<Vec<u8>>> {
+        let (mut got, mut batch) = (Vec::new(), Batch::new());
+        self.port.receive(Time::ZERO, &mut self.pool, &mut batch);
+        let has_come = !batch.is_empty();
+        for packet in batch.drain(..) {
+            let bytes = self.pool.data(&packet).to_vec();
+            self.pool.free(packet);
+            got.extend((bytes.get(12..14) == Some(&[0x88, 0xB5])).then_some(bytes));
+        }
+        has_come.then_some(got)
+    }
+
     /// The frames of a test that have come.
     fn drain(&mut self) -> Vec<Vec<u8>> {
-        let (mut got, mut batch) = (Vec::new(), Batch::new());
-        while self.port.receive(Time::ZERO, &mut self.pool, &mut batch) > 0 {
-            for packet in batch.drain(..) {
-                let bytes = self.pool.data(&packet).to_vec();
-                self.pool.free(packet);
-                got.extend((bytes.get(12..14) == Some(&[0x88, 0xB5])).then_some(bytes));
-            }
-        }
-        got
+        std::iter::from_fn(|| self.take()).flatten().collect()
     }
 
     /// The next frames of a test, so many at least if they come.
     fn receive_all(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut got = Vec::new();
-        let mut batch = Batch::new();
         until(|| {
-            while got.len() < count && self.port.receive(Time::ZERO, &mut self.pool, &mut batch) > 0
+            while got.len() < count
+                && let Some(frames) = self.take()
             {
-                for packet in batch.drain(..) {
-                    let bytes = self.pool.data(&packet).to_vec();
-                    self.pool.free(packet);
-                    if bytes.get(12..14) == Some(&[0x88, 0xB5]) {
-                        got.push(bytes);
-                    }
-                }
+                got.extend(frames);
             }
             got.len() >= count
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastRoute, FastTable as Shown};
 use plexus_config::units::format_duration;
-use plexus_config::{FastTable as Choice, NodeFile};
+use plexus_config::{FastTable as Choice, NodeFile, PortFile};
 use plexus_io::Port;
 use plexus_io::fast::tcx::{self, Persist, Tcx};
 use plexus_io::fast::xdp::Xdp;
@@ -50,10 +50,6 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
     };
     match file.fast_table {
         Choice::Off => Ok(none("the file says so".into())),
-        // Between the two programs of a packet such a kernel may run those of another.
-        Choice::Auto if is_realtime() && file.fast_table_persist.is_none() => {
-            Ok(none("tcx cannot be used with a kernel of PREEMPT_RT".into()))
-        }
         Choice::Auto => match tcx_parts(file) {
             Ok(parts) => {
                 let why = "the kernel has it, and it keeps super-packets whole";
@@ -82,26 +78,23 @@ pub(crate) fn open(file: &NodeFile, shares: &[Share]) -> Result<Opened, String> 
     }
 }
 
-/// How the table outlives the node, if the file wants that.
-fn persist(file: &NodeFile) -> std::io::Result<Option<Persist>> {
-    file.fast_table_persist.map(Persist::prepare).transpose()
-}
-
-/// Ends the tables that earlier nodes have left at this one's devices. It comes before the ports
+/// Ends the tables that earlier nodes have left at the devices of ports. It comes before the ports
 /// are opened: what both forwarded would arrive twice.
 ///
 /// # Errors
 /// When one cannot be ended.
-pub(crate) fn end_earlier(file: &NodeFile) -> Result<(), String> {
-    tcx::end_persisting(file.ports.iter().map(|port| port.device.as_str()))
+pub(crate) fn end_earlier(ports: &[PortFile]) -> Result<(), String> {
+    tcx::end_persisting(ports.iter().map(|port| port.device.as_str()))
         .map_err(|error| format!("the fast table of an earlier node cannot be ended: {error}"))
 }
 
 fn tcx_parts(file: &NodeFile) -> std::io::Result<Vec<Tcx>> {
+    // Between the two programs of a packet such a kernel may run those of another.
     if is_realtime() {
-        return Err(std::io::Error::other("it cannot be used with a kernel of PREEMPT_RT"));
+        return Err(std::io::Error::other("this kernel is one of PREEMPT_RT"));
     }
-    Tcx::parts(file.workers, RULES, PORTS, persist(file)?)
+    let persist = file.fast_table_persist.map(Persist::prepare).transpose()?;
+    Tcx::parts(file.workers, RULES, PORTS, persist)
 }
 
 fn with_time(file: &NodeFile, why: &str) -> String {

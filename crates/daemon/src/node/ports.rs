@@ -9,6 +9,8 @@ use plexus_io::udp::UdpEnds;
 use plexus_io::wrap::Faults;
 use plexus_io::{Pool, Port, PortId};
 
+use super::fast_table;
+
 /// Bytes of a full-size frame on the cable.
 const FULL_FRAME: usize = 1538;
 
@@ -52,6 +54,7 @@ pub(crate) fn pinned(mut file: NodeFile) -> NodeFile {
 /// # Errors
 /// With the port's name, and what to do.
 pub(crate) fn open(file: &NodeFile) -> Result<(Vec<Share>, Vec<HowOpened>), String> {
+    fast_table::end_earlier(&file.ports)?;
     let owners = owners(file);
     let mut how = BTreeMap::new();
     let mut shares = Vec::new();
@@ -94,6 +97,7 @@ pub(crate) fn open_beside(
     port: &PortFile,
     pool: &mut Pool,
 ) -> Result<(Box<dyn Port>, HowOpened), String> {
+    fast_table::end_earlier(std::slice::from_ref(port))?;
     let spec = spec_of(file, port);
     let opened = spec::open_beside(&spec, pool).map_err(|e| format!("port {}: {e}", spec.name))?;
     Ok(finish(&spec, port, opened))

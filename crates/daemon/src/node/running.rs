@@ -141,7 +141,6 @@ impl RunningNode {
             },
         };
         let published = snapshot(&file, &tables)?.publish();
-        fast_table::end_earlier(&file)?;
         let (shares, how) = ports::open(&file)?;
         let fast = fast_table::open(&file, &shares)?;
         let file = ports::pinned(file);

@@ -36,7 +36,7 @@ pub struct Chaos<T> {
 
 struct Inner {
     rng: Pcg32,
-    /// What is carried out late, each with the operations until then.
+    /// Operations that are carried out late, each with the number of operations until then.
     late: VecDeque<(u32, Late)>,
 }
 

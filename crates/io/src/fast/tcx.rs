@@ -56,7 +56,7 @@ impl Tcx {
 impl Programs {
     fn load(maps: &Maps, persist: Option<Persist>) -> io::Result<Programs> {
         let notes = Map::per_processor(SCRATCH_WORDS)?;
-        let filter = program::filter(maps, &notes);
+        let filter = program::filter(maps, &notes, persist.is_some());
         let filter = Program::load_for(Place::Socket, "plexus_filter", filter)?;
         let at_hook = program::at_hook(maps, &notes, persist.is_some());
         let at_hook = Program::load_for(Place::Ingress, "plexus_fast", at_hook)?;

@@ -22,7 +22,7 @@ const SEED: u64 = 7;
 /// A table under test with ports 0 and 1, and the far ends of their cables.
 pub(crate) trait Bench {
     fn table(&mut self) -> &mut dyn FastTable;
-    /// What becomes of a frame that comes in by a port.
+    /// The fate of a frame that comes in by a port.
     fn pass(&mut self, port: PortId, frame: &[u8]) -> Fate;
     fn close_and_open(&mut self, port: PortId);
 }

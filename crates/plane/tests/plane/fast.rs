@@ -470,7 +470,7 @@ proptest! {
             order.take(1);
         }
         prop_assert!(order.left.is_sorted(), "{:?}", order.left);
-        // What was held back has been counted by the table.
+        // The table counts the frames that were held back.
         if lie == 0.0 {
             let dropped = order.fast.rig.account().dropped;
             prop_assert_eq!(order.left.len() as u64 + dropped, u64::from(order.next));

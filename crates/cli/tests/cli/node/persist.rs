@@ -55,7 +55,7 @@ fn pass(one: &mut Station, two: &mut Station, numbers: Range<u8>) {
     }
 }
 
-/// What has arrived since the last look came once each, up to a last frame.
+/// Frames that have arrived since the last look came once each, up to a last one.
 fn pass_once(one: &mut Station, two: &mut Station) {
     let last = frame(mac(2), mac(1), u8::MAX);
     one.send(&last);
@@ -144,6 +144,15 @@ fn a_port_that_a_reload_removes_leaves_nothing() {
     node.signal(Signal::HUP);
     assert!(until(|| net.persisting() == 2 && !net.is_promiscuous("n3")), "{}", node.log());
     assert!(net.is_promiscuous("n1"));
+    // A node that takes these devices by a reload ends what is left there.
+    node.signal(Signal::KILL);
+    assert!(until(|| node.has_ended()));
+    let lines = "fast_table = \"off\"\nbackend = \"af_packet\"";
+    let other = net.node("b", lines, &ports(3)[2..]);
+    assert_eq!(net.persisting(), 2);
+    net.write("b", lines, &ports(3));
+    other.signal(Signal::HUP);
+    assert!(until(|| net.persisting() == 0 && !net.is_promiscuous("n1")), "{}", other.log());
 }
 
 #[test]

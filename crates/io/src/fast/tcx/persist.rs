@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FsWord, statfs};
-use rustix::net::netdevice::name_to_index;
+use rustix::net::netdevice::{index_to_name, name_to_index};
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -72,9 +72,7 @@ impl Persist {
     /// Keeps a program at a device's hook.
     pub(super) fn keep(&self, index: u32, link: &OwnedFd) -> io::Result<()> {
         end(&self.directory, index)?;
-        let socket = crate::sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-        let name = rustix::net::netdevice::index_to_name(socket, index)?;
-        let device = Device::named(&name).map_err(io::Error::other)?;
+        let device = device(index)?;
         if !device.is_promiscuous()? {
             // The record first: what is not recorded is never undone.
             fs::create_dir(self.directory.join(format!("{index}{PROMISCUOUS}")))?;
@@ -143,15 +141,18 @@ fn end(directory: &Path, index: u32) -> io::Result<()> {
         fs::remove_file(&place).map_err(|error| of(&place, error))?;
     }
     if is_there(&record) {
-        let socket = crate::sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-        if let Ok(name) = rustix::net::netdevice::index_to_name(socket, index)
-            && let Ok(device) = Device::named(&name)
-        {
+        // It may be gone.
+        if let Ok(device) = device(index) {
             device.set_promiscuous(false)?;
         }
         fs::remove_dir(&record).map_err(|error| of(&record, error))?;
     }
     Ok(())
+}
+
+fn device(index: u32) -> io::Result<Device> {
+    let socket = crate::sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    Device::named(&index_to_name(socket, index)?).map_err(io::Error::other)
 }
 
 fn of(path: &Path, error: io::Error) -> io::Error {

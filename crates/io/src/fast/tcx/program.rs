@@ -72,7 +72,7 @@ fn key_of_packet(asm: &mut Asm, absent: Label) {
 }
 
 /// Before the packet socket: decides, and gives the socket what is not to be forwarded.
-pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
+pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     let mut asm = Asm::new();
     let (to_socket, lost, without_notes) = (asm.label(), asm.label(), asm.label());
     let (wait, hold) = (asm.label(), asm.label());
@@ -110,8 +110,10 @@ pub(super) fn filter(maps: &Maps, notes: &Map) -> Asm {
     asm.store_imm(Width::D, Reg::R0, at(of_port::IN), 0);
 
     asm.place(to_socket);
-    asm.load(Width::W, Reg::R1, Reg::R6, buffer::IFINDEX);
-    asm.store(Width::D, Reg::R7, at(SEEN), Reg::R1);
+    if persists {
+        asm.load(Width::W, Reg::R1, Reg::R6, buffer::IFINDEX);
+        asm.store(Width::D, Reg::R7, at(SEEN), Reg::R1);
+    }
     asm.place(without_notes);
     asm.mov_imm(Reg::R0, WHOLE);
     asm.exit();
