@@ -284,6 +284,7 @@ fn what_was_never_sent_was_not_blocked() {
 /// Through nodes of our own: AF_XDP for root, AF_PACKET for others.
 #[test]
 fn nodes_forward_delay_and_account_for_every_packet() {
+    common::turn();
     let traffic = "[[traffic]]\nname = \"u\"\nfrom = \"h2\"\nto = \"h1\"\nproto = \"udp\"\n\
                    rate = \"2Mbit\"\ncount = 200\nafter = \"ping\"\n\
                    [[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"fd00::3\"\nproto = \"tcp\"\n\
@@ -311,6 +312,7 @@ fn nodes_forward_delay_and_account_for_every_packet() {
 /// A ring of three nodes that find each other, as it ships.
 #[test]
 fn a_fabric_leases_addresses_and_carries_every_flow() {
+    common::turn();
     let Some(desk) = Desk::root("labs") else { return };
     let file = common::shipped("ring");
     let up = desk.plexus(&["lab", "up", &file]);
@@ -368,6 +370,7 @@ fn shipped(desk: &Desk, name: &str, change: impl Fn(String) -> String) -> Option
 /// Hosts behind a Linux bridge share a host port, and its addresses come by DHCP.
 #[test]
 fn hosts_behind_a_bridge_are_served_by_its_port() {
+    common::turn();
     let Some(desk) = Desk::root("labs") else { return };
     let Some(file) = shipped(&desk, "bridge-behind", |text| text) else { return };
     let hosts = desk.json(&["show", "hosts", "--node", "bridge-behind/c1"], 0).to_string();
@@ -450,6 +453,7 @@ fn bridges_with_spanning_tree_find_another_way_when_a_cable_is_cut() {
 /// Frames without encapsulation between two nodes, by AF_XDP and by packet sockets.
 #[test]
 fn native_links_carry_every_flow() {
+    common::turn();
     let Some(desk) = Desk::root("labs") else { return };
     for backend in ["auto", "af_packet"] {
         let change = |text: String| {

@@ -175,6 +175,7 @@ fn bytes(len: usize) -> Vec<u8> {
 
 #[test]
 fn the_lab_serves_a_web_site_by_name_through_two_caches() {
+    common::turn();
     let Some(desk) = Desk::root("named-lab") else { return };
     let run = desk.json(&["lab", "run", &common::shipped("named-data")], 0);
     assert_eq!(run["passed"], true, "{run}");

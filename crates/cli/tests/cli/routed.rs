@@ -68,6 +68,7 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
 
 #[test]
 fn the_lab_passes_while_a_cable_is_pulled_out() {
+    turn();
     let Some(desk) = Desk::root("routed-lab") else { return };
     desk.plexus(&["lab", "run", &common::shipped("router-mesh")]).expect(0);
 }

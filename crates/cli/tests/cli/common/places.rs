@@ -1,6 +1,6 @@
 //! Which tests run at once. Most tests wait for daemons and labs, and need little of a processor:
 //! so `make test` starts more of them than there are processors. A test that is measured, or loads
-//! the whole machine, has at most two others beside it.
+//! the whole machine, has at most one other beside it.
 //!
 //! A test has its places from its first directory, namespace or [`turn`] to the end of its thread.
 //! Threads that a test starts must ask for none: they would wait for the test.
@@ -31,17 +31,17 @@ pub(super) fn enter() {
     });
 }
 
-/// Waits until at most two other tests run, and lets no third one begin beside this one.
+/// Waits until at most one other test runs, and lets no second one begin beside this one.
 pub(crate) fn turn() {
     OWN.with_borrow_mut(|own| {
         *own = None;
-        *own = Some(Places::take(all() - 2));
+        *own = Some(Places::take(all() - 1));
     });
 }
 
-/// Places that there are.
+/// Places that there are: one more than processors.
 fn all() -> usize {
-    2 + 2 * std::thread::available_parallelism().map_or(1, usize::from)
+    1 + std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// So many places, until they are dropped.
