@@ -229,10 +229,11 @@ fn fast_table(answer: &FastTable) -> String {
         text += &format!("\n{}", flows.finish());
     }
     if !answer.hops.is_empty() {
-        let mut hops = Table::new(&["FABRIC PORT", "TO", "STATE", "PACKETS", "BYTES"]);
+        let mut hops = Table::new(&["FABRIC PORT", "TO", "STATION", "STATE", "PACKETS", "BYTES"]);
         for hop in &answer.hops {
             let state = if hop.forwards { "forwards" } else { "waits" };
-            hops.row([&hop.in_port, &hop.out_port, &state, &hop.packets, &hop.bytes]);
+            let station = hop.station.map_or("-".into(), |station| station.to_string());
+            hops.row([&hop.in_port, &hop.out_port, &station, &state, &hop.packets, &hop.bytes]);
         }
         text += &format!("\n{}", hops.finish());
     }

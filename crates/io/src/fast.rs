@@ -52,6 +52,16 @@ pub enum Key {
         /// Their next hop.
         hop: u8,
     },
+    /// Of such frames the IP packets whose next hop is the port of a host, by station.
+    Delivery {
+        /// The fabric port that they come in by.
+        in_port: PortId,
+        /// Their next hop: the port that they leave by, without what the fabric has put before
+        /// them.
+        hop: u8,
+        /// The station's Ethernet address.
+        destination: MacAddr,
+    },
 }
 
 impl Key {
@@ -59,7 +69,7 @@ impl Key {
     pub fn in_port(&self) -> PortId {
         match self {
             Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => flow.in_port,
-            Key::Hop { in_port, .. } => *in_port,
+            Key::Hop { in_port, .. } | Key::Delivery { in_port, .. } => *in_port,
         }
     }
 }
@@ -195,12 +205,46 @@ pub struct Action {
     pub out_port: PortId,
     /// The tag of a flow's frames.
     pub tag: Tag,
-    /// The Ethernet header of the output port's link, of a hop.
-    pub header: Option<[u8; 14]>,
+    /// Of a hop the Ethernet header of the output port's link. Of a flow that enters the fabric
+    /// also the fabric's header behind it: both are put before the frame. A flow may enter by a
+    /// device that [takes what packets owe](FastTable::set_link) only.
+    pub front: Option<Front>,
     /// The step of a routed flow. A packet that a router does not send on as it is comes in by the
     /// back-end. If it may leave by the same port later, the rule [waits](self) for it: if it has
     /// options, is longer than the MTU, or is a super-packet other than TCP.
     pub step: Option<Step>,
+}
+
+/// Bytes that a frame in the fabric begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Front {
+    len: u8,
+    bytes: [u8; FRONT_MAX],
+}
+
+/// Bytes of the longest [`Front`]: the Ethernet header, and 20 hops behind the rest of the fabric's.
+pub const FRONT_MAX: usize = 40;
+
+impl Front {
+    /// The Ethernet header of a link, and a header of the fabric or nothing. None if that is too
+    /// long for a rule.
+    pub fn new(link: &[u8; 14], header: &[u8]) -> Option<Front> {
+        let mut bytes = [0; FRONT_MAX];
+        let (first, rest) = bytes.split_first_chunk_mut()?;
+        *first = *link;
+        rest.get_mut(..header.len())?.copy_from_slice(header);
+        Some(Front { len: (link.len() + header.len()) as u8, bytes })
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+
+    /// The Ethernet header.
+    pub fn link(&self) -> [u8; 14] {
+        std::array::from_fn(|n| self.bytes[n])
+    }
 }
 
 /// The Ethernet headers of frames on a link of the fabric, behind which the fabric's header stands.
@@ -225,6 +269,8 @@ pub struct Counts {
     pub bytes: u64,
     /// Packets held back and dropped.
     pub held: u64,
+    /// Bytes that a [delivery](Key::Delivery) has taken off in front.
+    pub taken_off: u64,
 }
 
 /// The kernel's end of a port, for a fast table.
@@ -291,7 +337,10 @@ pub trait FastTable: Send {
     /// more.
     fn maintain(&mut self, _port: PortId) {}
 
-    /// A port that has been opened leads to a fabric node.
+    /// A port that has been opened leads to a fabric node. The table finds out whether the device
+    /// takes what packets owe: super-packets and unfinished checksums behind the fabric's header.
+    /// No hardware can, but a virtual cable can pass them on. While it does not, flows that enter
+    /// the fabric get no rule to it, and super-packets in the fabric go to the back-end.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -8,6 +8,7 @@
 //!
 //! Everything here concerns the network namespace of the thread that opens it.
 
+mod cable;
 mod event;
 mod follow;
 mod interface;
@@ -21,6 +22,7 @@ mod socket;
 mod watcher;
 mod writer;
 
+pub(crate) use cable::Cables;
 pub use event::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN};
 pub use interface::{
     ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, leave_arp, remove_interface,

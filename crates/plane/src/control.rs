@@ -198,7 +198,7 @@ pub(crate) fn finish(pool: &mut Pool, packet: &mut Packet) -> bool {
         let len = packet.len().min(EXCERPT);
         pool.set_len(packet, len);
     } else if packet.offload.checksum == Checksum::Partial
-        && !offload::complete_checksum(pool, packet)
+        && !offload::complete_checksum(pool, packet, 0)
     {
         return false;
     }

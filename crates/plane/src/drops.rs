@@ -142,7 +142,7 @@ reasons! {
     /// Its input port was silenced on purpose, to test the failure of a cable.
     Silenced = "silenced",
     /// Its flow was to go by the fast table, and earlier packets had not left yet. Its port dropped
-    /// packets anyway.
+    /// packets anyway, or it was a TCP flow without a pause.
     Held = "held",
 }
 

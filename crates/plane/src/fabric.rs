@@ -34,7 +34,7 @@ mod detour;
 pub(crate) mod lanes;
 mod parts;
 pub(crate) mod plan;
-mod push;
+pub(crate) mod push;
 mod tree;
 mod ways;
 
@@ -101,8 +101,18 @@ pub(crate) struct Fabric {
     present: [u64; 256],
     /// Limits on hosts' frames that are copied along trees.
     pub(crate) storms: Storms,
-    /// Places of the last batch's packets that go from one encapsulated link to another.
-    passed_on: u64,
+    forwarded: Forwarded,
+}
+
+/// Packets of a batch that the fabric may have sent on as the fast table does, one bit for each.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Forwarded {
+    /// From one encapsulated link to another.
+    pub(crate) passed_on: u64,
+    /// From an encapsulated link to a host.
+    pub(crate) delivered: u64,
+    /// From a host, not to the router. Some may go elsewhere, or nowhere.
+    pub(crate) of_hosts: u64,
 }
 
 /// Packets of a batch that the fabric leaves, one bit for each.
@@ -129,7 +139,7 @@ impl Fabric {
         let (classes, up) = ([Class::Closed; 256], [false; 256]);
         let (ways, storms) = (Ways::default(), Storms::default());
         let (lanes, present) = (Lanes::new(seed), [NOBODY; 256]);
-        Fabric { lanes, classes, up, ways, present, storms, passed_on: 0 }
+        Fabric { lanes, classes, up, ways, present, storms, forwarded: Forwarded::default() }
     }
 
     /// Follows a plan.
@@ -152,11 +162,10 @@ impl Fabric {
         }
     }
 
-    /// The places of a batch's packets that go from one encapsulated link to another. The next
-    /// batch begins.
+    /// The places of a batch's packets that the fast table may take. The next batch begins.
     #[inline]
-    pub(crate) fn take_passed_on(&mut self) -> u64 {
-        std::mem::take(&mut self.passed_on)
+    pub(crate) fn take_forwarded(&mut self) -> Forwarded {
+        std::mem::take(&mut self.forwarded)
     }
 
     /// Neighbours of the router have other addresses.
@@ -203,6 +212,7 @@ impl Fabric {
                     left.to_route |= self.take_from_node(context, in_port, link, packets);
                 }
                 (PortRole::Host, Some(tables)) => {
+                    self.forwarded.of_hosts |= run.places() & !done;
                     let packets =
                         (place..).zip(packets).filter(|(place, _)| done >> place & 1 == 0);
                     left.to_route |=
@@ -227,6 +237,7 @@ impl Fabric {
         for lookup in &mut lookups {
             self.route(context, queues, lookup).store(lookup.packet);
         }
+        self.forwarded.of_hosts &= !left.to_route;
         left
     }
 
@@ -399,13 +410,18 @@ impl Fabric {
                 Encapsulation::Native => self.pass_on(context, in_port as u8, packet),
                 Encapsulation::EtherType { back, .. } => {
                     let passed = self.pass_on_behind(back, context, in_port as u8, packet);
-                    self.passed_on |= u64::from(passed) << place;
+                    self.forwarded.passed_on |= u64::from(passed) << place;
                     passed
                 }
             };
             if !is_passed_on {
-                self.take_from_link(context, link, false, packet).store(packet);
+                let verdict = self.take_from_link(context, link, false, packet);
+                verdict.store(packet);
                 to_route |= u64::from(packet.flags & FORWARDED != 0) << place;
+                if let Verdict::Forward(out) = verdict {
+                    let is_delivered = self.class(out as u8) == Class::Host;
+                    self.forwarded.delivered |= u64::from(is_delivered) << place;
+                }
             }
             // Not by what others send over the same cable.
             let sent = || matches!(Verdict::load(packet), Verdict::Forward(_));
@@ -510,10 +526,12 @@ impl Fabric {
         is_controller: bool,
         packet: &mut Packet,
     ) -> Verdict {
-        if !offload::is_finished(packet) {
-            return Verdict::Drop(DropReason::BadOffload);
+        // On a virtual cable a frame may owe what its host has left to a device.
+        let owes = !offload::is_finished(packet);
+        if !owes {
+            packet.offload = Offload::NONE;
         }
-        (packet.offload, packet.vlan) = (Offload::NONE, 0);
+        packet.vlan = 0;
         packet.flags &= !vlan::TAGGED;
         if let Encapsulation::EtherType { back, .. } = link {
             let data = context.pool.data(packet);
@@ -523,7 +541,12 @@ impl Fabric {
             context.pool.pull_front(packet, ethernet::HEADER_LEN);
         }
         let in_port = packet.in_port as u8;
-        self.process(context, in_port, is_controller, packet)
+        let verdict = self.process(context, in_port, is_controller, packet);
+        if owes && matches!(verdict, Verdict::Control(_)) {
+            // It gets the frame's beginning only.
+            packet.offload = Offload::NONE;
+        }
+        verdict
     }
 
     /// Header processing (`axon.txt` §4.1.1) of a frame that begins with the fabric header.
@@ -541,6 +564,9 @@ impl Fabric {
         };
         if is_controller && fields.kind() == Kind::Ethernet {
             return Verdict::Drop(DropReason::NotControl);
+        }
+        if fields.kind() != Kind::Ethernet && !offload::is_finished(packet) {
+            return Verdict::Drop(DropReason::BadOffload);
         }
         packet.priority = match fields.kind() {
             Kind::Ethernet => 0,

@@ -12,9 +12,10 @@
 //! - in the round in which the switch would forget its destination.
 //!
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
-//! says the port. They get a rule for each pair of ports. It ends when the fabric's plan says
-//! something else of either port. What is for a host, a controller or this node, and frames of
-//! native links, stay in the pipeline.
+//! says the port. They get a rule for each pair of ports. IP packets that leave the fabric get one
+//! for each station, and those that enter it one for each flow. These rules end when the fabric's
+//! plan would make another one, or none. What is for a controller or this node, frames of native
+//! links, and flows with several routes stay in the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.
 //! They do not pass the output queues, so no flow to a port with a configured rate or a deep queue
@@ -28,6 +29,7 @@
 
 mod candidates;
 mod rule;
+mod seen;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -41,18 +43,16 @@ use arrayvec::ArrayVec;
 use plexus_io::fast::{
     Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Routed, RuleId, Tag,
 };
-use plexus_io::{BATCH, Batch, Pool, PortId, Segmentation};
+use plexus_io::{BATCH, PortId};
 use plexus_table::MacKey;
 use plexus_wire::{MacAddr, Time};
 
-use crate::bits::bits;
 use crate::counters::Counters;
 use crate::drops::DropReason;
 use crate::fabric::plan::FabricPlan;
 use crate::router::fib::FibBatch;
 use crate::router::plan::RouterPlan;
 use crate::switch::Switch;
-use crate::verdict::Verdict;
 use candidates::{Candidate, Candidates};
 pub(crate) use rule::Plans;
 use rule::{Due, link_of};
@@ -69,7 +69,9 @@ const SWAPS_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(1);
 /// Rules end this long before the switch forgets their destination: a round, and as much again.
 const MARGIN: Duration = Duration::from_millis(200);
-/// A flow that has had no pause for this long, and whose port drops packets, is held back.
+/// A flow that has had no pause for this long is held back if its port drops packets, or if it has
+/// super-packets. These are TCP's, which sends what is lost again; in the pipeline it never pauses,
+/// since it sends as fast as it is acknowledged.
 const HOLD_AFTER: Duration = Duration::from_millis(100);
 /// Packets of a rule are held back for no longer.
 const HOLD_MAX: Duration = Duration::from_millis(10);
@@ -164,6 +166,8 @@ struct Rule {
     noted: Option<Noted>,
     /// Whether it is in `waiting`.
     is_listed: bool,
+    /// Whether super-packets of its flow have come since it began to wait.
+    has_super: bool,
     hold: Hold,
 }
 
@@ -348,21 +352,19 @@ impl Fast {
     }
 
     /// The fabric has another plan. Ports of which it says something else than before are closed,
-    /// and opened again when they are looked at next.
-    pub(crate) fn adopt_fabric(&mut self, now: Time, plan: &FabricPlan) {
+    /// and opened again when they are looked at next. Rules end that it would not make.
+    pub(crate) fn adopt_fabric(&mut self, now: Time, switch: &Switch, plans: Plans<'_>) {
         let changed =
-            self.links.iter().filter(|(port, link)| link_of(plan, **port) != Some(**link));
+            self.links.iter().filter(|(port, link)| link_of(plans.fabric, **port) != Some(**link));
         let changed: Vec<PortId> = changed.map(|(port, _)| *port).collect();
         changed.into_iter().for_each(|port| self.close(now, port));
-        // Ports of other workers, which may not have heard of it.
-        let leads_elsewhere = |rule: &Rule| {
-            rule.due.action.header.is_some()
-                && rule.due.action.header
-                    != link_of(plan, rule.due.action.out_port).map(|link| link.out)
+        // Also to ports of other workers, which may not have heard of it.
+        let is_over = |(key, rule): &(&Key, &Rule)| {
+            plans.is_of_fabric(key)
+                && plans.rule(now, switch, key, rule.due.action.out_port) != Some(rule.due)
         };
-        let old = self.rules.iter().filter(|(_, rule)| leads_elsewhere(rule));
-        let old: Vec<Key> = old.map(|(key, _)| *key).collect();
-        old.iter().for_each(|key| self.end(now, key));
+        let over: Vec<Key> = self.rules.iter().filter(is_over).map(|(key, _)| *key).collect();
+        over.iter().for_each(|key| self.end(now, key));
     }
 
     /// Tells the table of the fabric's links at ports that are open.
@@ -402,79 +404,6 @@ impl Fast {
             self.by_station.remove(&(station, *key));
         }
         self.ended.push((now, *key, rule));
-    }
-
-    /// Notes the packets of a batch that are to the router, before it changes them.
-    #[inline]
-    pub(crate) fn see_arrivals(&mut self, pool: &Pool, batch: &Batch, plans: Plans<'_>) {
-        self.arrived_of = batch.len();
-        if !plans.router.has_interfaces() || self.open_count == 0 {
-            return;
-        }
-        for (place, packet) in (0..).zip(batch) {
-            if !self.is_seen_open(packet.in_port) {
-                continue;
-            }
-            let frame = pool.data(packet);
-            let flow = Flow::of(packet.in_port, frame).filter(is_plain);
-            let flow = flow.filter(|flow| plans.interface_of(flow).is_some());
-            let routed = flow.and_then(|flow| plans.routed_flow(flow, frame));
-            self.arrived.extend(routed.map(|routed| (place, routed)));
-        }
-    }
-
-    /// Counts the packets of a batch: those at the places of `switched` go out by one port of the
-    /// switch, those of `passed_on` from one link of the fabric to another. It also counts packets
-    /// in `arrived` that the router sends on.
-    #[inline]
-    pub(crate) fn see(
-        &mut self,
-        now: Time,
-        pool: &Pool,
-        batch: &Batch,
-        switched: u64,
-        passed_on: u64,
-    ) {
-        for place in bits(switched | passed_on) {
-            let packet = &batch[place];
-            if !self.is_seen_open(packet.in_port) {
-                continue;
-            }
-            let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
-            let in_port = packet.in_port;
-            let key = match passed_on >> place & 1 {
-                // The lookup has taken the tag off a frame that names no VLAN.
-                0 => Flow::of(in_port, pool.data(packet)).filter(is_plain).map(Key::Flow),
-                _ => Some(Key::Hop { in_port, hop: out_port as u8 }),
-            };
-            if let Some(key) = key {
-                self.candidates.count(key, out_port);
-            }
-        }
-        if !self.arrived.is_empty() {
-            self.see_routed(now, batch);
-        }
-    }
-
-    fn see_routed(&mut self, now: Time, batch: &Batch) {
-        // The forwarder of names may have taken packets out, and others have other places now.
-        let is_whole = batch.len() == self.arrived_of;
-        for at in 0..if is_whole { self.arrived.len() } else { 0 } {
-            let (place, key) = self.arrived[at];
-            let packet = &batch[usize::from(place)];
-            let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
-            let key = Key::Routed(key);
-            // The table does not forward super-packets of UDP.
-            if packet.offload.segmentation != Segmentation::Udp {
-                self.candidates.count(key, out_port);
-            }
-            // It has let a packet through that it does not send on as it is.
-            if let Some(rule) = self.rules.get_mut(&key).filter(|rule| rule.state.forwards()) {
-                rule.state = State::Waiting { since: now };
-                wait(&mut self.waiting, &key, rule);
-            }
-        }
-        self.arrived.clear();
     }
 
     fn is_seen_open(&self, port: PortId) -> bool {
@@ -598,7 +527,7 @@ impl Fast {
                 self.table.settle(rule.id, passed);
                 if self.table.passed(rule.id) == passed {
                     self.holding -= usize::from(rule.let_go(&*self.table));
-                    rule.state = State::Forwards { passed };
+                    (rule.state, rule.has_super) = (State::Forwards { passed }, false);
                 }
             }
         }
@@ -670,7 +599,7 @@ impl Fast {
                 && self.table.is_valid(rule.id)
                 && source.is_none_or(|at| !is_used || switch.refresh(now, at, key.in_port()))
                 && destination.is_none_or(|at| switch.stays(now, MARGIN, at, out_port));
-            if is_used && matches!(key, Key::Hop { .. }) {
+            if is_used && matches!(key, Key::Hop { .. } | Key::Delivery { .. }) {
                 plans.fabric.hear(key.in_port(), now);
             }
             if !keep {
@@ -680,7 +609,7 @@ impl Fast {
                 && now >= since + HOLD_AFTER
                 && rule.hold == Hold::NotYet
                 && self.holding < WAITING_MAX
-                && overflows(key.in_port())
+                && (rule.has_super || overflows(key.in_port()))
             {
                 self.table.hold(rule.id, true);
                 rule.hold = Hold::Since(now);
@@ -727,7 +656,9 @@ impl Fast {
             }
             let Some(key) = key.filter(|key| !self.rules.contains_key(key)) else { continue };
             let is_known = match key {
-                Key::Hop { in_port, .. } => self.links.contains_key(&in_port),
+                Key::Hop { in_port, .. } | Key::Delivery { in_port, .. } => {
+                    self.links.contains_key(&in_port)
+                }
                 _ => self.table.is_open(key.in_port()),
             };
             let due = plans.rule(now, switch, &key, out_port).filter(|_| is_known);
@@ -751,6 +682,7 @@ impl Fast {
                 state: State::Waiting { since: now },
                 noted: None,
                 is_listed: false,
+                has_super: false,
                 hold: Hold::NotYet,
             };
             wait(&mut self.waiting, &key, &mut rule);
@@ -827,12 +759,18 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     let packets = more(counts.packets, rule.counted.packets).unwrap_or(0);
     let bytes = more(counts.bytes, rule.counted.bytes).unwrap_or(0);
     let held = more(counts.held, rule.counted.held).unwrap_or(0);
+    let taken_off = more(counts.taken_off, rule.counted.taken_off).unwrap_or(0);
     rule.counted = counts;
     rule.recent += packets;
     let tag = |is_tagged: bool| if is_tagged { packets * TAG_LEN } else { 0 };
     let comes_tagged = match key {
         Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => flow.tag.is_some(),
-        Key::Hop { .. } => false,
+        Key::Hop { .. } | Key::Delivery { .. } => false,
+    };
+    // A hop gets another header in place of the one that it had.
+    let put_before = match (key, &rule.due.action.front) {
+        (Key::Flow(_), Some(front)) => packets * front.bytes().len() as u64,
+        _ => 0,
     };
     let leaves_tagged = match rule.due.action.tag {
         Tag::Keep => comes_tagged,
@@ -840,7 +778,8 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
         Tag::Push(_) | Tag::Swap(_) => true,
     };
     counters.fast_received(key.in_port(), packets + held, bytes + tag(comes_tagged));
-    counters.fast_sent(rule.due.action.out_port, packets, bytes + tag(leaves_tagged));
+    let sent = (bytes + put_before + tag(leaves_tagged)).saturating_sub(taken_off);
+    counters.fast_sent(rule.due.action.out_port, packets, sent);
     counters.drop_many(key.in_port(), DropReason::Held, held);
     if matches!(key, Key::Routed(_)) {
         counters.routed(key.in_port(), packets);
@@ -852,9 +791,4 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
 fn first_routed() -> Key {
     let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     Key::Routed(Routed { flow: NO_FLOW, source: nobody, destination: nobody, ports: None })
-}
-
-/// Whether a flow's frames have one tag at most.
-fn is_plain(flow: &Flow) -> bool {
-    !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
 }

@@ -26,12 +26,14 @@ pub(crate) fn is_crc(packet: &Packet) -> bool {
     usize::from(packet.offload.checksum_offset) == SCTP_CHECKSUM
 }
 
-/// Completes a partial checksum. False if the metadata points outside the frame, or anywhere but
-/// at the checksum field of a transport header: a host could change its tag or address by it.
-pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
-    let Offload { checksum_start: start, checksum_offset: offset, .. } = packet.offload;
-    let at = usize::from(start) + usize::from(offset);
-    let Some((ether_type, ip)) = network_layer(pool.data(packet)) else { return false };
+/// Completes a partial checksum of a host's frame, which begins at `start`. False if the metadata
+/// points outside the frame, or anywhere but at the checksum field of a transport header: a host
+/// could change its tag or address by it.
+pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet, start: usize) -> bool {
+    let Offload { checksum_start, checksum_offset: offset, .. } = packet.offload;
+    let transport = usize::from(checksum_start);
+    let at = transport + usize::from(offset);
+    let Some((ether_type, ip)) = network_layer(pool.data(packet), start) else { return false };
     let minimum = if ether_type == EtherType::IPV6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
     let len = match usize::from(offset) {
         ICMP_CHECKSUM | UDP_CHECKSUM | TCP_CHECKSUM => 2,
@@ -39,18 +41,18 @@ pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
         _ => return false,
     };
     let data = pool.data_mut(packet);
-    if usize::from(start) < ip + minimum || at + len > data.len() {
+    if transport < ip + minimum || at + len > data.len() {
         return false;
     }
     packet.offload.checksum = Checksum::Complete;
     if usize::from(offset) == SCTP_CHECKSUM {
         data[at..at + len].fill(0);
-        let crc = partial::crc32c(&data[usize::from(start)..]);
+        let crc = partial::crc32c(&data[transport..]);
         data[at..at + len].copy_from_slice(&crc);
         return true;
     }
     // The field holds the sum of the pseudo-header, so it is summed along (virtio 1.2, 5.1.6.2).
-    let sum = Sum::new().with(&data[usize::from(start)..]);
+    let sum = Sum::new().with(&data[transport..]);
     let udp = usize::from(offset) == UDP_CHECKSUM;
     let value = if udp { sum.finish_udp() } else { sum.finish() };
     data[at..at + len].copy_from_slice(&value.to_be_bytes());
@@ -62,9 +64,8 @@ pub(crate) fn complete_checksum(pool: &mut Pool, packet: &mut Packet) -> bool {
 pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet, start: usize) -> bool {
     const CE: u8 = 0b11;
     let capable = |ecn: u8| ecn == 0b01 || ecn == 0b10;
-    let frame = pool.data(packet).get(start..).unwrap_or_default();
-    let Some((ether_type, at)) = network_layer(frame) else { return false };
-    let header = &mut pool.data_mut(packet)[start + at..];
+    let Some((ether_type, at)) = network_layer(pool.data(packet), start) else { return false };
+    let header = &mut pool.data_mut(packet)[at..];
     match ether_type {
         EtherType::IPV4 => match ipv4::Packet::new_checked(header) {
             Ok(mut ip) if capable(ip.ecn()) => ip.set_ecn(CE),
@@ -79,9 +80,9 @@ pub(crate) fn mark_congestion(pool: &mut Pool, packet: &mut Packet, start: usize
     true
 }
 
-/// The EtherType behind 802.1Q tags, and where its header begins.
-fn network_layer(frame: &[u8]) -> Option<(EtherType, usize)> {
-    let mut at = ethernet::HEADER_LEN;
+/// The EtherType behind 802.1Q tags of a frame that begins at `start`, and where its header begins.
+fn network_layer(frame: &[u8], start: usize) -> Option<(EtherType, usize)> {
+    let mut at = start + ethernet::HEADER_LEN;
     for _ in 0..=MAX_TAGS {
         let ether_type = EtherType(u16::from_be_bytes([*frame.get(at - 2)?, *frame.get(at - 1)?]));
         if !ether_type.is_vlan() {
@@ -100,17 +101,19 @@ pub(crate) struct Segments {
     index: u16,
 }
 
-/// Cuts a super-packet into segments of at most `len_max` bytes, and hands them on. If it cannot be
-/// cut, the drop counts at the first port; a segment for which there is no frame, at the second.
+/// Cuts a super-packet into segments of at most `len_max` bytes, and hands them on. The host's frame
+/// begins at `start`; each segment gets what is before it. If it cannot be cut, the drop counts at
+/// the first port; a segment for which there is no frame, at the second.
 pub(crate) fn cut(
     context: &mut Context<'_>,
     whole: Packet,
+    start: usize,
     len_max: usize,
     [of_whole, of_part]: [PortId; 2],
     mut hand_on: impl FnMut(&mut Context<'_>, Packet),
 ) {
     let in_port = whole.in_port;
-    let mut segments = match Segments::new(context.pool, whole, len_max) {
+    let mut segments = match Segments::new(context.pool, whole, start, len_max) {
         Ok(segments) => segments,
         Err(whole) => return context.drop(whole, of_whole, DropReason::BadOffload),
     };
@@ -141,17 +144,17 @@ pub(crate) fn complete(
 ) {
     let in_port = packet.in_port;
     if packet.offload.segmentation == Segmentation::None {
-        if !is_finished(&packet) && !complete_checksum(context.pool, &mut packet) {
+        if !is_finished(&packet) && !complete_checksum(context.pool, &mut packet, 0) {
             return context.drop(packet, in_port, DropReason::BadOffload);
         }
         return hand_on(context, packet);
     }
-    if !measure(context.pool, &mut packet) {
+    if !measure(context.pool, &mut packet, 0) {
         return context.drop(packet, in_port, DropReason::BadOffload);
     }
     // The output port compares with its own limit; here a segment must fit a frame.
     let len_max = context.pool.max_len();
-    cut(context, packet, len_max, [in_port, out], hand_on);
+    cut(context, packet, 0, len_max, [in_port, out], hand_on);
 }
 
 /// Where a super-packet's headers are.
@@ -171,8 +174,13 @@ impl Segments {
     /// # Errors
     /// Gives the packet back if its headers are not those that the metadata says, or if a segment
     /// would be longer than `len_max` bytes.
-    pub(crate) fn new(pool: &Pool, whole: Packet, len_max: usize) -> Result<Segments, Packet> {
-        match layers(pool.data(&whole), &whole.offload) {
+    pub(crate) fn new(
+        pool: &Pool,
+        whole: Packet,
+        start: usize,
+        len_max: usize,
+    ) -> Result<Segments, Packet> {
+        match layers(pool.data(&whole), start, &whole.offload) {
             Some(l) if l.payload + l.segment <= len_max => {
                 Ok(Segments { whole, layers: l, next: l.payload, index: 0 })
             }
@@ -217,8 +225,8 @@ impl Segments {
 
 /// Replaces the header length in a super-packet's metadata by the real one. False if the headers
 /// are not those that the metadata says.
-pub(crate) fn measure(pool: &Pool, packet: &mut Packet) -> bool {
-    let Some(found) = layers(pool.data(packet), &packet.offload) else { return false };
+pub(crate) fn measure(pool: &Pool, packet: &mut Packet, start: usize) -> bool {
+    let Some(found) = layers(pool.data(packet), start, &packet.offload) else { return false };
     packet.offload.header_len = found.payload as u16;
     packet.offload.checksum == Checksum::Partial
 }
@@ -227,12 +235,12 @@ pub(crate) fn measure(pool: &Pool, packet: &mut Packet) -> bool {
 /// those that the metadata says.
 #[cold]
 pub(crate) fn longest_segment(frame: &[u8], offload: &Offload) -> Option<usize> {
-    let found = layers(frame, offload)?;
+    let found = layers(frame, 0, offload)?;
     Some(found.payload - found.ip + found.segment)
 }
 
-fn layers(frame: &[u8], offload: &Offload) -> Option<Layers> {
-    let (ether_type, ip) = network_layer(frame)?;
+fn layers(frame: &[u8], start: usize, offload: &Offload) -> Option<Layers> {
+    let (ether_type, ip) = network_layer(frame, start)?;
     let segment = usize::from(offload.segment_size);
     let (tcp, v4) = match offload.segmentation {
         Segmentation::TcpV4 | Segmentation::TcpV4Ecn => (true, true),

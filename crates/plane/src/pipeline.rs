@@ -18,6 +18,7 @@ use crate::drops::DropReason;
 use crate::fabric::Fabric;
 use crate::fabric::plan::FabricPlan;
 use crate::fast::{Clears, Fast, Plans};
+use crate::flow::Queued;
 use crate::router::Router;
 use crate::router::fib::{FibBatch, FibReaders};
 use crate::router::hosts::Routed;
@@ -152,7 +153,7 @@ impl Pipeline {
                 self.lookup.fabric.adopt(&self.fabric);
                 self.limit_control();
                 if let Some(fast) = &mut self.fast {
-                    fast.adopt_fabric(now, &self.fabric);
+                    fast.adopt_fabric(now, &self.lookup.switch, plans!(self, None));
                 }
             }
         }
@@ -215,9 +216,9 @@ impl Pipeline {
         }
         self.lookup.run(&mut context, &self.output, batch);
         let switched = self.lookup.switch.take_sent();
-        let passed_on = self.lookup.fabric.take_passed_on();
+        let in_fabric = self.lookup.fabric.take_forwarded();
         if let Some(fast) = &mut self.fast {
-            fast.see(now, context.pool, batch, switched, passed_on);
+            fast.see(now, context.pool, batch, switched, in_fabric, context.fabric);
             while let Some(station) = self.lookup.switch.take_moved() {
                 fast.end_of_station(now, station);
             }
@@ -227,6 +228,11 @@ impl Pipeline {
         }
         self.output.run(&mut context, &mut self.lookup, batch);
         transmit::run(&mut context, &mut self.output);
+    }
+
+    /// Where the host's frame begins in what leaves by a port.
+    pub(crate) fn host_frame_at(&self, port: PortId, frame: &[u8]) -> usize {
+        Queued::new(&self.fabric, port, frame).inner
     }
 
     /// Queues a packet whose output port another worker's lookup chose. That worker may still have

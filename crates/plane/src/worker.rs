@@ -447,7 +447,9 @@ impl Worker {
     /// A super-packet for a worker whose frames are smaller: cut here, since it does not fit there.
     fn cut_across(&mut self, worker: usize, port: PortId, packet: Packet) {
         let in_port = packet.in_port;
-        let mut segments = match Segments::new(&self.pool, packet, self.crossing.len_max(worker)) {
+        let start = self.pipeline.host_frame_at(port, self.pool.data(&packet));
+        let len_max = self.crossing.len_max(worker);
+        let mut segments = match Segments::new(&self.pool, packet, start, len_max) {
             Ok(segments) => segments,
             Err(packet) => {
                 self.pipeline.count_drop(port, DropReason::BadOffload);

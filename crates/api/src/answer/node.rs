@@ -380,7 +380,8 @@ pub struct FastFlow {
     pub ethertype: u16,
     /// The VLAN of their tag, if they have one.
     pub vlan: Option<u16>,
-    /// The change of their tag: `keep`, `pop`, `push` or `swap`.
+    /// The change of their tag: `keep`, `pop`, `push` or `swap`. `fabric`: they enter the fabric,
+    /// behind a header of it.
     pub tag: String,
     /// Of a flow that is routed: the addresses of its IP packets.
     #[serde(default)]
@@ -414,6 +415,9 @@ pub struct FastHop {
     pub in_port: String,
     /// The port that they leave by, which their header names.
     pub out_port: String,
+    /// The station at that port, where they leave the fabric; null: they go on in it.
+    #[serde(default)]
+    pub station: Option<MacAddr>,
     /// Whether they go by the table already.
     pub forwards: bool,
     /// Packets that it has forwarded.

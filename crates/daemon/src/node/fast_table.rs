@@ -172,13 +172,17 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
         let (flow, route) = match &rule.key {
             Key::Flow(flow) => (flow, None),
             Key::Routed(key) => (&key.flow, route(key, &rule.action)),
-            Key::Hop { .. } => {
-                hops.push(FastHop { in_port, out_port, forwards, packets, bytes });
+            Key::Hop { .. } | Key::Delivery { .. } => {
+                let station = match rule.key {
+                    Key::Delivery { destination, .. } => Some(destination),
+                    _ => None,
+                };
+                hops.push(FastHop { in_port, out_port, station, forwards, packets, bytes });
                 continue;
             }
         };
         let Flow { source, destination, ethertype, .. } = *flow;
-        let (vlan, tag) = (flow.tag.map(|tci| tci & 0x0FFF), word(rule.action.tag).into());
+        let (vlan, tag) = (flow.tag.map(|tci| tci & 0x0FFF), word(&rule.action).into());
         flows.push(FastFlow {
             in_port,
             out_port,
@@ -217,8 +221,9 @@ fn route(key: &Routed, action: &Action) -> Option<FastRoute> {
     Some(FastRoute { source: key.source, destination: key.destination, ports, next_hop })
 }
 
-fn word(tag: Tag) -> &'static str {
-    match tag {
+fn word(action: &Action) -> &'static str {
+    match action.tag {
+        Tag::Keep if action.front.is_some() => "fabric",
         Tag::Keep => "keep",
         Tag::Pop => "pop",
         Tag::Push(_) => "push",

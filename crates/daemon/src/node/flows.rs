@@ -94,6 +94,7 @@ fn forwarded(file: &NodeFile, rule: &FastRule, packets: u64, bytes: u64, seconds
         ),
         Key::Routed(key) => (key.source.to_string(), key.destination.to_string(), "ip".into()),
         Key::Hop { .. } => ("-".into(), "-".into(), "fabric".into()),
+        Key::Delivery { destination, .. } => ("-".into(), destination.to_string(), "fabric".into()),
     };
     FlowRate {
         in_port: file.port_name(rule.key.in_port().into()).into(),

@@ -82,8 +82,13 @@ pub enum Helper {
     Redirect = 23,
     /// R1 context, R2 offset in the frame, R3 destination, R4 length.
     LoadBytes = 26,
+    /// R1 context, R2 bytes to put before the frame, R3 flags (0): they are zeroes.
+    ChangeHead = 43,
     /// R1 context, R2 bytes to take off the beginning of the frame (negative: to add).
     AdjustHead = 44,
+    /// R1 context, R2 bytes to add (negative: to take out), R3 where, R4 flags. Only if the
+    /// kernel takes the packet for IP.
+    AdjustRoom = 50,
     /// R1 map of sockets or devices, R2 key, R3 verdict if there is none.
     RedirectMap = 51,
     /// R1 context, R2 bytes to add to the end of the frame (negative: to cut off).

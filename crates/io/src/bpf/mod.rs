@@ -130,8 +130,10 @@ impl Program {
                     Ok(fd) => return Ok(Program(fd)),
                     Err(error) => error,
                 };
-                let log = String::from_utf8_lossy(&log);
-                let said: Vec<&str> = log.trim_end_matches('\0').lines().collect();
+                // Behind its end stands what the verifier has taken back.
+                let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+                let log = String::from_utf8_lossy(&log[..end]);
+                let said: Vec<&str> = log.lines().collect();
                 if said.is_empty() {
                     return Err(error);
                 }

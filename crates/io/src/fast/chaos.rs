@@ -119,9 +119,9 @@ impl<T: FastTable> FastTable for Chaos<T> {
     }
 
     fn read(&self, id: RuleId) -> Counts {
-        let Counts { packets, bytes, held } = self.table.read(id);
+        let Counts { packets, bytes, held, taken_off } = self.table.read(id);
         let [packets, bytes, held] = [packets, bytes, held].map(|count| self.told(count));
-        Counts { packets, bytes, held }
+        Counts { packets, bytes, held, taken_off }
     }
 
     fn passed(&self, id: RuleId) -> u64 {

@@ -4,6 +4,7 @@
 //! When this process ends, however it ends, the kernel detaches the programs and forgets the rules,
 //! unless they are to [persist](super::tcx::Persist).
 
+mod fabric;
 mod frame;
 pub(super) mod program;
 mod routed;
@@ -22,6 +23,9 @@ use crate::packet::PortId;
 
 /// A settled count that no rule reaches: it has not been settled.
 const NEVER: u64 = u64::MAX;
+
+/// The kernel is asked about a cable's far end once in so many looks at its port.
+const LOOKS_BETWEEN: u8 = 8;
 
 /// The programs of one hook of the kernel, as one worker has them.
 pub trait Driver: Sized + Clone + Send + Debug {
@@ -45,6 +49,12 @@ pub trait Driver: Sized + Clone + Send + Debug {
 
     /// Whether a device sends the frames that it is given at this hook.
     fn sends(&mut self, device: u32) -> bool;
+
+    /// Whether a device of the fabric takes what packets owe, as it is. Packets at this hook may
+    /// owe nothing.
+    fn takes_owed(&mut self, _device: u32) -> bool {
+        true
+    }
 
     /// The time until which an open port's packets may be forwarded without this process, in
     /// nanoseconds of CLOCK_MONOTONIC.
@@ -90,6 +100,8 @@ struct Attached<P> {
     out: u64,
     /// If it leads to a fabric node.
     link_to: Option<FabricLink>,
+    /// How often it has been looked after.
+    looks: u8,
     /// Dropping it detaches the program.
     place: P,
 }
@@ -295,17 +307,22 @@ impl<D: Driver> FastTable for Kernel<D> {
         self.set_word(id, word::SETTLED, NEVER);
         // Read before the port: if it is closed and opened in between, the rule is void.
         let closed = self.closed(action.out_port);
-        let has_header = match &action.header {
+        let has_header = match &action.front {
             None => true,
-            Some(header) => {
+            Some(front) => {
                 let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
-                words == header_words(header)
+                let is_hop = matches!(key, Key::Hop { .. });
+                words == header_words(&front.link())
+                    && (is_hop || self.port(action.out_port, of_port::TAKES_OWED) != 0)
             }
         };
         if self.port(action.out_port, of_port::OUT) == 0 || !has_header {
             return Err(io::ErrorKind::NotFound.into());
         }
         for (word, value) in (word::STEP..).zip(program::step(action.step.as_ref())) {
+            self.set_word(id, word, value);
+        }
+        for (word, value) in (word::FRONT..).zip(program::front(action.front.as_ref())) {
             self.set_word(id, word, value);
         }
         let value = program::value(number, key, action, closed);
@@ -347,6 +364,7 @@ impl<D: Driver> FastTable for Kernel<D> {
             packets: sum([word::PACKETS, word::PACKETS_ELSEWHERE]),
             bytes: sum([word::BYTES, word::BYTES_ELSEWHERE]),
             held: self.word(id, word::HELD),
+            taken_off: self.word(id, word::TAKEN_OFF),
         }
     }
 
@@ -384,7 +402,8 @@ impl<D: Driver> FastTable for Kernel<D> {
             })?;
             self.refused.remove(&end.index);
             let (device, is_open, is_lost, sends) = (end.index, false, false, true);
-            let at = Attached { device, is_open, is_lost, sends, out: 0, link_to: None, place };
+            let (out, link_to, looks) = Default::default();
+            let at = Attached { device, is_open, is_lost, sends, out, link_to, looks, place };
             self.ports.insert(port, at);
         }
         self.driver.open(port, &end)?;
@@ -405,7 +424,14 @@ impl<D: Driver> FastTable for Kernel<D> {
         let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
         let sends = self.driver.sends(at.device);
         let news = at.say_if_changed(sends).then_some(if sends { at.out } else { 0 });
+        at.looks = (at.looks + 1) % LOOKS_BETWEEN;
+        let is_due = at.link_to.is_some() && at.looks == 0;
+        let takes_owed = is_due.then(|| self.driver.takes_owed(at.device).into());
         self.set_port(port, of_port::UNTIL, self.driver.until());
+        if let Some(takes) = takes_owed.filter(|is| *is != self.port(port, of_port::TAKES_OWED)) {
+            self.set_port(port, of_port::TAKES_OWED, takes);
+            self.void_rules_to(port);
+        }
         if let Some(out) = news {
             self.set_port(port, of_port::OUT, out);
             self.void_rules_to(port);
@@ -417,6 +443,8 @@ impl<D: Driver> FastTable for Kernel<D> {
         let (key, value) = program::link(at.device, link);
         self.maps.rules.set(&key, &value)?;
         at.link_to = Some(*link);
+        let takes_owed = self.driver.takes_owed(at.device);
+        self.set_port(port, of_port::TAKES_OWED, takes_owed.into());
         self.set_header(port, &link.out);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plexus_wire::fabric::Passing;
-use plexus_wire::{ipv4, ipv6};
+use plexus_wire::{MacAddr, ipv4, ipv6};
 
 use super::{
     Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Routed, RuleId, Step, Tag,
@@ -117,13 +117,23 @@ impl Memory {
         let tag_len = if is_tagged { 4 } else { 0 };
         slot.counts.bytes += (frame.len() - tag_len) as u64;
         let mut frame = frame.to_vec();
-        if let Key::Hop { .. } = key
-            && let Some((outer, inner_frame)) = frame.split_first_chunk_mut()
-            && let (Some(passing), Some(link)) =
-                (Passing::read(inner_frame), inner.links.get(&action.out_port))
-        {
-            passing.rotate(port as u8);
-            *outer = link.out;
+        match (key, action.front) {
+            (Key::Hop { .. }, Some(front)) => {
+                if let Some((outer, inner_frame)) = frame.split_first_chunk_mut()
+                    && let Some(passing) = Passing::read(inner_frame)
+                {
+                    passing.rotate(port as u8);
+                    *outer = front.link();
+                }
+            }
+            (Key::Delivery { .. }, _) => {
+                let header = Passing::read(&mut frame[14..]).map(|frame| frame.header_len());
+                let len = 14 + header.unwrap_or_default();
+                frame.drain(..len);
+                slot.counts.taken_off += len as u64;
+            }
+            (_, Some(front)) => drop(frame.splice(..0, front.bytes().iter().copied())),
+            (_, None) => {}
         }
         if let Some(step) = action.step {
             frame[..12].copy_from_slice(&step.addresses);
@@ -155,8 +165,17 @@ impl Inner {
             let has_rule = |key: &Key| self.rules.contains_key(key);
             return routed.into_iter().find(has_rule).or(Some(Key::Flow(flow)));
         }
-        let hop = Passing::read(&mut frame[14..].to_vec())?.hop();
-        Some(Key::Hop { in_port, hop })
+        let (mut bytes, is_ip) =
+            (frame[14..].to_vec(), |t: &[u8]| [[8, 0], [0x86, 0xDD]].contains(&[t[0], t[1]]));
+        let passing = Passing::read(&mut bytes)?;
+        let (hop, len, is_routed) = (passing.hop(), passing.header_len(), passing.is_routed());
+        let key = Key::Hop { in_port, hop };
+        if self.rules.contains_key(&key) {
+            return Some(key);
+        }
+        let head: &[u8; 14] = bytes.get(len..)?.first_chunk()?;
+        let destination = MacAddr(*head.first_chunk()?);
+        (!is_routed && is_ip(&head[12..])).then_some(Key::Delivery { in_port, hop, destination })
     }
 
     /// Whether a pair of addresses has rules with ports, and this one has none, or the reverse.
@@ -220,7 +239,7 @@ impl FastTable for Memory {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let link = inner.links.get(&action.out_port);
-        if action.header.is_some_and(|header| link.is_none_or(|link| link.out != header)) {
+        if action.front.is_some_and(|front| link.is_none_or(|link| link.out != front.link())) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let id = RuleId(free as u32);

@@ -16,17 +16,28 @@ use super::kernel::program::Maps;
 use super::kernel::{Driver, Kernel};
 use super::{Entrance, KernelEnd};
 use crate::bpf::{Map, Place, Program};
+use crate::netlink::Cables;
 use crate::packet::PortId;
 
 /// One worker's part of the table.
 pub type Tcx = Kernel<Programs>;
 
 /// The two programs, which serve all ports.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Programs {
     filter: Arc<Program>,
     at_hook: Arc<Program>,
     persist: Option<Arc<Persist>>,
+    /// Tells where cables lead. Opened when it is first asked, on the worker's thread.
+    cables: Option<Cables>,
+}
+
+impl Clone for Programs {
+    fn clone(&self) -> Programs {
+        let Programs { filter, at_hook, persist, .. } = self;
+        let (filter, at_hook, persist) = (filter.clone(), at_hook.clone(), persist.clone());
+        Programs { filter, at_hook, persist, cables: None }
+    }
 }
 
 /// A program at a device's hook.
@@ -61,7 +72,8 @@ impl Programs {
         let at_hook = program::at_hook(maps, &notes, persist.is_some());
         let at_hook = Program::load_for(Place::Ingress, "plexus_fast", at_hook)?;
         let persist = persist.map(Arc::new);
-        Ok(Programs { filter: Arc::new(filter), at_hook: Arc::new(at_hook), persist })
+        let (filter, at_hook) = (Arc::new(filter), Arc::new(at_hook));
+        Ok(Programs { filter, at_hook, persist, cables: None })
     }
 }
 
@@ -92,6 +104,13 @@ impl Driver for Programs {
 
     fn sends(&mut self, _: u32) -> bool {
         true
+    }
+
+    fn takes_owed(&mut self, device: u32) -> bool {
+        if self.cables.is_none() {
+            self.cables = Cables::open();
+        }
+        self.cables.as_mut().is_some_and(|cables| cables.reaches_socket(device))
     }
 
     fn until(&self) -> u64 {

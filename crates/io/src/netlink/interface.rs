@@ -174,7 +174,7 @@ fn find(socket: &mut Socket, name: &str) -> Result<Option<DeviceFact>, OpenError
 }
 
 /// `struct ifinfomsg`; `flags` are those to set.
-fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+pub(super) fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
     let mut fixed = [0; 16];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     fixed[8..12].copy_from_slice(&flags.to_ne_bytes());

@@ -1,6 +1,7 @@
 //! One suite that every fast table has to pass, and what only the kernel's can show.
 
 mod chaos;
+mod fabric;
 #[path = "../common/mod.rs"]
 mod net;
 mod order;
@@ -11,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use plexus_io::fast::chaos::Faults;
 use plexus_io::fast::memory::Fate;
-use plexus_io::fast::{
-    Action, Counts, FabricLink, FastTable, Flow, Key, Routed, RuleId, Step, Tag, tcx,
-};
+use plexus_io::fast::{Action, Counts, FastTable, Flow, Key, Routed, RuleId, Step, Tag, tcx};
 use plexus_io::{Batch, Checksum, Offload, Port, PortId, Segmentation};
 use plexus_wire::{MacAddr, Time, checksum};
 
@@ -46,7 +45,7 @@ fn key(tag: Option<u16>) -> Key {
     Key::Flow(Flow { in_port: 0, tag, destination: B, source: A, ethertype: 0x88B5 })
 }
 
-const OUT: Action = Action { out_port: 1, tag: Tag::Keep, header: None, step: None };
+const OUT: Action = Action { out_port: 1, tag: Tag::Keep, front: None, step: None };
 
 /// A rule whose packets are forwarded.
 fn settled(table: &mut dyn FastTable, key: &Key, action: &Action) -> RuleId {
@@ -62,7 +61,9 @@ fn suite(bench: &mut dyn Bench) {
     tags_are_kept_added_and_taken_off(bench);
     a_closed_port_voids_the_rules_to_it(bench);
     a_full_table_refuses(bench);
-    hops_of_the_fabric_are_processed(bench);
+    fabric::hops_are_processed(bench);
+    fabric::flows_enter(bench);
+    fabric::packets_leave(bench);
     packets_are_routed_as_a_router_does(bench);
     packets_that_a_router_does_not_send_on_as_they_are_pass(bench);
     rules_of_routed_flows_are_independent(bench);
@@ -74,7 +75,7 @@ fn forwards_what_matches_and_nothing_else(bench: &mut dyn Bench) {
     let id = settled(bench.table(), &key(None), &OUT);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
     let len = frame(None).len() as u64;
-    assert_eq!(bench.table().read(id), Counts { packets: 1, bytes: len, held: 0 });
+    assert_eq!(bench.table().read(id), Counts { packets: 1, bytes: len, held: 0, taken_off: 0 });
     // Each part of the key counts.
     assert_eq!(bench.pass(1, &frame(None)), Fate::Passed);
     assert_eq!(bench.pass(0, &frame(Some(7))), Fate::Passed);
@@ -167,76 +168,9 @@ fn a_full_table_refuses(bench: &mut dyn Bench) {
     bench.table().forget(id);
 }
 
-/// A frame of the fabric behind the Ethernet header of a link.
-fn in_fabric(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<u8> {
-    let (f, r) = (forward.len() as u16, reverse.len() as u16);
-    let len = 6 + f + r;
-    let mut bytes = header.to_vec();
-    bytes.extend([kind << 4 | (len >> 12) as u8, (len >> 4) as u8]);
-    bytes.extend([(len << 4) as u8 | (f >> 8) as u8, f as u8, (r >> 4) as u8, (r << 4) as u8 | 5]);
-    bytes.extend([forward, reverse].concat());
-    bytes.extend(frame(None));
-    bytes
-}
-
-fn hops_of_the_fabric_are_processed(bench: &mut dyn Bench) {
-    let link = |own: MacAddr, peer: MacAddr| {
-        let header = |to: MacAddr, from: MacAddr| {
-            [&to.0[..], &from.0, &[0x88, 0xB6]].concat().try_into().unwrap()
-        };
-        FabricLink { out: header(peer, own), back: header(own, peer) }
-    };
-    let mac = |n| MacAddr([2, 0, 0, 0, 1, n]);
-    let links = [link(mac(0), mac(10)), link(mac(1), mac(11))];
-    for (port, link) in (0..).zip(&links) {
-        bench.table().set_link(port, link).unwrap();
-    }
-    let key = Key::Hop { in_port: 0, hop: 7 };
-    let out = Action { header: Some(links[1].out), ..OUT };
-    let other = Action { header: Some(links[0].out), ..OUT };
-    assert!(bench.table().insert(&key, &other).is_err(), "the port has another header");
-    let id = settled(bench.table(), &key, &out);
-    // One to eight hops, and from none to many that were taken.
-    let hops: Vec<u8> = (7..40).collect();
-    for forward in 1..=8 {
-        for reverse in [0, 1, 5, 20] {
-            let (forward, reverse) = (&hops[..forward], &hops[33 - reverse..]);
-            let before = in_fabric(links[0].back, forward, reverse, 0);
-            let after = in_fabric(links[1].out, &forward[1..], &[&[0], reverse].concat(), 0);
-            assert_eq!(bench.pass(0, &before), Fate::Sent(1, after), "{forward:?} {reverse:?}");
-        }
-    }
-    // Whatever is not a host's frame with hops left, from the peer, is the pipeline's.
-    let sound = in_fabric(links[0].back, &hops[..2], &hops[..1], 0);
-    let mut cases = vec![
-        in_fabric(links[0].out, &hops[..2], &[], 0),
-        in_fabric(links[0].back, &hops[..2], &[], 1),
-        in_fabric(links[0].back, &hops[..2], &[], 3),
-        in_fabric(links[0].back, &[], &hops[..2], 0),
-        in_fabric(links[0].back, &hops[..9], &[], 0),
-        in_fabric(links[0].back, &hops[1..3], &[], 0),
-    ];
-    for (at, change) in [(15, 0x10), (16, 0x10), (17, 1), (18, 0xF0), (19, 0x10)] {
-        let mut wrong = sound.clone();
-        wrong[at] ^= change;
-        cases.push(wrong);
-    }
-    cases.push(sound[..14 + 6 + 2].to_vec());
-    cases.push([&sound[..14], &[0, 0x3F, 0xF0, 1, 0x3F, 0x80], &sound[20..]].concat());
-    for case in cases {
-        assert_eq!(bench.pass(0, &case), Fate::Passed, "{case:02x?}");
-    }
-    assert!(matches!(bench.pass(0, &sound), Fate::Sent(1, _)));
-    bench.table().remove(&key, id);
-    bench.table().forget(id);
-    assert_eq!(bench.pass(0, &sound), Fate::Passed);
-    bench.close_and_open(1);
-    assert!(bench.table().insert(&key, &out).is_err(), "a port that was closed has no header");
-}
-
 /// An IP packet in a frame, and after a step of [`STEP`].
 #[derive(Clone)]
-struct Ip {
+pub(crate) struct Ip {
     tag: Option<u16>,
     /// From the IP header on.
     packet: Vec<u8>,
@@ -318,7 +252,7 @@ fn packets_are_routed_as_a_router_does(bench: &mut dyn Bench) {
         let ip = Ip { tag: before, ..ip.clone() };
         let id = settled(bench.table(), &ip.key(), &Action { tag, ..ROUTED });
         assert_eq!(bench.pass(0, &ip.frame()), Fate::Sent(1, ip.after(after)), "{tag:?}");
-        let counts = Counts { packets: 1, bytes: 14 + 60, held: 0 };
+        let counts = Counts { packets: 1, bytes: 14 + 60, held: 0, taken_off: 0 };
         assert_eq!(bench.table().read(id), counts);
         bench.table().remove(&ip.key(), id);
         bench.table().forget(id);
@@ -523,7 +457,7 @@ fn the_table_at_the_xdp_hook() {
 }
 
 #[test]
-fn super_packets_and_what_packets_owe_pass_whole() {
+pub(crate) fn super_packets_and_what_packets_owe_pass_whole() {
     net::in_quiet_namespace("fast_owed", || {
         let mut bench = InKernel::new(Hook::Tcx);
         let (in_port, tag) = (0, None);
@@ -604,7 +538,7 @@ fn segments_of_a_routed_super_packet_are_no_longer_than_the_mtu() {
 }
 
 /// A super-packet with 10,000 bytes behind its headers.
-fn super_packet(is_v4: bool, segmentation: Segmentation) -> Ip {
+pub(crate) fn super_packet(is_v4: bool, segmentation: Segmentation) -> Ip {
     let (protocol, transport) = match segmentation {
         Segmentation::Udp => (17, [0, 9, 0, 9, 0, 0, 0, 0].to_vec()),
         _ => (6, [&[0; 12][..], &[8 << 4], &[0; 19]].concat()),

@@ -12,7 +12,7 @@ use plexus_table::Found;
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::{ethernet, fabric};
 
-use super::plan::{Encapsulation, PortRole};
+use super::plan::{Encapsulation, FabricPlan, PortRole};
 use super::{ROUTED, TOO_LONG};
 use crate::context::Context;
 use crate::drops::DropReason;
@@ -68,7 +68,7 @@ pub(super) fn send(
     packet: Packet,
 ) {
     let plan = context.fabric;
-    let route = routes_of(context, &packet).and_then(|found| found.get(index));
+    let route = routes_of(plan, context.pool, &packet).and_then(|found| found.get(index));
     let route = route.map(|(port, header)| (PortId::from(port), header));
     let Some((port, header, &PortRole::Fabric(link))) = route.map(|(p, h)| (p, h, plan.role(p)))
     else {
@@ -93,9 +93,13 @@ pub(super) fn origin(packet: &Packet) -> PortId {
 }
 
 /// The routes of a host's packet, which the lookup has just found in the same plan.
-pub(super) fn routes_of<'a>(context: &Context<'a>, packet: &Packet) -> Option<Found<'a>> {
-    let frame = ethernet::Frame::new_checked(context.pool.data(packet)).ok()?;
-    context.fabric.tables(origin(packet))?.routes.get(frame.dst(), frame.src())
+pub(crate) fn routes_of<'a>(
+    plan: &'a FabricPlan,
+    pool: &Pool,
+    packet: &Packet,
+) -> Option<Found<'a>> {
+    let frame = ethernet::Frame::new_checked(pool.data(packet)).ok()?;
+    plan.tables(origin(packet))?.routes.get(frame.dst(), frame.src())
 }
 
 fn finish(

@@ -151,7 +151,8 @@ pub(super) fn send_of_host(
     if let Verdict::Drop(reason) = storms.admit(in_port, Cast::Multicast, context.now) {
         return context.drop(packet, in_port, reason);
     }
-    let found = push::routes_of(context, &packet).and_then(|found| found.get(0));
+    let found =
+        push::routes_of(context.fabric, context.pool, &packet).and_then(|found| found.get(0));
     let header = found.filter(|(port, _)| *port == CONTROL_HOP).map(|(_, header)| header);
     let number = header.and_then(|h| Some(header::tree(h, Fields::read(h).ok()?)?.0));
     offload::complete(context, in_port, packet, |context, part| {

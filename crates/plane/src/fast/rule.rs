@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use plexus_config::Trust;
-use plexus_io::fast::{Action, FabricLink, Flow, Key, Routed, Step, Tag};
+use plexus_io::fast::{Action, FabricLink, Flow, Front, Key, Routed, Step, Tag};
 use plexus_io::{PORT_NONE, PortId};
 use plexus_table::MacKey;
 use plexus_wire::{MacAddr, Time};
@@ -49,16 +49,63 @@ impl Plans<'_> {
         out_port: PortId,
     ) -> Option<Due> {
         match key {
+            Key::Flow(flow) if self.is_in_fabric(flow.in_port) => self.of_host(flow, out_port),
             Key::Flow(flow) => self.switched(now, switch, flow, out_port),
             Key::Routed(flow) => self.routed(now, switch, flow),
             Key::Hop { .. } => {
-                let to = self.snapshot.ports.get(usize::from(out_port))?;
-                let is_plain = to.in_fabric && !to.settings.needs_queue();
-                let header = Some(link_of(self.fabric, out_port)?.out);
-                let action = Action { out_port, tag: Tag::Keep, header, step: None };
-                is_plain.then_some(Due { action, stations: [None; 2], neighbour: None })
+                let front = Front::new(&link_of(self.fabric, out_port)?.out, &[])?;
+                self.in_fabric(out_port, Some(front))
+            }
+            Key::Delivery { in_port, destination, .. } => {
+                link_of(self.fabric, *in_port)?;
+                let is_there = self.fabric.admits(out_port, destination.to_u64());
+                is_there.then(|| self.in_fabric(out_port, None))?
             }
         }
+    }
+
+    /// Whether a rule depends on the fabric's plan.
+    pub(super) fn is_of_fabric(&self, key: &Key) -> bool {
+        matches!(key, Key::Hop { .. } | Key::Delivery { .. }) || self.is_in_fabric(key.in_port())
+    }
+
+    fn is_in_fabric(&self, port: PortId) -> bool {
+        self.snapshot.ports.get(usize::from(port)).is_some_and(|port| port.in_fabric)
+    }
+
+    /// A rule to a port of the fabric, if packets need not pass its queues.
+    fn in_fabric(&self, out_port: PortId, front: Option<Front>) -> Option<Due> {
+        let to = self.snapshot.ports.get(usize::from(out_port))?;
+        let is_plain = to.in_fabric && !to.settings.needs_queue();
+        let action = Action { out_port, tag: Tag::Keep, front, step: None };
+        is_plain.then_some(Due { action, stations: [None; 2], neighbour: None })
+    }
+
+    /// The rule for IP packets from one host of the fabric to another. None where the pipeline
+    /// looks at each of them: it chooses among several routes, leads them by functions, or watches
+    /// for neighbour discovery.
+    fn of_host(&self, flow: &Flow, out_port: PortId) -> Option<Due> {
+        const IPV6: u16 = 0x86DD;
+        let is_ip = matches!(flow.ethertype, 0x0800 | IPV6);
+        let tables = self.fabric.tables(flow.in_port).filter(|_| flow.tag.is_none() && is_ip)?;
+        let (source, destination) = (flow.source.to_u64(), flow.destination.to_u64());
+        if !tables.stations.contains(source)
+            || flow.destination.is_multicast()
+            || self.fabric.gateway() == Some(flow.destination)
+            || !self.fabric.classes().is_empty()
+            || (tables.daemons && flow.ethertype == IPV6)
+        {
+            return None;
+        }
+        let routes = &tables.routes;
+        let found = routes.find(destination, source, routes.prefetch(destination))?;
+        let (port, header) = found.single().filter(|(port, _)| PortId::from(*port) == out_port)?;
+        if header.is_empty() {
+            let is_there = out_port != flow.in_port && self.fabric.admits(port.into(), destination);
+            return is_there.then(|| self.in_fabric(out_port, None))?;
+        }
+        let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
+        self.in_fabric(out_port, Some(front))
     }
 
     fn switched(&self, now: Time, switch: &Switch, flow: &Flow, out_port: PortId) -> Option<Due> {
@@ -73,7 +120,7 @@ impl Plans<'_> {
         let destination = MacKey::new(vlan, flow.destination);
         let are_there = switch.stays(now, Duration::ZERO, source, flow.in_port)
             && switch.stays(now, MARGIN, destination, out_port);
-        let action = Action { out_port, tag, header: None, step: None };
+        let action = Action { out_port, tag, front: None, step: None };
         let stations = [Some(source), Some(destination)];
         are_there.then_some(Due { action, stations, neighbour: None })
     }
@@ -104,7 +151,7 @@ impl Plans<'_> {
             .is_none_or(|source| switch.stays(now, Duration::ZERO, source, flow.in_port))
             && destination.is_none_or(|station| switch.stays(now, MARGIN, station, out_port));
         let step = Some(Step { addresses: adjacency.addresses, mtu: adjacency.mtu });
-        let action = Action { out_port, tag, header: None, step };
+        let action = Action { out_port, tag, front: None, step };
         let due = Due { action, stations: [source, destination], neighbour: Some(neighbour) };
         are_there.then_some(due)
     }

@@ -72,19 +72,27 @@ fn pseudo(ip: &[u8], v6: bool, protocol: Protocol, len: usize) -> Sum {
     }
 }
 
-/// Cuts a super-packet and checks every frame as a receiver would; returns the payloads joined,
-/// and the TCP flags of each frame.
-fn cut_and_check(v6: bool, tcp: bool, tags: usize, payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
+/// Cuts a super-packet behind a `front` and checks every frame as a receiver would; returns the
+/// payloads joined, and the TCP flags of each frame.
+fn cut_and_check(
+    v6: bool,
+    tcp: bool,
+    front: &[u8],
+    tags: usize,
+    payload: &[u8],
+) -> (Vec<u8>, Vec<u8>) {
     let mut pool = Pool::new(128, 69_632).unwrap();
-    let whole = super_packet(&mut pool, v6, tcp, tags, payload);
-    let mut segments = Segments::new(&pool, whole, 1514).unwrap();
+    let mut whole = super_packet(&mut pool, v6, tcp, tags, payload);
+    assert!(pool.push_front(&mut whole, front.len()));
+    pool.data_mut(&mut whole)[..front.len()].copy_from_slice(front);
+    let mut segments = Segments::new(&pool, whole, front.len(), 1514).unwrap();
     assert_eq!(segments.remaining(), payload.len().div_ceil(1000));
     let (mut joined, mut flags) = (Vec::new(), Vec::new());
     let ip = 14 + 4 * tags;
     while segments.remaining() > 0 {
         let part = segments.next(&mut pool).unwrap();
         assert_eq!(part.offload, Offload::NONE);
-        let frame = pool.data(&part);
+        let frame = pool.data(&part).strip_prefix(front).unwrap();
         let transport = if v6 {
             ipv6::Packet::new_checked(&frame[ip..]).unwrap().payload()
         } else {
@@ -119,9 +127,10 @@ proptest! {
     #[test]
     fn segments_carry_the_payload_in_valid_packets(
         v6: bool, tcp: bool, tags in 0usize..3,
+        front in prop::collection::vec(any::<u8>(), 0..120),
         payload in prop::collection::vec(any::<u8>(), 1..9000),
     ) {
-        let (joined, flags) = cut_and_check(v6, tcp, tags, &payload);
+        let (joined, flags) = cut_and_check(v6, tcp, &front, tags, &payload);
         prop_assert_eq!(joined, payload);
         if tcp {
             let last = flags.len() - 1;
@@ -136,14 +145,14 @@ proptest! {
     fn lying_metadata_neither_panics_nor_loses_a_frame(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         ip in prop_oneof![Just([0x08, 0x00, 0x45]), Just([0x86, 0xDD, 0x60]), any::<[u8; 3]>()],
-        kind in 1u8..6, start: u16, offset: u16, size: u16,
+        kind in 1u8..6, start: u16, offset: u16, size: u16, front in 0usize..20,
     ) {
         let mut pool = Pool::new(70_000, 2048).unwrap();
         let mut frame = vec![0; 12];
         frame.extend(ip);
         frame.extend(bytes);
         let mut packet = pool.alloc_from(&frame).unwrap();
-        let _ = mark_congestion(&mut pool, &mut packet, 0);
+        let _ = mark_congestion(&mut pool, &mut packet, front);
         packet.offload = Offload {
             checksum: Checksum::Partial,
             segmentation: match kind {
@@ -158,9 +167,9 @@ proptest! {
             segment_size: size % 64,
             header_len: size,
         };
-        let _ = complete_checksum(&mut pool, &mut packet);
+        let _ = complete_checksum(&mut pool, &mut packet, front);
         packet.offload.checksum = Checksum::Partial;
-        match Segments::new(&pool, packet, 1514) {
+        match Segments::new(&pool, packet, front, 1514) {
             Ok(mut segments) => {
                 while segments.remaining() > 0 {
                     let part = segments.next(&mut pool).unwrap();
@@ -179,7 +188,7 @@ fn a_completed_checksum_is_what_the_receiver_computes() {
     for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut pool = Pool::new(2, 2048).unwrap();
         let mut packet = super_packet(&mut pool, v6, tcp, 0, b"seven b");
-        assert!(complete_checksum(&mut pool, &mut packet));
+        assert!(complete_checksum(&mut pool, &mut packet, 0));
         let frame = pool.data(&packet);
         let transport = &frame[if v6 { 54 } else { 34 }..];
         let pseudo = pseudo(&frame[14..], v6, Protocol(if tcp { 6 } else { 17 }), transport.len());

@@ -121,10 +121,17 @@ fn keys(plan: &FabricPlan, question: &Question) -> Vec<Key> {
     let flow = Flow::of(*port, frame);
     let routed = flow.and_then(|flow| Routed::of(flow, frame));
     let ports = routed.and_then(|routed| routed.with_ports_of(frame));
-    let hop = header(plan, *port, frame).and_then(|header| header.forward().first().copied());
+    let header = header(plan, *port, frame);
+    let hop = header.and_then(|header| header.forward().first().copied());
+    let inner = header.and_then(|header| Flow::of(*port, header.payload()));
+    let delivery = hop.zip(inner).map(|(hop, inner)| Key::Delivery {
+        in_port: *port,
+        hop,
+        destination: inner.destination,
+    });
     let hop = hop.map(|hop| Key::Hop { in_port: *port, hop });
     let routed = routed.into_iter().chain(ports).map(Key::Routed);
-    flow.into_iter().map(Key::Flow).chain(routed).chain(hop).collect()
+    flow.into_iter().map(Key::Flow).chain(routed).chain(hop).chain(delivery).collect()
 }
 
 /// The fabric frame in a frame at a port that leads to a node.

@@ -41,7 +41,7 @@ pub(crate) fn cut(
     let in_port = whole.in_port;
     let mtu = usize::from(whole.offload.segment_size);
     if whole.offload.checksum == Checksum::Partial
-        && !offload::complete_checksum(context.pool, &mut whole)
+        && !offload::complete_checksum(context.pool, &mut whole, 0)
     {
         return context.drop(whole, in_port, DropReason::BadOffload);
     }

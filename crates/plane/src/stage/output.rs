@@ -451,20 +451,25 @@ impl PortQueues {
             return context.drop(packet, self.id, DropReason::TooLong);
         }
         let owed = packet.offload;
+        // Behind a header of the fabric no device does what is owed.
+        let start = match offload::is_finished(&packet) {
+            true => 0,
+            false => Queued::new(context.fabric, self.id, context.pool.data(&packet)).inner,
+        };
         if owed.segmentation != Segmentation::None {
-            if !offload::measure(context.pool, &mut packet) {
+            if !offload::measure(context.pool, &mut packet, start) {
                 return context.drop(packet, self.id, DropReason::BadOffload);
             }
-            if !self.capabilities.segmentation {
-                return self.cut(context, store, packet);
+            if !self.capabilities.segmentation || start > 0 {
+                return self.cut(context, store, packet, start);
             }
         } else {
             if packet.len() > self.capabilities.max_frame + tag_len(&packet) {
                 return context.drop(packet, self.id, DropReason::TooLong);
             }
             if owed.checksum == Checksum::Partial
-                && (!self.capabilities.checksum || offload::is_crc(&packet))
-                && !offload::complete_checksum(context.pool, &mut packet)
+                && (!self.capabilities.checksum || start > 0 || offload::is_crc(&packet))
+                && !offload::complete_checksum(context.pool, &mut packet, start)
             {
                 return context.drop(packet, self.id, DropReason::BadOffload);
             }
@@ -473,9 +478,9 @@ impl PortQueues {
     }
 
     /// Queues the frames that a super-packet is cut into, since the device cannot.
-    fn cut(&mut self, context: &mut Context<'_>, store: &mut Store, packet: Packet) {
+    fn cut(&mut self, context: &mut Context<'_>, store: &mut Store, packet: Packet, start: usize) {
         let len_max = self.capabilities.max_frame + tag_len(&packet);
-        offload::cut(context, packet, len_max, [self.id; 2], |context, part| {
+        offload::cut(context, packet, start, len_max, [self.id; 2], |context, part| {
             self.push(context, store, part);
         });
     }

@@ -442,7 +442,7 @@ fn a_full_queue_to_the_control_plane_still_takes_control_frames() {
 }
 
 /// A UDP or TCP packet over IPv4 from A to B.
-fn ip_packet(tcp: bool, payload: usize, src_port: u16) -> Vec<u8> {
+pub(crate) fn ip_packet(tcp: bool, payload: usize, src_port: u16) -> Vec<u8> {
     let mut f = plain(mac(B), mac(A), 14);
     f[12..14].copy_from_slice(&[8, 0]);
     let header = if tcp { 20 } else { 8 };
@@ -466,7 +466,7 @@ fn ip_packet(tcp: bool, payload: usize, src_port: u16) -> Vec<u8> {
 
 /// The metadata of a packet whose checksum is left to the hardware, the sum of its pseudo-header
 /// being written where it belongs.
-fn owe_checksum(f: &mut [u8], tcp: bool) -> Offload {
+pub(crate) fn owe_checksum(f: &mut [u8], tcp: bool) -> Offload {
     let at = 34 + if tcp { 16 } else { 6 };
     let len = (f.len() - 34) as u16;
     let protocol = plexus_wire::Protocol(f[23]);
@@ -555,13 +555,63 @@ fn a_super_packet_is_cut_and_each_segment_has_the_header() {
         let to_all = [&[0xFF; 6][..], &f[6..]].concat();
         assert!(node.send_owing(0, &to_all, offload).is_empty());
         assert_eq!(node.punted()[0].2.len(), 128);
-        // One whose metadata lie is dropped; so is any that claims to come from a fabric port.
-        let of_fabric = fabric_frame(Kind::Ethernet, &[0], &[], &f[..100]);
-        for (port, frame) in [(0, plain(mac(B), mac(A), 60)), (1, of_fabric)] {
+        // One whose metadata lie is dropped, also on its way to a host; so is a control message.
+        let of_fabric = fabric_frame(Kind::Ethernet, &[0], &[], &plain(mac(A), mac(B), 60));
+        let message = fabric_frame(Kind::Control, &[0], &[], &[0; 60]);
+        for (port, frame) in [(0, plain(mac(B), mac(A), 60)), (1, of_fabric), (1, message)] {
             assert!(node.send_owing(port, &frame, offload).is_empty());
         }
-        for port in [0, 1] {
-            assert_eq!(node.rig.drops(port, DropReason::BadOffload), 1);
+        assert_eq!(node.rig.drops(0, DropReason::BadOffload), 2);
+        assert_eq!(node.rig.drops(1, DropReason::BadOffload), 1);
+    }
+}
+
+#[test]
+fn what_frames_of_the_fabric_owe_is_done_where_they_leave() {
+    for workers in [1, 2] {
+        let mut node = Node::with(Plan {
+            capabilities: Some(CAPABILITIES),
+            workers,
+            frame_sizes: [69_632, 2048][..workers].to_vec(),
+            ..Plan::new(4)
+        });
+        // Ports 0 and 2 are one worker's, 1 and 3 the other's.
+        let encapsulation = Encapsulation::ethertype(mac(10), mac(20));
+        node.role(0, PortRole::Fabric(encapsulation));
+        node.role(1, PortRole::Fabric(Encapsulation::ethertype(mac(11), mac(21))));
+        node.link(&[2]);
+        node.host(3, mac(B));
+        let back = plexus_wire::fabric::encapsulation::ethertype_header(mac(10), mac(20));
+        let outer = plexus_wire::fabric::encapsulation::ethertype_header(mac(21), mac(11));
+        for (hop, before) in [(1, &outer[..]), (2, &[]), (3, &[])] {
+            let header = |forward: &[u8], reverse: &[u8]| {
+                fabric_frame(Kind::Ethernet, forward, reverse, &[])
+            };
+            let (forward, reverse) = ([hop, 9], [5, 6]);
+            let sent = header(&forward, &reverse);
+            let left = if hop == 3 { vec![] } else { [before, &header(&[9], &[0, 5, 6])].concat() };
+            let start = (14 + sent.len()) as u16;
+            for is_super in [false, true] {
+                let mut f = ip_packet(true, if is_super { 3000 } else { 300 }, 9);
+                let mut owed = owe_checksum(&mut f, true);
+                if is_super {
+                    owed.segmentation = Segmentation::TcpV4;
+                    (owed.segment_size, owed.header_len) = (1400, 54);
+                    owed.header_len += start;
+                }
+                owed.checksum_start += start;
+                let frame = [&back[..], &sent, &f].concat();
+                let out = node.send_owing(0, &frame, owed);
+                assert_eq!(out.len(), if is_super { 3 } else { 1 }, "{hop}");
+                let mut payload: Vec<u8> = Vec::new();
+                for (port, bytes) in &out {
+                    assert_eq!(*port, usize::from(hop));
+                    let inner = bytes.strip_prefix(&left[..]).unwrap();
+                    assert!(checksums_are_right(inner), "{hop}");
+                    payload.extend(&inner[54..]);
+                }
+                assert_eq!(payload, f[54..]);
+            }
         }
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Plan, Rig, access, frame, mac, tagged};
+use crate::fabric::{ip_packet, owe_checksum};
 use plexus_config::{PortSettings, StaticMac, Trust, VlanMode};
 use plexus_io::fast::chaos::{Chaos, Faults};
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_io::fast::{Counts, FastTable};
+use plexus_io::{Offload, Segmentation};
 use plexus_plane::DropReason;
 use proptest::prelude::*;
 
@@ -301,7 +303,7 @@ fn a_table_that_lies_about_its_counts_does_no_harm() {
     let mut fast = Fast::new(&Plan::new(2));
     fast.offload(0, 1);
     let to_1 = frame(mac(1), mac(0));
-    let all = |count| Some(Counts { packets: count, bytes: count, held: count });
+    let all = |count| Some(Counts { packets: count, bytes: count, held: count, taken_off: count });
     for lie in [all(u64::MAX), all(0), all(u64::MAX / 2), all(7), None] {
         fast.table.lie(lie);
         fast.rounds(2);
@@ -350,19 +352,26 @@ fn flows_with_more_packets_take_the_place_of_those_with_fewer() {
 }
 
 #[test]
-fn a_flow_without_a_pause_is_held_back_only_while_its_port_drops_packets() {
-    for overflows in [false, true] {
+fn a_flow_without_a_pause_is_held_back_if_its_port_drops_packets_or_they_are_super_packets() {
+    for (overflows, is_super) in [(false, false), (true, false), (false, true)] {
+        let is_held = overflows || is_super;
         let mut fast = Fast::new(&Plan::new(2));
         fast.rounds(1);
         fast.rig.send(1, &frame(mac(99), mac(1)));
-        let bytes = frame(mac(1), mac(0));
+        let mut bytes = ip_packet(true, 20, 9);
+        bytes[..12].copy_from_slice(&frame(mac(1), mac(0))[..12]);
+        let mut owed = Offload::NONE;
+        if is_super {
+            owed = owe_checksum(&mut bytes, true);
+            (owed.segmentation, owed.segment_size, owed.header_len) = (Segmentation::TcpV4, 15, 54);
+        }
         let (mut by_table, mut dropped) = (0, 0);
         for _ in 0..10 {
             // A whole batch comes in before each turn: the port is never seen empty.
             for _ in 0..4 {
                 for _ in 0..plexus_io::BATCH {
                     match fast.table.receive(0, &bytes) {
-                        Fate::Passed => fast.rig.offer(0, &bytes),
+                        Fate::Passed => fast.rig.offer_owing(0, &bytes, owed),
                         Fate::Sent(..) => by_table += 1,
                         Fate::Dropped => dropped += 1,
                     }
@@ -378,11 +387,11 @@ fn a_flow_without_a_pause_is_held_back_only_while_its_port_drops_packets() {
             fast.rig.maintain();
         }
         fast.rig.workers[0].count_fast(fast.rig.now);
-        assert_eq!(by_table > 0, overflows, "{by_table} by the table, {dropped} dropped");
-        assert_eq!(dropped > 0, overflows, "{dropped}");
+        assert_eq!(by_table > 0, is_held, "{by_table} by the table, {dropped} dropped");
+        assert_eq!(dropped > 0, is_held, "{dropped}");
         assert_eq!(fast.rig.drops(0, DropReason::Held), dropped);
         fast.rig.settle();
-        if overflows {
+        if is_held {
             // A packet is counted after the rule has settled: it waits again, and holds no more.
             assert!(fast.is_fast(0, &bytes));
             fast.table.count_late();

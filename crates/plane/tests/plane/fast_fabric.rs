@@ -10,6 +10,7 @@ use plexus_io::PortId;
 use plexus_io::fast::Key;
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_plane::{DropReason, Encapsulation, PortRole};
+use plexus_table::RouteKey;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::{Kind, Repr, encapsulation};
 use proptest::prelude::*;
@@ -18,14 +19,20 @@ use proptest::prelude::*;
 const MANY: usize = 40;
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Ports 1 to 3 are encapsulated links, port 4 is a native one, and host A is at port 0.
+/// Ports 1 to 3 are encapsulated links, port 4 is a native one. Host A is at port 0, host C at
+/// port 5. To B there is a route by port 1, to D several, to E one by the native link.
 fn node() -> Node {
-    let mut node = Node::new(5);
+    let mut node = Node::new(6);
     for port in 1..=3 {
         node.role(port, PortRole::Fabric(Encapsulation::ethertype(own(port), peer(port))));
     }
     node.link(&[4]);
     node.host(0, mac(0xA));
+    node.host(5, mac(0xC));
+    node.route(0, mac(0xB), &[&[1, 7, 8]]);
+    node.route(0, mac(0xC), &[&[5]]);
+    node.route(0, mac(0xD), &[&[2, 7], &[3, 7]]);
+    node.route(0, mac(0xE), &[&[4, 7]]);
     node
 }
 
@@ -45,7 +52,7 @@ struct Fast {
 impl Fast {
     fn new() -> Fast {
         let mut node = node();
-        let table = Memory::new(16, &[0, 1, 2, 3, 4]);
+        let table = Memory::new(16, &[0, 1, 2, 3, 4, 5]);
         node.rig.workers[0].set_fast_table(Box::new(table.clone()), Arc::new([]), 7);
         let mut fast = Fast { node, table };
         fast.round();
@@ -66,16 +73,37 @@ impl Fast {
         (0..4).for_each(|_| self.node.rig.settle());
     }
 
+    /// Whether a frame goes by the table after many of its kind.
+    fn is_offloaded(&mut self, port: u16, frame: &[u8]) -> bool {
+        for _ in 0..MANY {
+            self.send(port.into(), frame);
+        }
+        self.node.punted();
+        self.round();
+        self.round();
+        self.send(port.into(), frame).1
+    }
+
     /// Frames from one port to another go by the table.
     fn offload(&mut self, from: u16, to: u8) {
         let frame = frame(from, &[to, 9], &[5], Kind::Ethernet);
-        for _ in 0..MANY {
-            self.send(from.into(), &frame);
-        }
-        self.round();
-        self.round();
-        assert!(self.send(from.into(), &frame).1, "{from} to {to}: {:?}", self.table.rules());
+        let is_offloaded = self.is_offloaded(from, &frame);
+        assert!(is_offloaded, "{from} to {to}: {:?}", self.table.rules());
     }
+}
+
+/// An IP packet as far as the fabric looks at it.
+fn packet(to: u64, from: u64) -> Vec<u8> {
+    let mut frame = common::frame(mac(to), mac(from));
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame
+}
+
+/// A frame of the fabric that comes in by a link and carries another.
+fn carrying(port: u16, hop: u8, inner: &[u8]) -> Vec<u8> {
+    let repr = Repr::new(Kind::Ethernet, &[hop]).unwrap();
+    let back = encapsulation::ethertype_header(own(port), peer(port));
+    [&back[..], &repr.to_bytes().unwrap(), inner].concat()
 }
 
 /// A frame of the fabric as it comes in by a link.
@@ -112,6 +140,80 @@ fn hosts_frames_between_links_go_by_the_table_and_no_others() {
     assert!(fast.send(1, &frame(1, &[2], &[], Kind::Ethernet)).1);
     fast.round();
     assert!(heard(&fast) > before + 4 * ROUND);
+}
+
+#[test]
+fn ip_packets_enter_and_leave_the_fabric_by_the_table() {
+    let mut fast = Fast::new();
+    let to_c = carrying(2, 5, &packet(0xC, 0xB));
+    for (port, frame, is_fast) in [
+        (0, packet(0xB, 0xA), true),
+        (0, packet(0xC, 0xA), true),
+        (2, to_c.clone(), true),
+        // Several routes, a native link, no route, a stranger, no IP.
+        (0, packet(0xD, 0xA), false),
+        (0, packet(0xE, 0xA), false),
+        (0, packet(0xF, 0xA), false),
+        (0, packet(0xB, 0xF), false),
+        (0, common::frame(mac(0xB), mac(0xA)), false),
+        (2, carrying(2, 5, &packet(0xB, 0xA)), false),
+        (2, carrying(2, 5, &common::frame(mac(0xC), mac(0xA))), false),
+    ] {
+        assert_eq!(fast.is_offloaded(port, &frame), is_fast, "{port} {frame:02x?}");
+        fast.node.punted();
+    }
+    // What is put before a packet counts where it leaves, and what is taken off no longer does.
+    let now = fast.node.rig.now;
+    fast.node.rig.workers[0].count_fast(now);
+    let counters = &fast.node.rig.workers[0].pipeline().counters().ports;
+    let sent = [1, 5].map(|port: usize| (counters[port].fast_sent, counters[port].fast_sent_bytes));
+    assert_eq!(sent, [(1, 14 + 6 + 3 + 60), (2, 2 * 60)]);
+    // The plan hears the neighbour by what leaves.
+    let heard = |fast: &Fast| fast.node.tables.current().heard_at(2);
+    fast.node.rig.now = fast.node.rig.now + 5 * ROUND;
+    let before = heard(&fast);
+    assert!(fast.send(2, &to_c).1);
+    fast.round();
+    assert!(heard(&fast) > before + 4 * ROUND);
+}
+
+#[test]
+fn a_rule_at_a_hosts_port_ends_before_the_frame_that_follows_another_plan() {
+    let (enters, passes, leaves) = (packet(0xB, 0xA), packet(0xC, 0xA), packet(0xC, 0xB));
+    let leaves = carrying(2, 5, &leaves);
+    let changes: [fn(&mut Node); 7] = [
+        // Another path, none, and another host at the source's port.
+        |node| node.route(0, mac(0xB), &[&[1, 7, 9]]),
+        |node| assert!(node.tables.remove(0, RouteKey { destination: mac(0xB), source: None })),
+        |node| node.route(0, mac(0xB), &[&[1, 7, 8], &[2, 7]]),
+        |node| assert!(node.tables.expel(0, mac(0xA))),
+        |node| assert!(node.tables.expel(5, mac(0xC))),
+        |node| node.tables.set_gateway(Some(mac(0xB)), true),
+        |node| node.role(5, PortRole::Unknown),
+    ];
+    let ends = [
+        [true, false, false],
+        [true, false, false],
+        [true, false, false],
+        [true, true, false],
+        [false, true, true],
+        [true, false, false],
+        [false, true, true],
+    ];
+    for (change, ends) in changes.into_iter().zip(ends) {
+        let mut fast = Fast::new();
+        let frames = [(0, &enters), (0, &passes), (2, &leaves)];
+        for (port, frame) in frames {
+            assert!(fast.is_offloaded(port, frame));
+        }
+        change(&mut fast.node);
+        fast.node.publish();
+        fast.node.rig.settle();
+        let rules: Vec<_> =
+            frames.iter().map(|(port, frame)| !fast.send((*port).into(), frame).1).collect();
+        fast.node.punted();
+        assert_eq!(rules, ends);
+    }
 }
 
 #[test]
@@ -157,6 +259,15 @@ proptest! {
                 plain.rig.send(from.into(), &frame(from, &[to, 9], &[5], Kind::Ethernet));
             }
         }
+        for (port, frame) in [
+            (0, packet(0xB, 0xA)),
+            (0, packet(0xC, 0xA)),
+            (2, carrying(2, 5, &packet(0xC, 0xB))),
+            (3, carrying(3, 0, &packet(0xA, 0xB))),
+        ] {
+            prop_assert!(fast.is_offloaded(port, &frame));
+            (0..=MANY).for_each(|_| drop(plain.rig.send(port.into(), &frame)));
+        }
         let mut by_table = 0;
         for (port, bytes) in frames {
             let (out, is_fast) = fast.send(port, &bytes);
@@ -166,7 +277,7 @@ proptest! {
         }
         let now = fast.node.rig.now;
         fast.node.rig.workers[0].count_fast(now);
-        for port in 0..5 {
+        for port in 0..6 {
             for reason in DropReason::ALL {
                 let (ours, theirs) = (&fast.node.rig, &plain.rig);
                 prop_assert_eq!(ours.drops(port, *reason), theirs.drops(port, *reason));
@@ -182,21 +293,29 @@ proptest! {
 
 /// Sound frames for the most part; in others some bytes are changed, or the end is missing.
 fn some_frame() -> impl Strategy<Value = (usize, Vec<u8>)> {
-    let hop = prop::sample::select(vec![0, 1, 2, 2, 3, 3, 4, 7, 254, 255]);
+    let hop = prop::sample::select(vec![0, 1, 2, 2, 3, 3, 4, 5, 5, 7, 254, 255]);
     let hops = prop::collection::vec(hop, 0..10);
     let kind = prop_oneof![9 => Just(Kind::Ethernet), 1 => Just(Kind::Control)];
     let damage = prop::option::weighted(0.3, (0..60usize, 1..=255u8, prop::bool::weighted(0.2)));
-    (1..=3u16, hops, prop::collection::vec(any::<u8>(), 0..20), kind, damage).prop_map(
-        |(port, forward, reverse, kind, damage)| {
-            let mut bytes = frame(port, &forward, &reverse, kind);
-            if let Some((at, with, is_cut)) = damage {
-                let at = at % bytes.len();
-                bytes[at] ^= with;
-                if is_cut {
-                    bytes.truncate(at.max(14));
-                }
+    let host = || prop::sample::select(vec![0xA, 0xB, 0xC, 0xD]);
+    let ends = prop::option::of((host(), host()));
+    let path = (hops, prop::collection::vec(any::<u8>(), 0..20), kind);
+    (0..=3u16, path, ends, damage).prop_map(|(port, (forward, reverse, kind), ends, damage)| {
+        let mut bytes = frame(port, &forward, &reverse, kind);
+        if let Some((to, from)) = ends {
+            bytes.truncate(bytes.len() - 60);
+            bytes.extend(packet(to, from));
+        }
+        if port == 0 {
+            bytes.drain(..bytes.len() - 60);
+        }
+        if let Some((at, with, is_cut)) = damage {
+            let at = at % bytes.len();
+            bytes[at] ^= with;
+            if is_cut {
+                bytes.truncate(at.max(14));
             }
-            (port.into(), bytes)
-        },
-    )
+        }
+        (port.into(), bytes)
+    })
 }

@@ -2,9 +2,8 @@
 //! and how it is carried out. A driver's program makes the key of a frame, calls [`decide`] and,
 //! in the same program or in another, [`carry_out`].
 
-use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
-
-use super::super::{Action, FabricLink, Flow, Key, Routed, Step, Tag};
+use super::super::{Action, FRONT_MAX, FabricLink, Flow, Front, Key, Routed, Step, Tag};
+use super::fabric::{check_push, find_hop, load_header_len, process_hop, put_front, take_off};
 use super::frame::Frame;
 use super::routed::{find_routed, take_step};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width};
@@ -44,6 +43,10 @@ pub(crate) mod word {
     /// Those of the first come one after the other, and need no atomics.
     pub(crate) const PACKETS_ELSEWHERE: usize = 8;
     pub(crate) const BYTES_ELSEWHERE: usize = 9;
+    /// Bytes that a delivery has taken off in front.
+    pub(crate) const TAKEN_OFF: usize = 10;
+    /// Bytes that are put before the frames of a flow.
+    pub(crate) const FRONT: usize = 11;
     /// Two cache lines: the second is rarely needed.
     pub(crate) const COUNT: usize = 16;
 }
@@ -62,7 +65,9 @@ pub(crate) mod of_port {
     /// The time, in nanoseconds of CLOCK_MONOTONIC, until which its packets may be forwarded
     /// although no process has its socket.
     pub(crate) const UNTIL: usize = 5;
-    pub(crate) const COUNT: usize = 6;
+    /// Of a port of the fabric: whether what packets owe may leave by it, as it is.
+    pub(crate) const TAKES_OWED: usize = 6;
+    pub(crate) const COUNT: usize = 7;
 }
 
 /// Words of the scratch, which R7 points at: the program's notes on the frame at hand.
@@ -98,7 +103,7 @@ pub(crate) mod stack {
 }
 
 /// The kind of a rule: the lowest byte of its second word. Its work on the tag is in the next byte,
-/// and a tag to be pushed in the next two.
+/// and a tag to be pushed in the next two, or the length of what is put before the frame.
 pub(crate) mod kind {
     pub(crate) const FLOW: i32 = 0;
     pub(crate) const HOP: i32 = 1;
@@ -108,6 +113,10 @@ pub(crate) mod kind {
     pub(crate) const LINK: i32 = 4;
     /// It is no rule: frames of this flow are to the router. The first word is the door's number.
     pub(crate) const DOOR: i32 = 5;
+    /// A flow that enters the fabric.
+    pub(crate) const PUSH: i32 = 6;
+    /// Packets that leave it.
+    pub(crate) const DELIVERY: i32 = 7;
 }
 
 /// The work of a rule on the tag, in the second byte.
@@ -121,8 +130,8 @@ pub(crate) mod tag {
 pub(crate) const TPID: u16 = 0x8100u16.to_be();
 
 /// The key of a hop has this bit where the key of a flow has its tag's protocol or nothing. The hop
-/// is in the lowest byte.
-const HOP_KEY: u32 = 1 << 8;
+/// is in the lowest byte. A delivery also has its station's address.
+pub(crate) const HOP_KEY: u32 = 1 << 8;
 
 /// A rule's key as the filter makes it: the device, the tag with its protocol, 14 bytes of header.
 /// Of a routed flow it is that of its frames.
@@ -138,6 +147,11 @@ pub(crate) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
             key_of(device, tag, &header)
         }
         Key::Hop { hop, .. } => key_of(device, HOP_KEY | u32::from(*hop), &[0; 14]),
+        Key::Delivery { hop, destination, .. } => {
+            let mut header = [0; 14];
+            header[..6].copy_from_slice(&destination.0);
+            key_of(device, HOP_KEY | u32::from(*hop), &header)
+        }
     }
 }
 
@@ -164,13 +178,16 @@ fn key_of(device: u32, tag: u32, header: &[u8; 14]) -> [u8; KEY_LEN] {
 pub(crate) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8; VALUE_WORDS * 8] {
     let ports = u64::from(action.out_port) << 32 | u64::from(key.in_port()) << 48;
     let kind = match key {
+        Key::Flow(_) if action.front.is_some() => kind::PUSH,
         Key::Flow(_) => kind::FLOW,
         Key::Hop { .. } => kind::HOP,
+        Key::Delivery { .. } => kind::DELIVERY,
         Key::Routed(Routed { source, .. }) if source.is_ipv4() => kind::ROUTED_V4,
         Key::Routed(_) => kind::ROUTED_V6,
     };
+    let front_len = action.front.map_or(0, |front| front.bytes().len() as u16);
     let (tag, tci) = match action.tag {
-        Tag::Keep => (0, 0),
+        Tag::Keep => (0, front_len),
         Tag::Pop => (tag::POP, 0),
         Tag::Push(tci) => (tag::PUSH, tci),
         Tag::Swap(tci) => (tag::POP | tag::PUSH, tci),
@@ -194,6 +211,16 @@ pub(crate) fn step(step: Option<&Step>) -> [u64; 2] {
         bytes[12..].copy_from_slice(&u32::from(*mtu).to_ne_bytes());
     }
     words(&bytes)
+}
+
+/// The words of a rule's [`word::FRONT`]; zeroes for one without.
+pub(crate) fn front(front: Option<&Front>) -> [u64; FRONT_MAX / 8] {
+    let mut bytes = [0; FRONT_MAX];
+    if let Some(front) = front {
+        bytes[..front.bytes().len()].copy_from_slice(front.bytes());
+    }
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|n| u64::from_ne_bytes(words[n]))
 }
 
 /// Bytes as words of a map.
@@ -223,13 +250,6 @@ pub(crate) fn find_counts(asm: &mut Asm, maps: &Maps, absent: Label) {
     asm.lookup(&maps.counts, Reg::R1, absent);
 }
 
-/// Reads eight bytes of the frame at an offset as a number, into R1, by way of the stack.
-fn load_number(asm: &mut Asm, frame: Frame, offset: usize, place: i16, absent: Label) {
-    frame.load_bytes(asm, offset, 8, place, absent);
-    asm.load(Width::D, Reg::R1, Reg::R10, place);
-    asm.swap_be(Reg::R1, 64);
-}
-
 /// The rule whose key stands on the stack in R8 and R9.
 pub(crate) fn find_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
     asm.mov(Reg::R2, Reg::R10);
@@ -241,85 +261,27 @@ pub(crate) fn find_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
     asm.load(Width::D, Reg::R9, Reg::R0, 8);
 }
 
-/// A frame of the fabric: the same checks as those of [`plexus_wire::fabric::Passing::read`], and
-/// the rule of its hop in R8 and R9.
-fn find_hop(asm: &mut Asm, maps: &Maps, frame: Frame, places: (i16, i16), to_socket: Label) {
-    let (key, number) = places;
-    load_number(asm, frame, OUTER, number, to_socket);
-    asm.store(Width::D, Reg::R7, at(scratch::FIXED), Reg::R1);
-    // R2: length of the header, R3: forward hops, R4: reverse hops.
-    for (to, shift) in [(Reg::R2, 44), (Reg::R3, 32), (Reg::R4, 20)] {
-        asm.mov(to, Reg::R1);
-        asm.alu_imm(Alu::Rsh, to, shift);
-    }
-    asm.alu_imm(Alu::And, Reg::R3, 0xFFF);
-    asm.alu_imm(Alu::And, Reg::R4, 0xFFF);
-    asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);
-    asm.jump_imm(If::Gt, Reg::R3, 8, to_socket);
-    asm.alu(Alu::Add, Reg::R3, Reg::R4);
-    asm.alu_imm(Alu::Add, Reg::R3, FIXED_LEN as i32);
-    asm.jump(If::Ne, Reg::R2, Reg::R3, to_socket);
-    asm.jump_imm(If::Gt, Reg::R2, HEADER_LEN_MAX as i32, to_socket);
-    asm.alu_imm(Alu::Add, Reg::R2, OUTER as i32);
-    frame.load_len(asm, Reg::R1);
-    asm.jump(If::Gt, Reg::R2, Reg::R1, to_socket);
-    // No device can cut a super-packet behind a header of the fabric.
-    if frame.load_segment_size(asm, Reg::R1) {
-        asm.jump_imm(If::Ne, Reg::R1, 0, to_socket);
-    }
-    load_number(asm, frame, OUTER + FIXED_LEN, number, to_socket);
-    asm.store(Width::D, Reg::R7, at(scratch::HOPS), Reg::R1);
-    asm.alu_imm(Alu::Rsh, Reg::R1, 56);
-    asm.alu_imm(Alu::Or, Reg::R1, HOP_KEY as i32);
-    asm.store(Width::W, Reg::R10, key + 4, Reg::R1);
-    asm.mov_imm(Reg::R1, 0);
-    asm.store(Width::D, Reg::R10, key + 8, Reg::R1);
-    asm.store(Width::D, Reg::R10, key + 16, Reg::R1);
-    find_rule(asm, &maps.rules, key, to_socket);
+/// The kind of the rule in R9.
+fn kind_of_rule(asm: &mut Asm, to: Reg) {
+    asm.mov(to, Reg::R9);
+    asm.alu_imm(Alu::And, to, 0xFF);
 }
 
-/// Processes the hop of a frame of the fabric: see [`plexus_wire::fabric::Passing::rotate`]. It is
-/// sent by the port whose number is bits 32 to 47 of R8.
-fn process_hop(asm: &mut Asm, maps: &Maps, frame: Frame, absent: Label) {
-    const NUMBER: i16 = -16;
-    let store = |asm: &mut Asm, offset: usize| {
-        asm.swap_be(Reg::R1, 64);
-        asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
-        asm.mov(Reg::R3, Reg::R10);
-        asm.alu_imm(Alu::Add, Reg::R3, NUMBER.into());
-        frame.store_bytes(asm, offset, 8, absent);
-    };
-    find_port(asm, maps, 32, absent);
-    asm.mov(Reg::R3, Reg::R0);
-    asm.alu_imm(Alu::Add, Reg::R3, at(of_port::HEADER).into());
-    frame.store_bytes(asm, 0, OUTER, absent);
-    // One forward hop less, one reverse hop more.
-    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::FIXED));
-    asm.mov_u64(Reg::R2, (1u64 << 20).wrapping_sub(1 << 32));
-    asm.alu(Alu::Add, Reg::R1, Reg::R2);
-    store(asm, OUTER);
-    // R1: the hops, R2: bits behind the forward hops, R3: what stands there.
-    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::HOPS));
-    asm.load(Width::D, Reg::R4, Reg::R7, at(scratch::FIXED));
-    asm.alu_imm(Alu::Rsh, Reg::R4, 32);
-    asm.alu_imm(Alu::And, Reg::R4, 0xF);
-    asm.alu_imm(Alu::Lsh, Reg::R4, 3);
-    asm.mov_imm(Reg::R2, 64);
-    asm.alu(Alu::Sub, Reg::R2, Reg::R4);
-    asm.alu_imm(Alu::And, Reg::R2, 63);
-    asm.mov_imm(Reg::R3, 1);
-    asm.alu(Alu::Lsh, Reg::R3, Reg::R2);
-    asm.alu_imm(Alu::Sub, Reg::R3, 1);
-    asm.alu(Alu::And, Reg::R3, Reg::R1);
-    asm.alu(Alu::Rsh, Reg::R1, Reg::R2);
-    asm.alu_imm(Alu::Lsh, Reg::R1, 8);
-    asm.mov(Reg::R4, Reg::R8);
-    asm.alu_imm(Alu::Rsh, Reg::R4, 48);
-    asm.alu_imm(Alu::And, Reg::R4, 0xFF);
-    asm.alu(Alu::Or, Reg::R1, Reg::R4);
-    asm.alu(Alu::Lsh, Reg::R1, Reg::R2);
-    asm.alu(Alu::Or, Reg::R1, Reg::R3);
-    store(asm, OUTER + FIXED_LEN);
+/// Adds to a frame's length what the rule in R9, whose kind is in R4, puts before it, or takes off.
+/// R2 is lost.
+fn load_len_after(asm: &mut Asm, len: Reg) {
+    let (no_push, end) = (asm.label(), asm.label());
+    asm.jump_imm(If::Ne, Reg::R4, kind::PUSH, no_push);
+    asm.mov(Reg::R2, Reg::R9);
+    asm.alu_imm(Alu::Lsh, Reg::R2, 32);
+    asm.alu_imm(Alu::Rsh, Reg::R2, 48);
+    asm.alu(Alu::Add, len, Reg::R2);
+    asm.goto(end);
+    asm.place(no_push);
+    asm.jump_imm(If::Ne, Reg::R4, kind::DELIVERY, end);
+    load_header_len(asm, Reg::R2);
+    asm.alu(Alu::Sub, len, Reg::R2);
+    asm.place(end);
 }
 
 /// Decides on a frame whose key stands on the stack: R6 is the context, R7 points at the scratch,
@@ -327,7 +289,8 @@ fn process_hop(asm: &mut Asm, maps: &Maps, frame: Frame, absent: Label) {
 /// `wait`, in both cases with the rule in R8 and R9, and R0 pointing at its counts.
 pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label, wait: Label) {
     use stack::{IP, KEY, LEN, NUMBER};
-    let (no_link, found, fits) = (asm.label(), asm.label(), asm.label());
+    let (no_link, no_push, found) = (asm.label(), asm.label(), asm.label());
+    let (no_super, fits) = (asm.label(), asm.label());
 
     // The rule: R8 and R9.
     find_rule(asm, &maps.rules, KEY, to_socket);
@@ -336,10 +299,17 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     if frame.has_tag() {
         asm.goto(to_socket);
     } else {
-        find_hop(asm, maps, frame, (KEY, NUMBER), to_socket);
+        find_hop(asm, maps, frame, (KEY, NUMBER, IP), to_socket);
         asm.goto(found);
     }
     asm.place(no_link);
+    if !frame.has_tag() {
+        kind_of_rule(asm, Reg::R1);
+        asm.jump_imm(If::Ne, Reg::R1, kind::PUSH, no_push);
+        check_push(asm, frame, (KEY, IP, LEN), to_socket);
+        asm.goto(found);
+    }
+    asm.place(no_push);
     asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, found);
     find_routed(asm, &maps.routed, frame, (KEY, IP, LEN), to_socket);
     asm.place(found);
@@ -356,11 +326,18 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R2, 32);
     asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
-    // A super-packet is cut by the device that sends it.
+    // A super-packet is cut by the device that sends it; behind a header of the fabric none can.
+    kind_of_rule(asm, Reg::R4);
     if frame.load_segment_size(asm, Reg::R1) {
-        asm.jump_imm(If::Ne, Reg::R1, 0, fits);
+        asm.jump_imm(If::Eq, Reg::R1, 0, no_super);
+        asm.jump_imm(If::Ne, Reg::R4, kind::HOP, fits);
+        asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::TAKES_OWED));
+        asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
+        asm.goto(fits);
     }
+    asm.place(no_super);
     frame.load_len(asm, Reg::R1);
+    load_len_after(asm, Reg::R1);
     asm.alu_imm(Alu::Rsh, Reg::R3, 32);
     asm.jump(If::Gt, Reg::R1, Reg::R3, to_socket);
     asm.place(fits);
@@ -387,11 +364,20 @@ pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label)
     asm.mov(Reg::R1, Reg::R9);
     asm.alu_imm(Alu::And, Reg::R1, 0xFF);
     asm.jump_imm(If::Eq, Reg::R1, kind::FLOW, tag);
-    asm.jump_imm(If::Ne, Reg::R1, kind::HOP, step);
     if !frame.has_tag() {
+        let (hop, push) = (asm.label(), asm.label());
+        asm.jump_imm(If::Eq, Reg::R1, kind::HOP, hop);
+        asm.jump_imm(If::Eq, Reg::R1, kind::PUSH, push);
+        asm.jump_imm(If::Ne, Reg::R1, kind::DELIVERY, step);
+        take_off(asm, frame, failed);
+        asm.goto(send);
+        asm.place(push);
+        put_front(asm, frame, failed);
+        asm.goto(send);
+        asm.place(hop);
         process_hop(asm, maps, frame, failed);
+        asm.goto(send);
     }
-    asm.goto(send);
     asm.place(step);
     take_step(asm, frame, failed);
     asm.place(tag);

@@ -28,7 +28,7 @@ const REST: usize = 32;
 pub(super) type Rest = [u8; REST];
 const V4: usize = 20;
 const V6: usize = 40;
-const TCP: i32 = 6;
+pub(super) const TCP: i32 = 6;
 const UDP: i32 = 17;
 /// Longer than any MTU, in place of the length of what the rule must wait for.
 const NOT_AS_IT_IS: i32 = 1 << 20;

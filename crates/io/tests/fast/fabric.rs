@@ -1,0 +1,286 @@
+//! Frames that pass, enter and leave the fabric.
+
+use plexus_io::fast::memory::Fate;
+use plexus_io::fast::{Action, FabricLink, FastTable, Flow, Front, Key, RuleId};
+use plexus_io::{Checksum, Offload, Segmentation};
+use plexus_wire::MacAddr;
+
+use super::tables::{Bench, Hook, InKernel, Socket};
+use super::{A, B, Ip, OUT, frame, net, settled, super_packet, wait};
+
+/// The links of ports 0 and 1.
+fn links() -> [FabricLink; 2] {
+    let link = |own: MacAddr, peer: MacAddr| {
+        let header = |to: MacAddr, from: MacAddr| {
+            [&to.0[..], &from.0, &[0x88, 0xB6]].concat().try_into().unwrap()
+        };
+        FabricLink { out: header(peer, own), back: header(own, peer) }
+    };
+    let mac = |n| MacAddr([2, 0, 0, 0, 1, n]);
+    [link(mac(0), mac(10)), link(mac(1), mac(11))]
+}
+
+/// A frame of the fabric behind the Ethernet header of a link.
+fn in_fabric(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<u8> {
+    [&before(header, forward, reverse, kind)[..], &frame(None)].concat()
+}
+
+/// The headers before a host's frame.
+fn before(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<u8> {
+    let (f, r) = (forward.len() as u16, reverse.len() as u16);
+    let len = 6 + f + r;
+    let mut bytes = header.to_vec();
+    bytes.extend([kind << 4 | (len >> 12) as u8, (len >> 4) as u8]);
+    // Flags that nobody knows yet stay as they are.
+    bytes.extend([(len << 4) as u8 | (f >> 8) as u8, f as u8, (r >> 4) as u8, (r << 4) as u8 | 4]);
+    bytes.extend([forward, reverse].concat());
+    bytes
+}
+
+pub(crate) fn hops_are_processed(bench: &mut dyn Bench) {
+    let links = links();
+    for (port, link) in (0..).zip(&links) {
+        bench.table().set_link(port, link).unwrap();
+    }
+    let key = Key::Hop { in_port: 0, hop: 7 };
+    let out = Action { front: Front::new(&links[1].out, &[]), ..OUT };
+    let other = Action { front: Front::new(&links[0].out, &[]), ..OUT };
+    assert!(bench.table().insert(&key, &other).is_err(), "the port has another header");
+    let id = settled(bench.table(), &key, &out);
+    // One to eight hops, and from none to many that were taken.
+    let hops: Vec<u8> = (7..40).collect();
+    for forward in 1..=8 {
+        for reverse in [0, 1, 5, 20] {
+            let (forward, reverse) = (&hops[..forward], &hops[33 - reverse..]);
+            let before = in_fabric(links[0].back, forward, reverse, 0);
+            let after = in_fabric(links[1].out, &forward[1..], &[&[0], reverse].concat(), 0);
+            assert_eq!(bench.pass(0, &before), Fate::Sent(1, after), "{forward:?} {reverse:?}");
+        }
+    }
+    // Whatever is not a host's frame with hops left, from the peer, is the pipeline's.
+    let sound = in_fabric(links[0].back, &hops[..2], &hops[..1], 0);
+    let mut cases = vec![
+        in_fabric(links[0].out, &hops[..2], &[], 0),
+        in_fabric(links[0].back, &hops[..2], &[], 1),
+        in_fabric(links[0].back, &hops[..2], &[], 3),
+        in_fabric(links[0].back, &[], &hops[..2], 0),
+        in_fabric(links[0].back, &hops[..9], &[], 0),
+        in_fabric(links[0].back, &hops[1..3], &[], 0),
+    ];
+    for (at, change) in [(15, 0x10), (16, 0x10), (17, 1), (18, 0xF0), (19, 0x10)] {
+        let mut wrong = sound.clone();
+        wrong[at] ^= change;
+        cases.push(wrong);
+    }
+    cases.push(sound[..14 + 6 + 2].to_vec());
+    cases.push([&sound[..14], &[0, 0x3F, 0xF0, 1, 0x3F, 0x80], &sound[20..]].concat());
+    for case in cases {
+        assert_eq!(bench.pass(0, &case), Fate::Passed, "{case:02x?}");
+    }
+    assert!(matches!(bench.pass(0, &sound), Fate::Sent(1, _)));
+    bench.table().remove(&key, id);
+    bench.table().forget(id);
+    assert_eq!(bench.pass(0, &sound), Fate::Passed);
+    bench.close_and_open(1);
+    assert!(bench.table().insert(&key, &out).is_err(), "a port that was closed has no header");
+}
+
+/// An IP packet from A to B.
+fn ip(is_v4: bool) -> Vec<u8> {
+    let ip = if is_v4 { Ip::v4(60) } else { Ip::v6(80) };
+    ip.frame_of([B.0, A.0].concat().try_into().unwrap())
+}
+
+fn flow(is_v4: bool) -> Key {
+    let ethertype = if is_v4 { 0x0800 } else { 0x86DD };
+    Key::Flow(Flow { in_port: 0, tag: None, destination: B, source: A, ethertype })
+}
+
+fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
+    bench.table().remove(key, id);
+    bench.table().forget(id);
+}
+
+pub(crate) fn flows_enter(bench: &mut dyn Bench) {
+    let links = links();
+    bench.table().set_link(1, &links[1]).unwrap();
+    for is_v4 in [true, false] {
+        let key = flow(is_v4);
+        let other = Action { front: Front::new(&links[0].out, &[0; 8]), ..OUT };
+        assert!(bench.table().insert(&key, &other).is_err(), "the port has another header");
+        for hops in [0, 1, 2, 7, 19] {
+            let hops: Vec<u8> = (7..7 + hops).collect();
+            let header = before(links[1].out, &hops, &[0], 0);
+            let front = Front::new(&links[1].out, &header[14..]);
+            let id = settled(bench.table(), &key, &Action { front, ..OUT });
+            let after = [&header[..], &ip(is_v4)].concat();
+            assert_eq!(bench.pass(0, &ip(is_v4)), Fate::Sent(1, after), "{hops:?}");
+            assert_eq!(bench.pass(0, &frame(None)), Fate::Passed, "of another type");
+            assert_eq!(bench.table().read(id).bytes, ip(is_v4).len() as u64);
+            end(bench, &key, id);
+        }
+    }
+    assert_eq!(Front::new(&links[1].out, &[0; 27]), None, "too long");
+    bench.close_and_open(1);
+}
+
+pub(crate) fn packets_leave(bench: &mut dyn Bench) {
+    let links = links();
+    bench.table().set_link(0, &links[0]).unwrap();
+    let hop = 7;
+    let key = Key::Delivery { in_port: 0, hop, destination: B };
+    let id = settled(bench.table(), &key, &OUT);
+    let mut taken_off = 0;
+    for is_v4 in [true, false] {
+        for (forward, reverse) in [(1, 1), (1, 0), (1, 9), (3, 2), (8, 30), (1, 90)] {
+            let forward: Vec<u8> = (hop..hop + forward).collect();
+            let header = before(links[0].back, &forward, &vec![9; reverse], 0);
+            let before = [&header[..], &ip(is_v4)].concat();
+            assert_eq!(bench.pass(0, &before), Fate::Sent(1, ip(is_v4)), "{forward:?} {reverse}");
+            taken_off += header.len() as u64;
+            assert_eq!(bench.table().read(id).taken_off, taken_off);
+        }
+    }
+    // To another station or port, of the group's router, of another type, cut off.
+    let header = before(links[0].back, &[hop], &[1, 2], 0);
+    let mut to_another = ip(true);
+    to_another[5] ^= 1;
+    let mut routed = header.clone();
+    routed[19] |= 1;
+    for (header, frame) in [
+        (header.clone(), to_another),
+        (before(links[0].back, &[8], &[], 0), ip(true)),
+        (routed, ip(true)),
+        (header.clone(), frame(None)),
+        (header.clone(), ip(true)[..13].to_vec()),
+        (before(links[0].back, &[hop], &[1, 2], 1), ip(true)),
+    ] {
+        let frame = [header, frame].concat();
+        assert_eq!(bench.pass(0, &frame), Fate::Passed, "{frame:02x?}");
+    }
+    end(bench, &key, id);
+    assert_eq!(bench.pass(0, &[header, ip(true)].concat()), Fate::Passed);
+    bench.close_and_open(0);
+}
+
+/// A node of a chain: its table has a rule from its port 0 to its port 1.
+struct InChain {
+    table: Box<dyn FastTable>,
+    ports: [Socket; 2],
+}
+
+impl InChain {
+    fn new(
+        devices: [&str; 2],
+        links: [Option<FabricLink>; 2],
+        key: Key,
+        action: Action,
+    ) -> InChain {
+        let mut table = Hook::Tcx.table();
+        let ports = devices.map(Socket::on);
+        for (id, (socket, link)) in (0..).zip(ports.iter().zip(links)) {
+            table.open(id, socket.port.kernel_end().unwrap()).unwrap();
+            link.into_iter().for_each(|link| table.set_link(id, &link).unwrap());
+        }
+        settled(&mut *table, &key, &action);
+        InChain { table, ports }
+    }
+
+    fn forwarded(&self) -> u64 {
+        self.table.read(RuleId(0)).packets
+    }
+}
+
+/// A frame enters the fabric at one node, passes the next, and leaves it at a third.
+#[test]
+fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
+    net::in_quiet_namespace("fast_fabric_owed", || {
+        for (near, far) in [("h0", "p0"), ("q0", "q1"), ("r0", "r1"), ("p1", "h1")] {
+            net::veth(near, far);
+        }
+        let [mut sender, mut receiver] = ["h0", "h1"].map(Socket::on);
+        let [link, other] = links();
+        let back = |link: FabricLink| FabricLink { out: link.back, back: link.out };
+        let path = before(link.out, &[7, 8], &[0], 0);
+        let cases = [
+            (true, Segmentation::TcpV4, true),
+            (false, Segmentation::TcpV6, true),
+            (true, Segmentation::None, true),
+            (false, Segmentation::None, true),
+            // Of these the kernel takes no header off.
+            (true, Segmentation::Udp, false),
+        ];
+        for (is_v4, segmentation, is_whole) in cases {
+            let push = Action { front: Front::new(&link.out, &path[14..]), ..OUT };
+            let pass = Action { front: Front::new(&other.out, &[]), ..OUT };
+            let (hop, delivery) = (
+                Key::Hop { in_port: 0, hop: 7 },
+                Key::Delivery { in_port: 0, hop: 8, destination: B },
+            );
+            let mut nodes = [
+                InChain::new(["p0", "q0"], [None, Some(link)], flow(is_v4), push),
+                InChain::new(["q1", "r0"], [Some(back(link)), Some(other)], hop, pass),
+                InChain::new(["r1", "p1"], [Some(back(other)), None], delivery, OUT),
+            ];
+            let packet = super_packet(is_v4, segmentation);
+            let mut frame = packet.frame_of([B.0, A.0].concat().try_into().unwrap());
+            let (is_super, is_tcp) =
+                (segmentation != Segmentation::None, segmentation != Segmentation::Udp);
+            if !is_super {
+                frame.truncate(300);
+            }
+            let transport = if is_v4 { 34 } else { 54 };
+            let owed = Offload {
+                checksum: Checksum::Partial,
+                checksum_start: transport,
+                checksum_offset: if is_tcp { 16 } else { 6 },
+                segmentation,
+                segment_size: if is_super { 1448 } else { 0 },
+                header_len: if !is_super {
+                    0
+                } else if is_tcp {
+                    transport + 32
+                } else {
+                    transport + 8
+                },
+            };
+            sender.send(&frame, owed);
+            let mut got = None;
+            let to = if is_whole { &mut receiver } else { &mut nodes[0].ports[0] };
+            wait(|| {
+                got = to.take();
+                got.is_some()
+            });
+            let (bytes, mut offload) = got.unwrap();
+            offload.header_len = owed.header_len;
+            assert!(bytes == frame, "{segmentation:?}: {:02x?}", &bytes[..60]);
+            assert_eq!(offload, owed);
+            let forwarded = nodes.each_ref().map(InChain::forwarded);
+            assert_eq!(forwarded, [u64::from(is_whole); 3], "{segmentation:?}");
+        }
+    });
+}
+
+#[test]
+fn what_packets_owe_enters_a_cable_to_another_node_only() {
+    net::in_quiet_namespace("fast_fabric_far", || {
+        let mut bench = InKernel::new(Hook::Tcx);
+        let links = links();
+        let path = before(links[1].out, &[7, 8], &[0], 0);
+        let action = Action { front: Front::new(&links[1].out, &path[14..]), ..OUT };
+        net::command("ip", "link add br0 type bridge");
+        for (is_bridged, command) in
+            [(true, "link set h1 master br0"), (false, "link set h1 nomaster")]
+        {
+            net::command("ip", command);
+            bench.table().set_link(1, &links[1]).unwrap();
+            let made = bench.table().insert(&flow(true), &action);
+            assert_eq!(made.is_err(), is_bridged);
+        }
+        // A bridge that takes the far end later voids the rule.
+        assert!(bench.table().is_valid(RuleId(0)));
+        net::command("ip", "link set h1 master br0");
+        (0..40).for_each(|_| bench.table().maintain(1));
+        assert!(!bench.table().is_valid(RuleId(0)));
+    });
+}

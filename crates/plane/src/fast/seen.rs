@@ -1,0 +1,145 @@
+//! Counts the packets in the pipeline, by the flow that a rule would be for.
+
+use plexus_io::fast::{Flow, Key};
+use plexus_io::{Batch, Packet, Pool, PortId, Segmentation};
+use plexus_wire::Time;
+
+use super::{Fast, Plans, State, wait};
+use crate::bits::bits;
+use crate::fabric::plan::FabricPlan;
+use crate::fabric::{Forwarded, push};
+use crate::flow::Queued;
+use crate::verdict::Verdict;
+
+impl Fast {
+    /// Notes the packets of a batch that are to the router, before it changes them.
+    #[inline]
+    pub(crate) fn see_arrivals(&mut self, pool: &Pool, batch: &Batch, plans: Plans<'_>) {
+        self.arrived_of = batch.len();
+        if !plans.router.has_interfaces() || self.open_count == 0 {
+            return;
+        }
+        for (place, packet) in (0..).zip(batch) {
+            if !self.is_seen_open(packet.in_port) {
+                continue;
+            }
+            let frame = pool.data(packet);
+            let flow = Flow::of(packet.in_port, frame).filter(is_plain);
+            let flow = flow.filter(|flow| plans.interface_of(flow).is_some());
+            let routed = flow.and_then(|flow| plans.routed_flow(flow, frame));
+            self.arrived.extend(routed.map(|routed| (place, routed)));
+        }
+    }
+
+    /// Counts the packets of a batch: those at the places of `switched` go out by one port of the
+    /// switch, `in_fabric` has those that the fabric may have sent on. It also counts packets in
+    /// `arrived` that the router sends on.
+    #[inline]
+    pub(crate) fn see(
+        &mut self,
+        now: Time,
+        pool: &Pool,
+        batch: &Batch,
+        switched: u64,
+        in_fabric: Forwarded,
+        plan: &FabricPlan,
+    ) {
+        let Forwarded { passed_on, delivered, of_hosts } = in_fabric;
+        for place in bits(switched | passed_on | delivered | of_hosts) {
+            let packet = &batch[place];
+            if !self.is_seen_open(packet.in_port) {
+                continue;
+            }
+            let Some(out_port) = out_port(plan, pool, packet) else { continue };
+            let (in_port, frame) = (packet.in_port, pool.data(packet));
+            let is_in = |places: u64| places >> place & 1 != 0;
+            let key = if is_in(passed_on) {
+                Some(Key::Hop { in_port, hop: out_port as u8 })
+            } else if is_in(delivered) {
+                // What the router has sent has its address by now.
+                Flow::of(in_port, frame).filter(|flow| Some(flow.source) != plan.gateway()).map(
+                    |flow| Key::Delivery {
+                        in_port,
+                        hop: out_port as u8,
+                        destination: flow.destination,
+                    },
+                )
+            } else {
+                let inner =
+                    if is_in(of_hosts) { host_frame(plan, out_port, packet, frame) } else { frame };
+                // The lookup has taken the tag off a frame that names no VLAN.
+                Flow::of(in_port, inner).filter(is_plain).map(Key::Flow)
+            };
+            if let Some(key) = key {
+                self.candidates.count(key, out_port);
+                if packet.offload.segmentation != Segmentation::None && !self.waiting.is_empty() {
+                    self.note_super(&key, packet.offload.segmentation);
+                }
+            }
+        }
+        if !self.arrived.is_empty() {
+            self.see_routed(now, batch);
+        }
+    }
+
+    fn note_super(&mut self, key: &Key, segmentation: Segmentation) {
+        if !matches!(segmentation, Segmentation::None | Segmentation::Udp)
+            && let Some(rule) = self.rules.get_mut(key)
+        {
+            rule.has_super = true;
+        }
+    }
+
+    fn see_routed(&mut self, now: Time, batch: &Batch) {
+        // The forwarder of names may have taken packets out, and others have other places now.
+        let is_whole = batch.len() == self.arrived_of;
+        for at in 0..if is_whole { self.arrived.len() } else { 0 } {
+            let (place, key) = self.arrived[at];
+            let packet = &batch[usize::from(place)];
+            let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
+            let key = Key::Routed(key);
+            // The table does not forward super-packets of UDP.
+            if packet.offload.segmentation != Segmentation::Udp {
+                self.candidates.count(key, out_port);
+            }
+            self.note_super(&key, packet.offload.segmentation);
+            // It has let a packet through that it does not send on as it is.
+            if let Some(rule) = self.rules.get_mut(&key).filter(|rule| rule.state.forwards()) {
+                rule.state = State::Waiting { since: now };
+                wait(&mut self.waiting, &key, rule);
+            }
+        }
+        self.arrived.clear();
+    }
+}
+
+/// The port that a packet leaves by; none if it stays, or leaves by several.
+fn out_port(plan: &FabricPlan, pool: &Pool, packet: &Packet) -> Option<PortId> {
+    match Verdict::load(packet) {
+        Verdict::Forward(port) => Some(port),
+        // It still owes work, so its header is pushed later.
+        Verdict::Route(index) => {
+            let found = push::routes_of(plan, pool, packet)?;
+            found.get(usize::from(index)).map(|(port, _)| port.into())
+        }
+        _ => None,
+    }
+}
+
+/// The frame of a host, before which the header of the fabric may be already.
+fn host_frame<'a>(
+    plan: &FabricPlan,
+    out_port: PortId,
+    packet: &Packet,
+    frame: &'a [u8],
+) -> &'a [u8] {
+    match Verdict::load(packet) {
+        Verdict::Forward(_) => Queued::new(plan, out_port, frame).host_frame(),
+        _ => frame,
+    }
+}
+
+/// Whether a flow's frames have one tag at most.
+fn is_plain(flow: &Flow) -> bool {
+    !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
+}
