@@ -74,7 +74,7 @@ struct World {
 
 fn facts(port: u8, end: u8) -> LinkFacts {
     let mac = MacAddr([2, 0xFA, 0, 0, end, port]);
-    LinkFacts { port, mac, mtu: 2000, rate_mbit_per_s: 1000, native: false }
+    LinkFacts { port, mac, mtu: 2000, rate_mbit_per_s: 1000, native: false, takes_owed: false }
 }
 
 impl World {

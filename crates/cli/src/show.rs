@@ -182,10 +182,11 @@ fn fast_table(answer: &FastTable) -> String {
     };
     let mut ports = Table::new(&["PORT", "FORWARDS", "RX PACKETS", "BY THE TABLE", "SHARE"]);
     for port in &answer.ports {
-        let forwards = match (port.forwards, port.sends) {
-            (true, true) => "yes",
-            (true, false) => "in only",
-            (false, _) => "no",
+        let forwards = match (port.forwards, port.sends, port.takes_owed) {
+            (true, true, Some(false)) => "but for flows that enter the fabric here",
+            (true, true, _) => "yes",
+            (true, false, _) => "in only",
+            (false, ..) => "no",
         };
         let share = share(port.fast_packets, port.rx_packets);
         ports.row([&port.name, &forwards, &port.rx_packets, &port.fast_packets, &share]);

@@ -316,6 +316,7 @@ impl Node {
         let link = self.link(port);
         let neighbour = link.and_then(Link::neighbour).map(|n| n.facts.mac);
         let native = link.is_some_and(Link::is_native);
+        let takes_owed = link.and_then(Link::neighbour).is_some_and(|n| n.facts.takes_owed);
         let peer = link.and_then(Link::neighbour).map(|n| (n.node, n.facts.port));
         let mut turn = Turn::new(now, &mut self.timers);
         if before == Some(PortRole::Host) && role != PortRole::Host {
@@ -328,7 +329,7 @@ impl Node {
         }
         self.groups.port_changed(&mut turn, port, before, peer, &self.roles);
         let out = turn.out;
-        self.outputs.push_back(Output::Role { port, role, neighbour, native });
+        self.outputs.push_back(Output::Role { port, role, neighbour, native, takes_owed });
         if before != Some(role) {
             self.tell(Event::Role(port, role));
         }

@@ -476,6 +476,7 @@ impl Daemon {
                 mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
                 rate_mbit_per_s: 0,
                 native: false,
+                takes_owed: false,
             }),
             _ => None,
         };

@@ -42,7 +42,7 @@ use crate::packet::PortId;
 pub enum Key {
     /// The frames of a flow.
     Flow(Flow),
-    /// The packets of a flow that is routed.
+    /// The packets of a flow that is routed, or that enters the fabric by one of several routes.
     Routed(Routed),
     /// Hosts' frames in the fabric that come in by a fabric port ([`FastTable::set_link`]), and
     /// whose next hop is this one.
@@ -119,7 +119,7 @@ pub struct Ports {
     pub destination: u16,
 }
 
-/// A routed flow: IP packets to the router, from one address to another.
+/// A flow of IP packets from one address to another: to the router, or by a route of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Routed {
     /// Their frames.
@@ -164,6 +164,18 @@ impl Routed {
             return None;
         }
         Some(Routed { ports: Some(Ports { protocol, source, destination }), ..self })
+    }
+
+    /// The key by which flows are hashed; none without ports.
+    pub fn five_tuple(&self) -> Option<FlowKey> {
+        let Ports { protocol, source, destination } = self.ports?;
+        Some(FlowKey {
+            vlan: None,
+            src: self.source,
+            dst: self.destination,
+            protocol: Protocol(protocol),
+            ports: Some((source, destination)),
+        })
     }
 
     /// The same for all packets between the addresses.
@@ -222,7 +234,7 @@ pub struct Front {
     bytes: [u8; FRONT_MAX],
 }
 
-/// Bytes of the longest [`Front`]: the Ethernet header, and 20 hops behind the rest of the fabric's.
+/// Bytes of the longest [`Front`]: an Ethernet header, and a fabric header with 20 hops.
 pub const FRONT_MAX: usize = 40;
 
 impl Front {
@@ -254,11 +266,25 @@ pub struct FabricLink {
     pub out: [u8; 14],
     /// Of frames that are taken.
     pub back: [u8; 14],
+    /// Whether the node there takes what packets owe.
+    pub takes_owed: bool,
 }
 
 /// A rule's number. It names no other rule before [`FastTable::forget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
+
+/// What a rule that does not forward yet [holds back](FastTable::hold).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing: all go to the back-end.
+    #[default]
+    Nothing,
+    /// Super-packets.
+    SuperPackets,
+    /// All packets.
+    All,
+}
 
 /// The counts of a rule since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -321,8 +347,8 @@ pub trait FastTable: Send {
     /// before it was made.
     fn settle(&self, id: RuleId, passed: u64);
 
-    /// While this is on, a rule that is not settled drops packets.
-    fn hold(&self, id: RuleId, on: bool);
+    /// What a rule drops while it is not settled.
+    fn hold(&self, id: RuleId, held: Held);
 
     /// A port's frames may be forwarded, in and out. The port is the worker's own. Of one that is
     /// open already the longest frame may have changed. The first time it takes the kernel some
@@ -337,10 +363,10 @@ pub trait FastTable: Send {
     /// more.
     fn maintain(&mut self, _port: PortId) {}
 
-    /// A port that has been opened leads to a fabric node. The table finds out whether the device
-    /// takes what packets owe: super-packets and unfinished checksums behind the fabric's header.
-    /// No hardware can, but a virtual cable can pass them on. While it does not, flows that enter
-    /// the fabric get no rule to it, and super-packets in the fabric go to the back-end.
+    /// A port that has been opened leads to a fabric node. If that takes what packets owe, the
+    /// table finds out whether the device does, too: super-packets and unfinished checksums behind
+    /// the fabric's header. No hardware can do that work, but a virtual cable can pass it on. While
+    /// it does not, no rule leads a flow into the fabric there, or packets that may owe something.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -359,6 +385,9 @@ pub trait FastTable: Send {
 
     /// Whether rules may lead to a port: not to a device that does not send redirected frames.
     fn sends(&self, port: PortId) -> bool;
+
+    /// Whether a port's link takes what packets owe.
+    fn takes_owed(&self, port: PortId) -> bool;
 
     /// Whether a port's frames are still forwarded: somebody else may have ended it.
     fn is_open(&self, port: PortId) -> bool;

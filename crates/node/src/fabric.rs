@@ -41,9 +41,15 @@ pub struct Fabric {
     /// The hosts that lead to other networks, and the stations that have addresses in the group.
     leading: BTreeSet<IpAddr>,
     neighbours: BTreeMap<IpAddr, MacAddr>,
+    on_change: Box<dyn FnMut() + Send>,
 }
 
 impl Fabric {
+    /// Calls this after each change of the data plane's plan.
+    pub fn on_change(&mut self, call: impl FnMut() + Send + 'static) {
+        self.on_change = Box::new(call);
+    }
+
     /// A control plane with a data plane of so many ports. `seed` keys the choice among lanes.
     ///
     /// # Errors
@@ -68,6 +74,7 @@ impl Fabric {
             has_forwarders: false,
             leading: BTreeSet::new(),
             neighbours: BTreeMap::new(),
+            on_change: Box::new(|| {}),
         })
     }
 
@@ -202,9 +209,10 @@ impl Fabric {
                     rest.tasks.push(task);
                     false
                 }
-                Output::Role { port, role, neighbour, native } => {
+                Output::Role { port, role, neighbour, native, takes_owed } => {
                     let own = self.macs.get(&port).copied();
-                    self.tables.set_link(port.into(), role, own.zip(neighbour), native)
+                    let ends = own.zip(neighbour);
+                    self.tables.set_link(port.into(), role, ends, native, takes_owed)
                 }
                 Output::Admit { port, mac } => self.tables.admit(port.into(), mac),
                 Output::Expel { port, mac } => self.tables.expel(port.into(), mac),
@@ -306,8 +314,9 @@ impl Fabric {
         self.tables.set_leading(stations)
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         self.published.store(self.tables.plan());
+        (self.on_change)();
     }
 }
 

@@ -181,7 +181,7 @@ impl Router {
     /// A port's link or longest frame has changed. Gives the interfaces of that port, which
     /// [`follow_ports`](Self::follow_ports) is to set, and whether the longest frame is another.
     pub fn hear_link(&mut self, change: LinkChange) -> Vec<(usize, bool)> {
-        let LinkChange { port, link, max_frame } = change;
+        let LinkChange { port, link, max_frame, .. } = change;
         let interfaces = self.interfaces.iter_mut().enumerate();
         let of_port = interfaces.filter(|(_, interface)| interface.ports.contains(&port));
         let heard = of_port.map(|(index, interface)| {

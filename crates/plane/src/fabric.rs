@@ -32,6 +32,7 @@
 
 mod detour;
 pub(crate) mod lanes;
+mod out;
 mod parts;
 pub(crate) mod plan;
 pub(crate) mod push;
@@ -44,10 +45,11 @@ use plexus_table::{Found, PortRoutes, Probe};
 use plexus_wire::fabric::{
     self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, ROUTER_HOP, encapsulation,
 };
-use plexus_wire::{MacAddr, ethernet};
+use plexus_wire::{FlowKey, MacAddr, ethernet};
 
 use detour::{detour, may_pass};
 use lanes::{Candidate, Lanes};
+use out::{deliver, fail, leave, to_neighbour};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use ways::{Way, Ways};
 
@@ -415,12 +417,16 @@ impl Fabric {
                 }
             };
             if !is_passed_on {
+                let owes = !offload::is_finished(packet);
                 let verdict = self.take_from_link(context, link, false, packet);
                 verdict.store(packet);
                 to_route |= u64::from(packet.flags & FORWARDED != 0) << place;
                 if let Verdict::Forward(out) = verdict {
-                    let is_delivered = self.class(out as u8) == Class::Host;
-                    self.forwarded.delivered |= u64::from(is_delivered) << place;
+                    let out = self.class(out as u8);
+                    let passes =
+                        owes && out == Class::Encapsulated && *link != Encapsulation::Native;
+                    self.forwarded.passed_on |= u64::from(passes) << place;
+                    self.forwarded.delivered |= u64::from(out == Class::Host) << place;
                 }
             }
             // Not by what others send over the same cable.
@@ -533,15 +539,20 @@ impl Fabric {
         }
         packet.vlan = 0;
         packet.flags &= !vlan::TAGGED;
-        if let Encapsulation::EtherType { back, .. } = link {
-            let data = context.pool.data(packet);
-            if data.first_chunk::<14>() != Some(back) {
-                return bootstrap_or(DropReason::NotPeer, data);
+        let verdict = match link {
+            Encapsulation::EtherType { back, .. }
+                if !context.pool.data(packet).starts_with(back) =>
+            {
+                bootstrap_or(DropReason::NotPeer, context.pool.data(packet))
             }
-            context.pool.pull_front(packet, ethernet::HEADER_LEN);
-        }
-        let in_port = packet.in_port as u8;
-        let verdict = self.process(context, in_port, is_controller, packet);
+            _ => {
+                if let Encapsulation::EtherType { back, .. } = link {
+                    context.pool.pull_front(packet, back.len());
+                }
+                let in_port = packet.in_port as u8;
+                self.process(context, in_port, is_controller, packet)
+            }
+        };
         if owes && matches!(verdict, Verdict::Control(_)) {
             // It gets the frame's beginning only.
             packet.offload = Offload::NONE;
@@ -575,6 +586,9 @@ impl Fabric {
         };
         let port = match fields.next_hop() {
             Some(Hop::Port(port)) => port,
+            Some(Hop::Control) if !offload::is_finished(packet) => {
+                return Verdict::Drop(DropReason::BadOffload);
+            }
             Some(Hop::Control) => {
                 header::rotate(data, fields, in_port);
                 return Verdict::Control(Punt::Control);
@@ -646,6 +660,18 @@ impl Fabric {
             Class::Native => Verdict::Forward(out),
             _ => leave(context, out, packet),
         }
+    }
+
+    /// Port and header of the route that all packets of a flow take, as long as plan and links stay
+    /// as they are. None if they may take several.
+    pub(crate) fn route_of_flow<'a>(
+        &self,
+        found: Found<'a>,
+        key: &FlowKey,
+    ) -> Option<(u8, &'a [u8])> {
+        let usable = |route: &Candidate<'_>| can_take(&self.classes, route.1, route.2);
+        let (_, port, header) = self.lanes.choose_for_flow(found, usable, key)?;
+        Some((port, header))
     }
 
     /// One of the routes whose port can take the frame, as [`Lanes`] chooses. None if no port can.
@@ -821,98 +847,4 @@ fn bootstrap_or(reason: DropReason, frame: &[u8]) -> Verdict {
         true => Verdict::Control(Punt::Bootstrap),
         false => Verdict::Drop(reason),
     }
-}
-
-/// Out by a fabric node's or a controller's port, in the form of its link.
-fn leave(context: &mut Context<'_>, out: PortId, packet: &mut Packet) -> Verdict {
-    let fits = match context.fabric.role(out) {
-        PortRole::Fabric(link) | PortRole::Controller(link) => {
-            push::encapsulate(context.pool, packet, link)
-        }
-        PortRole::Host | PortRole::Unknown => false,
-    };
-    if fits { Verdict::Forward(out) } else { Verdict::Drop(DropReason::TooLong) }
-}
-
-/// From one host of this node to another: there is no header at all.
-fn to_neighbour(
-    context: &mut Context<'_>,
-    out: PortId,
-    destination: u64,
-    packet: &mut Packet,
-) -> Verdict {
-    if out == push::origin(packet) {
-        return Verdict::Drop(DropReason::SamePort);
-    }
-    match context.fabric.tables(out) {
-        Some(there) if there.stations.contains(destination) => {
-            if packet.flags & ROUTED != 0 {
-                set_gateway(context, packet);
-            }
-            Verdict::Forward(out)
-        }
-        _ => stale_here(context, out, packet),
-    }
-}
-
-/// To a host: the header is removed, if the destination is still there.
-#[inline(always)]
-fn deliver(context: &mut Context<'_>, fields: Fields, out: PortId, packet: &mut Packet) -> Verdict {
-    let len = fields.header_len();
-    let Some(inner) =
-        context.pool.data(packet).get(len..).filter(|i| i.len() >= ethernet::HEADER_LEN)
-    else {
-        return Verdict::Drop(DropReason::Runt);
-    };
-    let destination = inner.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes) >> 16);
-    match context.fabric.tables(out) {
-        Some(there) if there.stations.contains(destination) => {
-            context.pool.pull_front(packet, len);
-            if fields.is_routed() {
-                set_gateway(context, packet);
-            }
-            Verdict::Forward(out)
-        }
-        _ => fail(context, fields, packet, DropReason::StaleRoute),
-    }
-}
-
-/// A routed packet leaves the fabric: its source becomes the group's address.
-#[inline(never)]
-fn set_gateway(context: &mut Context<'_>, packet: &mut Packet) {
-    packet.flags &= !(ROUTED | FORWARDED);
-    let head = context.pool.data_mut(packet).first_chunk_mut();
-    if let (Some(head), Some(gateway)) = (head, context.fabric.gateway()) {
-        set_source(head, gateway.to_u64());
-    }
-}
-
-/// A frame that cannot follow its path: the control plane gets its beginning, unchanged but for the
-/// type, which is *error*.
-#[cold]
-fn fail(
-    context: &mut Context<'_>,
-    fields: Fields,
-    packet: &mut Packet,
-    reason: DropReason,
-) -> Verdict {
-    let len = packet.len().min(fields.header_len() + EXCERPT);
-    context.pool.set_len(packet, len);
-    let first = &mut context.pool.data_mut(packet)[0];
-    *first = (Kind::Error as u8) << 4 | *first & 0x0F;
-    Verdict::Control(Punt::Error(reason))
-}
-
-/// A host's frame to a station that has left another port of this node: to the control plane, with
-/// the header that it would have had on a cable.
-#[cold]
-fn stale_here(context: &mut Context<'_>, out: PortId, packet: &mut Packet) -> Verdict {
-    let header = header::Repr::new(Kind::Error, &[out as u8]).and_then(|r| r.to_bytes().ok());
-    let Some(header) = header.filter(|h| push::push(context.pool, packet, h)) else {
-        return Verdict::Drop(DropReason::StaleRoute);
-    };
-    packet.offload = Offload::NONE;
-    let len = packet.len().min(header.len() + EXCERPT);
-    context.pool.set_len(packet, len);
-    Verdict::Control(Punt::Error(DropReason::StaleRoute))
 }

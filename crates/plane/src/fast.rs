@@ -13,9 +13,10 @@
 //!
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
 //! says the port. They get a rule for each pair of ports. IP packets that leave the fabric get one
-//! for each station, and those that enter it one for each flow. These rules end when the fabric's
-//! plan would make another one, or none. What is for a controller or this node, frames of native
-//! links, and flows with several routes stay in the pipeline.
+//! for each station. Those that enter it get one for each pair of stations; where there are several
+//! routes, one for each TCP or UDP flow. These rules end when the fabric's plan and its links would
+//! make another one, or none. What is for a controller or this node, and frames of native links,
+//! stay in the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.
 //! They do not pass the output queues, so no flow to a port with a configured rate or a deep queue
@@ -41,7 +42,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use plexus_io::fast::{
-    Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Routed, RuleId, Tag,
+    Action, Counts, FabricLink, FastTable, Flow, Held, KernelEnd, Key, Routed, RuleId, Tag,
 };
 use plexus_io::{BATCH, PortId};
 use plexus_table::MacKey;
@@ -69,12 +70,14 @@ const SWAPS_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(1);
 /// Rules end this long before the switch forgets their destination: a round, and as much again.
 const MARGIN: Duration = Duration::from_millis(200);
-/// A flow that has had no pause for this long is held back if its port drops packets, or if it has
-/// super-packets. These are TCP's, which sends what is lost again; in the pipeline it never pauses,
-/// since it sends as fast as it is acknowledged.
+/// A flow that has had no pause for this long is held back if its port drops packets. Of others,
+/// super-packets are: these are TCP's, which sends what is lost again, and in the pipeline never
+/// pauses, since it sends as fast as it is acknowledged.
 const HOLD_AFTER: Duration = Duration::from_millis(100);
 /// Packets of a rule are held back for no longer.
 const HOLD_MAX: Duration = Duration::from_millis(10);
+/// Super-packets of a rule are held back no more often.
+const HOLD_AGAIN: Duration = Duration::from_secs(10);
 /// Least time between two rounds: links that change call for more of them.
 const ROUND_MIN: Duration = Duration::from_millis(50);
 /// How long after its end a rule's counts are read for the last time.
@@ -183,9 +186,15 @@ struct Noted {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     NotYet,
-    Since(Time),
+    /// It may do so again from then on.
+    Since {
+        since: Time,
+        again: Time,
+    },
     /// Once is enough, until it has forwarded for a round.
-    Over,
+    Over {
+        again: Time,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -205,13 +214,24 @@ impl State {
     }
 }
 
+/// A port whose frames may be forwarded, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastPort {
+    /// Its number.
+    pub id: PortId,
+    /// Whether rules may lead to it.
+    pub sends: bool,
+    /// Whether its encapsulated link takes what packets owe; none if it has no such link.
+    pub takes_owed: Option<bool>,
+}
+
 /// One worker's part of a fast table, for people.
 #[derive(Clone, Debug, Default)]
 pub struct FastReport {
     /// Its rules.
     pub rules: Vec<FastRule>,
-    /// The worker's ports whose frames may be forwarded, and whether rules may lead to them.
-    pub ports: Vec<(PortId, bool)>,
+    /// The worker's ports whose frames may be forwarded.
+    pub ports: Vec<FastPort>,
     /// Rules that were made since the worker started.
     pub made: u64,
     /// Of these, rules that gave way to flows with more packets.
@@ -221,12 +241,10 @@ pub struct FastReport {
 impl Rule {
     /// Holds no packets back any more. True if it did.
     fn let_go(&mut self, table: &dyn FastTable) -> bool {
-        let did = matches!(self.hold, Hold::Since(_));
-        if did {
-            table.hold(self.id, false);
-            self.hold = Hold::Over;
-        }
-        did
+        let Hold::Since { again, .. } = self.hold else { return false };
+        table.hold(self.id, Held::Nothing);
+        self.hold = Hold::Over { again };
+        true
     }
 }
 
@@ -537,7 +555,7 @@ impl Fast {
     #[cold]
     fn end_holds(&mut self, now: Time) {
         for rule in self.rules.values_mut() {
-            if matches!(rule.hold, Hold::Since(since) if now >= since + HOLD_MAX) {
+            if matches!(rule.hold, Hold::Since { since, .. } if now >= since + HOLD_MAX) {
                 self.holding -= usize::from(rule.let_go(&*self.table));
             }
         }
@@ -589,7 +607,10 @@ impl Fast {
                 if settled != passed {
                     rule.state = State::Waiting { since: now };
                     wait(&mut self.waiting, key, rule);
-                } else if rule.hold == Hold::Over && is_used {
+                } else if is_used
+                    && let Hold::Over { again } = rule.hold
+                    && now >= again
+                {
                     rule.hold = Hold::NotYet;
                 }
             }
@@ -609,10 +630,14 @@ impl Fast {
                 && now >= since + HOLD_AFTER
                 && rule.hold == Hold::NotYet
                 && self.holding < WAITING_MAX
-                && (rule.has_super || overflows(key.in_port()))
+                && let Some((held, again)) = match (overflows(key.in_port()), rule.has_super) {
+                    (true, _) => Some((Held::All, now)),
+                    (false, true) => Some((Held::SuperPackets, now + HOLD_AGAIN)),
+                    (false, false) => None,
+                }
             {
-                self.table.hold(rule.id, true);
-                rule.hold = Hold::Since(now);
+                self.table.hold(rule.id, held);
+                rule.hold = Hold::Since { since: now, again };
                 self.holding += 1;
                 urgent.push((*key, rule.id));
             }
@@ -735,7 +760,11 @@ impl Fast {
             rules: rules.collect(),
             ports: ports
                 .filter(|port| self.is_open(*port))
-                .map(|port| (port, self.table.sends(port)))
+                .map(|id| FastPort {
+                    id,
+                    sends: self.table.sends(id),
+                    takes_owed: self.links.get(&id).map(|_| self.table.takes_owed(id)),
+                })
                 .collect(),
             made: self.made,
             gave_way: self.gave_way,
@@ -769,7 +798,7 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     };
     // A hop gets another header in place of the one that it had.
     let put_before = match (key, &rule.due.action.front) {
-        (Key::Flow(_), Some(front)) => packets * front.bytes().len() as u64,
+        (Key::Flow(_) | Key::Routed(_), Some(front)) => packets * front.bytes().len() as u64,
         _ => 0,
     };
     let leaves_tagged = match rule.due.action.tag {
@@ -781,7 +810,7 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     let sent = (bytes + put_before + tag(leaves_tagged)).saturating_sub(taken_off);
     counters.fast_sent(rule.due.action.out_port, packets, sent);
     counters.drop_many(key.in_port(), DropReason::Held, held);
-    if matches!(key, Key::Routed(_)) {
+    if rule.due.action.step.is_some() {
         counters.routed(key.in_port(), packets);
     }
     packets > 0

@@ -40,7 +40,7 @@ pub use fabric::plan::{
     Encapsulation, FABRIC_PORTS_MAX, FabricPlan, FabricTables, PortRole, PortSet, PortTables,
     PublishedFabric, route_along,
 };
-pub use fast::{Clears, FastReport, FastRule, WORTH_PER_S};
+pub use fast::{Clears, FastPort, FastReport, FastRule, WORTH_PER_S};
 pub use pipeline::{Explanation, Facts, Pipeline, Question, explain};
 pub use plexus_coproc::deep::Source as SourceOf;
 pub use router::fib::FibReaders;

@@ -101,9 +101,9 @@ pub(crate) struct Segments {
     index: u16,
 }
 
-/// Cuts a super-packet into segments of at most `len_max` bytes, and hands them on. The host's frame
-/// begins at `start`; each segment gets what is before it. If it cannot be cut, the drop counts at
-/// the first port; a segment for which there is no frame, at the second.
+/// Cuts a super-packet into segments of at most `len_max` bytes, and hands them on. The host's
+/// frame begins at `start`; each segment gets what is before it. If it cannot be cut, the drop
+/// counts at the first port; a segment for which there is no frame, at the second.
 pub(crate) fn cut(
     context: &mut Context<'_>,
     whole: Packet,

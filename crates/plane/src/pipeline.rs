@@ -77,6 +77,7 @@ macro_rules! plans {
         Plans {
             snapshot: &$pipeline.plan,
             fabric: &$pipeline.fabric,
+            forwarder: &$pipeline.lookup.fabric,
             router: &$pipeline.router,
             fib: $fib,
             seed: $pipeline.lookup.router.seed(),
@@ -515,6 +516,10 @@ impl Pipeline {
             if let Some(fast) = &mut self.fast {
                 fast.close(now, port);
             }
+        }
+        // Flows may change to other routes, and back.
+        if let Some(fast) = &mut self.fast {
+            fast.adopt_fabric(now, &self.lookup.switch, plans!(self, None));
         }
     }
 

@@ -138,6 +138,8 @@ pub struct LinkChange {
     pub link: Link,
     /// Its longest frame, in bytes.
     pub max_frame: usize,
+    /// Whether it takes what packets owe, and super-packets fit its worker's frames.
+    pub takes_owed: bool,
 }
 
 /// One port's state.
@@ -305,7 +307,7 @@ impl Worker {
         }
         self.departed.push((id, port.stats()));
         self.watchers.retain(|w| w.port != id);
-        Some(LinkChange { port: id, link: Link::Down, max_frame })
+        Some(LinkChange { port: id, link: Link::Down, max_frame, takes_owed: false })
     }
 
     /// Picks up the configuration, if another has been published.
@@ -474,6 +476,7 @@ impl Worker {
     /// link has changed, or whose longest frame has while the link was up.
     pub fn maintain(&mut self, now: Time) -> Vec<LinkChange> {
         let mut changed = Vec::new();
+        let holds_super_packets = self.pool.max_len() > usize::from(u16::MAX);
         let known = self.links.iter_mut().zip(&mut self.max_frames);
         for ((id, port), (known, max_known)) in self.ports.iter_mut().zip(known) {
             let link = port.maintain(now, &mut self.pool);
@@ -488,7 +491,8 @@ impl Worker {
                 self.pipeline.set_link(now, &mut self.pool, *id, link);
             }
             if is_news || (is_longer_or_shorter && link == Link::Up) {
-                changed.push(LinkChange { port: *id, link, max_frame });
+                let takes_owed = capabilities.segmentation && holds_super_packets;
+                changed.push(LinkChange { port: *id, link, max_frame, takes_owed });
             }
         }
         self.pipeline.tick(now);

@@ -80,7 +80,8 @@ impl SimController {
     ) -> SimController {
         let number = shares.unwrap_or(0) as u8 + 1;
         let mac = MacAddr([0x02, 0x0C, 0, 0, 0, number]);
-        let facts = LinkFacts { port: 0, mac, mtu, rate_mbit_per_s: 0, native: false };
+        let facts =
+            LinkFacts { port: 0, mac, mtu, rate_mbit_per_s: 0, native: false, takes_owed: false };
         let mut made = SimController {
             device,
             nic: Nic::new(port),

@@ -147,6 +147,7 @@ impl SimNode {
             mtu: spec.mtu,
             rate_mbit_per_s: spec.rate_bits_per_s.map_or(0, |r| (r / 1_000_000) as u32),
             native: node.native,
+            takes_owed: false,
         });
         let facts: Vec<LinkFacts> = facts.collect();
         let expected = specs.iter().map(|s| s.expected).collect();

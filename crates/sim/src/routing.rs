@@ -42,7 +42,7 @@ impl SimRouter {
         router.replace_routes(Time::ZERO, routes::of_settings(settings)?);
         // All lengths are known before the first port comes up.
         for (port, &max_frame) in (0..).zip(max_frames) {
-            router.hear_link(LinkChange { port, link: Link::Down, max_frame });
+            router.hear_link(LinkChange { port, link: Link::Down, max_frame, takes_owed: false });
         }
         Ok(Some(SimRouter { device, router, max_frames: max_frames.to_vec() }))
     }
@@ -50,7 +50,9 @@ impl SimRouter {
     /// A port has got carrier, or lost it.
     pub(crate) fn carrier(&mut self, now: Time, port: PortId, link: Link) {
         let max_frame = self.max_frames[usize::from(port)];
-        for (index, _) in self.router.hear_link(LinkChange { port, link, max_frame }) {
+        for (index, _) in
+            self.router.hear_link(LinkChange { port, link, max_frame, takes_owed: false })
+        {
             self.router.follow_ports(now, index, |interface| {
                 let port = interface.device().and_then(|_| interface.ports.first());
                 let mac = port.map(|port| port_mac(self.device, *port));

@@ -359,6 +359,10 @@ pub struct FastPort {
     pub forwards: bool,
     /// Whether rules may lead to it: at the XDP hook not to a cable whose far end does not poll.
     pub sends: bool,
+    /// Whether flows may enter the fabric by it: its link reaches another node's socket as it is,
+    /// and that node takes super-packets. Null: it leads to no node, or without encapsulation.
+    #[serde(default)]
+    pub takes_owed: Option<bool>,
     /// Packets that came in.
     pub rx_packets: u64,
     /// Those of them that went by the fast table.
@@ -383,7 +387,8 @@ pub struct FastFlow {
     /// The change of their tag: `keep`, `pop`, `push` or `swap`. `fabric`: they enter the fabric,
     /// behind a header of it.
     pub tag: String,
-    /// Of a flow that is routed: the addresses of its IP packets.
+    /// Of a flow that is routed, or has one of several routes in the fabric: the addresses of its
+    /// IP packets.
     #[serde(default)]
     pub route: Option<FastRoute>,
     /// Whether they go by the table already: not before all earlier ones have left.
@@ -404,7 +409,7 @@ pub struct FastRoute {
     /// Source and destination port, if the flow is only the packets with these.
     #[serde(default)]
     pub ports: Option<(u16, u16)>,
-    /// The next hop's Ethernet address.
+    /// The next hop's Ethernet address; in the fabric the station's.
     pub next_hop: MacAddr,
 }
 

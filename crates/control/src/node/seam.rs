@@ -116,6 +116,8 @@ pub enum Output {
         neighbour: Option<MacAddr>,
         /// Frames travel without encapsulation.
         native: bool,
+        /// The neighbour takes frames that owe what their hosts have left to devices.
+        takes_owed: bool,
     },
     /// Admit a station to a host port: it may send and receive there.
     Admit {

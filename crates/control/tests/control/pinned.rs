@@ -18,7 +18,7 @@ const PORT: u8 = 3;
 
 fn facts(node: u8, mtu: u16) -> LinkFacts {
     let mac = MacAddr([2, 0, 0, 0, 0, node]);
-    LinkFacts { port: PORT, mac, mtu, rate_mbit_per_s: 0, native: true }
+    LinkFacts { port: PORT, mac, mtu, rate_mbit_per_s: 0, native: true, takes_owed: false }
 }
 
 /// Two boxes and the datagrams between them.

@@ -220,7 +220,14 @@ impl World {
 
     fn carrier(&mut self, end: End, up: bool) {
         let facts = |port, mac| {
-            up.then_some(LinkFacts { port, mac, mtu: 2000, rate_mbit_per_s: 1000, native: false })
+            up.then_some(LinkFacts {
+                port,
+                mac,
+                mtu: 2000,
+                rate_mbit_per_s: 1000,
+                native: false,
+                takes_owed: false,
+            })
         };
         match end {
             End::Node(n, port) => {

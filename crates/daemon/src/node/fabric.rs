@@ -131,6 +131,11 @@ impl Prepared {
         self.fabric.router_source()
     }
 
+    /// Calls this after each change of the data plane's plan.
+    pub(crate) fn on_change(&mut self, call: impl FnMut() + Send + 'static) {
+        self.fabric.on_change(call);
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -265,12 +270,13 @@ fn tunnel_mac(node: u64, port: usize) -> MacAddr {
 }
 
 /// A port's facts for its neighbour; `None` if its device cannot be read.
-fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
+fn facts(ports: &[PortName], port: PortId, takes_owed: bool) -> Option<LinkFacts> {
     let known = ports.get(usize::from(port))?;
     let number = u8::try_from(port).ok()?;
     let rate_mbit_per_s = known.rate_mbit_per_s;
     if let Some(TunnelFacts { mac, mtu, .. }) = known.tunnel {
-        return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native: true });
+        let (native, takes_owed) = (true, false);
+        return Some(LinkFacts { port: number, mac, mtu, rate_mbit_per_s, native, takes_owed });
     }
     match plexus_io::device_facts(&known.device) {
         Ok(device) => Some(LinkFacts {
@@ -279,6 +285,7 @@ fn facts(ports: &[PortName], port: PortId) -> Option<LinkFacts> {
             mtu: u16::try_from(device.mtu).unwrap_or(u16::MAX),
             rate_mbit_per_s,
             native: known.native,
+            takes_owed,
         }),
         Err(error) => {
             tracing::warn!(port = known.name, %error, "reading address and MTU");
@@ -478,7 +485,7 @@ impl Driver {
         }
     }
 
-    fn link(&mut self, LinkChange { port, link, max_frame }: LinkChange) {
+    fn link(&mut self, LinkChange { port, link, max_frame, takes_owed }: LinkChange) {
         let Ok(number) = u8::try_from(port) else { return };
         if !self.own.ports.get(usize::from(port)).is_some_and(|p| p.in_fabric) {
             return;
@@ -487,7 +494,7 @@ impl Driver {
         if let Some(tunnel) = known.and_then(|known| known.tunnel.as_mut()) {
             tunnel.mtu = u16::try_from(max_frame).unwrap_or(u16::MAX);
         }
-        let facts = (link == Link::Up).then(|| facts(&self.own.ports, port)).flatten();
+        let facts = (link == Link::Up).then(|| facts(&self.own.ports, port, takes_owed)).flatten();
         self.input(Input::Port { port: number, facts });
     }
 

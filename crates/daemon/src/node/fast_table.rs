@@ -163,8 +163,8 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
     let reports = node.fast()?;
     let made = reports.iter().map(|report| report.made).sum();
     let gave_way = reports.iter().map(|report| report.gave_way).sum();
-    let open: BTreeMap<u16, bool> =
-        reports.iter().flat_map(|report| report.ports.clone()).collect();
+    let open = reports.iter().flat_map(|report| report.ports.iter().copied());
+    let open: BTreeMap<u16, plexus_plane::FastPort> = open.map(|port| (port.id, port)).collect();
     let (mut flows, mut hops) = (vec![], vec![]);
     for rule in reports.into_iter().flat_map(|report| report.rules) {
         let (in_port, out_port) = (name(rule.key.in_port()), name(rule.action.out_port));
@@ -205,7 +205,8 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
         Some(FastPort {
             name: port.name.clone(),
             forwards: open.contains_key(&report.id),
-            sends: open.get(&report.id).is_some_and(|sends| *sends),
+            sends: open.get(&report.id).is_some_and(|port| port.sends),
+            takes_owed: open.get(&report.id).and_then(|port| port.takes_owed),
             rx_packets: report.stats.rx_packets,
             fast_packets: counters.fast_received,
         })
@@ -216,7 +217,10 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
 }
 
 fn route(key: &Routed, action: &Action) -> Option<FastRoute> {
-    let next_hop = MacAddr(*action.step?.addresses.first_chunk()?);
+    let next_hop = match action.step {
+        Some(step) => MacAddr(*step.addresses.first_chunk()?),
+        None => key.flow.destination,
+    };
     let ports = key.ports.map(|ports| (ports.source, ports.destination));
     Some(FastRoute { source: key.source, destination: key.destination, ports, next_hop })
 }

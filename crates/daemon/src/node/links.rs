@@ -16,8 +16,10 @@ use super::news::News;
 const NEW: u64 = 1;
 /// A cell's flag: the link is up.
 const UP: u64 = 2;
+/// A cell's flag: the port takes what packets owe.
+const TAKES_OWED: u64 = 4;
 /// Where a cell's longest frame begins, in bits.
-const MAX_FRAME: u32 = 2;
+const MAX_FRAME: u32 = 3;
 
 /// Most ports of a node.
 const LINKS: usize = 1 << 14;
@@ -26,7 +28,7 @@ const LINKS: usize = 1 << 14;
 pub(crate) struct LinkCells {
     /// Some cell may have a new state.
     any: AtomicBool,
-    /// By port: link, longest frame in bytes, and whether the state is new. At first down and not
+    /// By port: a [`LinkChange`], and whether it is new. At first down and not
     /// new.
     cells: Box<[AtomicU64]>,
 }
@@ -41,10 +43,11 @@ impl LinkCells {
     /// Sets a link's state, and tells the control plane's thread if there is one. Never waits. True
     /// if the link came up or went down.
     pub(crate) fn tell(&self, change: LinkChange, news: Option<&SyncSender<News>>) -> bool {
-        let LinkChange { port, link, max_frame } = change;
+        let LinkChange { port, link, max_frame, takes_owed } = change;
         let Some(cell) = self.cells.get(usize::from(port)) else { return true };
         let up = if link == Link::Up { UP } else { 0 };
-        let was = cell.swap((max_frame as u64) << MAX_FRAME | up | NEW, Ordering::SeqCst);
+        let owed = if takes_owed { TAKES_OWED } else { 0 };
+        let was = cell.swap((max_frame as u64) << MAX_FRAME | owed | up | NEW, Ordering::SeqCst);
         self.any.store(true, Ordering::SeqCst);
         // A state that was not taken yet has woken the thread already. If the channel is full the
         // thread is awake, and looks here before each message. A thread that ended needs nothing.
@@ -76,6 +79,7 @@ impl LinkCells {
             port,
             link: if state & UP != 0 { Link::Up } else { Link::Down },
             max_frame: (state >> MAX_FRAME) as usize,
+            takes_owed: state & TAKES_OWED != 0,
         })
         .collect()
     }
@@ -95,7 +99,7 @@ mod tests {
     use crate::node::router::{self, RouterView};
 
     fn change(link: Link, max_frame: usize) -> LinkChange {
-        LinkChange { port: 1, link, max_frame }
+        LinkChange { port: 1, link, max_frame, takes_owed: link == Link::Up }
     }
 
     #[test]

@@ -236,8 +236,18 @@ impl RunningNode {
                 .map_err(|e| format!("starting a worker: {e}"))?;
             lock(&node.threads).push(handle);
         }
-        if let (Some(fabric), Some(inbox), Some(control)) = (fabric, fabric_inbox, &control.fabric)
+        // Packets that the kernel forwards wake nobody.
+        let wake = || {
+            let workers = node.workers.clone();
+            move || workers.iter().for_each(|worker| worker.waker.wake())
+        };
+        let is_fast = node.how_fast().kind != "off";
+        if let (Some(mut fabric), Some(inbox), Some(control)) =
+            (fabric, fabric_inbox, &control.fabric)
         {
+            if is_fast {
+                fabric.on_change(wake());
+            }
             let (links, inject) = (control.links.clone(), node.inject());
             let (want, wanted) = mpsc::sync_channel(WANTED_MAX);
             let handle = fabric.start(inbox, links, inject, loads, want, started)?;
@@ -247,10 +257,8 @@ impl RunningNode {
         if let (Some(mut router), Some(inbox), Some(control)) =
             (router, router_inbox, &control.router)
         {
-            if node.how_fast().kind != "off" {
-                // Packets that the kernel forwards wake nobody.
-                let workers = node.workers.clone();
-                router.on_change(move || workers.iter().for_each(|worker| worker.waker.wake()));
+            if is_fast {
+                router.on_change(wake());
             }
             let news = (inbox, control.news.clone());
             let handle = router.start(news, control.links.clone(), node.inject(), started)?;
@@ -297,7 +305,7 @@ impl RunningNode {
             .map(|(_, h)| h.clone())
             .collect();
         Box::new(move |change| {
-            let LinkChange { port, link, max_frame } = change;
+            let LinkChange { port, link, max_frame, .. } = change;
             let plan = plan.load();
             let name = plan.ports.get(usize::from(port)).map_or("?", |p| p.name.as_str());
             control.tell_link(change);

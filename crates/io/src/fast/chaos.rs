@@ -9,7 +9,7 @@ use std::io;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 
-use super::{Action, Counts, FabricLink, FastTable, KernelEnd, Key, RuleId};
+use super::{Action, Counts, FabricLink, FastTable, Held, KernelEnd, Key, RuleId};
 use crate::packet::PortId;
 
 /// How often a table misbehaves; probabilities from 0 to 1.
@@ -43,7 +43,7 @@ struct Inner {
 #[derive(Clone, Copy)]
 enum Late {
     Settle(RuleId, u64),
-    Hold(RuleId, bool),
+    Hold(RuleId, Held),
 }
 
 impl Late {
@@ -78,7 +78,7 @@ impl<T: FastTable> Chaos<T> {
         while let Some((_, late)) = inner.late.pop_front_if(|(left, _)| *left == 0) {
             match late {
                 Late::Settle(id, passed) => self.table.settle(id, passed),
-                Late::Hold(id, on) => self.table.hold(id, on),
+                Late::Hold(id, held) => self.table.hold(id, held),
             }
         }
     }
@@ -135,10 +135,10 @@ impl<T: FastTable> FastTable for Chaos<T> {
         }
     }
 
-    fn hold(&self, id: RuleId, on: bool) {
+    fn hold(&self, id: RuleId, held: Held) {
         // A rule that held packets back for ever would drop what no other table does.
-        if !(on && self.is(self.faults.lose)) {
-            self.later(Late::Hold(id, on));
+        if held == Held::Nothing || !self.is(self.faults.lose) {
+            self.later(Late::Hold(id, held));
         }
     }
 
@@ -171,6 +171,10 @@ impl<T: FastTable> FastTable for Chaos<T> {
 
     fn sends(&self, port: PortId) -> bool {
         self.table.sends(port)
+    }
+
+    fn takes_owed(&self, port: PortId) -> bool {
+        self.table.takes_owed(port)
     }
 
     fn is_open(&self, port: PortId) -> bool {

@@ -16,16 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) use self::frame::Frame;
-use self::program::{KEY_LEN, Maps, VALUE_WORDS, of_port, word};
-use super::{Action, Counts, FabricLink, FastTable, KernelEnd, Key, Routed, RuleId};
+use self::program::{KEY_LEN, Maps, VALUE_WORDS, holds, of_port, word};
+use super::{Action, Counts, FabricLink, FastTable, Held, KernelEnd, Key, Routed, RuleId};
 use crate::bpf::Map;
 use crate::packet::PortId;
 
 /// A settled count that no rule reaches: it has not been settled.
 const NEVER: u64 = u64::MAX;
-
-/// The kernel is asked about a cable's far end once in so many looks at its port.
-const LOOKS_BETWEEN: u8 = 8;
 
 /// The programs of one hook of the kernel, as one worker has them.
 pub trait Driver: Sized + Clone + Send + Debug {
@@ -100,8 +97,6 @@ struct Attached<P> {
     out: u64,
     /// If it leads to a fabric node.
     link_to: Option<FabricLink>,
-    /// How often it has been looked after.
-    looks: u8,
     /// Dropping it detaches the program.
     place: P,
 }
@@ -276,6 +271,11 @@ impl<D: Driver> Kernel<D> {
 }
 
 impl<P> Attached<P> {
+    /// Whether the port leads to a node to which what packets owe can go.
+    fn takes_owed<D: Driver>(&self, driver: &mut D) -> bool {
+        self.link_to.is_some_and(|link| link.takes_owed) && driver.takes_owed(self.device)
+    }
+
     /// Notes whether the device sends frames of rules. True if that is news.
     fn say_if_changed(&mut self, sends: bool) -> bool {
         let is_news = std::mem::replace(&mut self.sends, sends) != sends;
@@ -312,8 +312,7 @@ impl<D: Driver> FastTable for Kernel<D> {
             Some(front) => {
                 let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
                 let is_hop = matches!(key, Key::Hop { .. });
-                words == header_words(&front.link())
-                    && (is_hop || self.port(action.out_port, of_port::TAKES_OWED) != 0)
+                words == header_words(&front.link()) && (is_hop || self.takes_owed(action.out_port))
             }
         };
         if self.port(action.out_port, of_port::OUT) == 0 || !has_header {
@@ -376,8 +375,13 @@ impl<D: Driver> FastTable for Kernel<D> {
         self.set_word(id, word::SETTLED, passed);
     }
 
-    fn hold(&self, id: RuleId, on: bool) {
-        self.set_word(id, word::HOLDS, on.into());
+    fn hold(&self, id: RuleId, held: Held) {
+        let holds = match held {
+            Held::Nothing => holds::NOTHING,
+            Held::SuperPackets => holds::SUPER_PACKETS,
+            Held::All => holds::ALL,
+        };
+        self.set_word(id, word::HOLDS, holds as u64);
     }
 
     fn open(&mut self, port: PortId, end: KernelEnd<'_>) -> io::Result<()> {
@@ -402,8 +406,8 @@ impl<D: Driver> FastTable for Kernel<D> {
             })?;
             self.refused.remove(&end.index);
             let (device, is_open, is_lost, sends) = (end.index, false, false, true);
-            let (out, link_to, looks) = Default::default();
-            let at = Attached { device, is_open, is_lost, sends, out, link_to, looks, place };
+            let (out, link_to) = Default::default();
+            let at = Attached { device, is_open, is_lost, sends, out, link_to, place };
             self.ports.insert(port, at);
         }
         self.driver.open(port, &end)?;
@@ -424,12 +428,10 @@ impl<D: Driver> FastTable for Kernel<D> {
         let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
         let sends = self.driver.sends(at.device);
         let news = at.say_if_changed(sends).then_some(if sends { at.out } else { 0 });
-        at.looks = (at.looks + 1) % LOOKS_BETWEEN;
-        let is_due = at.link_to.is_some() && at.looks == 0;
-        let takes_owed = is_due.then(|| self.driver.takes_owed(at.device).into());
+        let takes_owed = at.takes_owed(&mut self.driver);
         self.set_port(port, of_port::UNTIL, self.driver.until());
-        if let Some(takes) = takes_owed.filter(|is| *is != self.port(port, of_port::TAKES_OWED)) {
-            self.set_port(port, of_port::TAKES_OWED, takes);
+        if self.takes_owed(port) != takes_owed {
+            self.set_port(port, of_port::TAKES_OWED, takes_owed.into());
             self.void_rules_to(port);
         }
         if let Some(out) = news {
@@ -443,7 +445,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         let (key, value) = program::link(at.device, link);
         self.maps.rules.set(&key, &value)?;
         at.link_to = Some(*link);
-        let takes_owed = self.driver.takes_owed(at.device);
+        let takes_owed = at.takes_owed(&mut self.driver);
         self.set_port(port, of_port::TAKES_OWED, takes_owed.into());
         self.set_header(port, &link.out);
         Ok(())
@@ -465,6 +467,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         }
         self.set_port(port, of_port::IN, 0);
         self.set_port(port, of_port::OUT, 0);
+        self.set_port(port, of_port::TAKES_OWED, 0);
         self.set_header(port, &[0; 14]);
         self.void_rules_to(port);
     }
@@ -486,6 +489,10 @@ impl<D: Driver> FastTable for Kernel<D> {
 
     fn sends(&self, port: PortId) -> bool {
         self.port(port, of_port::OUT) != 0
+    }
+
+    fn takes_owed(&self, port: PortId) -> bool {
+        self.port(port, of_port::TAKES_OWED) != 0
     }
 
     fn is_open(&self, port: PortId) -> bool {

@@ -8,7 +8,8 @@ use plexus_wire::fabric::Passing;
 use plexus_wire::{MacAddr, ipv4, ipv6};
 
 use super::{
-    Action, Counts, FabricLink, FastTable, Flow, KernelEnd, Key, Routed, RuleId, Step, Tag,
+    Action, Counts, FabricLink, FastTable, Flow, Front, Held, KernelEnd, Key, Routed, RuleId, Step,
+    Tag,
 };
 use crate::packet::PortId;
 
@@ -49,7 +50,7 @@ struct Slot {
     counts: Counts,
     passed: u64,
     settled: Option<u64>,
-    holds: bool,
+    holds: Held,
     /// The output port, and how often it had been closed.
     to: (PortId, u32),
 }
@@ -89,6 +90,15 @@ impl Memory {
 
     /// A frame comes in by a port.
     pub fn receive(&self, port: PortId, frame: &[u8]) -> Fate {
+        self.take(port, frame, false)
+    }
+
+    /// The same for a super-packet.
+    pub fn receive_super(&self, port: PortId, frame: &[u8]) -> Fate {
+        self.take(port, frame, true)
+    }
+
+    fn take(&self, port: PortId, frame: &[u8], is_super: bool) -> Fate {
         let mut inner = self.inner();
         let Some(key) = inner.key_of(port, frame) else { return Fate::Passed };
         let Some((id, action)) = inner.rules.get(&key).copied() else { return Fate::Passed };
@@ -106,7 +116,7 @@ impl Memory {
             Some(Some(fits)) => !fits,
         };
         if slot.settled != Some(slot.passed) || waits {
-            if slot.holds {
+            if slot.holds == Held::All || is_super && slot.holds == Held::SuperPackets {
                 slot.counts.held += 1;
                 return Fate::Dropped;
             }
@@ -165,17 +175,25 @@ impl Inner {
             let has_rule = |key: &Key| self.rules.contains_key(key);
             return routed.into_iter().find(has_rule).or(Some(Key::Flow(flow)));
         }
-        let (mut bytes, is_ip) =
-            (frame[14..].to_vec(), |t: &[u8]| [[8, 0], [0x86, 0xDD]].contains(&[t[0], t[1]]));
+        let mut bytes = frame[14..].to_vec();
         let passing = Passing::read(&mut bytes)?;
         let (hop, len, is_routed) = (passing.hop(), passing.header_len(), passing.is_routed());
         let key = Key::Hop { in_port, hop };
         if self.rules.contains_key(&key) {
             return Some(key);
         }
-        let head: &[u8; 14] = bytes.get(len..)?.first_chunk()?;
+        let (head, packet) = bytes.get(len..)?.split_first_chunk::<14>()?;
+        let header_len = match head[12..] {
+            [8, 0] => ipv4::HEADER_LEN,
+            [0x86, 0xDD] => ipv6::HEADER_LEN,
+            _ => return None,
+        };
         let destination = MacAddr(*head.first_chunk()?);
-        (!is_routed && is_ip(&head[12..])).then_some(Key::Delivery { in_port, hop, destination })
+        (!is_routed && packet.len() >= header_len).then_some(Key::Delivery {
+            in_port,
+            hop,
+            destination,
+        })
     }
 
     /// Whether a pair of addresses has rules with ports, and this one has none, or the reverse.
@@ -239,7 +257,11 @@ impl FastTable for Memory {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let link = inner.links.get(&action.out_port);
-        if action.front.is_some_and(|front| link.is_none_or(|link| link.out != front.link())) {
+        let is_hop = matches!(key, Key::Hop { .. });
+        let takes = |link: &FabricLink, front: Front| {
+            link.out == front.link() && (is_hop || link.takes_owed)
+        };
+        if action.front.is_some_and(|front| link.is_none_or(|link| !takes(link, front))) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let id = RuleId(free as u32);
@@ -273,8 +295,8 @@ impl FastTable for Memory {
         self.inner().slots[id.0 as usize].settled = Some(passed);
     }
 
-    fn hold(&self, id: RuleId, on: bool) {
-        self.inner().slots[id.0 as usize].holds = on;
+    fn hold(&self, id: RuleId, held: Held) {
+        self.inner().slots[id.0 as usize].holds = held;
     }
 
     fn open(&mut self, port: PortId, _: KernelEnd<'_>) -> io::Result<()> {
@@ -304,6 +326,10 @@ impl FastTable for Memory {
 
     fn sends(&self, port: PortId) -> bool {
         self.is_open(port)
+    }
+
+    fn takes_owed(&self, port: PortId) -> bool {
+        self.inner().links.get(&port).is_some_and(|link| link.takes_owed)
     }
 
     fn is_open(&self, port: PortId) -> bool {

@@ -28,7 +28,7 @@ pub struct Programs {
     filter: Arc<Program>,
     at_hook: Arc<Program>,
     persist: Option<Arc<Persist>>,
-    /// Tells where cables lead. Opened when it is first asked, on the worker's thread.
+    /// Tells where cables lead. It begins when it is first asked, on the worker's thread.
     cables: Option<Cables>,
 }
 
@@ -108,9 +108,9 @@ impl Driver for Programs {
 
     fn takes_owed(&mut self, device: u32) -> bool {
         if self.cables.is_none() {
-            self.cables = Cables::open();
+            self.cables = Cables::watch().ok();
         }
-        self.cables.as_mut().is_some_and(|cables| cables.reaches_socket(device))
+        self.cables.as_ref().is_some_and(|cables| cables.reaches_socket(device))
     }
 
     fn until(&self) -> u64 {
@@ -118,6 +118,9 @@ impl Driver for Programs {
     }
 
     fn detach(&self, place: AtHook) {
+        if let Some(cables) = &self.cables {
+            cables.forget(place.device);
+        }
         if let Some(persist) = &self.persist {
             persist.give_up(place.device);
         }

@@ -14,7 +14,7 @@ fn links() -> [FabricLink; 2] {
         let header = |to: MacAddr, from: MacAddr| {
             [&to.0[..], &from.0, &[0x88, 0xB6]].concat().try_into().unwrap()
         };
-        FabricLink { out: header(peer, own), back: header(own, peer) }
+        FabricLink { out: header(peer, own), back: header(own, peer), takes_owed: true }
     };
     let mac = |n| MacAddr([2, 0, 0, 0, 1, n]);
     [link(mac(0), mac(10)), link(mac(1), mac(11))]
@@ -87,8 +87,7 @@ pub(crate) fn hops_are_processed(bench: &mut dyn Bench) {
 
 /// An IP packet from A to B.
 fn ip(is_v4: bool) -> Vec<u8> {
-    let ip = if is_v4 { Ip::v4(60) } else { Ip::v6(80) };
-    ip.frame_of([B.0, A.0].concat().try_into().unwrap())
+    if is_v4 { Ip::v4(60).frame() } else { Ip::v6(80).frame() }
 }
 
 fn flow(is_v4: bool) -> Key {
@@ -103,7 +102,7 @@ fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
 
 pub(crate) fn flows_enter(bench: &mut dyn Bench) {
     let links = links();
-    bench.table().set_link(1, &links[1]).unwrap();
+    set_link(bench.table(), 1, &links[1]);
     for is_v4 in [true, false] {
         let key = flow(is_v4);
         let other = Action { front: Front::new(&links[0].out, &[0; 8]), ..OUT };
@@ -121,6 +120,22 @@ pub(crate) fn flows_enter(bench: &mut dyn Bench) {
         }
     }
     assert_eq!(Front::new(&links[1].out, &[0; 27]), None, "too long");
+    // Where there are several routes, flows of TCP and UDP have rules of their own.
+    for (sound, header) in [(Ip::v4(60), 20), (Ip::v6(80).with(6, 17), 40)] {
+        let flow = |from: u8| sound.clone().with(header + 1, from).with(header + 3, 9);
+        let rules = [(1, 7), (2, 8)].map(|(from, hop)| {
+            let Key::Routed(pair) = flow(from).key() else { panic!() };
+            let key = Key::Routed(pair.with_ports_of(&flow(from).frame()).unwrap());
+            let header = before(links[1].out, &[hop], &[0], 0);
+            let front = Front::new(&links[1].out, &header[14..]);
+            let id = settled(bench.table(), &key, &Action { front, ..OUT });
+            let after = [&header[..], &flow(from).frame()].concat();
+            assert_eq!(bench.pass(0, &flow(from).frame()), Fate::Sent(1, after));
+            (key, id)
+        });
+        assert_eq!(bench.pass(0, &flow(3).frame()), Fate::Passed);
+        rules.iter().for_each(|(key, id)| end(bench, key, *id));
+    }
     bench.close_and_open(1);
 }
 
@@ -153,6 +168,8 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
         (routed, ip(true)),
         (header.clone(), frame(None)),
         (header.clone(), ip(true)[..13].to_vec()),
+        (header.clone(), ip(true)[..14 + 19].to_vec()),
+        (header.clone(), ip(false)[..14 + 39].to_vec()),
         (before(links[0].back, &[hop], &[1, 2], 1), ip(true)),
     ] {
         let frame = [header, frame].concat();
@@ -161,6 +178,15 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
     end(bench, &key, id);
     assert_eq!(bench.pass(0, &[header, ip(true)].concat()), Fate::Passed);
     bench.close_and_open(0);
+}
+
+/// Tells a table of a link, and waits until it knows where the cable leads.
+fn set_link(table: &mut dyn FastTable, port: u16, link: &FabricLink) {
+    table.set_link(port, link).unwrap();
+    wait(|| {
+        table.maintain(port);
+        table.takes_owed(port)
+    });
 }
 
 /// A node of a chain: its table has a rule from its port 0 to its port 1.
@@ -180,7 +206,7 @@ impl InChain {
         let ports = devices.map(Socket::on);
         for (id, (socket, link)) in (0..).zip(ports.iter().zip(links)) {
             table.open(id, socket.port.kernel_end().unwrap()).unwrap();
-            link.into_iter().for_each(|link| table.set_link(id, &link).unwrap());
+            link.into_iter().for_each(|link| set_link(&mut *table, id, &link));
         }
         settled(&mut *table, &key, &action);
         InChain { table, ports }
@@ -198,9 +224,13 @@ fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
         for (near, far) in [("h0", "p0"), ("q0", "q1"), ("r0", "r1"), ("p1", "h1")] {
             net::veth(near, far);
         }
+        // The least that a link of the fabric carries.
+        for device in ["q0", "q1", "r0", "r1"] {
+            net::command("ip", &format!("link set {device} mtu 1624"));
+        }
         let [mut sender, mut receiver] = ["h0", "h1"].map(Socket::on);
         let [link, other] = links();
-        let back = |link: FabricLink| FabricLink { out: link.back, back: link.out };
+        let back = |link: FabricLink| FabricLink { out: link.back, back: link.out, ..link };
         let path = before(link.out, &[7, 8], &[0], 0);
         let cases = [
             (true, Segmentation::TcpV4, true),
@@ -222,8 +252,7 @@ fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
                 InChain::new(["q1", "r0"], [Some(back(link)), Some(other)], hop, pass),
                 InChain::new(["r1", "p1"], [Some(back(other)), None], delivery, OUT),
             ];
-            let packet = super_packet(is_v4, segmentation);
-            let mut frame = packet.frame_of([B.0, A.0].concat().try_into().unwrap());
+            let mut frame = super_packet(is_v4, segmentation).frame();
             let (is_super, is_tcp) =
                 (segmentation != Segmentation::None, segmentation != Segmentation::Udp);
             if !is_super {
@@ -261,26 +290,45 @@ fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
     });
 }
 
+/// A port's link takes what packets owe while its cable leads to a socket of a node that does.
 #[test]
-fn what_packets_owe_enters_a_cable_to_another_node_only() {
+fn what_packets_owe_goes_to_nodes_that_take_it_and_nowhere_else() {
     net::in_quiet_namespace("fast_fabric_far", || {
         let mut bench = InKernel::new(Hook::Tcx);
         let links = links();
         let path = before(links[1].out, &[7, 8], &[0], 0);
-        let action = Action { front: Front::new(&links[1].out, &path[14..]), ..OUT };
+        let enters = Action { front: Front::new(&links[1].out, &path[14..]), ..OUT };
+        let table = &mut *bench.table;
         net::command("ip", "link add br0 type bridge");
-        for (is_bridged, command) in
-            [(true, "link set h1 master br0"), (false, "link set h1 nomaster")]
-        {
-            net::command("ip", command);
-            bench.table().set_link(1, &links[1]).unwrap();
-            let made = bench.table().insert(&flow(true), &action);
-            assert_eq!(made.is_err(), is_bridged);
-        }
-        // A bridge that takes the far end later voids the rule.
-        assert!(bench.table().is_valid(RuleId(0)));
+        set_link(table, 0, &links[0]);
+        set_link(table, 1, &links[1]);
+        let id = table.insert(&flow(true), &enters).unwrap();
+        // A bridge takes the far end.
         net::command("ip", "link set h1 master br0");
-        (0..40).for_each(|_| bench.table().maintain(1));
-        assert!(!bench.table().is_valid(RuleId(0)));
+        wait(|| {
+            table.maintain(1);
+            !table.takes_owed(1)
+        });
+        assert!(!table.is_valid(id));
+        assert!(table.insert(&flow(true), &enters).is_err());
+        // What comes by the other link may owe something.
+        let hop = Key::Hop { in_port: 0, hop: 7 };
+        let passes = Action { front: Front::new(&links[1].out, &[]), ..OUT };
+        settled(table, &hop, &passes);
+        let frame = in_fabric(links[0].back, &[7, 8], &[5], 0);
+        assert_eq!(bench.pass(0, &frame), Fate::Passed);
+        // A node that takes nothing sends nothing that owes.
+        bench.table.set_link(0, &FabricLink { takes_owed: false, ..links[0] }).unwrap();
+        bench.rules.clear();
+        assert!(matches!(bench.pass(0, &frame), Fate::Sent(1, _)));
+        // The bridge lets it go, and the far end has an XDP program.
+        net::command("ip", "link set h1 nomaster");
+        set_link(&mut *bench.table, 1, &links[1]);
+        bench.far.pop();
+        let _other = Socket::of_xdp("h1");
+        wait(|| {
+            bench.table.maintain(1);
+            !bench.table.takes_owed(1)
+        });
     });
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use plexus_io::fast::chaos::Faults;
 use plexus_io::fast::memory::Fate;
-use plexus_io::fast::{Action, Counts, FastTable, Flow, Key, Routed, RuleId, Step, Tag, tcx};
+use plexus_io::fast::{Action, Counts, FastTable, Flow, Held, Key, Routed, RuleId, Step, Tag, tcx};
 use plexus_io::{Batch, Checksum, Offload, Port, PortId, Segmentation};
 use plexus_wire::{MacAddr, Time, checksum};
 
@@ -109,11 +109,11 @@ fn passes_packets_until_all_have_left(bench: &mut dyn Bench) {
 fn holds_packets_back_when_told(bench: &mut dyn Bench) {
     let id = bench.table().insert(&key(None), &OUT).unwrap();
     assert_eq!(bench.pass(0, &frame(None)), Fate::Passed);
-    bench.table().hold(id, true);
+    bench.table().hold(id, Held::All);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Dropped);
-    bench.table().hold(id, false);
+    bench.table().hold(id, Held::Nothing);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Passed);
-    bench.table().hold(id, true);
+    bench.table().hold(id, Held::All);
     bench.table().settle(id, 2);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
     assert_eq!((bench.table().read(id).held, bench.table().passed(id)), (1, 2));
@@ -457,12 +457,12 @@ fn the_table_at_the_xdp_hook() {
 }
 
 #[test]
-pub(crate) fn super_packets_and_what_packets_owe_pass_whole() {
+fn super_packets_and_what_packets_owe_pass_whole() {
     net::in_quiet_namespace("fast_owed", || {
         let mut bench = InKernel::new(Hook::Tcx);
         let (in_port, tag) = (0, None);
         let tcp = Key::Flow(Flow { in_port, tag, destination: B, source: A, ethertype: 0x0800 });
-        settled(bench.table(), &tcp, &OUT);
+        let id = settled(bench.table(), &tcp, &OUT);
         let mut frame = [B.0, A.0].concat();
         frame.extend([8, 0, 0x45, 0]);
         frame.extend(((40 + 60_000) as u16).to_be_bytes());
@@ -487,6 +487,15 @@ pub(crate) fn super_packets_and_what_packets_owe_pass_whole() {
         offload.header_len = owed.header_len;
         assert!(bytes == frame && offload == owed, "{offload:?}");
         assert_eq!(bench.near[0].take(), None);
+        // A rule that waits may hold them back, and nothing else.
+        bench.table().remove(&tcp, id);
+        let id = bench.table().insert(&tcp, &OUT).unwrap();
+        bench.table().hold(id, Held::SuperPackets);
+        bench.far[0].send(&frame, owed);
+        wait(|| bench.table.read(id).held == 1);
+        assert_eq!(bench.near[0].take(), None);
+        frame.truncate(60);
+        assert_eq!(bench.pass(0, &frame), Fate::Passed);
     });
 }
 

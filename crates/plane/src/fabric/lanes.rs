@@ -91,20 +91,43 @@ impl Lanes {
         queues: &OutputQueues,
         packet: &Packet,
     ) -> Option<Candidate<'a>> {
-        let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
-        let flow = || flow_hash(context.pool.data(packet), self.seed);
-        match &mut self.choice {
+        let seed = self.seed;
+        let flow = || flow_hash(context.pool.data(packet), seed);
+        let Choice::LeastLoaded(balance) = &mut self.choice else {
+            return self.choose_for_all(found, usable, flow);
+        };
+        let routes: ArrayVec<_, ROUTES_MAX> =
+            candidates(found).filter(usable).take(ROUTES_MAX).collect();
+        balance.choose(context.now, flow(), packet.len(), found.len(), &routes, queues)
+    }
+
+    /// The same for all packets of a flow, as long as the same routes are usable; none if packets
+    /// of a flow may go by different ones. `flow`: its hash.
+    pub(super) fn choose_for_all<'a>(
+        &self,
+        found: Found<'a>,
+        usable: impl Fn(&Candidate<'a>) -> bool,
+        flow: impl FnOnce() -> u64,
+    ) -> Option<Candidate<'a>> {
+        let routes = candidates(found);
+        match self.choice {
             Choice::Static => by_destination(routes.take(ROUTES_MAX).collect(), usable),
             Choice::PerFlow => {
                 let flow = flow();
                 routes.filter(usable).max_by_key(|r| weight(flow, r.0))
             }
-            Choice::LeastLoaded(balance) => {
-                let routes: ArrayVec<_, ROUTES_MAX> =
-                    routes.filter(usable).take(ROUTES_MAX).collect();
-                balance.choose(context.now, flow(), packet.len(), found.len(), &routes, queues)
-            }
+            Choice::LeastLoaded(_) => None,
         }
+    }
+
+    /// The route of a flow with this key, likewise.
+    pub(super) fn choose_for_flow<'a>(
+        &self,
+        found: Found<'a>,
+        usable: impl Fn(&Candidate<'a>) -> bool,
+        key: &FlowKey,
+    ) -> Option<Candidate<'a>> {
+        self.choose_for_all(found, usable, || key.hash(self.seed))
     }
 }
 
@@ -123,8 +146,7 @@ impl Lanes {
         let key = FlowKey::from_frame(context.pool.data(packet));
         let hosts = key.map_or(0, |key| key.of_hosts().hash(self.seed));
         let places = key.map_or(EVERYWHERE, |key| context.fabric.places(&key));
-        let routes = (0..found.len()).filter_map(|i| found.get(i).map(|(p, h)| (i, p, h)));
-        let held = routes.filter(|route| places >> route.0 & 1 == 1);
+        let held = candidates(found).filter(|route| places >> route.0 & 1 == 1);
         held.filter(usable).max_by_key(|route| weight(hosts, route.0))
     }
 }
@@ -139,6 +161,11 @@ impl super::Fabric {
     pub(crate) fn set_lanes(&mut self, lanes: Lanes) {
         self.lanes = lanes;
     }
+}
+
+/// The routes of a set.
+fn candidates(found: Found<'_>) -> impl Iterator<Item = Candidate<'_>> {
+    (0..found.len()).filter_map(move |i| found.get(i).map(|(port, header)| (i, port, header)))
 }
 
 /// The route by which the destination's port takes its turn, or the next that is usable: flows to

@@ -49,6 +49,8 @@ pub enum Encapsulation {
         out: [u8; 14],
         /// The header of frames that we take: from the peer's port to ours.
         back: [u8; 14],
+        /// Whether the peer takes what packets owe.
+        takes_owed: bool,
     },
 }
 
@@ -58,6 +60,18 @@ impl Encapsulation {
         Encapsulation::EtherType {
             out: encapsulation::ethertype_header(peer, own),
             back: encapsulation::ethertype_header(own, peer),
+            takes_owed: false,
+        }
+    }
+
+    /// The same, to a peer that takes what packets owe, or not.
+    #[must_use]
+    pub const fn taking_owed(self, takes: bool) -> Encapsulation {
+        match self {
+            Encapsulation::EtherType { out, back, .. } => {
+                Encapsulation::EtherType { out, back, takes_owed: takes }
+            }
+            Encapsulation::Native => Encapsulation::Native,
         }
     }
 }
@@ -308,17 +322,21 @@ impl FabricTables {
     }
 
     /// Sets what the control plane has found out about a port. `ends`: our address and the peer's;
-    /// an encapsulated link is of use only once they are known. False if there is no such port.
+    /// an encapsulated link is of use only once they are known. `takes_owed`: whether the peer takes
+    /// what packets owe. False if there is no such port.
     pub fn set_link(
         &mut self,
         port: PortId,
         role: message::PortRole,
         ends: Option<(MacAddr, MacAddr)>,
         native: bool,
+        takes_owed: bool,
     ) -> bool {
         let encapsulation = match native {
             true => Some(Encapsulation::Native),
-            false => ends.map(|(own, peer)| Encapsulation::ethertype(own, peer)),
+            false => {
+                ends.map(|(own, peer)| Encapsulation::ethertype(own, peer).taking_owed(takes_owed))
+            }
         };
         let role = match (role, encapsulation) {
             (message::PortRole::Host, _) => PortRole::Host,
@@ -517,13 +535,13 @@ mod tests {
         let mut tables = FabricTables::new(2, 1).unwrap();
         let (own, peer) = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
         let link = Encapsulation::ethertype(own, peer);
-        assert!(tables.set_link(0, message::PortRole::Fabric, Some((own, peer)), false));
+        assert!(tables.set_link(0, message::PortRole::Fabric, Some((own, peer)), false, false));
         assert_eq!(*tables.current().role(0), PortRole::Fabric(link));
-        assert!(tables.set_link(0, message::PortRole::Fabric, None, false));
+        assert!(tables.set_link(0, message::PortRole::Fabric, None, false, false));
         assert_eq!(*tables.current().role(0), PortRole::Unknown);
-        assert!(tables.set_link(0, message::PortRole::TooSmall, Some((own, peer)), false));
+        assert!(tables.set_link(0, message::PortRole::TooSmall, Some((own, peer)), false, false));
         assert_eq!(*tables.current().role(0), PortRole::Unknown);
-        assert!(tables.set_link(0, message::PortRole::Controller, None, true));
+        assert!(tables.set_link(0, message::PortRole::Controller, None, true, false));
         assert_eq!(*tables.current().role(0), PortRole::Controller(Encapsulation::Native));
         // Ten routes, one of them of no use: eight are kept.
         let mut routes = vec![vec![1, 2]; 9];

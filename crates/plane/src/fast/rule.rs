@@ -10,6 +10,7 @@ use plexus_table::MacKey;
 use plexus_wire::{MacAddr, Time};
 
 use super::MARGIN;
+use crate::fabric::Fabric;
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 use crate::router::fib::FibBatch;
 use crate::router::plan::{InterfacePlan, RouterPlan};
@@ -22,6 +23,8 @@ use crate::switch::Switch;
 pub(crate) struct Plans<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) fabric: &'a FabricPlan,
+    /// It knows the links, by which it chooses among routes.
+    pub(crate) forwarder: &'a Fabric,
     pub(crate) router: &'a RouterPlan,
     /// The router's tables, if the box routes.
     pub(crate) fib: Option<&'a FibBatch<'a>>,
@@ -49,7 +52,12 @@ impl Plans<'_> {
         out_port: PortId,
     ) -> Option<Due> {
         match key {
-            Key::Flow(flow) if self.is_in_fabric(flow.in_port) => self.of_host(flow, out_port),
+            Key::Flow(flow) if self.is_in_fabric(flow.in_port) => {
+                self.of_host(flow, None, out_port)
+            }
+            Key::Routed(key) if self.is_in_fabric(key.flow.in_port) => {
+                self.of_host(&key.flow, Some(key), out_port)
+            }
             Key::Flow(flow) => self.switched(now, switch, flow, out_port),
             Key::Routed(flow) => self.routed(now, switch, flow),
             Key::Hop { .. } => {
@@ -58,7 +66,7 @@ impl Plans<'_> {
             }
             Key::Delivery { in_port, destination, .. } => {
                 link_of(self.fabric, *in_port)?;
-                let is_there = self.fabric.admits(out_port, destination.to_u64());
+                let is_there = self.has_station(out_port, destination.to_u64());
                 is_there.then(|| self.in_fabric(out_port, None))?
             }
         }
@@ -73,6 +81,12 @@ impl Plans<'_> {
         self.snapshot.ports.get(usize::from(port)).is_some_and(|port| port.in_fabric)
     }
 
+    /// Whether a station is admitted at a host's port.
+    fn has_station(&self, port: PortId, station: u64) -> bool {
+        *self.fabric.role(port) == PortRole::Host
+            && self.fabric.tables(port).is_some_and(|there| there.stations.contains(station))
+    }
+
     /// A rule to a port of the fabric, if packets need not pass its queues.
     fn in_fabric(&self, out_port: PortId, front: Option<Front>) -> Option<Due> {
         let to = self.snapshot.ports.get(usize::from(out_port))?;
@@ -81,10 +95,10 @@ impl Plans<'_> {
         is_plain.then_some(Due { action, stations: [None; 2], neighbour: None })
     }
 
-    /// The rule for IP packets from one host of the fabric to another. None where the pipeline
-    /// looks at each of them: it chooses among several routes, leads them by functions, or watches
-    /// for neighbour discovery.
-    fn of_host(&self, flow: &Flow, out_port: PortId) -> Option<Due> {
+    /// The rule for IP packets from one host of the fabric to another; where there are several
+    /// routes, for those of one flow. None where the pipeline looks at each of them: it chooses by
+    /// the load, leads them by functions, or watches for neighbour discovery.
+    fn of_host(&self, flow: &Flow, key: Option<&Routed>, out_port: PortId) -> Option<Due> {
         const IPV6: u16 = 0x86DD;
         let is_ip = matches!(flow.ethertype, 0x0800 | IPV6);
         let tables = self.fabric.tables(flow.in_port).filter(|_| flow.tag.is_none() && is_ip)?;
@@ -99,9 +113,13 @@ impl Plans<'_> {
         }
         let routes = &tables.routes;
         let found = routes.find(destination, source, routes.prefetch(destination))?;
-        let (port, header) = found.single().filter(|(port, _)| PortId::from(*port) == out_port)?;
+        let route = match key {
+            Some(key) => self.forwarder.route_of_flow(found, &key.five_tuple()?),
+            None => found.get(0).filter(|_| found.len() == 1),
+        };
+        let (_, header) = route.filter(|(port, _)| PortId::from(*port) == out_port)?;
         if header.is_empty() {
-            let is_there = out_port != flow.in_port && self.fabric.admits(port.into(), destination);
+            let is_there = out_port != flow.in_port && self.has_station(out_port, destination);
             return is_there.then(|| self.in_fabric(out_port, None))?;
         }
         let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
@@ -212,7 +230,9 @@ fn tag_to(from: &PortPlan, flow: &Flow, to: &PortPlan, vlan: u16) -> Option<Tag>
 /// The headers of a port's link, if it leads to a fabric node and is encapsulated.
 pub(super) fn link_of(plan: &FabricPlan, port: PortId) -> Option<FabricLink> {
     match *plan.role(port) {
-        PortRole::Fabric(Encapsulation::EtherType { out, back }) => Some(FabricLink { out, back }),
+        PortRole::Fabric(Encapsulation::EtherType { out, back, takes_owed }) => {
+            Some(FabricLink { out, back, takes_owed })
+        }
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Counts the packets in the pipeline, by the flow that a rule would be for.
 
-use plexus_io::fast::{Flow, Key};
+use plexus_io::fast::{Flow, Key, Routed};
 use plexus_io::{Batch, Packet, Pool, PortId, Segmentation};
 use plexus_wire::Time;
 
@@ -68,13 +68,20 @@ impl Fast {
                 let inner =
                     if is_in(of_hosts) { host_frame(plan, out_port, packet, frame) } else { frame };
                 // The lookup has taken the tag off a frame that names no VLAN.
-                Flow::of(in_port, inner).filter(is_plain).map(Key::Flow)
-            };
-            if let Some(key) = key {
-                self.candidates.count(key, out_port);
-                if packet.offload.segmentation != Segmentation::None && !self.waiting.is_empty() {
-                    self.note_super(&key, packet.offload.segmentation);
+                let flow = Flow::of(in_port, inner).filter(is_plain);
+                match is_in(of_hosts) {
+                    true => flow.and_then(|flow| key_of_host(plan, flow, inner)),
+                    false => flow.map(Key::Flow),
                 }
+            };
+            let Some(key) = key else { continue };
+            let segmentation = packet.offload.segmentation;
+            // The table takes no super-packet of UDP into the fabric.
+            if segmentation != Segmentation::Udp || !is_in(of_hosts) {
+                self.candidates.count(key, out_port);
+            }
+            if segmentation != Segmentation::None {
+                self.note_super(&key, segmentation);
             }
         }
         if !self.arrived.is_empty() {
@@ -84,9 +91,10 @@ impl Fast {
 
     fn note_super(&mut self, key: &Key, segmentation: Segmentation) {
         if !matches!(segmentation, Segmentation::None | Segmentation::Udp)
+            && !self.waiting.is_empty()
             && let Some(rule) = self.rules.get_mut(key)
         {
-            rule.has_super = true;
+            rule.has_super |= !rule.state.forwards();
         }
     }
 
@@ -123,6 +131,15 @@ fn out_port(plan: &FabricPlan, pool: &Pool, packet: &Packet) -> Option<PortId> {
             found.get(usize::from(index)).map(|(port, _)| port.into())
         }
         _ => None,
+    }
+}
+
+/// The key of a host's frame: where it has several routes, that of its TCP or UDP flow.
+fn key_of_host(plan: &FabricPlan, flow: Flow, frame: &[u8]) -> Option<Key> {
+    let found = plan.tables(flow.in_port)?.routes.get(flow.destination, flow.source)?;
+    match found.len() {
+        1 => Some(Key::Flow(flow)),
+        _ => Routed::of(flow, frame)?.with_ports_of(frame).map(Key::Routed),
     }
 }
 

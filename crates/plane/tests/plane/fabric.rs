@@ -558,11 +558,14 @@ fn a_super_packet_is_cut_and_each_segment_has_the_header() {
         // One whose metadata lie is dropped, also on its way to a host; so is a control message.
         let of_fabric = fabric_frame(Kind::Ethernet, &[0], &[], &plain(mac(A), mac(B), 60));
         let message = fabric_frame(Kind::Control, &[0], &[], &[0; 60]);
-        for (port, frame) in [(0, plain(mac(B), mac(A), 60)), (1, of_fabric), (1, message)] {
+        let to_control = fabric_frame(Kind::Ethernet, &[0xFF], &[], &f[..100]);
+        for (port, frame) in
+            [(0, plain(mac(B), mac(A), 60)), (1, of_fabric), (1, message), (1, to_control)]
+        {
             assert!(node.send_owing(port, &frame, offload).is_empty());
         }
         assert_eq!(node.rig.drops(0, DropReason::BadOffload), 2);
-        assert_eq!(node.rig.drops(1, DropReason::BadOffload), 1);
+        assert_eq!(node.rig.drops(1, DropReason::BadOffload), 2);
     }
 }
 

@@ -370,7 +370,11 @@ fn a_flow_without_a_pause_is_held_back_if_its_port_drops_packets_or_they_are_sup
             // A whole batch comes in before each turn: the port is never seen empty.
             for _ in 0..4 {
                 for _ in 0..plexus_io::BATCH {
-                    match fast.table.receive(0, &bytes) {
+                    let fate = match is_super {
+                        true => fast.table.receive_super(0, &bytes),
+                        false => fast.table.receive(0, &bytes),
+                    };
+                    match fate {
                         Fate::Passed => fast.rig.offer_owing(0, &bytes, owed),
                         Fate::Sent(..) => by_table += 1,
                         Fate::Dropped => dropped += 1,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{self, mac};
+use crate::fabric::{ip_packet, owe_checksum};
 use crate::net::Node;
+use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_io::fast::Key;
 use plexus_io::fast::memory::{Fate, Memory};
@@ -24,7 +26,8 @@ const ROUND: Duration = Duration::from_millis(100);
 fn node() -> Node {
     let mut node = Node::new(6);
     for port in 1..=3 {
-        node.role(port, PortRole::Fabric(Encapsulation::ethertype(own(port), peer(port))));
+        let link = Encapsulation::ethertype(own(port), peer(port)).taking_owed(true);
+        node.role(port, PortRole::Fabric(link));
     }
     node.link(&[4]);
     node.host(0, mac(0xA));
@@ -99,9 +102,13 @@ fn packet(to: u64, from: u64) -> Vec<u8> {
     frame
 }
 
-/// A frame of the fabric that comes in by a link and carries another.
+/// A frame of the fabric that comes in by a link and carries another to a host of this node.
 fn carrying(port: u16, hop: u8, inner: &[u8]) -> Vec<u8> {
-    let repr = Repr::new(Kind::Ethernet, &[hop]).unwrap();
+    carrying_along(port, &[hop], inner)
+}
+
+fn carrying_along(port: u16, path: &[u8], inner: &[u8]) -> Vec<u8> {
+    let repr = Repr::new(Kind::Ethernet, path).unwrap();
     let back = encapsulation::ethertype_header(own(port), peer(port));
     [&back[..], &repr.to_bytes().unwrap(), inner].concat()
 }
@@ -177,6 +184,67 @@ fn ip_packets_enter_and_leave_the_fabric_by_the_table() {
     assert!(heard(&fast) > before + 4 * ROUND);
 }
 
+/// A TCP packet from A to D, by its source port.
+fn flow(source_port: u16) -> Vec<u8> {
+    let mut frame = ip_packet(true, 100, source_port);
+    frame[..12].copy_from_slice(&packet(0xD, 0xA)[..12]);
+    frame
+}
+
+#[test]
+fn flows_with_several_routes_keep_theirs_as_long_as_its_link_is_up() {
+    let mut fast = Fast::new();
+    let mut plain = node();
+    let flows: Vec<Vec<u8>> = (1..9).map(flow).collect();
+    // Where each of them leaves, whether by the table or not.
+    let ways = |fast: &mut Fast, plain: &mut Node| {
+        let mut ways = Vec::new();
+        for flow in &flows {
+            let (out, is_fast) = fast.send(0, flow);
+            assert_eq!(out, plain.rig.send(0, flow));
+            ways.push((out[0].0, is_fast));
+        }
+        ways
+    };
+    let offload = |fast: &mut Fast| {
+        flows.iter().for_each(|flow| (0..MANY).for_each(|_| drop(fast.send(0, flow))));
+        fast.round();
+        fast.round();
+    };
+    offload(&mut fast);
+    let before = ways(&mut fast, &mut plain);
+    assert!(before.iter().all(|(_, is_fast)| *is_fast));
+    assert!([2, 3].iter().all(|port| before.iter().any(|(out, _)| out == port)), "{before:?}");
+    // The others stay where they are while a cable is out.
+    for rig in [&mut fast.node.rig, &mut plain.rig] {
+        rig.plug(2, false);
+        rig.maintain();
+    }
+    let after = ways(&mut fast, &mut plain);
+    let expected: Vec<_> = before.iter().map(|(out, _)| (3, *out == 3)).collect();
+    assert_eq!(after, expected);
+    offload(&mut fast);
+    assert!(ways(&mut fast, &mut plain).iter().all(|way| *way == (3, true)));
+    // Those that had left by it go back at once.
+    for rig in [&mut fast.node.rig, &mut plain.rig] {
+        rig.plug(2, true);
+        rig.maintain();
+    }
+    let back = ways(&mut fast, &mut plain);
+    let expected: Vec<_> = before.iter().map(|(out, _)| (*out, *out == 3)).collect();
+    assert_eq!(back, expected);
+}
+
+#[test]
+fn a_choice_by_load_is_left_to_the_pipeline() {
+    let mut fast = Fast::new();
+    assert!(fast.is_offloaded(0, &flow(1)));
+    fast.node.tables.set_lanes(LaneChoice::LeastLoaded);
+    fast.node.publish();
+    fast.node.rig.settle();
+    assert!(!fast.is_offloaded(0, &flow(1)));
+}
+
 #[test]
 fn a_rule_at_a_hosts_port_ends_before_the_frame_that_follows_another_plan() {
     let (enters, passes, leaves) = (packet(0xB, 0xA), packet(0xC, 0xA), packet(0xC, 0xB));
@@ -214,6 +282,33 @@ fn a_rule_at_a_hosts_port_ends_before_the_frame_that_follows_another_plan() {
         fast.node.punted();
         assert_eq!(rules, ends);
     }
+}
+
+/// What comes by a cable that takes what packets owe may all owe something.
+#[test]
+fn frames_that_owe_something_make_a_rule_too() {
+    let mut fast = Fast::new();
+    let mut host = ip_packet(true, 100, 9);
+    let mut owed = owe_checksum(&mut host, true);
+    let frame = carrying_along(1, &[2, 9], &host);
+    owed.checksum_start += (frame.len() - host.len()) as u16;
+    for _ in 0..MANY {
+        assert_eq!(fast.node.send_owing(1, &frame, owed).len(), 1);
+    }
+    fast.round();
+    fast.round();
+    assert!(fast.send(1, &frame).1, "{:?}", fast.table.rules());
+}
+
+#[test]
+fn flows_enter_by_no_link_to_a_node_that_takes_nothing_owed() {
+    let mut fast = Fast::new();
+    assert!(fast.is_offloaded(0, &packet(0xB, 0xA)));
+    fast.node.role(1, PortRole::Fabric(Encapsulation::ethertype(own(1), peer(1))));
+    fast.node.rig.settle();
+    fast.table.open_without_kernel(1);
+    assert!(!fast.is_offloaded(0, &packet(0xB, 0xA)));
+    fast.offload(2, 1);
 }
 
 #[test]
@@ -262,6 +357,8 @@ proptest! {
         for (port, frame) in [
             (0, packet(0xB, 0xA)),
             (0, packet(0xC, 0xA)),
+            (0, flow(1)),
+            (0, flow(2)),
             (2, carrying(2, 5, &packet(0xC, 0xB))),
             (3, carrying(3, 0, &packet(0xA, 0xB))),
         ] {

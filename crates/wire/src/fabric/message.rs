@@ -864,6 +864,9 @@ pub struct LinkFacts {
     pub rate_mbit_per_s: u32,
     /// True if the sender wants frames without encapsulation; both must.
     pub native: bool,
+    /// True if the sender takes frames that owe what their hosts have left to devices.
+    #[serde(default)]
+    pub takes_owed: bool,
 }
 
 impl LinkFacts {
@@ -875,10 +878,12 @@ impl LinkFacts {
         self.mtu.put(&mut out);
         self.rate_mbit_per_s.put(&mut out);
         self.native.put(&mut out);
+        self.takes_owed.put(&mut out);
         out
     }
 
-    /// Parses the fields; bytes after them belong to a later version and are ignored.
+    /// Parses the fields; bytes after them belong to a later version and are ignored. The last one
+    /// is false where it is absent, as an earlier version sends it.
     ///
     /// # Errors
     /// Truncated or invalid, as a body.
@@ -890,6 +895,7 @@ impl LinkFacts {
             mtu: u16::take(&mut from)?,
             rate_mbit_per_s: u32::take(&mut from)?,
             native: bool::take(&mut from)?,
+            takes_owed: !from.0.is_empty() && bool::take(&mut from)?,
         })
     }
 }

@@ -81,7 +81,7 @@ impl Boxed {
 
     pub(crate) fn facts(number: usize, port: u8) -> LinkFacts {
         let mac = port_mac(number, port);
-        LinkFacts { port, mac, mtu: 1624, rate_mbit_per_s: 1000, native: false }
+        LinkFacts { port, mac, mtu: 1624, rate_mbit_per_s: 1000, native: false, takes_owed: false }
     }
 
     pub(crate) fn carrier(&mut self, now: Time, port: u8, up: bool) -> Sent {

@@ -83,7 +83,7 @@ impl Brain {
 
     pub(crate) fn facts(number: usize) -> LinkFacts {
         let mac = MacAddr([2, 0xC, 0, 0, 0, number as u8]);
-        LinkFacts { port: 0, mac, mtu: 1624, rate_mbit_per_s: 0, native: false }
+        LinkFacts { port: 0, mac, mtu: 1624, rate_mbit_per_s: 0, native: false, takes_owed: false }
     }
 
     pub(crate) fn next_deadline(&self) -> Time {

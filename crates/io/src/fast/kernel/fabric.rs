@@ -8,13 +8,14 @@
 //! header again.
 
 use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
+use plexus_wire::{ipv4, ipv6};
 
 use super::super::FRONT_MAX;
 use super::frame::Frame;
 use super::program::{
     HOP_KEY, Maps, OUTER, TPID, at, find_port, find_rule, of_port, scratch, word,
 };
-use super::routed::TCP;
+use super::routed::{NOT_AS_IT_IS, TCP};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Reg, Width};
 
 /// Offsets in an Ethernet frame, and the two EtherTypes of IP.
@@ -24,10 +25,10 @@ const PROTOCOL_V6: usize = OUTER + 6;
 const V4: u16 = 0x0800u16.to_be();
 const V6: u16 = 0x86DDu16.to_be();
 
-/// Bytes of the longest packet of the kernel.
-const LEN_MAX: i32 = 65_535;
-/// A length that no rule but a router's allows: the packet passes, and its rule waits.
-const TO_WAIT: i32 = 1;
+/// Bytes of the longest super-packet, and of the longest other packet before which the kernel puts
+/// any (`BPF_SKB_MAX_LEN` with pages of 4 KiB).
+const SUPER_MAX: i32 = 65_535;
+const PUSH_MAX: i32 = 16_000;
 
 /// Reads eight bytes of the frame at an offset as a number, into R1, by way of the stack.
 fn load_number(asm: &mut Asm, frame: Frame, offset: usize, place: i16, absent: Label) {
@@ -108,28 +109,39 @@ pub(super) fn find_hop(
     asm.place(end);
 }
 
-/// Reads the Ethernet header of the host's frame, which is to have an IP packet, to the stack.
+/// Reads the Ethernet header of the host's frame to the stack. Behind it is to be an IP header.
 fn load_head(asm: &mut Asm, frame: Frame, head: i16, to_socket: Label) {
-    let is_ip = asm.label();
+    let (v6, is_ip) = (asm.label(), asm.label());
     load_header_len(asm, Reg::R2);
     frame.load_from(asm, OUTER, head, to_socket);
+    load_header_len(asm, Reg::R2);
     asm.load(Width::H, Reg::R1, Reg::R10, head + ETHERTYPE as i16);
-    asm.jump_imm(If::Eq, Reg::R1, V4.into(), is_ip);
+    asm.jump_imm(If::Ne, Reg::R1, V4.into(), v6);
+    asm.alu_imm(Alu::Add, Reg::R2, (OUTER + ipv4::HEADER_LEN) as i32);
+    asm.goto(is_ip);
+    asm.place(v6);
     asm.jump_imm(If::Ne, Reg::R1, V6.into(), to_socket);
+    asm.alu_imm(Alu::Add, Reg::R2, (OUTER + ipv6::HEADER_LEN) as i32);
     asm.place(is_ip);
+    frame.load_len(asm, Reg::R1);
+    asm.jump(If::Gt, Reg::R2, Reg::R1, to_socket);
 }
 
-/// Makes a super-packet that is to enter the fabric wait if it is not of TCP, since of others the
-/// kernel takes no header off, or if it would be too long. `places` on the stack: the key, a byte, and the length that makes it wait.
+/// Makes a packet that is to enter the fabric wait if it is too long for the kernel, or a
+/// super-packet that is not of TCP: of those it takes no header off. `places` on the stack: the
+/// key, a byte, and the length that makes it wait.
 pub(super) fn check_push(asm: &mut Asm, frame: Frame, places: (i16, i16, i16), to_socket: Label) {
     let (key, byte, len) = places;
-    let (v4, wait, end) = (asm.label(), asm.label(), asm.label());
-    if !frame.load_segment_size(asm, Reg::R1) {
+    let (is_super, v4, wait, end) = (asm.label(), asm.label(), asm.label(), asm.label());
+    if !frame.load_segment_size(asm, Reg::R2) {
         return;
     }
-    asm.jump_imm(If::Eq, Reg::R1, 0, end);
     frame.load_len(asm, Reg::R1);
-    asm.jump_imm(If::Gt, Reg::R1, LEN_MAX - FRONT_MAX as i32, wait);
+    asm.jump_imm(If::Ne, Reg::R2, 0, is_super);
+    asm.jump_imm(If::Gt, Reg::R1, PUSH_MAX - FRONT_MAX as i32, wait);
+    asm.goto(end);
+    asm.place(is_super);
+    asm.jump_imm(If::Gt, Reg::R1, SUPER_MAX - FRONT_MAX as i32, wait);
     asm.mov_imm(Reg::R2, PROTOCOL_V4 as i32);
     asm.load(Width::H, Reg::R1, Reg::R10, key + 8 + ETHERTYPE as i16);
     asm.jump_imm(If::Eq, Reg::R1, V4.into(), v4);
@@ -139,7 +151,7 @@ pub(super) fn check_push(asm: &mut Asm, frame: Frame, places: (i16, i16, i16), t
     asm.load(Width::B, Reg::R1, Reg::R10, byte);
     asm.jump_imm(If::Eq, Reg::R1, TCP, end);
     asm.place(wait);
-    asm.store_imm(Width::D, Reg::R10, len, TO_WAIT);
+    asm.store_imm(Width::D, Reg::R10, len, NOT_AS_IT_IS);
     asm.place(end);
 }
 
@@ -232,7 +244,8 @@ fn take_header_off(asm: &mut Asm, frame: Frame, failed: Label) {
 
 /// Makes the kernel take the packet for one of the EtherType that stands on the stack. No call sets
 /// that. But the kernel follows what stands behind a tag when it takes the tag out of the bytes. So
-/// two tags are put in, of which the first gets into the bytes, and taken out again.
+/// two tags are put in, of which the first gets into the bytes before this EtherType, and taken out
+/// again.
 fn become_ip(asm: &mut Asm, frame: Frame, failed: Label) {
     let call = |asm: &mut Asm, helper| {
         asm.mov(Reg::R1, Reg::R6);
@@ -241,13 +254,12 @@ fn become_ip(asm: &mut Asm, frame: Frame, failed: Label) {
         asm.call(helper);
         asm.jump_imm(If::Ne, Reg::R0, 0, failed);
     };
-    call(asm, Helper::VlanPush);
-    call(asm, Helper::VlanPush);
     asm.mov(Reg::R3, Reg::R10);
     asm.alu_imm(Alu::Add, Reg::R3, (HEAD + ETHERTYPE as i16).into());
-    frame.store_bytes(asm, ETHERTYPE + 4, 2, failed);
-    call(asm, Helper::VlanPop);
-    call(asm, Helper::VlanPop);
+    frame.store_bytes(asm, ETHERTYPE, 2, failed);
+    for helper in [Helper::VlanPush, Helper::VlanPush, Helper::VlanPop, Helper::VlanPop] {
+        call(asm, helper);
+    }
 }
 
 /// A super-packet on its way: takes its header off, and puts it back before the IP packet.

@@ -51,6 +51,13 @@ pub(crate) mod word {
     pub(crate) const COUNT: usize = 16;
 }
 
+/// What a rule that waits holds back: [`word::HOLDS`].
+pub(crate) mod holds {
+    pub(crate) const NOTHING: i32 = 0;
+    pub(crate) const ALL: i32 = 1;
+    pub(crate) const SUPER_PACKETS: i32 = 2;
+}
+
 /// Words of a port.
 pub(crate) mod of_port {
     /// Where its packets leave: the device's number, and above it the longest frame; zero if none
@@ -178,10 +185,10 @@ fn key_of(device: u32, tag: u32, header: &[u8; 14]) -> [u8; KEY_LEN] {
 pub(crate) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8; VALUE_WORDS * 8] {
     let ports = u64::from(action.out_port) << 32 | u64::from(key.in_port()) << 48;
     let kind = match key {
-        Key::Flow(_) if action.front.is_some() => kind::PUSH,
-        Key::Flow(_) => kind::FLOW,
         Key::Hop { .. } => kind::HOP,
         Key::Delivery { .. } => kind::DELIVERY,
+        _ if action.front.is_some() => kind::PUSH,
+        Key::Flow(_) => kind::FLOW,
         Key::Routed(Routed { source, .. }) if source.is_ipv4() => kind::ROUTED_V4,
         Key::Routed(_) => kind::ROUTED_V6,
     };
@@ -203,13 +210,14 @@ fn value_of(first: u64, second: u64) -> [u8; VALUE_WORDS * 8] {
     bytes
 }
 
-/// The words of a rule's [`word::STEP`]; zeroes for one that does not route.
+/// The words of a rule's [`word::STEP`]. One that does not route allows IP packets of any length.
 pub(crate) fn step(step: Option<&Step>) -> [u64; 2] {
-    let mut bytes = [0; 16];
+    let (mut bytes, mut longest) = ([0; 16], u16::MAX);
     if let Some(Step { addresses, mtu }) = step {
         bytes[..12].copy_from_slice(addresses);
-        bytes[12..].copy_from_slice(&u32::from(*mtu).to_ne_bytes());
+        longest = *mtu;
     }
+    bytes[12..].copy_from_slice(&u32::from(longest).to_ne_bytes());
     words(&bytes)
 }
 
@@ -284,13 +292,17 @@ fn load_len_after(asm: &mut Asm, len: Reg) {
     asm.place(end);
 }
 
+/// The longest headers before the payload of a segment in the fabric: those in front, and of
+/// Ethernet, IPv6 and TCP.
+const SEGMENT_HEADERS_MAX: usize = FRONT_MAX + OUTER + 40 + 60;
+
 /// Decides on a frame whose key stands on the stack: R6 is the context, R7 points at the scratch,
 /// and the scratch gets the rule. It goes on behind this code if the rule forwards, or else to
 /// `wait`, in both cases with the rule in R8 and R9, and R0 pointing at its counts.
 pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label, wait: Label) {
     use stack::{IP, KEY, LEN, NUMBER};
-    let (no_link, no_push, found) = (asm.label(), asm.label(), asm.label());
-    let (no_super, fits) = (asm.label(), asm.label());
+    let (no_link, no_door, found) = (asm.label(), asm.label(), asm.label());
+    let (may_pass, no_super, segments, fits) = (asm.label(), asm.label(), asm.label(), asm.label());
 
     // The rule: R8 and R9.
     find_rule(asm, &maps.rules, KEY, to_socket);
@@ -303,21 +315,22 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
         asm.goto(found);
     }
     asm.place(no_link);
+    asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, no_door);
+    find_routed(asm, &maps.routed, frame, (KEY, IP, LEN), to_socket);
+    asm.place(no_door);
     if !frame.has_tag() {
         kind_of_rule(asm, Reg::R1);
-        asm.jump_imm(If::Ne, Reg::R1, kind::PUSH, no_push);
+        asm.jump_imm(If::Ne, Reg::R1, kind::PUSH, found);
         check_push(asm, frame, (KEY, IP, LEN), to_socket);
-        asm.goto(found);
     }
-    asm.place(no_push);
-    asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, found);
-    find_routed(asm, &maps.routed, frame, (KEY, IP, LEN), to_socket);
     asm.place(found);
 
     // Its ports.
     find_port(asm, maps, 48, to_socket);
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::IN));
     asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
+    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::TAKES_OWED));
+    asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
     find_port(asm, maps, 32, to_socket);
     asm.load(Width::D, Reg::R3, Reg::R0, at(of_port::OUT));
     asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);
@@ -326,13 +339,26 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R2, 32);
     asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
-    // A super-packet is cut by the device that sends it; behind a header of the fabric none can.
+    // What packets may owe goes from a cable that takes it to another, and nowhere else.
     kind_of_rule(asm, Reg::R4);
+    asm.load(Width::D, Reg::R1, Reg::R10, NUMBER);
+    asm.jump_imm(If::Eq, Reg::R1, 0, may_pass);
+    asm.jump_imm(If::Ne, Reg::R4, kind::HOP, may_pass);
+    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::TAKES_OWED));
+    asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
+    asm.place(may_pass);
+    // A super-packet is cut by the device that sends it. In the fabric it is cut behind the last
+    // link, and its segments are to fit the links.
     if frame.load_segment_size(asm, Reg::R1) {
         asm.jump_imm(If::Eq, Reg::R1, 0, no_super);
-        asm.jump_imm(If::Ne, Reg::R4, kind::HOP, fits);
-        asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::TAKES_OWED));
-        asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
+        asm.jump_imm(If::Eq, Reg::R4, kind::HOP, segments);
+        asm.jump_imm(If::Ne, Reg::R4, kind::PUSH, fits);
+        asm.place(segments);
+        asm.load(Width::D, Reg::R2, Reg::R0, at(of_port::TAKES_OWED));
+        asm.jump_imm(If::Eq, Reg::R2, 0, to_socket);
+        asm.alu_imm(Alu::Add, Reg::R1, SEGMENT_HEADERS_MAX as i32);
+        asm.alu_imm(Alu::Rsh, Reg::R3, 32);
+        asm.jump(If::Gt, Reg::R1, Reg::R3, to_socket);
         asm.goto(fits);
     }
     asm.place(no_super);
@@ -356,7 +382,7 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
 
 /// Counts a frame as forwarded, and changes it. Behind this code it is to be sent. The rule is in
 /// R8 and in the scratch, R0 points at its counts. It goes to `failed` if the frame is shorter than
-/// was decided on: never.
+/// was decided on, or the kernel has no memory. Then it is lost.
 pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label) {
     let (step, tag, send) = (asm.label(), asm.label(), asm.label());
     frame.count(asm);

@@ -31,7 +31,7 @@ const V6: usize = 40;
 pub(super) const TCP: i32 = 6;
 const UDP: i32 = 17;
 /// Longer than any MTU, in place of the length of what the rule must wait for.
-const NOT_AS_IT_IS: i32 = 1 << 20;
+pub(super) const NOT_AS_IT_IS: i32 = 1 << 20;
 
 /// Bytes of the stack that [`find_routed`] uses: a header, and a key.
 pub(super) const STACK: i16 = (V6 + KEY_LEN) as i16;

@@ -22,7 +22,7 @@
 
 use super::super::kernel::Frame;
 use super::super::kernel::program::{
-    LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, of_port, redirect,
+    LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, holds, of_port, redirect,
     scratch, stack, word,
 };
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
@@ -75,7 +75,7 @@ fn key_of_packet(asm: &mut Asm, absent: Label) {
 pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     let mut asm = Asm::new();
     let (to_socket, lost, without_notes) = (asm.label(), asm.label(), asm.label());
-    let (wait, hold) = (asm.label(), asm.label());
+    let (wait, pass, hold) = (asm.label(), asm.label(), asm.label());
 
     asm.mov(Reg::R6, Reg::R1);
     find_scratch(&mut asm, notes, without_notes);
@@ -91,7 +91,11 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
 
     asm.place(wait);
     asm.load(Width::D, Reg::R1, Reg::R0, at(word::HOLDS));
+    asm.jump_imm(If::Eq, Reg::R1, holds::ALL, hold);
+    asm.jump_imm(If::Ne, Reg::R1, holds::SUPER_PACKETS, pass);
+    asm.load(Width::W, Reg::R1, Reg::R6, buffer::GSO_SIZE);
     asm.jump_imm(If::Ne, Reg::R1, 0, hold);
+    asm.place(pass);
     asm.store_imm(Width::D, Reg::R7, at(scratch::DECISION), decision::PASS);
     asm.mov_imm(Reg::R0, WHOLE);
     asm.exit();
@@ -125,6 +129,7 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
 pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     let mut asm = Asm::new();
     let (next, pass, hold, undecided) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let drop = asm.label();
 
     asm.mov(Reg::R6, Reg::R1);
     find_scratch(&mut asm, notes, next);
@@ -141,7 +146,7 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     asm.jump_imm(If::Eq, Reg::R9, decision::PASS, pass);
     asm.jump_imm(If::Eq, Reg::R9, decision::HOLD, hold);
 
-    carry_out(&mut asm, maps, Frame::Buffer, next);
+    carry_out(&mut asm, maps, Frame::Buffer, drop);
     asm.load(Width::W, Reg::R1, Reg::R7, at(scratch::OUT) + LOW_HALF);
     redirect(&mut asm);
 
@@ -153,12 +158,13 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     asm.place(hold);
     asm.mov_imm(Reg::R1, 1);
     asm.atomic_add(Reg::R0, at(word::HELD), Reg::R1);
+    asm.place(drop);
     asm.mov_imm(Reg::R0, DROP);
     asm.exit();
 
     asm.place(undecided);
     if persists {
-        forward_alone(&mut asm, maps, next);
+        forward_alone(&mut asm, maps, next, drop);
     }
 
     asm.place(next);
@@ -168,7 +174,7 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
 }
 
 /// Forwards a packet that no filter has seen, if its port's time has not ended.
-fn forward_alone(asm: &mut Asm, maps: &Maps, next: Label) {
+fn forward_alone(asm: &mut Asm, maps: &Maps, next: Label, drop: Label) {
     asm.load(Width::D, Reg::R1, Reg::R7, at(SEEN));
     asm.store_imm(Width::D, Reg::R7, at(SEEN), 0);
     asm.load(Width::W, Reg::R2, Reg::R6, buffer::IFINDEX);
@@ -182,7 +188,7 @@ fn forward_alone(asm: &mut Asm, maps: &Maps, next: Label) {
     asm.load(Width::D, Reg::R1, Reg::R7, at(UNTIL));
     asm.jump(If::Gt, Reg::R0, Reg::R1, next);
     find_counts(asm, maps, next);
-    carry_out(asm, maps, Frame::Buffer, next);
+    carry_out(asm, maps, Frame::Buffer, drop);
     asm.load(Width::W, Reg::R1, Reg::R7, at(scratch::OUT) + LOW_HALF);
     redirect(asm);
 }

@@ -262,10 +262,19 @@ fn a_count_beyond_the_bytes_is_refused_before_it_is_believed() {
 
 #[test]
 fn link_facts_read_back_whatever_follows_them() {
-    let facts = LinkFacts { port: 3, mac: A, mtu: 2000, rate_mbit_per_s: 100, native: true };
+    let facts = LinkFacts {
+        port: 3,
+        mac: A,
+        mtu: 2000,
+        rate_mbit_per_s: 100,
+        native: true,
+        takes_owed: true,
+    };
     let bytes = facts.to_bytes();
     assert_eq!(LinkFacts::parse(&bytes), Ok(facts));
     assert_eq!(LinkFacts::parse(&[&bytes[..], &[1, 2]].concat()), Ok(facts));
+    let of_earlier = &bytes[..bytes.len() - 1];
+    assert_eq!(LinkFacts::parse(of_earlier), Ok(LinkFacts { takes_owed: false, ..facts }));
     for len in 0..bytes.len() {
         assert!(LinkFacts::parse(&bytes[..len]).is_err());
     }
