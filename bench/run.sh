@@ -1,8 +1,8 @@
 #!/bin/bash
 # All benches: in memory, and through the kernel with root. Peers and Plexus take turns.
 #   bench/run.sh [--quick] [--json] [--out FILE] [--record] [PROGRAM] [GROUP...]
-# GROUP: memory, veth, route, gen, tcp, latency, idle, ndn, all if left out; or ndr. PROGRAM: the
-# plexus to measure, a path (target/dist/plexus). Prints a line per figure, or with --json one
+# GROUP: memory, veth, route, gen, tcp, ring, latency, idle, ndn, all if left out; or ndr. PROGRAM:
+# the plexus to measure, a path (target/dist/plexus). Prints a line per figure, or with --json one
 # array as `plexus bench --json` does, plus date, commit and machine of each row. --out writes that
 # array to a file; --record puts its rows into bench/results.json and renders bench/README.md. A
 # group that cannot run is skipped with a message.
@@ -19,13 +19,13 @@ while [ $# -gt 0 ]; do
     --out) out=${2:?--out needs a file}; shift ;;
     --record) record=1 ;;
     */*) PLEXUS=$1 ;;
-    memory|veth|route|gen|tcp|latency|idle|ndn|ndr) groups+=" $1" ;;
+    memory|veth|route|gen|tcp|ring|latency|idle|ndn|ndr) groups+=" $1" ;;
     *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
 [ -z "$quick" ] || [ -z "$record" ] || { echo "run.sh: --record needs a full run" >&2; exit 2; }
-groups=${groups:-memory veth route gen tcp latency idle ndn}
+groups=${groups:-memory veth route gen tcp ring latency idle ndn}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --profile dist first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
 
@@ -336,6 +336,23 @@ tcp() {
     [ ! -s "$work/tcp-bare" ] || row fast-tcp Gbit/s "$work/tcp-tcx" bare_tcx "$work/tcp-bare"
     row fast-route-tcp Gbit/s "$work/tcp-route_tcx" linux "$work/tcp-route_linux"
     row fast-route-tcp Gbit/s "$work/tcp-route_tcx" plexus_af_packet "$work/tcp-route_af_packet"
+}
+
+# One TCP connection through the three nodes of ring.toml, in the kernel and by AF_XDP.
+ring() {
+    local kind round
+    sed 's/af_packet/af_xdp/' "$HERE/ring.toml" >"$work/ring-af_xdp.toml"
+    cp "$HERE/ring.toml" "$work/ring-tcx.toml"
+    for round in $(seq "$runs"); do
+        say "ring: round $round of $runs"
+        for kind in tcx af_xdp; do
+            "$PLEXUS" lab run --json "$work/ring-$kind.toml" 2>"$work/err" >"$work/report" ||
+                { skip ring "$(tail -1 "$work/err")"; return 0; }
+            grep -o '"received_bits_per_s":[0-9.]*' "$work/report" |
+                awk -F: '{ printf "%.3f\n", $2 / 1e9 }' >>"$work/ring-$kind"
+        done
+    done
+    row fast-ring-tcp Gbit/s "$work/ring-tcx" plexus_af_xdp "$work/ring-af_xdp"
 }
 
 # Median round trip of 200 echoes, 5 ms apart, in microseconds.

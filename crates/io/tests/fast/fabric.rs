@@ -52,9 +52,13 @@ pub(crate) fn hops_are_processed(bench: &mut dyn Bench) {
     for forward in 1..=8 {
         for reverse in [0, 1, 5, 20] {
             let (forward, reverse) = (&hops[..forward], &hops[33 - reverse..]);
-            let before = in_fabric(links[0].back, forward, reverse, 0);
-            let after = in_fabric(links[1].out, &forward[1..], &[&[0], reverse].concat(), 0);
-            assert_eq!(bench.pass(0, &before), Fate::Sent(1, after), "{forward:?} {reverse:?}");
+            let mut before = in_fabric(links[0].back, forward, reverse, 0);
+            let mut after = in_fabric(links[1].out, &forward[1..], &[&[0], reverse].concat(), 0);
+            for of_router in [0, 1] {
+                (before[19], after[19]) = (before[19] | of_router, after[19] | of_router);
+                let sent = Fate::Sent(1, after.clone());
+                assert_eq!(bench.pass(0, &before), sent, "{forward:?} {reverse:?}");
+            }
         }
     }
     // Whatever is not a host's frame with hops left, from the peer, is the pipeline's.

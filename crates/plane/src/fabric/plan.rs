@@ -322,8 +322,8 @@ impl FabricTables {
     }
 
     /// Sets what the control plane has found out about a port. `ends`: our address and the peer's;
-    /// an encapsulated link is of use only once they are known. `takes_owed`: whether the peer takes
-    /// what packets owe. False if there is no such port.
+    /// an encapsulated link is of use only once they are known. `takes_owed`: the peer takes what
+    /// packets owe. False if there is no such port.
     pub fn set_link(
         &mut self,
         port: PortId,

@@ -158,9 +158,7 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     asm.place(hold);
     asm.mov_imm(Reg::R1, 1);
     asm.atomic_add(Reg::R0, at(word::HELD), Reg::R1);
-    asm.place(drop);
-    asm.mov_imm(Reg::R0, DROP);
-    asm.exit();
+    asm.goto(drop);
 
     asm.place(undecided);
     if persists {
@@ -169,6 +167,9 @@ pub(super) fn at_hook(maps: &Maps, notes: &Map, persists: bool) -> Asm {
 
     asm.place(next);
     asm.mov_imm(Reg::R0, NEXT);
+    asm.exit();
+    asm.place(drop);
+    asm.mov_imm(Reg::R0, DROP);
     asm.exit();
     asm
 }

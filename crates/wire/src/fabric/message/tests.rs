@@ -275,7 +275,7 @@ fn link_facts_read_back_whatever_follows_them() {
     assert_eq!(LinkFacts::parse(&[&bytes[..], &[1, 2]].concat()), Ok(facts));
     let of_earlier = &bytes[..bytes.len() - 1];
     assert_eq!(LinkFacts::parse(of_earlier), Ok(LinkFacts { takes_owed: false, ..facts }));
-    for len in 0..bytes.len() {
+    for len in 0..of_earlier.len() {
         assert!(LinkFacts::parse(&bytes[..len]).is_err());
     }
 }
