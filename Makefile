@@ -32,8 +32,9 @@ setup-package:
 demo: setup build
 	@scripts/demo target/release/plexus
 
+# Most tests wait for daemons, so one more runs than there are processors.
 test: setup-test check
-	@CARGO="$(CARGO)" scripts/test
+	RUST_TEST_THREADS=$$((1 + $$(nproc))) $(CARGO) test --workspace --locked -q --no-fail-fast
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
 	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"
 	@command -v npm >/dev/null || echo "no npm: the test that builds the page was skipped"

@@ -172,6 +172,8 @@ struct Rule {
     /// Whether super-packets of its flow have come since it began to wait.
     has_super: bool,
     hold: Hold,
+    /// Super-packets are not held back before.
+    hold_again: Time,
 }
 
 /// Packets that a rule has let through.
@@ -186,15 +188,9 @@ struct Noted {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     NotYet,
-    /// It may do so again from then on.
-    Since {
-        since: Time,
-        again: Time,
-    },
+    Since(Time),
     /// Once is enough, until it has forwarded for a round.
-    Over {
-        again: Time,
-    },
+    Over,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,10 +237,12 @@ pub struct FastReport {
 impl Rule {
     /// Holds no packets back any more. True if it did.
     fn let_go(&mut self, table: &dyn FastTable) -> bool {
-        let Hold::Since { again, .. } = self.hold else { return false };
-        table.hold(self.id, Held::Nothing);
-        self.hold = Hold::Over { again };
-        true
+        let did = matches!(self.hold, Hold::Since(_));
+        if did {
+            table.hold(self.id, Held::Nothing);
+            self.hold = Hold::Over;
+        }
+        did
     }
 }
 
@@ -555,7 +553,7 @@ impl Fast {
     #[cold]
     fn end_holds(&mut self, now: Time) {
         for rule in self.rules.values_mut() {
-            if matches!(rule.hold, Hold::Since { since, .. } if now >= since + HOLD_MAX) {
+            if matches!(rule.hold, Hold::Since(since) if now >= since + HOLD_MAX) {
                 self.holding -= usize::from(rule.let_go(&*self.table));
             }
         }
@@ -607,10 +605,7 @@ impl Fast {
                 if settled != passed {
                     rule.state = State::Waiting { since: now };
                     wait(&mut self.waiting, key, rule);
-                } else if is_used
-                    && let Hold::Over { again } = rule.hold
-                    && now >= again
-                {
+                } else if rule.hold == Hold::Over && is_used {
                     rule.hold = Hold::NotYet;
                 }
             }
@@ -630,14 +625,14 @@ impl Fast {
                 && now >= since + HOLD_AFTER
                 && rule.hold == Hold::NotYet
                 && self.holding < WAITING_MAX
-                && let Some((held, again)) = match (overflows(key.in_port()), rule.has_super) {
-                    (true, _) => Some((Held::All, now)),
-                    (false, true) => Some((Held::SuperPackets, now + HOLD_AGAIN)),
-                    (false, false) => None,
+                && let Some(held) = match overflows(key.in_port()) {
+                    true => Some(Held::All),
+                    false if rule.has_super && now >= rule.hold_again => Some(Held::SuperPackets),
+                    false => None,
                 }
             {
                 self.table.hold(rule.id, held);
-                rule.hold = Hold::Since { since: now, again };
+                (rule.hold, rule.hold_again) = (Hold::Since(now), now + HOLD_AGAIN);
                 self.holding += 1;
                 urgent.push((*key, rule.id));
             }
@@ -709,6 +704,7 @@ impl Fast {
                 is_listed: false,
                 has_super: false,
                 hold: Hold::NotYet,
+                hold_again: now,
             };
             wait(&mut self.waiting, &key, &mut rule);
             self.rules.insert(key, rule);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) use self::frame::Frame;
-use self::program::{KEY_LEN, Maps, VALUE_WORDS, holds, of_port, word};
+use self::program::{KEY_LEN, Maps, VALUE_WORDS, holds, of_port, owed, word};
 use super::{Action, Counts, FabricLink, FastTable, Held, KernelEnd, Key, Routed, RuleId};
 use crate::bpf::Map;
 use crate::packet::PortId;
@@ -47,10 +47,10 @@ pub trait Driver: Sized + Clone + Send + Debug {
     /// Whether a device sends the frames that it is given at this hook.
     fn sends(&mut self, device: u32) -> bool;
 
-    /// Whether a device of the fabric takes what packets owe, as it is. Packets at this hook may
-    /// owe nothing.
-    fn takes_owed(&mut self, _device: u32) -> bool {
-        true
+    /// What packets may owe on a device that leads to a fabric node. At a hook where they owe
+    /// nothing, they may leave.
+    fn owed(&mut self, _device: u32, _peer_takes_owed: bool) -> Owed {
+        Owed { comes: false, may_leave: true }
     }
 
     /// The time until which an open port's packets may be forwarded without this process, in
@@ -62,6 +62,23 @@ pub trait Driver: Sized + Clone + Send + Debug {
     /// Takes the program away from a port.
     fn detach(&self, place: Self::Place) {
         drop(place);
+    }
+}
+
+/// What packets may owe on a device that leads to a fabric node.
+#[derive(Clone, Copy, Debug)]
+pub struct Owed {
+    /// Those that come in may owe something.
+    pub comes: bool,
+    /// Those that leave may.
+    pub may_leave: bool,
+}
+
+impl Owed {
+    /// As a word of a port.
+    fn bits(self) -> u64 {
+        u64::from(self.may_leave) * owed::MAY_LEAVE as u64
+            | u64::from(self.comes) * owed::COMES as u64
     }
 }
 
@@ -271,9 +288,9 @@ impl<D: Driver> Kernel<D> {
 }
 
 impl<P> Attached<P> {
-    /// Whether the port leads to a node to which what packets owe can go.
-    fn takes_owed<D: Driver>(&self, driver: &mut D) -> bool {
-        self.link_to.is_some_and(|link| link.takes_owed) && driver.takes_owed(self.device)
+    /// What packets may owe here, as a word of the port.
+    fn owed<D: Driver>(&self, driver: &mut D) -> u64 {
+        self.link_to.map_or(0, |link| driver.owed(self.device, link.takes_owed).bits())
     }
 
     /// Notes whether the device sends frames of rules. True if that is news.
@@ -311,8 +328,15 @@ impl<D: Driver> FastTable for Kernel<D> {
             None => true,
             Some(front) => {
                 let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
-                let is_hop = matches!(key, Key::Hop { .. });
-                words == header_words(&front.link()) && (is_hop || self.takes_owed(action.out_port))
+                // What a hop takes in may owe something; so may what a flow is made of.
+                let may_owe = match key {
+                    Key::Hop { in_port, .. } => {
+                        self.port(*in_port, of_port::OWED) & owed::COMES as u64 != 0
+                    }
+                    _ => true,
+                };
+                words == header_words(&front.link())
+                    && (!may_owe || self.takes_owed(action.out_port))
             }
         };
         if self.port(action.out_port, of_port::OUT) == 0 || !has_header {
@@ -428,10 +452,10 @@ impl<D: Driver> FastTable for Kernel<D> {
         let Some(at) = self.ports.get_mut(&port).filter(|at| at.is_open) else { return };
         let sends = self.driver.sends(at.device);
         let news = at.say_if_changed(sends).then_some(if sends { at.out } else { 0 });
-        let takes_owed = at.takes_owed(&mut self.driver);
+        let owed = at.owed(&mut self.driver);
         self.set_port(port, of_port::UNTIL, self.driver.until());
-        if self.takes_owed(port) != takes_owed {
-            self.set_port(port, of_port::TAKES_OWED, takes_owed.into());
+        if self.port(port, of_port::OWED) != owed {
+            self.set_port(port, of_port::OWED, owed);
             self.void_rules_to(port);
         }
         if let Some(out) = news {
@@ -445,8 +469,8 @@ impl<D: Driver> FastTable for Kernel<D> {
         let (key, value) = program::link(at.device, link);
         self.maps.rules.set(&key, &value)?;
         at.link_to = Some(*link);
-        let takes_owed = at.takes_owed(&mut self.driver);
-        self.set_port(port, of_port::TAKES_OWED, takes_owed.into());
+        let owed = at.owed(&mut self.driver);
+        self.set_port(port, of_port::OWED, owed);
         self.set_header(port, &link.out);
         Ok(())
     }
@@ -467,7 +491,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         }
         self.set_port(port, of_port::IN, 0);
         self.set_port(port, of_port::OUT, 0);
-        self.set_port(port, of_port::TAKES_OWED, 0);
+        self.set_port(port, of_port::OWED, 0);
         self.set_header(port, &[0; 14]);
         self.void_rules_to(port);
     }
@@ -492,7 +516,7 @@ impl<D: Driver> FastTable for Kernel<D> {
     }
 
     fn takes_owed(&self, port: PortId) -> bool {
-        self.port(port, of_port::TAKES_OWED) != 0
+        self.port(port, of_port::OWED) & owed::MAY_LEAVE as u64 != 0
     }
 
     fn is_open(&self, port: PortId) -> bool {

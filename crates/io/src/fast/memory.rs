@@ -206,6 +206,11 @@ impl Inner {
         self.rules.keys().any(is_other)
     }
 
+    /// Whether the frames of a flow have rules by their addresses.
+    fn leads_on(&self, flow: &Flow) -> bool {
+        self.rules.keys().any(|known| matches!(known, Key::Routed(known) if known.flow == *flow))
+    }
+
     fn closed(&self, port: PortId) -> u32 {
         self.closed.get(&port).copied().unwrap_or(0)
     }
@@ -251,9 +256,12 @@ impl FastTable for Memory {
         if ![key.in_port(), action.out_port].iter().all(|port| inner.open.contains(port)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        if let Key::Routed(key) = key
-            && inner.has_other_kind(key)
-        {
+        let is_shut = match key {
+            Key::Routed(key) => inner.has_other_kind(key),
+            Key::Flow(flow) => inner.leads_on(flow),
+            _ => false,
+        };
+        if is_shut {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let link = inner.links.get(&action.out_port);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use self::persist::{Persist, end_persisting};
 use self::program::SCRATCH_WORDS;
 use super::kernel::program::Maps;
-use super::kernel::{Driver, Kernel};
+use super::kernel::{Driver, Kernel, Owed};
 use super::{Entrance, KernelEnd};
 use crate::bpf::{Map, Place, Program};
 use crate::netlink::Cables;
@@ -106,11 +106,12 @@ impl Driver for Programs {
         true
     }
 
-    fn takes_owed(&mut self, device: u32) -> bool {
+    fn owed(&mut self, device: u32, peer_takes_owed: bool) -> Owed {
         if self.cables.is_none() {
             self.cables = Cables::watch().ok();
         }
-        self.cables.as_ref().is_some_and(|cables| cables.reaches_socket(device))
+        let comes = self.cables.as_ref().is_some_and(|cables| cables.reaches_socket(device));
+        Owed { comes, may_leave: comes && peer_takes_owed }
     }
 
     fn until(&self) -> u64 {

@@ -37,18 +37,20 @@ impl Cables {
     /// Begins to watch.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// When the kernel refuses a socket or a thread.
     pub(crate) fn watch() -> io::Result<Cables> {
+        let mut socket = Socket::open(0, RECEIVE_BYTES)?;
         let known = Arc::<Known>::default();
         let (look, looks) = mpsc::sync_channel(1);
         let told = known.clone();
         std::thread::Builder::new().name("plexus-cables".into()).spawn(move || {
-            let Ok(mut socket) = Socket::open(0, RECEIVE_BYTES) else { return };
             while !matches!(looks.recv_timeout(EVERY), Err(RecvTimeoutError::Disconnected)) {
                 let devices: Vec<u32> = lock(&told).keys().copied().collect();
                 for device in devices {
-                    let reaches = reaches_socket(&mut socket, device);
-                    lock(&told).entry(device).and_modify(|known| *known = reaches);
+                    // Without an answer the last one stands.
+                    if let Ok(reaches) = reaches_socket(&mut socket, device) {
+                        lock(&told).entry(device).and_modify(|known| *known = reaches);
+                    }
                 }
             }
         })?;
@@ -79,7 +81,7 @@ fn lock(known: &Known) -> MutexGuard<'_, BTreeMap<u32, bool>> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn reaches_socket(socket: &mut Socket, device: u32) -> bool {
+fn reaches_socket(socket: &mut Socket, device: u32) -> io::Result<bool> {
     let (mut is_veth, mut peer, mut namespace) = (false, None, None);
     ask(socket, device, None, |attributes| {
         let info = value_of(attributes, libc::IFLA_LINKINFO).unwrap_or_default();
@@ -87,19 +89,24 @@ fn reaches_socket(socket: &mut Socket, device: u32) -> bool {
         peer = value_of(attributes, libc::IFLA_LINK).and_then(|value| u32_at(value, 0));
         let id = value_of(attributes, libc::IFLA_LINK_NETNSID);
         namespace = id.and_then(|value| u32_at(value, 0));
-    });
-    let Some(peer) = peer.filter(|_| is_veth) else { return false };
+    })?;
+    let Some(peer) = peer.filter(|_| is_veth) else { return Ok(false) };
     let mut is_free = false;
     ask(socket, peer, namespace, |attributes| {
         let master = value_of(attributes, libc::IFLA_MASTER).and_then(|value| u32_at(value, 0));
         let xdp = value_of(attributes, XDP).and_then(|xdp| value_of(xdp, XDP_ATTACHED));
         is_free = master.unwrap_or(0) == 0 && xdp.is_none_or(|mode| mode == [0]);
-    });
-    is_free
+    })?;
+    Ok(is_free)
 }
 
 /// Hands on the attributes of a device of another namespace, or of this one.
-fn ask(socket: &mut Socket, device: u32, namespace: Option<u32>, mut answer: impl FnMut(&[u8])) {
+fn ask(
+    socket: &mut Socket,
+    device: u32,
+    namespace: Option<u32>,
+    mut answer: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let content = |request: &mut super::message::Builder| {
         if let Some(id) = namespace {
             request.put(TARGET_NETNSID, &id.to_ne_bytes());
@@ -107,5 +114,5 @@ fn ask(socket: &mut Socket, device: u32, namespace: Option<u32>, mut answer: imp
     };
     let answer = |message: Message<'_>| answer(message.body.get(16..).unwrap_or_default());
     let header = link_header(device, 0, 0);
-    let _ = socket.request(libc::RTM_GETLINK, 0, &header, content, answer);
+    socket.request(libc::RTM_GETLINK, 0, &header, content, answer)
 }

@@ -114,8 +114,9 @@ impl Plans<'_> {
         let routes = &tables.routes;
         let found = routes.find(destination, source, routes.prefetch(destination))?;
         let route = match key {
-            Some(key) => self.forwarder.route_of_flow(found, &key.five_tuple()?),
-            None => found.get(0).filter(|_| found.len() == 1),
+            Some(key) if found.len() > 1 => self.forwarder.route_of_flow(found, &key.five_tuple()?),
+            None if found.len() == 1 => found.get(0),
+            _ => None,
         };
         let (_, header) = route.filter(|(port, _)| PortId::from(*port) == out_port)?;
         if header.is_empty() {

@@ -236,6 +236,18 @@ fn flows_with_several_routes_keep_theirs_as_long_as_its_link_is_up() {
 }
 
 #[test]
+fn with_one_route_left_all_flows_share_a_rule() {
+    let mut fast = Fast::new();
+    assert!(fast.is_offloaded(0, &flow(1)));
+    for port in [2, 3] {
+        fast.node.route(0, mac(0xD), &[&[port, 7]]);
+        fast.node.rig.settle();
+        assert!(fast.is_offloaded(0, &flow(2)), "{:?}", fast.table.rules());
+        assert!(fast.send(0, &flow(1)).1);
+    }
+}
+
+#[test]
 fn a_choice_by_load_is_left_to_the_pipeline() {
     let mut fast = Fast::new();
     assert!(fast.is_offloaded(0, &flow(1)));

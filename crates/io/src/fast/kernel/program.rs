@@ -58,6 +58,12 @@ pub(crate) mod holds {
     pub(crate) const SUPER_PACKETS: i32 = 2;
 }
 
+/// What packets may owe at a port of the fabric: [`of_port::OWED`].
+pub(crate) mod owed {
+    pub(crate) const MAY_LEAVE: i32 = 1;
+    pub(crate) const COMES: i32 = 2;
+}
+
 /// Words of a port.
 pub(crate) mod of_port {
     /// Where its packets leave: the device's number, and above it the longest frame; zero if none
@@ -72,8 +78,8 @@ pub(crate) mod of_port {
     /// The time, in nanoseconds of CLOCK_MONOTONIC, until which its packets may be forwarded
     /// although no process has its socket.
     pub(crate) const UNTIL: usize = 5;
-    /// Of a port of the fabric: whether what packets owe may leave by it, as it is.
-    pub(crate) const TAKES_OWED: usize = 6;
+    /// Of a port of the fabric: [`owed`](super::owed).
+    pub(crate) const OWED: usize = 6;
     pub(crate) const COUNT: usize = 7;
 }
 
@@ -329,7 +335,8 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     find_port(asm, maps, 48, to_socket);
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::IN));
     asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
-    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::TAKES_OWED));
+    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::OWED));
+    asm.alu_imm(Alu::And, Reg::R1, owed::COMES);
     asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
     find_port(asm, maps, 32, to_socket);
     asm.load(Width::D, Reg::R3, Reg::R0, at(of_port::OUT));
@@ -344,7 +351,8 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.load(Width::D, Reg::R1, Reg::R10, NUMBER);
     asm.jump_imm(If::Eq, Reg::R1, 0, may_pass);
     asm.jump_imm(If::Ne, Reg::R4, kind::HOP, may_pass);
-    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::TAKES_OWED));
+    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::OWED));
+    asm.alu_imm(Alu::And, Reg::R1, owed::MAY_LEAVE);
     asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
     asm.place(may_pass);
     // A super-packet is cut by the device that sends it. In the fabric it is cut behind the last
@@ -354,7 +362,8 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
         asm.jump_imm(If::Eq, Reg::R4, kind::HOP, segments);
         asm.jump_imm(If::Ne, Reg::R4, kind::PUSH, fits);
         asm.place(segments);
-        asm.load(Width::D, Reg::R2, Reg::R0, at(of_port::TAKES_OWED));
+        asm.load(Width::D, Reg::R2, Reg::R0, at(of_port::OWED));
+        asm.alu_imm(Alu::And, Reg::R2, owed::MAY_LEAVE);
         asm.jump_imm(If::Eq, Reg::R2, 0, to_socket);
         asm.alu_imm(Alu::Add, Reg::R1, SEGMENT_HEADERS_MAX as i32);
         asm.alu_imm(Alu::Rsh, Reg::R3, 32);

@@ -6,8 +6,9 @@
 //! rules for protocol and ports. The socket gets what a router does not send on as it
 //! is:
 //!
-//! - A damaged packet, or one at the end of its time to live, never leaves by the rule's port. So
-//!   no other packet can overtake it, and the rule goes on.
+//! - A damaged packet, or one at the end of its time to live, never leaves a router by the rule's
+//!   port. So no other packet can overtake it, and the rule goes on. Of a flow that enters the
+//!   fabric it does leave, and later ones may overtake it.
 //! - A packet with options, one that is longer than the MTU and a super-packet other than TCP may
 //!   leave later. So the rule waits until it has left.
 //!
