@@ -77,8 +77,8 @@ pub struct Owed {
 impl Owed {
     /// As a word of a port.
     fn bits(self) -> u64 {
-        u64::from(self.may_leave) * owed::MAY_LEAVE as u64
-            | u64::from(self.comes) * owed::COMES as u64
+        let bit = |is: bool, bit: i32| if is { bit as u64 } else { 0 };
+        bit(self.may_leave, owed::MAY_LEAVE) | bit(self.comes, owed::COMES)
     }
 }
 
