@@ -274,7 +274,7 @@ pub struct FabricLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
-/// What a rule that does not forward yet [holds back](FastTable::hold).
+/// The packets that a rule [holds back](FastTable::hold) while it does not forward yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Held {
     /// Nothing: all go to the back-end.
@@ -347,7 +347,7 @@ pub trait FastTable: Send {
     /// before it was made.
     fn settle(&self, id: RuleId, passed: u64);
 
-    /// What a rule drops while it is not settled.
+    /// Sets which packets a rule drops while it is not settled.
     fn hold(&self, id: RuleId, held: Held);
 
     /// A port's frames may be forwarded, in and out. The port is the worker's own. Of one that is

@@ -47,8 +47,8 @@ pub trait Driver: Sized + Clone + Send + Debug {
     /// Whether a device sends the frames that it is given at this hook.
     fn sends(&mut self, device: u32) -> bool;
 
-    /// What packets may owe on a device that leads to a fabric node. At a hook where they owe
-    /// nothing, they may leave.
+    /// Whether packets on a device that leads to a fabric node may owe something. At a hook where
+    /// they owe nothing, they may leave.
     fn owed(&mut self, _device: u32, _peer_takes_owed: bool) -> Owed {
         Owed { comes: false, may_leave: true }
     }
@@ -65,7 +65,7 @@ pub trait Driver: Sized + Clone + Send + Debug {
     }
 }
 
-/// What packets may owe on a device that leads to a fabric node.
+/// Whether packets on a device that leads to a fabric node may owe something.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
     /// Those that come in may owe something.
@@ -288,7 +288,7 @@ impl<D: Driver> Kernel<D> {
 }
 
 impl<P> Attached<P> {
-    /// What packets may owe here, as a word of the port.
+    /// Whether packets may owe something here, as a word of the port.
     fn owed<D: Driver>(&self, driver: &mut D) -> u64 {
         self.link_to.map_or(0, |link| driver.owed(self.device, link.takes_owed).bits())
     }
@@ -328,7 +328,7 @@ impl<D: Driver> FastTable for Kernel<D> {
             None => true,
             Some(front) => {
                 let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
-                // What a hop takes in may owe something; so may what a flow is made of.
+                // Hosts' packets may owe something, and those of a hop if its cable brings such.
                 let may_owe = match key {
                     Key::Hop { in_port, .. } => {
                         self.port(*in_port, of_port::OWED) & owed::COMES as u64 != 0

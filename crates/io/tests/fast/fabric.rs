@@ -315,7 +315,7 @@ fn what_packets_owe_goes_to_nodes_that_take_it_and_nowhere_else() {
         });
         assert!(!table.is_valid(id));
         assert!(table.insert(&flow(true), &enters).is_err());
-        // What comes by the other link may owe something.
+        // Packets that come by the other link may owe something.
         let hop = Key::Hop { in_port: 0, hop: 7 };
         let passes = Action { front: Front::new(&links[1].out, &[]), ..OUT };
         assert!(table.insert(&hop, &passes).is_err());

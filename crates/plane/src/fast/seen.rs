@@ -56,7 +56,7 @@ impl Fast {
             let key = if is_in(passed_on) {
                 Some(Key::Hop { in_port, hop: out_port as u8 })
             } else if is_in(delivered) {
-                // What the router has sent has its address by now.
+                // Packets that the router has sent have its address by now.
                 Flow::of(in_port, frame).filter(|flow| Some(flow.source) != plan.gateway()).map(
                     |flow| Key::Delivery {
                         in_port,

@@ -169,7 +169,7 @@ fn ip_packets_enter_and_leave_the_fabric_by_the_table() {
         assert_eq!(fast.is_offloaded(port, &frame), is_fast, "{port} {frame:02x?}");
         fast.node.punted();
     }
-    // What is put before a packet counts where it leaves, and what is taken off no longer does.
+    // Bytes put before a packet count where it leaves; bytes taken off no longer do.
     let now = fast.node.rig.now;
     fast.node.rig.workers[0].count_fast(now);
     let counters = &fast.node.rig.workers[0].pipeline().counters().ports;
@@ -296,7 +296,7 @@ fn a_rule_at_a_hosts_port_ends_before_the_frame_that_follows_another_plan() {
     }
 }
 
-/// What comes by a cable that takes what packets owe may all owe something.
+/// All packets that come by a cable that takes owed work may owe some.
 #[test]
 fn frames_that_owe_something_make_a_rule_too() {
     let mut fast = Fast::new();

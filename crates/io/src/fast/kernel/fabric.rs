@@ -270,7 +270,8 @@ fn renew_header(asm: &mut Asm, frame: Frame, failed: Label) {
     }
     asm.jump_imm(If::Eq, Reg::R1, 0, no_super);
     // Without CAP_PERFMON the verifier refuses to read what may never have been written.
-    (0..5).for_each(|word| asm.store_imm(Width::D, Reg::R10, HEADER + 8 * word, 0));
+    (0..FRONT_MAX as i16 / 8)
+        .for_each(|word| asm.store_imm(Width::D, Reg::R10, HEADER + 8 * word, 0));
     load_header_len(asm, Reg::R4);
     asm.jump_imm(If::Lt, Reg::R4, OUTER as i32, failed);
     asm.jump_imm(If::Gt, Reg::R4, FRONT_MAX as i32, failed);

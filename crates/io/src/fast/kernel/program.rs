@@ -51,14 +51,14 @@ pub(crate) mod word {
     pub(crate) const COUNT: usize = 16;
 }
 
-/// What a rule that waits holds back: [`word::HOLDS`].
+/// The packets that a rule holds back while it waits: [`word::HOLDS`].
 pub(crate) mod holds {
     pub(crate) const NOTHING: i32 = 0;
     pub(crate) const ALL: i32 = 1;
     pub(crate) const SUPER_PACKETS: i32 = 2;
 }
 
-/// What packets may owe at a port of the fabric: [`of_port::OWED`].
+/// Whether packets may owe something at a port of the fabric: [`of_port::OWED`].
 pub(crate) mod owed {
     pub(crate) const MAY_LEAVE: i32 = 1;
     pub(crate) const COMES: i32 = 2;
@@ -346,7 +346,7 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R2, 32);
     asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
-    // What packets may owe goes from a cable that takes it to another, and nowhere else.
+    // A hop from a cable that brings owed work leads to one that takes it, and nowhere else.
     kind_of_rule(asm, Reg::R4);
     asm.load(Width::D, Reg::R1, Reg::R10, NUMBER);
     asm.jump_imm(If::Eq, Reg::R1, 0, may_pass);
