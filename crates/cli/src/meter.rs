@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Stop after so many probes.
     #[arg(long)]
     count: Option<u64>,
-    /// Stop when nothing has come for so long after the last packet.
+    /// Stop when no probe has come for so long after the last one.
     #[arg(long, value_parser = parse_duration)]
     idle: Option<Duration>,
     /// Time between progress lines.
@@ -141,12 +141,13 @@ fn count(
     let mut progress = Progress::new(begin, args.interval.max(Duration::from_millis(10)));
     let mut maintain = begin;
     let mut heard = None;
+    let mut before = 0;
     while !stop.load(Ordering::Relaxed) {
         let n = meter.receive(now(), pool, port);
         let at = now();
         meter.account_received(at, pool);
-        if n > 0 {
-            heard = Some(at);
+        if meter.arrived().probes > before {
+            (before, heard) = (meter.arrived().probes, Some(at));
         }
         let silent = heard.map_or(Duration::ZERO, |t| at.since(t));
         if args.duration.is_some_and(|d| at.since(begin) >= d)

@@ -49,9 +49,8 @@ fn count(args: &Args, meter: &XdpMeter, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let arrived = meter.arrived();
         let at = now();
-        let seen = arrived.probes + arrived.foreign;
-        if seen > before {
-            (before, heard) = (seen, Some(at));
+        if arrived.probes > before {
+            (before, heard) = (arrived.probes, Some(at));
         }
         let silent = heard.map_or(Duration::ZERO, |t| at.since(t));
         if args.duration.is_some_and(|d| at.since(begin) >= d)

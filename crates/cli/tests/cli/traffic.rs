@@ -108,6 +108,23 @@ fn the_meter_in_the_kernel_counts_what_ports_send() {
 }
 
 #[test]
+fn a_meter_that_ends_with_silence_waits_for_the_first_probe() {
+    let Some(net) = Net::new() else { return };
+    net.run("ip address add 192.0.2.1/24 dev t1");
+    for backend in ["xdp", "af_packet"] {
+        let meter = net.meter(&format!("--backend {backend}"));
+        // Asks for the address once a second: the silence between is longer than the meter's.
+        let mut ping = Command::new("ping");
+        net.0.apply(ping.args(["-c", "1", "-W", "1", "192.0.2.2"])).unwrap();
+        assert!(!ping.output().unwrap().status.success());
+        net.plexus("gen t1 --backend af_packet --rate 1kpps --count 10").expect(0);
+        let heard = Said::by(meter).json();
+        assert!(heard["arrived"]["foreign"].as_u64() > Some(0), "{heard:#}");
+        assert_eq!(heard["arrived"]["probes"], 10, "{heard:#}");
+    }
+}
+
+#[test]
 fn frames_that_the_far_end_cannot_take_are_no_success() {
     let Some(net) = Net::new() else { return };
     net.run("ethtool -K t2 gro off");
