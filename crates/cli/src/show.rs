@@ -233,7 +233,10 @@ fn fast_table(answer: &FastTable) -> String {
         let mut hops = Table::new(&["FABRIC PORT", "TO", "STATION", "STATE", "PACKETS", "BYTES"]);
         for hop in &answer.hops {
             let state = if hop.forwards { "forwards" } else { "waits" };
-            let station = hop.station.map_or("-".into(), |station| station.to_string());
+            let mut station = hop.station.map_or("-".into(), |station| station.to_string());
+            if hop.routed {
+                station += ", routed";
+            }
             hops.row([&hop.in_port, &hop.out_port, &station, &state, &hop.packets, &hop.bytes]);
         }
         text += &format!("\n{}", hops.finish());

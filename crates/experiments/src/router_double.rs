@@ -45,7 +45,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     ];
     for (kind, layout, at) in idle {
         progress.say(&format!("hops and latency of {}, {kind:?}", layout.name()));
-        let plan = Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None };
+        let plan = Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast: false };
         let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
         let mut medians = Vec::new();
         for _ in 0..3 {
@@ -70,7 +70,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         for (k, (kind, kind_name)) in KINDS.into_iter().enumerate() {
             progress.say(&format!("{routes} routes, {kind_name}"));
             let layout = Layout::Star;
-            let plan = Plan { kind, layout, table: &table, routes, cpu: Some(CPU) };
+            let plan = Plan { kind, layout, table: &table, routes, cpu: Some(CPU), fast: false };
             let rig = Rig::up(&plan, &mut |text| progress.detail(text));
             let rig = rig.map_err(Failure::unusable)?;
             for &size in sizes {

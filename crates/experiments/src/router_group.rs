@@ -174,6 +174,9 @@ pub(super) struct Plan<'a> {
     pub(super) routes: usize,
     /// Processors of each box but back boxes, which have their own; `None`: no quota.
     pub(super) cpu: Option<f64>,
+    /// Whether the kernel takes flows over, as it does unless a box's file says otherwise. Its work
+    /// is not in the quota.
+    pub(super) fast: bool,
 }
 
 /// A router that is up; it ends with the value.
@@ -488,8 +491,8 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
     let hosts: Vec<(&str, usize, usize, String)> = sources.chain(sinks).collect();
     let backs = if let Layout::Stages(backs) = layout { backs } else { &[] };
     for of in 0..layout.boxes() {
-        // A quota bounds a node's own work: the kernel is not to do it.
-        let _ = writeln!(text, "[[node]]\nname = \"r{of}\"\nfast_table = \"off\"");
+        let fast = if plan.fast { "auto" } else { "off" };
+        let _ = writeln!(text, "[[node]]\nname = \"r{of}\"\nfast_table = \"{fast}\"");
         if let Some(back) = backs.get(of.wrapping_sub(FRONTS)) {
             let _ = writeln!(text, "cpu = {}", f64::from(back.percent) / 100.0);
         }
@@ -561,7 +564,7 @@ mod tests {
         [Layout::Single, Layout::Pair, Layout::Star, Layout::Quad, Layout::Line, BACKS];
 
     fn plan(kind: Kind, layout: Layout, table: &[(Ipv4Addr, u8)]) -> Plan<'_> {
-        Plan { kind, layout, table, routes: 10, cpu: Some(0.1) }
+        Plan { kind, layout, table, routes: 10, cpu: Some(0.1), fast: false }
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Bench<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Rig, String> {
         let (kind, table) = (Kind::Group, self.table);
-        Rig::up(&Plan { kind, layout, table, routes: ROUTES, cpu }, say)
+        Rig::up(&Plan { kind, layout, table, routes: ROUTES, cpu, fast: false }, say)
     }
 
     /// Runs a case so often, and writes each run into the CSV.

@@ -52,7 +52,8 @@ pub enum Key {
         /// Their next hop.
         hop: u8,
     },
-    /// Of such frames the IP packets whose next hop is the port of a host, by station.
+    /// Of such frames the IP packets whose next hop is the port of a host, by station. Those that
+    /// a router of the fabric has sent have rules of their own.
     Delivery {
         /// The fabric port that they come in by.
         in_port: PortId,
@@ -61,6 +62,8 @@ pub enum Key {
         hop: u8,
         /// The station's Ethernet address.
         destination: MacAddr,
+        /// Whether a router of the fabric has sent them.
+        is_routed: bool,
     },
 }
 
@@ -200,7 +203,8 @@ pub enum Tag {
     Swap(u16),
 }
 
-/// One step of a routed packet: its time to live becomes one less.
+/// One step of a routed packet: it gets other Ethernet addresses, and its time to live becomes one
+/// less. Of a [delivery](Key::Delivery) the addresses alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The next hop's Ethernet address, and the router's there.
@@ -221,7 +225,8 @@ pub struct Action {
     /// also the fabric's header behind it: both are put before the frame. A flow may enter by a
     /// device that [takes what packets owe](FastTable::set_link) only.
     pub front: Option<Front>,
-    /// The step of a routed flow. A packet that a router does not send on as it is comes in by the
+    /// The step of a routed flow, which is taken before it enters the fabric, or of a delivery of
+    /// what was routed. A packet that a router does not send on as it is comes in by the
     /// back-end. If it may leave by the same port later, the rule [waits](self) for it: if it has
     /// options, is longer than the MTU, or is a super-packet other than TCP.
     pub step: Option<Step>,

@@ -90,7 +90,7 @@ const NOBODY: u64 = u64::MAX;
 /// `Packet::flags`: the router has sent the packet, which still has its host's address.
 const ROUTED: u8 = 2;
 /// `Packet::flags`: the router has sent the packet, which is too long for its neighbour.
-const TOO_LONG: u8 = 4;
+pub(crate) const TOO_LONG: u8 = 4;
 
 /// The fabric forwarder of one worker.
 pub(crate) struct Fabric {

@@ -14,8 +14,9 @@
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
 //! says the port. They get a rule for each pair of ports. IP packets that leave the fabric get one
 //! for each station. Those that enter it get one for each pair of stations; where there are several
-//! routes, one for each TCP or UDP flow. These rules end when the fabric's plan and its links would
-//! make another one, or none. What is for a controller or this node, and frames of native links,
+//! routes, one for each TCP or UDP flow. Those to the group's router get one for each pair of IP
+//! addresses, or for each TCP or UDP flow, which routes and puts the fabric's header in front. These
+//! rules end when the fabric's plan and its links would make another one, or none. What is for a controller or this node, and frames of native links,
 //! stay in the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.
@@ -806,7 +807,7 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     let sent = (bytes + put_before + tag(leaves_tagged)).saturating_sub(taken_off);
     counters.fast_sent(rule.due.action.out_port, packets, sent);
     counters.drop_many(key.in_port(), DropReason::Held, held);
-    if rule.due.action.step.is_some() {
+    if matches!(key, Key::Routed(_)) && rule.due.action.step.is_some() {
         counters.routed(key.in_port(), packets);
     }
     packets > 0

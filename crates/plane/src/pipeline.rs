@@ -121,13 +121,15 @@ impl Pipeline {
             sample: None,
             seed,
         };
-        pipeline.follow_plans(Time::ZERO);
+        pipeline.follow_plans(Time::ZERO, None);
         pipeline
     }
 
-    /// Picks up the fabric's and the router's plans, if others have been published.
+    /// Picks up the fabric's and the router's plans, if others have been published. `fib`: the
+    /// router's tables, of which a batch has begun, so that no entry names a group that is not in
+    /// this plan.
     #[inline]
-    fn follow_plans(&mut self, now: Time) {
+    fn follow_plans(&mut self, now: Time, fib: Option<&FibBatch<'_>>) {
         if let Some(published) = &mut self.published_router {
             let plan = published.load();
             if !Arc::ptr_eq(plan, &self.router) {
@@ -154,7 +156,7 @@ impl Pipeline {
                 self.lookup.fabric.adopt(&self.fabric);
                 self.limit_control();
                 if let Some(fast) = &mut self.fast {
-                    fast.adopt_fabric(now, &self.lookup.switch, plans!(self, None));
+                    fast.adopt_fabric(now, &self.lookup.switch, plans!(self, fib));
                 }
             }
         }
@@ -205,8 +207,7 @@ impl Pipeline {
         fib: Option<FibBatch<'_>>,
         outlet: Option<&mut dyn Outlet>,
     ) {
-        // The batch of the tables has begun: no entry names a group that is not in this plan.
-        self.follow_plans(now);
+        self.follow_plans(now, fib.as_ref());
         let fib = fib.as_ref().filter(|_| self.router.has_interfaces());
         let mut context = context!(self, now, pool, fib);
         context.outlet = outlet.map(|outlet| outlet as _);
@@ -283,7 +284,7 @@ impl Pipeline {
         how: Injection,
         fib: Option<FibBatch<'_>>,
     ) -> Result<(), DropReason> {
-        self.follow_plans(now);
+        self.follow_plans(now, fib.as_ref());
         let mut context = context!(self, now, pool, fib.as_ref());
         let account = match how {
             Injection::Routed(port) if port == ROUTER_HOP.into() => 0,
@@ -427,7 +428,7 @@ impl Pipeline {
         self.plan = plan;
         self.fabric = Arc::default();
         self.router = Arc::default();
-        self.follow_plans(now);
+        self.follow_plans(now, None);
         if let Some(fast) = &mut self.fast {
             fast.end_all(now);
         }
@@ -462,8 +463,7 @@ impl Pipeline {
         }
         let mut readers = self.fib.take();
         let fib = readers.as_mut().map(FibReaders::batch);
-        // As for a batch of packets.
-        self.follow_plans(now);
+        self.follow_plans(now, fib.as_ref());
         if let Some(fast) = &mut self.fast {
             let (switch, counters) = (&mut self.lookup.switch, &mut self.counters);
             fast.round(now, switch, plans!(self, fib.as_ref()), counters, overflows);
@@ -519,7 +519,11 @@ impl Pipeline {
         }
         // Flows may change to other routes, and back.
         if let Some(fast) = &mut self.fast {
-            fast.adopt_fabric(now, &self.lookup.switch, plans!(self, None));
+            let mut readers = self.fib.take();
+            let fib = readers.as_mut().map(FibReaders::batch);
+            fast.adopt_fabric(now, &self.lookup.switch, plans!(self, fib.as_ref()));
+            drop(fib);
+            self.fib = readers;
         }
     }
 

@@ -423,6 +423,9 @@ pub struct FastHop {
     /// The station at that port, where they leave the fabric; null: they go on in it.
     #[serde(default)]
     pub station: Option<MacAddr>,
+    /// Whether the group's router has sent them to the station.
+    #[serde(default)]
+    pub routed: bool,
     /// Whether they go by the table already.
     pub forwards: bool,
     /// Packets that it has forwarded.

@@ -173,11 +173,11 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
             Key::Flow(flow) => (flow, None),
             Key::Routed(key) => (&key.flow, route(key, &rule.action)),
             Key::Hop { .. } | Key::Delivery { .. } => {
-                let station = match rule.key {
-                    Key::Delivery { destination, .. } => Some(destination),
-                    _ => None,
+                let (station, routed) = match rule.key {
+                    Key::Delivery { destination, is_routed, .. } => (Some(destination), is_routed),
+                    _ => (None, false),
                 };
-                hops.push(FastHop { in_port, out_port, station, forwards, packets, bytes });
+                hops.push(FastHop { in_port, out_port, station, routed, forwards, packets, bytes });
                 continue;
             }
         };

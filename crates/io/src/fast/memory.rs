@@ -110,7 +110,9 @@ impl Memory {
             Key::Flow(flow) | Key::Routed(Routed { flow, .. }) if flow.tag.is_some() => (true, 18),
             _ => (false, 14),
         };
-        let waits = match action.step.map(|step| fits(&frame[packet_at..], &step)) {
+        let is_routed = matches!(key, Key::Routed(_));
+        let step = action.step.filter(|_| is_routed);
+        let waits = match step.map(|step| fits(&frame[packet_at..], &step)) {
             None => false,
             Some(None) => return Fate::Passed,
             Some(Some(fits)) => !fits,
@@ -142,12 +144,16 @@ impl Memory {
                 frame.drain(..len);
                 slot.counts.taken_off += len as u64;
             }
-            (_, Some(front)) => drop(frame.splice(..0, front.bytes().iter().copied())),
-            (_, None) => {}
+            _ => {}
         }
         if let Some(step) = action.step {
             frame[..12].copy_from_slice(&step.addresses);
+        }
+        if step.is_some() {
             take_hop(&mut frame[packet_at..]);
+        }
+        if let (Key::Flow(_) | Key::Routed(_), Some(front)) = (key, action.front) {
+            frame.splice(..0, front.bytes().iter().copied());
         }
         if matches!(action.tag, Tag::Pop | Tag::Swap(_)) {
             frame.drain(12..16);
@@ -189,11 +195,8 @@ impl Inner {
             _ => return None,
         };
         let destination = MacAddr(*head.first_chunk()?);
-        (!is_routed && packet.len() >= header_len).then_some(Key::Delivery {
-            in_port,
-            hop,
-            destination,
-        })
+        let delivery = Key::Delivery { in_port, hop, destination, is_routed };
+        (packet.len() >= header_len).then_some(delivery)
     }
 
     /// Whether a pair of addresses has rules with ports, and this one has none, or the reverse.

@@ -1,12 +1,12 @@
 //! Frames that pass, enter and leave the fabric.
 
 use plexus_io::fast::memory::Fate;
-use plexus_io::fast::{Action, FabricLink, FastTable, Flow, Front, Key, RuleId};
+use plexus_io::fast::{Action, FabricLink, FastTable, Flow, Front, Key, RuleId, Step};
 use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_wire::MacAddr;
 
 use super::tables::{Bench, Hook, InKernel, Socket};
-use super::{A, B, Ip, OUT, frame, net, settled, super_packet, wait};
+use super::{A, B, Ip, OUT, ROUTED, STEP, frame, net, settled, super_packet, wait};
 
 /// The links of ports 0 and 1.
 fn links() -> [FabricLink; 2] {
@@ -139,6 +139,16 @@ pub(crate) fn flows_enter(bench: &mut dyn Bench) {
         });
         assert_eq!(bench.pass(0, &flow(3).frame()), Fate::Passed);
         rules.iter().for_each(|(key, id)| end(bench, key, *id));
+        // A router of the fabric takes its step before.
+        let header = before(links[1].out, &[7, 8], &[0], 0);
+        let front = Front::new(&links[1].out, &header[14..]);
+        let id = settled(bench.table(), &sound.key(), &Action { front, ..ROUTED });
+        let after = [&header[..], &sound.after(None)].concat();
+        assert_eq!(bench.pass(0, &sound.frame()), Fate::Sent(1, after));
+        let ttl = if sound.is_v4() { 8 } else { 7 };
+        assert_eq!(bench.pass(0, &sound.clone().with(ttl, 1).frame()), Fate::Passed);
+        assert_eq!(bench.table().read(id).packets, 1);
+        end(bench, &sound.key(), id);
     }
     bench.close_and_open(1);
 }
@@ -147,8 +157,8 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
     let links = links();
     bench.table().set_link(0, &links[0]).unwrap();
     let hop = 7;
-    let key = Key::Delivery { in_port: 0, hop, destination: B };
-    let id = settled(bench.table(), &key, &OUT);
+    let key = |is_routed| Key::Delivery { in_port: 0, hop, destination: B, is_routed };
+    let id = settled(bench.table(), &key(false), &OUT);
     let mut taken_off = 0;
     for is_v4 in [true, false] {
         for (forward, reverse) in [(1, 1), (1, 0), (1, 9), (3, 2), (8, 30), (1, 90)] {
@@ -160,12 +170,13 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
             assert_eq!(bench.table().read(id).taken_off, taken_off);
         }
     }
-    // To another station or port, of the group's router, of another type, cut off.
+    // To another station or port, of a router, of another type, cut off.
     let header = before(links[0].back, &[hop], &[1, 2], 0);
     let mut to_another = ip(true);
     to_another[5] ^= 1;
     let mut routed = header.clone();
     routed[19] |= 1;
+    let of_router = routed.clone();
     for (header, frame) in [
         (header.clone(), to_another),
         (before(links[0].back, &[8], &[], 0), ip(true)),
@@ -179,7 +190,19 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
         let frame = [header, frame].concat();
         assert_eq!(bench.pass(0, &frame), Fate::Passed, "{frame:02x?}");
     }
-    end(bench, &key, id);
+    // What a router has sent gets the router's address, and no other step.
+    let routed = settled(bench.table(), &key(true), &ROUTED);
+    for is_v4 in [true, false] {
+        let mut after = ip(is_v4);
+        after[..12].copy_from_slice(&STEP.addresses);
+        assert_eq!(bench.pass(0, &[&of_router[..], &ip(is_v4)].concat()), Fate::Sent(1, after));
+        let other = Fate::Sent(1, ip(is_v4));
+        assert_eq!(bench.pass(0, &[&header[..], &ip(is_v4)].concat()), other);
+    }
+    assert_eq!(bench.table().read(routed).packets, 2);
+    end(bench, &key(true), routed);
+    assert_eq!(bench.pass(0, &[of_router, ip(true)].concat()), Fate::Passed);
+    end(bench, &key(false), id);
     assert_eq!(bench.pass(0, &[header, ip(true)].concat()), Fate::Passed);
     bench.close_and_open(0);
 }
@@ -244,24 +267,39 @@ fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
             // Of these the kernel takes no header off.
             (true, Segmentation::Udp, false),
         ];
-        for (is_v4, segmentation, is_whole) in cases {
-            let push = Action { front: Front::new(&link.out, &path[14..]), ..OUT };
+        let cases = cases.into_iter().flat_map(|case| [(case, false), (case, true)]);
+        for ((is_v4, segmentation, is_whole), is_routed) in cases {
+            let mut path = path.clone();
+            path[19] |= u8::from(is_routed);
+            let is_super = segmentation != Segmentation::None;
+            let mut packet = super_packet(is_v4, segmentation);
+            if !is_super {
+                packet.packet.truncate(280);
+                let (at, len) = if is_v4 { (2, 280u16) } else { (4, 280 - 40) };
+                let [a, b] = len.to_be_bytes();
+                packet = packet.with(at, a).with(at + 1, b);
+            }
+            let routed = Action { step: Some(Step { mtu: 2000, ..STEP }), ..OUT };
+            let (key, action) =
+                if is_routed { (packet.key(), routed) } else { (flow(is_v4), OUT) };
+            let push = Action { front: Front::new(&link.out, &path[14..]), ..action };
             let pass = Action { front: Front::new(&other.out, &[]), ..OUT };
+            let destination = match is_routed {
+                true => MacAddr(*STEP.addresses.first_chunk().unwrap()),
+                false => B,
+            };
             let (hop, delivery) = (
                 Key::Hop { in_port: 0, hop: 7 },
-                Key::Delivery { in_port: 0, hop: 8, destination: B },
+                Key::Delivery { in_port: 0, hop: 8, destination, is_routed },
             );
             let mut nodes = [
-                InChain::new(["p0", "q0"], [None, Some(link)], flow(is_v4), push),
+                InChain::new(["p0", "q0"], [None, Some(link)], key, push),
                 InChain::new(["q1", "r0"], [Some(back(link)), Some(other)], hop, pass),
-                InChain::new(["r1", "p1"], [Some(back(other)), None], delivery, OUT),
+                InChain::new(["r1", "p1"], [Some(back(other)), None], delivery, action),
             ];
-            let mut frame = super_packet(is_v4, segmentation).frame();
-            let (is_super, is_tcp) =
-                (segmentation != Segmentation::None, segmentation != Segmentation::Udp);
-            if !is_super {
-                frame.truncate(300);
-            }
+            let frame = packet.frame();
+            let after = if is_routed && is_whole { packet.after(None) } else { frame.clone() };
+            let is_tcp = segmentation != Segmentation::Udp;
             let transport = if is_v4 { 34 } else { 54 };
             let owed = Offload {
                 checksum: Checksum::Partial,
@@ -286,7 +324,7 @@ fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
             });
             let (bytes, mut offload) = got.unwrap();
             offload.header_len = owed.header_len;
-            assert!(bytes == frame, "{segmentation:?}: {:02x?}", &bytes[..60]);
+            assert!(bytes == after, "{segmentation:?} {is_routed}: {:02x?}", &bytes[..60]);
             assert_eq!(offload, owed);
             let forwarded = nodes.each_ref().map(InChain::forwarded);
             assert_eq!(forwarded, [u64::from(is_whole); 3], "{segmentation:?}");

@@ -84,8 +84,9 @@ fn hash(key: &Key, seed: u64) -> u64 {
         Key::Hop { in_port, hop } => {
             ([u64::from(*hop), u64::MAX, u64::from(*in_port)], [[0; 2]; 2])
         }
-        Key::Delivery { in_port, hop, destination } => {
-            ([u64::from(*hop), destination.to_u64(), u64::from(*in_port)], [[0; 2]; 2])
+        Key::Delivery { in_port, hop, destination, is_routed } => {
+            let hop = u64::from(*hop) | u64::from(*is_routed) << 8;
+            ([hop, destination.to_u64(), u64::from(*in_port)], [[0; 2]; 2])
         }
     };
     let ports = match key {

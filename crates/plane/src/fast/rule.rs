@@ -3,17 +3,18 @@
 
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use plexus_config::Trust;
-use plexus_io::fast::{Action, FabricLink, Flow, Front, Key, Routed, Step, Tag};
+use plexus_io::fast::{Action, FRONT_MAX, FabricLink, Flow, Front, Key, Routed, Step, Tag};
 use plexus_io::{PORT_NONE, PortId};
-use plexus_table::MacKey;
-use plexus_wire::{MacAddr, Time};
+use plexus_table::{Found, MacKey};
+use plexus_wire::{MacAddr, Time, fabric};
 
 use super::MARGIN;
 use crate::fabric::Fabric;
-use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
+use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use crate::router::fib::FibBatch;
-use crate::router::plan::{InterfacePlan, RouterPlan};
+use crate::router::plan::{GROUP_VLAN, InterfacePlan, RouterPlan};
 use crate::router::steady;
 use crate::snapshot::{PortPlan, Snapshot};
 use crate::switch::Switch;
@@ -56,7 +57,10 @@ impl Plans<'_> {
                 self.of_host(flow, None, out_port)
             }
             Key::Routed(key) if self.is_in_fabric(key.flow.in_port) => {
-                self.of_host(&key.flow, Some(key), out_port)
+                match self.interface_of(&key.flow) {
+                    Some(interface) => self.routed_in_fabric(key, interface, out_port),
+                    None => self.of_host(&key.flow, Some(key), out_port),
+                }
             }
             Key::Flow(flow) => self.switched(now, switch, flow, out_port),
             Key::Routed(flow) => self.routed(now, switch, flow),
@@ -64,10 +68,14 @@ impl Plans<'_> {
                 let front = Front::new(&link_of(self.fabric, out_port)?.out, &[])?;
                 self.in_fabric(out_port, Some(front))
             }
-            Key::Delivery { in_port, destination, .. } => {
+            Key::Delivery { in_port, destination, is_routed, .. } => {
                 link_of(self.fabric, *in_port)?;
-                let is_there = self.has_station(out_port, destination.to_u64());
-                is_there.then(|| self.in_fabric(out_port, None))?
+                let step = match is_routed {
+                    // The station gets it from the group's address.
+                    true => Some(step(*destination, self.fabric.gateway()?, u16::MAX)),
+                    false => None,
+                };
+                self.to_station(out_port, destination.to_u64(), step)
             }
         }
     }
@@ -87,6 +95,12 @@ impl Plans<'_> {
             && self.fabric.tables(port).is_some_and(|there| there.stations.contains(station))
     }
 
+    /// The rule for packets that leave the fabric by the port of a host, if it is there.
+    fn to_station(&self, out_port: PortId, station: u64, step: Option<Step>) -> Option<Due> {
+        let due = self.in_fabric(out_port, None).filter(|_| self.has_station(out_port, station))?;
+        Some(Due { action: Action { step, ..due.action }, ..due })
+    }
+
     /// A rule to a port of the fabric, if packets need not pass its queues.
     fn in_fabric(&self, out_port: PortId, front: Option<Front>) -> Option<Due> {
         let to = self.snapshot.ports.get(usize::from(out_port))?;
@@ -99,32 +113,83 @@ impl Plans<'_> {
     /// routes, for those of one flow. None where the pipeline looks at each of them: it chooses by
     /// the load, leads them by functions, or watches for neighbour discovery.
     fn of_host(&self, flow: &Flow, key: Option<&Routed>, out_port: PortId) -> Option<Due> {
-        const IPV6: u16 = 0x86DD;
-        let is_ip = matches!(flow.ethertype, 0x0800 | IPV6);
-        let tables = self.fabric.tables(flow.in_port).filter(|_| flow.tag.is_none() && is_ip)?;
-        let (source, destination) = (flow.source.to_u64(), flow.destination.to_u64());
-        if !tables.stations.contains(source)
-            || flow.destination.is_multicast()
-            || self.fabric.gateway() == Some(flow.destination)
-            || !self.fabric.classes().is_empty()
-            || (tables.daemons && flow.ethertype == IPV6)
-        {
-            return None;
-        }
-        let routes = &tables.routes;
-        let found = routes.find(destination, source, routes.prefetch(destination))?;
-        let route = match key {
-            Some(key) if found.len() > 1 => self.forwarder.route_of_flow(found, &key.five_tuple()?),
-            None if found.len() == 1 => found.get(0),
-            _ => None,
-        };
-        let (_, header) = route.filter(|(port, _)| PortId::from(*port) == out_port)?;
+        let found = self.admitted(flow)?.routes.get(flow.destination, flow.source)?;
+        let is_to_host =
+            !flow.destination.is_multicast() && self.fabric.gateway() != Some(flow.destination);
+        let is_due = is_to_host && (found.len() > 1) == key.is_some();
+        let header = self.route(found, key, out_port).filter(|_| is_due)?;
         if header.is_empty() {
-            let is_there = out_port != flow.in_port && self.has_station(out_port, destination);
-            return is_there.then(|| self.in_fabric(out_port, None))?;
+            let station = flow.destination.to_u64();
+            let is_other = out_port != flow.in_port;
+            return is_other.then(|| self.to_station(out_port, station, None))?;
         }
         let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
         self.in_fabric(out_port, Some(front))
+    }
+
+    /// The tables of a flow's port, if its source is admitted there and the pipeline need not look
+    /// at each of its packets.
+    fn admitted(&self, flow: &Flow) -> Option<&PortTables> {
+        const IPV6: u16 = 0x86DD;
+        let is_plain = flow.tag.is_none() && matches!(flow.ethertype, 0x0800 | IPV6);
+        let tables = self.fabric.tables(flow.in_port).filter(|_| is_plain)?;
+        let goes_on = tables.stations.contains(flow.source.to_u64())
+            && self.fabric.classes().is_empty()
+            && !(tables.daemons && flow.ethertype == IPV6);
+        goes_on.then_some(tables)
+    }
+
+    /// The header of the route that a flow takes, if it leads out by this port. Where there are
+    /// several routes, it depends on the flow's ports.
+    fn route<'a>(
+        &self,
+        found: Found<'a>,
+        key: Option<&Routed>,
+        out_port: PortId,
+    ) -> Option<&'a [u8]> {
+        let (port, header) = match found.len() {
+            1 => found.get(0),
+            _ => self.forwarder.route_of_flow(found, &key?.five_tuple()?),
+        }?;
+        (PortId::from(port) == out_port).then_some(header)
+    }
+
+    /// The rule for packets of a host to the group's router, which goes on by the way of the host
+    /// to the neighbour.
+    fn routed_in_fabric(
+        &self,
+        key: &Routed,
+        interface: &InterfacePlan,
+        out_port: PortId,
+    ) -> Option<Due> {
+        let flow = &key.flow;
+        let tables = self.admitted(flow)?;
+        if !self.fabric.routes()
+            || self.fabric.parts().is_partitioned()
+            || self.ports_decide(key) != Some(key.ports.is_some())
+        {
+            return None;
+        }
+        let (neighbour, adjacency) =
+            steady::next_hop(self.router, self.fib?, interface, key, self.seed)?;
+        let station = adjacency.destination();
+        let is_in_group = adjacency.vlan == GROUP_VLAN && adjacency.port == PORT_NONE;
+        let found = tables.routes.get(station, flow.source).filter(|_| is_in_group)?;
+        let header = self.route(found, Some(key), out_port)?;
+        let due = if header.is_empty() {
+            let step = step(station, interface.mac, adjacency.mtu);
+            let is_other = out_port != flow.in_port;
+            is_other.then(|| self.to_station(out_port, station.to_u64(), Some(step)))?
+        } else {
+            let mut header: ArrayVec<u8, FRONT_MAX> = header.try_into().ok()?;
+            fabric::set_routed(&mut header);
+            let front = Front::new(&link_of(self.fabric, out_port)?.out, &header)?;
+            // Inside the fabric the packet has its host's address.
+            let step = Some(step(station, flow.source, adjacency.mtu));
+            let due = self.in_fabric(out_port, Some(front))?;
+            Some(Due { action: Action { step, ..due.action }, ..due })
+        };
+        due.map(|due| Due { neighbour: Some(neighbour), ..due })
     }
 
     fn switched(&self, now: Time, switch: &Switch, flow: &Flow, out_port: PortId) -> Option<Due> {
@@ -149,12 +214,15 @@ impl Plans<'_> {
         let interface = self.interface_of(flow)?;
         let from = self.port(flow.in_port).filter(|from| from.carries(interface.vlan))?;
         const NOBODY: MacAddr = MacAddr([0; 6]);
+        if self.ports_decide(key) != Some(key.ports.is_some()) {
+            return None;
+        }
         if flow.source.is_multicast() || [interface.mac, NOBODY].contains(&flow.source) {
             return None;
         }
         let (neighbour, adjacency) =
             steady::next_hop(self.router, self.fib?, interface, key, self.seed)?;
-        let next = MacAddr(*adjacency.addresses.first_chunk()?);
+        let next = adjacency.destination();
         let (out_port, destination) = match adjacency.port {
             PORT_NONE => {
                 let port = switch.find(now, adjacency.vlan, next)?;
@@ -178,7 +246,14 @@ impl Plans<'_> {
     /// The interface that the frames of a flow are to.
     #[inline]
     pub(super) fn interface_of(&self, flow: &Flow) -> Option<&InterfacePlan> {
-        let vlan = vlan_of(self.snapshot.ports.get(usize::from(flow.in_port))?, flow)?;
+        let port = self.snapshot.ports.get(usize::from(flow.in_port))?;
+        let vlan = match port.in_fabric {
+            true => {
+                let is_to_group = self.fabric.gateway() == Some(flow.destination);
+                (is_to_group && flow.tag.is_none()).then_some(GROUP_VLAN)?
+            }
+            false => vlan_of(port, flow)?,
+        };
         self.router.interface(vlan).filter(|interface| {
             interface.mac == flow.destination && interface.kernel != Some(flow.in_port)
         })
@@ -189,10 +264,20 @@ impl Plans<'_> {
     #[inline]
     pub(super) fn routed_flow(&self, flow: Flow, frame: &[u8]) -> Option<Routed> {
         let pair = Routed::of(flow, frame)?;
-        match steady::has_several(self.router, self.fib?, pair.destination) {
-            true => pair.with_ports_of(frame),
-            false => Some(pair),
+        if self.ports_decide(&pair)? { pair.with_ports_of(frame) } else { Some(pair) }
+    }
+
+    /// Whether the ports of a packet decide to which neighbour it goes, or by which route of the
+    /// fabric. None if there is no way.
+    fn ports_decide(&self, key: &Routed) -> Option<bool> {
+        let (fib, flow) = (self.fib?, &key.flow);
+        let several = steady::has_several(self.router, fib, key.destination);
+        if several || !self.is_in_fabric(flow.in_port) {
+            return Some(several);
         }
+        let station = steady::only_neighbour(self.router, fib, key.destination)?.destination();
+        let routes = &self.fabric.tables(flow.in_port)?.routes;
+        Some(routes.get(station, flow.source)?.len() > 1)
     }
 
     /// A port that is not the fabric's.
@@ -226,6 +311,14 @@ fn tag_to(from: &PortPlan, flow: &Flow, to: &PortPlan, vlan: u16) -> Option<Tag>
         (Some(_), false) => tci.map(Tag::Swap),
         (None, false) => tci.map(Tag::Push),
     }
+}
+
+/// The step to a station from an address.
+fn step(station: MacAddr, from: MacAddr, mtu: u16) -> Step {
+    let mut addresses = [0; 12];
+    addresses[..6].copy_from_slice(&station.0);
+    addresses[6..].copy_from_slice(&from.0);
+    Step { addresses, mtu }
 }
 
 /// The headers of a port's link, if it leads to a fabric node and is encapsulated.

@@ -7,7 +7,7 @@ use plexus_wire::Time;
 use super::{Fast, Plans, State, wait};
 use crate::bits::bits;
 use crate::fabric::plan::FabricPlan;
-use crate::fabric::{Forwarded, push};
+use crate::fabric::{Forwarded, TOO_LONG, push};
 use crate::flow::Queued;
 use crate::verdict::Verdict;
 
@@ -56,14 +56,13 @@ impl Fast {
             let key = if is_in(passed_on) {
                 Some(Key::Hop { in_port, hop: out_port as u8 })
             } else if is_in(delivered) {
-                // Packets that the router has sent have its address by now.
-                Flow::of(in_port, frame).filter(|flow| Some(flow.source) != plan.gateway()).map(
-                    |flow| Key::Delivery {
-                        in_port,
-                        hop: out_port as u8,
-                        destination: flow.destination,
-                    },
-                )
+                Flow::of(in_port, frame).map(|flow| Key::Delivery {
+                    in_port,
+                    hop: out_port as u8,
+                    destination: flow.destination,
+                    // By now these have the router's address.
+                    is_routed: Some(flow.source) == plan.gateway(),
+                })
             } else {
                 let inner =
                     if is_in(of_hosts) { host_frame(plan, out_port, packet, frame) } else { frame };
@@ -85,7 +84,7 @@ impl Fast {
             }
         }
         if !self.arrived.is_empty() {
-            self.see_routed(now, batch);
+            self.see_routed(now, pool, batch, plan);
         }
     }
 
@@ -98,13 +97,15 @@ impl Fast {
         }
     }
 
-    fn see_routed(&mut self, now: Time, batch: &Batch) {
+    fn see_routed(&mut self, now: Time, pool: &Pool, batch: &Batch, plan: &FabricPlan) {
         // The forwarder of names may have taken packets out, and others have other places now.
         let is_whole = batch.len() == self.arrived_of;
         for at in 0..if is_whole { self.arrived.len() } else { 0 } {
             let (place, key) = self.arrived[at];
             let packet = &batch[usize::from(place)];
-            let Verdict::Forward(out_port) = Verdict::load(packet) else { continue };
+            let is_whole = packet.flags & TOO_LONG == 0;
+            let out_port = out_port(plan, pool, packet).filter(|_| is_whole);
+            let Some(out_port) = out_port else { continue };
             let key = Key::Routed(key);
             // The table does not forward super-packets of UDP.
             if packet.offload.segmentation != Segmentation::Udp {

@@ -124,10 +124,12 @@ fn keys(plan: &FabricPlan, question: &Question) -> Vec<Key> {
     let header = header(plan, *port, frame);
     let hop = header.and_then(|header| header.forward().first().copied());
     let inner = header.and_then(|header| Flow::of(*port, header.payload()));
+    let is_routed = header.is_some_and(|header| header.is_routed());
     let delivery = hop.zip(inner).map(|(hop, inner)| Key::Delivery {
         in_port: *port,
         hop,
         destination: inner.destination,
+        is_routed,
     });
     let hop = hop.map(|hop| Key::Hop { in_port: *port, hop });
     let routed = routed.into_iter().chain(ports).map(Key::Routed);

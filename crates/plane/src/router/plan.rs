@@ -88,6 +88,12 @@ const NOBODY: Adjacency =
     Adjacency { addresses: [0; 12], port: plexus_io::PORT_NONE, vlan: 0, mtu: 0, resolved: false };
 
 impl Adjacency {
+    /// The neighbour's Ethernet address.
+    pub(crate) fn destination(&self) -> MacAddr {
+        let [a, b, c, d, e, f, ..] = self.addresses;
+        MacAddr([a, b, c, d, e, f])
+    }
+
     /// Takes over the interface's part: source address, port and MTU. `mtu`: the neighbour's own.
     fn set_interface(&mut self, interface: &InterfacePlan, mtu: u16) {
         self.addresses[6..].copy_from_slice(&interface.mac.0);

@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use plexus_config::ReversePath;
 use plexus_io::fast::Routed;
 use plexus_table::lpm::GroupId;
-use plexus_wire::{FlowKey, Protocol};
-
 use super::fib::FibBatch;
 use super::plan::{Adjacency, GROUP_VLAN, GroupKind, InterfacePlan, RouterPlan};
 use super::{ipv4, ipv6};
@@ -37,29 +35,32 @@ pub(crate) fn next_hop<'a>(
         ReversePath::Loose => {
             matches!(group(source).kind, GroupKind::Forward | GroupKind::Glean)
         }
-        ReversePath::Strict => {
-            interface.vlan != GROUP_VLAN && plan.leads_to(group(source), interface.vlan)
+        ReversePath::Strict if interface.vlan == GROUP_VLAN => {
+            plan.is_behind(group(source), &flow.flow.source.0)
         }
+        ReversePath::Strict => plan.leads_to(group(source), interface.vlan),
     };
     if !may_go || !may_come {
         return None;
     }
-    let hash = flow.ports.map(|ports| {
-        FlowKey {
-            vlan: None,
-            src: source,
-            dst: destination,
-            protocol: Protocol(ports.protocol),
-            ports: Some((ports.source, ports.destination)),
-        }
-        .hash(seed)
-    });
-    plan.resolved_member(group(destination), hash)
+    let group = group(destination);
+    let key = flow.five_tuple().filter(|_| group.has_several());
+    plan.resolved_member(group, key.map(|key| key.hash(seed)))
 }
 
 /// Whether the ports of a packet decide which neighbour it goes to.
 pub(crate) fn has_several(plan: &RouterPlan, fib: &FibBatch<'_>, destination: IpAddr) -> bool {
     plan.has_groups_of_several() && plan.group(find(fib, destination)).has_several()
+}
+
+/// The neighbour that all packets to an address go to, if there is one.
+pub(crate) fn only_neighbour<'a>(
+    plan: &'a RouterPlan,
+    fib: &FibBatch<'_>,
+    destination: IpAddr,
+) -> Option<&'a Adjacency> {
+    let (_, adjacency) = plan.resolved_member(plan.group(find(fib, destination)), None)?;
+    Some(adjacency)
 }
 
 fn find(fib: &FibBatch<'_>, address: IpAddr) -> Option<GroupId> {

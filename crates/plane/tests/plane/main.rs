@@ -8,6 +8,7 @@ mod fabric;
 mod fabric_model;
 mod fast;
 mod fast_fabric;
+mod fast_group;
 mod fast_routed;
 mod forwarders;
 mod fragments;

@@ -385,6 +385,12 @@ impl<T: AsRef<[u8]>> Frame<T> {
         }
     }
 
+    /// Whether the group's router has sent it.
+    #[inline]
+    pub fn is_routed(&self) -> bool {
+        self.0.as_ref()[FIXED_LEN - 1] & ROUTED != 0
+    }
+
     /// Bytes of the header.
     #[inline]
     pub fn header_len(&self) -> usize {

@@ -13,7 +13,7 @@ use plexus_wire::{ipv4, ipv6};
 use super::super::FRONT_MAX;
 use super::frame::Frame;
 use super::program::{
-    HOP_KEY, Maps, OUTER, TPID, at, find_port, find_rule, of_port, scratch, word,
+    HOP_KEY, Maps, OUTER, ROUTED_KEY, TPID, at, find_port, find_rule, of_port, scratch, word,
 };
 use super::routed::{NOT_AS_IT_IS, TCP};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Reg, Width};
@@ -42,6 +42,13 @@ pub(super) fn load_header_len(asm: &mut Asm, to: Reg) {
     asm.load(Width::D, to, Reg::R7, at(scratch::FIXED));
     asm.alu_imm(Alu::Rsh, to, 44);
     asm.alu_imm(Alu::Add, to, OUTER as i32);
+}
+
+/// Whether a router of the fabric has sent the packet: one or zero.
+fn load_is_routed(asm: &mut Asm, to: Reg) {
+    asm.load(Width::D, to, Reg::R7, at(scratch::FIXED));
+    asm.alu_imm(Alu::Rsh, to, 16);
+    asm.alu_imm(Alu::And, to, 1);
 }
 
 /// A frame of the fabric: the same checks as those of [`plexus_wire::fabric::Passing::read`], and
@@ -94,12 +101,13 @@ pub(super) fn find_hop(
     }
     asm.goto(end);
 
-    // To a host. What the group's router has sent gets another source address in the pipeline.
+    // To a host.
     asm.place(delivery);
-    asm.load(Width::D, Reg::R1, Reg::R7, at(scratch::FIXED));
-    asm.alu_imm(Alu::Rsh, Reg::R1, 16);
-    asm.alu_imm(Alu::And, Reg::R1, 1);
-    asm.jump_imm(If::Ne, Reg::R1, 0, to_socket);
+    load_is_routed(asm, Reg::R1);
+    asm.alu_imm(Alu::Lsh, Reg::R1, ROUTED_KEY.trailing_zeros() as i32);
+    asm.load(Width::W, Reg::R2, Reg::R10, key + 4);
+    asm.alu(Alu::Or, Reg::R1, Reg::R2);
+    asm.store(Width::W, Reg::R10, key + 4, Reg::R1);
     load_head(asm, frame, head, to_socket);
     for (width, from) in [(Width::W, 0), (Width::H, 4)] {
         asm.load(width, Reg::R1, Reg::R10, head + from);
@@ -206,11 +214,20 @@ fn store_front(asm: &mut Asm, frame: Frame, failed: Label) {
 }
 
 /// Takes off what the fabric has put before a host's frame, and counts that for the rule whose
-/// counts R0 points at.
+/// counts R0 points at. What was routed gets the rule's addresses.
 pub(super) fn take_off(asm: &mut Asm, frame: Frame, failed: Label) {
+    let end = asm.label();
     load_header_len(asm, Reg::R1);
     asm.atomic_add(Reg::R0, at(word::TAKEN_OFF), Reg::R1);
+    asm.mov(Reg::R8, Reg::R0);
     take_header_off(asm, frame, failed);
+    asm.mov(Reg::R3, Reg::R8);
+    asm.load(Width::D, Reg::R8, Reg::R7, at(scratch::RULE));
+    load_is_routed(asm, Reg::R1);
+    asm.jump_imm(If::Eq, Reg::R1, 0, end);
+    asm.alu_imm(Alu::Add, Reg::R3, at(word::STEP).into());
+    frame.store_bytes(asm, 0, 12, failed);
+    asm.place(end);
 }
 
 fn take_header_off(asm: &mut Asm, frame: Frame, failed: Label) {

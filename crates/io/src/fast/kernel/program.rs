@@ -115,8 +115,8 @@ pub(crate) mod stack {
     pub(crate) const END: i16 = IP;
 }
 
-/// The kind of a rule: the lowest byte of its second word. Its work on the tag is in the next byte,
-/// and a tag to be pushed in the next two, or the length of what is put before the frame.
+/// The kind of a rule: the lowest byte of its second word. Its work on tag and front is in the next
+/// byte, and a tag to be pushed in the next two, or the length of what is put before the frame.
 pub(crate) mod kind {
     pub(crate) const FLOW: i32 = 0;
     pub(crate) const HOP: i32 = 1;
@@ -126,25 +126,27 @@ pub(crate) mod kind {
     pub(crate) const LINK: i32 = 4;
     /// It is no rule: frames of this flow are to the router. The first word is the door's number.
     pub(crate) const DOOR: i32 = 5;
-    /// A flow that enters the fabric.
-    pub(crate) const PUSH: i32 = 6;
-    /// Packets that leave it.
-    pub(crate) const DELIVERY: i32 = 7;
+    /// Packets that leave the fabric.
+    pub(crate) const DELIVERY: i32 = 6;
 }
 
-/// The work of a rule on the tag, in the second byte.
+/// The work of a rule on the tag, in the second byte; or on what is put before the frames of a flow
+/// that enters the fabric, which have no tag.
 pub(crate) mod tag {
     pub(crate) const POP: i32 = 1 << 8;
     pub(crate) const PUSH: i32 = 2 << 8;
-    pub(crate) const ALL: i32 = 3 << 8;
+    pub(crate) const FRONT: i32 = 4 << 8;
+    pub(crate) const ALL: i32 = 7 << 8;
 }
 
 /// An 802.1Q tag's protocol, as 16 bits in network order.
 pub(crate) const TPID: u16 = 0x8100u16.to_be();
 
 /// The key of a hop has this bit where the key of a flow has its tag's protocol or nothing. The hop
-/// is in the lowest byte. A delivery also has its station's address.
+/// is in the lowest byte. A delivery also has its station's address, and another bit if a router of
+/// the fabric has sent the packets.
 pub(crate) const HOP_KEY: u32 = 1 << 8;
+pub(crate) const ROUTED_KEY: u32 = 1 << 9;
 
 /// A rule's key as the filter makes it: the device, the tag with its protocol, 14 bytes of header.
 /// Of a routed flow it is that of its frames.
@@ -160,10 +162,11 @@ pub(crate) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
             key_of(device, tag, &header)
         }
         Key::Hop { hop, .. } => key_of(device, HOP_KEY | u32::from(*hop), &[0; 14]),
-        Key::Delivery { hop, destination, .. } => {
+        Key::Delivery { hop, destination, is_routed, .. } => {
             let mut header = [0; 14];
             header[..6].copy_from_slice(&destination.0);
-            key_of(device, HOP_KEY | u32::from(*hop), &header)
+            let routed = if *is_routed { ROUTED_KEY } else { 0 };
+            key_of(device, HOP_KEY | routed | u32::from(*hop), &header)
         }
     }
 }
@@ -193,14 +196,15 @@ pub(crate) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8
     let kind = match key {
         Key::Hop { .. } => kind::HOP,
         Key::Delivery { .. } => kind::DELIVERY,
-        _ if action.front.is_some() => kind::PUSH,
         Key::Flow(_) => kind::FLOW,
+        Key::Routed(_) if action.step.is_none() => kind::FLOW,
         Key::Routed(Routed { source, .. }) if source.is_ipv4() => kind::ROUTED_V4,
         Key::Routed(_) => kind::ROUTED_V6,
     };
-    let front_len = action.front.map_or(0, |front| front.bytes().len() as u16);
+    let is_hop = matches!(key, Key::Hop { .. });
+    let front_len = action.front.filter(|_| !is_hop).map(|front| front.bytes().len() as u16);
     let (tag, tci) = match action.tag {
-        Tag::Keep => (0, front_len),
+        Tag::Keep => front_len.map_or((0, 0), |len| (tag::FRONT, len)),
         Tag::Pop => (tag::POP, 0),
         Tag::Push(tci) => (tag::PUSH, tci),
         Tag::Swap(tci) => (tag::POP | tag::PUSH, tci),
@@ -281,17 +285,24 @@ fn kind_of_rule(asm: &mut Asm, to: Reg) {
     asm.alu_imm(Alu::And, to, 0xFF);
 }
 
+/// Goes on behind this code if the rule in R9 puts something before the frame. R2 is lost.
+fn if_front(asm: &mut Asm, none: Label) {
+    asm.mov(Reg::R2, Reg::R9);
+    asm.alu_imm(Alu::And, Reg::R2, tag::FRONT);
+    asm.jump_imm(If::Eq, Reg::R2, 0, none);
+}
+
 /// Adds to a frame's length what the rule in R9, whose kind is in R4, puts before it, or takes off.
 /// R2 is lost.
 fn load_len_after(asm: &mut Asm, len: Reg) {
-    let (no_push, end) = (asm.label(), asm.label());
-    asm.jump_imm(If::Ne, Reg::R4, kind::PUSH, no_push);
+    let (no_front, end) = (asm.label(), asm.label());
+    if_front(asm, no_front);
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Lsh, Reg::R2, 32);
     asm.alu_imm(Alu::Rsh, Reg::R2, 48);
     asm.alu(Alu::Add, len, Reg::R2);
     asm.goto(end);
-    asm.place(no_push);
+    asm.place(no_front);
     asm.jump_imm(If::Ne, Reg::R4, kind::DELIVERY, end);
     load_header_len(asm, Reg::R2);
     asm.alu(Alu::Sub, len, Reg::R2);
@@ -325,8 +336,7 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     find_routed(asm, &maps.routed, frame, (KEY, IP, LEN), to_socket);
     asm.place(no_door);
     if !frame.has_tag() {
-        kind_of_rule(asm, Reg::R1);
-        asm.jump_imm(If::Ne, Reg::R1, kind::PUSH, found);
+        if_front(asm, found);
         check_push(asm, frame, (KEY, IP, LEN), to_socket);
     }
     asm.place(found);
@@ -360,7 +370,7 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     if frame.load_segment_size(asm, Reg::R1) {
         asm.jump_imm(If::Eq, Reg::R1, 0, no_super);
         asm.jump_imm(If::Eq, Reg::R4, kind::HOP, segments);
-        asm.jump_imm(If::Ne, Reg::R4, kind::PUSH, fits);
+        if_front(asm, fits);
         asm.place(segments);
         asm.load(Width::D, Reg::R2, Reg::R0, at(of_port::OWED));
         asm.alu_imm(Alu::And, Reg::R2, owed::MAY_LEAVE);
@@ -393,33 +403,40 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
 /// R8 and in the scratch, R0 points at its counts. It goes to `failed` if the frame is shorter than
 /// was decided on, or the kernel has no memory. Then it is lost.
 pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label) {
-    let (step, tag, send) = (asm.label(), asm.label(), asm.label());
+    let (step, tag, front, send) = (asm.label(), asm.label(), asm.label(), asm.label());
     frame.count(asm);
     asm.load(Width::W, Reg::R9, Reg::R7, at(scratch::TAG) + LOW_HALF);
     asm.mov(Reg::R1, Reg::R9);
     asm.alu_imm(Alu::And, Reg::R1, 0xFF);
     asm.jump_imm(If::Eq, Reg::R1, kind::FLOW, tag);
     if !frame.has_tag() {
-        let (hop, push) = (asm.label(), asm.label());
+        let hop = asm.label();
         asm.jump_imm(If::Eq, Reg::R1, kind::HOP, hop);
-        asm.jump_imm(If::Eq, Reg::R1, kind::PUSH, push);
         asm.jump_imm(If::Ne, Reg::R1, kind::DELIVERY, step);
         take_off(asm, frame, failed);
-        asm.goto(send);
-        asm.place(push);
-        put_front(asm, frame, failed);
         asm.goto(send);
         asm.place(hop);
         process_hop(asm, maps, frame, failed);
         asm.goto(send);
     }
     asm.place(step);
+    asm.mov(Reg::R8, Reg::R0);
     take_step(asm, frame, failed);
+    asm.mov(Reg::R0, Reg::R8);
+    asm.load(Width::D, Reg::R8, Reg::R7, at(scratch::RULE));
     asm.place(tag);
     asm.mov(Reg::R1, Reg::R9);
     asm.alu_imm(Alu::And, Reg::R1, tag::ALL);
     asm.jump_imm(If::Eq, Reg::R1, 0, send);
+    if !frame.has_tag() {
+        asm.jump_imm(If::Eq, Reg::R1, tag::FRONT, front);
+    }
     frame.change_tag(asm, failed);
+    if !frame.has_tag() {
+        asm.goto(send);
+        asm.place(front);
+        put_front(asm, frame, failed);
+    }
     asm.place(send);
 }
 

@@ -1,0 +1,315 @@
+//! The group's router by the fast table: a node with one routes as a node without one does. The
+//! table is in memory, and the test hands it each frame first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::mac;
+use crate::group_rig::{
+    A, B, C, GROUP, HEADERS, HERE, LINK, PATH, THERE, node, packet, packet_v6, v4_of,
+};
+use crate::net::Node;
+use plexus_io::PortId;
+use plexus_io::fast::Key;
+use plexus_io::fast::memory::{Fate, Memory};
+use plexus_plane::{DropReason, Encapsulation, PortRole};
+use plexus_table::RouteKey;
+use plexus_table::lpm::{Fib4, Fib6, GroupId};
+use plexus_wire::fabric::{Kind, Repr, encapsulation, set_routed};
+use plexus_wire::{MacAddr, checksum};
+use proptest::prelude::*;
+
+/// Packets within a round that get a rule.
+const MANY: usize = 40;
+const ROUND: Duration = Duration::from_millis(100);
+const MTU: u16 = 1000;
+const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0xFF, 1]);
+const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0xFE, 1]);
+const UDP: u8 = 17;
+
+/// The node of [`group_rig`](crate::group_rig), whose link is encapsulated and takes owed work.
+struct Router {
+    node: Node,
+    v4: Fib4,
+    _v6: Fib6,
+    table: Option<Memory>,
+}
+
+impl Router {
+    fn new(is_fast: bool) -> Router {
+        let (mut node, v4, v6) = node(1, MTU);
+        let link = Encapsulation::ethertype(OWN, PEER).taking_owed(true);
+        node.role(LINK as PortId, PortRole::Fabric(link));
+        let table = is_fast.then(|| Memory::new(16, &[0, 1, 2]));
+        if let Some(table) = &table {
+            node.rig.workers[0].set_fast_table(Box::new(table.clone()), Arc::new([]), 7);
+        }
+        let mut router = Router { node, v4, _v6: v6, table };
+        router.rounds(1);
+        router
+    }
+
+    /// What comes out for a frame, and whether it went by the table.
+    fn send(&mut self, port: usize, frame: &[u8]) -> (Vec<(usize, Vec<u8>)>, bool) {
+        let fate = self.table.as_ref().map(|table| table.receive(port as PortId, frame));
+        match fate {
+            Some(Fate::Sent(out, frame)) => (vec![(out.into(), frame)], true),
+            Some(Fate::Dropped) => (vec![], true),
+            Some(Fate::Passed) | None => (self.node.rig.send(port, frame), false),
+        }
+    }
+
+    fn rounds(&mut self, count: u32) {
+        for _ in 0..count {
+            self.node.rig.now = self.node.rig.now + ROUND;
+            self.node.rig.maintain();
+            (0..4).for_each(|_| self.node.rig.settle());
+        }
+    }
+
+    /// Whether a frame goes by the table after many of its kind.
+    fn is_offloaded(&mut self, port: usize, frame: &[u8]) -> bool {
+        (0..MANY).for_each(|_| drop(self.send(port, frame)));
+        self.node.punted();
+        self.rounds(2);
+        let (_, is_fast) = self.send(port, frame);
+        self.node.punted();
+        is_fast
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.table.iter().flat_map(Memory::rules).map(|(key, _)| key).collect()
+    }
+}
+
+/// A packet from A by the group.
+fn udp(to: u64, source_port: u8) -> Vec<u8> {
+    packet(to, 0x4000, UDP, &[&[0, source_port, 0, 9, 0, 28, 0, 0][..], &[7; 20]].concat())
+}
+
+/// A packet that the router at B's node has sent to C.
+fn from_afar(inner: &[u8]) -> Vec<u8> {
+    let mut repr = Repr::new(Kind::Ethernet, &[THERE as u8]).unwrap();
+    repr.reverse.push(4);
+    let mut header = repr.to_bytes().unwrap();
+    set_routed(&mut header);
+    let addresses = [mac(C).0, mac(B).0].concat();
+    let back = encapsulation::ethertype_header(OWN, PEER);
+    [&back[..], &header, &addresses, &inner[12..]].concat()
+}
+
+#[test]
+fn packets_to_the_groups_router_go_by_the_table_as_they_would_go_without() {
+    let (mut fast, mut plain) = (Router::new(true), Router::new(false));
+    for (port, frame) in [
+        (HERE, udp(B, 1)),
+        (HERE, udp(C, 1)),
+        (HERE, packet_v6(B, 40)),
+        (HERE, packet_v6(C, 40)),
+        (LINK, from_afar(&udp(C, 1))),
+    ] {
+        let expected = plain.send(port, &frame).0;
+        assert_eq!(expected.len(), 1);
+        assert!(fast.is_offloaded(port, &frame), "{port} {frame:02x?}");
+        assert_eq!(fast.send(port, &frame), (expected, true));
+        // At the end of its time, it is the pipeline's.
+        let mut last = frame.clone();
+        let ttl = if frame[12..14] == [8, 0] { 22 } else { 21 };
+        last[ttl] = 1;
+        if ttl == 22 {
+            fix_sum(&mut last);
+        }
+        if port == HERE {
+            assert_eq!(fast.send(port, &last), (vec![], false));
+            assert_eq!(fast.node.punted().len(), 1);
+        }
+    }
+    let now = fast.node.rig.now;
+    fast.node.rig.workers[0].count_fast(now);
+    let counters = &fast.node.rig.workers[0].pipeline().counters().ports;
+    // Four flows, each with as many before the rule, one that showed it, and one more.
+    let routed = [HERE, LINK].map(|port| counters[port].routed);
+    assert_eq!(routed, [4 * (MANY as u64 + 2), 0]);
+}
+
+#[test]
+fn what_cannot_be_routed_here_is_left_to_the_pipeline() {
+    let mut fast = Router::new(true);
+    let mut stranger = udp(B, 1);
+    stranger[6..12].copy_from_slice(&mac(0xF).0);
+    let mut false_source = udp(B, 1);
+    false_source[26..30].copy_from_slice(&v4_of(C));
+    fix_sum(&mut false_source);
+    let mut nowhere = udp(B, 1);
+    nowhere[30..34].copy_from_slice(&[192, 0, 2, 1]);
+    fix_sum(&mut nowhere);
+    // Back to where it came from.
+    let to_itself = udp(A, 1);
+    for frame in [stranger, false_source, nowhere, to_itself] {
+        assert!(!fast.is_offloaded(HERE, &frame), "{frame:02x?}");
+    }
+    assert_eq!(fast.keys(), []);
+}
+
+#[test]
+fn where_there_are_several_routes_each_flow_keeps_its_own() {
+    let (mut fast, mut plain) = (Router::new(true), Router::new(false));
+    for router in [&mut fast, &mut plain] {
+        router.node.route(HERE as u16, mac(B), &[&PATH, &[LINK as u8, 5, 7]]);
+        router.node.rig.settle();
+    }
+    let mut ways = Vec::new();
+    for port in 1..9 {
+        let frame = udp(B, port);
+        assert!(fast.is_offloaded(HERE, &frame));
+        let (out, is_fast) = fast.send(HERE, &frame);
+        assert!(is_fast);
+        assert_eq!(out, plain.send(HERE, &frame).0);
+        ways.push(out[0].1[14 + 6]);
+    }
+    assert!(ways.contains(&4) && ways.contains(&5), "{ways:?}");
+    // One route is left, and one rule for all of them.
+    fast.node.route(HERE as u16, mac(B), &[&PATH]);
+    fast.node.rig.settle();
+    assert!(fast.is_offloaded(HERE, &udp(B, 1)));
+    assert!(fast.send(HERE, &udp(B, 99)).1);
+}
+
+#[test]
+fn a_rule_ends_before_the_packet_that_follows_a_change() {
+    type Change = fn(&mut Router);
+    let changes: [(&str, Change, [bool; 3]); 9] = [
+        ("path", |r| r.node.route(HERE as u16, mac(B), &[&[1, 4, 8]]), [true, false, false]),
+        (
+            "way",
+            |r| {
+                let key = RouteKey { destination: mac(B), source: None };
+                assert!(r.node.tables.remove(HERE as u16, key));
+            },
+            [true, false, false],
+        ),
+        (
+            "ways",
+            |r| r.node.route(HERE as u16, mac(B), &[&PATH, &[1, 5, 7]]),
+            [true, false, false],
+        ),
+        ("host", |r| assert!(r.node.tables.expel(HERE as u16, mac(A))), [true, true, false]),
+        ("station", |r| assert!(r.node.tables.expel(THERE as u16, mac(C))), [false, true, true]),
+        ("router", |r| r.node.tables.set_gateway(Some(mac(GROUP)), false), [true, true, false]),
+        ("address", |r| r.node.tables.set_gateway(Some(mac(0x67)), true), [true, true, true]),
+        (
+            "route",
+            |r| {
+                let to_c = GroupId::new(2).unwrap();
+                r.v4.insert(u32::from_be_bytes(v4_of(B)), 32, to_c).unwrap();
+            },
+            [true, false, false],
+        ),
+        (
+            "source",
+            |r| {
+                let to_c = GroupId::new(2).unwrap();
+                r.v4.insert(u32::from_be_bytes(v4_of(A)), 32, to_c).unwrap();
+            },
+            [true, true, false],
+        ),
+    ];
+    let frames =
+        [(HERE, udp(B, 1)), (HERE, udp(C, 1)), (LINK, from_afar(&udp(C, 1)))];
+    for (what, change, ends) in changes {
+        let mut fast = Router::new(true);
+        for (port, frame) in &frames {
+            assert!(fast.is_offloaded(*port, frame));
+        }
+        change(&mut fast);
+        fast.node.publish();
+        fast.node.rig.settle();
+        let ended = frames.each_ref().map(|(port, frame)| !fast.send(*port, frame).1);
+        assert_eq!(ended, ends, "{what}");
+    }
+}
+
+fn fix_sum(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let sum = checksum::checksum(&frame[14..HEADERS]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// What comes out, what is dropped and what the control plane gets are the same with a table.
+    #[test]
+    fn a_router_of_the_group_with_a_table_does_the_same(
+        frames in prop::collection::vec(some_frame(), 1..200),
+        several in any::<bool>(),
+    ) {
+        let (mut fast, mut plain) = (Router::new(true), Router::new(false));
+        for router in [&mut fast, &mut plain] {
+            if several {
+                router.node.route(HERE as u16, mac(B), &[&PATH, &[LINK as u8, 5, 7]]);
+                router.node.rig.settle();
+            }
+        }
+        for (port, frame) in [
+            (HERE, udp(B, 1)),
+            (HERE, udp(C, 1)),
+            (HERE, udp(B, 2)),
+            (LINK, from_afar(&udp(C, 1))),
+        ] {
+            prop_assert!(fast.is_offloaded(port, &frame));
+            (0..=MANY).for_each(|_| drop(plain.send(port, &frame)));
+        }
+        let (mut by_table, reasons) = (0, DropReason::ALL);
+        for (port, bytes) in frames {
+            let (out, is_fast) = fast.send(port, &bytes);
+            prop_assert_eq!(out, plain.send(port, &bytes).0, "by the table: {}", is_fast);
+            prop_assert_eq!(fast.node.punted(), plain.node.punted());
+            by_table += u64::from(is_fast);
+            fast.node.rig.settle();
+        }
+        let now = fast.node.rig.now;
+        fast.node.rig.workers[0].count_fast(now);
+        for (port, reason) in (0..3).flat_map(|port| reasons.iter().map(move |r| (port, *r))) {
+            prop_assert_eq!(
+                fast.node.rig.drops(port, reason), plain.node.rig.drops(port, reason)
+            );
+        }
+        let (ours, theirs) = (fast.node.rig.account(), plain.node.rig.account());
+        prop_assert_eq!((ours.received, ours.sent), (theirs.received, theirs.sent));
+        let counters = |router: &Router| {
+            let ports = &router.node.rig.workers[0].pipeline().counters().ports;
+            [HERE, LINK].map(|port| ports[port].routed)
+        };
+        prop_assert_eq!(counters(&fast), counters(&plain));
+        let fast_received = fast.node.rig.workers[0].pipeline().counters().ports.iter();
+        prop_assert!(fast_received.map(|port| port.fast_received).sum::<u64>() >= by_table);
+    }
+}
+
+/// Packets of the flows that have rules for the most part; in others some bytes are changed, or
+/// the end is missing.
+fn some_frame() -> impl Strategy<Value = (usize, Vec<u8>)> {
+    let damage = prop::option::weighted(0.4, (0..70usize, 1..=255u8, prop::bool::weighted(0.2)));
+    let to = prop::sample::select(vec![B, B, C, A, 0xD]);
+    let sound = prop::bool::weighted(0.7);
+    (to, 1..4u8, prop::bool::weighted(0.3), damage, sound).prop_map(
+        |(to, port, from_afar_too, damage, sound)| {
+            let mut bytes = udp(to, port);
+            if let Some((at, with, is_cut)) = damage {
+                let at = at % bytes.len();
+                bytes[at] ^= with;
+                if is_cut {
+                    bytes.truncate(at.max(HEADERS));
+                }
+            }
+            if sound {
+                fix_sum(&mut bytes);
+            }
+            match from_afar_too {
+                true => (LINK, from_afar(&bytes)),
+                false => (HERE, bytes),
+            }
+        },
+    )
+}
