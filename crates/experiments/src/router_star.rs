@@ -20,8 +20,7 @@ const LOADS: [Load; 3] = [Load::One(0), Load::Each, Load::Many];
 /// With the fast table only many flows: of a few the kernel routes every packet, and no quota
 /// bounds it. Of many, each is too small for a rule, and the kernel sends on what other boxes have
 /// routed.
-const FAST: ([Layout; 3], [Load; 1]) =
-    ([Layout::Single, Layout::Pair, Layout::Quad], [Load::Many]);
+const FAST: ([Layout; 3], [Load; 1]) = ([Layout::Single, Layout::Pair, Layout::Quad], [Load::Many]);
 
 /// Processors of each box: small enough that generators and meters keep ahead of four boxes.
 pub(super) const CPU: f64 = 0.1;
@@ -271,7 +270,9 @@ fn judge(findings: &mut Findings, cases: &[Case], latency: [f64; 3]) {
     // §IV: "about the same" for one flow, "almost double for every case with more than one flow".
     let paper = [(Load::One(0), 1.0), (Load::Each, 2.0), (Load::Many, 2.0)];
     for (load, paper) in paper {
-        let Some(Spread { median, min, max }) = ratio(cases, false, Layout::Star, load) else { continue };
+        let Some(Spread { median, min, max }) = ratio(cases, false, Layout::Star, load) else {
+            continue;
+        };
         let title = format!("the paper's star of four boxes to one box, {}", load_name(load));
         let row = Row::new(title, "ratio", median).paper(paper);
         findings.rows.push(row.note(format!("geometric mean; {min:.2} to {max:.2}")));

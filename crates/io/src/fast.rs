@@ -181,6 +181,12 @@ impl Routed {
         })
     }
 
+    /// The key of all packets between the addresses.
+    pub fn hosts(&self) -> FlowKey {
+        let (src, dst) = (self.source, self.destination);
+        FlowKey { vlan: None, src, dst, protocol: Protocol(0), ports: None }
+    }
+
     /// The same for all packets between the addresses.
     pub fn without_ports(self) -> Routed {
         Routed { ports: None, ..self }

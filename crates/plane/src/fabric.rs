@@ -674,6 +674,21 @@ impl Fabric {
         Some((port, header))
     }
 
+    /// The same of a flow to the group's router.
+    pub(crate) fn route_to_router<'a>(
+        &self,
+        plan: &FabricPlan,
+        found: Found<'a>,
+        key: &FlowKey,
+    ) -> Option<(u8, &'a [u8])> {
+        let usable = |route: &Candidate<'_>| can_take(&self.classes, route.1, route.2);
+        match found.single() {
+            Some((port, header)) => Some((0, port, header)).filter(usable),
+            None => self.lanes.choose_forwarder(found, usable, plan, Some(key)),
+        }
+        .map(|(_, port, header)| (port, header))
+    }
+
     /// One of the routes whose port can take the frame, as [`Lanes`] chooses. None if no port can.
     #[inline(always)]
     fn choose<'a>(
@@ -693,7 +708,10 @@ impl Fabric {
                 let usable = |route: &Candidate<'_>| can_take(classes, route.1, route.2);
                 let gateway = context.fabric.gateway();
                 match gateway.is_some_and(|mac| mac.to_u64() == destination) {
-                    true => self.lanes.choose_forwarder(found, usable, context, packet),
+                    true => {
+                        let key = FlowKey::from_frame(context.pool.data(packet));
+                        self.lanes.choose_forwarder(found, usable, context.fabric, key.as_ref())
+                    }
                     false => self.lanes.choose(found, usable, context, queues, packet),
                 }
             }

@@ -497,27 +497,24 @@ impl Fast {
         self.holding > 0 || self.to_check > 0
     }
 
-    /// A turn has ended, and `is_drained` if it received all that had arrived. `passed_mark` says
-    /// which mark a port has passed. `is_clear` says of a port of this worker whether no packet
-    /// waits for it, and nothing of other workers'.
+    /// A turn has ended. `is_drained` says of a port whether the turn received all that had arrived
+    /// there, and `passed_mark` which mark it has passed. `is_clear` says of a port of this worker
+    /// whether no packet waits for it, and nothing of other workers'.
     #[inline]
     pub(crate) fn end_turn(
         &mut self,
         now: Time,
-        is_drained: bool,
+        is_drained: impl Fn(PortId) -> bool,
         mut passed_mark: impl FnMut(PortId) -> u64,
         mut is_clear: impl FnMut(PortId) -> Option<bool>,
     ) {
         if self.holding > 0 {
             self.end_holds(now);
         }
-        if !is_drained {
-            return;
-        }
         for key in self.sampled.drain(..) {
             let Some(rule) = self.rules.get_mut(&key) else { continue };
             let Some(Noted { passed, mark }) = rule.noted else { continue };
-            if passed_mark(key.in_port()) < mark {
+            if !is_drained(key.in_port()) || passed_mark(key.in_port()) < mark {
                 continue;
             }
             let (State::Waiting { since } | State::Crossing { since, .. }) = rule.state else {

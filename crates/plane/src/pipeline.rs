@@ -485,7 +485,7 @@ impl Pipeline {
     pub(crate) fn end_fast_turn(
         &mut self,
         now: Time,
-        is_drained: bool,
+        is_drained: impl Fn(PortId) -> bool,
         has_arrivals: bool,
         ports: &[(PortId, Box<dyn Port>)],
     ) {

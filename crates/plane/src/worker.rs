@@ -204,7 +204,6 @@ impl Worker {
         }
         self.arbiter.run(now, &mut self.pool, &mut self.ports, &mut self.batch);
         let received = !self.batch.is_empty();
-        let is_drained = !self.batch.is_full() && self.pool.available() > 0;
         if !self.silenced.is_empty() {
             self.drop_silenced();
         }
@@ -218,16 +217,17 @@ impl Worker {
             self.send_across();
         }
         let sent = !self.may_gather(now, is_whole) && self.transmit(now);
-        received | crossed | sent | self.end_fast_turn(now, is_drained)
+        received | crossed | sent | self.end_fast_turn(now)
     }
 
     /// The fast table's part of the end of a turn. True if the next one should come at once.
     #[inline]
-    fn end_fast_turn(&mut self, now: Time, is_drained: bool) -> bool {
+    fn end_fast_turn(&mut self, now: Time) -> bool {
         if self.pipeline.fast().is_none() {
             return false;
         }
         let has_arrivals = self.crossing.arriving() > 0;
+        let is_drained = |port| self.arbiter.has_drained(port);
         self.pipeline.end_fast_turn(now, is_drained, has_arrivals, &self.ports);
         self.pipeline.fast().is_some_and(|fast| fast.is_busy())
     }

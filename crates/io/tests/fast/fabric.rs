@@ -280,8 +280,7 @@ fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
                 packet = packet.with(at, a).with(at + 1, b);
             }
             let routed = Action { step: Some(Step { mtu: 2000, ..STEP }), ..OUT };
-            let (key, action) =
-                if is_routed { (packet.key(), routed) } else { (flow(is_v4), OUT) };
+            let (key, action) = if is_routed { (packet.key(), routed) } else { (flow(is_v4), OUT) };
             let push = Action { front: Front::new(&link.out, &path[14..]), ..action };
             let pass = Action { front: Front::new(&other.out, &[]), ..OUT };
             let destination = match is_routed {

@@ -33,6 +33,7 @@ use plexus_wire::flow::weight;
 use plexus_wire::{FlowKey, Time};
 
 use super::parts::EVERYWHERE;
+use super::plan::FabricPlan;
 use crate::context::Context;
 use crate::flow::flow_hash;
 use crate::stage::output::OutputQueues;
@@ -132,20 +133,19 @@ impl Lanes {
 }
 
 impl Lanes {
-    /// The forwarder of a packet to the group's router: one that has its part of the table, by the
-    /// packet's addresses alone, so that fragments follow their flow, and by the place of its way,
+    /// The forwarder of a packet to the group's router, by its key: one that has its part of the
+    /// table, by the packet's addresses alone, so that fragments follow their flow, and by the place of its way,
     /// so that flows of the others stay where they are when one comes or goes.
     #[inline(never)]
     pub(super) fn choose_forwarder<'a>(
         &self,
         found: Found<'a>,
         usable: impl Fn(&Candidate<'a>) -> bool,
-        context: &Context<'_>,
-        packet: &Packet,
+        plan: &FabricPlan,
+        key: Option<&FlowKey>,
     ) -> Option<Candidate<'a>> {
-        let key = FlowKey::from_frame(context.pool.data(packet));
         let hosts = key.map_or(0, |key| key.of_hosts().hash(self.seed));
-        let places = key.map_or(EVERYWHERE, |key| context.fabric.places(&key));
+        let places = key.map_or(EVERYWHERE, |key| plan.places(key));
         let held = candidates(found).filter(|route| places >> route.0 & 1 == 1);
         held.filter(usable).max_by_key(|route| weight(hosts, route.0))
     }

@@ -126,7 +126,12 @@ impl Parts {
     /// Whether a packet of this node's own hosts can be routed here, if this node routes.
     pub(super) fn is_here(&self, frame: &[u8]) -> bool {
         let key = self.is_partitioned().then(|| FlowKey::from_frame(frame)).flatten();
-        let holders = key.and_then(|key| self.holders(&key));
+        key.is_none_or(|key| self.has(&key))
+    }
+
+    /// The same by its key.
+    pub(crate) fn has(&self, key: &FlowKey) -> bool {
+        let holders = self.holders(key);
         holders.is_none_or(|holders| self.own.is_some_and(|own| holders.contains(own)))
     }
 

@@ -57,9 +57,10 @@ impl Plans<'_> {
                 self.of_host(flow, None, out_port)
             }
             Key::Routed(key) if self.is_in_fabric(key.flow.in_port) => {
-                match self.interface_of(&key.flow) {
-                    Some(interface) => self.routed_in_fabric(key, interface, out_port),
-                    None => self.of_host(&key.flow, Some(key), out_port),
+                match self.fabric.gateway() == Some(key.flow.destination) {
+                    true if self.is_routed_here(key) => self.routed_in_fabric(key, out_port),
+                    true => self.to_forwarder(key, out_port),
+                    false => self.of_host(&key.flow, Some(key), out_port),
                 }
             }
             Key::Flow(flow) => self.switched(now, switch, flow, out_port),
@@ -123,6 +124,25 @@ impl Plans<'_> {
             let is_other = out_port != flow.in_port;
             return is_other.then(|| self.to_station(out_port, station, None))?;
         }
+        self.into_fabric(out_port, header)
+    }
+
+    /// Whether packets to the group's router are routed by this node.
+    fn is_routed_here(&self, key: &Routed) -> bool {
+        self.fabric.routes() && self.fabric.parts().has(&key.hosts())
+    }
+
+    /// The rule for a flow to the group's router, if another node routes it.
+    fn to_forwarder(&self, key: &Routed, out_port: PortId) -> Option<Due> {
+        let (flow, five_tuple) = (&key.flow, key.five_tuple()?);
+        let found = self.admitted(flow)?.routes.get(flow.destination, flow.source)?;
+        let route = self.forwarder.route_to_router(self.fabric, found, &five_tuple);
+        let (_, header) = route.filter(|(port, _)| PortId::from(*port) == out_port)?;
+        self.into_fabric(out_port, header)
+    }
+
+    /// A rule that puts a header of the fabric in front.
+    fn into_fabric(&self, out_port: PortId, header: &[u8]) -> Option<Due> {
         let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
         self.in_fabric(out_port, Some(front))
     }
@@ -156,18 +176,10 @@ impl Plans<'_> {
 
     /// The rule for packets of a host to the group's router, which goes on by the way of the host
     /// to the neighbour.
-    fn routed_in_fabric(
-        &self,
-        key: &Routed,
-        interface: &InterfacePlan,
-        out_port: PortId,
-    ) -> Option<Due> {
+    fn routed_in_fabric(&self, key: &Routed, out_port: PortId) -> Option<Due> {
         let flow = &key.flow;
-        let tables = self.admitted(flow)?;
-        if !self.fabric.routes()
-            || self.fabric.parts().is_partitioned()
-            || self.ports_decide(key) != Some(key.ports.is_some())
-        {
+        let (tables, interface) = (self.admitted(flow)?, self.interface_of(flow)?);
+        if self.ports_decide(key) != Some(key.ports.is_some()) {
             return None;
         }
         let (neighbour, adjacency) =
@@ -183,10 +195,9 @@ impl Plans<'_> {
         } else {
             let mut header: ArrayVec<u8, FRONT_MAX> = header.try_into().ok()?;
             fabric::set_routed(&mut header);
-            let front = Front::new(&link_of(self.fabric, out_port)?.out, &header)?;
             // Inside the fabric the packet has its host's address.
             let step = Some(step(station, flow.source, adjacency.mtu));
-            let due = self.in_fabric(out_port, Some(front))?;
+            let due = self.into_fabric(out_port, &header)?;
             Some(Due { action: Action { step, ..due.action }, ..due })
         };
         due.map(|due| Due { neighbour: Some(neighbour), ..due })

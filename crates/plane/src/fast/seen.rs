@@ -135,11 +135,12 @@ fn out_port(plan: &FabricPlan, pool: &Pool, packet: &Packet) -> Option<PortId> {
     }
 }
 
-/// The key of a host's frame: where it has several routes, that of its TCP or UDP flow.
+/// The key of a host's frame: where it has several routes, that of its TCP or UDP flow. So has one
+/// to the group's router: other packets to that address may be for this node.
 fn key_of_host(plan: &FabricPlan, flow: Flow, frame: &[u8]) -> Option<Key> {
     let found = plan.tables(flow.in_port)?.routes.get(flow.destination, flow.source)?;
     match found.len() {
-        1 => Some(Key::Flow(flow)),
+        1 if plan.gateway() != Some(flow.destination) => Some(Key::Flow(flow)),
         _ => Routed::of(flow, frame)?.with_ports_of(frame).map(Key::Routed),
     }
 }

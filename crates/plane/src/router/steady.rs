@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use plexus_config::ReversePath;
-use plexus_io::fast::Routed;
-use plexus_table::lpm::GroupId;
 use super::fib::FibBatch;
 use super::plan::{Adjacency, GROUP_VLAN, GroupKind, InterfacePlan, RouterPlan};
 use super::{ipv4, ipv6};
+use plexus_config::ReversePath;
+use plexus_io::fast::Routed;
+use plexus_table::lpm::GroupId;
 
 /// The neighbour that packets of a flow go to that come in by an interface, if that is the same for
 /// all of them. Packets that are damaged, too long or at the end of their time

@@ -20,6 +20,8 @@ use super::receive;
 #[derive(Debug, Default)]
 pub(crate) struct Arbiter {
     next: usize,
+    /// Ports of which the last batch has all packets that had arrived.
+    drained: Vec<PortId>,
 }
 
 impl Arbiter {
@@ -31,6 +33,7 @@ impl Arbiter {
         ports: &mut [(PortId, Box<dyn Port>)],
         batch: &mut Batch,
     ) {
+        self.drained.clear();
         for _ in 0..ports.len() {
             if batch.is_full() {
                 return;
@@ -41,7 +44,15 @@ impl Arbiter {
             let (id, port) = &mut ports[self.next];
             self.next += 1;
             receive::run(now, pool, *id, port.as_mut(), batch);
+            if !batch.is_full() && pool.available() > 0 {
+                self.drained.push(*id);
+            }
         }
+    }
+
+    /// Whether the last batch has all packets that had arrived at a port.
+    pub(crate) fn has_drained(&self, port: PortId) -> bool {
+        self.drained.contains(&port)
     }
 }
 
@@ -62,15 +73,17 @@ mod tests {
         let mut ports: Vec<(PortId, Box<dyn Port>)> =
             vec![(0, Box::new(greedy)), (1, Box::new(modest))];
         let mut arbiter = Arbiter::default();
-        let mut order = Vec::new();
+        let (mut order, mut drained) = (Vec::new(), Vec::new());
         for _ in 0..4 {
             let mut batch = Batch::new();
             arbiter.run(Time::ZERO, &mut pool, &mut ports, &mut batch);
             let from_modest = batch.iter().filter(|p| p.in_port == 1).count();
             order.push((batch.len() - from_modest, from_modest));
+            drained.push([0, 1].map(|port| arbiter.has_drained(port)));
             batch.drain(..).for_each(|p| pool.free(p));
         }
         assert_eq!(order, [(BATCH, 0), (BATCH - 1, 1), (BATCH, 0), (1, 0)]);
+        assert_eq!(drained, [[false, false], [false, true], [false, true], [true, true]]);
         assert_eq!(pool.available(), pool.frames());
     }
 }

@@ -15,7 +15,7 @@ use plexus_io::fast::memory::{Fate, Memory};
 use plexus_plane::{DropReason, Encapsulation, PortRole};
 use plexus_table::RouteKey;
 use plexus_table::lpm::{Fib4, Fib6, GroupId};
-use plexus_wire::fabric::{Kind, Repr, encapsulation, set_routed};
+use plexus_wire::fabric::{Kind, ROUTER_HOP, Repr, encapsulation, set_routed};
 use plexus_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
@@ -26,27 +26,47 @@ const MTU: u16 = 1000;
 const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0xFF, 1]);
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0xFE, 1]);
 const UDP: u8 = 17;
+/// Ways to two forwarders.
+const WAYS: [&[u8]; 2] = [&[1, 9, ROUTER_HOP], &[2, 9, ROUTER_HOP]];
 
-/// The node of [`group_rig`](crate::group_rig), whose link is encapsulated and takes owed work.
+/// A node of a group that routes.
 struct Router {
     node: Node,
-    v4: Fib4,
-    _v6: Fib6,
+    fib: Option<(Fib4, Fib6)>,
     table: Option<Memory>,
 }
 
 impl Router {
+    /// The node of [`group_rig`](crate::group_rig), whose link is encapsulated and takes owed work.
     fn new(is_fast: bool) -> Router {
-        let (mut node, v4, v6) = node(1, MTU);
+        let (node, v4, v6) = node(1, MTU);
+        Router::of(node, Some((v4, v6)), &[LINK as PortId], is_fast)
+    }
+
+    /// A node that leaves the routing to two others.
+    fn front(is_fast: bool) -> Router {
+        let mut node = Node::new(3);
+        node.host(HERE as PortId, mac(A));
+        node.tables.set_gateway(Some(mac(GROUP)), false);
+        node.tables.set_forwarders(WAYS.map(Vec::from).into(), None);
+        Router::of(node, None, &[1, 2], is_fast)
+    }
+
+    fn of(mut node: Node, fib: Option<(Fib4, Fib6)>, links: &[PortId], is_fast: bool) -> Router {
         let link = Encapsulation::ethertype(OWN, PEER).taking_owed(true);
-        node.role(LINK as PortId, PortRole::Fabric(link));
+        links.iter().for_each(|port| node.role(*port, PortRole::Fabric(link)));
         let table = is_fast.then(|| Memory::new(16, &[0, 1, 2]));
         if let Some(table) = &table {
             node.rig.workers[0].set_fast_table(Box::new(table.clone()), Arc::new([]), 7);
         }
-        let mut router = Router { node, v4, _v6: v6, table };
+        let mut router = Router { node, fib, table };
         router.rounds(1);
         router
+    }
+
+    fn set_route(&mut self, to: u64, group: u16) {
+        let (v4, _) = self.fib.as_mut().unwrap();
+        v4.insert(u32::from_be_bytes(v4_of(to)), 32, GroupId::new(group).unwrap()).unwrap();
     }
 
     /// What comes out for a frame, and whether it went by the table.
@@ -188,34 +208,15 @@ fn a_rule_ends_before_the_packet_that_follows_a_change() {
             },
             [true, false, false],
         ),
-        (
-            "ways",
-            |r| r.node.route(HERE as u16, mac(B), &[&PATH, &[1, 5, 7]]),
-            [true, false, false],
-        ),
+        ("ways", |r| r.node.route(HERE as u16, mac(B), &[&PATH, &[1, 5, 7]]), [true, false, false]),
         ("host", |r| assert!(r.node.tables.expel(HERE as u16, mac(A))), [true, true, false]),
         ("station", |r| assert!(r.node.tables.expel(THERE as u16, mac(C))), [false, true, true]),
         ("router", |r| r.node.tables.set_gateway(Some(mac(GROUP)), false), [true, true, false]),
         ("address", |r| r.node.tables.set_gateway(Some(mac(0x67)), true), [true, true, true]),
-        (
-            "route",
-            |r| {
-                let to_c = GroupId::new(2).unwrap();
-                r.v4.insert(u32::from_be_bytes(v4_of(B)), 32, to_c).unwrap();
-            },
-            [true, false, false],
-        ),
-        (
-            "source",
-            |r| {
-                let to_c = GroupId::new(2).unwrap();
-                r.v4.insert(u32::from_be_bytes(v4_of(A)), 32, to_c).unwrap();
-            },
-            [true, true, false],
-        ),
+        ("route", |r| r.set_route(B, 2), [true, false, false]),
+        ("source", |r| r.set_route(A, 2), [true, true, false]),
     ];
-    let frames =
-        [(HERE, udp(B, 1)), (HERE, udp(C, 1)), (LINK, from_afar(&udp(C, 1)))];
+    let frames = [(HERE, udp(B, 1)), (HERE, udp(C, 1)), (LINK, from_afar(&udp(C, 1)))];
     for (what, change, ends) in changes {
         let mut fast = Router::new(true);
         for (port, frame) in &frames {
@@ -227,6 +228,41 @@ fn a_rule_ends_before_the_packet_that_follows_a_change() {
         let ended = frames.each_ref().map(|(port, frame)| !fast.send(*port, frame).1);
         assert_eq!(ended, ends, "{what}");
     }
+}
+
+#[test]
+fn a_node_that_does_not_route_sends_flows_to_those_that_do() {
+    let (mut fast, mut plain) = (Router::front(true), Router::front(false));
+    // To many addresses: by these a forwarder is chosen.
+    let flows: Vec<Vec<u8>> = (0..8).map(|n| udp(0x20 + n, 1)).collect();
+    flows.iter().for_each(|flow| (0..MANY).for_each(|_| drop(fast.send(HERE, flow))));
+    fast.rounds(2);
+    let mut ways = Vec::new();
+    for flow in &flows {
+        let (out, is_fast) = fast.send(HERE, flow);
+        assert_eq!(out, plain.send(HERE, flow).0);
+        assert!(is_fast);
+        ways.push(out[0].0);
+    }
+    assert!(ways.contains(&1) && ways.contains(&2), "{ways:?}");
+    // A forwarder is gone: the flows of the other stay in the table, and where they are.
+    for router in [&mut fast, &mut plain] {
+        router.node.tables.set_forwarders(vec![WAYS[0].into()], None);
+        router.node.publish();
+        router.node.rig.settle();
+    }
+    for (flow, way) in flows.iter().zip(ways) {
+        let (out, is_fast) = fast.send(HERE, flow);
+        assert_eq!(out, plain.send(HERE, flow).0);
+        assert_eq!((out[0].0, is_fast), (1, way == 1));
+    }
+    // Packets between the same addresses may be for this node: DHCP, and neighbour discovery.
+    let mut dhcp = flows[0].clone();
+    dhcp[34..38].copy_from_slice(&[0, 68, 0, 67]);
+    let mut ping = flows[0].clone();
+    ping[23] = 1;
+    fix_sum(&mut ping);
+    assert!(!fast.is_offloaded(HERE, &dhcp) && !fast.is_offloaded(HERE, &ping));
 }
 
 fn fix_sum(frame: &mut [u8]) {
