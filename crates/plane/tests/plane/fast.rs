@@ -406,6 +406,40 @@ fn a_flow_without_a_pause_is_held_back_if_its_port_drops_packets_or_they_are_sup
     }
 }
 
+/// The worker never takes all that has come in, but all of the quiet port.
+#[test]
+fn a_flood_at_one_port_keeps_no_flow_of_another_from_the_table() {
+    const QUIET: usize = 16;
+    /// Frames that the flood leaves to others.
+    const POOL: usize = 4 * plexus_io::BATCH;
+    let mut fast = Fast::new(&Plan::new(4));
+    fast.rounds(1);
+    for station in [1, 3] {
+        fast.rig.send(station, &frame(mac(99), mac(station as u64)));
+    }
+    let (flood, flow) = (frame(mac(3), mac(0)), frame(mac(1), mac(2)));
+    let mut by_table = 0;
+    for _ in 0..10 {
+        for _ in 0..8 {
+            while fast.rig.workers[0].pool().available() > POOL && fast.rig.try_offer(0, &flood) {}
+            for _ in 0..QUIET {
+                match fast.table.receive(2, &flow) {
+                    Fate::Passed => fast.rig.offer(2, &flow),
+                    _ => by_table += 1,
+                }
+            }
+            let now = fast.rig.now;
+            fast.rig.workers[0].turn(now);
+            fast.rig.take();
+        }
+        fast.rig.now = fast.rig.now + ROUND;
+        fast.rig.maintain();
+    }
+    fast.rig.settle();
+    fast.rig.take();
+    assert!(by_table > 4 * QUIET, "{by_table}");
+}
+
 /// Numbered frames of one flow, and what has left in which order.
 struct Order {
     fast: Fast,
