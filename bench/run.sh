@@ -338,21 +338,24 @@ tcp() {
     row fast-route-tcp Gbit/s "$work/tcp-route_tcx" plexus_af_packet "$work/tcp-route_af_packet"
 }
 
-# One TCP connection through the three nodes of ring.toml, in the kernel and by AF_XDP.
+# One TCP connection through the three nodes of ring.toml, of one subnet, and through those of
+# group.toml, of two, in the kernel and by AF_XDP.
 ring() {
-    local kind round
-    sed 's/af_packet/af_xdp/' "$HERE/ring.toml" >"$work/ring-af_xdp.toml"
-    cp "$HERE/ring.toml" "$work/ring-tcx.toml"
-    for round in $(seq "$runs"); do
-        say "ring: round $round of $runs"
-        for kind in tcx af_xdp; do
-            "$PLEXUS" lab run --json "$work/ring-$kind.toml" 2>"$work/err" >"$work/report" ||
-                { skip ring "$(tail -1 "$work/err")"; return 0; }
-            grep -o '"received_bits_per_s":[0-9.]*' "$work/report" |
-                awk -F: '{ printf "%.3f\n", $2 / 1e9 }' >>"$work/ring-$kind"
+    local lab kind round
+    for lab in ring group; do
+        sed 's/af_packet/af_xdp/' "$HERE/$lab.toml" >"$work/$lab-af_xdp.toml"
+        cp "$HERE/$lab.toml" "$work/$lab-tcx.toml"
+        for round in $(seq "$runs"); do
+            say "$lab: round $round of $runs"
+            for kind in tcx af_xdp; do
+                "$PLEXUS" lab run --json "$work/$lab-$kind.toml" 2>"$work/err" >"$work/report" ||
+                    { skip ring "$(tail -1 "$work/err")"; return 0; }
+                grep -o '"received_bits_per_s":[0-9.]*' "$work/report" |
+                    awk -F: '{ printf "%.3f\n", $2 / 1e9 }' >>"$work/$lab-$kind"
+            done
         done
+        row "fast-$lab-tcp" Gbit/s "$work/$lab-tcx" plexus_af_xdp "$work/$lab-af_xdp"
     done
-    row fast-ring-tcp Gbit/s "$work/ring-tcx" plexus_af_xdp "$work/ring-af_xdp"
 }
 
 # Median round trip of 200 echoes, 5 ms apart, in microseconds.
