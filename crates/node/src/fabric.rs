@@ -45,8 +45,12 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Calls this after each change of the data plane's plan.
-    pub fn on_change(&mut self, call: impl FnMut() + Send + 'static) {
+    /// Calls this after each change of the data plane's plan, and of its router's plan and table.
+    /// The router is to be there by then.
+    pub fn on_change(&mut self, call: impl FnMut() + Send + Clone + 'static) {
+        if let Some(own) = &mut self.router {
+            own.router.on_change(call.clone());
+        }
         self.on_change = Box::new(call);
     }
 
@@ -348,4 +352,31 @@ fn frame(punt: Punt, port: PortId, bytes: Vec<u8>) -> Option<Input> {
         Punt::TooBig(_) | Punt::Named => FrameKind::Error,
     };
     Some(Input::Frame { port: u8::try_from(port).ok()?, kind, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plexus_control::identity::{Authority, Role};
+    use plexus_control::link::Pace;
+    use plexus_control::router::Route;
+
+    use super::*;
+
+    #[test]
+    fn workers_are_told_of_routes_of_the_groups_router() {
+        let authority = Authority::new([7; 16], &[9; 32]);
+        let identity = authority.issue_identity(1, "n1", Role::Node, &[1; 32]).unwrap();
+        let control = Node::new(Arc::new(identity), Pace::default(), [7; 32]);
+        let fabric = Fabric::new(control, 2, LaneChoice::PerFlow, 7).unwrap();
+        let mut fabric = fabric.with_router([7; 32]).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        fabric.on_change(move || tell.send(()).unwrap());
+        let own = fabric.router.as_mut().unwrap();
+        own.router
+            .replace_routes(Time::ZERO, vec![("192.0.2.0/24".parse().unwrap(), Route::Blackhole)]);
+        own.router.run(Time::ZERO, || {});
+        assert!(told.try_iter().count() > 0);
+    }
 }

@@ -520,6 +520,8 @@ impl Pipeline {
         // Flows may change to other routes, and back.
         if let Some(fast) = &mut self.fast {
             let mut readers = self.fib.take();
+            // The router's plan may be older than its tables. This ends rules and makes none, and
+            // the next batch compares them again.
             let fib = readers.as_mut().map(FibReaders::batch);
             fast.adopt_fabric(now, &self.lookup.switch, plans!(self, fib.as_ref()));
             drop(fib);

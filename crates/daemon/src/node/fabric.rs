@@ -131,8 +131,8 @@ impl Prepared {
         self.fabric.router_source()
     }
 
-    /// Calls this after each change of the data plane's plan.
-    pub(crate) fn on_change(&mut self, call: impl FnMut() + Send + 'static) {
+    /// Calls this after each change of the data plane's plan, and of its router's.
+    pub(crate) fn on_change(&mut self, call: impl FnMut() + Send + Clone + 'static) {
         self.fabric.on_change(call);
     }
 

@@ -133,9 +133,10 @@ impl Lanes {
 }
 
 impl Lanes {
-    /// The forwarder of a packet to the group's router, by its key: one that has its part of the
-    /// table, by the packet's addresses alone, so that fragments follow their flow, and by the place of its way,
-    /// so that flows of the others stay where they are when one comes or goes.
+    /// The forwarder of a packet to the group's router, by the packet's key: one that has its part
+    /// of the table. The packet's addresses alone decide, so that fragments follow their flow. So
+    /// does the place of a forwarder's way, so that flows of the others stay where they are when
+    /// one comes or goes.
     #[inline(never)]
     pub(super) fn choose_forwarder<'a>(
         &self,

@@ -153,7 +153,8 @@ impl Plans<'_> {
         const IPV6: u16 = 0x86DD;
         let is_plain = flow.tag.is_none() && matches!(flow.ethertype, 0x0800 | IPV6);
         let tables = self.fabric.tables(flow.in_port).filter(|_| is_plain)?;
-        let goes_on = tables.stations.contains(flow.source.to_u64())
+        let goes_on = *self.fabric.role(flow.in_port) == PortRole::Host
+            && tables.stations.contains(flow.source.to_u64())
             && self.fabric.classes().is_empty()
             && !(tables.daemons && flow.ethertype == IPV6);
         goes_on.then_some(tables)
@@ -174,12 +175,12 @@ impl Plans<'_> {
         (PortId::from(port) == out_port).then_some(header)
     }
 
-    /// The rule for packets of a host to the group's router, which goes on by the way of the host
-    /// to the neighbour.
+    /// The rule for packets of a host to the group's router. They are routed, and take the way of
+    /// the host to the neighbour.
     fn routed_in_fabric(&self, key: &Routed, out_port: PortId) -> Option<Due> {
         let flow = &key.flow;
         let (tables, interface) = (self.admitted(flow)?, self.interface_of(flow)?);
-        if self.ports_decide(key) != Some(key.ports.is_some()) {
+        if flow.source == interface.mac || self.ports_decide(key) != Some(key.ports.is_some()) {
             return None;
         }
         let (neighbour, adjacency) =

@@ -103,9 +103,8 @@ impl Fast {
         for at in 0..if is_whole { self.arrived.len() } else { 0 } {
             let (place, key) = self.arrived[at];
             let packet = &batch[usize::from(place)];
-            let is_whole = packet.flags & TOO_LONG == 0;
-            let out_port = out_port(plan, pool, packet).filter(|_| is_whole);
-            let Some(out_port) = out_port else { continue };
+            let fits = packet.flags & TOO_LONG == 0;
+            let Some(out_port) = out_port(plan, pool, packet).filter(|_| fits) else { continue };
             let key = Key::Routed(key);
             // The table does not forward super-packets of UDP.
             if packet.offload.segmentation != Segmentation::Udp {
@@ -135,8 +134,9 @@ fn out_port(plan: &FabricPlan, pool: &Pool, packet: &Packet) -> Option<PortId> {
     }
 }
 
-/// The key of a host's frame: where it has several routes, that of its TCP or UDP flow. So has one
-/// to the group's router: other packets to that address may be for this node.
+/// The key of a host's frame: where it has several routes, that of its TCP or UDP flow. A frame to
+/// the group's router always has the key of its flow, because other packets to that address may be
+/// for this node.
 fn key_of_host(plan: &FabricPlan, flow: Flow, frame: &[u8]) -> Option<Key> {
     let found = plan.tables(flow.in_port)?.routes.get(flow.destination, flow.source)?;
     match found.len() {

@@ -2,16 +2,17 @@
 
 use std::net::IpAddr;
 
-use super::fib::FibBatch;
-use super::plan::{Adjacency, GROUP_VLAN, GroupKind, InterfacePlan, RouterPlan};
-use super::{ipv4, ipv6};
 use plexus_config::ReversePath;
 use plexus_io::fast::Routed;
 use plexus_table::lpm::GroupId;
 
+use super::fib::FibBatch;
+use super::plan::{Adjacency, GROUP_VLAN, GroupKind, InterfacePlan, RouterPlan};
+use super::{ipv4, ipv6};
+
 /// The neighbour that packets of a flow go to that come in by an interface, if that is the same for
-/// all of them. Packets that are damaged, too long or at the end of their time
-/// to live are not meant.
+/// all of them. Packets that are damaged, too long or at the end of their time to live are not
+/// meant.
 pub(crate) fn next_hop<'a>(
     plan: &'a RouterPlan,
     fib: &FibBatch<'_>,

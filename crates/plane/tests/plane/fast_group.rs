@@ -15,7 +15,7 @@ use plexus_io::fast::memory::{Fate, Memory};
 use plexus_plane::{DropReason, Encapsulation, PortRole};
 use plexus_table::RouteKey;
 use plexus_table::lpm::{Fib4, Fib6, GroupId};
-use plexus_wire::fabric::{Kind, ROUTER_HOP, Repr, encapsulation, set_routed};
+use plexus_wire::fabric::{Kind, Partition, ROUTER_HOP, Repr, encapsulation, set_routed};
 use plexus_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
@@ -154,21 +154,75 @@ fn packets_to_the_groups_router_go_by_the_table_as_they_would_go_without() {
 
 #[test]
 fn what_cannot_be_routed_here_is_left_to_the_pipeline() {
-    let mut fast = Router::new(true);
-    let mut stranger = udp(B, 1);
-    stranger[6..12].copy_from_slice(&mac(0xF).0);
-    let mut false_source = udp(B, 1);
-    false_source[26..30].copy_from_slice(&v4_of(C));
-    fix_sum(&mut false_source);
-    let mut nowhere = udp(B, 1);
-    nowhere[30..34].copy_from_slice(&[192, 0, 2, 1]);
-    fix_sum(&mut nowhere);
-    // Back to where it came from.
-    let to_itself = udp(A, 1);
-    for frame in [stranger, false_source, nowhere, to_itself] {
-        assert!(!fast.is_offloaded(HERE, &frame), "{frame:02x?}");
+    let (mut fast, mut plain) = (Router::new(true), Router::new(false));
+    for router in [&mut fast, &mut plain] {
+        router.node.route(HERE as u16, mac(A), &[&[HERE as u8]]);
+        router.node.rig.settle();
     }
-    assert_eq!(fast.keys(), []);
+    let sound = udp(B, 1);
+    assert!(fast.is_offloaded(HERE, &sound));
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = sound.clone();
+        change(&mut frame);
+        frame
+    };
+    // A stranger, a source that is elsewhere, a priority tag, nowhere, back to where it came from.
+    for frame in [
+        changed(&|f| f[6..12].copy_from_slice(&mac(0xF).0)),
+        changed(&|f| {
+            f[26..30].copy_from_slice(&v4_of(C));
+            fix_sum(f);
+        }),
+        changed(&|f| drop(f.splice(12..12, [0x81, 0, 0xE0, 0]))),
+        changed(&|f| {
+            f[30..34].copy_from_slice(&[192, 0, 2, 1]);
+            fix_sum(f);
+        }),
+        udp(A, 1),
+    ] {
+        assert!(!fast.is_offloaded(HERE, &frame), "{frame:02x?}");
+        let out = fast.send(HERE, &frame).0;
+        assert_eq!(out, plain.send(HERE, &frame).0);
+        fast.node.punted();
+        plain.node.punted();
+    }
+    assert_eq!(fast.keys().len(), 1);
+}
+
+#[test]
+fn packets_go_to_the_forwarder_that_holds_their_part_of_the_table() {
+    let partition = Partition::new(&[1, 1], 1).unwrap();
+    let ways = [&[ROUTER_HOP][..], WAYS[0]].map(|way| way.into());
+    let (mut fast, mut plain) = (Router::new(true), Router::new(false));
+    for router in [&mut fast, &mut plain] {
+        (0x20..0x28).for_each(|to| router.set_route(to, 1));
+        router.node.tables.set_forwarders(ways.clone().into(), Some(partition.clone()));
+        router.node.publish();
+        router.node.rig.settle();
+    }
+    let flows: Vec<Vec<u8>> = (0x20..0x28).map(|to| udp(to, 1)).collect();
+    let routed = |frame: &[u8]| frame[19] & 1 == 1;
+    let mut here = 0;
+    flows.iter().for_each(|flow| (0..MANY).for_each(|_| drop(fast.send(HERE, flow))));
+    fast.rounds(2);
+    for flow in &flows {
+        let (out, is_fast) = fast.send(HERE, flow);
+        assert_eq!(out, plain.send(HERE, flow).0);
+        assert!(is_fast);
+        here += usize::from(routed(&out[0].1));
+    }
+    assert!((1..flows.len()).contains(&here), "{here}");
+    // From now on all of the table is here.
+    for router in [&mut fast, &mut plain] {
+        router.node.tables.set_forwarders(ways.clone().into(), None);
+        router.node.publish();
+        router.node.rig.settle();
+    }
+    for flow in &flows {
+        let (out, _) = fast.send(HERE, flow);
+        assert_eq!(out, plain.send(HERE, flow).0);
+        assert!(routed(&out[0].1));
+    }
 }
 
 #[test]

@@ -36,8 +36,8 @@ pub(crate) mod word {
     pub(crate) const SETTLED: usize = 3;
     pub(crate) const HOLDS: usize = 4;
     pub(crate) const HELD: usize = 5;
-    /// Of a routed flow the Ethernet addresses of the next hop and the router there, 12 bytes, and
-    /// the longest IP packet, 4 bytes.
+    /// Of a routed flow, and of a delivery of what was routed: the Ethernet addresses of the next
+    /// hop and the router there, 12 bytes, and the longest IP packet, 4 bytes.
     pub(crate) const STEP: usize = 6;
     /// Packets and bytes of other queues than the first, where a rule's frames come by queues.
     /// Those of the first come one after the other, and need no atomics.

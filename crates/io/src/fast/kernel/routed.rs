@@ -8,7 +8,7 @@
 //!
 //! - A damaged packet, or one at the end of its time to live, never leaves a router by the rule's
 //!   port. So no other packet can overtake it, and the rule goes on. Of a flow that enters the
-//!   fabric it does leave, and later ones may overtake it.
+//!   fabric without a step it does leave, and later ones may overtake it.
 //! - A packet with options, one that is longer than the MTU and a super-packet other than TCP may
 //!   leave later. So the rule waits until it has left.
 //!
