@@ -59,7 +59,7 @@ impl Plans<'_> {
             Key::Routed(key) if self.is_in_fabric(key.flow.in_port) => {
                 match self.fabric.gateway() == Some(key.flow.destination) {
                     true if self.is_routed_here(key) => self.routed_in_fabric(key, out_port),
-                    true => self.to_forwarder(key, out_port),
+                    true => self.by_forwarder(key, out_port),
                     false => self.of_host(&key.flow, Some(key), out_port),
                 }
             }
@@ -76,7 +76,7 @@ impl Plans<'_> {
                     true => Some(step(*destination, self.fabric.gateway()?, u16::MAX)),
                     false => None,
                 };
-                self.to_station(out_port, destination.to_u64(), step)
+                self.at_station(out_port, destination.to_u64(), step)
             }
         }
     }
@@ -97,7 +97,7 @@ impl Plans<'_> {
     }
 
     /// The rule for packets that leave the fabric by the port of a host, if it is there.
-    fn to_station(&self, out_port: PortId, station: u64, step: Option<Step>) -> Option<Due> {
+    fn at_station(&self, out_port: PortId, station: u64, step: Option<Step>) -> Option<Due> {
         let due = self.in_fabric(out_port, None).filter(|_| self.has_station(out_port, station))?;
         Some(Due { action: Action { step, ..due.action }, ..due })
     }
@@ -122,9 +122,9 @@ impl Plans<'_> {
         if header.is_empty() {
             let station = flow.destination.to_u64();
             let is_other = out_port != flow.in_port;
-            return is_other.then(|| self.to_station(out_port, station, None))?;
+            return is_other.then(|| self.at_station(out_port, station, None))?;
         }
-        self.into_fabric(out_port, header)
+        self.with_header(out_port, header)
     }
 
     /// Whether packets to the group's router are routed by this node.
@@ -133,16 +133,16 @@ impl Plans<'_> {
     }
 
     /// The rule for a flow to the group's router, if another node routes it.
-    fn to_forwarder(&self, key: &Routed, out_port: PortId) -> Option<Due> {
+    fn by_forwarder(&self, key: &Routed, out_port: PortId) -> Option<Due> {
         let (flow, five_tuple) = (&key.flow, key.five_tuple()?);
         let found = self.admitted(flow)?.routes.get(flow.destination, flow.source)?;
         let route = self.forwarder.route_to_router(self.fabric, found, &five_tuple);
         let (_, header) = route.filter(|(port, _)| PortId::from(*port) == out_port)?;
-        self.into_fabric(out_port, header)
+        self.with_header(out_port, header)
     }
 
     /// A rule that puts a header of the fabric in front.
-    fn into_fabric(&self, out_port: PortId, header: &[u8]) -> Option<Due> {
+    fn with_header(&self, out_port: PortId, header: &[u8]) -> Option<Due> {
         let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
         self.in_fabric(out_port, Some(front))
     }
@@ -192,13 +192,13 @@ impl Plans<'_> {
         let due = if header.is_empty() {
             let step = step(station, interface.mac, adjacency.mtu);
             let is_other = out_port != flow.in_port;
-            is_other.then(|| self.to_station(out_port, station.to_u64(), Some(step)))?
+            is_other.then(|| self.at_station(out_port, station.to_u64(), Some(step)))?
         } else {
             let mut header: ArrayVec<u8, FRONT_MAX> = header.try_into().ok()?;
             fabric::set_routed(&mut header);
             // Inside the fabric the packet has its host's address.
             let step = Some(step(station, flow.source, adjacency.mtu));
-            let due = self.into_fabric(out_port, &header)?;
+            let due = self.with_header(out_port, &header)?;
             Some(Due { action: Action { step, ..due.action }, ..due })
         };
         due.map(|due| Due { neighbour: Some(neighbour), ..due })
