@@ -663,15 +663,18 @@ impl Fabric {
     }
 
     /// Port and header of the route that all packets of a flow take, as long as plan and links stay
-    /// as they are. None if they may take several.
+    /// as they are. Where there are several routes, its key decides. None if its packets may take
+    /// several.
     pub(crate) fn route_of_flow<'a>(
         &self,
         found: Found<'a>,
-        key: &FlowKey,
+        key: Option<&FlowKey>,
     ) -> Option<(u8, &'a [u8])> {
         let usable = |route: &Candidate<'_>| can_take(&self.classes, route.1, route.2);
-        let (_, port, header) = self.lanes.choose_for_flow(found, usable, key)?;
-        Some((port, header))
+        found.single().or_else(|| {
+            let (_, port, header) = self.lanes.choose_for_flow(found, usable, key?)?;
+            Some((port, header))
+        })
     }
 
     /// The same of a flow to the group's router.
@@ -682,11 +685,10 @@ impl Fabric {
         key: &FlowKey,
     ) -> Option<(u8, &'a [u8])> {
         let usable = |route: &Candidate<'_>| can_take(&self.classes, route.1, route.2);
-        match found.single() {
-            Some((port, header)) => Some((0, port, header)).filter(usable),
-            None => self.lanes.choose_forwarder(found, usable, plan, Some(key)),
-        }
-        .map(|(_, port, header)| (port, header))
+        found.single().or_else(|| {
+            let (_, port, header) = self.lanes.choose_forwarder(found, usable, plan, Some(key))?;
+            Some((port, header))
+        })
     }
 
     /// One of the routes whose port can take the frame, as [`Lanes`] chooses. None if no port can.

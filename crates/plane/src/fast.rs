@@ -17,7 +17,7 @@
 //! routes, one for each TCP or UDP flow. Packets to the group's router have rules as routed flows
 //! do, which also put the fabric's header in front. A node that leaves the routing to others has a
 //! rule for each TCP or UDP flow. These rules end when the fabric's plan and its links would make
-//! another one, or none. What is for a controller or this node, and frames of native links, stay in
+//! another one, or none. Frames for a controller or this node, and those of native links, stay in
 //! the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.

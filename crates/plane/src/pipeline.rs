@@ -458,6 +458,17 @@ impl Pipeline {
 
     /// A round of the fast table; see [`Fast::round`].
     pub(crate) fn fast_round(&mut self, now: Time, overflows: impl Fn(PortId) -> bool) {
+        self.by_plans(now, |fast, switch, plans, counters| {
+            fast.round(now, switch, plans, counters, overflows);
+        });
+    }
+
+    /// Lets the fast table act by the plans, as for a batch of packets.
+    fn by_plans(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut Fast, &mut Switch, Plans<'_>, &mut Counters),
+    ) {
         if self.fast.is_none() {
             return;
         }
@@ -465,8 +476,8 @@ impl Pipeline {
         let fib = readers.as_mut().map(FibReaders::batch);
         self.follow_plans(now, fib.as_ref());
         if let Some(fast) = &mut self.fast {
-            let (switch, counters) = (&mut self.lookup.switch, &mut self.counters);
-            fast.round(now, switch, plans!(self, fib.as_ref()), counters, overflows);
+            let plans = plans!(self, fib.as_ref());
+            act(fast, &mut self.lookup.switch, plans, &mut self.counters);
         }
         drop(fib);
         self.fib = readers;
@@ -518,15 +529,7 @@ impl Pipeline {
             }
         }
         // Flows may change to other routes, and back.
-        if let Some(fast) = &mut self.fast {
-            let mut readers = self.fib.take();
-            // The router's plan may be older than its tables. This ends rules and makes none, and
-            // the next batch compares them again.
-            let fib = readers.as_mut().map(FibReaders::batch);
-            fast.adopt_fabric(now, &self.lookup.switch, plans!(self, fib.as_ref()));
-            drop(fib);
-            self.fib = readers;
-        }
+        self.by_plans(now, |fast, switch, plans, _| fast.adopt_fabric(now, switch, plans));
     }
 
     /// What a port leaves to its device.

@@ -190,7 +190,7 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
         let frame = [header, frame].concat();
         assert_eq!(bench.pass(0, &frame), Fate::Passed, "{frame:02x?}");
     }
-    // What a router has sent gets the router's address, and no other step.
+    // Packets that a router has sent get its address, and no other step.
     let routed = settled(bench.table(), &key(true), &ROUTED);
     for is_v4 in [true, false] {
         let mut after = ip(is_v4);

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use plexus_config::Trust;
 use plexus_io::fast::{Action, FRONT_MAX, FabricLink, Flow, Front, Key, Routed, Step, Tag};
 use plexus_io::{PORT_NONE, PortId};
-use plexus_table::{Found, MacKey};
+use plexus_table::MacKey;
 use plexus_wire::{MacAddr, Time, fabric};
 
 use super::MARGIN;
@@ -65,10 +65,7 @@ impl Plans<'_> {
             }
             Key::Flow(flow) => self.switched(now, switch, flow, out_port),
             Key::Routed(flow) => self.routed(now, switch, flow),
-            Key::Hop { .. } => {
-                let front = Front::new(&link_of(self.fabric, out_port)?.out, &[])?;
-                self.in_fabric(out_port, Some(front))
-            }
+            Key::Hop { .. } => self.with_header(out_port, &[], None),
             Key::Delivery { in_port, destination, is_routed, .. } => {
                 link_of(self.fabric, *in_port)?;
                 let step = match is_routed {
@@ -98,15 +95,21 @@ impl Plans<'_> {
 
     /// The rule for packets that leave the fabric by the port of a host, if it is there.
     fn at_station(&self, out_port: PortId, station: u64, step: Option<Step>) -> Option<Due> {
-        let due = self.in_fabric(out_port, None).filter(|_| self.has_station(out_port, station))?;
-        Some(Due { action: Action { step, ..due.action }, ..due })
+        self.has_station(out_port, station).then(|| self.in_fabric(out_port, None, step))?
+    }
+
+    /// The rule for frames that go on in the fabric, with a header of the fabric or nothing behind
+    /// that of the link.
+    fn with_header(&self, out_port: PortId, header: &[u8], step: Option<Step>) -> Option<Due> {
+        let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
+        self.in_fabric(out_port, Some(front), step)
     }
 
     /// A rule to a port of the fabric, if packets need not pass its queues.
-    fn in_fabric(&self, out_port: PortId, front: Option<Front>) -> Option<Due> {
+    fn in_fabric(&self, out_port: PortId, front: Option<Front>, step: Option<Step>) -> Option<Due> {
         let to = self.snapshot.ports.get(usize::from(out_port))?;
         let is_plain = to.in_fabric && !to.settings.needs_queue();
-        let action = Action { out_port, tag: Tag::Keep, front, step: None };
+        let action = Action { out_port, tag: Tag::Keep, front, step };
         is_plain.then_some(Due { action, stations: [None; 2], neighbour: None })
     }
 
@@ -118,13 +121,14 @@ impl Plans<'_> {
         let is_to_host =
             !flow.destination.is_multicast() && self.fabric.gateway() != Some(flow.destination);
         let is_due = is_to_host && (found.len() > 1) == key.is_some();
-        let header = self.route(found, key, out_port).filter(|_| is_due)?;
+        let route = self.forwarder.route_of_flow(found, key.and_then(Routed::five_tuple).as_ref());
+        let header = by(out_port, route).filter(|_| is_due)?;
         if header.is_empty() {
             let station = flow.destination.to_u64();
             let is_other = out_port != flow.in_port;
             return is_other.then(|| self.at_station(out_port, station, None))?;
         }
-        self.with_header(out_port, header)
+        self.with_header(out_port, header, None)
     }
 
     /// Whether packets to the group's router are routed by this node.
@@ -137,14 +141,7 @@ impl Plans<'_> {
         let (flow, five_tuple) = (&key.flow, key.five_tuple()?);
         let found = self.admitted(flow)?.routes.get(flow.destination, flow.source)?;
         let route = self.forwarder.route_to_router(self.fabric, found, &five_tuple);
-        let (_, header) = route.filter(|(port, _)| PortId::from(*port) == out_port)?;
-        self.with_header(out_port, header)
-    }
-
-    /// A rule that puts a header of the fabric in front.
-    fn with_header(&self, out_port: PortId, header: &[u8]) -> Option<Due> {
-        let front = Front::new(&link_of(self.fabric, out_port)?.out, header)?;
-        self.in_fabric(out_port, Some(front))
+        self.with_header(out_port, by(out_port, route)?, None)
     }
 
     /// The tables of a flow's port, if its source is admitted there and the pipeline need not look
@@ -160,21 +157,6 @@ impl Plans<'_> {
         goes_on.then_some(tables)
     }
 
-    /// The header of the route that a flow takes, if it leads out by this port. Where there are
-    /// several routes, it depends on the flow's ports.
-    fn route<'a>(
-        &self,
-        found: Found<'a>,
-        key: Option<&Routed>,
-        out_port: PortId,
-    ) -> Option<&'a [u8]> {
-        let (port, header) = match found.len() {
-            1 => found.get(0),
-            _ => self.forwarder.route_of_flow(found, &key?.five_tuple()?),
-        }?;
-        (PortId::from(port) == out_port).then_some(header)
-    }
-
     /// The rule for packets of a host to the group's router. They are routed, and take the way of
     /// the host to the neighbour.
     fn routed_in_fabric(&self, key: &Routed, out_port: PortId) -> Option<Due> {
@@ -188,7 +170,8 @@ impl Plans<'_> {
         let station = adjacency.destination();
         let is_in_group = adjacency.vlan == GROUP_VLAN && adjacency.port == PORT_NONE;
         let found = tables.routes.get(station, flow.source).filter(|_| is_in_group)?;
-        let header = self.route(found, Some(key), out_port)?;
+        let route = self.forwarder.route_of_flow(found, key.five_tuple().as_ref());
+        let header = by(out_port, route)?;
         let due = if header.is_empty() {
             let step = step(station, interface.mac, adjacency.mtu);
             let is_other = out_port != flow.in_port;
@@ -197,9 +180,8 @@ impl Plans<'_> {
             let mut header: ArrayVec<u8, FRONT_MAX> = header.try_into().ok()?;
             fabric::set_routed(&mut header);
             // Inside the fabric the packet has its host's address.
-            let step = Some(step(station, flow.source, adjacency.mtu));
-            let due = self.with_header(out_port, &header)?;
-            Some(Due { action: Action { step, ..due.action }, ..due })
+            let step = step(station, flow.source, adjacency.mtu);
+            self.with_header(out_port, &header, Some(step))
         };
         due.map(|due| Due { neighbour: Some(neighbour), ..due })
     }
@@ -272,11 +254,14 @@ impl Plans<'_> {
     }
 
     /// The routed flow of a frame to the router: all packets between two addresses, or, where these
-    /// take several ways, those with its ports.
+    /// go to several neighbours, those with its ports.
     #[inline]
     pub(super) fn routed_flow(&self, flow: Flow, frame: &[u8]) -> Option<Routed> {
         let pair = Routed::of(flow, frame)?;
-        if self.ports_decide(&pair)? { pair.with_ports_of(frame) } else { Some(pair) }
+        match steady::has_several(self.router, self.fib?, pair.destination) {
+            true => pair.with_ports_of(frame),
+            false => Some(pair),
+        }
     }
 
     /// Whether the ports of a packet decide to which neighbour it goes, or by which route of the
@@ -323,6 +308,12 @@ fn tag_to(from: &PortPlan, flow: &Flow, to: &PortPlan, vlan: u16) -> Option<Tag>
         (Some(_), false) => tci.map(Tag::Swap),
         (None, false) => tci.map(Tag::Push),
     }
+}
+
+/// The header of a route, if it leads out by this port.
+fn by(out_port: PortId, route: Option<(u8, &[u8])>) -> Option<&[u8]> {
+    let (port, header) = route?;
+    (PortId::from(port) == out_port).then_some(header)
 }
 
 /// The step to a station from an address.

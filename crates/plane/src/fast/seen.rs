@@ -6,7 +6,7 @@ use plexus_wire::Time;
 
 use super::{Fast, Plans, State, wait};
 use crate::bits::bits;
-use crate::fabric::plan::FabricPlan;
+use crate::fabric::plan::{FabricPlan, PortRole};
 use crate::fabric::{Forwarded, TOO_LONG, push};
 use crate::flow::Queued;
 use crate::verdict::Verdict;
@@ -84,7 +84,7 @@ impl Fast {
             }
         }
         if !self.arrived.is_empty() {
-            self.see_routed(now, pool, batch, plan);
+            self.see_routed(now, pool, batch, of_hosts, plan);
         }
     }
 
@@ -97,15 +97,25 @@ impl Fast {
         }
     }
 
-    fn see_routed(&mut self, now: Time, pool: &Pool, batch: &Batch, plan: &FabricPlan) {
+    /// Those at the places of `of_hosts` are routed by other nodes.
+    fn see_routed(
+        &mut self,
+        now: Time,
+        pool: &Pool,
+        batch: &Batch,
+        of_hosts: u64,
+        plan: &FabricPlan,
+    ) {
         // The forwarder of names may have taken packets out, and others have other places now.
         let is_whole = batch.len() == self.arrived_of;
         for at in 0..if is_whole { self.arrived.len() } else { 0 } {
             let (place, key) = self.arrived[at];
             let packet = &batch[usize::from(place)];
-            let fits = packet.flags & TOO_LONG == 0;
-            let Some(out_port) = out_port(plan, pool, packet).filter(|_| fits) else { continue };
-            let key = Key::Routed(key);
+            let goes_on = packet.flags & TOO_LONG == 0 && of_hosts >> place & 1 == 0;
+            let out_port = out_port(plan, pool, packet).filter(|_| goes_on);
+            let Some(out_port) = out_port else { continue };
+            let key = key_of_routed(plan, out_port, packet, pool.data(packet), key);
+            let Some(key) = key.map(Key::Routed) else { continue };
             // The table does not forward super-packets of UDP.
             if packet.offload.segmentation != Segmentation::Udp {
                 self.candidates.count(key, out_port);
@@ -142,6 +152,27 @@ fn key_of_host(plan: &FabricPlan, flow: Flow, frame: &[u8]) -> Option<Key> {
     match found.len() {
         1 if plan.gateway() != Some(flow.destination) => Some(Key::Flow(flow)),
         _ => Routed::of(flow, frame)?.with_ports_of(frame).map(Key::Routed),
+    }
+}
+
+/// The key of a packet that the router has sent. Where its host has several routes to the
+/// neighbour, that of its TCP or UDP flow.
+fn key_of_routed(
+    plan: &FabricPlan,
+    out_port: PortId,
+    packet: &Packet,
+    frame: &[u8],
+    pair: Routed,
+) -> Option<Routed> {
+    let is_of_fabric = *plan.role(packet.in_port) == PortRole::Host && pair.ports.is_none();
+    let Some(tables) = plan.tables(packet.in_port).filter(|_| is_of_fabric) else {
+        return Some(pair);
+    };
+    let frame = host_frame(plan, out_port, packet, frame);
+    let neighbour = Flow::of(packet.in_port, frame)?.destination;
+    match tables.routes.get(neighbour, pair.flow.source)?.len() {
+        1 => Some(pair),
+        _ => pair.with_ports_of(frame),
     }
 }
 

@@ -69,7 +69,7 @@ impl Router {
         v4.insert(u32::from_be_bytes(v4_of(to)), 32, GroupId::new(group).unwrap()).unwrap();
     }
 
-    /// What comes out for a frame, and whether it went by the table.
+    /// The frames that come out for one, and whether it went by the table.
     fn send(&mut self, port: usize, frame: &[u8]) -> (Vec<(usize, Vec<u8>)>, bool) {
         let fate = self.table.as_ref().map(|table| table.receive(port as PortId, frame));
         match fate {
@@ -328,7 +328,7 @@ fn fix_sum(frame: &mut [u8]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What comes out, what is dropped and what the control plane gets are the same with a table.
+    /// A table changes nothing of the frames that come out, are dropped or go to the control plane.
     #[test]
     fn a_router_of_the_group_with_a_table_does_the_same(
         frames in prop::collection::vec(some_frame(), 1..200),

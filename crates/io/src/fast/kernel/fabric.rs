@@ -214,7 +214,7 @@ fn store_front(asm: &mut Asm, frame: Frame, failed: Label) {
 }
 
 /// Takes off what the fabric has put before a host's frame, and counts that for the rule whose
-/// counts R0 points at. What was routed gets the rule's addresses.
+/// counts R0 points at. Routed packets get the rule's addresses.
 pub(super) fn take_off(asm: &mut Asm, frame: Frame, failed: Label) {
     let end = asm.label();
     load_header_len(asm, Reg::R1);
