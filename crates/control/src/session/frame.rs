@@ -63,7 +63,7 @@ pub const SEALED_HEADER_LEN: usize = 18;
 /// Bytes before a Keyed message's ciphertext.
 pub const KEYED_HEADER_LEN: usize = 26;
 /// Bytes of an authentication tag.
-pub const TAG_LEN: usize = 16;
+pub const TAG_LEN: usize = plexus_seal::TAG_LEN;
 
 /// Bytes before a short Sealed message's ciphertext.
 pub const SHORT_HEADER_LEN: usize = 9;

@@ -1,8 +1,7 @@
 //! Messages between two nodes that are not neighbours, under a key that the controller gave to both
 //! for one exchange: ChaCha20-Poly1305 (RFC 8439).
 
-use chacha20poly1305::aead::AeadInPlace;
-use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
+use plexus_seal::Key;
 
 use super::Refused;
 use super::frame::{
@@ -16,7 +15,7 @@ pub const PLAINTEXT_LEN_MAX: usize = MESSAGE_LEN_MAX - KEYED_HEADER_LEN - TAG_LE
 /// with a key.
 pub fn seal(key: &[u8; 32], nonce: &[u8; 12], associated: &[u8], plaintext: &[u8]) -> Vec<u8> {
     let mut out = plaintext.to_vec();
-    seal_in_place(&ChaCha20Poly1305::new(key.into()), nonce, associated, &mut out, 0);
+    Key::new(key).seal(nonce, associated, &mut out, 0);
     out
 }
 
@@ -30,7 +29,7 @@ pub fn open(
     associated: &[u8],
     ciphertext: &[u8],
 ) -> Result<Vec<u8>, Refused> {
-    open_with(&ChaCha20Poly1305::new(key.into()), nonce, associated, ciphertext)
+    open_with(&Key::new(key), nonce, associated, ciphertext)
 }
 
 /// A complete Keyed message; `None` if the plaintext is longer than [`PLAINTEXT_LEN_MAX`].
@@ -92,22 +91,8 @@ fn reply_nonce(version: u64) -> [u8; 12] {
     nonce
 }
 
-/// Encrypts `buffer` from `at` on in place, and appends the tag.
-pub(super) fn seal_in_place(
-    cipher: &ChaCha20Poly1305,
-    nonce: &[u8; 12],
-    associated: &[u8],
-    buffer: &mut Vec<u8>,
-    at: usize,
-) {
-    let tag = cipher
-        .encrypt_in_place_detached(nonce.into(), associated, &mut buffer[at..])
-        .expect("messages are far shorter than the cipher's limit of 256 GiB");
-    buffer.extend(tag);
-}
-
 pub(super) fn open_with(
-    cipher: &ChaCha20Poly1305,
+    key: &Key,
     nonce: &[u8; 12],
     associated: &[u8],
     ciphertext: &[u8],
@@ -116,10 +101,10 @@ pub(super) fn open_with(
         return Err(Refused::Truncated);
     };
     let mut out = text.to_vec();
-    cipher
-        .decrypt_in_place_detached(nonce.into(), associated, &mut out, tag.into())
-        .map_err(|_| Refused::Authentication)?;
-    Ok(out)
+    match key.open(nonce, associated, &mut out, tag) {
+        true => Ok(out),
+        false => Err(Refused::Authentication),
+    }
 }
 
 #[cfg(test)]

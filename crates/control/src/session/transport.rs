@@ -6,13 +6,13 @@
 
 use std::fmt;
 
-use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
+use plexus_seal::Key;
 
 use super::frame::{
     self, MESSAGE_LEN_MAX, SEALED_HEADER_LEN, SHORT_COUNTER_BITS, SHORT_PLAINTEXT_MAX, Sealed,
     TAG_LEN,
 };
-use super::keyed::{open_with, seal_in_place};
+use super::keyed::open_with;
 use super::{Refused, ReplayWindow};
 
 /// Longest plaintext of a Sealed message.
@@ -34,8 +34,8 @@ pub struct Session {
     id: u32,
     peer_id: u32,
     fingerprint: [u8; 32],
-    send: ChaCha20Poly1305,
-    receive: ChaCha20Poly1305,
+    send: Key,
+    receive: Key,
     next: u64,
     window: ReplayWindow,
 }
@@ -46,8 +46,8 @@ impl Session {
             id,
             peer_id,
             fingerprint: keys.fingerprint,
-            send: ChaCha20Poly1305::new(&keys.send.into()),
-            receive: ChaCha20Poly1305::new(&keys.receive.into()),
+            send: Key::new(&keys.send),
+            receive: Key::new(&keys.receive),
             next: 0,
             window: ReplayWindow::default(),
         }
@@ -93,7 +93,7 @@ impl Session {
         };
         let (header, at) = (out.clone(), out.len());
         out.extend(plaintext);
-        seal_in_place(&self.send, &nonce(counter), &header, &mut out, at);
+        self.send.seal(&nonce(counter), &header, &mut out, at);
         Some(out)
     }
 
