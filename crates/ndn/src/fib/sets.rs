@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwapOption, Guard};
 use plexus_table::names::{Instant, NameFib};
@@ -13,11 +13,14 @@ use super::{FibError, Hops, NextHop};
 /// Most different sets at a time, including those that wait for batches to end.
 pub const SETS_MAX: usize = 1 << 16;
 
+/// Slots are made so many at a time: few forwarders have more sets than these.
+const CHUNK: usize = 1 << 8;
+
 type Slot = ArcSwapOption<Box<Hops>>;
 
 /// The part that readers see.
 #[derive(Clone)]
-pub(super) struct SharedSets(Arc<[Slot]>);
+pub(super) struct SharedSets(Arc<[OnceLock<Box<[Slot]>>]>);
 
 type Held = Guard<Option<Arc<Box<Hops>>>>;
 
@@ -30,8 +33,19 @@ impl SharedSets {
     #[inline]
     pub(super) fn get<'a>(&self, number: u32, latest: &'a Latest) -> HopSet<'a> {
         let known = latest.take().filter(|(of, _)| *of == number);
-        let load = || Some((number, self.0.get(number as usize)?.load()));
+        let load = || Some((number, self.slot(number)?.load()));
         HopSet { set: known.or_else(load), latest: Some(latest) }
+    }
+
+    fn slot(&self, number: u32) -> Option<&Slot> {
+        let number = number as usize;
+        self.0.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    }
+
+    fn store(&self, number: u32, hops: Option<Arc<Box<Hops>>>) {
+        let number = number as usize;
+        let slots = || (0..CHUNK).map(|_| Slot::empty()).collect();
+        self.0[number / CHUNK].get_or_init(slots)[number % CHUNK].store(hops);
     }
 }
 
@@ -80,7 +94,7 @@ pub(super) struct Sets {
 impl Default for Sets {
     fn default() -> Sets {
         Sets {
-            shared: SharedSets((0..SETS_MAX).map(|_| Slot::empty()).collect()),
+            shared: SharedSets((0..SETS_MAX / CHUNK).map(|_| OnceLock::new()).collect()),
             known: Vec::new(),
             numbers: HashMap::new(),
             retired: VecDeque::new(),
@@ -108,7 +122,7 @@ impl Sets {
             return Ok(number);
         }
         while let Some((_, number)) = self.retired.pop_front_if(|(at, _)| names.has_passed(*at)) {
-            self.shared.0[number as usize].store(None);
+            self.shared.store(number, None);
             self.free.push(number);
         }
         let hops = Arc::new(hops);
@@ -124,7 +138,7 @@ impl Sets {
             }
             None => return Err(FibError::Sets),
         };
-        self.shared.0[number as usize].store(Some(hops.clone()));
+        self.shared.store(number, Some(hops.clone()));
         self.numbers.insert(hops, number);
         Ok(number)
     }
