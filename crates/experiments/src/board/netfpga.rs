@@ -21,6 +21,23 @@ enum Mover {
     Words(u32),
 }
 
+/// Ports, a bit each.
+#[derive(Clone, Copy, Default)]
+struct Ports(u8);
+
+impl Ports {
+    fn set(&mut self, port: usize, is_in: bool) {
+        self.0 = self.0 & !(1 << port) | u8::from(is_in) << port;
+    }
+
+    /// The first of them in turn, beginning with port `at`.
+    fn next(self, at: usize) -> Option<usize> {
+        let rest = self.0 >> at << at;
+        let set = if rest == 0 { self.0 } else { rest };
+        (set != 0).then(|| set.trailing_zeros() as usize)
+    }
+}
+
 pub(super) struct Board {
     pub(super) period_fs: u64,
     /// The clock that comes next.
@@ -35,6 +52,10 @@ pub(super) struct Board {
     next_arrival_fs: u64,
     /// Before this clock no port is done with sending.
     next_departure: u64,
+    /// RX queues that hold a whole frame.
+    arrived: Ports,
+    /// Queues in memory that hold a frame.
+    stored: Ports,
     /// The RX queue that the arbiter serves or looks at next, and words left of its first frame.
     arbiter_at: usize,
     arbiter_left: u32,
@@ -71,6 +92,8 @@ impl Board {
             tx_words: config.tx_words,
             next_arrival_fs: 0,
             next_departure: u64::MAX,
+            arrived: Ports::default(),
+            stored: Ports::default(),
             arbiter_at: 0,
             arbiter_left: 0,
             crossing: VecDeque::new(),
@@ -112,7 +135,10 @@ impl Board {
     ) {
         if self.now_fs() >= self.next_arrival_fs {
             let now = self.now_fs();
-            self.rx.iter_mut().for_each(|rx| rx.receive(now, self.rx_full));
+            for (port, rx) in self.rx.iter_mut().enumerate() {
+                rx.receive(now, self.rx_full);
+                self.arrived.set(port, !rx.whole.is_empty());
+            }
             self.next_arrival_fs = self.rx.iter().map(RxQueue::next_fs).min().unwrap_or(u64::MAX);
         }
         if self.clock >= self.next_departure {
@@ -144,10 +170,7 @@ impl Board {
     #[inline]
     fn arbitrate(&mut self, route: impl FnOnce(&Board, Frame) -> usize) {
         if self.arbiter_left == 0 {
-            let ports = (0..PORTS).map(|i| (self.arbiter_at + i) % PORTS);
-            let Some(port) = ports.into_iter().find(|p| !self.rx[*p].whole.is_empty()) else {
-                return;
-            };
+            let Some(port) = self.arrived.next(self.arbiter_at) else { return };
             let frame = self.rx[port].whole[0];
             let out = route(&*self, frame);
             self.crossing.push_back((frame, out));
@@ -157,7 +180,9 @@ impl Board {
             self.crossing_words += 1;
             self.arbiter_left -= 1;
             if self.arbiter_left == 0 {
-                self.rx[self.arbiter_at].taken();
+                let rx = &mut self.rx[self.arbiter_at];
+                rx.taken();
+                self.arrived.set(self.arbiter_at, !rx.whole.is_empty());
                 self.arbiter_at = (self.arbiter_at + 1) % PORTS;
             }
         }
@@ -196,6 +221,7 @@ impl Board {
         self.memory_busy += 1;
         if let Some((frame, port)) = self.pass_word() {
             self.queues[port].frames.push_back(frame);
+            self.stored.set(port, true);
         }
     }
 
@@ -211,16 +237,27 @@ impl Board {
         self.crossing.pop_front()
     }
 
+    /// The queue in turn whose first frame has room in its TX queue.
+    fn next_to_read(&self) -> Option<usize> {
+        let mut left = self.stored;
+        while let Some(port) = left.next(self.remove_at) {
+            if self.scan && port != self.remove_at {
+                return None;
+            }
+            let words = self.queues[port].frames[0].words();
+            if self.tx[port].words + words <= self.tx_words {
+                return Some(port);
+            }
+            left.set(port, false);
+        }
+        None
+    }
+
     /// Whether there is a word to read: of a whole frame that its TX queue has room for.
     #[inline]
     fn wants_read(&mut self) -> bool {
         if self.remove == Mover::Idle {
-            let ports = (0..PORTS).map(|i| (self.remove_at + i) % PORTS);
-            let found = ports.into_iter().take(if self.scan { 1 } else { PORTS }).find(|p| {
-                let next = self.queues[*p].frames.front();
-                next.is_some_and(|f| self.tx[*p].words + f.words() <= self.tx_words)
-            });
-            match found {
+            match self.next_to_read() {
                 Some(port) => {
                     (self.remove_at, self.remove) = (port, Mover::Gap(self.gaps[1]));
                     self.tx[port].words += self.queues[port].frames[0].words();
@@ -253,6 +290,7 @@ impl Board {
         let queue = &mut self.queues[port];
         if let Some(frame) = queue.frames.pop_front() {
             queue.words -= frame.words();
+            self.stored.set(port, !queue.frames.is_empty());
             self.tx[port].put(self.clock + 1, frame);
             self.next_departure = self.next_departure.min(self.tx[port].next_clock);
         }
