@@ -34,9 +34,8 @@ demo: setup
 	$(CARGO) build --locked -p plexus-cli
 	@scripts/demo target/debug/plexus
 
-# Most tests wait for daemons, so one more runs than there are processors.
-test: setup-test check
-	RUST_TEST_THREADS=$$((1 + $$(nproc))) $(CARGO) test --workspace --locked -q --no-fail-fast
+test: setup-test
+	@CARGO=$(CARGO) scripts/test
 	@[ "$(ROOT)" = yes ] || echo "not root: the tests that make devices were skipped"
 	@command -v tshark >/dev/null || echo "no tshark: the tests of the dissector were skipped"
 	@command -v npm >/dev/null || echo "no npm: the test that builds the page was skipped"
