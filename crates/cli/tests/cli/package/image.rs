@@ -96,8 +96,10 @@ fn a_container_of_the_image_waits_for_its_devices() {
     let node = "name = \"sw1\"\n[[port]]\nname = \"eth1\"\n";
     fs::write(root.join(file), node).unwrap();
     let root = root.to_str().unwrap();
-    let mut start = command("unshare", &["--pid", "--fork", "--kill-child", "--net", "--mount"]);
+    // A shell traps no signal that was ignored when it began, as nohup has it.
+    let mut start = command("env", &["--default-signal=HUP", "unshare", "--pid", "--fork"]);
     start
+        .args(["--kill-child", "--net", "--mount"])
         .args(["chroot", root])
         .args(&entry)
         .env_clear()
