@@ -9,6 +9,7 @@ mod effect;
 mod explain;
 pub mod fib;
 mod groups;
+mod held;
 mod host_frame;
 mod loops;
 mod resolve;

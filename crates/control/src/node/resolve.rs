@@ -28,6 +28,7 @@ use plexus_wire::fabric::message::{
 use plexus_wire::fabric::{CONTROL_HOP, ROUTER_HOP};
 
 use super::effect::{Effect, Timer, Turn, Unserved, in_parts};
+use super::held::has_room;
 use super::host_frame::{Party, answer, question};
 use super::stations::Group;
 use crate::exchange;
@@ -44,8 +45,8 @@ const ROUTES_MAX: usize = 4096;
 const DEVICES_MAX: usize = 256;
 /// Exchanges whose key is kept for invalidations.
 const PAIRS_MAX: usize = 16_384;
-/// Frames of each kind that wait for one exchange: a flow's of some ten milliseconds.
-const HELD_MAX: usize = 16;
+/// Bytes of the frames of each kind that wait for one exchange.
+const HELD_MAX: usize = 64 << 10;
 /// A request without a reply is retransmitted after these times, then given up.
 const RETRY: [Duration; 4] = [
     Duration::from_millis(30),
@@ -781,7 +782,7 @@ impl Exchange {
             Need::Routed(frame) => (frame, &mut self.held_to_route),
             Need::Own(frame) => (frame, &mut self.held_own),
         };
-        match held.len() < HELD_MAX {
+        match has_room(held.iter().map(Vec::len), frame, HELD_MAX) {
             true => held.push(frame.to_vec()),
             false => turn.dropped(port, Unserved::NoRoute),
         }

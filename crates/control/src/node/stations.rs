@@ -16,6 +16,7 @@ use plexus_wire::fabric::message::{
 use plexus_wire::{MacAddr, Prefix, Time};
 
 use super::effect::{Effect, Event, Timer, Turn, Unserved, in_parts};
+use super::held::has_room;
 use super::host_frame::{HostFrame, Matter, Party, answer, question};
 
 /// Destination of an advertisement when the asker has no address.
@@ -24,8 +25,9 @@ const ALL_NODES: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
 const STATIONS_MAX: usize = 256;
 /// Most addresses of one station.
 const ADDRESSES_MAX: usize = 16;
-/// Frames that wait for one verdict, and frames of one station from addresses it has not claimed.
-const HELD_MAX: usize = 4;
+/// Bytes of the frames that wait for one verdict, and of those of one station from addresses that it
+/// has not claimed. A hostile station can make some thousand claims.
+const HELD_MAX: usize = 8 << 10;
 /// A refused claim is not submitted again for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A station silent for this long is probed.
@@ -237,7 +239,7 @@ impl Stations {
                 Heard::Held
             }
             (Standing::Waiting(held), _) | (Standing::Good, Some(Standing::Waiting(held))) => {
-                if held.len() < HELD_MAX {
+                if has_room(held.iter().map(Vec::len), bytes, HELD_MAX) {
                     held.push(bytes.to_vec());
                 } else {
                     turn.dropped(port, Unserved::TooMany);
@@ -266,7 +268,8 @@ impl Stations {
         let (Some(station), Some(question)) = (station, question) else {
             return turn.dropped(port, Unserved::NoRoute);
         };
-        if station.unclaimed.len() >= HELD_MAX {
+        let waiting = station.unclaimed.iter().map(|(_, frame)| frame.len());
+        if !has_room(waiting, frame, HELD_MAX) {
             return turn.dropped(port, Unserved::NoRoute);
         }
         if station.unclaimed.is_empty() {

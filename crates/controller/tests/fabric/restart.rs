@@ -129,3 +129,20 @@ fn nothing_is_promised_that_a_crash_would_undo() {
     assert!(world.durable.leases.is_empty());
     world.finish();
 }
+
+/// Its node has forgotten everything: it asks whether to admit the host, and then for the route.
+#[test]
+fn the_first_packets_of_a_host_wait_for_its_verdict_and_their_route_in_order() {
+    let mut world = World::talking(3);
+    world.crash_node(0);
+    world.run(500);
+    world.start_node(0);
+    world.run(1200);
+    world.hosts[2].received.clear();
+    let (from, to) = (world.hosts[0].mac, (world.hosts[2].mac, world.hosts[2].ip));
+    (0..50).for_each(|number| world.data(0, to, 1000 + number));
+    world.run(400);
+    let sent: Vec<_> = (0..50).map(|number| (from, 1000 + number)).collect();
+    assert_eq!(world.hosts[2].received, sent);
+    world.finish();
+}
