@@ -128,15 +128,3 @@ fn tables(load: Load) -> Option<FabricTables> {
     }
     Some(tables)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bench_runs_and_loses_nothing() {
-        for load in [Load::Hop, Load::Host { routes: 4096, named: 512 }] {
-            assert!(mpps(load, Duration::ZERO).unwrap() > 0.0);
-        }
-    }
-}

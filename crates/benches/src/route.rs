@@ -197,19 +197,3 @@ fn write(frame: &mut [u8], family: Family, port: usize, destination: u128) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bench_routes_both_families_and_loses_nothing() {
-        for family in [Family::V4, Family::V6] {
-            let world = World::new(Load { family, destinations: 100 }, 256).unwrap();
-            assert_eq!(world.destinations.len(), 100);
-            for extra in [Extra::Nothing, Extra::Ports, Extra::Everything] {
-                assert!(mpps(&world, extra, Duration::ZERO).unwrap() > 0.0);
-            }
-        }
-    }
-}

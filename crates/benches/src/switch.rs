@@ -175,16 +175,3 @@ pub(super) fn station_mac(i: u64) -> u64 {
     let i = (i ^ i >> 20).wrapping_mul(0xBF_5847_6D1B) & MASK;
     0x02 << 40 | (i ^ i >> 20)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bench_runs_and_loses_nothing() {
-        for extra in [Extra::Nothing, Extra::Ports, Extra::Everything] {
-            let load = Load { extra, ..Load::new(4096, 4096) };
-            assert!(mpps(load, Duration::ZERO).unwrap() > 0.0);
-        }
-    }
-}

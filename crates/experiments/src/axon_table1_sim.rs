@@ -169,23 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_run_and_no_two_seeds_the_same() {
+    fn a_seed_gives_one_run_and_another_seed_another() {
         let effort = Effort { runs: 1, time: Duration::from_millis(200) };
         for proto in PROTOS {
-            for text in [LINE, RING] {
-                let run = |seed| -> Vec<f64> {
-                    let no_line = |_: &str| String::new();
-                    let case = (proto, QueueOrder::default());
-                    received(text, case, &effort, seed, no_line, &mut String::new()).unwrap()
-                };
-                let runs: Vec<Vec<f64>> = (1..=FULL.runs).map(run).collect();
-                for (i, one) in runs.iter().enumerate() {
-                    for (j, other) in runs.iter().enumerate().skip(i + 1) {
-                        assert_ne!(one, other, "{proto:?}, seeds {} and {}", i + 1, j + 1);
-                    }
-                }
-                assert_eq!(run(1), runs[0], "the same seed");
-            }
+            let run = |seed| -> Vec<f64> {
+                let no_line = |_: &str| String::new();
+                let case = (proto, QueueOrder::default());
+                received(LINE, case, &effort, seed, no_line, &mut String::new()).unwrap()
+            };
+            let one = run(1);
+            assert_ne!(one, run(2), "{proto:?}");
+            assert_eq!(one, run(1), "{proto:?}");
         }
     }
 }

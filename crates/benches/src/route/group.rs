@@ -197,18 +197,3 @@ fn fill(rig: &mut Rig, world: &World) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::Family;
-    use super::*;
-
-    #[test]
-    fn the_bench_routes_both_families_into_the_fabric_and_loses_nothing() {
-        for family in [Family::V4, Family::V6] {
-            let world = world(Load { family, destinations: 100 }, 256).unwrap();
-            assert!(mpps(&world, Duration::ZERO).unwrap() > 0.0);
-        }
-        assert!(egress_mpps(Duration::ZERO).unwrap() > 0.0);
-    }
-}

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::common::{self, Desk, Running, Said, Signal, item, kill, until};
 use plexus_report::Counts;
@@ -124,25 +124,6 @@ fn labs_of_different_names_do_not_meet() {
     desk.plexus(&["lab", "down", "left"]).expect(0);
     desk.exec("right", "h1", "ping -c1 -W5 10.0.0.2").expect(0);
     desk.down("--all");
-}
-
-#[test]
-fn a_run_that_is_killed_takes_its_lab_along() {
-    let Some(desk) = Desk::root("labs") else { return };
-    for signal in [Signal::KILL, Signal::INT] {
-        let file = desk.file("long", &two_hosts("long", "", LONG));
-        let mut run = desk
-            .command(&["lab", "run", &file, "--node-program", "bridge"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let ready = || desk.plexus(&["lab", "status", "long"]).code == Some(0);
-        assert!(until(ready), "the lab did not come up");
-        kill(run.id() as i32, signal);
-        run.wait().unwrap();
-        desk.assert_nothing_left();
-    }
 }
 
 #[test]
@@ -311,8 +292,7 @@ fn nodes_forward_delay_and_account_for_every_packet() {
 
 /// A ring of three nodes that find each other, as it ships.
 #[test]
-fn a_fabric_leases_addresses_and_carries_every_flow() {
-    common::turn();
+fn a_fabric_leases_addresses_to_hosts_that_never_talked() {
     let Some(desk) = Desk::root("labs") else { return };
     let file = common::shipped("ring");
     let up = desk.plexus(&["lab", "up", &file]);
@@ -344,9 +324,6 @@ fn a_fabric_leases_addresses_and_carries_every_flow() {
     assert_eq!((&controller["name"], &controller["state"]), (&"c1".into(), &"running".into()));
     let shown = desk.json(&["show", "topology", "--node", "ring/c1"], 0);
     assert_eq!(shown["links"].as_array().unwrap().len(), 3, "{shown:#}");
-
-    let facts = desk.json(&["lab", "run", &file], 0);
-    assert_eq!((&facts["passed"], facts["flows"].as_array().unwrap().len()), (&true.into(), 18));
 
     let bridge = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(2);
     assert!(bridge.err.contains("up already"), "{bridge:?}");

@@ -8,15 +8,8 @@ fn sim(arguments: &[&str]) -> Said {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_bytes() {
-    // Its flows are IPv4 and IPv6.
-    let both = sim(&[&shipped("switch"), "--json", "--seed", "1"]).expect(0);
-    assert_eq!(both.json()["passed"], true, "{both:?}");
-    let run = |seed| sim(&[&shipped("failover"), "--json", "--seed", seed]);
-    let (first, second, other) = (run("1"), run("1"), run("2"));
-    let json = first.json();
-    assert_eq!(first.out, second.out);
-    assert_ne!(first.out, other.out);
+fn a_report_names_its_lab_its_seed_and_what_was_cut() {
+    let json = sim(&[&shipped("failover"), "--json", "--seed", "1"]).expect(0).json();
     assert_eq!(json["lab"], "failover");
     assert_eq!(json["passed"], true);
     assert_eq!(json["sim"]["seed"], 1);

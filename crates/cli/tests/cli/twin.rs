@@ -52,8 +52,6 @@ impl Desk {
         }
         let report = format!("{file}.json");
         fs::write(&report, &lab.expect(0).out).unwrap();
-        let said = self.plexus(&["sim", "run", file, "--against", &report]).expect(0);
-        println!("{file}\n{}", said.out.split("\nreceived ").nth(1).unwrap());
         Some(Ok(self.json(&["sim", "run", file, "--against", &report], 0)["against"].take()))
     }
 
