@@ -17,6 +17,10 @@ pub const HEADROOM: usize = 256;
 /// Bytes of the smallest frame.
 const FRAME_MIN: usize = 2048;
 
+/// Bytes of the largest frame that lies in huge pages. A larger one, for super-packets, mostly holds
+/// a packet of one page. In huge pages the kernel would zero all of the frame for it.
+const HUGE_PAGES_MAX: usize = 4096;
+
 /// Bits of a packet's frame number that say which frame it is; the others say of which pool.
 const INDEX_BITS: u32 = 24;
 
@@ -61,7 +65,7 @@ impl Pool {
         }
         let bytes = frames.checked_mul(frame_size).ok_or_else(|| invalid("pool is too large"))?;
         Ok(Pool {
-            area: Area::map(bytes)?,
+            area: Area::map(bytes, frame_size <= HUGE_PAGES_MAX)?,
             frames: count,
             frame_size: size,
             tag: POOLS.fetch_add(1, Ordering::Relaxed) << INDEX_BITS,
@@ -449,7 +453,7 @@ struct Area {
 unsafe impl Send for Area {}
 
 impl Area {
-    fn map(bytes: usize) -> io::Result<Area> {
+    fn map(bytes: usize, in_huge_pages: bool) -> io::Result<Area> {
         // SAFETY: a fresh private anonymous mapping aliases nothing.
         let start = unsafe {
             libc::mmap(
@@ -466,8 +470,9 @@ impl Area {
         }
         let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         // Fewer TLB misses where the kernel has huge pages to give; no harm where it has not.
+        let advice = if in_huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: the range is the mapping just made; the advice does not change its contents.
-        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
         Ok(Area { start, bytes })
     }
 }
@@ -483,6 +488,20 @@ impl Drop for Area {
 mod tests {
     use super::*;
     use crate::Checksum;
+
+    #[test]
+    fn a_small_packet_in_a_large_frame_costs_the_memory_of_a_small_one() {
+        let mut pool = Pool::new(128, 69_632).unwrap();
+        let packets: Vec<Packet> = (0..128).map(|_| pool.alloc_from(&[1; 1500]).unwrap()).collect();
+        let mut pages = vec![0_u8; pool.area.bytes.div_ceil(4096)];
+        // SAFETY: the range is the pool's mapping, and `pages` has a byte for each of its pages.
+        let done = unsafe {
+            libc::mincore(pool.area.start.as_ptr().cast(), pool.area.bytes, pages.as_mut_ptr())
+        };
+        assert_eq!(done, 0);
+        assert_eq!(pages.iter().filter(|page| **page & 1 == 1).count(), packets.len());
+        packets.into_iter().for_each(|packet| pool.free(packet));
+    }
 
     #[test]
     fn a_header_is_pushed_before_the_bytes_that_were_found() {
