@@ -29,9 +29,12 @@ setup-bench:
 setup-package:
 	@scripts/setup base package
 
-# Built as the tests are, which takes half as long as with all optimisations.
+# Built as the tests are, which takes half as long as with all optimisations. Crates that compute
+# little in the demo are not optimised.
+UNOPTIMISED := analysis controller experiments ndn sim
 demo: setup
-	$(CARGO) build --locked -p plexus-cli
+	$(CARGO) build --locked -p plexus-cli \
+		$(UNOPTIMISED:%=--config profile.dev.package.plexus-%.opt-level=0)
 	@scripts/demo target/debug/plexus
 
 test: setup-test

@@ -17,8 +17,8 @@ pub const HEADROOM: usize = 256;
 /// Bytes of the smallest frame.
 const FRAME_MIN: usize = 2048;
 
-/// Bytes of the largest frame that lies in huge pages. A larger one, for super-packets, mostly holds
-/// a packet of one page. In huge pages the kernel would zero all of the frame for it.
+/// Bytes of the largest frame that lies in huge pages. A larger one has room for super-packets, and
+/// mostly holds a packet of one page. In huge pages the kernel would zero 2 MB for that packet.
 const HUGE_PAGES_MAX: usize = 4096;
 
 /// Bits of a packet's frame number that say which frame it is; the others say of which pool.
@@ -395,12 +395,6 @@ impl HeadsMut<'_> {
         packet.offload = Offload::NONE;
         true
     }
-
-    /// Prefetches the cache line before a packet, into which a header is about to be pushed.
-    #[inline(always)]
-    pub fn prefetch_before<const N: usize>(&self, at: Head<N>) {
-        prefetch(self.heads.start.as_ptr().wrapping_add(at.offset).wrapping_sub(1));
-    }
 }
 
 impl<const N: usize> Head<N> {
@@ -469,7 +463,8 @@ impl Area {
             return Err(io::Error::last_os_error());
         }
         let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Fewer TLB misses where the kernel has huge pages to give; no harm where it has not.
+        // Small frames: fewer TLB misses where the kernel has huge pages to give, no harm where it
+        // has not. Large frames: see HUGE_PAGES_MAX.
         let advice = if in_huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: the range is the mapping just made; the advice does not change its contents.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
@@ -491,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_small_packet_in_a_large_frame_costs_the_memory_of_a_small_one() {
-        let mut pool = Pool::new(128, 69_632).unwrap();
+        let mut pool = Pool::new(128, crate::SUPER_FRAME).unwrap();
         let packets: Vec<Packet> = (0..128).map(|_| pool.alloc_from(&[1; 1500]).unwrap()).collect();
         let mut pages = vec![0_u8; pool.area.bytes.div_ceil(4096)];
         // SAFETY: the range is the pool's mapping, and `pages` has a byte for each of its pages.

@@ -94,14 +94,8 @@ pub struct Stats {
     pub data_segments_sent: u64,
     /// Of these, those sent again.
     pub retransmissions: u64,
-    /// Segments that `handle` was given.
-    pub segments_received: u64,
-    /// Of them, with nothing new in them.
+    /// Segments that arrived with nothing new in them.
     pub duplicates_received: u64,
-    /// Of them, beyond a hole.
-    pub out_of_order_received: u64,
-    /// Of them, with CE in the IP header.
-    pub marks_received: u64,
     /// Expired retransmission timers, the handshake's apart.
     pub timeouts: u64,
     /// Expired timers of a SYN or SYN-ACK.
@@ -272,11 +266,6 @@ impl Tcp {
         (self.tx.rtt.srtt > 0).then(|| Duration::from_nanos(self.tx.rtt.srtt))
     }
 
-    /// The retransmission timeout in force.
-    pub fn rto(&self) -> Duration {
-        Duration::from_nanos(self.tx.rtt.timeout())
-    }
-
     /// True in fast recovery, or after a timeout until what was in flight is acknowledged.
     pub fn recovering(&self) -> bool {
         self.tx.phase != Phase::Open
@@ -345,8 +334,6 @@ impl Tcp {
     /// A segment has arrived (RFC 9293, 3.10.7). Every call is to be followed by
     /// [`poll`](Tcp::poll), now or when there is room.
     pub fn handle(&mut self, now: Time, segment: &Segment) {
-        self.stats.segments_received += 1;
-        self.stats.marks_received += u64::from(segment.ecn == Codepoint::Ce);
         match self.state {
             State::Closed => self.refuse(segment),
             State::Listen => self.handle_listening(segment),

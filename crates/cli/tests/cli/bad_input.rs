@@ -45,7 +45,13 @@ fn what_cannot_be_run_is_refused_with_place_and_remedy() {
             "no cables lead from \"h1\" to \"h2\", who is asked for",
             "[[link]]",
         ),
-        // A negative rate.
+        // A negative rate, of a flow and of a link.
+        (
+            format!("{joined}{}", FLOW.replace("1Mbit", "-1Mbit")),
+            "t.toml:24:8",
+            "\"-1Mbit\"",
+            "100Mbit",
+        ),
         (format!("{ISLANDS}{LINK}rate = \"-1Gbit\"\n"), "t.toml:19:8", "\"-1Gbit\"", "100Mbit"),
         (format!("{ISLANDS}{LINK}rate = -5\n"), "t.toml:19:8", "rate", "help: "),
         (format!("{joined}{FLOW}{FLOW}"), "t.toml:27:8", "two flows \"f\"", "its own"),
@@ -70,7 +76,9 @@ fn a_file_that_is_no_graph_is_refused_with_its_line() {
     let files = Desk::new("no-graph");
     for (name, text, place, message) in [
         ("a.graphml", "name = \"t\"\n", "a.graphml:1:1", "this is not XML"),
+        ("e.json", "{\"nodes\": 3}\n", "e.json:1:", "nodes"),
         ("g.toml", "name = \"t\"\n", "g.toml: ", "--format"),
+        ("i.mn", "{\"hosts\": [\n\"a\", 3.5.\n", "i.mn:1:", "unclosed"),
     ] {
         let told = files.refuses_file(&["topo", "import"], name, text);
         assert!(told.contains(place) && told.contains(message), "{name}: {told}");

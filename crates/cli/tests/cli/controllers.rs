@@ -100,6 +100,11 @@ fn with_random_faults(seed: u64) -> String {
 }
 
 #[test]
+fn random_faults_make_a_lab() {
+    plexus_topo::Topology::parse("controllers.toml", &with_random_faults(1)).unwrap();
+}
+
+#[test]
 #[ignore = "takes half an hour"]
 fn nothing_is_lost_in_fifty_runs_of_random_faults() {
     let Some(desk) = desk("controllers-random") else { return };

@@ -6,6 +6,7 @@ const LAB: &str = "router-function";
 
 #[test]
 fn packets_of_a_class_pass_the_kernel_of_a_host() {
+    common::turn();
     let Some(desk) = Desk::root("function") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |what: &str| {
@@ -28,7 +29,6 @@ fn packets_of_a_class_pass_the_kernel_of_a_host() {
     desk.exec(LAB, "fw", "ip route del prohibit 10.2.0.1").expect(0);
     assert!(until(|| pings("10.2.0.1").0));
     // In both directions, in the lab; the simulator refuses it.
-    common::turn();
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
     let said = desk.plexus(&["sim", "run", &common::shipped(LAB)]).expect(2);
     assert!(said.err.contains("simulated hosts forward nothing"), "{}", said.err);

@@ -292,7 +292,8 @@ fn nodes_forward_delay_and_account_for_every_packet() {
 
 /// A ring of three nodes that find each other, as it ships.
 #[test]
-fn a_fabric_leases_addresses_to_hosts_that_never_talked() {
+fn a_fabric_leases_addresses_and_carries_every_flow() {
+    common::turn();
     let Some(desk) = Desk::root("labs") else { return };
     let file = common::shipped("ring");
     let up = desk.plexus(&["lab", "up", &file]);
@@ -324,6 +325,14 @@ fn a_fabric_leases_addresses_to_hosts_that_never_talked() {
     assert_eq!((&controller["name"], &controller["state"]), (&"c1".into(), &"running".into()));
     let shown = desk.json(&["show", "topology", "--node", "ring/c1"], 0);
     assert_eq!(shown["links"].as_array().unwrap().len(), 3, "{shown:#}");
+
+    // Six of the flows are UDP at nine tenths of each cable. Boxes that pause, and so miss their
+    // neighbours' Heartbeats, lose a third of the datagrams.
+    let facts = desk.json(&["lab", "run", &file], 0);
+    let flows = facts["flows"].as_array().unwrap();
+    assert_eq!((&facts["passed"], flows.len()), (&true.into(), 18));
+    let losses = flows.iter().filter(|f| f["proto"] == "udp").map(|f| f["loss"].as_f64().unwrap());
+    assert!(losses.sum::<f64>() / 6.0 < 0.1, "{facts:#}");
 
     let bridge = desk.plexus(&["lab", "run", &file, "--node-program", "bridge"]).expect(2);
     assert!(bridge.err.contains("up already"), "{bridge:?}");

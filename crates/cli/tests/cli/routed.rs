@@ -8,6 +8,7 @@ const LAB: &str = "router-mesh";
 
 #[test]
 fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
+    turn();
     let Some(desk) = Desk::root("routed") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |from: &str, what: &str| {
@@ -64,8 +65,8 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
     let said = desk.plexus(&["show", "route", "127.0.0.1", "--node", "router-mesh/c1"]).expect(0);
     assert!(said.out.contains("no router forwards to it"), "{}", said.out);
     // While a cable is pulled out.
-    turn();
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
+    desk.down(LAB);
 }
 
 /// Two subnets. The hosts of the second take 1280 bytes; `b1` has not been told so.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn the_lab_routes_and_its_nodes_say_how() {
+    common::turn();
     let Some(desk) = Desk::root("router") else { return };
     let file = &common::shipped("router");
     desk.plexus(&["lab", "up", file]).expect(0);
@@ -55,7 +56,6 @@ fn the_lab_routes_and_its_nodes_say_how() {
     let text = show(&["route", "10.0.2.3"]);
     assert!(text.starts_with("10.0.2.3: by 10.0.2.3/32"), "{text}");
 
-    common::turn();
     let run = desk.json(&["lab", "run", file], 0);
     assert_eq!(run["passed"], true, "{run}");
 }

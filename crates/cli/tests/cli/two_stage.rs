@@ -7,6 +7,7 @@ const LAB: &str = "router-two-stage";
 
 #[test]
 fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
+    turn();
     let Some(desk) = Desk::root("two-stage") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |from: &str, what: &str| {
@@ -52,7 +53,6 @@ fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
     assert!(until(|| with_table().len() >= 2), "{}", shown());
     assert_eq!(with_table(), ["b1", "b2"], "{}", shown());
     // While a back box is lost.
-    turn();
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
 }
 

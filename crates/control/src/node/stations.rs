@@ -26,7 +26,7 @@ const STATIONS_MAX: usize = 256;
 /// Most addresses of one station.
 const ADDRESSES_MAX: usize = 16;
 /// Bytes of the frames that wait for one verdict, and of those of one station from addresses that
-/// it has not claimed. A hostile station can make some thousand claims.
+/// it has not claimed. The hosts behind one port can make some four thousand claims.
 const HELD_MAX: usize = 8 << 10;
 /// A refused claim is not submitted again for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);

@@ -23,27 +23,6 @@ fn welcomes(net: &mut Net) -> Vec<(u64, Welcome)> {
 }
 
 #[test]
-fn a_new_controller_takes_running_flows_over_as_they_are() {
-    let net = net();
-    let before = memories(&net);
-    let mut net = net.restart(true);
-    net.wait_s(4);
-    assert_eq!(memories(&net), before, "nothing was disturbed");
-    assert_eq!(net.controller.flows().count(), 8);
-    assert_eq!(net.controller.hosts().count(), 4);
-    // Adopted flows are maintained: their new versions are above all older ones.
-    for port in [1, 2] {
-        net.set_cable(1, port, false);
-        for (a, b) in [(1, 2), (1, 3), (2, 4), (3, 4)] {
-            assert!(net.delivers(a, b) && net.delivers(b, a), "{a} {b}");
-        }
-        net.set_cable(1, port, true);
-        net.wait_ms(50);
-    }
-    net.finish();
-}
-
-#[test]
 fn a_node_that_has_only_made_new_keys_changes_nothing() {
     let mut net = net().restart(true);
     net.wait_s(4);

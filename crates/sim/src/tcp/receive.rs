@@ -208,7 +208,6 @@ impl Receiver {
 
     /// Behind a hole (RFC 5681, 4.2: a duplicate acknowledgement at once).
     fn arrive_beyond(&mut self, from: u64, to: u64, stats: &mut Stats) {
-        stats.out_of_order_received += 1;
         self.owes = true;
         if self.beyond.holding(from).is_some_and(|(_, end)| end >= to) {
             stats.duplicates_received += 1;
