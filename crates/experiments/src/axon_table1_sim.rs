@@ -172,14 +172,16 @@ mod tests {
     fn a_seed_gives_one_run_and_another_seed_another() {
         let effort = Effort { runs: 1, time: Duration::from_millis(200) };
         for proto in PROTOS {
-            let run = |seed| -> Vec<f64> {
-                let no_line = |_: &str| String::new();
-                let case = (proto, QueueOrder::default());
-                received(LINE, case, &effort, seed, no_line, &mut String::new()).unwrap()
-            };
-            let one = run(1);
-            assert_ne!(one, run(2), "{proto:?}");
-            assert_eq!(one, run(1), "{proto:?}");
+            for text in [LINE, RING] {
+                let run = |seed| -> Vec<f64> {
+                    let no_line = |_: &str| String::new();
+                    let case = (proto, QueueOrder::default());
+                    received(text, case, &effort, seed, no_line, &mut String::new()).unwrap()
+                };
+                let one = run(1);
+                assert_ne!(one, run(2), "{proto:?}");
+                assert_eq!(one, run(1), "{proto:?}");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::af_packet::SUPER_FRAME;
 use crate::af_xdp::UmemGroup;
 use crate::packet::{Offload, Packet, Segmentation};
 
@@ -16,10 +17,6 @@ pub const HEADROOM: usize = 256;
 
 /// Bytes of the smallest frame.
 const FRAME_MIN: usize = 2048;
-
-/// Bytes of the largest frame that lies in huge pages. A larger one has room for super-packets, and
-/// mostly holds a packet of one page. In huge pages the kernel would zero 2 MB for that packet.
-const HUGE_PAGES_MAX: usize = 4096;
 
 /// Bits of a packet's frame number that say which frame it is; the others say of which pool.
 const INDEX_BITS: u32 = 24;
@@ -65,7 +62,7 @@ impl Pool {
         }
         let bytes = frames.checked_mul(frame_size).ok_or_else(|| invalid("pool is too large"))?;
         Ok(Pool {
-            area: Area::map(bytes, frame_size <= HUGE_PAGES_MAX)?,
+            area: Area::map(bytes, frame_size < SUPER_FRAME)?,
             frames: count,
             frame_size: size,
             tag: POOLS.fetch_add(1, Ordering::Relaxed) << INDEX_BITS,
@@ -463,8 +460,9 @@ impl Area {
             return Err(io::Error::last_os_error());
         }
         let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Small frames: fewer TLB misses where the kernel has huge pages to give, no harm where it
-        // has not. Large frames: see HUGE_PAGES_MAX.
+        // Fewer TLB misses where the kernel has huge pages to give; no harm where it has not. A
+        // frame for super-packets mostly holds a packet of one page, for which the kernel would
+        // zero 2 MB.
         let advice = if in_huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: the range is the mapping just made; the advice does not change its contents.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
@@ -486,7 +484,7 @@ mod tests {
 
     #[test]
     fn a_small_packet_in_a_large_frame_costs_the_memory_of_a_small_one() {
-        let mut pool = Pool::new(128, crate::SUPER_FRAME).unwrap();
+        let mut pool = Pool::new(128, SUPER_FRAME).unwrap();
         let packets: Vec<Packet> = (0..128).map(|_| pool.alloc_from(&[1; 1500]).unwrap()).collect();
         let mut pages = vec![0_u8; pool.area.bytes.div_ceil(4096)];
         // SAFETY: the range is the pool's mapping, and `pages` has a byte for each of its pages.
