@@ -262,6 +262,30 @@ fn what_was_never_sent_was_not_blocked() {
     desk.assert_nothing_left();
 }
 
+/// The fabric answers a host's question for an address after milliseconds. Linux lets what is sent
+/// just then overtake what has waited for the answer.
+#[test]
+fn a_flow_keeps_its_order_though_its_neighbour_is_asked_for() {
+    let Some(desk) = Desk::root("labs") else { return };
+    let fabric = "name = \"cold\"\n[[node]]\nname = \"n1\"\n\
+        [[controller]]\nname = \"c1\"\non = \"n1\"\n\
+        [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n";
+    let host = |n: u8| {
+        let to = n % 4 + 1;
+        format!(
+            "[[host]]\nname = \"h{n}\"\naddress = \"10.0.0.{n}/24\"\ndhcp = true\n\
+             [[link]]\nends = [\"h{n}\", \"n1.p{n}\"]\n\
+             [[traffic]]\nname = \"u{n}\"\nfrom = \"h{n}\"\nto = \"h{to}\"\n\
+             proto = \"udp\"\nrate = \"10Mbit\"\nsize = 64\nduration = \"50ms\"\n"
+        )
+    };
+    let hosts: String = (1..=4).map(host).collect();
+    let facts = desk.json(&["lab", "run", &desk.file("cold", &format!("{fabric}{hosts}"))], 0);
+    let flows = facts["flows"].as_array().unwrap();
+    assert!(flows.len() == 4 && flows.iter().all(|f| f["reordered"] == 0), "{facts}");
+    desk.assert_nothing_left();
+}
+
 /// Through nodes of our own: AF_XDP for root, AF_PACKET for others.
 #[test]
 fn nodes_forward_delay_and_account_for_every_packet() {

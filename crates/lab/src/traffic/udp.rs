@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use plexus_io::unsent;
 use plexus_topo::Extent;
 use plexus_traffic::{FlowStats, PROBE_LEN, PROBE_UDP_PORT, Probe, Start};
 use plexus_wire::Time;
@@ -17,6 +19,8 @@ use crate::stalls::{keep_to, processors};
 
 /// Requested receive buffer in bytes: a pause of the receiver's thread must not look like loss.
 const BUFFER: usize = 8 << 20;
+/// How long the first datagram may wait in the host before others follow it.
+const FIRST_GONE: Duration = Duration::from_millis(200);
 
 /// Sends the flow and meters it at the other end.
 pub(super) fn run(route: &Route<'_>) -> Outcome {
@@ -62,9 +66,8 @@ fn try_run(route: &Route<'_>) -> io::Result<Outcome> {
             s.spawn(move || meter(route, &socket, seen, sent, done))
         });
         keep_to_a_processor(route.index);
-        let started = Instant::now();
-        let departures = send(route, &sender, &sent);
-        let time = sending_time(&route.flow.extent, started.elapsed(), interval(route));
+        let (departures, elapsed) = send(route, &sender, &sent);
+        let time = sending_time(&route.flow.extent, elapsed, interval(route));
         let _ = done.set(Instant::now());
         let metered = metering.map_or(Ok(Ok(())), |m| m.join());
         metered.map_err(|_| io::Error::other("the meter panicked"))??;
@@ -94,8 +97,9 @@ fn interval(route: &Route<'_>) -> Duration {
 type Departures = (u64, Option<io::Error>);
 
 /// Sends at the flow's rate until its extent is reached. Datagrams that are due are sent at once,
-/// so the average is exact whatever the granularity of sleep.
-fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
+/// so the average is exact whatever the granularity of sleep. Returns how long that took, without
+/// the wait after the first.
+fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> (Departures, Duration) {
     let (mut departed, mut refusal) = (0, None);
     let flow = route.flow;
     let (size, interval) = (size(route), interval(route));
@@ -106,7 +110,7 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
         Extent::Duration(d) => (u64::MAX, Some(d)),
     };
     let number = route.index as u32;
-    let started = Instant::now();
+    let mut started = Instant::now();
     for n in 0..count {
         let due = interval.mul_f64(n as f64);
         if limit.is_some_and(|limit| due >= limit) {
@@ -115,7 +119,7 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
         loop {
             let early = due.saturating_sub(started.elapsed());
             if route.live.is_cancelled() {
-                return (departed, refusal);
+                return ((departed, refusal), started.elapsed());
             }
             if early.is_zero() {
                 break;
@@ -131,8 +135,22 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> Departures {
         }
         sent.store(n + 1, Ordering::Relaxed);
         route.live.add_sent(size);
+        if n == 0 {
+            started += wait_until_gone(socket);
+        }
     }
-    (departed, refusal)
+    ((departed, refusal), started.elapsed())
+}
+
+/// Waits until the first datagram has left the host, and says how long that took. While it waits
+/// for the neighbour's address, others may join it. As soon as Linux has the address, it lets new
+/// ones overtake those.
+fn wait_until_gone(socket: &UdpSocket) -> Duration {
+    let started = Instant::now();
+    while started.elapsed() < FIRST_GONE && unsent::of_other(socket.as_fd()).is_ok_and(|b| b > 0) {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    started.elapsed()
 }
 
 /// Counts arrivals until all datagrams have arrived, or none arrives any more.
