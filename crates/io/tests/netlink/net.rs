@@ -18,6 +18,8 @@ pub(crate) fn two_devices() -> [u32; 2] {
         ip(&format!("link add {name} type veth peer name {name}.px"));
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}.px/disable_ipv6"), "1").unwrap();
         ip(&format!("link set {name}.px up"));
+        // A link-local address would come seconds later, in the middle of a test.
+        ip(&format!("link set {name} addrgenmode none"));
         ip(&format!("link set {name} up"));
         ip(&format!("addr add 10.0.{n}.1/24 dev {name}"));
         ip(&format!("addr add 2001:db8:{n}::1/64 dev {name} nodad"));
