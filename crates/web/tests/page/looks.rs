@@ -150,10 +150,13 @@ fn a_thousand_boxes_and_ten_thousand_hosts_can_be_moved_about() {
     let page = serve(&settings(), Made::new(960, 40, 10_000));
     browser.window(1280, 800, false);
     open(&mut browser, &page);
+    // In parts, for a call has a limit, and a busy machine draws slowly.
+    let settled = "(async () => { const frame = () => new Promise(requestAnimationFrame); \
+        for (let i = 0; i < 20 && plexus.graph.isMoving(); i++) { await frame(); } \
+        return !plexus.graph.isMoving(); })()";
+    assert!((0..100).any(|_| browser.value(settled) == true), "it moves for 2,000 frames");
     let drawn = "(async () => { const frame = () => new Promise(requestAnimationFrame); \
-        const all = plexus.graph.frameTimes; \
-        for (let i = 0; i < 600 && plexus.graph.isMoving(); i++) { await frame(); } \
-        plexus.graph.fit(); const begun = all.length; all.length = 0; \
+        const all = plexus.graph.frameTimes; plexus.graph.fit(); all.length = 0; \
         for (let i = 0; i < 60; i++) { plexus.graph.turn(i < 30 ? 1.04 : 0.98, 3); \
         await frame(); await frame(); } \
         const sorted = [...all].sort((a, b) => a - b); \
