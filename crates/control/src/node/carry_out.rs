@@ -1,10 +1,9 @@
 //! Carries out effects: each becomes outputs of the node, a message, or work for another part.
 
+use plexus_wire::Time;
 use plexus_wire::fabric::message::{Body, PortRole};
 use plexus_wire::fabric::{self, CONTROL_HOP, Kind};
-use plexus_wire::{MacAddr, Time};
 
-use super::detour::address_of;
 use super::effect::{Effect, Event, Turn};
 use super::host_frame::HostFrame;
 use super::resolve::{LEADER, short};
@@ -120,17 +119,14 @@ impl Node {
         }
     }
 
-    /// Whether packets are routed to a station: a neighbour, or a function.
-    fn knows(&self, station: MacAddr) -> bool {
-        address_of(&self.routing, &self.classes, station).is_some()
-    }
-
     /// Whether the data plane has sent a host's frame to this station as a router.
     fn has_routed(&self, frame: &[u8]) -> bool {
         let (Some(group), Some(frame)) = (&self.group, HostFrame::parse(frame)) else {
             return false;
         };
-        group.is_between_networks(&frame) && self.knows(frame.destination)
+        let is_neighbour = self.routing.addresses_of(frame.destination).next().is_some();
+        group.is_between_networks(&frame)
+            && (is_neighbour || self.classes.is_function(frame.destination))
     }
 
     fn send_keyed(&mut self, now: Time, path: &[u8], exchange: u64, key: &[u8; 32], body: &Body) {

@@ -54,15 +54,25 @@ impl Classes {
 
     /// The address of a function.
     pub(super) fn address_of(&self, station: MacAddr) -> Option<IpAddr> {
+        self.addresses_of(station).next()
+    }
+
+    fn addresses_of(&self, station: MacAddr) -> impl Iterator<Item = IpAddr> {
         let functions = self.list.iter().flat_map(|class| &class.functions);
-        let mut found = functions.filter(|function| function.mac == Some(station));
-        found.next().map(|function| function.ip)
+        functions.filter(move |function| function.mac == Some(station)).map(|function| function.ip)
     }
 }
 
-/// The address of a station that packets are routed to: a neighbour, or a function.
-pub(super) fn address_of(routing: &Routing, classes: &Classes, station: MacAddr) -> Option<IpAddr> {
-    routing.address_of(station).or_else(|| classes.address_of(station))
+/// The address of a station that packets are routed to: a neighbour, or a function. One of the same
+/// version as `like`, if it has one: a host that asks for it may have no other.
+pub(super) fn address_of(
+    routing: &Routing,
+    classes: &Classes,
+    station: MacAddr,
+    like: IpAddr,
+) -> Option<IpAddr> {
+    let all = routing.addresses_of(station).chain(classes.addresses_of(station));
+    all.min_by_key(|address| address.is_ipv4() != like.is_ipv4())
 }
 
 impl Node {

@@ -716,12 +716,20 @@ impl Resolver {
 
     /// The address for which a station was last requested at this port: if a host keeps sending
     /// without asking again, the node asks for this address.
-    pub(crate) fn address_of(&self, port: u8, source: MacAddr, station: MacAddr) -> Option<IpAddr> {
+    /// `like`: only one of the same version.
+    pub(crate) fn address_of(
+        &self,
+        port: u8,
+        source: MacAddr,
+        station: MacAddr,
+        like: Option<IpAddr>,
+    ) -> Option<IpAddr> {
         let answers = self.ports.get(&port)?.answers.iter();
         let same = |((asker, _), mac): &(&(MacAddr, IpAddr), &MacAddr)| {
             *asker == source && **mac == station
         };
-        answers.filter(same).map(|((_, ip), _)| *ip).next()
+        let is_like = |ip: &IpAddr| like.is_none_or(|like| ip.is_ipv4() == like.is_ipv4());
+        answers.filter(same).map(|((_, ip), _)| *ip).find(is_like)
     }
 
     /// A port is no longer a host port: its routes are removed.

@@ -171,15 +171,15 @@ impl Routing {
     pub(crate) fn sends_from(&self, source: IpAddr, host: MacAddr, group: &Group) -> bool {
         match group.has_network(source) {
             true => self.known.get(&source).is_some_and(|known| known.mac == host),
-            false => self.address_of(host).is_some(),
+            false => self.addresses_of(host).next().is_some(),
         }
     }
 
-    /// An address of this station that packets are routed to.
-    pub(crate) fn address_of(&self, station: MacAddr) -> Option<IpAddr> {
+    /// The addresses of this station that packets are routed to.
+    pub(crate) fn addresses_of(&self, station: MacAddr) -> impl Iterator<Item = IpAddr> {
         let known = self.known.iter().map(|(address, known)| (address, &known.mac));
-        let mut all = known.chain(&self.own);
-        all.find(|(_, mac)| **mac == station).map(|(address, _)| *address)
+        let all = known.chain(&self.own).filter(move |(_, mac)| **mac == station);
+        all.map(|(address, _)| *address)
     }
 
     /// This address, and those of hosts that lead to a network that it leads to as well.

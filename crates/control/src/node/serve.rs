@@ -121,9 +121,10 @@ impl Node {
                     Some(_) => self.routing.next_hop(now, target),
                     // It may have been routed to a host that leads to other networks.
                     None => {
-                        let asked = self.resolver.address_of(port, mac, frame.destination);
+                        let station = frame.destination;
+                        let asked = self.resolver.address_of(port, mac, station, Some(source));
                         let (routing, classes) = (&self.routing, &self.classes);
-                        asked.or_else(|| address_of(routing, classes, frame.destination))
+                        asked.or_else(|| address_of(routing, classes, station, source))
                     }
                 };
                 // An address of another network is nobody's here: it is not to be asked for.
@@ -146,7 +147,7 @@ impl Node {
                 }
             }
             Matter::Unicast => {
-                let known = self.resolver.address_of(port, mac, frame.destination);
+                let known = self.resolver.address_of(port, mac, frame.destination, None);
                 let ip = known.and_then(|target| self.stations.address(port, mac, target));
                 match (ip, known) {
                     (Some(ip), Some(target)) => {
@@ -188,7 +189,8 @@ impl Node {
                         false if group.mac != frame.destination => {
                             // It has been routed, but has no way.
                             let (routing, classes) = (&self.routing, &self.classes);
-                            (address_of(routing, classes, frame.destination), Need::Route(bytes))
+                            let known = address_of(routing, classes, frame.destination, source);
+                            (known, Need::Route(bytes))
                         }
                         false if group.has_network(target) => (Some(target), Need::Routed(bytes)),
                         false if !self.routing.fib.version().1 => (None, Need::Routed(bytes)),

@@ -276,3 +276,36 @@ fn an_address_that_another_host_has_is_not_used() {
         assert!(matches!(sim.unsettled()[..], ["h1"] | ["h2"]), "{:?}", sim.unsettled());
     }
 }
+
+/// The node asks for the other host by an address of the version that the packet has.
+#[test]
+fn a_host_with_ipv6_alone_reaches_one_of_another_subnet_that_has_both() {
+    let mut text = String::from(
+        "name = \"alone\"\n[[node]]\nname = \"n1\"\n[[controller]]\nname = \"c1\"\non = \"n1\"\n",
+    );
+    for (prefix, gateway) in [
+        ("10.2.0.0/24", "10.2.0.254"),
+        ("fd00:1::/64", "fd00:1::fe"),
+        ("fd00:2::/64", "fd00:2::fe"),
+    ] {
+        text += &format!("[[controller.subnet]]\nprefix = \"{prefix}\"\ngateway = \"{gateway}\"\n");
+    }
+    for (host, rest) in [
+        ("a1", "address = \"fd00:1::1/64\"\ngateway = \"fd00:1::fe\""),
+        (
+            "b1",
+            "address = [\"10.2.0.1/24\", \"fd00:2::1/64\"]\n\
+             gateway = [\"10.2.0.254\", \"fd00:2::fe\"]",
+        ),
+    ] {
+        text += &format!(
+            "[[host]]\nname = \"{host}\"\n{rest}\n[[link]]\nends = [\"{host}\", \"n1.{host}\"]\n"
+        );
+    }
+    // Its address of IPv4 is known, too.
+    text += &flow("other", "b1", "10.2.0.254", "proto = \"icmp\"\ncount = 1");
+    text += &flow("there", "a1", "fd00:2::1", "proto = \"icmp\"\ncount = 3\nafter = \"other\"");
+    let topology = Topology::parse("alone.toml", &text).unwrap_or_else(|e| panic!("{e}"));
+    let report = run(Sim::new(&topology, 1).unwrap());
+    assert!(report.facts.passed && report.facts.flows[1].loss == 0.0, "{report}");
+}
