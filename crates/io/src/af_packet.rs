@@ -17,7 +17,7 @@ use plexus_wire::{MacAddr, Time};
 
 use crate::OpenError;
 use crate::device::{Device, ETHERNET, State};
-use crate::fast::{Entrance, KernelEnd};
+use crate::fast::{self, Entrance, KernelEnd, SAMPLES_AT_ONCE};
 use crate::messages;
 use crate::packet::{BATCH, Batch, Packet};
 use crate::pool::{HEADROOM, Pool};
@@ -60,6 +60,15 @@ pub struct AfPacketPort {
     stats: PortStats,
     /// Reading the kernel's count of drops resets it.
     overflow: Cell<u64>,
+    samples: Vec<Sample>,
+}
+
+/// The beginning of a packet that the fast table has forwarded.
+struct Sample {
+    /// Its first bytes.
+    bytes: Vec<u8>,
+    /// Bytes of the packet.
+    len: usize,
 }
 
 impl AfPacketPort {
@@ -105,6 +114,7 @@ impl AfPacketPort {
             messages: Messages::new(),
             stats: PortStats::default(),
             overflow: Cell::new(0),
+            samples: Vec::new(),
         })
     }
 
@@ -152,7 +162,13 @@ impl AfPacketPort {
         let mut sound = 0;
         for (i, &frame) in frames[..n].iter().enumerate() {
             let got = self.messages.received(i);
-            let (len, tag) = (got.len, tag_of(got.control));
+            let (len, aux) = (got.len, aux_of(got.control));
+            let tag = aux.and_then(|aux| aux.tag);
+            // A super-packet has its metadata and not its bytes, so nothing else is looked at.
+            if let Some(Aux { len: packet_len, .. }) = aux.filter(|aux| aux.is_cut) {
+                self.keep_sample(pool, frame, len, packet_len, tag);
+                continue;
+            }
             let offload = VnetHeader::from_bytes(*got.lead).to_offload(len);
             let (Some(offload), false) = (offload, len < ETHERNET || len > room) else {
                 self.stats.rx_invalid += 1;
@@ -170,6 +186,32 @@ impl AfPacketPort {
             sound += 1;
         }
         sound
+    }
+
+    /// Keeps the first bytes of a packet that the fast table has forwarded, and gives its frame
+    /// back. A packet that was cut in any other way is lost.
+    fn keep_sample(
+        &mut self,
+        pool: &mut Pool,
+        frame: u32,
+        len: usize,
+        packet_len: usize,
+        tag: Option<(u16, u16)>,
+    ) {
+        if len != fast::sample_len(packet_len) || len > pool.max_len() {
+            self.stats.rx_invalid += 1;
+            return pool.give(frame);
+        }
+        let mut packet = pool.packet(frame, HEADROOM as u16, len as u32);
+        let before = packet.len();
+        if let Some((tpid, tci)) = tag.filter(|_| before >= ETHERNET) {
+            restore_tag(pool, &mut packet, tpid, tci);
+        }
+        if self.samples.len() < SAMPLES_AT_ONCE as usize {
+            let len = packet_len + packet.len() - before;
+            self.samples.push(Sample { bytes: pool.data(&packet).to_vec(), len });
+        }
+        pool.free(packet);
     }
 
     /// True for a packet that this device may be able to send.
@@ -283,6 +325,10 @@ impl Port for AfPacketPort {
         Some(KernelEnd { index: self.index, entrance, max_frame })
     }
 
+    fn take_samples(&mut self, see: &mut dyn FnMut(&[u8], usize)) {
+        self.samples.drain(..).for_each(|sample| see(&sample.bytes, sample.len));
+    }
+
     fn stats(&self) -> PortStats {
         if let Some(socket) = &self.socket {
             let counts = sys::get_option::<libc::tpacket_stats>(
@@ -391,21 +437,37 @@ struct Control {
     data: libc::tpacket_auxdata,
 }
 
-/// The tag that the kernel took out of a frame, TPID and TCI, if its control message has one.
-fn tag_of(control: &[u8]) -> Option<(u16, u16)> {
+/// The kernel's notes on a frame.
+#[derive(Clone, Copy)]
+struct Aux {
+    /// The tag that it took out of the frame: TPID and TCI.
+    tag: Option<(u16, u16)>,
+    /// Bytes of the frame, without that tag.
+    len: usize,
+    /// The socket has fewer bytes than that.
+    is_cut: bool,
+}
+
+/// What is in a frame's control message, if that is the one that was asked for.
+fn aux_of(control: &[u8]) -> Option<Aux> {
     fn at<const N: usize>(control: &[u8], offset: usize) -> Option<[u8; N]> {
         control.get(offset..)?.first_chunk().copied()
     }
     let integer = |offset| at(control, offset).map(libc::c_int::from_ne_bytes);
     let level = integer(offset_of!(Control, header.cmsg_level))?;
     let kind = integer(offset_of!(Control, header.cmsg_type))?;
-    let status = u32::from_ne_bytes(at(control, offset_of!(Control, data.tp_status))?);
+    let word = |offset| at(control, offset).map(u32::from_ne_bytes);
+    let status = word(offset_of!(Control, data.tp_status))?;
+    let len = word(offset_of!(Control, data.tp_len))?;
+    let there = word(offset_of!(Control, data.tp_snaplen))?;
     let short = |offset| at(control, offset).map(u16::from_ne_bytes);
     let tci = short(offset_of!(Control, data.tp_vlan_tci))?;
     let tpid = short(offset_of!(Control, data.tp_vlan_tpid))?;
     let is_ours = level == libc::SOL_PACKET && kind == libc::PACKET_AUXDATA;
-    (is_ours && status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+    is_ours.then(|| {
         let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-        (if known { tpid } else { libc::ETH_P_8021Q as u16 }, tci)
+        let tpid = if known { tpid } else { libc::ETH_P_8021Q as u16 };
+        let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((tpid, tci));
+        Aux { tag, len: len as usize, is_cut: there < len }
     })
 }

@@ -29,6 +29,7 @@ pub mod xdp;
 
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -281,6 +282,19 @@ pub struct FabricLink {
     pub takes_owed: bool,
 }
 
+/// Bytes of a sample at most, without a tag.
+pub const SAMPLE_MAX: usize = 128;
+
+/// Bytes of the sample of a packet: fewer than it has, so that the socket's port can tell the two
+/// apart. Neither number includes a tag.
+pub(crate) fn sample_len(packet_len: usize) -> usize {
+    SAMPLE_MAX.min(packet_len.saturating_sub(1))
+}
+
+/// Samples of a port's packets between two calls of [`FastTable::maintain`]. They wait in the
+/// socket's buffer among the packets that rules let through, and take little of it.
+pub const SAMPLES_AT_ONCE: u64 = 1024;
+
 /// A rule's number. It names no other rule before [`FastTable::forget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
@@ -373,6 +387,26 @@ pub trait FastTable: Send {
     /// frames that rules give it. Then the rules to it are not [valid](FastTable::is_valid) any
     /// more.
     fn maintain(&mut self, _port: PortId) {}
+
+    /// Takes samples of the packets that come in by a port and that rules forward: about one in so
+    /// many, chosen at random. None: of no packet. The back-end hands the samples over
+    /// ([`Port::take_samples`](crate::Port::take_samples)), and the packets are forwarded all the
+    /// same. It stays so while the port is closed and opened.
+    ///
+    /// There are at most [`SAMPLES_AT_ONCE`] samples until the next
+    /// [`maintain`](FastTable::maintain); the others are [missed](FastTable::missed_samples).
+    ///
+    /// # Errors
+    /// `Unsupported`: this table takes no samples.
+    fn sample(&mut self, _port: PortId, _one_in: Option<NonZeroU32>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The samples of a port that were not taken because there were too many at once, since the
+    /// table was made.
+    fn missed_samples(&self, _port: PortId) -> u64 {
+        0
+    }
 
     /// A port that has been opened leads to a fabric node. If that takes what packets owe, the
     /// table finds out whether the device does, too: super-packets and unfinished checksums behind

@@ -56,6 +56,11 @@ pub trait Port: Send {
         None
     }
 
+    /// Shows the samples of packets that have come in by this port and that the
+    /// [fast table](crate::fast::FastTable::sample) has forwarded: the first bytes of each, and the
+    /// bytes that the packet had. They come in with `receive`, and count as received nowhere.
+    fn take_samples(&mut self, _see: &mut dyn FnMut(&[u8], usize)) {}
+
     /// Sets a mark behind the packets that the kernel has for this port by now, and returns its
     /// number. It is [passed](Port::passed_mark) when `receive` has returned them all; those that
     /// were lost do not count. Ports that show packets at once need none.
@@ -112,6 +117,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn kernel_end(&self) -> Option<KernelEnd<'_>> {
         (**self).kernel_end()
+    }
+
+    fn take_samples(&mut self, see: &mut dyn FnMut(&[u8], usize)) {
+        (**self).take_samples(see);
     }
 
     fn mark(&mut self) -> u64 {

@@ -72,6 +72,8 @@ pub enum Helper {
     MapLookup = 1,
     /// Nanoseconds of CLOCK_MONOTONIC.
     KtimeNs = 5,
+    /// A random number of 32 bits.
+    RandomU32 = 7,
     /// R1 context, R2 offset in the frame, R3 source, R4 length, R5 flags.
     SkbStoreBytes = 9,
     /// R1 context, R2 tag's protocol in network order, R3 its other half: adds an 802.1Q tag.

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroU32;
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
@@ -150,6 +151,14 @@ impl<T: FastTable> FastTable for Chaos<T> {
     fn maintain(&mut self, port: PortId) {
         self.carry_out();
         self.table.maintain(port);
+    }
+
+    fn sample(&mut self, port: PortId, one_in: Option<NonZeroU32>) -> io::Result<()> {
+        self.table.sample(port, one_in)
+    }
+
+    fn missed_samples(&self, port: PortId) -> u64 {
+        self.table.missed_samples(port)
     }
 
     fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {

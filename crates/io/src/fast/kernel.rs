@@ -12,12 +12,15 @@ mod routed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) use self::frame::Frame;
 use self::program::{KEY_LEN, Maps, VALUE_WORDS, holds, of_port, owed, word};
-use super::{Action, Counts, FabricLink, FastTable, Held, KernelEnd, Key, Routed, RuleId};
+use super::{
+    Action, Counts, FabricLink, FastTable, Held, KernelEnd, Key, Routed, RuleId, SAMPLES_AT_ONCE,
+};
 use crate::bpf::Map;
 use crate::packet::PortId;
 
@@ -51,6 +54,11 @@ pub trait Driver: Sized + Clone + Send + Debug {
     /// they owe nothing, they may leave.
     fn owed(&mut self, _device: u32, _peer_takes_owed: bool) -> Owed {
         Owed { comes: false, may_leave: true }
+    }
+
+    /// Whether the programs take samples of what they forward.
+    fn samples(&self) -> bool {
+        false
     }
 
     /// The time until which an open port's packets may be forwarded without this process, in
@@ -184,6 +192,12 @@ impl<D: Driver> Kernel<D> {
     /// How often a port has been closed, as rules have it.
     fn closed(&self, port: PortId) -> u32 {
         self.port(port, of_port::CLOSED) as u32
+    }
+
+    /// Allows further samples of a port: so many until the next call.
+    fn allow_samples(&self, port: PortId) {
+        let taken = self.port(port, of_port::SAMPLED);
+        self.set_port(port, of_port::SAMPLED_MAX, taken.wrapping_add(SAMPLES_AT_ONCE));
     }
 
     fn void_rules_to(&self, port: PortId) {
@@ -454,6 +468,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         let news = at.say_if_changed(sends).then_some(if sends { at.out } else { 0 });
         let owed = at.owed(&mut self.driver);
         self.set_port(port, of_port::UNTIL, self.driver.until());
+        self.allow_samples(port);
         if self.port(port, of_port::OWED) != owed {
             self.set_port(port, of_port::OWED, owed);
             self.void_rules_to(port);
@@ -462,6 +477,20 @@ impl<D: Driver> FastTable for Kernel<D> {
             self.set_port(port, of_port::OUT, out);
             self.void_rules_to(port);
         }
+    }
+
+    fn sample(&mut self, port: PortId, one_in: Option<NonZeroU32>) -> io::Result<()> {
+        if !self.driver.samples() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.allow_samples(port);
+        let below = one_in.map_or(0, |one_in| (1 << 32) / u64::from(one_in.get()));
+        self.set_port(port, of_port::SAMPLE, below);
+        Ok(())
+    }
+
+    fn missed_samples(&self, port: PortId) -> u64 {
+        self.port(port, of_port::SAMPLES_MISSED)
     }
 
     fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! A fast table without a kernel, for tests: the test hands it the frames of its ports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plexus_wire::fabric::Passing;
@@ -38,10 +39,21 @@ struct Inner {
     /// How often each port has been closed.
     closed: BTreeMap<PortId, u32>,
     links: BTreeMap<PortId, FabricLink>,
+    /// Of which ports samples are taken, and how.
+    sampled: BTreeMap<PortId, Sampled>,
     /// Refuses further rules.
     refuses: bool,
     /// All rules have these counts, whatever they did.
     lie: Option<Counts>,
+}
+
+/// The samples of a port: each so many packets give one, without chance.
+#[derive(Debug, Default)]
+struct Sampled {
+    one_in: Option<NonZeroU32>,
+    packets: u32,
+    taken: VecDeque<Vec<u8>>,
+    missed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +100,21 @@ impl Memory {
         self.inner().rules.iter().map(|(key, (_, action))| (*key, *action)).collect()
     }
 
+    /// A sample of a port's packets that no back-end has taken yet: the whole frame.
+    pub fn take_sample(&self, port: PortId) -> Option<Vec<u8>> {
+        self.inner().sampled.get_mut(&port)?.taken.pop_front()
+    }
+
+    /// Of how many packets of a port one gives a sample.
+    pub fn samples(&self, port: PortId) -> Option<NonZeroU32> {
+        self.inner().sampled.get(&port)?.one_in
+    }
+
+    /// So many samples of a port were not taken.
+    pub fn miss_samples(&self, port: PortId, count: u64) {
+        self.inner().sampled.entry(port).or_default().missed += count;
+    }
+
     /// A frame comes in by a port.
     pub fn receive(&self, port: PortId, frame: &[u8]) -> Fate {
         self.take(port, frame, false)
@@ -99,7 +126,7 @@ impl Memory {
     }
 
     fn take(&self, port: PortId, frame: &[u8], is_super: bool) -> Fate {
-        let mut inner = self.inner();
+        let inner = &mut *self.inner();
         let Some(key) = inner.key_of(port, frame) else { return Fate::Passed };
         let Some((id, action)) = inner.rules.get(&key).copied() else { return Fate::Passed };
         if !inner.open.contains(&port) || !inner.is_valid(id) {
@@ -128,6 +155,9 @@ impl Memory {
         slot.counts.packets += 1;
         let tag_len = if is_tagged { 4 } else { 0 };
         slot.counts.bytes += (frame.len() - tag_len) as u64;
+        if let Some(sampled) = inner.sampled.get_mut(&port) {
+            sampled.see(frame);
+        }
         let mut frame = frame.to_vec();
         match (key, action.front) {
             (Key::Hop { .. }, Some(front)) => {
@@ -167,6 +197,17 @@ impl Memory {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sampled {
+    fn see(&mut self, frame: &[u8]) {
+        let Some(one_in) = self.one_in else { return };
+        self.packets += 1;
+        if self.packets >= one_in.get() {
+            self.packets = 0;
+            self.taken.push_back(frame.to_vec());
+        }
     }
 }
 
@@ -313,6 +354,15 @@ impl FastTable for Memory {
     fn open(&mut self, port: PortId, _: KernelEnd<'_>) -> io::Result<()> {
         self.open_without_kernel(port);
         Ok(())
+    }
+
+    fn sample(&mut self, port: PortId, one_in: Option<NonZeroU32>) -> io::Result<()> {
+        self.inner().sampled.entry(port).or_default().one_in = one_in;
+        Ok(())
+    }
+
+    fn missed_samples(&self, port: PortId) -> u64 {
+        self.inner().sampled.get(&port).map_or(0, |sampled| sampled.missed)
     }
 
     fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {

@@ -114,6 +114,10 @@ impl Driver for Programs {
         Owed { comes, may_leave: comes && peer_takes_owed }
     }
 
+    fn samples(&self) -> bool {
+        true
+    }
+
     fn until(&self) -> u64 {
         self.persist.as_ref().map_or(0, |persist| persist.until())
     }

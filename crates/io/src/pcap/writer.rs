@@ -77,12 +77,26 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the file, which then ends with a part of a packet.
     pub fn packet(&mut self, time_ns: u64, direction: Direction, bytes: &[u8]) -> io::Result<()> {
+        self.cut_packet(time_ns, direction, bytes, bytes.len())
+    }
+
+    /// The same for a packet of `len` bytes of which these are the first.
+    ///
+    /// # Errors
+    /// As for [`packet`](Writer::packet).
+    pub fn cut_packet(
+        &mut self,
+        time_ns: u64,
+        direction: Direction,
+        bytes: &[u8],
+        len: usize,
+    ) -> io::Result<()> {
         self.begin(ENHANCED_PACKET);
         self.u32(0);
         self.u32((time_ns >> 32) as u32);
         self.u32(time_ns as u32);
         self.u32(bytes.len() as u32);
-        self.u32(bytes.len() as u32);
+        self.u32(len as u32);
         self.padded(bytes);
         let flags: u32 = match direction {
             Direction::In => 1,

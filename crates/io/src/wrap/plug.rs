@@ -1,7 +1,7 @@
 //! A cable that can be unplugged and plugged in again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plexus_wire::Time;
 
@@ -27,7 +27,11 @@ struct State {
     lost: AtomicU64,
     hides: AtomicBool,
     keeps: AtomicBool,
+    samples: Mutex<Vec<Sample>>,
 }
+
+/// The first bytes of a packet, and how many it had.
+type Sample = (Vec<u8>, usize);
 
 impl Plug {
     /// Puts the cable in, or pulls it out. Frames stop at once; the link follows with the port's
@@ -51,6 +55,15 @@ impl Plug {
         self.0.keeps.store(on, Ordering::Relaxed);
     }
 
+    /// Gives the port a sample of a packet of so many bytes, as a fast table does.
+    pub fn sample(&self, bytes: Vec<u8>, len: usize) {
+        self.samples().push((bytes, len));
+    }
+
+    fn samples(&self) -> std::sync::MutexGuard<'_, Vec<Sample>> {
+        self.0.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether it is in.
     pub fn is_in(&self) -> bool {
         self.0.is_in.load(Ordering::Relaxed)
@@ -60,8 +73,9 @@ impl Plug {
 impl<P: Port> Plugged<P> {
     /// `inner` with its cable in.
     pub fn new(inner: P) -> Plugged<P> {
-        let (hides, keeps) = (AtomicBool::new(false), AtomicBool::new(false));
-        let state = State { is_in: AtomicBool::new(true), lost: AtomicU64::new(0), hides, keeps };
+        let (is_in, lost) = (AtomicBool::new(true), AtomicU64::new(0));
+        let (hides, keeps, samples) = Default::default();
+        let state = State { is_in, lost, hides, keeps, samples };
         Plugged { inner, plug: Plug(Arc::new(state)), marks: 0, passed: 0 }
     }
 
@@ -98,6 +112,11 @@ impl<P: Port> Port for Plugged<P> {
     fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
         let link = self.inner.maintain(now, pool);
         if self.plug.is_in() { link } else { Link::Down }
+    }
+
+    fn take_samples(&mut self, see: &mut dyn FnMut(&[u8], usize)) {
+        let samples = std::mem::take(&mut *self.plug.samples());
+        samples.iter().for_each(|(bytes, len)| see(bytes, *len));
     }
 
     fn mark(&mut self) -> u64 {

@@ -5,6 +5,7 @@ mod fabric;
 #[path = "../common/mod.rs"]
 mod net;
 mod order;
+mod samples;
 mod tables;
 mod xdp;
 

@@ -80,7 +80,15 @@ pub(crate) mod of_port {
     pub(crate) const UNTIL: usize = 5;
     /// Of a port of the fabric: [`owed`](super::owed).
     pub(crate) const OWED: usize = 6;
-    pub(crate) const COUNT: usize = 7;
+    /// A packet that a rule forwards gives a sample if a random number of 32 bits is less than
+    /// this. Zero: no packet does.
+    pub(crate) const SAMPLE: usize = 7;
+    /// Samples that were taken, their number that ends it for now, and those that were missed
+    /// since there were as many.
+    pub(crate) const SAMPLED: usize = 8;
+    pub(crate) const SAMPLED_MAX: usize = 9;
+    pub(crate) const SAMPLES_MISSED: usize = 10;
+    pub(crate) const COUNT: usize = 11;
 }
 
 /// Words of the scratch, which R7 points at: the program's notes on the frame at hand.
@@ -98,7 +106,9 @@ pub(crate) mod scratch {
     /// hop on, as numbers.
     pub(crate) const FIXED: usize = 5;
     pub(crate) const HOPS: usize = 6;
-    pub(crate) const COUNT: usize = 7;
+    /// The input port's [`of_port::SAMPLE`](super::of_port::SAMPLE).
+    pub(crate) const SAMPLE: usize = 7;
+    pub(crate) const COUNT: usize = 8;
 }
 
 /// Places on the stack of a program that [decides](decide); a look-up uses the topmost 4 bytes.
@@ -348,6 +358,10 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::OWED));
     asm.alu_imm(Alu::And, Reg::R1, owed::COMES);
     asm.store(Width::D, Reg::R10, NUMBER, Reg::R1);
+    if frame == Frame::Buffer {
+        asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::SAMPLE));
+        asm.store(Width::D, Reg::R7, at(scratch::SAMPLE), Reg::R1);
+    }
     find_port(asm, maps, 32, to_socket);
     asm.load(Width::D, Reg::R3, Reg::R0, at(of_port::OUT));
     asm.jump_imm(If::Eq, Reg::R3, 0, to_socket);

@@ -13,6 +13,10 @@
 //! Only the filter can keep a packet from the socket, and only the program at the hook can send it
 //! elsewhere. The filter looks up, so that both do the same whatever is changed in between.
 //!
+//! The filter also takes samples: of a packet that is to be forwarded it gives the socket the first
+//! bytes. They are never all of its bytes. The kernel tells the socket both lengths, by which the
+//! port knows a sample.
+//!
 //! A table that [persists](super::Persist) goes on when its process has ended, and the sockets with
 //! it. Then no filter has run, and the program at the hook decides by itself, until a time that the
 //! process kept moving on.
@@ -20,6 +24,7 @@
 //! A kernel with PREEMPT_RT may run another device's packet in between. Then the table is not to be
 //! used.
 
+use super::super::SAMPLE_MAX;
 use super::super::kernel::Frame;
 use super::super::kernel::program::{
     LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, holds, of_port, redirect,
@@ -76,6 +81,7 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     let mut asm = Asm::new();
     let (to_socket, lost, without_notes) = (asm.label(), asm.label(), asm.label());
     let (wait, pass, hold) = (asm.label(), asm.label(), asm.label());
+    let sampled = asm.label();
 
     asm.mov(Reg::R6, Reg::R1);
     find_scratch(&mut asm, notes, without_notes);
@@ -86,6 +92,8 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     key_of_packet(&mut asm, to_socket);
     decide(&mut asm, maps, Frame::Buffer, to_socket, wait);
     asm.store_imm(Width::D, Reg::R7, at(scratch::DECISION), decision::FORWARD);
+    asm.load(Width::D, Reg::R9, Reg::R7, at(scratch::SAMPLE));
+    asm.jump_imm(If::Ne, Reg::R9, 0, sampled);
     asm.mov_imm(Reg::R0, 0);
     asm.exit();
 
@@ -105,6 +113,9 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     asm.mov_imm(Reg::R0, 0);
     asm.exit();
 
+    asm.place(sampled);
+    take_sample(&mut asm, maps);
+
     // Nobody has carried out the decision before this one: the program at the hook of that port is
     // gone, or another there is before it. From now on the socket gets all of its packets.
     asm.place(lost);
@@ -122,6 +133,33 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     asm.mov_imm(Reg::R0, WHOLE);
     asm.exit();
     asm
+}
+
+/// Ends the filter for a packet that is to be forwarded: once in a while the socket gets its first
+/// bytes. R8 is the rule's first word, R9 its port's word for it.
+fn take_sample(asm: &mut Asm, maps: &Maps) {
+    let (nothing, missed, short) = (asm.label(), asm.label(), asm.label());
+    asm.call(Helper::RandomU32);
+    asm.jump(If::Ge, Reg::R0, Reg::R9, nothing);
+    find_port(asm, maps, 48, nothing);
+    asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::SAMPLED));
+    asm.load(Width::D, Reg::R2, Reg::R0, at(of_port::SAMPLED_MAX));
+    asm.mov_imm(Reg::R3, 1);
+    asm.jump(If::Ge, Reg::R1, Reg::R2, missed);
+    asm.atomic_add(Reg::R0, at(of_port::SAMPLED), Reg::R3);
+    // As `sample_len` has it.
+    asm.load(Width::W, Reg::R0, Reg::R6, buffer::LEN);
+    asm.jump_imm(If::Le, Reg::R0, SAMPLE_MAX as i32, short);
+    asm.mov_imm(Reg::R0, SAMPLE_MAX as i32 + 1);
+    asm.place(short);
+    asm.alu_imm(Alu::Sub, Reg::R0, 1);
+    asm.exit();
+
+    asm.place(missed);
+    asm.atomic_add(Reg::R0, at(of_port::SAMPLES_MISSED), Reg::R3);
+    asm.place(nothing);
+    asm.mov_imm(Reg::R0, 0);
+    asm.exit();
 }
 
 /// At the hook: carries the decision out. One that `persists` decides itself where no filter has
