@@ -94,6 +94,7 @@ impl Machine {
                 rig.now,
                 0,
                 1,
+                None,
                 Box::new(|seen| {
                     black_box(plexus_wire::describe(seen.bytes).to_string());
                 }),

@@ -53,8 +53,15 @@ pub struct Frame {
     pub now_ns: u64,
     /// It left by the port; else it came in.
     pub out: bool,
-    /// Frames that the client was too slow for, since the line before.
+    /// Frames that the client was too slow for, since the line before. Of samples also those that
+    /// were due and not taken because there were too many at once.
     pub missed: u64,
-    /// Its bytes, in hexadecimal.
+    /// It is one of several that the kernel has forwarded; the others are not shown.
+    #[serde(default)]
+    pub sample: bool,
+    /// Its length in bytes. Zero from daemons that take no samples: `frame` has all of it.
+    #[serde(default)]
+    pub len: usize,
+    /// Its bytes, in hexadecimal; of a sample the first ones.
     pub frame: String,
 }

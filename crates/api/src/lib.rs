@@ -18,7 +18,7 @@ pub mod request;
 
 pub use client::{Client, ClientError};
 pub use question::{Answer, Topic};
-pub use request::{Apply, Common, CommonApply, Config, Request, Silence};
+pub use request::{Apply, Common, CommonApply, Config, Request, Silence, Trace};
 
 /// Version of the requests and answers. It grows when one changes its meaning or goes; new requests
 /// and new fields leave it as it is, and readers skip fields that they do not know.

@@ -1,9 +1,11 @@
 //! Requests of clients.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use plexus_wire::Prefix;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::answer::explain::Question;
@@ -37,7 +39,7 @@ pub enum Request {
     Explain(Question),
     /// The frames that pass a port, a [`Frame`](crate::answer::Frame) a line until the client hangs
     /// up.
-    Trace(String),
+    Trace(Trace),
     /// Makes a port deaf, or hear again.
     Silence(Silence),
     /// Reads the configuration file again.
@@ -54,6 +56,46 @@ pub enum Request {
     Metrics(bool),
     /// The daemon's name and versions: [`About`](crate::answer::About).
     Version(bool),
+}
+
+/// The frames of a port: `"p1"`, or `{"port":"p1","sample":100}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The port's name.
+    pub port: String,
+    /// Leave the port's flows in the kernel's fast table, and show about one in so many of their
+    /// packets that come in. None: show every frame, for which flows leave the fast table.
+    pub sample: Option<NonZeroU32>,
+}
+
+/// A trace of samples.
+#[derive(Serialize, Deserialize)]
+struct SampledTrace {
+    port: String,
+    sample: Option<NonZeroU32>,
+}
+
+impl Serialize for Trace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Trace { port, sample } = self;
+        match sample {
+            None => port.serialize(serializer),
+            Some(_) => SampledTrace { port: port.clone(), sample: *sample }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Trace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Trace, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(port) => Ok(Trace { port, sample: None }),
+            other => {
+                let read = serde_json::from_value(other).map_err(D::Error::custom)?;
+                let SampledTrace { port, sample } = read;
+                Ok(Trace { port, sample })
+            }
+        }
+    }
 }
 
 /// A port hears nothing while its link stays up, like a cable that dies and keeps its carrier.
@@ -185,7 +227,8 @@ mod tests {
             Request::Network(true),
             Request::Ways(Pair { from: Some(plexus_wire::MacAddr::default()), to: None }),
             Request::Explain(Question { port: Some("p1".into()), ..Question::default() }),
-            Request::Trace("p1".into()),
+            Request::Trace(Trace { port: "p1".into(), sample: None }),
+            Request::Trace(Trace { port: "p1".into(), sample: NonZeroU32::new(100) }),
             silence,
             Request::Reload(true),
             Request::Config(Config::Running(true)),
@@ -205,6 +248,17 @@ mod tests {
         ] {
             assert_eq!(Request::read(request.to_line().as_bytes()), Ok(request));
         }
+    }
+
+    #[test]
+    fn a_trace_of_all_frames_is_a_port_s_name() {
+        let all = Request::Trace(Trace { port: "p1".into(), sample: None });
+        assert_eq!(all.to_line(), "{\"api\":1,\"trace\":\"p1\"}\n");
+        for line in [r#"{"trace":"p1"}"#, r#"{"trace":{"port":"p1"}}"#] {
+            assert_eq!(Request::read(line.as_bytes()).as_ref(), Ok(&all));
+        }
+        let told = Request::read(br#"{"trace":{"port":"p1","sample":0}}"#).unwrap_err();
+        assert!(told.contains("integer `0`, expected a nonzero u32"), "{told}");
     }
 
     #[test]

@@ -9,17 +9,21 @@ mod words;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plexus_api::Request;
 use plexus_api::answer::Frame;
+use plexus_api::{Request, Trace};
 use plexus_io::pcap::{Direction, LinkType, Writer};
 use plexus_wire::unhex;
 
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
 use crate::generate::parse_duration;
+
+/// Bytes of the longest frame, a super-packet.
+const LEN_MAX: usize = 1 << 17;
 
 /// Show the frames that pass a port of a running node, follow packets across several nodes, or
 /// explain what becomes of a packet.
@@ -29,6 +33,7 @@ Examples:
   plexus trace p1
   plexus trace p1 --count 100 --write p1.pcapng
   plexus trace p1 --filter 10.0.0.1
+  plexus trace p1 --sample 1000
   plexus trace --across router-two-stage --filter 'ICMP echo request'
   plexus trace --across n1,n2 --count 10 --json
   plexus trace --explain --node c1 --from 10.0.0.1 --to 10.0.0.2 --tcp 80
@@ -36,6 +41,15 @@ Examples:
   plexus trace --explain p1 --node n1 --from 02:00:00:00:00:01 --to 02:00:00:00:00:02 --vlan 10
 
 One line per frame. The filter is a word that the line must contain: an address, a protocol.
+
+While a port is traced, its flows leave the kernel's fast table, so that every frame is seen, at the
+speed of a box without that table. With --sample N they stay there. Of their packets that come in by
+the port about one in N is shown, chosen at random, with the word `sample` in its line. So the trace
+shows only a part of what passes: packets that leave by the port and come in by others are not among
+the samples. Frames that the kernel leaves to the node are all shown, without that word. A sample is
+the beginning of a packet: at most 128 bytes, as they came in. It needs a fast table of tcx. There
+are at most 10,240 samples a second from a port, and 1,024 at once, so that they take little of its
+socket's buffer even with --sample 1; lines tell how many were missed.
 
 With --across, IP packets are followed through all of these nodes: for each box the ports by which a
 packet comes in and leaves, its time to live, and how long it stays. A box changes neither addresses
@@ -76,6 +90,10 @@ pub(crate) struct Args {
     /// Only frames, or packets, whose line contains this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Leave flows in the kernel's fast table, and show about one in N of their packets that come
+    /// in by the port.
+    #[arg(long, value_name = "N", conflicts_with_all = ["across", "explain"])]
+    sample: Option<NonZeroU32>,
     /// Write the frames to this file too, as pcapng.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -113,7 +131,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let mut out = std::io::stdout().lock();
     let mut seen = 0;
-    let mut next = client.ask(&Request::Trace(port));
+    let mut next = client.ask(&Request::Trace(Trace { port, sample: args.sample }));
     while args.count.is_none_or(|count| seen < count) {
         let answer = next.map_err(Failure::unusable)?;
         // A line without a frame says that the node is still there.
@@ -129,7 +147,8 @@ pub(crate) fn run(args: Args) -> Outcome {
                 if let Some(writer) = &mut writer {
                     let way = if at.out { Direction::Out } else { Direction::In };
                     // Flushed, since a trace usually ends by an interrupt.
-                    let written = writer.packet(at.now_ns, way, &frame);
+                    let len = at.len.max(frame.len());
+                    let written = writer.cut_packet(at.now_ns, way, &frame, len);
                     let written = written.and_then(|()| writer.flush());
                     written.map_err(|e| Failure::unusable(format!("writing the trace: {e}")))?;
                 }
@@ -150,5 +169,11 @@ fn line(at: &Frame, frame: &[u8]) -> String {
         n => format!(" ({n} frames missed before this one)"),
     };
     let (s, us) = (at.now_ns / 1_000_000_000, at.now_ns / 1000 % 1_000_000);
-    format!("{s}.{us:06} {way} {}{missed}", plexus_wire::describe(frame))
+    if !at.sample {
+        return format!("{s}.{us:06} {way} {}{missed}", plexus_wire::describe(frame));
+    }
+    // Lengths in its headers are those of the whole packet.
+    let mut whole = frame.to_vec();
+    whole.resize(at.len.clamp(frame.len(), LEN_MAX), 0);
+    format!("{s}.{us:06} {way} sample {}{missed}", plexus_wire::describe(&whole))
 }

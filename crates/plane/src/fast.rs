@@ -36,6 +36,7 @@ mod seen;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -332,6 +333,7 @@ impl Fast {
     /// A port is given up.
     pub(crate) fn remove_port(&mut self, now: Time, port: PortId) {
         self.close(now, port);
+        self.sample(port, None);
         self.table.detach(port);
         self.blocked.retain(|blocked| *blocked != port);
     }
@@ -360,6 +362,17 @@ impl Fast {
             self.blocked.push(port);
             self.close(now, port);
         }
+    }
+
+    /// Has samples taken of a port's packets in the fast table, one in so many, or no more. Rules
+    /// stay as they are. Of a table that takes no samples there are none.
+    pub(crate) fn sample(&mut self, port: PortId, one_in: Option<NonZeroU32>) {
+        let _ = self.table.sample(port, one_in);
+    }
+
+    /// The samples of a port that were not taken because there were too many at once.
+    pub(crate) fn missed_samples(&self, port: PortId) -> u64 {
+        self.table.missed_samples(port)
     }
 
     /// Ends all rules.

@@ -29,6 +29,7 @@ mod storm;
 mod switch;
 mod verdict;
 mod vlan;
+mod watch;
 mod worker;
 
 pub use context::Context;
@@ -53,4 +54,5 @@ pub use snapshot::{PortPlan, Published, Snapshot, SnapshotError};
 pub use stage::output::deep::DeepReport;
 pub use switch::{LearnedMac, Switch};
 pub use verdict::{Origin, Punt, Side, Verdict};
-pub use worker::{LinkChange, Onlooker, PortReport, Report, Seen, Worker};
+pub use watch::{Onlooker, Seen};
+pub use worker::{LinkChange, PortReport, Report, Worker};

@@ -2,6 +2,7 @@
 //! long as it returns true, then sleeps on the ports until something arrives or
 //! [`Worker::next_deadline`] comes.
 
+use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::snapshot::{Published, Snapshot};
 use crate::stage::arbiter::Arbiter;
 use crate::stage::output::deep::DeepReport;
 use crate::verdict::Punt;
+use crate::watch::{Onlooker, Watchers};
 
 /// One thread's share of the box.
 pub struct Worker {
@@ -39,7 +41,7 @@ pub struct Worker {
     pipeline: Pipeline,
     published: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
     crossing: Crossing,
-    watchers: Vec<Watcher>,
+    watchers: Watchers,
     /// Counts of ports that were removed.
     departed: Vec<(PortId, PortStats)>,
     /// Ports whose input is dropped, to test the failure of a cable.
@@ -62,7 +64,7 @@ struct Gather {
 /// A worker's ports, as an outlet of its pipeline.
 struct Devices<'a> {
     ports: &'a mut [(PortId, Box<dyn Port>)],
-    watchers: &'a mut [Watcher],
+    watchers: &'a mut Watchers,
 }
 
 impl Outlet for Devices<'_> {
@@ -81,39 +83,17 @@ fn hand_over(
     id: PortId,
     port: &mut dyn Port,
     packets: &mut Batch,
-    watchers: &mut [Watcher],
+    watchers: &mut Watchers,
 ) -> usize {
-    if !watchers.iter().any(|w| w.port == id) {
+    if !watchers.has(id) {
         return port.transmit(now, pool, packets);
     }
     let watched: Vec<Vec<u8>> = packets.iter().map(|p| pool.data(p).to_vec()).collect();
     let taken = port.transmit(now, pool, packets);
     for bytes in &watched[..taken.min(watched.len())] {
-        for watcher in watchers.iter_mut().filter(|w| w.port == id) {
-            (watcher.see)(Seen { now, outgoing: true, bytes });
-        }
+        watchers.show(now, id, true, bytes);
     }
     taken
-}
-
-/// Sees the frames that pass one port.
-struct Watcher {
-    port: PortId,
-    number: u64,
-    see: Onlooker,
-}
-
-/// Called with every frame at a watched port, on the worker's thread: it must be quick.
-pub type Onlooker = Box<dyn FnMut(Seen<'_>) + Send>;
-
-/// A frame at a watched port.
-pub struct Seen<'a> {
-    /// When.
-    pub now: Time,
-    /// True for a frame that leaves the box.
-    pub outgoing: bool,
-    /// The frame, as the device has it.
-    pub bytes: &'a [u8],
 }
 
 /// One worker's state, for people.
@@ -183,7 +163,7 @@ impl Worker {
             pipeline,
             published,
             crossing,
-            watchers: Vec::new(),
+            watchers: Watchers::default(),
             departed: Vec::new(),
             silenced: Vec::new(),
             gather: Gather::default(),
@@ -272,12 +252,14 @@ impl Worker {
         self.pipeline.count_fast(now);
     }
 
-    /// While a port is watched or silenced, its frames pass the pipeline.
+    /// While every frame of a port is watched, or the port is silenced, its frames pass the
+    /// pipeline. Onlookers to whom samples are enough leave its flows in the fast table.
     fn block(&mut self, now: Time, port: PortId) {
-        let is_watched = self.watchers.iter().any(|watcher| watcher.port == port);
-        let on = is_watched || self.silenced.contains(&port);
+        let on = self.watchers.want_all(port) || self.silenced.contains(&port);
+        let one_in = self.watchers.want_one_in(port);
         if let Some(fast) = self.pipeline.fast() {
             fast.block(now, port, on);
+            fast.sample(port, one_in);
         }
     }
 
@@ -306,7 +288,7 @@ impl Worker {
             fast.remove_port(now, id);
         }
         self.departed.push((id, port.stats()));
-        self.watchers.retain(|w| w.port != id);
+        self.watchers.remove_port(id);
         Some(LinkChange { port: id, link: Link::Down, max_frame, takes_owed: false })
     }
 
@@ -397,8 +379,15 @@ impl Worker {
 
     fn watch_arrivals(&mut self, now: Time) {
         for packet in &self.batch {
-            for watcher in self.watchers.iter_mut().filter(|w| w.port == packet.in_port) {
-                (watcher.see)(Seen { now, outgoing: false, bytes: self.pool.data(packet) });
+            self.watchers.show(now, packet.in_port, false, self.pool.data(packet));
+        }
+        let Some(fast) = self.pipeline.fast() else { return };
+        for (id, port) in &mut self.ports {
+            if self.watchers.want_one_in(*id).is_some() {
+                let missed = fast.missed_samples(*id);
+                port.take_samples(&mut |bytes, len| {
+                    self.watchers.show_sample(now, *id, bytes, len, missed);
+                });
             }
         }
     }
@@ -553,16 +542,30 @@ impl Worker {
 
     /// Shows every frame that passes a port of this worker to the onlooker of this number.
     /// No flow from or to the port is in the fast table meanwhile.
-    pub fn watch(&mut self, now: Time, port: PortId, number: u64, see: Onlooker) {
-        self.watchers.push(Watcher { port, number, see });
+    ///
+    /// With `one_in`, flows stay there. Of their packets that come in by the port the onlooker sees
+    /// about one in so many, and all frames that pass the pipeline.
+    pub fn watch(
+        &mut self,
+        now: Time,
+        port: PortId,
+        number: u64,
+        one_in: Option<NonZeroU32>,
+        see: Onlooker,
+    ) {
+        // Some may be left of an earlier onlooker.
+        let own = self.ports.iter_mut().find(|(id, _)| *id == port);
+        if let (Some((_, own)), None) = (own, self.watchers.want_one_in(port)) {
+            own.take_samples(&mut |_, _| {});
+        }
+        let missed = self.pipeline.fast().map_or(0, |fast| fast.missed_samples(port));
+        self.watchers.add(port, number, one_in, missed, see);
         self.block(now, port);
     }
 
     /// Ends that.
     pub fn unwatch(&mut self, now: Time, number: u64) {
-        let ports: Vec<PortId> =
-            self.watchers.iter().filter(|w| w.number == number).map(|w| w.port).collect();
-        self.watchers.retain(|w| w.number != number);
+        let ports = self.watchers.remove(number);
         ports.into_iter().for_each(|port| self.block(now, port));
     }
 

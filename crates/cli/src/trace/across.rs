@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use plexus_api::answer::Frame;
 use plexus_api::answer::node::Ports;
-use plexus_api::{Client, Request, Topic};
+use plexus_api::{Client, Request, Topic, Trace};
 use plexus_wire::unhex;
 use serde::Serialize;
 
@@ -94,7 +94,7 @@ fn watch(
     let ports: Vec<String> = shown.ports.into_iter().map(|port| port.name).collect();
     for (port, of) in ports.iter().enumerate() {
         let mut client = connect()?;
-        let first = client.ask(&Request::Trace(of.clone()));
+        let first = client.ask(&Request::Trace(Trace { port: of.clone(), sample: None }));
         let first = first.map_err(|e| unusable(e.to_string()))?;
         let sightings = sightings.clone();
         std::thread::spawn(move || {

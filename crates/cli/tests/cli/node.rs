@@ -23,6 +23,7 @@ mod buffers;
 mod fast_table;
 mod flows;
 mod persist;
+mod samples;
 
 const BROADCAST: [u8; 6] = [0xFF; 6];
 

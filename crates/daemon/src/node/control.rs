@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError};
 use std::time::Duration;
 
-use plexus_api::Request;
 use plexus_api::answer::{About, Frame, Metrics};
+use plexus_api::{Request, Trace};
 use plexus_io::PortId;
 use plexus_wire::hex;
 use serde_json::json;
 
 use super::common::Common;
 use super::running::RunningNode;
-use super::{explain, metrics, show};
+use super::{explain, fast_table, metrics, show};
 use crate::adoption::Adoption;
 use crate::socket::{Asked, Reply, refuse, say};
 
@@ -70,7 +70,7 @@ impl Asked for Answers {
 
     fn converse(&self, request: &Request, stream: &UnixStream) -> Option<io::Result<()>> {
         match request {
-            Request::Trace(port) => Some(self.trace(stream, port)),
+            Request::Trace(trace) => Some(self.trace(stream, trace)),
             _ => None,
         }
     }
@@ -79,31 +79,38 @@ impl Asked for Answers {
 impl Answers {
     /// Sends every frame of a port until the client hangs up. What a slow client misses is counted
     /// in the next line.
-    fn trace(&self, stream: &UnixStream, name: &str) -> io::Result<()> {
+    fn trace(&self, stream: &UnixStream, trace: &Trace) -> io::Result<()> {
+        let Trace { port: name, sample } = trace;
         let file = self.node.file();
-        let Some(port) = file.ports.iter().position(|p| p.name == name && !p.is_vacant()) else {
+        let Some(port) = file.ports.iter().position(|p| p.name == *name && !p.is_vacant()) else {
             let names = file.ports.iter().filter(|p| !p.is_vacant()).map(|p| p.name.as_str());
             let names: Vec<&str> = names.collect();
             let why = format!("there is no port '{name}': there are {}", names.join(", "));
             return refuse(stream, &why);
         };
+        if let (Some(_), Err(why)) = (sample, fast_table::can_sample(&self.node, port)) {
+            return refuse(stream, &why);
+        }
         let (sender, frames) = mpsc::sync_channel(TRACE_QUEUE);
         let missed = Arc::new(AtomicU64::new(0));
         let missing = missed.clone();
         let see = Box::new(move |seen: plexus_plane::Seen<'_>| {
-            let frame = (seen.now.as_nanos(), seen.outgoing, seen.bytes.to_vec());
+            let plexus_plane::Seen { now, outgoing, bytes, len, is_sample, missed } = seen;
+            missing.fetch_add(missed, Ordering::Relaxed);
+            let frame = (now.as_nanos(), outgoing, bytes.to_vec(), is_sample, len);
             if let Err(TrySendError::Full(_)) = sender.try_send(frame) {
                 missing.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let _watching = self.node.watch(port as PortId, see);
+        let _watching = self.node.watch(port as PortId, *sample, see);
         // From now on nothing is missed.
         say(stream, &json!({}))?;
         loop {
             match frames.recv_timeout(Duration::from_secs(1)) {
-                Ok((now_ns, out, bytes)) => {
+                Ok((now_ns, out, bytes, sample, len)) => {
                     let missed = missed.swap(0, Ordering::Relaxed);
-                    say(stream, &Frame { now_ns, out, missed, frame: hex(&bytes) })?;
+                    let frame = hex(&bytes);
+                    say(stream, &Frame { now_ns, out, missed, sample, len, frame })?;
                 }
                 // An empty object shows whether the client is still there.
                 Err(mpsc::RecvTimeoutError::Timeout) => say(stream, &json!({}))?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plexus_api::answer::node::{FastFlow, FastHop, FastPort, FastRoute, FastTable as Shown};
 use plexus_config::units::format_duration;
-use plexus_config::{FastTable as Choice, NodeFile, PortFile};
+use plexus_config::{Backend, FastTable as Choice, NodeFile, PortFile};
 use plexus_io::Port;
 use plexus_io::fast::tcx::{self, Persist, Tcx};
 use plexus_io::fast::xdp::Xdp;
@@ -214,6 +214,30 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Shown, String> {
     let ports = ports.collect();
     let (node, kind) = (file.name.clone(), kind.into());
     Ok(Shown { node, kind, why, capacity, made, gave_way, ports, flows, hops })
+}
+
+/// Whether a trace of a port can show samples of what the table forwards.
+///
+/// # Errors
+/// Why not, and what to do, for a person.
+pub(crate) fn can_sample(node: &RunningNode, port: usize) -> Result<(), String> {
+    let HowFast { kind, why, .. } = node.how_fast();
+    let file = node.file();
+    let (name, advice) = (file.port_name(port), "a trace without a sample shows every frame");
+    match *kind {
+        "tcx" => {}
+        "off" => return Err(format!("there is no fast table to sample ({why}): {advice}")),
+        kind => {
+            return Err(format!("only a fast table of tcx takes samples, not {kind}: {advice}"));
+        }
+    }
+    let backend = node.how().get(port).map(|how| how.backend.clone()).unwrap_or_default();
+    let has_faults = file.ports.get(port).is_some_and(|port| port.faults.is_some());
+    if backend != Backend::AfPacket.to_string() || has_faults {
+        let why = if has_faults { "it has faults" } else { &backend };
+        return Err(format!("the fast table has no part in port {name} ({why}): {advice}"));
+    }
+    Ok(())
 }
 
 fn route(key: &Routed, action: &Action) -> Option<FastRoute> {

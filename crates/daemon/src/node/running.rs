@@ -1,6 +1,7 @@
 //! A running node: the threads of its workers and control planes, and questions to them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -645,13 +646,19 @@ impl RunningNode {
         Ok(())
     }
 
-    /// Shows a port's frames to `see` as long as the answer is kept.
-    pub(crate) fn watch(&self, port: PortId, see: Onlooker) -> Watching<'_> {
+    /// Shows a port's frames to `see` as long as the answer is kept: all of them, or one in so many
+    /// of those that the fast table forwards.
+    pub(crate) fn watch(
+        &self,
+        port: PortId,
+        one_in: Option<NonZeroU32>,
+        see: Onlooker,
+    ) -> Watching<'_> {
         let number = self.onlookers.fetch_add(1, Ordering::Relaxed);
         let owner = ports::owners(&self.file()).get(usize::from(port)).copied();
         let worker = owner.and_then(|o| self.workers.get(o));
         if let Some(worker) = worker {
-            worker.tell(Ask::Watch(port, number, see));
+            worker.tell(Ask::Watch(port, number, one_in, see));
         }
         Watching { worker, number }
     }

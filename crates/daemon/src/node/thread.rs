@@ -1,5 +1,6 @@
 //! A worker's thread: the only place of the data plane that reads a clock or sleeps.
 
+use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
@@ -47,8 +48,9 @@ pub(crate) enum Ask {
     Facts(Box<Question>, Sender<(usize, Facts)>),
     /// Report this worker's deep buffer.
     Deep(Sender<(usize, Option<DeepReport>)>),
-    /// Show the frames of a port to the onlooker of this number.
-    Watch(PortId, u64, Onlooker),
+    /// Show the frames of a port to the onlooker of this number; of those in the fast table, if it
+    /// wants only samples, one in so many.
+    Watch(PortId, u64, Option<NonZeroU32>, Onlooker),
     /// Remove the onlooker of this number.
     Unwatch(u64),
     /// Another worker's port has gone up or down.
@@ -219,7 +221,9 @@ impl Thread {
                 Ok(Ask::Deep(reply)) => {
                     let _ = reply.send((self.index, self.worker.deep(now)));
                 }
-                Ok(Ask::Watch(port, number, see)) => self.worker.watch(now, port, number, see),
+                Ok(Ask::Watch(port, number, one_in, see)) => {
+                    self.worker.watch(now, port, number, one_in, see);
+                }
                 Ok(Ask::Unwatch(number)) => self.worker.unwatch(now, number),
                 Ok(Ask::Silence(port, on)) => self.worker.silence(now, port, on),
                 Ok(Ask::Open(what, reply)) => {

@@ -19,13 +19,13 @@ const MANY: usize = 40;
 const ROUND: Duration = Duration::from_millis(100);
 
 /// A box with a fast table.
-struct Fast {
-    rig: Rig,
-    table: Memory,
+pub(crate) struct Fast {
+    pub(crate) rig: Rig,
+    pub(crate) table: Memory,
 }
 
 impl Fast {
-    fn new(plan: &Plan) -> Fast {
+    pub(crate) fn new(plan: &Plan) -> Fast {
         Fast::with(plan, Faults::default())
     }
 
@@ -50,7 +50,7 @@ impl Fast {
         }
     }
 
-    fn is_fast(&mut self, port: usize, frame: &[u8]) -> bool {
+    pub(crate) fn is_fast(&mut self, port: usize, frame: &[u8]) -> bool {
         self.send(port, frame).1
     }
 
@@ -64,7 +64,7 @@ impl Fast {
     }
 
     /// Both stations are heard, and the first sends until its frames go by the table.
-    fn offload(&mut self, from: usize, to: usize) {
+    pub(crate) fn offload(&mut self, from: usize, to: usize) {
         self.rounds(1);
         self.rig.send(to, &frame(mac(99), mac(to as u64)));
         let frame = frame(mac(to as u64), mac(from as u64));
@@ -213,7 +213,7 @@ fn a_plan_a_watched_port_and_a_link_that_goes_down_end_rules_at_once() {
         let (seen, sees) = std::sync::mpsc::channel();
         let now = fast.rig.now;
         let see = Box::new(move |_: plexus_plane::Seen<'_>| seen.send(()).unwrap());
-        fast.rig.workers[0].watch(now, port, 5, see);
+        fast.rig.workers[0].watch(now, port, 5, None, see);
         assert!(!fast.is_fast(0, &to_1));
         assert_eq!(sees.try_iter().count(), 1, "the onlooker at port {port}");
         fast.rig.workers[0].unwatch(now, 5);

@@ -10,6 +10,7 @@ mod fast;
 mod fast_fabric;
 mod fast_group;
 mod fast_routed;
+mod fast_samples;
 mod forwarders;
 mod fragments;
 mod group_bad;
