@@ -19,8 +19,9 @@ use crate::stalls::{keep_to, processors};
 
 /// Requested receive buffer in bytes: a pause of the receiver's thread must not look like loss.
 const BUFFER: usize = 8 << 20;
-/// How long the first datagram may wait in the host before others follow it.
-const FIRST_GONE: Duration = Duration::from_millis(200);
+/// How long the first datagram may wait in the host before others follow it: a little longer than
+/// Linux takes to ask for a neighbour a second time.
+const FIRST_GONE: Duration = Duration::from_millis(1200);
 
 /// Sends the flow and meters it at the other end.
 pub(super) fn run(route: &Route<'_>) -> Outcome {
@@ -136,7 +137,7 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> (Departures,
         sent.store(n + 1, Ordering::Relaxed);
         route.live.add_sent(size);
         if n == 0 {
-            started += wait_until_gone(socket);
+            started += wait_until_gone(route, socket);
         }
     }
     ((departed, refusal), started.elapsed())
@@ -145,9 +146,10 @@ fn send(route: &Route<'_>, socket: &UdpSocket, sent: &AtomicU64) -> (Departures,
 /// Waits until the first datagram has left the host, and says how long that took. While it waits
 /// for the neighbour's address, others may join it. As soon as Linux has the address, it lets new
 /// ones overtake those.
-fn wait_until_gone(socket: &UdpSocket) -> Duration {
+fn wait_until_gone(route: &Route<'_>, socket: &UdpSocket) -> Duration {
     let started = Instant::now();
-    while started.elapsed() < FIRST_GONE && unsent::of_other(socket.as_fd()).is_ok_and(|b| b > 0) {
+    let waits = || unsent::of_other(socket.as_fd()).is_ok_and(|bytes| bytes > 0);
+    while started.elapsed() < FIRST_GONE && !route.live.is_cancelled() && waits() {
         std::thread::sleep(Duration::from_micros(50));
     }
     started.elapsed()
