@@ -52,27 +52,27 @@ impl Classes {
         functions.filter(|function| function.ip == ip).find_map(|function| function.mac)
     }
 
-    /// The address of a function.
-    pub(super) fn address_of(&self, station: MacAddr) -> Option<IpAddr> {
-        self.addresses_of(station).next()
-    }
-
-    fn addresses_of(&self, station: MacAddr) -> impl Iterator<Item = IpAddr> {
+    /// The addresses of a function.
+    pub(super) fn addresses_of(&self, station: MacAddr) -> impl Iterator<Item = IpAddr> {
         let functions = self.list.iter().flat_map(|class| &class.functions);
         functions.filter(move |function| function.mac == Some(station)).map(|function| function.ip)
     }
 }
 
-/// The address of a station that packets are routed to: a neighbour, or a function. One of the same
-/// version as `like`, if it has one: a host that asks for it may have no other.
-pub(super) fn address_of(
+/// The addresses of a station that packets are routed to: a neighbour, or a function.
+pub(super) fn addresses_of(
     routing: &Routing,
     classes: &Classes,
     station: MacAddr,
-    like: IpAddr,
-) -> Option<IpAddr> {
-    let all = routing.addresses_of(station).chain(classes.addresses_of(station));
-    all.min_by_key(|address| address.is_ipv4() != like.is_ipv4())
+) -> impl Iterator<Item = IpAddr> {
+    routing.addresses_of(station).chain(classes.addresses_of(station))
+}
+
+/// The first of the addresses that has the IP version of `like`, otherwise the first of all. The
+/// host that asks for it may have no address of the other version.
+pub(super) fn like(addresses: impl Iterator<Item = IpAddr>, like: IpAddr) -> Option<IpAddr> {
+    // `min_by_key` returns the first of several.
+    addresses.min_by_key(|address| address.is_ipv4() != like.is_ipv4())
 }
 
 impl Node {
@@ -100,7 +100,7 @@ impl Node {
         };
         match (by, source) {
             (Detour::By { ip, mac }, Some(source)) => {
-                let own = self.classes.address_of(frame.source);
+                let own = like(self.classes.addresses_of(frame.source), ip);
                 let own = own.or_else(|| self.stations.address(port, frame.source, ip));
                 let party = Party { mac: frame.source, ip: own.unwrap_or(source) };
                 let (moved, random) = (addressed(bytes, mac), &mut self.random);
@@ -111,5 +111,19 @@ impl Node {
         let out = turn.out;
         self.carry_out(now, out);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_the_packets_version_comes_first_and_another_is_better_than_none() {
+        let all = ["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"].map(|ip| ip.parse().unwrap());
+        let found = |all: &[IpAddr], other| like(all.iter().copied(), other);
+        assert_eq!((found(&all, all[1]), found(&all, all[3])), (Some(all[0]), Some(all[2])));
+        // A host may send IPv4 packets to a neighbour that it knows by an IPv6 address (RFC 8950).
+        assert_eq!((found(&all[2..], all[0]), found(&[], all[0])), (Some(all[2]), None));
     }
 }

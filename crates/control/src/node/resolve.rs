@@ -714,22 +714,19 @@ impl Resolver {
         }
     }
 
-    /// The address for which a station was last requested at this port: if a host keeps sending
-    /// without asking again, the node asks for this address.
-    /// `like`: only one of the same version.
-    pub(crate) fn address_of(
+    /// The addresses for which a station was requested at this port: if a host keeps sending
+    /// without asking again, the node asks for one of them.
+    pub(crate) fn addresses_of(
         &self,
         port: u8,
         source: MacAddr,
         station: MacAddr,
-        like: Option<IpAddr>,
-    ) -> Option<IpAddr> {
-        let answers = self.ports.get(&port)?.answers.iter();
-        let same = |((asker, _), mac): &(&(MacAddr, IpAddr), &MacAddr)| {
+    ) -> impl Iterator<Item = IpAddr> {
+        let answers = self.ports.get(&port).into_iter().flat_map(|memory| &memory.answers);
+        let same = move |((asker, _), mac): &(&(MacAddr, IpAddr), &MacAddr)| {
             *asker == source && **mac == station
         };
-        let is_like = |ip: &IpAddr| like.is_none_or(|like| ip.is_ipv4() == like.is_ipv4());
-        answers.filter(same).map(|((_, ip), _)| *ip).find(is_like)
+        answers.filter(same).map(|((_, ip), _)| *ip)
     }
 
     /// A port is no longer a host port: its routes are removed.

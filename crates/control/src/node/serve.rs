@@ -7,7 +7,7 @@ use plexus_wire::fabric::{self, CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{Time, ethernet};
 
 use super::Node;
-use super::detour::address_of;
+use super::detour::{addresses_of, like};
 use super::effect::{Effect, Event, Turn, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request};
 use super::resolve::Need;
@@ -122,9 +122,11 @@ impl Node {
                     // It may have been routed to a host that leads to other networks.
                     None => {
                         let station = frame.destination;
-                        let asked = self.resolver.address_of(port, mac, station, Some(source));
-                        let (routing, classes) = (&self.routing, &self.classes);
-                        asked.or_else(|| address_of(routing, classes, station, source))
+                        let asked = self.resolver.addresses_of(port, mac, station);
+                        like(
+                            asked.chain(addresses_of(&self.routing, &self.classes, station)),
+                            source,
+                        )
                     }
                 };
                 // An address of another network is nobody's here: it is not to be asked for.
@@ -147,10 +149,11 @@ impl Node {
                 }
             }
             Matter::Unicast => {
-                let known = self.resolver.address_of(port, mac, frame.destination, None);
-                let ip = known.and_then(|target| self.stations.address(port, mac, target));
-                match (ip, known) {
-                    (Some(ip), Some(target)) => {
+                // One of a version that the host itself has an address of.
+                let own = |target| Some((self.stations.address(port, mac, target)?, target));
+                let known = self.resolver.addresses_of(port, mac, frame.destination).find_map(own);
+                match known {
+                    Some((ip, target)) => {
                         let (party, random) = (Party { mac, ip }, &mut self.random);
                         let need = Need::Route(bytes);
                         self.resolver.ask(&mut turn, port, party, target, need, random);
@@ -177,7 +180,7 @@ impl Node {
         let mac = frame.source;
         match (&frame.matter, &self.group) {
             (&Matter::Data { source, target }, Some(group)) => {
-                let ip = self.classes.address_of(mac).unwrap_or(source);
+                let ip = like(self.classes.addresses_of(mac), target).unwrap_or(source);
                 let party = Party { mac, ip };
                 let is_own = group.mac == frame.destination && group.owns(target);
                 let for_router = !group.has_daemons(target) || is_echo_request(bytes);
@@ -189,8 +192,8 @@ impl Node {
                         false if group.mac != frame.destination => {
                             // It has been routed, but has no way.
                             let (routing, classes) = (&self.routing, &self.classes);
-                            let known = address_of(routing, classes, frame.destination, source);
-                            (known, Need::Route(bytes))
+                            let known = addresses_of(routing, classes, frame.destination);
+                            (like(known, source), Need::Route(bytes))
                         }
                         false if group.has_network(target) => (Some(target), Need::Routed(bytes)),
                         false if !self.routing.fib.version().1 => (None, Need::Routed(bytes)),
