@@ -175,7 +175,7 @@ impl Controller {
             is_provisional: *provisional,
             topology: Topology::default(),
             flows,
-            hosts: Hosts::new(seed),
+            hosts: Hosts::new(seed, config.subnets.iter().map(|subnet| subnet.prefix).collect()),
             scans: Scans::new(seed),
             claims: Claims::default(),
             exchanges: Exchanges::new(seed),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use plexus_wire::MacAddr;
 use plexus_wire::address::is_link_local;
+use plexus_wire::{MacAddr, Prefix};
 
 use crate::keyed::{Keyed, Seed};
 use crate::topology::Place;
@@ -32,9 +32,10 @@ pub(crate) struct Hosts {
     /// All stations.
     order: BTreeSet<MacAddr>,
     per_port: BTreeMap<Place, BTreeSet<MacAddr>>,
-    /// Stations without a known address of the version, IPv4 or IPv6, other than link-local ones:
-    /// nearly every host has one of those, whatever else it has.
+    /// Stations of which no address of the version, IPv4 or IPv6, [counts](Hosts::counts).
     without: [BTreeSet<MacAddr>; 2],
+    /// The group's subnets.
+    subnets: Vec<Prefix>,
 }
 
 fn version(is_v4: bool) -> usize {
@@ -42,8 +43,16 @@ fn version(is_v4: bool) -> usize {
 }
 
 impl Hosts {
-    pub(crate) fn new(seed: Seed) -> Hosts {
-        Hosts { stations: Keyed::new(seed), by_ip: Keyed::new(seed), ..Hosts::default() }
+    pub(crate) fn new(seed: Seed, subnets: Vec<Prefix>) -> Hosts {
+        let (stations, by_ip) = (Keyed::new(seed), Keyed::new(seed));
+        Hosts { stations, by_ip, subnets, ..Hosts::default() }
+    }
+
+    /// Whether an address is a station's own in the group. Nearly every host has a link-local one,
+    /// whatever else it has. One outside the subnets may be of a network that the station leads to.
+    fn counts(&self, ip: IpAddr) -> bool {
+        let is_in_subnet = || self.subnets.iter().any(|subnet| subnet.contains(ip));
+        !is_link_local(ip) && (self.subnets.is_empty() || is_in_subnet())
     }
 
     pub(crate) fn get(&self, mac: MacAddr) -> Option<&Host> {
@@ -128,7 +137,7 @@ impl Hosts {
         let Some(host) = self.stations.get_mut(&mac) else { return };
         host.ips.push(ip);
         self.by_ip.insert(ip, mac);
-        if !is_link_local(ip) {
+        if self.counts(ip) {
             self.without[version(ip.is_ipv4())].remove(&mac);
         }
     }
@@ -138,13 +147,13 @@ impl Hosts {
         let Some(mac) = self.by_ip.remove(&ip) else { return };
         let Some(host) = self.stations.get_mut(&mac) else { return };
         host.ips.retain(|own| *own != ip);
-        let alike = |own: &&IpAddr| own.is_ipv4() == ip.is_ipv4() && !is_link_local(**own);
-        if host.ips.iter().find(alike).is_none() {
+        let rest = host.ips.clone();
+        if !rest.iter().any(|own| own.is_ipv4() == ip.is_ipv4() && self.counts(*own)) {
             self.without[version(ip.is_ipv4())].insert(mac);
         }
     }
 
-    /// Stations without a known address of the version but for link-local ones, starting after
+    /// Stations of which no known address of the version is in the group's subnets, starting after
     /// `after` and wrapping round.
     pub(crate) fn without(&self, is_v4: bool, after: MacAddr) -> impl Iterator<Item = MacAddr> {
         let set = &self.without[version(is_v4)];
@@ -169,7 +178,9 @@ mod tests {
             let mac = |n: u8| MacAddr([2, 0, 0, 0, 0, n]);
             let ip = |n: u8| IpAddr::from(Ipv4Addr::new(10, 0, 0, n));
             let place = |n: u8| Place { node: u32::from(n) / 3, port: n % 3 };
-            let mut hosts = Hosts::default();
+            // The last two addresses are outside.
+            let subnet = Prefix::new(ip(0), 30).unwrap();
+            let mut hosts = Hosts { subnets: vec![subnet], ..Hosts::default() };
             let mut model: Vec<(u8, Place, Vec<u8>)> = Vec::new();
             for (what, a, b) in steps {
                 let known = model.iter().position(|(n, ..)| *n == a);
@@ -204,7 +215,8 @@ mod tests {
                     let owner = model.iter().find(|m| m.2.contains(&n)).map(|m| mac(m.0));
                     prop_assert_eq!(hosts.by_ip(ip(n)), owner);
                     let without: BTreeSet<_> = hosts.without(true, mac(n)).collect();
-                    let expected = model.iter().filter(|m| m.2.is_empty()).map(|m| mac(m.0));
+                    let expected = model.iter().filter(|m| m.2.iter().all(|ip| *ip > 3));
+                    let expected = expected.map(|m| mac(m.0));
                     prop_assert_eq!(without, expected.collect());
                 }
                 prop_assert_eq!(hosts.without(false, mac(3)).count(), model.len());

@@ -1,8 +1,9 @@
 use std::net::IpAddr;
 
-use plexus_config::{ControllerLimits, GroupRule, HostGroup};
+use plexus_config::{ControllerLimits, GroupRule, HostGroup, Subnet};
+use plexus_wire::Prefix;
 use plexus_wire::fabric::message::{
-    Body, Heartbeat, HostFrame, Invalidate, Refusal, ResolveFailed,
+    Body, Heartbeat, HostFrame, HostGone, Invalidate, Refusal, ResolveFailed,
 };
 
 use super::net::{HOST_PORT, Net, ip, mac};
@@ -95,8 +96,24 @@ fn an_unknown_address_is_searched_at_stations_that_may_have_it() {
     // Host 4 is known to have an address already: it is not probed.
     net.wait_ms(300);
     assert_eq!(net.failures(), [(1, Refusal::UnknownTarget)]);
-    net.say(3, plexus_wire::fabric::message::HostGone { port: HOST_PORT + 1, mac: mac(4) });
+    net.say(3, HostGone { port: HOST_PORT + 1, mac: mac(4) });
     net.seen(4, (3, HOST_PORT + 1), None);
+    net.resolve(1, 44);
+    assert!(net.delivers(1, 4) && net.delivers(4, 1));
+    assert!(net.failures().is_empty());
+    net.finish();
+}
+
+#[test]
+fn a_station_with_an_address_outside_the_subnets_may_have_one_in_them() {
+    let mut config = Config::default();
+    config.subnets.push(Subnet::new(Prefix::new(ip(0), 24).unwrap()));
+    let mut net = net(config);
+    net.add_host(4, 3, HOST_PORT + 1);
+    let outside = IpAddr::from([192, 0, 2, 9]);
+    net.host(4).ips = vec![outside, ip(44)];
+    net.say(3, HostGone { port: HOST_PORT + 1, mac: mac(4) });
+    net.seen(4, (3, HOST_PORT + 1), Some(outside));
     net.resolve(1, 44);
     assert!(net.delivers(1, 4) && net.delivers(4, 1));
     assert!(net.failures().is_empty());
