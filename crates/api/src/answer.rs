@@ -53,8 +53,8 @@ pub struct Frame {
     pub now_ns: u64,
     /// It left by the port; else it came in.
     pub out: bool,
-    /// Frames that the client was too slow for, since the line before. Of samples also those that
-    /// were due and not taken because there were too many at once.
+    /// Frames that the client was too slow for, since the line before. In a trace of samples
+    /// also those that were skipped because there were too many at once.
     pub missed: u64,
     /// It is one of several that the kernel has forwarded; the others are not shown.
     #[serde(default)]

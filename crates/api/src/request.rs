@@ -70,6 +70,7 @@ pub struct Trace {
 
 /// A trace of samples.
 #[derive(Serialize, Deserialize)]
+#[serde(expecting = "a port's name, or {\"port\":\"p1\",\"sample\":100}")]
 struct SampledTrace {
     port: String,
     sample: Option<NonZeroU32>,

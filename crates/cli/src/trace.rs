@@ -22,7 +22,7 @@ use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
 use crate::generate::parse_duration;
 
-/// Bytes of the longest frame, a super-packet.
+/// More bytes than any frame has: a node may lie.
 const LEN_MAX: usize = 1 << 17;
 
 /// Show the frames that pass a port of a running node, follow packets across several nodes, or
@@ -47,9 +47,11 @@ speed of a box without that table. With --sample N they stay there. Of their pac
 the port about one in N is shown, chosen at random, with the word `sample` in its line. So the trace
 shows only a part of what passes: packets that leave by the port and come in by others are not among
 the samples. Frames that the kernel leaves to the node are all shown, without that word. A sample is
-the beginning of a packet: at most 128 bytes, as they came in. It needs a fast table of tcx. There
-are at most 10,240 samples a second from a port, and 1,024 at once, so that they take little of its
-socket's buffer even with --sample 1; lines tell how many were missed.
+the beginning of a packet: at most 128 bytes and its VLAN tag, as they came in; zeroes stand for the
+rest. A super-packet, which the device would cut into many, counts as one. It needs a fast table of
+tcx, and a port that `plexus show fast-table` says forwards. There are some 1,280 samples a second
+from a port, and 128 at once, so that they leave room in its socket's buffer even with --sample 1;
+lines tell how many were missed.
 
 With --across, IP packets are followed through all of these nodes: for each box the ports by which a
 packet comes in and leaves, its time to live, and how long it stays. A box changes neither addresses
@@ -147,7 +149,7 @@ pub(crate) fn run(args: Args) -> Outcome {
                 if let Some(writer) = &mut writer {
                     let way = if at.out { Direction::Out } else { Direction::In };
                     // Flushed, since a trace usually ends by an interrupt.
-                    let len = at.len.max(frame.len());
+                    let len = length(&at, &frame);
                     let written = writer.cut_packet(at.now_ns, way, &frame, len);
                     let written = written.and_then(|()| writer.flush());
                     written.map_err(|e| Failure::unusable(format!("writing the trace: {e}")))?;
@@ -174,6 +176,11 @@ fn line(at: &Frame, frame: &[u8]) -> String {
     }
     // Lengths in its headers are those of the whole packet.
     let mut whole = frame.to_vec();
-    whole.resize(at.len.clamp(frame.len(), LEN_MAX), 0);
+    whole.resize(length(at, frame), 0);
     format!("{s}.{us:06} {way} sample {}{missed}", plexus_wire::describe(&whole))
+}
+
+/// The bytes of a frame, of which a sample has the first ones.
+fn length(at: &Frame, frame: &[u8]) -> usize {
+    at.len.min(LEN_MAX).max(frame.len())
 }

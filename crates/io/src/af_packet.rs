@@ -7,6 +7,9 @@
 //! Stations with segmentation offload send super-packets of up to 64 KiB. In a pool with smaller
 //! frames these are cut short, so they are dropped and counted in `rx_invalid`, and the port does
 //! not offer segmentation.
+//!
+//! A fast table that takes [samples](crate::fast::FastTable::sample) of what it forwards lets the
+//! kernel give this socket their first bytes. They are no received packets.
 
 use std::cell::Cell;
 use std::io;
@@ -164,7 +167,7 @@ impl AfPacketPort {
             let got = self.messages.received(i);
             let (len, aux) = (got.len, aux_of(got.control));
             let tag = aux.and_then(|aux| aux.tag);
-            // A super-packet has its metadata and not its bytes, so nothing else is looked at.
+            // A sample. Of a super-packet it has the metadata without the bytes: this comes first.
             if let Some(Aux { len: packet_len, .. }) = aux.filter(|aux| aux.is_cut) {
                 self.keep_sample(pool, frame, len, packet_len, tag);
                 continue;

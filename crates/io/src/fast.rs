@@ -292,8 +292,9 @@ pub(crate) fn sample_len(packet_len: usize) -> usize {
 }
 
 /// Samples of a port's packets between two calls of [`FastTable::maintain`]. They wait in the
-/// socket's buffer among the packets that rules let through, and take little of it.
-pub const SAMPLES_AT_ONCE: u64 = 1024;
+/// socket's buffer of 16 MB among the packets that rules let through. The kernel may count a sample
+/// there as all of its packet, at most some 66 KB.
+pub const SAMPLES_AT_ONCE: u64 = 128;
 
 /// A rule's number. It names no other rule before [`FastTable::forget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -391,7 +392,7 @@ pub trait FastTable: Send {
     /// Takes samples of the packets that come in by a port and that rules forward: about one in so
     /// many, chosen at random. None: of no packet. The back-end hands the samples over
     /// ([`Port::take_samples`](crate::Port::take_samples)), and the packets are forwarded all the
-    /// same. It stays so while the port is closed and opened.
+    /// same. The setting survives closing and opening the port.
     ///
     /// There are at most [`SAMPLES_AT_ONCE`] samples until the next
     /// [`maintain`](FastTable::maintain); the others are [missed](FastTable::missed_samples).

@@ -364,8 +364,8 @@ impl Fast {
         }
     }
 
-    /// Has samples taken of a port's packets in the fast table, one in so many, or no more. Rules
-    /// stay as they are. Of a table that takes no samples there are none.
+    /// Sets the rate of a port's samples; `None` ends them. Rules stay as they are. A table that
+    /// takes no samples ignores it.
     pub(crate) fn sample(&mut self, port: PortId, one_in: Option<NonZeroU32>) {
         let _ = self.table.sample(port, one_in);
     }

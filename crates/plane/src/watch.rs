@@ -95,8 +95,7 @@ impl Watchers {
         self.of(port).any(|watcher| watcher.one_in.is_none())
     }
 
-    /// Of how many of a port's packets in the fast table one is to be a sample: as the onlooker
-    /// wants that wants most.
+    /// The rate of a port's samples: the smallest number that an onlooker asked for.
     pub(crate) fn want_one_in(&self, port: PortId) -> Option<NonZeroU32> {
         self.of(port).filter_map(|watcher| watcher.one_in).min()
     }

@@ -483,7 +483,9 @@ impl<D: Driver> FastTable for Kernel<D> {
         if !self.driver.samples() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        self.allow_samples(port);
+        if self.port(port, of_port::SAMPLE) == 0 {
+            self.allow_samples(port);
+        }
         let below = one_in.map_or(0, |one_in| (1 << 32) / u64::from(one_in.get()));
         self.set_port(port, of_port::SAMPLE, below);
         Ok(())

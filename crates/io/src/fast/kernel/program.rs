@@ -83,10 +83,11 @@ pub(crate) mod of_port {
     /// A packet that a rule forwards gives a sample if a random number of 32 bits is less than
     /// this. Zero: no packet does.
     pub(crate) const SAMPLE: usize = 7;
-    /// Samples that were taken, their number that ends it for now, and those that were missed
-    /// since there were as many.
+    /// Samples taken so far.
     pub(crate) const SAMPLED: usize = 8;
+    /// No sample is taken once there have been so many.
     pub(crate) const SAMPLED_MAX: usize = 9;
+    /// Samples skipped because of that limit.
     pub(crate) const SAMPLES_MISSED: usize = 10;
     pub(crate) const COUNT: usize = 11;
 }

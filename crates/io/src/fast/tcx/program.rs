@@ -136,7 +136,7 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
 }
 
 /// Ends the filter for a packet that is to be forwarded: once in a while the socket gets its first
-/// bytes. R8 is the rule's first word, R9 its port's word for it.
+/// bytes. R8 is the rule's first word, R9 the port's `SAMPLE` word.
 fn take_sample(asm: &mut Asm, maps: &Maps) {
     let (nothing, missed, short) = (asm.label(), asm.label(), asm.label());
     asm.call(Helper::RandomU32);
