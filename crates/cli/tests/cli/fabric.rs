@@ -89,7 +89,8 @@ impl Fabric {
         ["n1", "n2", "n3", "c1"].map(|n| self.daemons.log(n, &facts)).concat()
     }
 
-    /// Waits until every node has a way to the controller and every port a role.
+    /// Waits until every node has a way to the controller and every port a role, and both hosts
+    /// have said something. A station that has not is not found.
     fn settle(&self) {
         let settled = |node: &str| {
             let links = self.show(node, "links").unwrap_or_default();
@@ -97,7 +98,14 @@ impl Fabric {
             links["controller"]["path"].is_array()
                 && links["ports"].as_array().is_some_and(|p| p.iter().all(known))
         };
-        let settled = || ["n1", "n2", "n3"].iter().all(|node| settled(node));
+        let is_heard = |node: &str| {
+            let hosts = self.show(node, "hosts").unwrap_or_default();
+            hosts["hosts"].as_array().is_some_and(|hosts| !hosts.is_empty())
+        };
+        let settled = || {
+            ["n1", "n2", "n3"].iter().all(|node| settled(node))
+                && ["n1", "n2"].iter().all(|node| is_heard(node))
+        };
         assert!(until(settled), "{}", self.logs());
     }
 
