@@ -2,8 +2,9 @@
 //! the host that has it, computes routes in both directions, and forwards the request to the
 //! target's node.
 //!
-//! If no host is known to have the address, a search probes a few stations without a known address
-//! of that IP version, each on its own port. Nothing is ever flooded.
+//! If no host is known to have the address, a search probes a few stations, each on its own port:
+//! those of which no address of that IP version is known in the group's subnets. Nothing is ever
+//! flooded.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
