@@ -451,7 +451,7 @@ struct Aux {
     is_cut: bool,
 }
 
-/// What is in a frame's control message, if that is the one that was asked for.
+/// The notes in a frame's control message, if that is the one that was asked for.
 fn aux_of(control: &[u8]) -> Option<Aux> {
     fn at<const N: usize>(control: &[u8], offset: usize) -> Option<[u8; N]> {
         control.get(offset..)?.first_chunk().copied()

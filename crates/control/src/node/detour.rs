@@ -70,7 +70,7 @@ pub(super) fn addresses_of(
 
 /// The first of the addresses that has the IP version of `like`, otherwise the first of all. The
 /// host that asks for it may have no address of the other version.
-pub(super) fn like(addresses: impl Iterator<Item = IpAddr>, like: IpAddr) -> Option<IpAddr> {
+pub(super) fn first_like(addresses: impl Iterator<Item = IpAddr>, like: IpAddr) -> Option<IpAddr> {
     // `min_by_key` returns the first of several.
     addresses.min_by_key(|address| address.is_ipv4() != like.is_ipv4())
 }
@@ -100,7 +100,7 @@ impl Node {
         };
         match (by, source) {
             (Detour::By { ip, mac }, Some(source)) => {
-                let own = like(self.classes.addresses_of(frame.source), ip);
+                let own = first_like(self.classes.addresses_of(frame.source), ip);
                 let own = own.or_else(|| self.stations.address(port, frame.source, ip));
                 let party = Party { mac: frame.source, ip: own.unwrap_or(source) };
                 let (moved, random) = (addressed(bytes, mac), &mut self.random);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn an_address_of_the_packets_version_comes_first_and_another_is_better_than_none() {
         let all = ["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"].map(|ip| ip.parse().unwrap());
-        let found = |all: &[IpAddr], other| like(all.iter().copied(), other);
+        let found = |all: &[IpAddr], other| first_like(all.iter().copied(), other);
         assert_eq!((found(&all, all[1]), found(&all, all[3])), (Some(all[0]), Some(all[2])));
         // A host may send IPv4 packets to a neighbour that it knows by an IPv6 address (RFC 8950).
         assert_eq!((found(&all[2..], all[0]), found(&[], all[0])), (Some(all[2]), None));

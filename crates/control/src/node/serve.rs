@@ -7,7 +7,7 @@ use plexus_wire::fabric::{self, CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{Time, ethernet};
 
 use super::Node;
-use super::detour::{addresses_of, like};
+use super::detour::{addresses_of, first_like};
 use super::effect::{Effect, Event, Turn, Unserved};
 use super::host_frame::{HostFrame, Matter, Party, answer, is_echo_request};
 use super::resolve::Need;
@@ -123,7 +123,7 @@ impl Node {
                     None => {
                         let station = frame.destination;
                         let asked = self.resolver.addresses_of(port, mac, station);
-                        like(
+                        first_like(
                             asked.chain(addresses_of(&self.routing, &self.classes, station)),
                             source,
                         )
@@ -180,7 +180,7 @@ impl Node {
         let mac = frame.source;
         match (&frame.matter, &self.group) {
             (&Matter::Data { source, target }, Some(group)) => {
-                let ip = like(self.classes.addresses_of(mac), target).unwrap_or(source);
+                let ip = first_like(self.classes.addresses_of(mac), target).unwrap_or(source);
                 let party = Party { mac, ip };
                 let is_own = group.mac == frame.destination && group.owns(target);
                 let for_router = !group.has_daemons(target) || is_echo_request(bytes);
@@ -193,7 +193,7 @@ impl Node {
                             // It has been routed, but has no way.
                             let (routing, classes) = (&self.routing, &self.classes);
                             let known = addresses_of(routing, classes, frame.destination);
-                            (like(known, source), Need::Route(bytes))
+                            (first_like(known, source), Need::Route(bytes))
                         }
                         false if group.has_network(target) => (Some(target), Need::Routed(bytes)),
                         false if !self.routing.fib.version().1 => (None, Need::Routed(bytes)),

@@ -457,6 +457,38 @@ fn the_table_at_the_xdp_hook() {
     net::in_quiet_namespace("fast_xdp", || suite(&mut InKernel::new(Hook::Xdp)));
 }
 
+/// A super-packet of TCP as a host leaves it to its device, and its metadata.
+fn switched_super_packet() -> (Vec<u8>, Offload) {
+    let mut frame = [B.0, A.0].concat();
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend(((40 + 60_000) as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    frame.extend([4, 0, 5, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame.extend((0..60_000).map(|n| n as u8));
+    let owed = Offload {
+        checksum: Checksum::Partial,
+        checksum_start: 34,
+        checksum_offset: 16,
+        segmentation: Segmentation::TcpV4,
+        segment_size: 1448,
+        header_len: 54,
+    };
+    (frame, owed)
+}
+
+impl InKernel {
+    /// Sends a packet into the first port, and returns it as it leaves by the second.
+    fn carry(&mut self, frame: &[u8], owed: Offload) -> (Vec<u8>, Offload) {
+        self.far[0].send(frame, owed);
+        let mut got = None;
+        wait(|| {
+            got = self.far[1].take();
+            got.is_some()
+        });
+        got.unwrap()
+    }
+}
+
 #[test]
 fn super_packets_and_what_packets_owe_pass_whole() {
     net::in_quiet_namespace("fast_owed", || {
@@ -464,27 +496,8 @@ fn super_packets_and_what_packets_owe_pass_whole() {
         let (in_port, tag) = (0, None);
         let tcp = Key::Flow(Flow { in_port, tag, destination: B, source: A, ethertype: 0x0800 });
         let id = settled(bench.table(), &tcp, &OUT);
-        let mut frame = [B.0, A.0].concat();
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend(((40 + 60_000) as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
-        frame.extend([4, 0, 5, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-        frame.extend((0..60_000).map(|n| n as u8));
-        let owed = Offload {
-            checksum: Checksum::Partial,
-            checksum_start: 34,
-            checksum_offset: 16,
-            segmentation: Segmentation::TcpV4,
-            segment_size: 1448,
-            header_len: 54,
-        };
-        bench.far[0].send(&frame, owed);
-        let mut got = None;
-        wait(|| {
-            got = bench.far[1].take();
-            got.is_some()
-        });
-        let (bytes, mut offload) = got.unwrap();
+        let (mut frame, owed) = switched_super_packet();
+        let (bytes, mut offload) = bench.carry(&frame, owed);
         offload.header_len = owed.header_len;
         assert!(bytes == frame && offload == owed, "{offload:?}");
         assert_eq!(bench.near[0].take(), None);

@@ -4,12 +4,12 @@
 use std::io;
 use std::num::NonZeroU32;
 
+use plexus_io::PortStats;
 use plexus_io::fast::memory::Fate;
 use plexus_io::fast::{Flow, Key, SAMPLE_MAX, SAMPLES_AT_ONCE, Tag};
-use plexus_io::{Checksum, Offload, PortStats, Segmentation};
 
 use super::tables::{Bench, Hook, InKernel, Socket};
-use super::{A, B, OUT, frame, key, net, settled, wait};
+use super::{A, B, OUT, frame, key, net, settled, switched_super_packet};
 
 fn one_in(n: u32) -> Option<NonZeroU32> {
     NonZeroU32::new(n)
@@ -71,7 +71,7 @@ fn each_packet_gives_a_sample_at_one_in_one_and_is_forwarded() {
             }
         }
         assert_nothing_received(&bench.near[0]);
-        // What no rule forwards comes in whole, and gives none.
+        // A packet without a rule comes in whole, and gives none.
         let other = frame(Some(9));
         assert_eq!(bench.pass(0, &other), Fate::Passed);
         assert_eq!(samples(&mut bench.near[0]), []);
@@ -140,27 +140,8 @@ fn a_super_packet_gives_a_sample_like_any_other() {
         let flow = Flow { in_port: 0, tag: None, destination: B, source: A, ethertype: 0x0800 };
         settled(bench.table(), &Key::Flow(flow), &OUT);
         bench.table().sample(0, one_in(1)).unwrap();
-        let mut frame = [B.0, A.0].concat();
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend(((40 + 60_000) as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
-        frame.extend([4, 0, 5, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-        frame.extend((0..60_000).map(|n| n as u8));
-        let owed = Offload {
-            checksum: Checksum::Partial,
-            checksum_start: 34,
-            checksum_offset: 16,
-            segmentation: Segmentation::TcpV4,
-            segment_size: 1448,
-            header_len: 54,
-        };
-        bench.far[0].send(&frame, owed);
-        let mut got = None;
-        wait(|| {
-            got = bench.far[1].take();
-            got.is_some()
-        });
-        let (bytes, offload) = got.unwrap();
+        let (frame, owed) = switched_super_packet();
+        let (bytes, offload) = bench.carry(&frame, owed);
         assert!(bytes == frame && offload.segmentation == owed.segmentation, "{offload:?}");
         assert_eq!(samples(&mut bench.near[0]), [(first(&frame), frame.len())]);
         assert_nothing_received(&bench.near[0]);

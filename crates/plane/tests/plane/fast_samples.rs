@@ -1,4 +1,4 @@
-//! Onlookers who leave a port's flows in the fast table, and get samples of them. The table is in
+//! Onlookers that leave a port's flows in the fast table, and get samples of them. The table is in
 //! memory and takes each so many-th packet; the test gives the port its samples.
 
 use std::num::NonZeroU32;
@@ -78,7 +78,7 @@ fn an_onlooker_gets_samples_and_flows_stay_in_the_table() {
     let (whole, back) = (to_2.clone(), frame(mac(0), mac(2)));
     let all: Vec<Saw> = sees.try_iter().collect();
     assert_eq!(all, [(false, whole, 60, false, 0), (true, back, 60, false, 0)]);
-    // What the table did not take is told with the next sample.
+    // The next sample tells how many the table did not take.
     fast.table.miss_samples(0, 7);
     fast.forward(0, &to_1, 8);
     let all: Vec<Saw> = sees.try_iter().collect();

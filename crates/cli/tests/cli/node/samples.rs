@@ -54,7 +54,7 @@ fn a_trace_of_samples_leaves_flows_in_the_kernel() {
     assert_eq!(node.port("p1")["rx_packets"], count);
     assert_eq!(node.port("p2")["tx_packets"], count);
     node.assert_balances();
-    // Who wants to see all frames gets them.
+    // A full trace still shows every frame.
     let mut whole = node.trace(&["p1", "--count", "50"]).spawn().unwrap();
     assert!(until(|| {
         one.send(&sent);
