@@ -196,7 +196,8 @@ impl Waiting {
 
     fn lease(&mut self) -> u64 {
         loop {
-            let time = Duration::from_secs(2);
+            // Nothing here keeps a lease: it has to outlast the test on a slow disk too.
+            let time = Duration::from_secs(120);
             self.keeper.ask(Ask::Lease { time, asked: Time::ZERO });
             let lease = self.find(|answer| match answer {
                 Answer::Leased { lease, time: Some(_), asked: Time::ZERO } => Some(Some(lease)),
