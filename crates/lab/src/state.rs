@@ -303,6 +303,11 @@ impl Directory {
         if same { Ok(Some(Lock { _file: file })) } else { Ok(None) }
     }
 
+    /// Whether it is there.
+    pub(crate) fn exists(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok()
+    }
+
     /// Whether a supervisor holds the lock.
     pub(crate) fn is_alive(&self) -> bool {
         let Ok(file) = File::open(self.file(LOCK)) else { return false };

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -108,6 +108,14 @@ pub fn supervise() -> i32 {
     }
 }
 
+/// Whether the lab's directory is this process's.
+static IS_TAKEN: Mutex<bool> = Mutex::new(false);
+
+/// A panic of another thread leaves the value valid.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Ends the process, and with it the lab, when the launcher's end of the pipe closes without
 /// [`KEEP`].
 fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
@@ -117,13 +125,20 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
         if matches!(control::receive::<String>(&mut input), Ok(Some(word)) if word == KEEP) {
             return;
         }
-        // Only the lab's own directory: while the lab is alive no other process can hold its lock.
+        // From here on the lab takes no directory.
+        let is_taken = lock(&IS_TAKEN);
         if let Ok(directory) = directory
-            && directory.state().is_some_and(|s| s.pid == outer_pid().unwrap_or(0))
+            && *is_taken
         {
             routing::clear(&lab, outer_pid().unwrap_or(0));
             end_cgroup(&directory);
-            let _ = directory.clear();
+            // The lab may still be under construction, and its files may become more.
+            for _ in 0..100 {
+                let _ = directory.clear();
+                if !directory.exists() {
+                    break;
+                }
+            }
         }
         std::process::exit(0);
     });
@@ -144,12 +159,19 @@ fn say(text: impl Into<String>) {
 fn start(order: &Order) -> Result<(Arc<Lab>, UnixListener), Error> {
     let pid = outer_pid().doing(|| "starting a lab".into())?;
     let directory = Directory::within(order.base.clone(), &order.name)?;
-    let lock = take(&directory, order)?;
-    let built = build(order, pid, directory.clone(), lock);
+    let taken = {
+        let mut is_taken = lock(&IS_TAKEN);
+        let taken = take(&directory, order)?;
+        *is_taken = true;
+        taken
+    };
+    let built = build(order, pid, directory.clone(), taken);
     if built.is_err() {
+        let mut is_taken = lock(&IS_TAKEN);
         routing::clear(&order.name, pid);
         end_cgroup(&directory);
         let _ = directory.clear();
+        *is_taken = false;
     }
     built
 }
