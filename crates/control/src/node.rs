@@ -212,6 +212,18 @@ impl Node {
         self.outputs.pop_front()
     }
 
+    /// Whether hosts' packets that have waited here are among the outputs.
+    pub fn releases(&self) -> bool {
+        let is_hosts = |frame: &Vec<u8>| {
+            fabric::Frame::new_checked(&frame[..]).is_ok_and(|frame| frame.kind() == Kind::Ethernet)
+        };
+        self.outputs.iter().any(|output| match output {
+            Output::Again { .. } => true,
+            Output::Send { frame } => is_hosts(frame),
+            _ => false,
+        })
+    }
+
     /// When to pass in [`Input::Tick`].
     pub fn next_deadline(&self) -> Time {
         self.timers.next()

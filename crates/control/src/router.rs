@@ -155,6 +155,11 @@ impl Router {
         !self.outputs.is_empty()
     }
 
+    /// Whether packets that have waited here are among the outputs.
+    pub fn releases(&self) -> bool {
+        self.outputs.iter().any(|output| matches!(output, Output::Again { .. }))
+    }
+
     /// The next output, if there is one.
     pub fn poll_output(&mut self) -> Option<Output> {
         while self.outputs.is_empty() && self.work_on() {}

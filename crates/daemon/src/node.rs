@@ -14,6 +14,7 @@ mod load;
 mod metrics;
 mod named;
 mod news;
+mod pause;
 mod planes;
 mod ports;
 mod reload;

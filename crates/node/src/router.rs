@@ -288,6 +288,11 @@ impl Router {
         self.control.handle(now, input);
     }
 
+    /// Whether packets that have waited for the control plane are to be sent.
+    pub fn releases(&self) -> bool {
+        self.control.releases()
+    }
+
     /// Lets the control plane do what is due, and [carries out](Self::carry_out) what it decides.
     pub fn run(&mut self, now: Time, wait: impl FnMut()) -> Rest<Event> {
         if self.control.next_deadline() <= now {

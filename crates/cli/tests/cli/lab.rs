@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::{self, Desk, Running, Said, Signal, item, kill, until};
 use plexus_report::Counts;
@@ -158,6 +159,21 @@ fn a_killed_lab_leaves_a_directory_that_the_next_command_removes() {
     desk.up(&file).expect(0);
 }
 
+/// At any moment of its construction.
+#[test]
+fn a_run_that_is_killed_takes_its_lab_along() {
+    let Some(desk) = Desk::root("labs") else { return };
+    let file = desk.file("torn", &two_hosts("torn", "", PING));
+    for at in (0..40).map(|n| Duration::from_millis(2 * n)) {
+        let run = ["lab", "run", &file, "--node-program", "bridge"];
+        let mut child = desk.command(&run).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(at);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        desk.assert_nothing_left();
+    }
+}
+
 #[test]
 fn an_ordinary_user_gets_the_same_lab() {
     let Some(desk) = desk_of(NOBODY) else { return };
@@ -266,24 +282,44 @@ fn what_was_never_sent_was_not_blocked() {
 /// then overtake those that waited.
 #[test]
 fn a_flow_keeps_its_order_though_its_neighbour_is_asked_for() {
+    cold_flows_keep_their_order("cold", |_| 0);
+}
+
+/// Its packets wait in the node until the neighbour is known, and go on with those that follow.
+#[test]
+fn a_routed_flow_keeps_its_order_though_its_neighbour_is_asked_for() {
+    cold_flows_keep_their_order("routed", |host| host % 2);
+}
+
+/// Four hosts send to each other for the first time, all at once. `subnet`: that of each.
+fn cold_flows_keep_their_order(name: &str, subnet: fn(u8) -> u8) {
     common::turn();
     let Some(desk) = Desk::root("labs") else { return };
-    let fabric = "name = \"cold\"\n[[node]]\nname = \"n1\"\n\
-        [[controller]]\nname = \"c1\"\non = \"n1\"\n\
-        [[controller.subnet]]\nprefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.254\"\n";
-    let host = |n: u8| {
-        let to = n % 4 + 1;
-        format!(
-            "[[host]]\nname = \"h{n}\"\naddress = \"10.0.0.{n}/24\"\ndhcp = true\n\
-             [[link]]\nends = [\"h{n}\", \"n1.p{n}\"]\n\
+    let gateway = |subnet: u8| format!("10.0.{subnet}.254");
+    let mut file = format!(
+        "name = \"{name}\"\n[[node]]\nname = \"n1\"\n\
+         [[controller]]\nname = \"c1\"\non = \"n1\"\n"
+    );
+    for subnet in 0..=1 {
+        let gateway = gateway(subnet);
+        file += &format!(
+            "[[controller.subnet]]\nprefix = \"10.0.{subnet}.0/24\"\ngateway = \"{gateway}\"\n"
+        );
+    }
+    for n in 1..=4 {
+        let (to, own) = (n % 4 + 1, subnet(n));
+        file += &format!(
+            "[[host]]\nname = \"h{n}\"\naddress = \"10.0.{own}.{n}/24\"\n\
+             dhcp = true\n[[link]]\nends = [\"h{n}\", \"n1.p{n}\"]\n\
              [[traffic]]\nname = \"u{n}\"\nfrom = \"h{n}\"\nto = \"h{to}\"\n\
              proto = \"udp\"\nrate = \"10Mbit\"\nsize = 64\nduration = \"50ms\"\n"
-        )
-    };
-    let hosts: String = (1..=4).map(host).collect();
-    let facts = desk.json(&["lab", "run", &desk.file("cold", &format!("{fabric}{hosts}"))], 0);
+        );
+    }
+    let facts = desk.json(&["lab", "run", &desk.file(name, &file)], 0);
     let flows = facts["flows"].as_array().unwrap();
-    assert!(flows.len() == 4 && flows.iter().all(|f| f["reordered"] == 0), "{facts}");
+    let is_whole =
+        |flow: &Value| flow["received_bits_per_s"].as_f64() > Some(0.0) && flow["reordered"] == 0;
+    assert!(flows.len() == 4 && flows.iter().all(is_whole), "{facts}");
     desk.assert_nothing_left();
 }
 

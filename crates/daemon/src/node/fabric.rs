@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use self::mtu::{End, Mtus};
 use super::links::LinkCells;
 use super::load::{Loads, WorkerLoad};
-use super::news::{Inject, News, Wanted};
+use super::news::{News, Outlet, Wanted};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
 use crate::quiet::Quiet;
@@ -144,7 +144,7 @@ impl Prepared {
         self,
         news: Receiver<News>,
         links: Arc<LinkCells>,
-        inject: Inject,
+        outlet: Outlet,
         loads: Vec<Arc<WorkerLoad>>,
         want: SyncSender<Wanted>,
         started: Instant,
@@ -153,7 +153,7 @@ impl Prepared {
             own: self,
             news,
             links,
-            inject,
+            outlet,
             loads: Loads::new(loads),
             want,
             tasks: VecDeque::new(),
@@ -200,7 +200,7 @@ pub(crate) struct Driver {
     own: Prepared,
     news: Receiver<News>,
     links: Arc<LinkCells>,
-    inject: Inject,
+    outlet: Outlet,
     loads: Loads,
     /// Has the rest of the node asked.
     want: SyncSender<Wanted>,
@@ -309,41 +309,24 @@ impl Driver {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut done = 0;
+            let mut left = BATCH;
             while let Some(news) = next {
-                self.hear_links();
-                match news {
-                    News::Stop => {
-                        self.input(Input::Stop);
-                        return self.carry_out();
-                    }
-                    News::Frame(punt, port, _, bytes) => {
-                        let input = self.own.fabric.frame(self.now(), punt, port, bytes);
-                        input.into_iter().for_each(|input| self.input(input));
-                    }
-                    News::Links | News::Routes(_) | News::Kernel(_) => {}
-                    News::Counters(counters) => self.input(Input::Counters(counters)),
-                    News::Names(some, all) => self.input(Input::Names(some, all)),
-                    News::Explained(told) => self.input(Input::Explained(told)),
-                    News::OwnFile => self.input(Input::OwnFile),
-                    News::Keeps(part) => self.input(Input::Keeps(part)),
-                    News::Common(done) => self.input(Input::Common(done)),
-                    News::Identity(new) => {
-                        tracing::info!(key = short_key(&new.claims().static_public), "a new key");
-                        self.own.fabric.set_identity(self.now(), *new);
-                    }
-                    News::Lanes(lanes) => self.own.fabric.set_lanes(lanes),
-                    News::Ports(count, new) => self.add_ports(count, &new),
-                    News::Removed(ports) => self.remove_ports(&ports),
-                    News::AskFabric(question) => question(&self),
-                    News::AskRouter(question) => {
-                        if let Some(router) = self.own.fabric.router() {
-                            question(router);
-                        }
+                if !self.hear(news) {
+                    return;
+                }
+                left -= 1;
+                next = if left > 0 { self.news.try_recv().ok() } else { None };
+            }
+            // Packets stay in order: those that workers have handed over leave with those that
+            // waited, and workers receive no others meanwhile.
+            if self.node().releases() && self.outlet.pauses.begin(Instant::now()) {
+                while self.outlet.pauses.goes_on(Instant::now())
+                    && let Ok(news) = self.news.try_recv()
+                {
+                    if !self.hear(news) {
+                        return;
                     }
                 }
-                done += 1;
-                next = if done < BATCH { self.news.try_recv().ok() } else { None };
             }
             self.hear_links();
             let used = self.own.fabric.take_used();
@@ -357,11 +340,49 @@ impl Driver {
             }
             self.input(Input::Tick);
             self.carry_out();
+            self.outlet.pauses.end(Instant::now());
             self.warn_of_small_ends();
             for (more, last) in self.quiet.take(self.now()) {
                 tracing::warn!(more, "more like it in the last 10 s, the last: {last}");
             }
         }
+    }
+
+    /// Takes in one of the news. False: the thread is to end.
+    fn hear(&mut self, news: News) -> bool {
+        self.hear_links();
+        match news {
+            News::Stop => {
+                self.input(Input::Stop);
+                self.carry_out();
+                return false;
+            }
+            News::Frame(punt, port, _, bytes) => {
+                let input = self.own.fabric.frame(self.now(), punt, port, bytes);
+                input.into_iter().for_each(|input| self.input(input));
+            }
+            News::Links | News::Routes(_) | News::Kernel(_) => {}
+            News::Counters(counters) => self.input(Input::Counters(counters)),
+            News::Names(some, all) => self.input(Input::Names(some, all)),
+            News::Explained(told) => self.input(Input::Explained(told)),
+            News::OwnFile => self.input(Input::OwnFile),
+            News::Keeps(part) => self.input(Input::Keeps(part)),
+            News::Common(done) => self.input(Input::Common(done)),
+            News::Identity(new) => {
+                tracing::info!(key = short_key(&new.claims().static_public), "a new key");
+                self.own.fabric.set_identity(self.now(), *new);
+            }
+            News::Lanes(lanes) => self.own.fabric.set_lanes(lanes),
+            News::Ports(count, new) => self.add_ports(count, &new),
+            News::Removed(ports) => self.remove_ports(&ports),
+            News::AskFabric(question) => question(self),
+            News::AskRouter(question) => {
+                if let Some(router) = self.own.fabric.router() {
+                    question(router);
+                }
+            }
+        }
+        true
     }
 
     /// Warns of neighbours that have not raised the MTU of their ends of fabric links.
@@ -524,7 +545,7 @@ impl Driver {
             }
         }
         if !rest.frames.is_empty() {
-            (self.inject)(rest.frames);
+            (self.outlet.inject)(rest.frames);
         }
     }
 

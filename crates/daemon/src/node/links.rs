@@ -95,7 +95,8 @@ mod tests {
     use plexus_wire::Time;
 
     use super::*;
-    use crate::node::news::NEWS_MAX;
+    use crate::node::news::{NEWS_MAX, Outlet};
+    use crate::node::pause::Pauses;
     use crate::node::router::{self, RouterView};
 
     fn change(link: Link, max_frame: usize) -> LinkChange {
@@ -134,7 +135,8 @@ mod tests {
         returned.expect("the worker waits for the control plane");
         let started = Instant::now();
         let sender = news.clone();
-        let thread = control.start((inbox, sender), links, Box::new(|_| {}), started).unwrap();
+        let outlet = Outlet { inject: Box::new(|_| {}), pauses: Pauses::new(vec![]) };
+        let thread = control.start((inbox, sender), links, outlet, started).unwrap();
         let fib = answer.recv().unwrap();
         assert_eq!((fib.interfaces[0].up, fib.interfaces[0].mtu), (true, Some(1400)), "{fib:?}");
         news.send(News::Stop).unwrap();

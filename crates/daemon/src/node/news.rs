@@ -12,6 +12,7 @@ use plexus_wire::Prefix;
 use plexus_wire::fabric::message::{Counters, Explain, Explained};
 
 use super::fabric;
+use super::pause::Pauses;
 use crate::ask::Question;
 
 /// News that wait for the thread, at most.
@@ -72,3 +73,11 @@ pub(crate) enum Wanted {
 
 /// Hands frames to the workers.
 pub(crate) type Inject = Box<dyn Fn(Vec<(Injection, Vec<u8>)>) + Send>;
+
+/// The way from a control plane to the workers.
+pub(crate) struct Outlet {
+    /// Hands frames to them.
+    pub(crate) inject: Inject,
+    /// Has them pause.
+    pub(crate) pauses: Pauses,
+}

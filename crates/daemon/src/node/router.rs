@@ -20,7 +20,7 @@ use plexus_plane::{LinkChange, RouterSource};
 use plexus_wire::{MacAddr, Prefix, Time};
 
 use super::links::LinkCells;
-use super::news::{Inject, News};
+use super::news::{News, Outlet};
 use super::thread::{start_control_plane, time_since};
 use crate::identity;
 use crate::kernel::{self, Kernel};
@@ -76,7 +76,7 @@ impl Prepared {
         self,
         (news, sender): (Receiver<News>, SyncSender<News>),
         links: Arc<LinkCells>,
-        inject: Inject,
+        outlet: Outlet,
         started: Instant,
     ) -> Result<JoinHandle<()>, String> {
         let again = match self.kernel {
@@ -86,7 +86,7 @@ impl Prepared {
             None => None,
         };
         let conflicts = BTreeMap::new();
-        let driver = Driver { own: self, news, links, inject, started, conflicts, again };
+        let driver = Driver { own: self, news, links, outlet, started, conflicts, again };
         start_control_plane(|| driver.run())
     }
 }
@@ -130,7 +130,7 @@ pub(crate) struct Driver {
     own: Prepared,
     news: Receiver<News>,
     links: Arc<LinkCells>,
-    inject: Inject,
+    outlet: Outlet,
     started: Instant,
     /// Address conflicts that were logged.
     conflicts: BTreeMap<IpAddr, MacAddr>,
@@ -150,39 +150,59 @@ impl Driver {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut done = 0;
+            let mut left = BATCH;
             while let Some(news) = next {
-                self.hear_links();
-                match news {
-                    News::Stop => return,
-                    News::Frame(punt, _, vlan, bytes) => {
-                        let now = self.now();
-                        self.own.router.frame(now, punt, vlan, bytes);
-                    }
-                    News::Routes(routes) => self.replace_routes(routes),
-                    News::Kernel(events) => self.hear_kernel(events),
-                    News::Links | News::Lanes(_) | News::Ports(..) | News::Removed(_) => {}
-                    News::AskRouter(question) => {
-                        // Answers tell what has been decided.
-                        self.carry_out();
-                        question(&self.own.router);
-                    }
-                    News::AskFabric(_)
-                    | News::Common(_)
-                    | News::OwnFile
-                    | News::Keeps(_)
-                    | News::Counters(_)
-                    | News::Explained(_)
-                    | News::Names(..)
-                    | News::Identity(_) => {}
+                if !self.hear(news) {
+                    return;
                 }
-                done += 1;
-                next = if done < BATCH { self.news.try_recv().ok() } else { None };
+                left -= 1;
+                next = if left > 0 { self.news.try_recv().ok() } else { None };
+            }
+            // Packets stay in order: those that workers have handed over leave with those that
+            // waited, and workers receive no others meanwhile.
+            if self.own.router.releases() && self.outlet.pauses.begin(Instant::now()) {
+                while self.outlet.pauses.goes_on(Instant::now())
+                    && let Ok(news) = self.news.try_recv()
+                {
+                    if !self.hear(news) {
+                        return;
+                    }
+                }
             }
             self.hear_links();
             let rest = self.own.router.run(self.now(), std::thread::yield_now);
             self.finish(rest);
+            self.outlet.pauses.end(Instant::now());
         }
+    }
+
+    /// Takes in one of the news. False: the thread is to end.
+    fn hear(&mut self, news: News) -> bool {
+        self.hear_links();
+        match news {
+            News::Stop => return false,
+            News::Frame(punt, _, vlan, bytes) => {
+                let now = self.now();
+                self.own.router.frame(now, punt, vlan, bytes);
+            }
+            News::Routes(routes) => self.replace_routes(routes),
+            News::Kernel(events) => self.hear_kernel(events),
+            News::Links | News::Lanes(_) | News::Ports(..) | News::Removed(_) => {}
+            News::AskRouter(question) => {
+                // Answers tell what has been decided.
+                self.carry_out();
+                question(&self.own.router);
+            }
+            News::AskFabric(_)
+            | News::Common(_)
+            | News::OwnFile
+            | News::Keeps(_)
+            | News::Counters(_)
+            | News::Explained(_)
+            | News::Names(..)
+            | News::Identity(_) => {}
+        }
+        true
     }
 
     fn now(&self) -> Time {
@@ -257,7 +277,7 @@ impl Driver {
             self.tell(event);
         }
         if !rest.frames.is_empty() {
-            (self.inject)(rest.frames);
+            (self.outlet.inject)(rest.frames);
         }
     }
 

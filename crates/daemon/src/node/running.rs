@@ -31,7 +31,8 @@ use super::inner::WorkerEnd;
 use super::links::LinkCells;
 use super::load::WorkerLoad;
 use super::named::{self, Named};
-use super::news::{Inject, NEWS_MAX, News, WANTED_MAX, Wanted};
+use super::news::{NEWS_MAX, News, Outlet, WANTED_MAX, Wanted};
+use super::pause::Pauses;
 use super::planes::{ControlPlane, ControlPlanes};
 use super::ports::{self, Share};
 use super::reload::Placed;
@@ -84,13 +85,13 @@ pub(crate) struct Changed {
 
 /// How to reach a worker.
 #[derive(Clone)]
-struct Handle {
-    ask: Sender<Ask>,
-    waker: Waker,
+pub(crate) struct Handle {
+    pub(crate) ask: Sender<Ask>,
+    pub(crate) waker: Waker,
 }
 
 impl Handle {
-    fn tell(&self, ask: Ask) {
+    pub(crate) fn tell(&self, ask: Ask) {
         // A worker that has ended needs no messages.
         let _ = self.ask.send(ask);
         self.waker.wake();
@@ -249,9 +250,9 @@ impl RunningNode {
             if is_fast {
                 fabric.on_change(wake());
             }
-            let (links, inject) = (control.links.clone(), node.inject());
+            let (links, outlet) = (control.links.clone(), node.outlet());
             let (want, wanted) = mpsc::sync_channel(WANTED_MAX);
-            let handle = fabric.start(inbox, links, inject, loads, want, started)?;
+            let handle = fabric.start(inbox, links, outlet, loads, want, started)?;
             *lock(&node.wanted) = Some(wanted);
             lock(&node.threads).push(handle);
         }
@@ -262,17 +263,18 @@ impl RunningNode {
                 router.on_change(wake());
             }
             let news = (inbox, control.news.clone());
-            let handle = router.start(news, control.links.clone(), node.inject(), started)?;
+            let handle = router.start(news, control.links.clone(), node.outlet(), started)?;
             lock(&node.threads).push(handle);
         }
         Ok((node, reserved))
     }
 
-    /// Hands frames of a control plane to the workers.
-    fn inject(&self) -> Inject {
+    /// The way from a control plane to the workers.
+    fn outlet(&self) -> Outlet {
+        let pauses = Pauses::new(self.workers.to_vec());
         let workers = self.workers.clone();
         let published = self.published.clone();
-        Box::new(move |frames: Vec<(Injection, Vec<u8>)>| {
+        let inject = move |frames: Vec<(Injection, Vec<u8>)>| {
             let plan = published.load();
             let owner = |how: &Injection| match how {
                 Injection::Port(port) | Injection::Named(port) | Injection::Routed(port) => {
@@ -290,7 +292,8 @@ impl RunningNode {
                     worker.tell(Ask::Inject(share));
                 }
             }
-        })
+        };
+        Outlet { inject: Box::new(inject), pauses }
     }
 
     /// Tells people and the other workers of a link that changed.

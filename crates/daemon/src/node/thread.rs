@@ -19,6 +19,7 @@ use plexus_wire::Time;
 
 use super::inner::WorkerEnd;
 use super::load::WorkerLoad;
+use super::pause::Order;
 use super::ports;
 
 /// How often links are looked at and stations aged.
@@ -63,6 +64,8 @@ pub(crate) enum Ask {
     Add(Vec<PortId>),
     /// Give a port up.
     Remove(PortId),
+    /// Take no further turn for a moment.
+    Pause(Order),
     /// Send the control plane's frames.
     Inject(Vec<(Injection, Vec<u8>)>),
     /// End.
@@ -247,6 +250,7 @@ impl Thread {
                 Ok(Ask::Remove(port)) => {
                     self.worker.remove_port(now, port).into_iter().for_each(&self.on_link);
                 }
+                Ok(Ask::Pause(order)) => order.obey(),
                 Ok(Ask::Inject(frames)) => {
                     answered = Answered::Injected;
                     for (how, bytes) in frames {
