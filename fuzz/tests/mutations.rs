@@ -24,7 +24,8 @@ impl Dice {
     }
 }
 
-/// How many rounds, given the usual number.
+/// How many rounds, given the usual number. Each run makes the same mutations: `FUZZ_TIMES` asks for
+/// more of them.
 fn rounds(usual: usize) -> usize {
     let times = std::env::var("FUZZ_TIMES").ok().and_then(|t| t.parse().ok());
     usual * times.unwrap_or(1)
@@ -134,7 +135,7 @@ fn mutate_text(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn random_bytes_break_nothing() {
     let mut dice = Dice(1);
-    for _ in 0..rounds(30_000) {
+    for _ in 0..rounds(10_000) {
         let n = dice.below(128);
         run_all(&dice.bytes(n));
     }
@@ -144,7 +145,7 @@ fn random_bytes_break_nothing() {
 fn mutated_packets_break_nothing() {
     let seeds = samples::seeds();
     let mut dice = Dice(2);
-    for _ in 0..rounds(200_000) {
+    for _ in 0..rounds(70_000) {
         run_all(&mutate(&mut dice, &seeds));
     }
 }
@@ -171,78 +172,78 @@ fn mutated(name: &str, usual_rounds: usize) {
 
 #[test]
 fn mutated_captures_break_nothing() {
-    mutated("pcap", 100_000);
+    mutated("pcap", 30_000);
 }
 
 #[test]
 fn mutated_node_files_break_nothing() {
-    mutated("node_file", 10_000);
+    mutated("node_file", 3_000);
 }
 
 #[test]
 fn mutated_topology_files_break_nothing() {
-    mutated("topology_file", 10_000);
+    mutated("topology_file", 3_000);
 }
 
 #[test]
 fn mutated_graphs_break_nothing() {
-    mutated("graphml", 1_000);
-    mutated("dot", 1_000);
-    mutated("graph_json", 1_000);
-    mutated("containerlab", 1_000);
-    mutated("mininet", 1_000);
+    mutated("graphml", 300);
+    mutated("dot", 300);
+    mutated("graph_json", 300);
+    mutated("containerlab", 300);
+    mutated("mininet", 300);
 }
 
 #[test]
 fn mutated_scripts_break_no_data_plane() {
-    mutated("pipeline", 3_000);
+    mutated("pipeline", 1_000);
 }
 
 #[test]
 fn mutated_scripts_break_no_node() {
-    mutated("node", 500);
+    mutated("node", 300);
 }
 
 #[test]
 fn mutated_scripts_break_no_router() {
-    mutated("router", 4_000);
+    mutated("router", 1_300);
 }
 
 #[test]
 fn mutated_scripts_break_no_controller() {
-    mutated("controller", 800);
+    mutated("controller", 300);
 }
 
 #[test]
 fn mutated_named_data_breaks_nothing() {
     for target in ["ndn_name", "ndn_interest", "ndn_data", "ndn_lp", "ndn_nfd"] {
-        mutated(target, 30_000);
+        mutated(target, 10_000);
     }
 }
 
 #[test]
 fn mutated_scripts_break_no_management() {
-    mutated("ndn_management", 20_000);
+    mutated("ndn_management", 7_000);
 }
 
 #[test]
 fn mutated_credentials_break_nothing() {
-    mutated("credential", 30_000);
+    mutated("credential", 10_000);
 }
 
 #[test]
 fn mutated_messages_break_nothing() {
-    mutated("message", 100_000);
+    mutated("message", 30_000);
 }
 
 #[test]
 fn mutated_conversations_break_no_channel() {
-    mutated("channel", 1_000);
+    mutated("channel", 300);
 }
 
 #[test]
 fn mutated_identity_files_break_nothing() {
-    mutated("identity_file", 3_000);
+    mutated("identity_file", 1_000);
 }
 
 #[test]

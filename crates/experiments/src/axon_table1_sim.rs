@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_run_and_another_seed_another() {
-        let effort = Effort { runs: 1, time: Duration::from_millis(200) };
+        let effort = Effort { runs: 1, time: Duration::from_millis(100) };
         for proto in PROTOS {
             for text in [LINE, RING] {
                 let run = |seed| -> Vec<f64> {

@@ -30,7 +30,7 @@ struct Crowd {
     now: Time,
     generation: u64,
     /// Trees as each node has them, and messages about trees.
-    trees: BTreeMap<(NodeId, u32), Vec<u8>>,
+    trees: BTreeMap<(u32, NodeId), Vec<u8>>,
     updates: usize,
     /// What senders have been told.
     heads: BTreeMap<(NodeId, u8, MacAddr, MacAddr), u32>,
@@ -129,9 +129,9 @@ impl Crowd {
                 Output::Send { node, body: Body::TreeUpdate(update), .. } => {
                     self.updates += 1;
                     let trees: Vec<u32> = update.add.iter().map(|e| e.tree).collect();
-                    self.trees.extend(update.add.into_iter().map(|e| ((node, e.tree), e.ports)));
+                    self.trees.extend(update.add.into_iter().map(|e| ((e.tree, node), e.ports)));
                     for tree in update.remove {
-                        assert!(self.trees.remove(&(node, tree)).is_some());
+                        assert!(self.trees.remove(&(tree, node)).is_some());
                     }
                     ready.push((node, trees));
                 }
@@ -174,20 +174,18 @@ impl Crowd {
         let (node, port) = place(sender);
         let address = MacAddr::of_group(group(n)).unwrap();
         let tree = self.heads[&(node, port, mac(sender), address)];
-        let parts = self.trees.iter().filter(|((_, number), _)| *number == tree);
-        let ports = parts.flat_map(|((node, _), ports)| ports.iter().map(|p| (*node, *p)));
+        let parts = self.trees.range((tree, 0)..=(tree, NodeId::MAX));
+        let ports = parts.flat_map(|((_, node), ports)| ports.iter().map(|p| (*node, *p)));
         ports.filter(|(_, port)| *port >= HOST_PORT).collect()
     }
 
     #[track_caller]
     fn assert_all_served(&self) {
-        for n in 0..GROUPS {
-            // The members of group n: the hosts that have it among their groups.
-            let first = (0..EACH).map(|i| (n + GROUPS - i) % GROUPS);
-            let members = first
-                .filter(|start| start % EACH == 0)
-                .flat_map(|start| (0..HOSTS).filter(move |host| host * EACH % GROUPS == start));
-            let members: BTreeSet<u32> = members.collect();
+        let mut members = vec![BTreeSet::new(); GROUPS as usize];
+        for host in 0..HOSTS {
+            (0..EACH).for_each(|n| _ = members[group_of(host, n) as usize].insert(host));
+        }
+        for (n, members) in (0..).zip(members) {
             assert_eq!(members.len(), MEMBERS as usize);
             assert_eq!(self.served(n), members.into_iter().map(place).collect(), "group {n}");
         }

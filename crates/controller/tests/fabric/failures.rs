@@ -1,5 +1,6 @@
-//! Every connected graph of up to six nodes × every failure of one link, noticed by carrier or by
-//! timeout, and of one node; and every repair. The seed selects the controller's node.
+//! Every connected graph of up to five nodes, and some of six, × every failure of one link, noticed
+//! by carrier or by timeout, and of one node; and every repair. The seed selects the
+//! controller's node.
 //!
 //! After each failure: no frame loops; every ordered pair of hosts whose nodes are still connected
 //! with the controller's reaches each other again; reverse paths lead back; and no route memory
@@ -185,13 +186,14 @@ fn every_graph_of_up_to_five_nodes_survives_every_failure() {
 }
 
 #[test]
-fn every_graph_of_six_nodes_survives_every_failure_first_half() {
-    try_graphs(6, |i| i % 2 == 0);
+fn every_third_graph_of_six_nodes_survives_every_failure() {
+    try_graphs(6, |i| i % 3 == 0);
 }
 
 #[test]
-fn every_graph_of_six_nodes_survives_every_failure_second_half() {
-    try_graphs(6, |i| i % 2 == 1);
+#[ignore = "takes a minute"]
+fn every_graph_of_six_nodes_survives_every_failure() {
+    try_graphs(6, |_| true);
 }
 
 /// A stopping node tells its neighbours, which need not time out (two Heartbeats, 200 ms).

@@ -63,8 +63,9 @@ fn is_to_have(partition: &Partition, forwarder: u8, prefix: &Prefix) -> bool {
 
 /// The route of an address.
 fn longest(routes: &BTreeMap<Prefix, u8>, address: IpAddr) -> Option<(Prefix, u8)> {
-    let all = routes.iter().filter(|(prefix, _)| prefix.contains(address));
-    all.max_by_key(|(prefix, _)| prefix.len()).map(|(prefix, route)| (*prefix, *route))
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let around = |len| Prefix::around(address, len).unwrap();
+    (0..=longest).rev().map(around).find_map(|prefix| Some((prefix, *routes.get(&prefix)?)))
 }
 
 impl World {
