@@ -76,6 +76,16 @@ impl Key {
             Key::Hop { in_port, .. } | Key::Delivery { in_port, .. } => *in_port,
         }
     }
+
+    /// Whether they are packets that another node has sent to the router of this one.
+    pub fn is_from_node(&self) -> bool {
+        matches!(self, Key::Routed(Routed { is_from_node: true, .. }))
+    }
+
+    /// Whether the frames come in by a fabric port, behind a header of the fabric.
+    pub fn is_in_fabric(&self) -> bool {
+        matches!(self, Key::Hop { .. } | Key::Delivery { .. }) || self.is_from_node()
+    }
 }
 
 /// A flow: everything that a switch looks at.
@@ -126,8 +136,12 @@ pub struct Ports {
 /// A flow of IP packets from one address to another: to the router, or by a route of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Routed {
-    /// Their frames.
+    /// Their frames; of packets from a node, the hosts' frames inside, which have no tag.
     pub flow: Flow,
+    /// Whether another node of the fabric has sent them to the router of this one. They come in by
+    /// a fabric port ([`FastTable::set_link`]), behind a header whose next hop is
+    /// [`ROUTER_HOP`](plexus_wire::fabric::ROUTER_HOP).
+    pub is_from_node: bool,
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
@@ -154,7 +168,7 @@ impl Routed {
             }
             _ => return None,
         };
-        Some(Routed { flow, source, destination, ports: None })
+        Some(Routed { flow, is_from_node: false, source, destination, ports: None })
     }
 
     /// The same for packets with the ports of this packet alone; none if it has none, or only
@@ -168,6 +182,11 @@ impl Routed {
             return None;
         }
         Some(Routed { ports: Some(Ports { protocol, source, destination }), ..self })
+    }
+
+    /// The same for packets that another node has sent to the router of this one.
+    pub fn from_node(self) -> Routed {
+        Routed { is_from_node: true, ..self }
     }
 
     /// The key by which flows are hashed; none without ports.
@@ -228,15 +247,23 @@ pub struct Action {
     pub out_port: PortId,
     /// The tag of a flow's frames.
     pub tag: Tag,
-    /// Of a hop the Ethernet header of the output port's link. Of a flow that enters the fabric
-    /// also the fabric's header behind it: both are put before the frame. A flow may enter by a
-    /// device that [takes what packets owe](FastTable::set_link) only.
+    /// Of a hop the Ethernet header of the output port's link. Of a flow that enters the fabric,
+    /// or is routed within it, also the fabric's header behind it: both are put before the frame.
+    /// A flow may enter by a device that [takes what packets owe](FastTable::set_link) only.
     pub front: Option<Front>,
     /// The step of a routed flow, which is taken before it enters the fabric, or of a delivery of
     /// what was routed. A packet that a router does not send on as it is comes in by the
     /// back-end. If it may leave by the same port later, the rule [waits](self) for it: if it has
     /// options, is longer than the MTU, or is a super-packet other than TCP.
     pub step: Option<Step>,
+}
+
+impl Action {
+    /// Whether a table can treat the packets of a key like this: those from a node are routed, and
+    /// get no tag.
+    fn is_for(&self, key: &Key) -> bool {
+        !key.is_from_node() || self.step.is_some() && self.tag == Tag::Keep
+    }
 }
 
 /// Bytes that a frame in the fabric begins with.
@@ -321,7 +348,7 @@ pub struct Counts {
     pub bytes: u64,
     /// Packets held back and dropped.
     pub held: u64,
-    /// Bytes that a [delivery](Key::Delivery) has taken off in front.
+    /// Bytes taken off in front, of a [delivery](Key::Delivery) or of packets from a node.
     pub taken_off: u64,
 }
 
@@ -352,7 +379,7 @@ pub trait FastTable: Send {
     ///
     /// # Errors
     /// `StorageFull`: the table is. `NotFound`: a port is not open, or its link has another header.
-    /// Others: the kernel refuses.
+    /// `InvalidInput`: no table treats such packets like this. Others: the kernel refuses.
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId>;
 
     /// Ends a rule: at once, no further packet goes by it. One that is on its way may still be

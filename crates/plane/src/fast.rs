@@ -827,5 +827,6 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
 /// Before all keys of routed flows.
 fn first_routed() -> Key {
     let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    Key::Routed(Routed { flow: NO_FLOW, source: nobody, destination: nobody, ports: None })
+    let (flow, is_from_node, ports) = (NO_FLOW, false, None);
+    Key::Routed(Routed { flow, is_from_node, source: nobody, destination: nobody, ports })
 }

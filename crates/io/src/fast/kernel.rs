@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 pub(super) use self::frame::Frame;
 use self::program::{KEY_LEN, Maps, VALUE_WORDS, holds, of_port, owed, word};
 use super::{
-    Action, Counts, FabricLink, FastTable, Held, KernelEnd, Key, Routed, RuleId, SAMPLES_AT_ONCE,
+    Action, Counts, FabricLink, FastTable, Flow, Held, KernelEnd, Key, Routed, RuleId,
+    SAMPLES_AT_ONCE,
 };
 use crate::bpf::Map;
 use crate::packet::PortId;
@@ -101,8 +102,8 @@ pub struct Kernel<D: Driver> {
     ports: BTreeMap<PortId, Attached<D::Place>>,
     /// Devices whose program the kernel has refused.
     refused: BTreeSet<u32>,
-    /// Doors to rules of routed flows: from frames to pairs of addresses, and from these to ports.
-    doors: BTreeMap<Key, Door>,
+    /// Doors to rules of routed flows.
+    doors: BTreeMap<Way, Door>,
     /// Doors that were made so far.
     doors_made: u32,
     /// By rule: the output port, and how often it had been closed.
@@ -124,6 +125,28 @@ struct Attached<P> {
     link_to: Option<FabricLink>,
     /// Dropping it detaches the program.
     place: P,
+}
+
+/// The packets that a door is for; the routed flow has no ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// All with these frames. Behind it are pairs of addresses.
+    Frames { flow: Flow, is_from_node: bool },
+    /// All between two addresses. Behind it are ports.
+    Pair(Routed),
+}
+
+impl Way {
+    /// The frames of a routed flow.
+    fn of(key: &Routed) -> Way {
+        Way::Frames { flow: key.flow, is_from_node: key.is_from_node }
+    }
+
+    fn in_port(&self) -> PortId {
+        match self {
+            Way::Frames { flow, .. } | Way::Pair(Routed { flow, .. }) => flow.in_port,
+        }
+    }
 }
 
 /// The way to rules, or to other doors.
@@ -212,13 +235,13 @@ impl<D: Driver> Kernel<D> {
 
     /// Makes a rule of a routed flow, and the doors to it that there are not.
     fn set_routed(&mut self, device: u32, key: &Routed, value: &[u8]) -> io::Result<()> {
-        let door = self.enter(device, &Key::Flow(key.flow), 0)?;
+        let door = self.enter(device, key, &Way::of(key), 0)?;
         let made = match &key.ports {
             None => self.maps.routed.add(&routed::key(door, key), value),
             Some(ports) => self.set_with_ports(device, door, key, &routed::ports(ports), value),
         };
         if made.is_err() {
-            self.leave(device, &Key::Flow(key.flow), 0);
+            self.leave(device, key, &Way::of(key), 0);
         }
         made
     }
@@ -231,64 +254,69 @@ impl<D: Driver> Kernel<D> {
         ports: &routed::Rest,
         value: &[u8],
     ) -> io::Result<()> {
-        let pair = Key::Routed(key.without_ports());
-        let inner = self.enter(device, &pair, door)?;
+        let pair = Way::Pair(key.without_ports());
+        let inner = self.enter(device, key, &pair, door)?;
         let made = self.maps.routed.add(&routed::key_of(inner, ports), value);
         if made.is_err() {
-            self.leave(device, &pair, door);
+            self.leave(device, key, &pair, door);
         }
         made
     }
 
     /// Removes a rule of a routed flow, and the doors to it that lead to no other.
     fn remove_routed(&mut self, device: u32, key: &Routed) {
-        let Some(door) = self.doors.get(&Key::Flow(key.flow)).map(|door| door.number) else {
-            return;
-        };
+        let Some(door) = self.doors.get(&Way::of(key)).map(|door| door.number) else { return };
         let maps = &self.maps;
         match &key.ports {
             None => drop(maps.routed.remove(&routed::key(door, key))),
             Some(ports) => {
-                let pair = Key::Routed(key.without_ports());
+                let pair = Way::Pair(key.without_ports());
                 if let Some(inner) = self.doors.get(&pair).map(|door| door.number) {
                     let _ = maps.routed.remove(&routed::key_of(inner, &routed::ports(ports)));
-                    self.leave(device, &pair, door);
+                    self.leave(device, key, &pair, door);
                 }
             }
         }
-        self.leave(device, &Key::Flow(key.flow), 0);
+        self.leave(device, key, &Way::of(key), 0);
     }
 
-    /// The number of the door at a key, which is made if there is none. `outer`: the number of the
-    /// door before it, for a pair of addresses.
-    fn enter(&mut self, device: u32, key: &Key, outer: u64) -> io::Result<u64> {
-        if let Some(door) = self.doors.get_mut(key) {
+    /// Whether there is a door in the place of a flow's rule.
+    fn leads_on(&self, flow: &Flow) -> bool {
+        self.doors.contains_key(&Way::Frames { flow: *flow, is_from_node: false })
+    }
+
+    /// The number of a door on the way to a rule, which is made if there is none. `outer`: the
+    /// number of the door before it, for a pair of addresses.
+    fn enter(&mut self, device: u32, key: &Routed, way: &Way, outer: u64) -> io::Result<u64> {
+        if let Some(door) = self.doors.get_mut(way) {
             door.behind += 1;
             return Ok(door.number);
         }
         let number = u64::from(self.first) << 32 | u64::from(self.doors_made);
         let (maps, door) = (&self.maps, program::door(number));
-        match key {
-            Key::Routed(pair) => maps.routed.add(&routed::key(outer, pair), &door)?,
-            _ => maps.rules.add(&program::key(device, key), &door)?,
+        match way {
+            Way::Pair(pair) => maps.routed.add(&routed::key(outer, pair), &door)?,
+            Way::Frames { .. } => {
+                maps.rules.add(&program::key(device, &Key::Routed(*key)), &door)?;
+            }
         }
         self.doors_made = self.doors_made.wrapping_add(1);
-        self.doors.insert(*key, Door { number, behind: 1 });
+        self.doors.insert(*way, Door { number, behind: 1 });
         Ok(number)
     }
 
     /// Something behind a door is gone. The last one takes the door with it.
-    fn leave(&mut self, device: u32, key: &Key, outer: u64) {
-        let Some(door) = self.doors.get_mut(key) else { return };
+    fn leave(&mut self, device: u32, key: &Routed, way: &Way, outer: u64) {
+        let Some(door) = self.doors.get_mut(way) else { return };
         door.behind -= 1;
         if door.behind > 0 {
             return;
         }
-        self.doors.remove(key);
+        self.doors.remove(way);
         let maps = &self.maps;
-        let _ = match key {
-            Key::Routed(pair) => maps.routed.remove(&routed::key(outer, pair)),
-            _ => maps.rules.remove(&program::key(device, key)),
+        let _ = match way {
+            Way::Pair(pair) => maps.routed.remove(&routed::key(outer, pair)),
+            Way::Frames { .. } => maps.rules.remove(&program::key(device, &Key::Routed(*key))),
         };
     }
 
@@ -330,6 +358,9 @@ fn header_words(header: &[u8; 14]) -> [u64; 2] {
 
 impl<D: Driver> FastTable for Kernel<D> {
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
+        if !action.is_for(key) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let device = self.ports.get(&key.in_port()).map(|port| port.device);
         let device = device.ok_or(io::ErrorKind::NotFound)?;
         let number = *self.free.last().ok_or(io::ErrorKind::StorageFull)?;
@@ -342,13 +373,9 @@ impl<D: Driver> FastTable for Kernel<D> {
             None => true,
             Some(front) => {
                 let words = [0, 1].map(|n| self.port(action.out_port, of_port::HEADER + n));
-                // Hosts' packets may owe something, and those of a hop if its cable brings such.
-                let may_owe = match key {
-                    Key::Hop { in_port, .. } => {
-                        self.port(*in_port, of_port::OWED) & owed::COMES as u64 != 0
-                    }
-                    _ => true,
-                };
+                // Hosts' packets may owe something, and those of a link if its cable brings such.
+                let may_owe = !key.is_in_fabric()
+                    || self.port(key.in_port(), of_port::OWED) & owed::COMES as u64 != 0;
                 words == header_words(&front.link())
                     && (!may_owe || self.takes_owed(action.out_port))
             }
@@ -366,7 +393,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         match key {
             Key::Routed(flow) => self.set_routed(device, flow, &value)?,
             // A door in its place would be lost.
-            Key::Flow(_) if self.doors.contains_key(key) => {
+            Key::Flow(flow) if self.leads_on(flow) => {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             _ => self.maps.rules.set(&program::key(device, key), &value)?,
@@ -532,7 +559,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         if let Some(at) = self.ports.remove(&port) {
             self.driver.detach(at.place);
         }
-        self.doors.retain(|key, _| key.in_port() != port);
+        self.doors.retain(|way, _| way.in_port() != port);
     }
 
     fn is_valid(&self, id: RuleId) -> bool {

@@ -5,7 +5,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plexus_wire::fabric::Passing;
+use plexus_wire::fabric::{Passing, ROUTER_HOP};
 use plexus_wire::{MacAddr, ipv4, ipv6};
 
 use super::{
@@ -137,9 +137,15 @@ impl Memory {
             Key::Flow(flow) | Key::Routed(Routed { flow, .. }) if flow.tag.is_some() => (true, 18),
             _ => (false, 14),
         };
+        // What is taken off in front.
+        let before = match key {
+            Key::Hop { .. } => 0,
+            key if key.is_in_fabric() => headers_len(frame),
+            _ => 0,
+        };
         let is_routed = matches!(key, Key::Routed(_));
         let step = action.step.filter(|_| is_routed);
-        let waits = match step.map(|step| fits(&frame[packet_at..], &step)) {
+        let waits = match step.map(|step| fits(&frame[before + packet_at..], &step)) {
             None => false,
             Some(None) => return Fate::Passed,
             Some(Some(fits)) => !fits,
@@ -159,23 +165,15 @@ impl Memory {
             sampled.see(frame);
         }
         let mut frame = frame.to_vec();
-        match (key, action.front) {
-            (Key::Hop { .. }, Some(front)) => {
-                if let Some((outer, inner_frame)) = frame.split_first_chunk_mut()
-                    && let Some(passing) = Passing::read(inner_frame)
-                {
-                    passing.rotate(port as u8);
-                    *outer = front.link();
-                }
-            }
-            (Key::Delivery { .. }, _) => {
-                let header = Passing::read(&mut frame[14..]).map(|frame| frame.header_len());
-                let len = 14 + header.unwrap_or_default();
-                frame.drain(..len);
-                slot.counts.taken_off += len as u64;
-            }
-            _ => {}
+        if let (Key::Hop { .. }, Some(front)) = (key, action.front)
+            && let Some((outer, inner_frame)) = frame.split_first_chunk_mut()
+            && let Some(passing) = Passing::read(inner_frame)
+        {
+            passing.rotate(port as u8);
+            *outer = front.link();
         }
+        frame.drain(..before);
+        slot.counts.taken_off += before as u64;
         if let Some(step) = action.step {
             frame[..12].copy_from_slice(&step.addresses);
         }
@@ -229,6 +227,12 @@ impl Inner {
         if self.rules.contains_key(&key) {
             return Some(key);
         }
+        if hop == ROUTER_HOP {
+            let frame = bytes.get(len..)?;
+            let pair = Routed::of(Flow::of(in_port, frame)?, frame)?.from_node();
+            let routed = [Some(pair), pair.with_ports_of(frame)].into_iter().flatten();
+            return routed.map(Key::Routed).find(|key| self.rules.contains_key(key));
+        }
         let (head, packet) = bytes.get(len..)?.split_first_chunk::<14>()?;
         let header_len = match head[12..] {
             [8, 0] => ipv4::HEADER_LEN,
@@ -252,7 +256,11 @@ impl Inner {
 
     /// Whether the frames of a flow have rules by their addresses.
     fn leads_on(&self, flow: &Flow) -> bool {
-        self.rules.keys().any(|known| matches!(known, Key::Routed(known) if known.flow == *flow))
+        let leads_on = |known: &Key| match known {
+            Key::Routed(known) => known.flow == *flow && !known.is_from_node,
+            _ => false,
+        };
+        self.rules.keys().any(leads_on)
     }
 
     fn closed(&self, port: PortId) -> u32 {
@@ -263,6 +271,12 @@ impl Inner {
         let (port, closed) = self.slots[id.0 as usize].to;
         self.open.contains(&port) && self.closed(port) == closed
     }
+}
+
+/// Bytes before a host's frame: the Ethernet header of the link, and the fabric's header.
+fn headers_len(frame: &[u8]) -> usize {
+    let mut bytes = frame[14..].to_vec();
+    14 + Passing::read(&mut bytes).map_or(0, |frame| frame.header_len())
 }
 
 /// Whether a router sends an IP packet on as it is, but for its time to live; none if not at all.
@@ -291,6 +305,9 @@ fn take_hop(packet: &mut [u8]) {
 
 impl FastTable for Memory {
     fn insert(&mut self, key: &Key, action: &Action) -> io::Result<RuleId> {
+        if !action.is_for(key) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut inner = self.inner();
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let free = inner.slots.iter().position(|slot| !slot.in_use).ok_or_else(full)?;
@@ -309,9 +326,8 @@ impl FastTable for Memory {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let link = inner.links.get(&action.out_port);
-        let is_hop = matches!(key, Key::Hop { .. });
         let takes = |link: &FabricLink, front: Front| {
-            link.out == front.link() && (is_hop || link.takes_owed)
+            link.out == front.link() && (key.is_in_fabric() || link.takes_owed)
         };
         if action.front.is_some_and(|front| link.is_none_or(|link| !takes(link, front))) {
             return Err(io::ErrorKind::NotFound.into());

@@ -6,10 +6,10 @@ use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_wire::MacAddr;
 
 use super::tables::{Bench, Hook, InKernel, Socket};
-use super::{A, B, Ip, OUT, ROUTED, STEP, frame, net, settled, super_packet, wait};
+use super::{A, B, Ip, OUT, ROUTED, STEP, frame, net, router_hop, settled, super_packet, wait};
 
 /// The links of ports 0 and 1.
-fn links() -> [FabricLink; 2] {
+pub(crate) fn links() -> [FabricLink; 2] {
     let link = |own: MacAddr, peer: MacAddr| {
         let header = |to: MacAddr, from: MacAddr| {
             [&to.0[..], &from.0, &[0x88, 0xB6]].concat().try_into().unwrap()
@@ -26,7 +26,7 @@ fn in_fabric(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<
 }
 
 /// The headers before a host's frame.
-fn before(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<u8> {
+pub(crate) fn before(header: [u8; 14], forward: &[u8], reverse: &[u8], kind: u8) -> Vec<u8> {
     let (f, r) = (forward.len() as u16, reverse.len() as u16);
     let len = 6 + f + r;
     let mut bytes = header.to_vec();
@@ -99,7 +99,7 @@ fn flow(is_v4: bool) -> Key {
     Key::Flow(Flow { in_port: 0, tag: None, destination: B, source: A, ethertype })
 }
 
-fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
+pub(crate) fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
     bench.table().remove(key, id);
     bench.table().forget(id);
 }
@@ -208,7 +208,7 @@ pub(crate) fn packets_leave(bench: &mut dyn Bench) {
 }
 
 /// Tells a table of a link, and waits until it knows where the cable leads.
-fn set_link(table: &mut dyn FastTable, port: u16, link: &FabricLink) {
+pub(crate) fn set_link(table: &mut dyn FastTable, port: u16, link: &FabricLink) {
     table.set_link(port, link).unwrap();
     wait(|| {
         table.maintain(port);
@@ -217,13 +217,13 @@ fn set_link(table: &mut dyn FastTable, port: u16, link: &FabricLink) {
 }
 
 /// A node of a chain: its table has a rule from its port 0 to its port 1.
-struct InChain {
+pub(crate) struct InChain {
     table: Box<dyn FastTable>,
-    ports: [Socket; 2],
+    pub(crate) ports: [Socket; 2],
 }
 
 impl InChain {
-    fn new(
+    pub(crate) fn new(
         devices: [&str; 2],
         links: [Option<FabricLink>; 2],
         key: Key,
@@ -239,7 +239,14 @@ impl InChain {
         InChain { table, ports }
     }
 
-    fn forwarded(&self) -> u64 {
+    /// Another rule takes the place of the only one.
+    pub(crate) fn set(&mut self, (old, key): (&Key, &Key), action: &Action) {
+        self.table.remove(old, RuleId(0));
+        self.table.forget(RuleId(0));
+        settled(&mut *self.table, key, action);
+    }
+
+    pub(crate) fn forwarded(&self) -> u64 {
         self.table.read(RuleId(0)).packets
     }
 }
@@ -356,6 +363,9 @@ fn what_packets_owe_goes_to_nodes_that_take_it_and_nowhere_else() {
         let hop = Key::Hop { in_port: 0, hop: 7 };
         let passes = Action { front: Front::new(&links[1].out, &[]), ..OUT };
         assert!(table.insert(&hop, &passes).is_err());
+        let to_router = router_hop::key(&Ip::v4(60));
+        let routed = Action { step: Some(STEP), ..enters };
+        assert!(table.insert(&to_router, &routed).is_err());
         // Once that has a bridge too, nothing does.
         net::command("ip", "link set h0 master br0");
         wait(|| {
@@ -363,8 +373,11 @@ fn what_packets_owe_goes_to_nodes_that_take_it_and_nowhere_else() {
             !table.takes_owed(0)
         });
         settled(table, &hop, &passes);
+        settled(table, &to_router, &routed);
         let frame = in_fabric(links[0].back, &[7, 8], &[5], 0);
         assert!(matches!(bench.pass(0, &frame), Fate::Sent(1, _)));
+        let forwarded = router_hop::frame(&Ip::v4(60), &[5]);
+        assert!(matches!(bench.pass(0, &forwarded), Fate::Sent(1, _)));
         // A rule that was made before does not carry it either.
         net::command("ip", "link set h0 nomaster");
         wait(|| {
@@ -372,6 +385,7 @@ fn what_packets_owe_goes_to_nodes_that_take_it_and_nowhere_else() {
             bench.table.takes_owed(0)
         });
         assert_eq!(bench.pass(0, &frame), Fate::Passed);
+        assert_eq!(bench.pass(0, &forwarded), Fate::Passed);
         // The bridge lets it go, and the far end has an XDP program.
         net::command("ip", "link set h1 nomaster");
         set_link(&mut *bench.table, 1, &links[1]);

@@ -5,6 +5,7 @@ mod fabric;
 #[path = "../common/mod.rs"]
 mod net;
 mod order;
+mod router_hop;
 mod samples;
 mod tables;
 mod xdp;
@@ -69,6 +70,9 @@ fn suite(bench: &mut dyn Bench) {
     packets_that_a_router_does_not_send_on_as_they_are_pass(bench);
     rules_of_routed_flows_are_independent(bench);
     flows_between_two_addresses_may_part(bench);
+    router_hop::packets_from_nodes_are_routed(bench);
+    router_hop::packets_that_a_router_does_not_send_on_as_they_are_pass(bench);
+    router_hop::flows_from_nodes_may_part(bench);
 }
 
 fn forwards_what_matches_and_nothing_else(bench: &mut dyn Bench) {

@@ -1,5 +1,6 @@
 //! Frames of the fabric: how the rule of a hop or a delivery is found, and how frames enter the
-//! fabric, pass it and leave it.
+//! fabric, pass it and leave it. A packet for the router of this node leaves the fabric, is routed,
+//! and may enter it again.
 //!
 //! The kernel knows a frame behind a header of the fabric by its EtherType, and for packets of that
 //! type it takes nothing off in front and cuts no super-packet. Both it does for IP packets,
@@ -7,15 +8,16 @@
 //! for the kernel first ([`become_ip`]). So does a super-packet on its way, which then gets its
 //! header again.
 
-use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX};
+use plexus_wire::fabric::{FIXED_LEN, HEADER_LEN_MAX, ROUTER_HOP};
 use plexus_wire::{ipv4, ipv6};
 
 use super::super::FRONT_MAX;
 use super::frame::Frame;
 use super::program::{
-    HOP_KEY, Maps, OUTER, ROUTED_KEY, TPID, at, find_port, find_rule, of_port, scratch, word,
+    HOP_KEY, Maps, OUTER, ROUTED_KEY, TPID, at, find_port, find_rule, if_front, kind, of_port,
+    scratch, word,
 };
-use super::routed::{NOT_AS_IT_IS, TCP};
+use super::routed::{NOT_AS_IT_IS, Place, TCP, find_routed};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Reg, Width};
 
 /// Offsets in an Ethernet frame, and the two EtherTypes of IP.
@@ -52,17 +54,18 @@ fn load_is_routed(asm: &mut Asm, to: Reg) {
 }
 
 /// A frame of the fabric: the same checks as those of [`plexus_wire::fabric::Passing::read`], and
-/// the rule of its hop, or of its delivery, in R8 and R9. Super-packets in the fabric are of TCP:
-/// no others [enter](check_push). `places` on the stack: the key, a number, and [`OUTER`] bytes.
+/// the rule of its hop, of its delivery, or of its packet to the router here, in R8 and R9.
+/// Super-packets in the fabric are of TCP: no others [enter](check_push). `places` on the stack:
+/// the key, a number, as many bytes as [`find_routed`] uses, and the length that it leaves.
 pub(super) fn find_hop(
     asm: &mut Asm,
     maps: &Maps,
     frame: Frame,
-    places: (i16, i16, i16),
+    places: (i16, i16, i16, i16),
     to_socket: Label,
 ) {
-    let (key, number, head) = places;
-    let (delivery, end) = (asm.label(), asm.label());
+    let (key, number, head, len) = places;
+    let (delivery, router, end) = (asm.label(), asm.label(), asm.label());
     load_number(asm, frame, OUTER, number, to_socket);
     asm.store(Width::D, Reg::R7, at(scratch::FIXED), Reg::R1);
     // R2: length of the header, R3: forward hops, R4: reverse hops.
@@ -84,11 +87,13 @@ pub(super) fn find_hop(
     load_number(asm, frame, OUTER + FIXED_LEN, number, to_socket);
     asm.store(Width::D, Reg::R7, at(scratch::HOPS), Reg::R1);
     asm.alu_imm(Alu::Rsh, Reg::R1, 56);
+    asm.mov(Reg::R2, Reg::R1);
     asm.alu_imm(Alu::Or, Reg::R1, HOP_KEY as i32);
     asm.store(Width::W, Reg::R10, key + 4, Reg::R1);
     asm.mov_imm(Reg::R1, 0);
     asm.store(Width::D, Reg::R10, key + 8, Reg::R1);
     asm.store(Width::D, Reg::R10, key + 16, Reg::R1);
+    asm.jump_imm(If::Eq, Reg::R2, ROUTER_HOP.into(), router);
     find_rule(asm, &maps.rules, key, delivery);
     if frame.load_segment_size(asm, Reg::R1) {
         // Its header is taken off and put back.
@@ -114,6 +119,44 @@ pub(super) fn find_hop(
         asm.store(width, Reg::R10, key + 8 + from, Reg::R1);
     }
     find_rule(asm, &maps.rules, key, to_socket);
+    asm.goto(end);
+
+    // To the router. Whether another router has sent it is nothing to this one.
+    asm.place(router);
+    load_head(asm, frame, head, to_socket);
+    for (width, from) in [(Width::D, 0), (Width::W, 8), (Width::H, 12)] {
+        asm.load(width, Reg::R1, Reg::R10, head + from);
+        asm.store(width, Reg::R10, key + 8 + from, Reg::R1);
+    }
+    find_rule(asm, &maps.rules, key, to_socket);
+    asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, to_socket);
+    find_routed(asm, &maps.routed, (frame, Place::InFabric), (key, head, len), to_socket);
+    if_front(asm, end);
+    check_len(asm, frame, len);
+    asm.place(end);
+}
+
+/// Makes a packet wait that is too long for the kernel to put anything before it. Some that would
+/// fit without the header that they have now wait too.
+fn check_len(asm: &mut Asm, frame: Frame, len: i16) {
+    let (wait, end) = (asm.label(), asm.label());
+    if frame.load_segment_size(asm, Reg::R2) {
+        if_too_long(asm, frame, wait);
+        asm.goto(end);
+        asm.place(wait);
+        asm.store_imm(Width::D, Reg::R10, len, NOT_AS_IT_IS);
+        asm.place(end);
+    }
+}
+
+/// Goes to `wait` with a packet that is too long for the kernel to put anything before it. R2 has
+/// the size of its segments.
+fn if_too_long(asm: &mut Asm, frame: Frame, wait: Label) {
+    let end = asm.label();
+    frame.load_len(asm, Reg::R1);
+    asm.jump_imm(If::Gt, Reg::R1, SUPER_MAX - FRONT_MAX as i32, wait);
+    asm.jump_imm(If::Ne, Reg::R2, 0, end);
+    asm.jump_imm(If::Gt, Reg::R1, PUSH_MAX - FRONT_MAX as i32, wait);
     asm.place(end);
 }
 
@@ -140,16 +183,12 @@ fn load_head(asm: &mut Asm, frame: Frame, head: i16, to_socket: Label) {
 /// key, a byte, and the length that makes it wait.
 pub(super) fn check_push(asm: &mut Asm, frame: Frame, places: (i16, i16, i16), to_socket: Label) {
     let (key, byte, len) = places;
-    let (is_super, v4, wait, end) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (v4, wait, end) = (asm.label(), asm.label(), asm.label());
     if !frame.load_segment_size(asm, Reg::R2) {
         return;
     }
-    frame.load_len(asm, Reg::R1);
-    asm.jump_imm(If::Ne, Reg::R2, 0, is_super);
-    asm.jump_imm(If::Gt, Reg::R1, PUSH_MAX - FRONT_MAX as i32, wait);
-    asm.goto(end);
-    asm.place(is_super);
-    asm.jump_imm(If::Gt, Reg::R1, SUPER_MAX - FRONT_MAX as i32, wait);
+    if_too_long(asm, frame, wait);
+    asm.jump_imm(If::Eq, Reg::R2, 0, end);
     asm.mov_imm(Reg::R2, PROTOCOL_V4 as i32);
     asm.load(Width::H, Reg::R1, Reg::R10, key + 8 + ETHERTYPE as i16);
     asm.jump_imm(If::Eq, Reg::R1, V4.into(), v4);
@@ -214,13 +253,17 @@ fn store_front(asm: &mut Asm, frame: Frame, failed: Label) {
 }
 
 /// Takes off what the fabric has put before a host's frame, and counts that for the rule whose
-/// counts R0 points at. Routed packets get the rule's addresses.
+/// counts R8 points at.
 pub(super) fn take_off(asm: &mut Asm, frame: Frame, failed: Label) {
-    let end = asm.label();
     load_header_len(asm, Reg::R1);
-    asm.atomic_add(Reg::R0, at(word::TAKEN_OFF), Reg::R1);
-    asm.mov(Reg::R8, Reg::R0);
+    asm.atomic_add(Reg::R8, at(word::TAKEN_OFF), Reg::R1);
     take_header_off(asm, frame, failed);
+}
+
+/// Gives a packet that leaves the fabric the rule's addresses if a router has sent it. R8 points at
+/// the rule's counts, and then has the rule again.
+pub(super) fn address_routed(asm: &mut Asm, frame: Frame, failed: Label) {
+    let end = asm.label();
     asm.mov(Reg::R3, Reg::R8);
     asm.load(Width::D, Reg::R8, Reg::R7, at(scratch::RULE));
     load_is_routed(asm, Reg::R1);

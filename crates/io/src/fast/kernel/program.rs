@@ -3,10 +3,13 @@
 //! in the same program or in another, [`carry_out`].
 
 use super::super::{Action, FRONT_MAX, FabricLink, Flow, Front, Key, Routed, Step, Tag};
-use super::fabric::{check_push, find_hop, load_header_len, process_hop, put_front, take_off};
+use super::fabric::{
+    address_routed, check_push, find_hop, load_header_len, process_hop, put_front, take_off,
+};
 use super::frame::Frame;
-use super::routed::{find_routed, take_step};
+use super::routed::{Place, find_routed, take_step};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width};
+use plexus_wire::fabric::ROUTER_HOP;
 
 /// Bytes of the Ethernet header before a header of the fabric or of IP.
 pub(crate) const OUTER: usize = 14;
@@ -43,7 +46,7 @@ pub(crate) mod word {
     /// Those of the first come one after the other, and need no atomics.
     pub(crate) const PACKETS_ELSEWHERE: usize = 8;
     pub(crate) const BYTES_ELSEWHERE: usize = 9;
-    /// Bytes that a delivery has taken off in front.
+    /// Bytes taken off in front.
     pub(crate) const TAKEN_OFF: usize = 10;
     /// Bytes that are put before the frames of a flow.
     pub(crate) const FRONT: usize = 11;
@@ -142,12 +145,13 @@ pub(crate) mod kind {
 }
 
 /// The work of a rule on the tag, in the second byte; or on what is put before the frames of a flow
-/// that enters the fabric, which have no tag.
+/// that enters the fabric, which have no tag. Before either, the fabric's header may be taken off.
 pub(crate) mod tag {
     pub(crate) const POP: i32 = 1 << 8;
     pub(crate) const PUSH: i32 = 2 << 8;
     pub(crate) const FRONT: i32 = 4 << 8;
     pub(crate) const ALL: i32 = 7 << 8;
+    pub(crate) const HEADER_OFF: i32 = 8 << 8;
 }
 
 /// An 802.1Q tag's protocol, as 16 bits in network order.
@@ -155,7 +159,7 @@ pub(crate) const TPID: u16 = 0x8100u16.to_be();
 
 /// The key of a hop has this bit where the key of a flow has its tag's protocol or nothing. The hop
 /// is in the lowest byte. A delivery also has its station's address, and another bit if a router of
-/// the fabric has sent the packets.
+/// the fabric has sent the packets. Packets to the router here have their frame's Ethernet header.
 pub(crate) const HOP_KEY: u32 = 1 << 8;
 pub(crate) const ROUTED_KEY: u32 = 1 << 9;
 
@@ -165,7 +169,10 @@ pub(crate) fn key(device: u32, key: &Key) -> [u8; KEY_LEN] {
     match key {
         Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => {
             let Flow { tag, destination, source, ethertype, .. } = flow;
-            let tag = tag.map_or(0, |tci| u32::from(TPID) << 16 | u32::from(tci));
+            let tag = match key.is_from_node() {
+                true => HOP_KEY | u32::from(ROUTER_HOP),
+                false => tag.map_or(0, |tci| u32::from(TPID) << 16 | u32::from(tci)),
+            };
             let mut header = [0; 14];
             header[..6].copy_from_slice(&destination.0);
             header[6..12].copy_from_slice(&source.0);
@@ -214,13 +221,14 @@ pub(crate) fn value(number: u32, key: &Key, action: &Action, closed: u32) -> [u8
     };
     let is_hop = matches!(key, Key::Hop { .. });
     let front_len = action.front.filter(|_| !is_hop).map(|front| front.bytes().len() as u16);
+    let header = if key.is_in_fabric() && !is_hop { tag::HEADER_OFF } else { 0 };
     let (tag, tci) = match action.tag {
         Tag::Keep => front_len.map_or((0, 0), |len| (tag::FRONT, len)),
         Tag::Pop => (tag::POP, 0),
         Tag::Push(tci) => (tag::PUSH, tci),
         Tag::Swap(tci) => (tag::POP | tag::PUSH, tci),
     };
-    let what = (kind | tag) as u64 | u64::from(tci) << 16;
+    let what = (kind | tag | header) as u64 | u64::from(tci) << 16;
     value_of(ports | u64::from(number), what | u64::from(closed) << 32)
 }
 
@@ -297,14 +305,20 @@ fn kind_of_rule(asm: &mut Asm, to: Reg) {
 }
 
 /// Goes on behind this code if the rule in R9 puts something before the frame. R2 is lost.
-fn if_front(asm: &mut Asm, none: Label) {
+pub(super) fn if_front(asm: &mut Asm, none: Label) {
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::And, Reg::R2, tag::FRONT);
     asm.jump_imm(If::Eq, Reg::R2, 0, none);
 }
 
-/// Adds to a frame's length what the rule in R9, whose kind is in R4, puts before it, or takes off.
-/// R2 is lost.
+/// Goes on behind this code if the rule in R9 takes the fabric's header off. R2 is lost.
+fn if_header_off(asm: &mut Asm, not: Label) {
+    asm.mov(Reg::R2, Reg::R9);
+    asm.alu_imm(Alu::And, Reg::R2, tag::HEADER_OFF);
+    asm.jump_imm(If::Eq, Reg::R2, 0, not);
+}
+
+/// Adds to a frame's length what the rule in R9 puts before it, less what it takes off. R2 is lost.
 fn load_len_after(asm: &mut Asm, len: Reg) {
     let (no_front, end) = (asm.label(), asm.label());
     if_front(asm, no_front);
@@ -312,9 +326,8 @@ fn load_len_after(asm: &mut Asm, len: Reg) {
     asm.alu_imm(Alu::Lsh, Reg::R2, 32);
     asm.alu_imm(Alu::Rsh, Reg::R2, 48);
     asm.alu(Alu::Add, len, Reg::R2);
-    asm.goto(end);
     asm.place(no_front);
-    asm.jump_imm(If::Ne, Reg::R4, kind::DELIVERY, end);
+    if_header_off(asm, end);
     load_header_len(asm, Reg::R2);
     asm.alu(Alu::Sub, len, Reg::R2);
     asm.place(end);
@@ -330,7 +343,8 @@ const SEGMENT_HEADERS_MAX: usize = FRONT_MAX + OUTER + 40 + 60;
 pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label, wait: Label) {
     use stack::{IP, KEY, LEN, NUMBER};
     let (no_link, no_door, found) = (asm.label(), asm.label(), asm.label());
-    let (may_pass, no_super, segments, fits) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (no_super, segments, fits) = (asm.label(), asm.label(), asm.label());
+    let (may_owe, may_pass) = (asm.label(), asm.label());
 
     // The rule: R8 and R9.
     find_rule(asm, &maps.rules, KEY, to_socket);
@@ -339,12 +353,12 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     if frame.has_tag() {
         asm.goto(to_socket);
     } else {
-        find_hop(asm, maps, frame, (KEY, NUMBER, IP), to_socket);
+        find_hop(asm, maps, frame, (KEY, NUMBER, IP, LEN), to_socket);
         asm.goto(found);
     }
     asm.place(no_link);
     asm.jump_imm(If::Ne, Reg::R9, kind::DOOR, no_door);
-    find_routed(asm, &maps.routed, frame, (KEY, IP, LEN), to_socket);
+    find_routed(asm, &maps.routed, (frame, Place::First), (KEY, IP, LEN), to_socket);
     asm.place(no_door);
     if !frame.has_tag() {
         if_front(asm, found);
@@ -371,11 +385,14 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R2, 32);
     asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
-    // A hop from a cable that brings owed work leads to one that takes it, and nowhere else.
+    // What goes on in the fabric from a cable that brings owed work leads to one that takes it, and
+    // nowhere else.
     kind_of_rule(asm, Reg::R4);
     asm.load(Width::D, Reg::R1, Reg::R10, NUMBER);
     asm.jump_imm(If::Eq, Reg::R1, 0, may_pass);
-    asm.jump_imm(If::Ne, Reg::R4, kind::HOP, may_pass);
+    asm.jump_imm(If::Eq, Reg::R4, kind::HOP, may_owe);
+    if_front(asm, may_pass);
+    asm.place(may_owe);
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::OWED));
     asm.alu_imm(Alu::And, Reg::R1, owed::MAY_LEAVE);
     asm.jump_imm(If::Eq, Reg::R1, 0, to_socket);
@@ -428,7 +445,9 @@ pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label)
         let hop = asm.label();
         asm.jump_imm(If::Eq, Reg::R1, kind::HOP, hop);
         asm.jump_imm(If::Ne, Reg::R1, kind::DELIVERY, step);
+        asm.mov(Reg::R8, Reg::R0);
         take_off(asm, frame, failed);
+        address_routed(asm, frame, failed);
         asm.goto(send);
         asm.place(hop);
         process_hop(asm, maps, frame, failed);
@@ -436,6 +455,13 @@ pub(crate) fn carry_out(asm: &mut Asm, maps: &Maps, frame: Frame, failed: Label)
     }
     asm.place(step);
     asm.mov(Reg::R8, Reg::R0);
+    if !frame.has_tag() {
+        let is_first = asm.label();
+        if_header_off(asm, is_first);
+        take_off(asm, frame, failed);
+        asm.place(is_first);
+        asm.mov(Reg::R0, Reg::R8);
+    }
     take_step(asm, frame, failed);
     asm.mov(Reg::R0, Reg::R8);
     asm.load(Width::D, Reg::R8, Reg::R7, at(scratch::RULE));

@@ -3,8 +3,9 @@
 //!
 //! Frames of one Ethernet header to the router lead to a *door*. Behind it are the rules for source
 //! and destination addresses of IP packets. A pair of addresses may be a door too: behind that are
-//! rules for protocol and ports. The socket gets what a router does not send on as it
-//! is:
+//! rules for protocol and ports. A packet that another node has sent to this router is looked up
+//! where it stands, behind the fabric's header ([`Place`]). The socket gets what a router does not
+//! send on as it is:
 //!
 //! - A damaged packet, or one at the end of its time to live, never leaves a router by the rule's
 //!   port. So no other packet can overtake it, and the rule goes on. Of a flow that enters the
@@ -18,6 +19,7 @@
 use std::net::IpAddr;
 
 use super::super::{Ports, Routed};
+use super::fabric::load_header_len;
 use super::frame::Frame;
 use super::program::{OUTER, at, find_rule, kind, word};
 use crate::bpf::{Alu, Asm, If, Label, Map, Reg, Width};
@@ -65,12 +67,45 @@ pub(super) fn key_of(door: u64, rest: &Rest) -> [u8; KEY_LEN] {
     bytes
 }
 
+/// The place of an IP packet in its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Behind the Ethernet header.
+    First,
+    /// In a host's frame, which stands behind a header of the fabric.
+    InFabric,
+}
+
+impl Place {
+    /// Where the packet begins.
+    fn load(self, asm: &mut Asm, to: Reg) {
+        match self {
+            Place::First => asm.mov_imm(to, OUTER as i32),
+            Place::InFabric => {
+                load_header_len(asm, to);
+                asm.alu_imm(Alu::Add, to, OUTER as i32);
+            }
+        }
+    }
+
+    /// Reads the packet's first bytes to a place on the stack.
+    fn load_bytes(self, asm: &mut Asm, frame: Frame, len: usize, place: i16, absent: Label) {
+        match self {
+            Place::First => frame.load_bytes(asm, OUTER, len, place, absent),
+            Place::InFabric => {
+                self.load(asm, Reg::R2);
+                frame.load_from(asm, len, place, absent);
+            }
+        }
+    }
+}
+
 /// Finds the rule of an IP packet, whose door is in R8: R8 and R9. `places` on the stack: the key
 /// of its frame, [`STACK`] bytes, and where the length of the IP packet is to stand.
 pub(super) fn find_routed(
     asm: &mut Asm,
     rules: &Map,
-    frame: Frame,
+    (frame, packet): (Frame, Place),
     places: (i16, i16, i16),
     to_socket: Label,
 ) {
@@ -84,17 +119,19 @@ pub(super) fn find_routed(
         asm.load(Width::H, to, Reg::R10, ip + at);
         asm.swap_be(to, 16);
     };
-    // The packet's bytes behind a header of this many, into a register.
-    let room = |asm: &mut Asm, to: Reg, header: usize| {
-        frame.load_len(asm, to);
-        asm.alu_imm(Alu::Sub, to, (OUTER + header) as i32);
+    // The packet's bytes behind a header of this many, into R1. R2 is lost.
+    let room = |asm: &mut Asm, header: usize| {
+        frame.load_len(asm, Reg::R1);
+        packet.load(asm, Reg::R2);
+        asm.alu_imm(Alu::Add, Reg::R2, header as i32);
+        asm.alu(Alu::Sub, Reg::R1, Reg::R2);
     };
 
     asm.store(Width::D, Reg::R10, key, Reg::R8);
     asm.load(Width::H, Reg::R1, Reg::R10, header + 8 + 12);
     asm.jump_imm(If::Ne, Reg::R1, i32::from(0x0800u16.to_be()), v6);
 
-    frame.load_bytes(asm, OUTER, V4, ip, to_socket);
+    packet.load_bytes(asm, frame, V4, ip, to_socket);
     asm.mov_imm(Reg::R1, 0);
     (1..5).for_each(|word| asm.store(Width::D, Reg::R10, key + 8 * word, Reg::R1));
     for (from, to) in [(12, 8), (16, 24)] {
@@ -116,7 +153,7 @@ pub(super) fn find_routed(
     number(asm, Reg::R1, 2);
     asm.jump(If::Lt, Reg::R1, Reg::R3, to_socket);
     byte(asm, Reg::R1, 9);
-    find_by_ports(asm, rules, frame, key, to_socket);
+    find_by_ports(asm, rules, (frame, packet), key, to_socket);
     asm.place(found_v4);
     asm.store_imm(Width::D, Reg::R10, len, NOT_AS_IT_IS);
     byte(asm, Reg::R1, 0);
@@ -140,14 +177,14 @@ pub(super) fn find_routed(
     asm.jump_imm(If::Ne, Reg::R1, 0xFFFF, to_socket);
     number(asm, Reg::R3, 2);
     asm.jump_imm(If::Lt, Reg::R3, V4 as i32, to_socket);
-    room(asm, Reg::R1, 0);
+    room(asm, 0);
     asm.jump(If::Gt, Reg::R3, Reg::R1, to_socket);
     byte(asm, Reg::R1, 9);
     asm.mov_imm(Reg::R2, V4 as i32);
     asm.goto(segments);
 
     asm.place(v6);
-    frame.load_bytes(asm, OUTER, V6, ip, to_socket);
+    packet.load_bytes(asm, frame, V6, ip, to_socket);
     for word in 1..5 {
         asm.load(Width::D, Reg::R1, Reg::R10, ip + 8 * word);
         asm.store(Width::D, Reg::R10, key + 8 * word, Reg::R1);
@@ -158,7 +195,7 @@ pub(super) fn find_routed(
     asm.jump_imm(If::Lt, Reg::R1, 4, to_socket);
     asm.mov_imm(Reg::R2, V6 as i32);
     byte(asm, Reg::R1, 6);
-    find_by_ports(asm, rules, frame, key, to_socket);
+    find_by_ports(asm, rules, (frame, packet), key, to_socket);
     asm.place(found_v6);
     asm.store_imm(Width::D, Reg::R10, len, NOT_AS_IT_IS);
     byte(asm, Reg::R1, 0);
@@ -167,7 +204,7 @@ pub(super) fn find_routed(
     byte(asm, Reg::R1, 7);
     asm.jump_imm(If::Lt, Reg::R1, 2, to_socket);
     number(asm, Reg::R3, 4);
-    room(asm, Reg::R1, V6);
+    room(asm, V6);
     asm.jump(If::Gt, Reg::R3, Reg::R1, to_socket);
     asm.alu_imm(Alu::Add, Reg::R3, V6 as i32);
     byte(asm, Reg::R1, 6);
@@ -183,7 +220,9 @@ pub(super) fn find_routed(
         asm.alu(Alu::Add, Reg::R3, Reg::R4);
         // The addresses are in the key by now.
         asm.store(Width::D, Reg::R10, ip + 8, Reg::R3);
-        asm.alu_imm(Alu::Add, Reg::R2, (OUTER + 12) as i32);
+        packet.load(asm, Reg::R1);
+        asm.alu(Alu::Add, Reg::R2, Reg::R1);
+        asm.alu_imm(Alu::Add, Reg::R2, 12);
         frame.load_from(asm, 1, ip, end);
         // The header's length, in units of four bytes.
         byte(asm, Reg::R1, 0);
@@ -198,8 +237,14 @@ pub(super) fn find_routed(
 }
 
 /// Finds the rule of a packet's ports: its door is in R8, its protocol in R1, and its ports are R2
-/// bytes behind the Ethernet header.
-fn find_by_ports(asm: &mut Asm, rules: &Map, frame: Frame, key: i16, to_socket: Label) {
+/// bytes behind its beginning.
+fn find_by_ports(
+    asm: &mut Asm,
+    rules: &Map,
+    (frame, packet): (Frame, Place),
+    key: i16,
+    to_socket: Label,
+) {
     let has_ports = asm.label();
     asm.jump_imm(If::Eq, Reg::R1, TCP, has_ports);
     asm.jump_imm(If::Ne, Reg::R1, UDP, to_socket);
@@ -208,7 +253,8 @@ fn find_by_ports(asm: &mut Asm, rules: &Map, frame: Frame, key: i16, to_socket: 
     asm.store(Width::W, Reg::R10, key + 12, Reg::R1);
     asm.mov_imm(Reg::R1, 0);
     (2..5).for_each(|word| asm.store(Width::D, Reg::R10, key + 8 * word, Reg::R1));
-    asm.alu_imm(Alu::Add, Reg::R2, OUTER as i32);
+    packet.load(asm, Reg::R1);
+    asm.alu(Alu::Add, Reg::R2, Reg::R1);
     frame.load_from(asm, 4, key + 8, to_socket);
     find_rule(asm, rules, key, to_socket);
 }

@@ -1,0 +1,338 @@
+//! Packets that another node of the fabric has sent to the router of this one.
+
+use plexus_io::fast::memory::Fate;
+use plexus_io::fast::{Action, FabricLink, Flow, Front, Key, Step, Tag};
+use plexus_io::{Checksum, Offload, Segmentation};
+use plexus_wire::MacAddr;
+use plexus_wire::fabric::ROUTER_HOP;
+
+use super::fabric::{InChain, before, end, links, set_link};
+use super::tables::{Bench, Socket};
+use super::{Ip, OUT, ROUTED, STEP, net, settled, super_packet, wait};
+
+/// The rule of such packets.
+pub(crate) fn key(ip: &Ip) -> Key {
+    let Key::Routed(pair) = ip.key() else { panic!("a routed flow") };
+    Key::Routed(pair.from_node())
+}
+
+/// Such a packet, as it comes in by port 0.
+pub(crate) fn frame(ip: &Ip, reverse: &[u8]) -> Vec<u8> {
+    [&before(links()[0].back, &[ROUTER_HOP], reverse, 0)[..], &ip.frame()].concat()
+}
+
+/// The treatments of such packets that leave by port 1, and what is then before them: a header of
+/// the fabric, or nothing.
+fn actions() -> [(Action, Vec<u8>); 2] {
+    let mut header = before(links()[1].out, &[7, 8], &[ROUTER_HOP], 0);
+    header[19] |= 1;
+    let front = Front::new(&links()[1].out, &header[14..]);
+    [(Action { front, ..ROUTED }, header), (ROUTED, vec![])]
+}
+
+fn set_links(bench: &mut dyn Bench) {
+    (0..).zip(links()).for_each(|(port, link)| set_link(bench.table(), port, &link));
+}
+
+pub(crate) fn packets_from_nodes_are_routed(bench: &mut dyn Bench) {
+    set_links(bench);
+    for sound in [Ip::v4(60), Ip::v6(60)] {
+        let key = key(&sound);
+        for wrong in [OUT, Action { tag: Tag::Push(7), ..ROUTED }] {
+            assert!(bench.table().insert(&key, &wrong).is_err(), "{wrong:?}");
+        }
+        for (action, in_front) in actions() {
+            let id = settled(bench.table(), &key, &action);
+            let after = [&in_front[..], &sound.after(None)].concat();
+            let (mut bytes, mut taken_off) = (0, 0);
+            // Further hops and the flag of a router before this one count for nothing.
+            let hops = [ROUTER_HOP, 5, ROUTER_HOP, 7, 8, 9, 10, 11];
+            for (forward, reverse) in [(1, 0), (1, 1), (1, 3), (2, 9), (3, 2), (8, 30), (1, 90)] {
+                for of_router in [0, 1] {
+                    let reverse = vec![9; reverse];
+                    let mut header = before(links()[0].back, &hops[..forward], &reverse, 0);
+                    header[19] |= of_router;
+                    let frame = [&header[..], &sound.frame()].concat();
+                    assert_eq!(bench.pass(0, &frame), Fate::Sent(1, after.clone()), "{frame:02x?}");
+                    bytes += frame.len() as u64;
+                    taken_off += header.len() as u64;
+                    let counts = bench.table().read(id);
+                    assert_eq!((counts.bytes, counts.taken_off), (bytes, taken_off));
+                }
+            }
+            let header = |forward: &[u8], kind| before(links()[0].back, forward, &[3], kind);
+            let to_router = header(&[ROUTER_HOP], 0);
+            let changed = |at: usize| {
+                let mut frame = sound.frame();
+                frame[at] ^= 1;
+                frame
+            };
+            for frame in [
+                sound.frame(),
+                [&header(&[7], 0)[..], &sound.frame()].concat(),
+                [&header(&[7, ROUTER_HOP], 0)[..], &sound.frame()].concat(),
+                [&header(&[ROUTER_HOP; 9], 0)[..], &sound.frame()].concat(),
+                [&header(&[ROUTER_HOP], 1)[..], &sound.frame()].concat(),
+                [&before(links()[0].out, &[ROUTER_HOP], &[3], 0)[..], &sound.frame()].concat(),
+                // Another destination, source and type, and the ends of the addresses.
+                [&to_router[..], &changed(5)].concat(),
+                [&to_router[..], &changed(11)].concat(),
+                [&to_router[..], &changed(13)].concat(),
+                [&to_router[..], &changed(14 + if sound.is_v4() { 15 } else { 23 })].concat(),
+                [&to_router[..], &changed(14 + if sound.is_v4() { 19 } else { 39 })].concat(),
+                [&to_router[..], &sound.frame()[..13]].concat(),
+                [&to_router[..], &sound.frame()[..14 + 19]].concat(),
+            ] {
+                assert_eq!(bench.pass(0, &frame), Fate::Passed, "{frame:02x?}");
+            }
+            assert_eq!(bench.table().passed(id), 0);
+            end(bench, &key, id);
+            assert_eq!(bench.pass(0, &frame(&sound, &[3])), Fate::Passed);
+        }
+        // A port may have the same flow without a header.
+        let [(action, in_front), _] = actions();
+        let other = Step { addresses: [2, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 8], ..STEP };
+        let plain = settled(bench.table(), &sound.key(), &Action { step: Some(other), ..OUT });
+        let id = settled(bench.table(), &key, &action);
+        let mut by_other = sound.after(None);
+        by_other[..12].copy_from_slice(&other.addresses);
+        assert_eq!(bench.pass(0, &sound.frame()), Fate::Sent(1, by_other));
+        let after = Fate::Sent(1, [&in_front[..], &sound.after(None)].concat());
+        assert_eq!(bench.pass(0, &frame(&sound, &[])), after);
+        end(bench, &sound.key(), plain);
+        assert_eq!(bench.pass(0, &sound.frame()), Fate::Passed);
+        let switched = Key::Flow(Flow::of(0, &sound.frame()).unwrap());
+        let plain = settled(bench.table(), &switched, &OUT);
+        assert_eq!(bench.pass(0, &sound.frame()), Fate::Sent(1, sound.frame()));
+        assert_eq!(bench.pass(0, &frame(&sound, &[])), after);
+        end(bench, &key, id);
+        assert_eq!(bench.pass(0, &frame(&sound, &[])), Fate::Passed);
+        assert_eq!(bench.pass(0, &sound.frame()), Fate::Sent(1, sound.frame()));
+        end(bench, &switched, plain);
+    }
+    (0..2).for_each(|port| bench.close_and_open(port));
+}
+
+pub(crate) fn packets_that_a_router_does_not_send_on_as_they_are_pass(bench: &mut dyn Bench) {
+    set_links(bench);
+    let long = |mut ip: Ip| {
+        ip.packet.push(0);
+        if ip.is_v4() { ip.with(3, 201) } else { ip.with(5, 161) }
+    };
+    let mut damaged = Ip::v4(60);
+    damaged.packet[10] ^= 0x10;
+    // Whether the rule is to wait, since the packet may leave later.
+    let v4 = [
+        ("end of life", Ip::v4(60).with(8, 1), false),
+        ("checksum", damaged, false),
+        ("longer than the frame", Ip::v4(60).with(3, 61), false),
+        ("shorter than its header", Ip::v4(60).with(3, 19), false),
+        ("options", Ip::v4(60).with(0, 0x46), true),
+        ("longer than the MTU", long(Ip::v4(200)), true),
+    ];
+    let v6 = [
+        ("end of life", Ip::v6(60).with(7, 1), false),
+        ("version", Ip::v6(60).with(0, 0x50), false),
+        ("longer than the frame", Ip::v6(60).with(5, 21), false),
+        ("longer than the MTU", long(Ip::v6(200)), true),
+    ];
+    for (sound, cases) in [(Ip::v4(60), &v4[..]), (Ip::v6(60), &v6)] {
+        for (action, in_front) in actions() {
+            let id = settled(bench.table(), &key(&sound), &action);
+            let mut passed = 0;
+            for ((name, ip, waits), reverse) in cases.iter().zip((0..).map(|n| vec![9; n])) {
+                assert_eq!(bench.pass(0, &frame(ip, &reverse)), Fate::Passed, "{name}");
+                passed += u64::from(*waits);
+                assert_eq!(bench.table().passed(id), passed, "{name}");
+                bench.table().settle(id, passed);
+                let after = [&in_front[..], &sound.after(None)].concat();
+                assert_eq!(bench.pass(0, &frame(&sound, &reverse)), Fate::Sent(1, after), "{name}");
+            }
+            // As short and long as may be, and with bytes behind the packet.
+            let mut padded = sound.clone();
+            padded.packet.extend([0; 20]);
+            let (least, most) = match sound.is_v4() {
+                true => (Ip::v4(20), Ip::v4(200)),
+                false => (Ip::v6(40), Ip::v6(200)),
+            };
+            for ip in [least, most, padded] {
+                let after = [&in_front[..], &ip.after(None)].concat();
+                assert_eq!(bench.pass(0, &frame(&ip, &[3])), Fate::Sent(1, after));
+            }
+            end(bench, &key(&sound), id);
+        }
+    }
+    (0..2).for_each(|port| bench.close_and_open(port));
+}
+
+pub(crate) fn flows_from_nodes_may_part(bench: &mut dyn Bench) {
+    set_links(bench);
+    for (sound, header) in [(Ip::v4(60), 20), (Ip::v6(60).with(6, 17), 40)] {
+        let flow = |from: u8| sound.clone().with(header + 1, from).with(header + 3, 9);
+        let rules = (1..).zip(actions()).map(|(from, (action, in_front))| {
+            let Key::Routed(pair) = key(&flow(from)) else { panic!("a routed flow") };
+            let key = Key::Routed(pair.with_ports_of(&flow(from).frame()).unwrap());
+            let id = settled(bench.table(), &key, &action);
+            let after = [&in_front[..], &flow(from).after(None)].concat();
+            assert_eq!(bench.pass(0, &frame(&flow(from), &[3, 4])), Fate::Sent(1, after));
+            (key, id)
+        });
+        let rules: Vec<_> = rules.collect();
+        assert_eq!(bench.pass(0, &frame(&flow(3), &[3])), Fate::Passed);
+        assert!(bench.table().insert(&key(&sound), &ROUTED).is_err(), "the pair parts");
+        rules.iter().for_each(|(key, id)| end(bench, key, *id));
+        assert_eq!(bench.pass(0, &frame(&flow(1), &[3])), Fate::Passed);
+    }
+    (0..2).for_each(|port| bench.close_and_open(port));
+}
+
+/// A packet and the work that its host has left to its device.
+struct Owing {
+    packet: Ip,
+    owed: Offload,
+}
+
+impl Owing {
+    fn new(is_v4: bool, segmentation: Segmentation) -> Owing {
+        let is_super = segmentation != Segmentation::None;
+        let mut packet = super_packet(is_v4, segmentation);
+        if !is_super {
+            packet.packet.truncate(280);
+            let (at, len) = if is_v4 { (2, 280u16) } else { (4, 280 - 40) };
+            let [a, b] = len.to_be_bytes();
+            packet = packet.with(at, a).with(at + 1, b);
+        }
+        let transport = if is_v4 { 34 } else { 54 };
+        let owed = Offload {
+            checksum: Checksum::Partial,
+            checksum_start: transport,
+            checksum_offset: 16,
+            segmentation,
+            segment_size: if is_super { 1448 } else { 0 },
+            header_len: if is_super { transport + 32 } else { 0 },
+        };
+        Owing { packet, owed }
+    }
+
+    /// Super-packets of TCP, and packets whose checksum is unfinished.
+    fn all() -> [Owing; 4] {
+        [
+            Owing::new(true, Segmentation::TcpV4),
+            Owing::new(false, Segmentation::TcpV6),
+            Owing::new(true, Segmentation::None),
+            Owing::new(false, Segmentation::None),
+        ]
+    }
+
+    fn flow(&self) -> Key {
+        Key::Flow(Flow::of(0, &self.packet.frame()).unwrap())
+    }
+}
+
+/// The next packet that comes in by a socket.
+fn next(socket: &mut Socket) -> (Vec<u8>, Offload) {
+    let mut got = None;
+    wait(|| {
+        got = socket.take();
+        got.is_some()
+    });
+    got.unwrap()
+}
+
+/// Cables of which the pairs in the middle are links that carry no more than they must.
+fn cables(hosts: &[(&str, &str)], links: &[(&str, &str)]) {
+    hosts.iter().chain(links).for_each(|(near, far)| net::veth(near, far));
+    for (near, far) in links {
+        for device in [near, far] {
+            net::command("ip", &format!("link set {device} mtu 1624"));
+        }
+    }
+}
+
+fn turned(link: FabricLink) -> FabricLink {
+    FabricLink { out: link.back, back: link.out, ..link }
+}
+
+const LONG: Step = Step { mtu: 2000, ..STEP };
+
+/// A packet enters the fabric at a node that does not route, is routed at the next, and leaves at a
+/// third. Tables stay, since a child process that another test starts may keep one that is gone.
+#[test]
+fn super_packets_and_what_packets_owe_are_routed_whole() {
+    net::in_quiet_namespace("fast_router_hop_owed", || {
+        cables(&[("h0", "p0"), ("p1", "h1")], &[("q0", "q1"), ("r0", "r1")]);
+        let [mut sender, mut receiver] = ["h0", "h1"].map(Socket::on);
+        let [link, other] = links();
+        let to_router = before(link.out, &[ROUTER_HOP], &[0], 0);
+        let mut path = before(other.out, &[8], &[ROUTER_HOP], 0);
+        path[19] |= 1;
+        let enters = Action { front: Front::new(&link.out, &to_router[14..]), ..OUT };
+        let routed = Action { step: Some(LONG), ..OUT };
+        let onward = Action { front: Front::new(&other.out, &path[14..]), ..routed };
+        let destination = MacAddr(*STEP.addresses.first_chunk().unwrap());
+        let delivery = Key::Delivery { in_port: 0, hop: 8, destination, is_routed: true };
+        let all = Owing::all();
+        let keys = |owing: &Owing| [owing.flow(), key(&owing.packet), delivery];
+        let actions = [enters, onward, routed];
+        let mut old = keys(&all[0]);
+        let ends = [
+            (["p0", "q0"], [None, Some(link)]),
+            (["q1", "r0"], [Some(turned(link)), Some(other)]),
+            (["r1", "p1"], [Some(turned(other)), None]),
+        ];
+        let mut nodes = [0, 1, 2].map(|n| InChain::new(ends[n].0, ends[n].1, old[n], actions[n]));
+        for owing in &all {
+            let (now, Owing { packet, owed }) = (keys(owing), owing);
+            for (n, node) in nodes.iter_mut().enumerate() {
+                node.set((&old[n], &now[n]), &actions[n]);
+            }
+            old = now;
+            sender.send(&packet.frame(), *owed);
+            let (bytes, mut offload) = next(&mut receiver);
+            offload.header_len = owed.header_len;
+            assert!(bytes == packet.after(None), "{owed:?}: {:02x?}", &bytes[..60]);
+            assert_eq!(offload, *owed);
+            assert_eq!(nodes.each_ref().map(InChain::forwarded), [1; 3], "{owed:?}");
+        }
+    });
+}
+
+/// The node that routes them has the host that they are for. Segments are measured behind the
+/// header, as those without one are.
+#[test]
+fn what_packets_owe_goes_to_a_host_at_the_router_if_its_segments_are_no_longer_than_the_mtu() {
+    net::in_quiet_namespace("fast_router_hop_here", || {
+        cables(&[("h0", "p0"), ("p1", "h1")], &[("q0", "q1")]);
+        let [mut sender, mut receiver] = ["h0", "h1"].map(Socket::on);
+        let [link, _] = links();
+        let before = before(link.out, &[ROUTER_HOP], &[0, 1, 2], 0);
+        let enters = Action { front: Front::new(&link.out, &before[14..]), ..OUT };
+        let routed = |mtu| Action { step: Some(Step { mtu, ..STEP }), ..OUT };
+        let all = Owing::all();
+        let keys = |owing: &Owing| [owing.flow(), key(&owing.packet)];
+        let mut old = keys(&all[0]);
+        let mut front = InChain::new(["p0", "q0"], [None, Some(link)], old[0], enters);
+        let links = [Some(turned(link)), None];
+        let mut back = InChain::new(["q1", "p1"], links, old[1], routed(LONG.mtu));
+        let longest = [20 + 32 + 1448, 40 + 32 + 1448, 280, 280];
+        for (owing, longest) in all.iter().zip(longest) {
+            for (mtu, is_whole) in [(longest - 1, false), (longest, true)] {
+                let (now, Owing { packet, owed }) = (keys(owing), owing);
+                front.set((&old[0], &now[0]), &enters);
+                back.set((&old[1], &now[1]), &routed(mtu));
+                old = now;
+                sender.send(&packet.frame(), *owed);
+                let to = if is_whole { &mut receiver } else { &mut back.ports[0] };
+                let (bytes, mut offload) = next(to);
+                let with_header = [&before[..], &packet.frame()].concat();
+                let expected = if is_whole { packet.after(None) } else { with_header };
+                assert!(bytes == expected, "{owed:?} {mtu}: {:02x?}", &bytes[..60]);
+                if is_whole {
+                    offload.header_len = owed.header_len;
+                    assert_eq!(offload, *owed);
+                }
+                assert_eq!(back.forwarded(), u64::from(is_whole), "{owed:?} {mtu}");
+            }
+        }
+    });
+}
