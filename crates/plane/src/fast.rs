@@ -16,9 +16,10 @@
 //! for each station. Those that enter it get one for each pair of stations; where there are several
 //! routes, one for each TCP or UDP flow. Packets to the group's router have rules as routed flows
 //! do, which also put the fabric's header in front. A node that leaves the routing to others has a
-//! rule for each TCP or UDP flow. These rules end when the fabric's plan and its links would make
-//! another one, or none. Frames for a controller or this node, and those of native links, stay in
-//! the pipeline.
+//! rule for each TCP or UDP flow. The node that routes them has the rules of a routed flow again,
+//! which first take off the header that they come behind. These rules end when the fabric's plan
+//! and its links would make another one, or none. Frames for a controller or this node, and those
+//! of native links, stay in the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.
 //! They do not pass the output queues, so no flow to a port with a configured rate or a deep queue
@@ -627,7 +628,7 @@ impl Fast {
                 && self.table.is_valid(rule.id)
                 && source.is_none_or(|at| !is_used || switch.refresh(now, at, key.in_port()))
                 && destination.is_none_or(|at| switch.stays(now, MARGIN, at, out_port));
-            if is_used && matches!(key, Key::Hop { .. } | Key::Delivery { .. }) {
+            if is_used && key.is_in_fabric() {
                 plans.fabric.hear(key.in_port(), now);
             }
             if !keep {
@@ -687,11 +688,9 @@ impl Fast {
                 break;
             }
             let Some(key) = key.filter(|key| !self.rules.contains_key(key)) else { continue };
-            let is_known = match key {
-                Key::Hop { in_port, .. } | Key::Delivery { in_port, .. } => {
-                    self.links.contains_key(&in_port)
-                }
-                _ => self.table.is_open(key.in_port()),
+            let is_known = match key.is_in_fabric() {
+                true => self.links.contains_key(&key.in_port()),
+                false => self.table.is_open(key.in_port()),
             };
             let due = plans.rule(now, switch, &key, out_port).filter(|_| is_known);
             let Some(due) = due else { continue };

@@ -140,21 +140,20 @@ impl Parts {
     /// to its source is with other forwarders.
     #[cold]
     pub(crate) fn may_pass(&self, frame: &[u8]) -> bool {
-        let Some((partition, key)) = self.partition.as_ref().zip(FlowKey::from_frame(frame)) else {
-            return false;
-        };
-        let station = frame.first_chunk().map_or(0, |head: &[u8; 12]| source(head));
+        let station = frame.get(6..12).and_then(<[u8]>::first_chunk);
+        let key = self.is_partitioned().then(|| FlowKey::from_frame(frame)).flatten();
+        key.zip(station).is_some_and(|(key, station)| self.lies_beyond(&key, MacAddr(*station)))
+    }
+
+    /// The same for packets with this key, which a station has sent.
+    pub(crate) fn lies_beyond(&self, key: &FlowKey, station: MacAddr) -> bool {
+        let Some(partition) = &self.partition else { return false };
         let is_held = |own| partition.holders(key.src).contains(own);
         !self.is_near(key.dst)
             && !self.is_near(key.src)
             && !self.own.is_some_and(is_held)
-            && self.leading.binary_search(&station).is_ok()
+            && self.leading.binary_search(&station.to_u64()).is_ok()
     }
-}
-
-/// The Ethernet address that has sent a frame.
-fn source(head: &[u8; 12]) -> u64 {
-    head[6..].iter().fold(0, |address, byte| address << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -8,13 +8,14 @@ use plexus_config::Trust;
 use plexus_io::fast::{Action, FRONT_MAX, FabricLink, Flow, Front, Key, Routed, Step, Tag};
 use plexus_io::{PORT_NONE, PortId};
 use plexus_table::MacKey;
+use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::{MacAddr, Time, fabric};
 
 use super::MARGIN;
 use crate::fabric::Fabric;
 use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use crate::router::fib::FibBatch;
-use crate::router::plan::{GROUP_VLAN, InterfacePlan, RouterPlan};
+use crate::router::plan::{Adjacency, GROUP_VLAN, InterfacePlan, RouterPlan};
 use crate::router::steady;
 use crate::snapshot::{PortPlan, Snapshot};
 use crate::switch::Switch;
@@ -56,6 +57,10 @@ impl Plans<'_> {
             Key::Flow(flow) if self.is_in_fabric(flow.in_port) => {
                 self.of_host(flow, None, out_port)
             }
+            Key::Routed(key) if key.is_from_node => {
+                link_of(self.fabric, key.flow.in_port)?;
+                self.routed_in_fabric(key, out_port)
+            }
             Key::Routed(key) if self.is_in_fabric(key.flow.in_port) => {
                 match self.fabric.gateway() == Some(key.flow.destination) {
                     true if self.is_routed_here(key) => self.routed_in_fabric(key, out_port),
@@ -80,7 +85,7 @@ impl Plans<'_> {
 
     /// Whether a rule depends on the fabric's plan.
     pub(super) fn is_of_fabric(&self, key: &Key) -> bool {
-        matches!(key, Key::Hop { .. } | Key::Delivery { .. }) || self.is_in_fabric(key.in_port())
+        key.is_in_fabric() || self.is_in_fabric(key.in_port())
     }
 
     fn is_in_fabric(&self, port: PortId) -> bool {
@@ -157,16 +162,24 @@ impl Plans<'_> {
         goes_on.then_some(tables)
     }
 
-    /// The rule for packets of a host to the group's router. They are routed, and take the way of
-    /// the host to the neighbour.
+    /// The tables of the router's hop, if packets that other nodes send there are routed, whatever
+    /// part of the table this node holds, and the pipeline need not look at each of them. Their
+    /// sources are admitted elsewhere.
+    fn of_router(&self) -> Option<&PortTables> {
+        let is_plain = self.fabric.routes() && self.fabric.classes().is_empty();
+        is_plain.then(|| self.fabric.tables(ROUTER_HOP.into()))?
+    }
+
+    /// The rule for packets of a host to the group's router, which come from the host or from
+    /// another node. They are routed, and take the way of the host to the neighbour.
     fn routed_in_fabric(&self, key: &Routed, out_port: PortId) -> Option<Due> {
         let flow = &key.flow;
-        let (tables, interface) = (self.admitted(flow)?, self.interface_of(flow)?);
+        let tables = if key.is_from_node { self.of_router()? } else { self.admitted(flow)? };
+        let interface = self.interface_of(flow)?;
         if flow.source == interface.mac || self.ports_decide(key) != Some(key.ports.is_some()) {
             return None;
         }
-        let (neighbour, adjacency) =
-            steady::next_hop(self.router, self.fib?, interface, key, self.seed)?;
+        let (neighbour, adjacency) = self.next_hop(interface, key)?;
         let station = adjacency.destination();
         let is_in_group = adjacency.vlan == GROUP_VLAN && adjacency.port == PORT_NONE;
         let found = tables.routes.get(station, flow.source).filter(|_| is_in_group)?;
@@ -174,7 +187,7 @@ impl Plans<'_> {
         let header = by(out_port, route)?;
         let due = if header.is_empty() {
             let step = step(station, interface.mac, adjacency.mtu);
-            let is_other = out_port != flow.in_port;
+            let is_other = key.is_from_node || out_port != flow.in_port;
             is_other.then(|| self.at_station(out_port, station.to_u64(), Some(step)))?
         } else {
             let mut header: ArrayVec<u8, FRONT_MAX> = header.try_into().ok()?;
@@ -203,6 +216,12 @@ impl Plans<'_> {
         are_there.then_some(Due { action, stations, neighbour: None })
     }
 
+    /// The neighbour that a routed flow goes to.
+    fn next_hop(&self, interface: &InterfacePlan, key: &Routed) -> Option<(u16, &Adjacency)> {
+        let lies_beyond = || self.fabric.parts().lies_beyond(&key.hosts(), key.flow.source);
+        steady::next_hop(self.router, self.fib?, interface, key, lies_beyond, self.seed)
+    }
+
     fn routed(&self, now: Time, switch: &Switch, key: &Routed) -> Option<Due> {
         let flow = &key.flow;
         let interface = self.interface_of(flow)?;
@@ -214,8 +233,7 @@ impl Plans<'_> {
         if flow.source.is_multicast() || [interface.mac, NOBODY].contains(&flow.source) {
             return None;
         }
-        let (neighbour, adjacency) =
-            steady::next_hop(self.router, self.fib?, interface, key, self.seed)?;
+        let (neighbour, adjacency) = self.next_hop(interface, key)?;
         let next = adjacency.destination();
         let (out_port, destination) = match adjacency.port {
             PORT_NONE => {
@@ -273,7 +291,7 @@ impl Plans<'_> {
             return Some(several);
         }
         let station = steady::only_neighbour(self.router, fib, key.destination)?.destination();
-        let routes = &self.fabric.tables(flow.in_port)?.routes;
+        let routes = &self.fabric.tables(origin(key))?.routes;
         Some(routes.get(station, flow.source)?.len() > 1)
     }
 
@@ -308,6 +326,11 @@ fn tag_to(from: &PortPlan, flow: &Flow, to: &PortPlan, vlan: u16) -> Option<Tag>
         (Some(_), false) => tci.map(Tag::Swap),
         (None, false) => tci.map(Tag::Push),
     }
+}
+
+/// The port whose memory has the routes of packets in the fabric.
+pub(super) fn origin(key: &Routed) -> PortId {
+    if key.is_from_node { ROUTER_HOP.into() } else { key.flow.in_port }
 }
 
 /// The header of a route, if it leads out by this port.

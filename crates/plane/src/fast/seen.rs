@@ -3,10 +3,12 @@
 use plexus_io::fast::{Flow, Key, Routed};
 use plexus_io::{Batch, Packet, Pool, PortId, Segmentation};
 use plexus_wire::Time;
+use plexus_wire::fabric::{Fields, Hop, Kind, ROUTER_HOP};
 
+use super::rule::origin;
 use super::{Fast, Plans, State, wait};
 use crate::bits::bits;
-use crate::fabric::plan::{FabricPlan, PortRole};
+use crate::fabric::plan::{Encapsulation, FabricPlan, PortRole};
 use crate::fabric::{Forwarded, TOO_LONG, push};
 use crate::flow::Queued;
 use crate::verdict::Verdict;
@@ -23,10 +25,13 @@ impl Fast {
             if !self.is_seen_open(packet.in_port) {
                 continue;
             }
-            let frame = pool.data(packet);
-            let flow = Flow::of(packet.in_port, frame).filter(is_plain);
+            let in_port = packet.in_port;
+            let from_node = inner_frame(plans.fabric, in_port, pool.data(packet));
+            let frame = from_node.unwrap_or_else(|| pool.data(packet));
+            let flow = Flow::of(in_port, frame).filter(is_plain);
             let flow = flow.filter(|flow| plans.interface_of(flow).is_some());
             let routed = flow.and_then(|flow| plans.routed_flow(flow, frame));
+            let routed = routed.map(|key| if from_node.is_some() { key.from_node() } else { key });
             self.arrived.extend(routed.map(|routed| (place, routed)));
         }
     }
@@ -164,8 +169,9 @@ fn key_of_routed(
     frame: &[u8],
     pair: Routed,
 ) -> Option<Routed> {
-    let is_of_fabric = *plan.role(packet.in_port) == PortRole::Host && pair.ports.is_none();
-    let Some(tables) = plan.tables(packet.in_port).filter(|_| is_of_fabric) else {
+    let is_of_host = *plan.role(packet.in_port) == PortRole::Host;
+    let is_of_fabric = (is_of_host || pair.is_from_node) && pair.ports.is_none();
+    let Some(tables) = plan.tables(origin(&pair)).filter(|_| is_of_fabric) else {
         return Some(pair);
     };
     let frame = host_frame(plan, out_port, packet, frame);
@@ -174,6 +180,22 @@ fn key_of_routed(
         1 => Some(pair),
         _ => pair.with_ports_of(frame),
     }
+}
+
+/// The frame of a host that another node has sent to the router of this one, in a frame that comes
+/// in by a port; none in other frames.
+#[inline]
+fn inner_frame<'a>(plan: &FabricPlan, in_port: PortId, frame: &'a [u8]) -> Option<&'a [u8]> {
+    let PortRole::Fabric(Encapsulation::EtherType { back, .. }) = plan.role(in_port) else {
+        return None;
+    };
+    let frame = frame.strip_prefix(back).filter(|_| plan.routes())?;
+    let fields = Fields::read(frame).ok()?;
+    let is_for_router =
+        fields.kind() == Kind::Ethernet && fields.next_hop() == Some(Hop::Port(ROUTER_HOP));
+    // The table reads no header with more hops ahead.
+    let is_short = fields.forward() <= 8;
+    (is_for_router && is_short).then(|| frame.get(fields.header_len()..)).flatten()
 }
 
 /// The frame of a host, before which the header of the fabric may be already.

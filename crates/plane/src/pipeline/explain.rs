@@ -131,8 +131,14 @@ fn keys(plan: &FabricPlan, question: &Question) -> Vec<Key> {
         destination: inner.destination,
         is_routed,
     });
+    let to_router = header.zip(inner).filter(|_| hop == Some(ROUTER_HOP));
+    let to_router = to_router.and_then(|(header, flow)| {
+        let pair = Routed::of(flow, header.payload())?.from_node();
+        Some([Some(pair), pair.with_ports_of(header.payload())])
+    });
     let hop = hop.map(|hop| Key::Hop { in_port: *port, hop });
-    let routed = routed.into_iter().chain(ports).map(Key::Routed);
+    let routed = [routed, ports].into_iter().chain(to_router.into_iter().flatten());
+    let routed = routed.flatten().map(Key::Routed);
     flow.into_iter().map(Key::Flow).chain(routed).chain(hop).chain(delivery).collect()
 }
 

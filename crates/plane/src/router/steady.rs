@@ -12,12 +12,13 @@ use super::{ipv4, ipv6};
 
 /// The neighbour that packets of a flow go to that come in by an interface, if that is the same for
 /// all of them. Packets that are damaged, too long or at the end of their time to live are not
-/// meant.
+/// meant. `lies_beyond`: whether the group's router takes them without a route to their source.
 pub(crate) fn next_hop<'a>(
     plan: &'a RouterPlan,
     fib: &FibBatch<'_>,
     interface: &InterfacePlan,
     flow: &Routed,
+    lies_beyond: impl FnOnce() -> bool,
     seed: u64,
 ) -> Option<(u16, &'a Adjacency)> {
     let (source, destination) = (flow.source, flow.destination);
@@ -37,7 +38,9 @@ pub(crate) fn next_hop<'a>(
             matches!(group(source).kind, GroupKind::Forward | GroupKind::Glean)
         }
         ReversePath::Strict if interface.vlan == GROUP_VLAN => {
-            plan.is_behind(group(source), &flow.flow.source.0)
+            let group = group(source);
+            group.kind != GroupKind::Glean
+                && (plan.is_behind(group, &flow.flow.source.0) || lies_beyond())
         }
         ReversePath::Strict => plan.leads_to(group(source), interface.vlan),
     };

@@ -20,19 +20,19 @@ use plexus_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
 /// Packets within a round that get a rule.
-const MANY: usize = 40;
+pub(crate) const MANY: usize = 40;
 const ROUND: Duration = Duration::from_millis(100);
-const MTU: u16 = 1000;
-const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0xFF, 1]);
-const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0xFE, 1]);
+pub(crate) const MTU: u16 = 1000;
+pub(crate) const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0xFF, 1]);
+pub(crate) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0xFE, 1]);
 const UDP: u8 = 17;
 /// Ways to two forwarders.
 const WAYS: [&[u8]; 2] = [&[1, 9, ROUTER_HOP], &[2, 9, ROUTER_HOP]];
 
 /// A node of a group that routes.
-struct Router {
-    node: Node,
-    fib: Option<(Fib4, Fib6)>,
+pub(crate) struct Router {
+    pub(crate) node: Node,
+    pub(crate) fib: Option<(Fib4, Fib6)>,
     table: Option<Memory>,
 }
 
@@ -44,7 +44,7 @@ impl Router {
     }
 
     /// A node that leaves the routing to two others.
-    fn front(is_fast: bool) -> Router {
+    pub(crate) fn front(is_fast: bool) -> Router {
         let mut node = Node::new(3);
         node.host(HERE as PortId, mac(A));
         node.tables.set_gateway(Some(mac(GROUP)), false);
@@ -52,10 +52,16 @@ impl Router {
         Router::of(node, None, &[1, 2], is_fast)
     }
 
-    fn of(mut node: Node, fib: Option<(Fib4, Fib6)>, links: &[PortId], is_fast: bool) -> Router {
+    pub(crate) fn of(
+        mut node: Node,
+        fib: Option<(Fib4, Fib6)>,
+        links: &[PortId],
+        is_fast: bool,
+    ) -> Router {
         let link = Encapsulation::ethertype(OWN, PEER).taking_owed(true);
         links.iter().for_each(|port| node.role(*port, PortRole::Fabric(link)));
-        let table = is_fast.then(|| Memory::new(16, &[0, 1, 2]));
+        let ports: Vec<PortId> = (0..node.tables.current().ports() as PortId).collect();
+        let table = is_fast.then(|| Memory::new(16, &ports));
         if let Some(table) = &table {
             node.rig.workers[0].set_fast_table(Box::new(table.clone()), Arc::new([]), 7);
         }
@@ -64,13 +70,13 @@ impl Router {
         router
     }
 
-    fn set_route(&mut self, to: u64, group: u16) {
+    pub(crate) fn set_route(&mut self, to: u64, group: u16) {
         let (v4, _) = self.fib.as_mut().unwrap();
         v4.insert(u32::from_be_bytes(v4_of(to)), 32, GroupId::new(group).unwrap()).unwrap();
     }
 
     /// The frames that come out for one, and whether it went by the table.
-    fn send(&mut self, port: usize, frame: &[u8]) -> (Vec<(usize, Vec<u8>)>, bool) {
+    pub(crate) fn send(&mut self, port: usize, frame: &[u8]) -> (Vec<(usize, Vec<u8>)>, bool) {
         let fate = self.table.as_ref().map(|table| table.receive(port as PortId, frame));
         match fate {
             Some(Fate::Sent(out, frame)) => (vec![(out.into(), frame)], true),
@@ -79,7 +85,7 @@ impl Router {
         }
     }
 
-    fn rounds(&mut self, count: u32) {
+    pub(crate) fn rounds(&mut self, count: u32) {
         for _ in 0..count {
             self.node.rig.now = self.node.rig.now + ROUND;
             self.node.rig.maintain();
@@ -88,7 +94,7 @@ impl Router {
     }
 
     /// Whether a frame goes by the table after many of its kind.
-    fn is_offloaded(&mut self, port: usize, frame: &[u8]) -> bool {
+    pub(crate) fn is_offloaded(&mut self, port: usize, frame: &[u8]) -> bool {
         (0..MANY).for_each(|_| drop(self.send(port, frame)));
         self.node.punted();
         self.rounds(2);
@@ -97,13 +103,13 @@ impl Router {
         is_fast
     }
 
-    fn keys(&self) -> Vec<Key> {
+    pub(crate) fn keys(&self) -> Vec<Key> {
         self.table.iter().flat_map(Memory::rules).map(|(key, _)| key).collect()
     }
 }
 
 /// A packet from A by the group.
-fn udp(to: u64, source_port: u8) -> Vec<u8> {
+pub(crate) fn udp(to: u64, source_port: u8) -> Vec<u8> {
     packet(to, 0x4000, UDP, &[&[0, source_port, 0, 9, 0, 28, 0, 0][..], &[7; 20]].concat())
 }
 
@@ -319,7 +325,7 @@ fn a_node_that_does_not_route_sends_flows_to_those_that_do() {
     assert!(!fast.is_offloaded(HERE, &dhcp) && !fast.is_offloaded(HERE, &ping));
 }
 
-fn fix_sum(frame: &mut [u8]) {
+pub(crate) fn fix_sum(frame: &mut [u8]) {
     frame[24..26].fill(0);
     let sum = checksum::checksum(&frame[14..HEADERS]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());

@@ -24,6 +24,11 @@ pub(crate) const HEADERS: usize = 34;
 
 /// A node whose router knows these three hosts; B and C take packets of `mtu` bytes.
 pub(crate) fn node(workers: usize, mtu: u16) -> (Node, Fib4, Fib6) {
+    node_of(3, workers, mtu)
+}
+
+/// The same with so many ports.
+pub(crate) fn node_of(ports: usize, workers: usize, mtu: u16) -> (Node, Fib4, Fib6) {
     let mut router = RouterTables::new();
     let interface = InterfacePlan {
         vlan: GROUP_VLAN,
@@ -55,7 +60,7 @@ pub(crate) fn node(workers: usize, mtu: u16) -> (Node, Fib4, Fib6) {
         workers,
         frame_sizes: [69_632, 2048][..workers].to_vec(),
         router: Some(source),
-        ..Plan::new(3)
+        ..Plan::new(ports)
     });
     node.host(HERE as u16, mac(A));
     node.host(THERE as u16, mac(C));

@@ -7,6 +7,7 @@ mod explain;
 mod fabric;
 mod fabric_model;
 mod fast;
+mod fast_back;
 mod fast_fabric;
 mod fast_group;
 mod fast_routed;
