@@ -202,10 +202,13 @@ fn fast_table(answer: &FastTable) -> String {
             Some(route) => (route.source.to_string(), route.destination.to_string()),
             None => (flow.source.to_string(), flow.destination.to_string()),
         };
-        let ethertype = match flow.vlan {
-            Some(vlan) => format!("{:#06x} VLAN {vlan}", flow.ethertype),
-            None => format!("{:#06x}", flow.ethertype),
-        };
+        let mut ethertype = format!("{:#06x}", flow.ethertype);
+        if let Some(vlan) = flow.vlan {
+            ethertype += &format!(" VLAN {vlan}");
+        }
+        if flow.route.as_ref().is_some_and(|route| route.from_node) {
+            ethertype += " from a node";
+        }
         let state = if flow.forwards { "forwards" } else { "waits" };
         flows.row([
             &flow.in_port,

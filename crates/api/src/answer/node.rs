@@ -411,6 +411,9 @@ pub struct FastRoute {
     pub ports: Option<(u16, u16)>,
     /// The next hop's Ethernet address; in the fabric the station's.
     pub next_hop: MacAddr,
+    /// Whether another node of the fabric has sent the packets to the router of this one.
+    #[serde(default)]
+    pub from_node: bool,
 }
 
 /// A way through a fabric node in the fast table, for all hosts' frames that take it.

@@ -246,7 +246,8 @@ fn route(key: &Routed, action: &Action) -> Option<FastRoute> {
         None => key.flow.destination,
     };
     let ports = key.ports.map(|ports| (ports.source, ports.destination));
-    Some(FastRoute { source: key.source, destination: key.destination, ports, next_hop })
+    let Routed { source, destination, is_from_node: from_node, .. } = *key;
+    Some(FastRoute { source, destination, ports, next_hop, from_node })
 }
 
 fn word(action: &Action) -> &'static str {
