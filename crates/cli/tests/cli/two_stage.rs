@@ -56,6 +56,34 @@ fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
     desk.plexus(&["lab", "run", &common::shipped(LAB)]).expect(0);
 }
 
+#[test]
+fn a_back_box_shows_the_flows_that_its_kernel_routes() {
+    const LAB: &str = "fast-two-stage";
+    let Some(desk) = Desk::root(LAB) else { return };
+    desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
+    let shown = || desk.json(&["show", "fast-table", "--node", "fast-two-stage/b1"], 0);
+    let is_routed = |to: &str| {
+        desk.exec(LAB, "h1", &format!("ping -n -q -f -c 200 -W 1 {to}"));
+        let shown = shown();
+        let mut flows = shown["flows"].as_array().unwrap().iter();
+        flows.any(|flow| {
+            flow["route"]["destination"] == to
+                && flow["route"]["from_node"] == true
+                && flow["packets"] != 0
+        })
+    };
+    // By another link, with a header in front; and to a host of its own, with none.
+    for to in ["10.3.0.3", "fd00:3::3", "10.2.0.2"] {
+        assert!(until(|| is_routed(to)), "{to}: {:#}", shown());
+    }
+    let text = desk.plexus(&["show", "fast-table", "--node", "fast-two-stage/b1"]).expect(0).out;
+    assert!(text.contains("0x0800 from a node"), "{text}");
+    // At the end of its time a packet is the pipeline's, which answers.
+    let said = desk.exec(LAB, "h1", "ping -n -c 1 -W 1 -t 1 10.3.0.3").out;
+    assert!(said.contains("From 10.1.0.254 "), "{said}");
+    desk.down(LAB);
+}
+
 /// The shipped lab under another name, with routes to so many networks by `s2`, of which each back
 /// box holds a part.
 fn in_parts(name: &str, networks: u8) -> String {
