@@ -3,11 +3,11 @@
 use plexus_io::fast::memory::Fate;
 use plexus_io::fast::{Action, FabricLink, Flow, Front, Key, Step, Tag};
 use plexus_io::{Checksum, Offload, Segmentation};
-use plexus_wire::MacAddr;
 use plexus_wire::fabric::ROUTER_HOP;
+use plexus_wire::{MacAddr, Time};
 
 use super::fabric::{InChain, before, end, links, set_link};
-use super::tables::{Bench, Socket};
+use super::tables::{Bench, Hook, InKernel, Socket};
 use super::{Ip, OUT, ROUTED, STEP, net, settled, super_packet, wait};
 
 /// The rule of such packets.
@@ -184,6 +184,77 @@ pub(crate) fn flows_from_nodes_may_part(bench: &mut dyn Bench) {
         assert_eq!(bench.pass(0, &frame(&flow(1), &[3])), Fate::Passed);
     }
     (0..2).for_each(|port| bench.close_and_open(port));
+}
+
+#[test]
+fn a_packet_is_measured_as_it_leaves() {
+    for hook in [Hook::Tcx, Hook::Xdp] {
+        net::in_quiet_namespace("fast_router_hop_mtu", move || {
+            let mut bench = InKernel::new(hook);
+            net::ip("link set p1 mtu 186");
+            wait(|| {
+                let Socket { port, pool } = &mut bench.near[1];
+                port.maintain(Time::ZERO, pool);
+                port.capabilities().max_frame == 200
+            });
+            bench.table.open(1, bench.near[1].port.kernel_end().unwrap()).unwrap();
+            set_links(&mut bench);
+            for (action, in_front) in actions() {
+                let id = settled(bench.table(), &key(&Ip::v4(60)), &action);
+                // The header that it comes behind is shorter and longer than the one that it gets.
+                for reverse in [0, 20] {
+                    let longest = 200 - in_front.len() - 14;
+                    for (len, passes) in [(longest, false), (longest + 1, true)] {
+                        let ip = Ip::v4(len);
+                        let frame = frame(&ip, &vec![9; reverse]);
+                        let after = [&in_front[..], &ip.after(None)].concat();
+                        let fate = if passes { Fate::Passed } else { Fate::Sent(1, after) };
+                        assert_eq!(bench.pass(0, &frame), fate, "{len} {reverse}");
+                    }
+                }
+                assert_eq!(bench.table().passed(id), 0);
+                end(&mut bench, &key(&Ip::v4(60)), id);
+            }
+        });
+    }
+}
+
+/// The kernel puts nothing before a packet of more than some 16,000 bytes that is whole.
+#[test]
+fn a_packet_that_is_too_long_for_a_header_makes_the_rule_wait() {
+    net::in_quiet_namespace("fast_router_hop_long", || {
+        let mut bench = InKernel::new(Hook::Tcx);
+        for (n, device) in ["p0", "h0", "p1", "h1"].into_iter().enumerate() {
+            net::ip(&format!("link set {device} mtu 20000"));
+            wait(|| {
+                let sockets = if n % 2 == 0 { &mut bench.near } else { &mut bench.far };
+                let Socket { port, pool } = &mut sockets[n / 2];
+                port.maintain(Time::ZERO, pool);
+                port.capabilities().max_frame == 20_014
+            });
+        }
+        for port in 0..2 {
+            let socket = &bench.near[usize::from(port)];
+            bench.table.open(port, socket.port.kernel_end().unwrap()).unwrap();
+        }
+        set_links(&mut bench);
+        for (action, in_front) in actions() {
+            let step = Some(Step { mtu: 20_000, ..STEP });
+            let id = settled(bench.table(), &key(&Ip::v4(60)), &Action { step, ..action });
+            for len in [15_900u16, 16_000] {
+                let mut ip = Ip::v4(60);
+                ip.packet.resize(len.into(), 0xA7);
+                let [a, b] = len.to_be_bytes();
+                let ip = ip.with(2, a).with(3, b);
+                let after = [&in_front[..], &ip.after(None)].concat();
+                let waits = len == 16_000 && action.front.is_some();
+                let fate = if waits { Fate::Passed } else { Fate::Sent(1, after) };
+                assert!(bench.pass(0, &frame(&ip, &[9])) == fate, "{len}");
+                assert_eq!(bench.table().passed(id), u64::from(waits));
+            }
+            end(&mut bench, &key(&Ip::v4(60)), id);
+        }
+    });
 }
 
 /// A packet and the work that its host has left to its device.
