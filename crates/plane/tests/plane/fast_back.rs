@@ -362,7 +362,9 @@ proptest! {
             set_ways(&mut fast, &[&PATH, &[LINK as u8, 5, 7]]);
             set_ways(&mut plain, &[&PATH, &[LINK as u8, 5, 7]]);
         }
-        for packet in [udp(B, 1), udp(C, 1), udp(B, 2), packet_v6(C, 40)] {
+        let with_rules =
+            [udp(B, 1), udp(C, 1), udp(B, 2), packet_v6(B, 40), packet_v6(C, 40)];
+        for packet in with_rules {
             prop_assert!(fast.is_offloaded(LINK, &forwarded(&packet)));
             (0..=MANY).for_each(|_| drop(plain.send(LINK, &forwarded(&packet))));
         }
@@ -405,10 +407,15 @@ fn some_frame() -> impl Strategy<Value = Vec<u8>> {
         (vec![ONWARD as u8, 5], vec![0]),
         (vec![THERE as u8], vec![0]),
     ]);
-    (to, 1..4u8, path, damage, prop::bool::weighted(0.7)).prop_map(
-        |(to, port, (forward, reverse), damage, sound)| {
-            let mut bytes = behind(&forward, &reverse, &udp(to, port));
-            let head = bytes.len() - udp(to, port).len();
+    // Of IPv6 the same addresses have a rule.
+    let packet = (to, 0..4u8).prop_map(|(to, port)| match port {
+        0 => packet_v6(to, 40),
+        port => udp(to, port),
+    });
+    (packet, path, damage, prop::bool::weighted(0.7)).prop_map(
+        |(packet, (forward, reverse), damage, sound)| {
+            let mut bytes = behind(&forward, &reverse, &packet);
+            let head = bytes.len() - packet.len();
             if let Some((at, with, is_cut)) = damage {
                 let at = at % bytes.len();
                 bytes[at] ^= with;
@@ -416,7 +423,7 @@ fn some_frame() -> impl Strategy<Value = Vec<u8>> {
                     bytes.truncate(at.max(head + HEADERS));
                 }
             }
-            if sound {
+            if sound && packet[12..14] == [8, 0] {
                 fix_sum(&mut bytes[head..]);
             }
             bytes
