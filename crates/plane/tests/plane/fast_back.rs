@@ -6,7 +6,7 @@ use plexus_io::fast::Key;
 use plexus_plane::{DropReason, Encapsulation, PortRole, route_along};
 use plexus_table::{RouteKey, RouteSet};
 use plexus_wire::MacAddr;
-use plexus_wire::fabric::message::Class;
+use plexus_wire::fabric::message::{Class, Step};
 use plexus_wire::fabric::{Kind, Partition, ROUTER_HOP, Repr, encapsulation};
 use proptest::prelude::*;
 
@@ -62,6 +62,7 @@ fn packets_from_other_nodes_go_by_the_table_as_they_would_go_without() {
         assert_eq!(expected.len(), 1);
         assert!(fast.is_offloaded(LINK, &frame), "{frame:02x?}");
         assert_eq!(fast.send(LINK, &frame), (expected, true));
+        assert!(fast.node.rig.explain(LINK, &frame).steps.contains(&Step::Kernel {}));
         // At the end of its time, it is the pipeline's.
         let mut last = packet.clone();
         let is_v4 = packet[12..14] == [8, 0];
