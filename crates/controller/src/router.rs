@@ -9,7 +9,7 @@ use std::time::Duration;
 use plexus_wire::checksum::Sum;
 use plexus_wire::fabric::message::{HostFrame, HostSend};
 use plexus_wire::ndp::{self, Message, NdpOption};
-use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, icmpv6, ipv6};
+use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, frame, icmpv6, ipv6};
 use rand::Rng;
 
 use crate::Controller;
@@ -154,7 +154,8 @@ impl Controller {
             reachable_ms: 0,
             retransmit_ms: 0,
         };
-        let frame = advertisement(group_mac, mac, &ndp::Repr { message, options });
+        let ends = (group_mac.link_local(), ALL_NODES);
+        let frame = frame::ndp((group_mac, mac), ends, &ndp::Repr { message, options });
         if let Ok(frame) = frame {
             self.send(at.node, 0, HostSend { port: at.port, frame });
         }
@@ -177,24 +178,4 @@ fn solicitation(bytes: &[u8]) -> Option<Ipv6Addr> {
     let has_source = repr.options.iter().any(|o| matches!(o, NdpOption::SourceLinkLayer(_)));
     let is_solicitation = repr.message == Message::RouterSolicitation;
     (is_solicitation && !(packet.src().is_unspecified() && has_source)).then(|| packet.src())
-}
-
-fn advertisement(
-    group_mac: MacAddr,
-    to: MacAddr,
-    repr: &ndp::Repr,
-) -> Result<Vec<u8>, plexus_wire::Error> {
-    let source = group_mac.link_local();
-    let mut message = vec![0; repr.buffer_len()];
-    repr.emit(&mut message)?;
-    let pseudo = Sum::pseudo_v6(source, ALL_NODES, Protocol::ICMPV6, message.len() as u32);
-    icmpv6::Packet::new_checked(&mut message[..])?.fill_checksum(pseudo);
-    let mut ip = ipv6::Repr::new(source, ALL_NODES, Protocol::ICMPV6, message.len());
-    ip.hop_limit = ndp::HOP_LIMIT;
-    let ethernet = ethernet::Repr { dst: to, src: group_mac, ethertype: EtherType::IPV6 };
-    let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
-    ethernet.emit(&mut frame)?;
-    ip.emit(&mut frame[ethernet::HEADER_LEN..])?;
-    frame.extend_from_slice(&message);
-    Ok(frame)
 }

@@ -14,12 +14,11 @@ use plexus_config::{ControllerFile, EtcdSettings};
 use plexus_controller::tenure::{Answer, Ask};
 use plexus_controller::{Change, Controller, Input, Lease, NodeId, Output, Record, Start};
 use plexus_keeper::{Etcd, File, Keeper};
-use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{self, DhcpOption, MessageType, option};
 use plexus_wire::fabric::message::{
     Body, ControllerHello, HostFrame, HostSeen, PortRole, PortState,
 };
-use plexus_wire::{EtherType, MacAddr, Protocol, Time, ethernet, ipv4, udp};
+use plexus_wire::{MacAddr, Time, frame};
 
 const AT_ONCE: u32 = 64;
 const RUNS: usize = 5;
@@ -240,19 +239,11 @@ fn answer(output: &Output) -> Option<dhcpv4::Repr> {
 
 /// A client's message as a broadcast frame.
 fn frame(repr: &dhcpv4::Repr) -> Option<Vec<u8>> {
-    let len = udp::HEADER_LEN + repr.buffer_len();
-    let mut frame = vec![0; ethernet::HEADER_LEN + ipv4::HEADER_LEN + len];
-    let (src, dst) = (repr.chaddr, MacAddr::BROADCAST);
-    ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame).ok()?;
-    let (from, to) = (repr.ciaddr, Ipv4Addr::BROADCAST);
-    ipv4::Repr::new(from, to, Protocol::UDP, len).emit(&mut frame[14..]).ok()?;
-    let (src_port, dst_port) = (dhcpv4::CLIENT_PORT, dhcpv4::SERVER_PORT);
-    let payload_len = repr.buffer_len();
-    udp::Repr { src_port, dst_port, payload_len }.emit(&mut frame[34..]).ok()?;
-    repr.emit(&mut frame[42..]).ok()?;
-    let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, len as u16);
-    udp::Datagram::new_checked(&mut frame[34..]).ok()?.fill_checksum(pseudo);
-    Some(frame)
+    let mut message = vec![0; repr.buffer_len()];
+    repr.emit(&mut message).ok()?;
+    let stations = (repr.chaddr, MacAddr::BROADCAST);
+    let ends = (repr.ciaddr.into(), Ipv4Addr::BROADCAST.into());
+    frame::udp(stations, ends, (dhcpv4::CLIENT_PORT, dhcpv4::SERVER_PORT), &message).ok()
 }
 
 fn next(keeper: &mut dyn Keeper) -> Result<Answer, String> {

@@ -3,18 +3,15 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{
     CLIENT_PORT, DhcpOption, MessageType, Packet, Repr, SERVER_PORT, option,
 };
-use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
+use plexus_wire::{MacAddr, frame, udp};
 
 use crate::core::Core;
 use crate::host::SimHost;
 use crate::time::SimTime;
 
-/// Bytes before an IPv4 packet's payload.
-const IP_PAYLOAD_AT: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// The first wait for an answer; it doubles up to the last one (RFC 2131, 4.1).
 const FIRST_WAIT: Duration = Duration::from_secs(4);
 const LAST_WAIT: Duration = Duration::from_secs(64);
@@ -100,27 +97,14 @@ impl Client {
             message_type,
             options,
         };
-        let len = repr.buffer_len();
-        let mut frame = vec![0; IP_PAYLOAD_AT + udp::HEADER_LEN + len];
-        let header =
-            ethernet::Repr { dst: MacAddr::BROADCAST, src: host.mac, ethertype: EtherType::IPV4 };
-        let ip = ipv4::Repr::new(ciaddr, Ipv4Addr::BROADCAST, Protocol::UDP, udp::HEADER_LEN + len);
-        let ports = udp::Repr { src_port: CLIENT_PORT, dst_port: SERVER_PORT, payload_len: len };
-        // The frame has room for all of them.
-        let written = header
-            .emit(&mut frame)
-            .and_then(|()| ip.emit(&mut frame[ethernet::HEADER_LEN..]))
-            .and_then(|()| ports.emit(&mut frame[IP_PAYLOAD_AT..]))
-            .and_then(|()| repr.emit(&mut frame[IP_PAYLOAD_AT + udp::HEADER_LEN..]));
-        if written.is_err() {
+        let mut message = vec![0; repr.buffer_len()];
+        if repr.emit(&mut message).is_err() {
             return;
         }
-        let length = (udp::HEADER_LEN + len) as u16;
-        let pseudo = Sum::pseudo_v4(ciaddr, Ipv4Addr::BROADCAST, Protocol::UDP, length);
-        if let Ok(mut datagram) = udp::Datagram::new_checked(&mut frame[IP_PAYLOAD_AT..]) {
-            datagram.fill_checksum(pseudo);
-        }
-        if let Some(packet) = core.frame(&frame) {
+        let stations = (host.mac, MacAddr::BROADCAST);
+        let ends = (ciaddr.into(), Ipv4Addr::BROADCAST.into());
+        let frame = frame::udp(stations, ends, (CLIENT_PORT, SERVER_PORT), &message);
+        if let Some(packet) = frame.ok().and_then(|frame| core.frame(&frame)) {
             host.nic.send(core, packet);
         }
     }

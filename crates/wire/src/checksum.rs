@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071), its pseudo-headers (RFC 768, RFC 9293 3.1, RFC 8200 8.1),
 //! and its incremental update (RFC 1624).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::ip::Protocol;
 
@@ -33,6 +33,20 @@ impl Sum {
     pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: Protocol, len: u32) -> Sum {
         let addresses = Sum::new().with(&src.octets()).with(&dst.octets());
         addresses.with(&len.to_be_bytes()).with(&[0, protocol.0])
+    }
+
+    /// The pseudo-header between two addresses, source and destination; absent if they are of
+    /// different versions.
+    pub fn pseudo(ends: (IpAddr, IpAddr), protocol: Protocol, len: usize) -> Option<Sum> {
+        match ends {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                Some(Sum::pseudo_v4(src, dst, protocol, len as u16))
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                Some(Sum::pseudo_v6(src, dst, protocol, len as u32))
+            }
+            _ => None,
+        }
     }
 
     /// Adds bytes, eight at a time.

@@ -4,7 +4,8 @@
 //! enough for all its fields; then getters take constant time and allocate nothing. Over `&mut
 //! [u8]` the same view has setters, for the fields that the packet path rewrites. A *repr* is the
 //! owned meaning of a header: `parse` derives it from a view, `emit` writes it into a buffer of at
-//! least `buffer_len` bytes. `Display` on a repr gives human-readable text.
+//! least `buffer_len` bytes. `Display` on a repr gives human-readable text. [`frame`] makes whole
+//! frames of reprs, for control planes and tests.
 //!
 //! `new_checked` checks structure (versions, lengths), never checksums: frames with a checksum left
 //! to the "hardware" are common here. `checksum_ok` on the views checks those, and
@@ -21,6 +22,7 @@ mod error;
 pub mod ethernet;
 pub mod fabric;
 pub mod flow;
+pub mod frame;
 mod hex;
 pub mod icmpv4;
 pub mod icmpv6;

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use plexus_wire::fabric::message::*;
-use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, igmp, ipv4};
+use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, frame, igmp, ipv4};
 
 use super::{GROUP_MAC, GROUP_OWN_MAC, HOST_A, HOST_B, datagram, frames};
 use crate::node::KEY;
@@ -68,11 +68,7 @@ fn asks(mac: MacAddr, ip: IpAddr, target: IpAddr) -> Vec<u8> {
         target_mac: MacAddr::default(),
         target_ip: v4(target),
     };
-    let header = ethernet::Repr { dst: MacAddr::BROADCAST, src: mac, ethertype: EtherType::ARP };
-    let mut frame = vec![0; ethernet::MIN_FRAME_LEN];
-    header.emit(&mut frame).expect("there is room");
-    packet.emit(&mut frame[ethernet::HEADER_LEN..]).expect("there is room");
-    frame
+    frame::arp(MacAddr::BROADCAST, &packet)
 }
 
 /// A host's IPv4 packet to 239.1.2.3.

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use plexus_io::pcap::Reader;
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, checksum::Sum, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp,
-    vlan,
+    EtherType, MacAddr, Protocol, ethernet, frame, icmpv4, icmpv6, ipv4, ipv6, tcp, udp, vlan,
 };
 
 /// The upper layer of a packet.
@@ -37,42 +36,25 @@ impl Described {
     /// # Errors
     /// When the description contradicts itself.
     pub(super) fn frame(&self) -> Result<Vec<u8>, String> {
-        let (src, dst) = (self.from.0, self.to.0);
-        let (ethertype, packet) = match (self.from.1, self.to.1) {
-            (Some(IpAddr::V4(from)), Some(IpAddr::V4(to))) => {
-                let upper = self.upper(ipv4::HEADER_LEN, |protocol, len| {
-                    Sum::pseudo_v4(from, to, protocol, len as u16)
-                })?;
-                let repr = ipv4::Repr::new(from, to, self.protocol(false), upper.len());
-                let mut packet = vec![0; ipv4::HEADER_LEN];
-                let repr = ipv4::Repr { ttl: self.ttl, ..repr };
-                repr.emit(&mut packet).map_err(|e| e.to_string())?;
-                (EtherType::IPV4, [packet, upper].concat())
-            }
-            (Some(IpAddr::V6(from)), Some(IpAddr::V6(to))) => {
-                let upper = self.upper(ipv6::HEADER_LEN, |protocol, len| {
-                    Sum::pseudo_v6(from, to, protocol, len as u32)
-                })?;
-                let repr = ipv6::Repr::new(from, to, self.protocol(true), upper.len());
-                let mut packet = vec![0; ipv6::HEADER_LEN];
-                let repr = ipv6::Repr { hop_limit: self.ttl, ..repr };
-                repr.emit(&mut packet).map_err(|e| e.to_string())?;
-                (EtherType::IPV6, [packet, upper].concat())
+        let stations = (self.from.0, self.to.0);
+        let problem = |e: plexus_wire::Error| e.to_string();
+        let mut frame = match (self.from.1, self.to.1) {
+            (Some(from), Some(to)) if from.is_ipv4() == to.is_ipv4() => {
+                let upper = self.upper(from.is_ipv6()).map_err(problem)?;
+                let head = (self.protocol(from.is_ipv6()), self.ttl);
+                frame::ip(stations, (from, to), head, &upper).map_err(problem)?
             }
             // Without IP addresses it is a frame of a protocol for experiments (RFC 5342).
-            (None, _) | (_, None) => (EtherType(0x88B6), vec![]),
+            (None, _) | (_, None) => frame::ethernet(stations, EtherType(0x88B6), &[]),
             _ => return Err("the one end has an IPv4 address and the other one IPv6".into()),
         };
-        let mut frame = vec![0; ethernet::HEADER_LEN];
-        ethernet::Repr { dst, src, ethertype }.emit(&mut frame).map_err(|e| e.to_string())?;
-        frame.extend(packet);
         let length = self.length.unwrap_or(ethernet::MIN_FRAME_LEN).max(ethernet::MIN_FRAME_LEN);
         if frame.len() < length {
             frame.resize(length, 0);
         }
         if let Some(tci) = self.vlan {
             frame.splice(..0, [0; vlan::TAG_LEN]);
-            vlan::push(&mut frame, EtherType::VLAN, tci).map_err(|e| e.to_string())?;
+            vlan::push(&mut frame, EtherType::VLAN, tci).map_err(problem)?;
         }
         Ok(frame)
     }
@@ -86,19 +68,14 @@ impl Described {
         }
     }
 
-    /// Header and payload of the upper layer, behind an IP header of so many bytes.
-    fn upper(
-        &self,
-        ip_header: usize,
-        pseudo: impl Fn(Protocol, usize) -> Sum,
-    ) -> Result<Vec<u8>, String> {
-        let headers = ethernet::HEADER_LEN + ip_header;
-        let payload =
-            |header: usize| self.length.map_or(0, |length| length.saturating_sub(headers + header));
-        let problem = |e: plexus_wire::Error| e.to_string();
+    /// Header and payload of the upper layer, without its checksum.
+    fn upper(&self, is_v6: bool) -> Result<Vec<u8>, plexus_wire::Error> {
+        let ip_header = if is_v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
+        let room = self.length.unwrap_or(0).saturating_sub(ethernet::HEADER_LEN + ip_header);
+        let of = |header: usize| vec![0; room.max(header)];
         match self.upper {
             Upper::Tcp(src_port, dst_port) => {
-                let mut bytes = vec![0; tcp::HEADER_LEN + payload(tcp::HEADER_LEN)];
+                let mut bytes = of(tcp::HEADER_LEN);
                 let repr = tcp::Repr {
                     src_port,
                     dst_port,
@@ -109,33 +86,21 @@ impl Described {
                     urgent: 0,
                     options: Default::default(),
                 };
-                repr.emit(&mut bytes).map_err(problem)?;
-                let sum = pseudo(Protocol::TCP, bytes.len());
-                tcp::Segment::new_checked(&mut bytes[..]).map_err(problem)?.fill_checksum(sum);
+                repr.emit(&mut bytes)?;
                 Ok(bytes)
             }
             Upper::Udp(src_port, dst_port) => {
-                let payload_len = payload(udp::HEADER_LEN);
-                let mut bytes = vec![0; udp::HEADER_LEN + payload_len];
-                let repr = udp::Repr { src_port, dst_port, payload_len };
-                repr.emit(&mut bytes).map_err(problem)?;
-                let sum = pseudo(Protocol::UDP, bytes.len());
-                udp::Datagram::new_checked(&mut bytes[..]).map_err(problem)?.fill_checksum(sum);
+                let mut bytes = of(udp::HEADER_LEN);
+                let payload_len = bytes.len() - udp::HEADER_LEN;
+                udp::Repr { src_port, dst_port, payload_len }.emit(&mut bytes)?;
                 Ok(bytes)
             }
             Upper::Echo => {
-                let mut bytes = vec![0; icmpv4::HEADER_LEN + payload(icmpv4::HEADER_LEN)];
-                if ip_header == ipv6::HEADER_LEN {
-                    let echo = icmpv6::Repr::EchoRequest { identifier: 1, sequence: 1 };
-                    echo.emit(&mut bytes).map_err(problem)?;
-                    let sum = pseudo(Protocol::ICMPV6, bytes.len());
-                    icmpv6::Packet::new_checked(&mut bytes[..])
-                        .map_err(problem)?
-                        .fill_checksum(sum);
-                } else {
-                    let echo = icmpv4::Repr::EchoRequest { identifier: 1, sequence: 1 };
-                    echo.emit(&mut bytes).map_err(problem)?;
-                    icmpv4::Packet::new_checked(&mut bytes[..]).map_err(problem)?.fill_checksum();
+                let mut bytes = of(icmpv4::HEADER_LEN);
+                let (identifier, sequence) = (1, 1);
+                match is_v6 {
+                    true => icmpv6::Repr::EchoRequest { identifier, sequence }.emit(&mut bytes)?,
+                    false => icmpv4::Repr::EchoRequest { identifier, sequence }.emit(&mut bytes)?,
                 }
                 Ok(bytes)
             }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use plexus_wire::checksum::Sum;
 use plexus_wire::membership::Record;
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, arp, ethernet, icmpv6, igmp, ipv4, ipv6, mld, ndp, udp,
+    EtherType, MacAddr, Protocol, arp, ethernet, frame, icmpv6, igmp, ipv4, ipv6, mld, ndp, udp,
 };
 
 /// A frame from a host port, as far as the control plane needs it.
@@ -228,20 +228,21 @@ pub(crate) struct Party {
 /// other host behind the port receives it. `None` if the addresses are of different versions.
 pub(crate) fn question(from: Party, to: MacAddr, target: IpAddr) -> Option<Vec<u8>> {
     match (from.ip, target) {
-        (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) => Some(arp_frame(
-            to,
-            arp::Repr {
+        (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) => {
+            let packet = arp::Repr {
                 operation: arp::Operation::REQUEST,
                 sender_mac: from.mac,
                 sender_ip,
                 target_mac: MacAddr::default(),
                 target_ip,
-            },
-        )),
+            };
+            Some(frame::arp(to, &packet))
+        }
         (IpAddr::V6(src), IpAddr::V6(target)) => {
             let message = ndp::Message::NeighborSolicitation { target };
             let options = vec![ndp::NdpOption::SourceLinkLayer(from.mac)];
-            ndp_frame(from.mac, to, src, target, &ndp::Repr { message, options })
+            // Refused for a multicast target, which no host has.
+            frame::ndp((from.mac, to), (src, target), &ndp::Repr { message, options }).ok()
         }
         _ => None,
     }
@@ -257,16 +258,14 @@ pub(crate) fn answer(who: Party, to: MacAddr, to_ip: Option<IpAddr>) -> Option<V
                 Some(IpAddr::V6(_)) => return None,
                 None => Ipv4Addr::UNSPECIFIED,
             };
-            Some(arp_frame(
-                to,
-                arp::Repr {
-                    operation: arp::Operation::REPLY,
-                    sender_mac: who.mac,
-                    sender_ip,
-                    target_mac: to,
-                    target_ip,
-                },
-            ))
+            let packet = arp::Repr {
+                operation: arp::Operation::REPLY,
+                sender_mac: who.mac,
+                sender_ip,
+                target_mac: to,
+                target_ip,
+            };
+            Some(frame::arp(to, &packet))
         }
         (IpAddr::V6(target), to_ip) => {
             let all_nodes = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
@@ -282,47 +281,9 @@ pub(crate) fn answer(who: Party, to: MacAddr, to_ip: Option<IpAddr>) -> Option<V
                 target,
             };
             let options = vec![ndp::NdpOption::TargetLinkLayer(who.mac)];
-            ndp_frame(who.mac, to, target, dst, &ndp::Repr { message, options })
+            frame::ndp((who.mac, to), (target, dst), &ndp::Repr { message, options }).ok()
         }
     }
-}
-
-/// An ARP packet to all hosts behind a port.
-pub(crate) fn broadcast_arp(packet: arp::Repr) -> Vec<u8> {
-    arp_frame(MacAddr::BROADCAST, packet)
-}
-
-fn arp_frame(to: MacAddr, packet: arp::Repr) -> Vec<u8> {
-    let header = ethernet::Repr { dst: to, src: packet.sender_mac, ethertype: EtherType::ARP };
-    let mut frame = vec![0; ethernet::MIN_FRAME_LEN];
-    header.emit(&mut frame).expect("the buffer holds a header");
-    packet.emit(&mut frame[ethernet::HEADER_LEN..]).expect("the buffer holds a packet");
-    frame
-}
-
-fn ndp_frame(
-    from: MacAddr,
-    to: MacAddr,
-    src: Ipv6Addr,
-    dst: Ipv6Addr,
-    message: &ndp::Repr,
-) -> Option<Vec<u8>> {
-    let len = message.buffer_len();
-    let ip = ipv6::Repr {
-        hop_limit: ndp::HOP_LIMIT,
-        ..ipv6::Repr::new(src, dst, Protocol::ICMPV6, len)
-    };
-    let header = ethernet::Repr { dst: to, src: from, ethertype: EtherType::IPV6 };
-    let mut frame = vec![0; ethernet::HEADER_LEN + ip.buffer_len() + len];
-    header.emit(&mut frame).ok()?;
-    let (_, rest) = frame.split_at_mut(ethernet::HEADER_LEN);
-    ip.emit(rest).ok()?;
-    let body = &mut rest[ip.buffer_len()..];
-    // Refused for a multicast target, which no host has.
-    message.emit(body).ok()?;
-    let pseudo = Sum::pseudo_v6(src, dst, Protocol::ICMPV6, len as u32);
-    icmpv6::Packet::new_checked(body).ok()?.fill_checksum(pseudo);
-    Some(frame)
 }
 
 #[cfg(test)]

@@ -11,10 +11,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet};
+use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet, frame};
 
 use super::effect::{Timer, Turn};
-use super::host_frame::broadcast_arp;
 use super::stations::Group;
 use crate::identity::GroupId;
 
@@ -83,13 +82,14 @@ impl Loops {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         };
-        let mut frame = broadcast_arp(arp::Repr {
+        let probe = arp::Repr {
             operation: arp::Operation::REQUEST,
             sender_mac: group.mac,
             sender_ip: Ipv4Addr::UNSPECIFIED,
             target_mac: own,
             target_ip: group.gateways.iter().find_map(v4).unwrap_or(Ipv4Addr::UNSPECIFIED),
-        });
+        };
+        let mut frame = frame::arp(MacAddr::BROADCAST, &probe);
         frame[GROUP_AT..GROUP_AT + 16].copy_from_slice(&self.group);
         frame
     }

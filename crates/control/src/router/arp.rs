@@ -6,16 +6,15 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use plexus_wire::arp::{self, Operation, Packet, Repr};
+use plexus_wire::arp::{Operation, Packet, Repr};
 use plexus_wire::ethernet::{self, EtherType};
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Time, frame};
 
 use super::Router;
 use super::input::InterfaceId;
 use super::neighbours::{Heard, State};
 use super::output::{Event, Output};
 use super::refusal::Refusal;
-use super::resolve::frame;
 
 /// `DEFEND_INTERVAL` (RFC 5227, 1.1).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
@@ -55,10 +54,7 @@ impl Router {
     ) -> Result<(), Refusal> {
         let sender_mac = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?.mac;
         let repr = Repr { operation, sender_mac, sender_ip, target_mac, target_ip };
-        let mut packet = [0; arp::PACKET_LEN];
-        repr.emit(&mut packet).map_err(|_| Refusal::Malformed)?;
-        let dst = to.unwrap_or(MacAddr::BROADCAST);
-        let frame = frame(dst, sender_mac, EtherType::ARP, &packet);
+        let frame = frame::arp(to.unwrap_or(MacAddr::BROADCAST), &repr);
         self.outputs.push_back(Output::Send { interface, frame });
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use plexus_wire::checksum::Sum;
 use plexus_wire::ethernet::{self, EtherType};
 use plexus_wire::ipv6_ext::Walk;
-use plexus_wire::{Protocol, Time, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
+use plexus_wire::{Protocol, Time, frame, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use super::Router;
 use super::errors::{Cause, header_v4, icmpv4_packet};
@@ -124,12 +124,7 @@ impl Router {
                 self.complain(now, interface, Cause::Port, frame)
             }
             Protocol::TCP => {
-                let segment =
-                    reset(payload, pseudo, |len| Sum::pseudo_v4(dst, src, Protocol::TCP, len))?;
-                let header = ipv4::Repr::new(dst, src, Protocol::TCP, segment.len());
-                let mut reply = vec![0; header.buffer_len()];
-                header.emit(&mut reply).map_err(|_| Refusal::Malformed)?;
-                reply.extend_from_slice(&segment);
+                let reply = reset((dst.into(), src.into()), payload, pseudo)?;
                 self.reply(now, interface, frame, reply)
             }
             _ => self.complain(now, interface, Cause::Protocol(9), frame),
@@ -190,13 +185,7 @@ impl Router {
             }
             Protocol::TCP => {
                 let own = self.speaker_v6(interface, dst, src).ok_or(Refusal::NoSource)?;
-                let segment = reset(payload, pseudo, |len| {
-                    Sum::pseudo_v6(own, src, Protocol::TCP, len.into())
-                })?;
-                let header = ipv6::Repr::new(own, src, Protocol::TCP, segment.len());
-                let mut reply = vec![0; ipv6::HEADER_LEN];
-                header.emit(&mut reply).map_err(|_| Refusal::Malformed)?;
-                reply.extend_from_slice(&segment);
+                let reply = reset((own.into(), src.into()), payload, pseudo)?;
                 self.reply(now, interface, frame, reply)
             }
             // RFC 8200, 4.7: to be ignored.
@@ -234,12 +223,9 @@ fn check_extensions(first: Protocol, payload: &[u8]) -> Result<usize, Refusal> {
     Ok(at)
 }
 
-/// The answer of a closed port to a segment (RFC 9293, 3.10.7.1).
-fn reset(
-    payload: &[u8],
-    pseudo: Sum,
-    pseudo_back: impl Fn(u16) -> Sum,
-) -> Result<Vec<u8>, Refusal> {
+/// The packet in which a closed port answers a segment (RFC 9293, 3.10.7.1), from us to its sender.
+/// `pseudo` is the segment's own pseudo-header.
+fn reset(ends: (IpAddr, IpAddr), payload: &[u8], pseudo: Sum) -> Result<Vec<u8>, Refusal> {
     let segment = tcp::Segment::new_checked(payload).map_err(|_| Refusal::Malformed)?;
     if !segment.checksum_ok(pseudo) {
         return Err(Refusal::Checksum);
@@ -249,9 +235,9 @@ fn reset(
         return Err(Refusal::NotSpoken);
     }
     let is_ack = flags.contains(tcp::Flags::ACK);
-    let ends = [tcp::Flags::SYN, tcp::Flags::FIN].map(|flag| u32::from(flags.contains(flag)));
+    let marks = [tcp::Flags::SYN, tcp::Flags::FIN].map(|flag| u32::from(flags.contains(flag)));
     let data = u32::try_from(payload.len() - segment.header_len()).unwrap_or(u32::MAX);
-    let next = segment.seq().wrapping_add(data).wrapping_add(ends[0] + ends[1]);
+    let next = segment.seq().wrapping_add(data).wrapping_add(marks[0] + marks[1]);
     let (rst, both) = (tcp::Flags::RST, tcp::Flags(tcp::Flags::RST.0 | tcp::Flags::ACK.0));
     let repr = tcp::Repr {
         src_port: segment.dst_port(),
@@ -265,8 +251,5 @@ fn reset(
     };
     let mut bytes = vec![0; repr.buffer_len()];
     repr.emit(&mut bytes).map_err(|_| Refusal::Malformed)?;
-    if let Ok(mut view) = tcp::Segment::new_checked(&mut bytes[..]) {
-        view.fill_checksum(pseudo_back(tcp::HEADER_LEN as u16));
-    }
-    Ok(bytes)
+    frame::packet(ends, (Protocol::TCP, 64), &bytes).map_err(|_| Refusal::Malformed)
 }

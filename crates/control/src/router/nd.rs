@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use plexus_wire::checksum::Sum;
 use plexus_wire::ethernet::{self, EtherType};
 use plexus_wire::ndp::{self, HOP_LIMIT, Message, NdpOption, Repr, solicited_node};
-use plexus_wire::{MacAddr, Protocol, Time, icmpv6, ipv6};
+use plexus_wire::{MacAddr, Protocol, Time, frame, icmpv6, ipv6};
 
 use super::Router;
 use super::input::InterfaceId;
@@ -13,7 +13,6 @@ use super::interfaces::is_link_local;
 use super::neighbours::Heard;
 use super::output::Output;
 use super::refusal::Refusal;
-use super::resolve::frame;
 
 /// Every node on the link (RFC 4291, 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
@@ -140,14 +139,9 @@ impl Router {
         repr: &Repr,
     ) -> Result<(), Refusal> {
         let mac = self.interfaces.get(interface).ok_or(Refusal::NoInterface)?.mac;
-        let mut message = vec![0; repr.buffer_len()];
-        repr.emit(&mut message).map_err(|_| Refusal::Malformed)?;
-        let mut header = ipv6::Repr::new(src, dst, Protocol::ICMPV6, 0);
-        header.hop_limit = HOP_LIMIT;
-        let packet = icmpv6_packet(header, &message);
         let group = MacAddr::of_group(dst.into());
         let to = to.or(group).ok_or(Refusal::BadLinkAddress)?;
-        let frame = frame(to, mac, EtherType::IPV6, &packet);
+        let frame = frame::ndp((mac, to), (src, dst), repr).map_err(|_| Refusal::Malformed)?;
         self.outputs.push_back(Output::Send { interface, frame });
         Ok(())
     }

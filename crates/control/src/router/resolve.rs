@@ -3,8 +3,7 @@
 
 use std::net::IpAddr;
 
-use plexus_wire::ethernet::{self, EtherType};
-use plexus_wire::{MacAddr, Time, ipv4, ipv6};
+use plexus_wire::{EtherType, MacAddr, Time, ethernet, frame, ipv4, ipv6};
 
 use super::Router;
 use super::groups::Turn;
@@ -13,15 +12,6 @@ use super::interfaces::is_link_local;
 use super::neighbours::{Effect, State, Waiting};
 use super::output::{Adjacency, Event, Group, Output};
 use super::refusal::Refusal;
-
-/// A whole frame.
-pub(super) fn frame(dst: MacAddr, src: MacAddr, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; ethernet::HEADER_LEN];
-    let repr = ethernet::Repr { dst, src, ethertype };
-    repr.emit(&mut bytes).expect("the buffer is as long as a header");
-    bytes.extend_from_slice(payload);
-    bytes
-}
 
 /// The destination of an IP packet.
 pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
@@ -240,7 +230,7 @@ impl Router {
             return self.refuse(Refusal::OwnTooLong);
         }
         let ethertype = if packet[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
-        let frame = frame(mac, facts.mac, ethertype, packet);
+        let frame = frame::ethernet((facts.mac, mac), ethertype, packet);
         self.outputs.push_back(Output::Send { interface, frame });
     }
 }

@@ -5,7 +5,7 @@ use plexus_wire::checksum::Sum;
 use plexus_wire::{MacAddr, Protocol, icmpv4, icmpv6, ipv4, ipv6, tcp};
 
 use crate::frames::{icmp, ip_packet, packet, udp, v4, v6};
-use crate::plane::{A, B, Plane, arp, facts, mac, own_mac, via};
+use crate::plane::{A, B, Plane, arp, facts, ip, mac, own_mac, via};
 
 /// Both hosts' link addresses are known: 10.0.1.7 and 2001:db8:1::7 on A (station 7), and a
 /// gateway to everywhere on B.
@@ -315,13 +315,6 @@ fn a_closed_tcp_port_resets() {
                 options: Default::default(),
             };
             repr.emit(&mut bytes).unwrap();
-            let len = bytes.len();
-            let sum = if src.contains(':') {
-                Sum::pseudo_v6(v6(src), v6(dst), Protocol::TCP, len as u32)
-            } else {
-                Sum::pseudo_v4(v4(src), v4(dst), Protocol::TCP, len as u16)
-            };
-            tcp::Segment::new_checked(&mut bytes[..]).unwrap().fill_checksum(sum);
             ip_packet(src, dst, Protocol::TCP, &bytes)
         };
         let header = if src.contains(':') { 40 } else { 20 };
@@ -331,11 +324,7 @@ fn a_closed_tcp_port_resets() {
         assert_eq!((view.src_port(), view.dst_port(), view.seq()), (179, 4000, 0));
         // The SYN and three bytes are acknowledged, past the wrap.
         assert_eq!((view.ack(), view.flags().0), (3, tcp::Flags::RST.0 | tcp::Flags::ACK.0));
-        let sum = if src.contains(':') {
-            Sum::pseudo_v6(v6(dst), v6(src), Protocol::TCP, 20)
-        } else {
-            Sum::pseudo_v4(v4(dst), v4(src), Protocol::TCP, 20)
-        };
+        let sum = Sum::pseudo((ip(dst), ip(src)), Protocol::TCP, 20).unwrap();
         assert!(view.checksum_ok(sum));
         plane.frame(A, Why::Local, packet(A, 7, &segment(tcp::Flags::ACK)));
         let reply = sent(&mut plane, 7);

@@ -8,7 +8,7 @@ use plexus_wire::ndp::{Message, NdpOption};
 use plexus_wire::{MacAddr, Time};
 use proptest::prelude::*;
 
-use crate::frames::{advert, arp_frame, icmp, ip_packet, packet, solicit, udp, v4, v6};
+use crate::frames::{advert, icmp, ip_packet, packet, solicit, udp, v4, v6};
 use crate::plane::{A, B, Plane, arp, facts, hop, ip, mac, own_mac, via};
 
 impl Plane {
@@ -222,7 +222,7 @@ fn observed_packets_create_no_neighbour() {
         let (sender_ip, target_ip) = (v4("10.0.1.7"), v4(own));
         let target_mac = MacAddr::default();
         let repr = Repr { operation, sender_mac, sender_ip, target_mac, target_ip };
-        plane.frame(A, Why::Arp, arp_frame(MacAddr::BROADCAST, repr));
+        plane.frame(A, Why::Arp, plexus_wire::frame::arp(MacAddr::BROADCAST, &repr));
     }
     assert_eq!(plane.refused(Refusal::BadLinkAddress), 2);
     assert_eq!(plane.router.neighbours(plane.now).count(), 0);

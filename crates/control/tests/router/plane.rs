@@ -81,12 +81,9 @@ pub(crate) fn arp(
     let (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) = (ip(sender.0), ip(target)) else {
         panic!("ARP is for IPv4")
     };
-    let target_mac = own_mac(to);
-    let (sender_mac, dst) = (mac(sender.1), target_mac);
-    crate::frames::arp_frame(
-        dst,
-        arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip },
-    )
+    let (sender_mac, target_mac) = (mac(sender.1), own_mac(to));
+    let repr = arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip };
+    plexus_wire::frame::arp(target_mac, &repr)
 }
 
 impl Plane {

@@ -7,7 +7,7 @@ use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{
     CLIENT_PORT, DhcpOption, MessageType, Packet, Repr, SERVER_PORT, option,
 };
-use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, udp};
+use plexus_wire::{MacAddr, Protocol, ipv4, udp};
 
 /// Most name or time servers in an answer: more do not fit every client's buffer.
 const SERVERS_MAX: usize = 8;
@@ -115,23 +115,11 @@ fn settings(subnet: &Subnet, server: Ipv4Addr, options: &mut Vec<DhcpOption>) {
 
 /// A message from a server or relay in a frame: source and destination on both layers.
 pub(super) fn frame(
-    (src, dst): (MacAddr, MacAddr),
+    stations: (MacAddr, MacAddr),
     (from, to): (Ipv4Addr, Ipv4Addr),
     dst_port: u16,
     message: &[u8],
 ) -> Result<Vec<u8>, plexus_wire::Error> {
-    let len = message.len();
-    let ip = ipv4::Repr::new(from, to, Protocol::UDP, udp::HEADER_LEN + len);
-    let ports = udp::Repr { src_port: SERVER_PORT, dst_port, payload_len: len };
-    const IP_AT: usize = ethernet::HEADER_LEN;
-    const UDP_AT: usize = IP_AT + ipv4::HEADER_LEN;
-    let mut frame = vec![0; UDP_AT + udp::HEADER_LEN + len];
-    ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame)?;
-    ip.emit(&mut frame[IP_AT..])?;
-    ports.emit(&mut frame[UDP_AT..])?;
-    frame[UDP_AT + udp::HEADER_LEN..].copy_from_slice(message);
-    let udp_len = (udp::HEADER_LEN + len) as u16;
-    let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, udp_len);
-    udp::Datagram::new_checked(&mut frame[UDP_AT..])?.fill_checksum(pseudo);
-    Ok(frame)
+    let ends = (from.into(), to.into());
+    plexus_wire::frame::udp(stations, ends, (SERVER_PORT, dst_port), message)
 }

@@ -5,7 +5,7 @@ use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{DhcpOption, MessageType, Packet, Repr, option};
 use plexus_wire::fabric::message::{Body, HostFrame, HostGone};
 use plexus_wire::ndp::{self, NdpOption};
-use plexus_wire::{EtherType, MacAddr, Prefix, Protocol, ethernet, icmpv6, ipv4, ipv6, udp};
+use plexus_wire::{MacAddr, Prefix, Protocol, ethernet, icmpv6, ipv4, ipv6, udp};
 use proptest::prelude::*;
 
 use super::net::{HOST_PORT, Net, ip, mac};
@@ -73,24 +73,14 @@ pub(super) fn frame(message: &Repr) -> Vec<u8> {
 /// A message to port 67: source and destination on either layer.
 pub(super) fn frame_of(
     message: &Repr,
-    (from, to): (MacAddr, MacAddr),
+    stations: (MacAddr, MacAddr),
     (src, dst): (Ipv4Addr, Ipv4Addr),
     src_port: u16,
 ) -> Vec<u8> {
     let mut payload = vec![0; message.buffer_len()];
     message.emit(&mut payload).unwrap();
-    let ports = udp::Repr { src_port, dst_port: 67, payload_len: payload.len() };
-    let mut datagram = vec![0; 8];
-    ports.emit(&mut datagram).unwrap();
-    datagram.extend(payload);
-    let pseudo = Sum::pseudo_v4(src, dst, Protocol::UDP, datagram.len() as u16);
-    udp::Datagram::new_checked(&mut datagram[..]).unwrap().fill_checksum(pseudo);
-    let mut frame = vec![0; 34];
-    let ethernet = ethernet::Repr { dst: to, src: from, ethertype: EtherType::IPV4 };
-    ethernet.emit(&mut frame).unwrap();
-    ipv4::Repr::new(src, dst, Protocol::UDP, datagram.len()).emit(&mut frame[14..]).unwrap();
-    frame.extend(datagram);
-    frame
+    let ends = (src.into(), dst.into());
+    plexus_wire::frame::udp(stations, ends, (src_port, 67), &payload).unwrap()
 }
 
 /// Frames sent to hosts: node, Ethernet and IP destination, and the message.
@@ -357,19 +347,8 @@ fn foreign_and_relayed_messages_are_dropped() {
 fn solicitation(from: u8, source: Ipv6Addr) -> Vec<u8> {
     let to = "ff02::2".parse().unwrap();
     let repr = ndp::Repr { message: ndp::Message::RouterSolicitation, options: vec![] };
-    let mut message = vec![0; repr.buffer_len()];
-    repr.emit(&mut message).unwrap();
-    let pseudo = Sum::pseudo_v6(source, to, Protocol::ICMPV6, message.len() as u32);
-    icmpv6::Packet::new_checked(&mut message[..]).unwrap().fill_checksum(pseudo);
-    let mut frame = vec![0; 54];
     let dst = MacAddr([0x33, 0x33, 0, 0, 0, 2]);
-    let ethernet = ethernet::Repr { dst, src: mac(from), ethertype: EtherType::IPV6 };
-    ethernet.emit(&mut frame).unwrap();
-    let mut ip = ipv6::Repr::new(source, to, Protocol::ICMPV6, message.len());
-    ip.hop_limit = 255;
-    ip.emit(&mut frame[14..]).unwrap();
-    frame.extend(message);
-    frame
+    plexus_wire::frame::ndp((mac(from), dst), (source, to), &repr).unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use plexus_config::{OutsideRoute, Subnet};
 use plexus_control::node::{Event, Unserved};
 use plexus_controller::{Action, Config};
 use plexus_plane::DropReason;
-use plexus_wire::{EtherType, Prefix, Protocol, ethernet, icmpv4, ipv4};
+use plexus_wire::{Prefix, Protocol, icmpv4};
 
 use crate::world::{End, HOST, RING, SECOND, World, host_group, packet, usual_config};
 
@@ -56,18 +56,14 @@ pub(crate) fn by_gateway(
 ) -> Vec<u8> {
     let own = &world.hosts[host];
     let mac = own.arp[&gateway(host)];
-    let mut frame = vec![0; 14 + 20 + 8];
-    let ethernet = ethernet::Repr { dst: mac, src: own.mac, ethertype: EtherType::IPV4 };
-    ethernet.emit(&mut frame).unwrap();
+    let mut message = [0; 8];
     let protocol = if icmp.is_some() { Protocol::ICMPV4 } else { Protocol::UDP };
-    let repr = ipv4::Repr { ttl, ..ipv4::Repr::new(own.ip, to, protocol, 8) };
-    repr.emit(&mut frame[14..]).unwrap();
     if icmp.is_some() {
         let echo = icmpv4::Repr::EchoRequest { identifier: 1, sequence: 1 };
-        echo.emit(&mut frame[34..]).unwrap();
-        icmpv4::Packet::new_checked(&mut frame[34..]).unwrap().fill_checksum();
+        echo.emit(&mut message).unwrap();
     }
-    frame
+    let ends = (own.ip.into(), to.into());
+    plexus_wire::frame::ip((own.mac, mac), ends, (protocol, ttl), &message).unwrap()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet};
+use plexus_wire::{EtherType, MacAddr, Time, arp, ethernet, frame};
 
 use super::Output;
 use super::edge::Stations;
@@ -298,19 +298,10 @@ impl Switch {
                     target_mac: asker.actual,
                     target_ip: question.asker_ip,
                 };
-                let (port, dst) = (asker.port, asker.actual);
-                self.send_arp(port, dst, pmac, &answer);
+                self.outputs.push_back((asker.port, frame::arp(asker.actual, &answer)));
             }
             _ => {}
         }
-    }
-
-    fn send_arp(&mut self, port: u16, dst: MacAddr, src: MacAddr, repr: &arp::Repr) {
-        let mut frame = vec![0; ethernet::MIN_FRAME_LEN];
-        // The frame is long enough for both.
-        let _ = ethernet::Repr { dst, src, ethertype: EtherType::ARP }.emit(&mut frame);
-        let _ = repr.emit(&mut frame[ethernet::HEADER_LEN..]);
-        self.outputs.push_back((port, frame));
     }
 
     /// Asks every host except the asker for an address.
@@ -325,10 +316,9 @@ impl Switch {
             target_mac: MacAddr::default(),
             target_ip: question.wanted,
         };
+        let frame = frame::arp(MacAddr::BROADCAST, &request);
         let ports: Vec<u16> = self.host_ports().filter(|p| Some(*p) != asker_port).collect();
-        for port in ports {
-            self.send_arp(port, MacAddr::BROADCAST, question.asker, &request);
-        }
+        self.outputs.extend(ports.into_iter().map(|port| (port, frame.clone())));
     }
 
     /// Processes a host's frame: ARP is not flooded; other frames get the PMAC as their source.
@@ -367,11 +357,7 @@ impl Switch {
                 target_mac: dst,
                 target_ip: wanted,
             };
-            let mut bytes = vec![0; ethernet::MIN_FRAME_LEN];
-            let header = ethernet::Repr { dst, src: pmac, ethertype: EtherType::ARP };
-            let _ = header.emit(&mut bytes);
-            let _ = answer.emit(&mut bytes[ethernet::HEADER_LEN..]);
-            self.forward(port, &bytes);
+            self.forward(port, &frame::arp(dst, &answer));
         } else if packet.operation() == arp::Operation::REQUEST && wanted != sender {
             let question = Question { asker_ip: sender, asker: pmac, wanted };
             self.send_up(&Message::Question(question));

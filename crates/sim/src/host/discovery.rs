@@ -4,53 +4,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_wire::ndp::{HOP_LIMIT, Message, NdpOption, Repr, solicited_node};
-use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv6, ndp};
-
-use super::ip;
+use plexus_wire::{EtherType, MacAddr, arp, ethernet, frame, ipv6, ndp};
 
 /// Every node on the link (RFC 4291, 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
-/// A solicitation or an advertisement with one option.
-const MESSAGE_LEN: usize = 32;
-const FRAME_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + MESSAGE_LEN;
-
-/// A frame that has been written.
-pub(super) struct Frame {
-    bytes: [u8; FRAME_MAX],
-    len: usize,
-}
-
-impl Frame {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    fn arp(dst: MacAddr, repr: &arp::Repr) -> Frame {
-        let mut bytes = [0; FRAME_MAX];
-        let header = ethernet::Repr { dst, src: repr.sender_mac, ethertype: EtherType::ARP };
-        // The frame is long enough for both.
-        let _ = header.emit(&mut bytes);
-        let _ = repr.emit(&mut bytes[ethernet::HEADER_LEN..]);
-        Frame { bytes, len: ethernet::MIN_FRAME_LEN }
-    }
-
-    /// `to`: the station; without one the frame goes to the group `dst`.
-    fn ndp(mac: MacAddr, to: Option<MacAddr>, ends: (Ipv6Addr, Ipv6Addr), repr: &Repr) -> Frame {
-        let mut bytes = [0; FRAME_MAX];
-        let message_len = repr.buffer_len();
-        let len = ethernet::HEADER_LEN + ipv6::HEADER_LEN + message_len;
-        let group = MacAddr::of_group(ends.1.into());
-        let dst = to.or(group).unwrap_or(MacAddr::BROADCAST);
-        let header = ethernet::Repr { dst, src: mac, ethertype: EtherType::IPV6 };
-        let packet = ipv6::Repr::new(ends.0, ends.1, Protocol::ICMPV6, message_len);
-        let packet = ipv6::Repr { hop_limit: HOP_LIMIT, ..packet };
-        // The frame is long enough for all of them, and no host has a multicast address.
-        let _ = header.emit(&mut bytes);
-        let _ = packet.emit(&mut bytes[ethernet::HEADER_LEN..]);
-        let _ = repr.emit(&mut bytes[ethernet::HEADER_LEN + ipv6::HEADER_LEN..]);
-        ip::fill_checksum(&mut bytes[..len]);
-        Frame { bytes, len }
-    }
+/// A message between two stations; without the other one it goes to the group `dst`.
+fn ndp(mac: MacAddr, to: Option<MacAddr>, ends: (Ipv6Addr, Ipv6Addr), repr: &Repr) -> Vec<u8> {
+    let group = MacAddr::of_group(ends.1.into());
+    let to = to.or(group).unwrap_or(MacAddr::BROADCAST);
+    // No host has a multicast address.
+    frame::ndp((mac, to), ends, repr).unwrap_or_default()
 }
 
 /// `mac` asks for `target`: the station `to` directly, or all that may have the address. `from` is
@@ -61,7 +24,7 @@ pub(super) fn question(
     from: Option<IpAddr>,
     to: Option<MacAddr>,
     target: IpAddr,
-) -> Frame {
+) -> Vec<u8> {
     match target {
         IpAddr::V4(target_ip) => {
             let repr = arp::Repr {
@@ -71,7 +34,7 @@ pub(super) fn question(
                 target_mac: MacAddr::default(),
                 target_ip,
             };
-            Frame::arp(to.unwrap_or(MacAddr::BROADCAST), &repr)
+            frame::arp(to.unwrap_or(MacAddr::BROADCAST), &repr)
         }
         IpAddr::V6(target) => {
             let src = match from {
@@ -84,14 +47,14 @@ pub(super) fn question(
             };
             let repr = Repr { message: Message::NeighborSolicitation { target }, options };
             let dst = if to.is_some() { target } else { solicited_node(target) };
-            Frame::ndp(mac, to, (src, dst), &repr)
+            ndp(mac, to, (src, dst), &repr)
         }
     }
 }
 
 /// `mac` tells the asker that it has the address `own`: the station `to`, and its address. An asker
 /// without an IPv6 address is told with all others.
-pub(super) fn answer(mac: MacAddr, own: IpAddr, to: MacAddr, to_ip: Option<IpAddr>) -> Frame {
+pub(super) fn answer(mac: MacAddr, own: IpAddr, to: MacAddr, to_ip: Option<IpAddr>) -> Vec<u8> {
     match (own, to_ip) {
         (IpAddr::V4(sender_ip), to_ip) => {
             let repr = arp::Repr {
@@ -101,7 +64,7 @@ pub(super) fn answer(mac: MacAddr, own: IpAddr, to: MacAddr, to_ip: Option<IpAdd
                 target_mac: to,
                 target_ip: v4(to_ip),
             };
-            Frame::arp(to, &repr)
+            frame::arp(to, &repr)
         }
         (IpAddr::V6(own), Some(IpAddr::V6(dst))) => advertisement(mac, own, Some(to), dst),
         (IpAddr::V6(own), _) => advertisement(mac, own, None, ALL_NODES),
@@ -109,14 +72,14 @@ pub(super) fn answer(mac: MacAddr, own: IpAddr, to: MacAddr, to_ip: Option<IpAdd
 }
 
 /// `mac` tells all stations that it has the address `own` (RFC 5227, 2.3; RFC 4861, 7.2.6).
-pub(super) fn announcement(mac: MacAddr, own: IpAddr) -> Frame {
+pub(super) fn announcement(mac: MacAddr, own: IpAddr) -> Vec<u8> {
     match own {
         IpAddr::V4(_) => question(mac, Some(own), None, own),
         IpAddr::V6(own) => advertisement(mac, own, None, ALL_NODES),
     }
 }
 
-fn advertisement(mac: MacAddr, target: Ipv6Addr, to: Option<MacAddr>, dst: Ipv6Addr) -> Frame {
+fn advertisement(mac: MacAddr, target: Ipv6Addr, to: Option<MacAddr>, dst: Ipv6Addr) -> Vec<u8> {
     let message = Message::NeighborAdvertisement {
         router: false,
         solicited: to.is_some(),
@@ -124,7 +87,7 @@ fn advertisement(mac: MacAddr, target: Ipv6Addr, to: Option<MacAddr>, dst: Ipv6A
         target,
     };
     let repr = Repr { message, options: vec![NdpOption::TargetLinkLayer(mac)] };
-    Frame::ndp(mac, to, (target, dst), &repr)
+    ndp(mac, to, (target, dst), &repr)
 }
 
 fn v4(ip: Option<IpAddr>) -> Ipv4Addr {

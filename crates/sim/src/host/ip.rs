@@ -68,9 +68,9 @@ impl<'a> Ip<'a> {
     /// simulated hosts leave UDP's and TCP's to the interface, and it computes none.
     #[inline]
     pub(crate) fn is_sound(&self) -> bool {
-        self.pseudo().is_none_or(|pseudo| {
-            checksum_at(self.protocol).is_some() && pseudo.with(self.payload).is_right()
-        })
+        let has_checksum =
+            matches!(self.protocol, Protocol::ICMPV6 | Protocol::UDP | Protocol::TCP);
+        self.pseudo().is_none_or(|p| has_checksum && p.with(self.payload).is_right())
     }
 
     /// The pseudo header of IPv6.
@@ -91,16 +91,6 @@ impl<'a> Ip<'a> {
             }
             _ => false,
         }
-    }
-}
-
-/// Where a protocol's header has its checksum.
-fn checksum_at(protocol: Protocol) -> Option<usize> {
-    match protocol {
-        Protocol::ICMPV6 => Some(2),
-        Protocol::UDP => Some(6),
-        Protocol::TCP => Some(16),
-        _ => None,
     }
 }
 
@@ -131,16 +121,9 @@ pub(crate) fn emit(
 
 /// Completes an IPv6 packet with the checksum of its payload.
 pub(crate) fn fill_checksum(frame: &mut [u8]) {
-    let Some(ip) = Ip::parse(frame) else { return };
-    let (Some(pseudo), Some(at)) = (ip.pseudo(), checksum_at(ip.protocol)) else { return };
-    let (protocol, len, start) = (ip.protocol, ip.payload.len(), payload_at(frame));
-    let payload = &mut frame[start..start + len];
-    if let Some(field) = payload.get_mut(at..at + 2) {
-        field.fill(0);
-        let sum = pseudo.with(payload);
-        let sum = if protocol == Protocol::UDP { sum.finish_udp() } else { sum.finish() };
-        payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    }
+    let Some(ip) = Ip::parse(frame).filter(|ip| ip.dst.is_ipv6()) else { return };
+    let (ends, protocol, len) = ((ip.src, ip.dst), ip.protocol, ip.payload.len());
+    plexus_wire::frame::fill_checksum(ends, protocol, &mut payload_mut(frame)[..len]);
 }
 
 /// Turns an echo request into the frame that answers it (RFC 792; RFC 4443, 4.2). `None`: it is

@@ -106,8 +106,8 @@ impl SimHost {
     }
 
     /// Sends a frame of ARP or neighbour discovery.
-    pub(super) fn say(&mut self, core: &mut Core, frame: &discovery::Frame) {
-        if let Some(packet) = core.frame(frame.bytes()) {
+    pub(super) fn say(&mut self, core: &mut Core, frame: &[u8]) {
+        if let Some(packet) = core.frame(frame) {
             self.nic.send(core, packet);
         }
     }

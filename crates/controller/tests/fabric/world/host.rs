@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use plexus_wire::checksum::Sum;
 use plexus_wire::dhcpv4::{self, MessageType};
 use plexus_wire::fabric::encapsulation;
-use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv4, udp};
+use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, frame, ipv4, udp};
 
 use super::{End, World};
 
@@ -81,16 +81,7 @@ pub(crate) fn packet(
     ports: (u16, u16),
     payload: &[u8],
 ) -> Vec<u8> {
-    let mut frame = vec![0; 42 + payload.len()];
-    ethernet::Repr { dst, src, ethertype: EtherType::IPV4 }.emit(&mut frame).unwrap();
-    let ip = ipv4::Repr::new(from, to, Protocol::UDP, 8 + payload.len());
-    ip.emit(&mut frame[14..]).unwrap();
-    let header = udp::Repr { src_port: ports.0, dst_port: ports.1, payload_len: payload.len() };
-    header.emit(&mut frame[34..]).unwrap();
-    frame[42..].copy_from_slice(payload);
-    let pseudo = Sum::pseudo_v4(from, to, Protocol::UDP, 8 + payload.len() as u16);
-    udp::Datagram::new_checked(&mut frame[34..]).unwrap().fill_checksum(pseudo);
-    frame
+    frame::udp((src, dst), (from.into(), to.into()), ports, payload).unwrap()
 }
 
 /// An IPv4 packet as a router sends it on.
@@ -105,17 +96,12 @@ fn forwarded_by(src: MacAddr, dst: MacAddr, bytes: &[u8]) -> Vec<u8> {
 
 /// An ARP frame.
 pub(crate) fn arp_frame(
-    (src, dst): (MacAddr, MacAddr),
+    dst: MacAddr,
     operation: arp::Operation,
     (sender_mac, sender_ip): (MacAddr, Ipv4Addr),
     (target_mac, target_ip): (MacAddr, Ipv4Addr),
 ) -> Vec<u8> {
-    let mut frame = vec![0; 60];
-    ethernet::Repr { dst, src, ethertype: EtherType::ARP }.emit(&mut frame).unwrap();
-    arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip }
-        .emit(&mut frame[14..])
-        .unwrap();
-    frame
+    frame::arp(dst, &arp::Repr { operation, sender_mac, sender_ip, target_mac, target_ip })
 }
 
 impl World {
@@ -145,9 +131,8 @@ impl World {
 
     pub(crate) fn ask(&mut self, from: usize, ip: Ipv4Addr) {
         let own = (self.hosts[from].mac, self.hosts[from].ip);
-        let to = (own.0, MacAddr::BROADCAST);
-        let request = arp::Operation::REQUEST;
-        self.emit(from, arp_frame(to, request, own, (MacAddr::default(), ip)));
+        let (request, target) = (arp::Operation::REQUEST, (MacAddr::default(), ip));
+        self.emit(from, arp_frame(MacAddr::BROADCAST, request, own, target));
     }
 
     /// A gratuitous ARP.
@@ -234,7 +219,7 @@ impl World {
         let own = (host.mac, host.ip);
         if repr.operation == arp::Operation::REQUEST && repr.target_ip == host.ip {
             let to = (repr.sender_mac, repr.sender_ip);
-            self.emit(h, arp_frame((own.0, to.0), arp::Operation::REPLY, own, to));
+            self.emit(h, arp_frame(to.0, arp::Operation::REPLY, own, to));
         }
         let waiting = std::mem::take(&mut self.hosts[h].waiting);
         for (to, by, number) in waiting {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use plexus_wire::checksum::Sum;
 use plexus_wire::{
-    EtherType, MacAddr, Protocol, ethernet, icmpv6, igmp, ipv4, ipv6, ipv6_ext, mld, udp,
+    EtherType, MacAddr, Protocol, ethernet, frame, icmpv6, igmp, ipv4, ipv6, ipv6_ext, mld, udp,
 };
 
 use super::World;
@@ -71,19 +71,8 @@ impl World {
         let frame = match group {
             IpAddr::V4(group) => packet((mac, own), (to, group), (10_000, NUMBERED), &payload),
             IpAddr::V6(dst) => {
-                let src = mac.link_local();
-                let mut frame = vec![0; 62 + payload.len()];
-                let header = ethernet::Repr { dst: to, src: mac, ethertype: EtherType::IPV6 };
-                header.emit(&mut frame).unwrap();
-                let ip = ipv6::Repr::new(src, dst, Protocol::UDP, 8 + payload.len());
-                ip.emit(&mut frame[14..]).unwrap();
-                let len = payload.len();
-                let header = udp::Repr { src_port: 10_000, dst_port: NUMBERED, payload_len: len };
-                header.emit(&mut frame[54..]).unwrap();
-                frame[62..].copy_from_slice(&payload);
-                let pseudo = Sum::pseudo_v6(src, dst, Protocol::UDP, 8 + len as u32);
-                udp::Datagram::new_checked(&mut frame[54..]).unwrap().fill_checksum(pseudo);
-                frame
+                let ends = (mac.link_local().into(), dst.into());
+                frame::udp((mac, to), ends, (10_000, NUMBERED), &payload).unwrap()
             }
         };
         self.emit(from, frame);
