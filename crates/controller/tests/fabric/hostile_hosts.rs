@@ -7,10 +7,11 @@ use plexus_control::node::{Event, Input, Unserved};
 use plexus_control::session::Refused;
 use plexus_plane::DropReason;
 use plexus_wire::MacAddr;
+use plexus_wire::arp::Operation;
 use plexus_wire::fabric::message::{PortRole, Refusal};
 use plexus_wire::fabric::{self, Kind, encapsulation};
 
-use crate::world::{End, HOST, SECOND, SPARE, World, packet};
+use crate::world::{End, HOST, SECOND, SPARE, World, arp_frame, packet};
 
 /// The honest hosts; 3 is the attacker.
 const HONEST: [usize; 3] = [0, 1, 2];
@@ -48,7 +49,29 @@ fn the_ethernet_address_of_a_live_host_is_not_to_be_had() {
     };
     assert!(world.brain(0).log[claims..].iter().any(refused), "the controller logs it");
     assert!(world.brain(0).core.hosts().any(|h| h.mac == victim && h.node == 1));
-    world.finish();
+    // A refusal expires: the address is to be had once its host has left.
+    world.uncable(End::Host(0));
+    world.run(2500);
+    world.hosts[ROGUE].is_promiscuous = true;
+    world.emit(ROGUE, packet((victim, world.hosts[0].ip), to, (10_000, 9000), &[0; 4]));
+    world.run(100);
+    let admitted = world.node(ROGUE).node().stations();
+    assert!(admitted.iter().any(|s| s.port == HOST && s.mac == victim));
+}
+
+/// Defence: a node compares what an ARP packet claims with the source of its frame.
+#[test]
+fn a_claim_of_anothers_address_in_arp_is_not_heard() {
+    let mut world = World::talking(7);
+    let (own, victim) = (world.hosts[ROGUE].mac, (world.hosts[1].mac, world.hosts[1].ip));
+    let target = (MacAddr::default(), victim.1);
+    let mut claim = arp_frame(MacAddr::BROADCAST, Operation::REQUEST, victim, target);
+    claim[6..12].copy_from_slice(&own.0);
+    world.emit(ROGUE, claim);
+    world.run(200);
+    assert_eq!(refusals(&mut world, &Event::Dropped(HOST, Unserved::Forged)), 1);
+    assert!(world.brain(0).core.hosts().any(|h| h.mac == victim.0 && h.node == 2));
+    unharmed(&mut world);
 }
 
 /// Defence: the holder of the address is probed; it answers, so the claim is refused.
@@ -202,9 +225,7 @@ fn roles_with_colluding_hosts(pinned: [bool; 2]) -> [PortRole; 2] {
     assert_eq!(refused, [pinned[0] && !pinned[1], pinned[1] && !pinned[0]]);
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 200), []);
-    let roles = [0, 2].map(|n| world.node(n).node().role(SPARE));
-    world.finish();
-    roles
+    [0, 2].map(|n| world.node(n).node().role(SPARE))
 }
 
 /// Defence: a port pinned to hosts neither sends nor accepts link messages.

@@ -1,6 +1,6 @@
 //! The recorded inputs of a node, replayed, give the same outputs.
 
-use crate::world::{End, Faults, World, control_plane, usual_config};
+use crate::world::{End, Faults, World, control_plane, node_identity, usual_config};
 
 #[test]
 fn recorded_inputs_replay_to_the_same_outputs() {
@@ -25,7 +25,7 @@ fn recorded_inputs_replay_to_the_same_outputs() {
         let steps = world.node(n).recording.take().unwrap();
         // All of the above takes each node some 200 inputs; faults are drawn anew by every change.
         assert!(steps.len() > 150, "node {n}: {}", steps.len());
-        let mut again = control_plane(n, seed);
+        let mut again = control_plane(node_identity(n), seed);
         for (i, step) in steps.iter().enumerate() {
             again.handle(step.now, serde_json::from_str(&step.input).unwrap());
             let outputs: Vec<_> = std::iter::from_fn(|| again.poll_output()).collect();

@@ -62,7 +62,20 @@ fn boxes_of_two_versions_are_one_fabric_in_every_mix() {
         world.cable(End::Host(2), left);
         world.announce(2);
         assert_eq!(world.unreached(&all, 1000), [], "{nodes:?} with {controller}");
-        world.finish();
+    }
+}
+
+/// The side of the later version may be one that we do not know yet.
+#[test]
+fn node_and_controller_speak_the_lower_of_their_versions() {
+    for [nodes, controller] in [[VERSION + 1, VERSION], [VERSION, VERSION + 1]] {
+        let mut world = World::mixed([nodes; 4], controller, 5);
+        for n in 0..4 {
+            assert_eq!(world.node(n).node().version(), VERSION, "{nodes} with {controller}");
+        }
+        assert!(world.brain(0).core.nodes().all(|known| known.version == VERSION));
+        let all = world.all_pairs();
+        assert_eq!(world.unreached(&all, 200), []);
     }
 }
 

@@ -1,7 +1,10 @@
 //! A whole fabric node: the real control plane on the real data plane, connected as in the daemon.
 //! Its inputs and outputs are frames at ports.
 
+use std::sync::Arc;
+
 use plexus_config::{LaneChoice, PortSettings, SwitchSettings};
+use plexus_control::identity::Identity;
 use plexus_control::link::Pace;
 use plexus_control::node::{Event, Input, Node, Output};
 use plexus_io::{Batch, Capabilities, Link, Pool};
@@ -12,8 +15,7 @@ use plexus_plane::{Account, DropReason, Explanation, Pipeline, Snapshot};
 use plexus_wire::Time;
 use plexus_wire::fabric::message::LinkFacts;
 
-use super::{PORTS, identity, port_mac};
-use plexus_control::identity::Role;
+use super::{PORTS, port_mac};
 
 /// Frames sent, by port.
 pub(crate) type Sent = Vec<(u8, Vec<u8>)>;
@@ -38,16 +40,21 @@ pub(crate) struct Boxed {
     pub(crate) recording: Option<Vec<Step>>,
 }
 
-/// The control plane of node `number`, as it starts.
-pub(crate) fn control_plane(number: usize, seed: [u8; 32]) -> Node {
-    Node::new(identity(number as u64 + 1, Role::Node), Pace::default(), seed)
+/// A control plane as it starts.
+pub(crate) fn control_plane(identity: Arc<Identity>, seed: [u8; 32]) -> Node {
+    Node::new(identity, Pace::default(), seed)
 }
 
 impl Boxed {
     /// It speaks this version of the protocol.
-    pub(crate) fn new(number: usize, seed: [u8; 32], version: u8) -> Boxed {
+    pub(crate) fn new(
+        number: usize,
+        identity: Arc<Identity>,
+        seed: [u8; 32],
+        version: u8,
+    ) -> Boxed {
         let hash_seed = u64::from_ne_bytes(*seed.first_chunk().unwrap());
-        let mut node = control_plane(number, seed);
+        let mut node = control_plane(identity, seed);
         node.set_version(version);
         let fabric = Fabric::new(node, PORTS, LaneChoice::default(), hash_seed).unwrap();
         let fabric = fabric.with_router(seed).unwrap();
@@ -105,6 +112,13 @@ impl Boxed {
         self.hand_in(now, input);
         let used = self.fabric.take_used();
         used.into_iter().for_each(|input| self.hand_in(now, input));
+        self.run_until_idle(now)
+    }
+
+    /// Gives the node another key.
+    pub(crate) fn set_identity(&mut self, now: Time, new: Identity) -> Sent {
+        self.fabric.set_identity(now, new);
+        self.carry_out(now);
         self.run_until_idle(now)
     }
 

@@ -50,7 +50,8 @@ pub(crate) struct Brain {
     pub(crate) log: Vec<Event>,
     /// Answers about packets.
     pub(crate) traces: Vec<Result<Trace, String>>,
-    pub(crate) refused: Vec<String>,
+    /// What its sessions have told, except for frames.
+    pub(crate) hub_log: Vec<hub::Output>,
 }
 
 /// Seconds since 1970 when the world begins.
@@ -78,7 +79,15 @@ impl Brain {
         let mut hub = Hub::new(identity, Pace::default(), seeds[1]);
         hub.set_version(version);
         hub.lead(now, durable.epoch);
-        Brain { hub, core, log: vec![], traces: vec![], refused: vec![] }
+        Brain { hub, core, log: vec![], traces: vec![], hub_log: vec![] }
+    }
+
+    /// Why messages of nodes were refused.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = &str> {
+        self.hub_log.iter().filter_map(|output| match output {
+            hub::Output::Refused(why) => Some(why.as_str()),
+            _ => None,
+        })
     }
 
     pub(crate) fn facts(number: usize) -> LinkFacts {
@@ -118,16 +127,16 @@ impl Brain {
         let mut wants = Wants::default();
         loop {
             if let Some(output) = self.hub.poll_output() {
+                if !matches!(output, hub::Output::Transmit(_)) {
+                    self.hub_log.push(output.clone());
+                }
                 let input = match output {
                     hub::Output::Transmit(frame) => {
                         wants.frames.push(frame);
                         continue;
                     }
-                    hub::Output::Refused(why) => {
-                        self.refused.push(why);
-                        continue;
-                    }
-                    hub::Output::NumberTaken { .. }
+                    hub::Output::Refused(_)
+                    | hub::Output::NumberTaken { .. }
                     | hub::Output::Stranger(_)
                     | hub::Output::Leader(_) => continue,
                     hub::Output::Attached(to) => Input::Attached { to: to.map(|n| n.node) },

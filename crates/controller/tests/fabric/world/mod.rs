@@ -16,6 +16,7 @@ use plexus_control::identity::{Authority, Identity, KeyPair, Role};
 use plexus_control::node;
 use plexus_control::version::VERSION;
 use plexus_controller::{Change, Config};
+use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 use plexus_wire::fabric::{self, Kind, encapsulation};
 use plexus_wire::{MacAddr, Prefix, Time, ethernet};
 use rand::{RngExt, SeedableRng};
@@ -30,7 +31,7 @@ mod switch;
 
 pub(crate) use boxed::{Boxed, control_plane};
 pub(crate) use brain::{Brain, Durable};
-pub(crate) use host::{Host, packet};
+pub(crate) use host::{Host, arp_frame, packet};
 pub(crate) use switch::Switch;
 
 /// Ports of a node: links from 0 on, then these.
@@ -104,11 +105,33 @@ fn authority() -> Authority {
 }
 
 pub(crate) fn identity(number: u64, role: Role) -> Arc<Identity> {
-    let authority = authority();
+    identity_by(&authority(), number, role, 0)
+}
+
+/// The identity of the node with this index.
+pub(crate) fn node_identity(node: usize) -> Arc<Identity> {
+    identity(node as u64 + 1, Role::Node)
+}
+
+/// The identity of a node whose number was issued `again` times since the first.
+pub(crate) fn issued_again(number: u64, again: u8) -> Arc<Identity> {
+    identity_by(&authority(), number, Role::Node, again)
+}
+
+pub(crate) fn identity_by(
+    authority: &Authority,
+    number: u64,
+    role: Role,
+    again: u8,
+) -> Arc<Identity> {
     let mut secret = [role as u8 + 1; 32];
     secret[..8].copy_from_slice(&number.to_be_bytes());
+    secret[8] += again;
     let keys = KeyPair::generate(&secret);
-    let name = format!("{role}{number}");
+    let name = match again {
+        0 => format!("{role}{number}"),
+        again => format!("{role}{number}-{again}"),
+    };
     let credential = authority.issue(number, &name, role, &keys.public).unwrap();
     Arc::new(Identity::new(credential, keys, authority.public()).unwrap())
 }
@@ -140,11 +163,13 @@ impl World {
         let mut random = Pcg64::seed_from_u64(seed);
         World {
             now: Time::ZERO,
-            nodes: (0..nodes).map(|n| Some(Boxed::new(n, random.random(), VERSION))).collect(),
+            nodes: (0..nodes)
+                .map(|n| Some(Boxed::new(n, node_identity(n), random.random(), VERSION)))
+                .collect(),
             hosts: vec![],
             switches: vec![],
             controllers: vec![],
-            durable: Durable::default(),
+            durable: Durable { epoch: PROVISIONAL_EPOCH, ..Durable::default() },
             config,
             versions: vec![VERSION; nodes],
             controller_version: VERSION,
@@ -195,7 +220,8 @@ impl World {
         let mut world = World::new(4, seed, usual_config());
         (world.versions, world.controller_version) = (versions.to_vec(), controller);
         for (n, version) in versions.into_iter().enumerate() {
-            world.nodes[n] = Some(Boxed::new(n, world.random.random(), version));
+            let seed = world.random.random();
+            world.nodes[n] = Some(Boxed::new(n, node_identity(n), seed, version));
         }
         world.cable_all(&RING);
         world.join();
@@ -245,6 +271,11 @@ impl World {
 
     pub(crate) fn node(&mut self, n: usize) -> &mut Boxed {
         self.nodes[n].as_mut().expect("the node is up")
+    }
+
+    /// What a node has told.
+    pub(crate) fn events(&self, n: usize) -> &[node::Event] {
+        &self.nodes[n].as_ref().expect("the node is up").events
     }
 
     pub(crate) fn host(&mut self, node: usize, port: u8) -> usize {
@@ -336,13 +367,27 @@ impl World {
 
     /// It restarts without state.
     pub(crate) fn start_node(&mut self, n: usize) {
-        self.nodes[n] = Some(Boxed::new(n, self.random.random(), self.versions[n]));
+        self.start_node_as(n, node_identity(n));
+    }
+
+    /// The same with another identity.
+    pub(crate) fn start_node_as(&mut self, n: usize, identity: Arc<Identity>) {
+        let seed = self.random.random();
+        self.nodes[n] = Some(Boxed::new(n, identity, seed, self.versions[n]));
         self.plug_in(n);
+    }
+
+    /// The node gets another key while it runs.
+    pub(crate) fn set_identity(&mut self, n: usize, new: Identity) {
+        let now = self.now;
+        let sent = self.node(n).set_identity(now, new);
+        self.leave(n, sent);
     }
 
     /// The same, recording its inputs and outputs.
     pub(crate) fn start_recorded(&mut self, n: usize) {
-        let mut boxed = Boxed::new(n, self.random.random(), self.versions[n]);
+        let seed = self.random.random();
+        let mut boxed = Boxed::new(n, node_identity(n), seed, self.versions[n]);
         boxed.recording = Some(vec![]);
         self.nodes[n] = Some(boxed);
         self.plug_in(n);

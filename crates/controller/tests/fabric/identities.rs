@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::world::{End, Faults, World, identity, identity_by, issued_again};
 use plexus_control::hub::Output;
 use plexus_control::identity::{Authority, Identity, Role};
-use plexus_control::link::Stranger;
-use plexus_control::node::Event;
+use plexus_control::link::{Pin, Stranger};
+use plexus_control::node::{Event, Input};
 use plexus_control::session::Refused;
 use plexus_wire::fabric::message::{PortRole, Revoked};
+
+use crate::world::{Brain, End, Faults, World, identity, identity_by, issued_again, usual_config};
 
 /// Number of the node that another one is the twin of: index 1 of a line of three, the controller
 /// at the first. The fourth box is the twin, and hangs at the last.
@@ -16,8 +17,9 @@ const NUMBER: u64 = 2;
 const TWIN: usize = 3;
 
 fn line() -> World {
-    let mut world = World::new(4, 1);
-    world.cable(End::Hub, End::Node(0, 5));
+    let mut world = World::new(4, 1, usual_config());
+    let controller = world.start_controller();
+    world.cable(End::Controller(controller), End::Node(0, 5));
     world.cable(End::Node(0, 1), End::Node(1, 2));
     world.cable(End::Node(0, 3), End::Node(2, 2));
     world.run(1000);
@@ -26,38 +28,50 @@ fn line() -> World {
 
 /// The twin starts with this identity.
 fn twin(world: &mut World, identity: Arc<Identity>) {
-    world.restart_node_as(TWIN, identity);
+    world.start_node_as(TWIN, identity);
     world.cable(End::Node(2, 1), End::Node(TWIN, 2));
+}
+
+fn brain(world: &World) -> &Brain {
+    world.controllers[0].as_ref().unwrap()
 }
 
 /// Names of the nodes that took the number, in order.
 fn took(world: &World) -> Vec<&str> {
-    let of_it = |o: &'_ Output| matches!(o, Output::NodeUp { node: NUMBER, .. });
-    let up = world.hub_log.iter().filter(|o| of_it(o));
-    up.map(|o| if let Output::NodeUp { name, .. } = o { name.as_str() } else { "" }).collect()
+    let up = brain(world).hub_log.iter().filter_map(|output| match output {
+        Output::NodeUp { node: NUMBER, name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    up.collect()
 }
 
 /// Who keeps the number and who is refused, with their ways, as the controller tells it.
 fn disputes(world: &World) -> Vec<[(&str, &[u8]); 2]> {
-    world
-        .hub_log
-        .iter()
-        .filter_map(|o| match o {
-            Output::NumberTaken { node: NUMBER, holder, refused } => {
-                Some([holder, refused].map(|c| (c.name.as_str(), &c.path[..])))
-            }
-            _ => None,
-        })
-        .collect()
+    let disputes = brain(world).hub_log.iter().filter_map(|output| match output {
+        Output::NumberTaken { node: NUMBER, holder, refused } => {
+            Some([holder, refused].map(|c| (c.name.as_str(), &c.path[..])))
+        }
+        _ => None,
+    });
+    disputes.collect()
 }
 
 fn told(world: &World, n: usize) -> Vec<&Event> {
-    let events = world.nodes[n].events.iter();
+    let events = world.events(n).iter();
     events.filter(|e| matches!(e, Event::NumberTaken { .. })).collect()
 }
 
-fn has_controller(world: &World, n: usize) -> bool {
-    world.nodes[n].node.controller().0.is_some()
+fn has_controller(world: &mut World, n: usize) -> bool {
+    world.node(n).node().controller().0.is_some()
+}
+
+fn role(world: &mut World, n: usize, port: u8) -> PortRole {
+    world.node(n).node().role(port)
+}
+
+/// Why a port of a node is not the fabric's.
+fn reason(world: &mut World, n: usize, port: u8) -> String {
+    world.node(n).node().reason(port).unwrap().to_string()
 }
 
 #[test]
@@ -68,54 +82,63 @@ fn a_live_node_keeps_its_number_and_both_sides_hear_of_the_other() {
     twin(&mut world, other);
     world.run(30_000);
     assert_eq!(took(&world), ["node2"]);
-    assert!(has_controller(&world, 1) && !has_controller(&world, TWIN));
+    assert!(has_controller(&mut world, 1) && !has_controller(&mut world, TWIN));
     // Once, though it asks every second.
     assert_eq!(disputes(&world), [[("node2", &[0, 1, 255][..]), ("node2-1", &[0, 3, 1, 255][..])]]);
     let key = identity(NUMBER, Role::Node).claims().static_public;
     assert_eq!(told(&world, TWIN), [&Event::NumberTaken { key, same: false }]);
     assert_eq!(told(&world, 1), Vec::<&Event>::new());
     // The cable itself is good, and is not used.
-    assert_eq!(world.nodes[2].node.role(1), PortRole::Fabric);
+    assert_eq!(role(&mut world, 2, 1), PortRole::Fabric);
     world.run(40_000);
     assert_eq!((disputes(&world).len(), told(&world, TWIN).len()), (2, 2), "again each minute");
-    let refused =
-        |o: &&Output| matches!(o, Output::Refused(why) if why.contains("the number of another"));
-    let asked = world.hub_log.iter().filter(refused).count();
+    let asked = brain(&world).refusals().filter(|why| why.contains("the number of another"));
+    let asked = asked.count();
     assert!((50..=70).contains(&asked), "the twin asks once a second, not {asked} times in 70 s");
+}
+
+/// These keys count for nothing at the controller; returns the nodes that it lets go of.
+fn set_revoked(world: &mut World, keys: &[[u8; 32]]) -> Vec<u64> {
+    let now = world.now;
+    world.brain(0).hub.set_revoked(now, keys.iter().copied().collect())
 }
 
 #[test]
 fn a_revoked_key_loses_the_controller_and_another_key_may_have_the_number() {
     let mut world = line();
     let key = identity(NUMBER, Role::Node).claims().static_public;
-    assert_eq!(world.hub.set_revoked(world.now, [key].into()), [NUMBER]);
+    assert_eq!(set_revoked(&mut world, &[key]), [NUMBER]);
     world.run(5000);
     assert_eq!(took(&world), ["node2"], "its session has ended");
-    world.restart_node_as(1, identity(NUMBER, Role::Node));
+    world.start_node_as(1, identity(NUMBER, Role::Node));
     world.run(10_000);
-    assert!(!has_controller(&world, 1) && has_controller(&world, 2));
+    assert!(!has_controller(&mut world, 1) && has_controller(&mut world, 2));
     assert_eq!(took(&world), ["node2"], "it does not come back");
-    let refused = |o: &&Output| matches!(o, Output::Refused(why) if why.contains("was revoked"));
-    assert!(world.hub_log.iter().filter(refused).count() > 0);
+    assert!(brain(&world).refusals().any(|why| why.contains("was revoked")));
     // The box has a new key: it is the same node again, at once.
-    world.restart_node_as(1, issued_again(NUMBER, 1));
+    world.start_node_as(1, issued_again(NUMBER, 1));
     world.run(5000);
-    assert!(has_controller(&world, 1));
+    assert!(has_controller(&mut world, 1));
     assert_eq!(took(&world), ["node2", "node2-1"]);
     // A file without the key admits it again.
-    assert!(world.hub.set_revoked(world.now, [].into()).is_empty());
+    assert!(set_revoked(&mut world, &[]).is_empty());
     twin(&mut world, identity(NUMBER, Role::Node));
     world.run(2000);
     assert_eq!(disputes(&world).len(), 1);
 }
 
 /// The controller tells every node that these keys are revoked.
-fn tell_revoked(world: &mut World, version: u64, keys: Vec<[u8; 32]>) {
-    for node in 1..=3 {
-        let told = Revoked { version, part: 0, parts: 1, keys: keys.clone() };
-        world.hub.say(world.now, node, told.into(), true);
-    }
+fn tell_revoked(world: &mut World, version: u64, keys: &[[u8; 32]]) {
+    (1..=3).for_each(|node| tell_one(world, node, version, keys));
     world.run(1000);
+}
+
+/// Versions begin after that of the list that the controller has told by itself, which is empty.
+fn tell_one(world: &mut World, node: u64, version: u64, keys: &[[u8; 32]]) {
+    let (now, brain) = (world.now, world.brain(0));
+    let version = (brain.core.epoch() << 32) + version;
+    let told = Revoked { version, part: 0, parts: 1, keys: keys.to_vec() };
+    brain.hub.say(now, node, told.into(), true);
 }
 
 #[test]
@@ -124,23 +147,22 @@ fn a_node_gets_a_new_key_while_its_links_and_its_session_go_on() {
     let authority = Authority::new([7; 16], &[9; 32]);
     let old = identity(NUMBER, Role::Node).claims().static_public;
     let new = authority.issue_identity(NUMBER, "node2", Role::Node, &[77; 32]).unwrap();
-    world.nodes[1].events.clear();
-    world.nodes[0].events.clear();
-    world.change_node(1, |node, now| node.set_identity(now, new));
+    [0, 1].iter().for_each(|n| world.node(*n).events.clear());
+    world.set_identity(1, new);
     world.run(2000);
     // The old key counts for nothing from now on, neither here nor at its neighbours.
-    assert!(world.hub.set_revoked(world.now, [old].into()).is_empty());
-    tell_revoked(&mut world, 1, vec![old]);
+    assert!(set_revoked(&mut world, &[old]).is_empty());
+    tell_revoked(&mut world, 1, &[old]);
     world.run(5000);
-    assert!(has_controller(&world, 1));
+    assert!(has_controller(&mut world, 1));
     assert_eq!(took(&world), ["node2"], "it has lost nothing that it must be told again");
     let roles = |events: &[Event]| events.iter().any(|e| matches!(e, Event::Role(..)));
-    assert!(!roles(&world.nodes[0].events) && !roles(&world.nodes[1].events), "no link was lost");
+    assert!(!roles(world.events(0)) && !roles(world.events(1)), "no link was lost");
     // A box that still has the old key is nobody.
     twin(&mut world, identity(NUMBER, Role::Node));
     world.run(5000);
-    assert!(!has_controller(&world, TWIN));
-    assert_eq!(world.nodes[2].node.role(1), PortRole::Host);
+    assert!(!has_controller(&mut world, TWIN));
+    assert_eq!(role(&mut world, 2, 1), PortRole::Host);
     assert_eq!(strangers(&world, 2), [(1, Stranger::Refused(Refused::Revoked))]);
 }
 
@@ -148,29 +170,28 @@ fn a_node_gets_a_new_key_while_its_links_and_its_session_go_on() {
 fn neighbours_end_the_link_to_a_box_whose_key_was_revoked() {
     let mut world = line();
     let key = identity(NUMBER, Role::Node).claims().static_public;
-    tell_revoked(&mut world, 1, vec![key]);
+    tell_revoked(&mut world, 1, &[key]);
     world.run(5000);
-    assert_eq!(world.nodes[0].node.role(1), PortRole::Host);
-    assert_eq!(world.nodes[0].node.role(3), PortRole::Fabric, "the other one is trusted");
-    let reason = world.nodes[0].node.reason(1).unwrap();
+    assert_eq!(role(&mut world, 0, 1), PortRole::Host);
+    assert_eq!(role(&mut world, 0, 3), PortRole::Fabric, "the other one is trusted");
+    let reason = reason(&mut world, 0, 1);
     assert!(reason.contains("key was revoked"), "{reason}");
     // A list that is older changes nothing; a later one without the key admits the box again.
-    tell_revoked(&mut world, 0, vec![]);
+    tell_revoked(&mut world, 0, &[]);
     world.run(20_000);
-    assert_eq!(world.nodes[0].node.role(1), PortRole::Host);
-    tell_revoked(&mut world, 2, vec![]);
+    assert_eq!(role(&mut world, 0, 1), PortRole::Host);
+    tell_revoked(&mut world, 2, &[]);
     world.run(20_000);
-    assert_eq!(world.nodes[0].node.role(1), PortRole::Fabric);
+    assert_eq!(role(&mut world, 0, 1), PortRole::Fabric);
 }
 
 #[test]
 fn a_node_ends_its_session_with_a_controller_whose_key_was_revoked() {
     let mut world = line();
     let key = identity(1000, Role::Controller).claims().static_public;
-    let told = Revoked { version: 1, part: 0, parts: 1, keys: vec![key] };
-    world.hub.say(world.now, 3, told.into(), true);
+    tell_one(&mut world, 3, 1, &[key]);
     world.run(20_000);
-    assert!(!has_controller(&world, 2) && has_controller(&world, 1));
+    assert!(!has_controller(&mut world, 2) && has_controller(&mut world, 1));
 }
 
 #[test]
@@ -178,9 +199,9 @@ fn a_node_that_starts_again_is_back_at_once_though_another_wants_its_number() {
     let mut world = line();
     twin(&mut world, issued_again(NUMBER, 1));
     world.run(5000);
-    world.restart_node(1);
+    world.start_node(1);
     world.run(400);
-    assert!(has_controller(&world, 1));
+    assert!(has_controller(&mut world, 1));
     assert_eq!(took(&world), ["node2", "node2"]);
     world.run(10_000);
     assert_eq!(took(&world), ["node2", "node2"]);
@@ -193,10 +214,10 @@ fn a_number_that_was_issued_again_is_taken_over_when_its_holder_is_silent() {
     world.run(5000);
     world.uncable(End::Node(1, 2));
     world.run(1500);
-    assert!(!has_controller(&world, TWIN), "it may be back");
+    assert!(!has_controller(&mut world, TWIN), "it may be back");
     world.run(3500);
     assert_eq!(took(&world), ["node2", "node2-1"]);
-    assert!(has_controller(&world, TWIN));
+    assert!(has_controller(&mut world, TWIN));
     // Now it is the first one that is refused.
     world.cable(End::Node(0, 1), End::Node(1, 2));
     world.run(5000);
@@ -208,7 +229,7 @@ fn a_number_that_was_issued_again_is_taken_over_when_its_holder_is_silent() {
 #[test]
 fn a_timeout_that_is_set_is_the_one_that_counts() {
     let mut world = line();
-    world.hub.set_node_timeout(std::time::Duration::from_secs(20));
+    world.brain(0).hub.set_node_timeout(std::time::Duration::from_secs(20));
     twin(&mut world, issued_again(NUMBER, 1));
     world.run(5000);
     world.uncable(End::Node(1, 2));
@@ -233,12 +254,12 @@ fn an_identity_that_two_boxes_use_does_not_go_back_and_forth() {
     world.uncable(End::Node(TWIN, 2));
     world.run(6000);
     assert_eq!(took(&world), ["node2", "node2", "node2"]);
-    assert!(has_controller(&world, 1));
+    assert!(has_controller(&mut world, 1));
 }
 
 /// What a node has told of strangers at its ports.
 fn strangers(world: &World, n: usize) -> Vec<(u8, Stranger)> {
-    let events = world.nodes[n].events.iter();
+    let events = world.events(n).iter();
     let of = |e: &Event| match e {
         Event::Stranger(port, stranger) => Some((*port, *stranger)),
         _ => None,
@@ -248,8 +269,8 @@ fn strangers(world: &World, n: usize) -> Vec<(u8, Stranger)> {
 
 /// A box of this identity is cabled to the first node for so long.
 fn neighbour_of(identity: Arc<Identity>, ms: u64) -> World {
-    let mut world = World::new(2, 3);
-    world.restart_node_as(1, identity);
+    let mut world = World::new(2, 3, usual_config());
+    world.start_node_as(1, identity);
     world.cable(End::Node(0, 1), End::Node(1, 2));
     world.run(ms);
     world
@@ -262,11 +283,11 @@ fn a_node_of_another_group_is_a_host_and_both_say_why() {
     let other = Stranger::Refused(Refused::Authentication);
     let is_of_it = |(_, s): &(u8, Stranger)| *s == other || *s == Stranger::Unproved;
     for (n, port) in [(0, 1), (1, 2)] {
-        assert_eq!(world.nodes[n].node.role(port), PortRole::Host);
+        assert_eq!(role(&mut world, n, port), PortRole::Host);
         let told = strangers(&world, n);
         assert!(told.len() == 1 && told.iter().all(is_of_it), "node {n}: {told:?}");
         assert_eq!(told[0].0, port);
-        let reason = world.nodes[n].node.reason(port).unwrap();
+        let reason = reason(&mut world, n, port);
         assert!(reason.contains("of another group"), "{reason}");
     }
     assert!([0, 1].iter().any(|n| strangers(&world, *n)[0].1 == other), "one of them reads it");
@@ -276,19 +297,19 @@ fn a_node_of_another_group_is_a_host_and_both_say_why() {
         assert!(strangers(&world, n).len() <= 2, "node {n}: {:?}", strangers(&world, n));
     }
     // One of them gets an identity of the other's group.
-    world.restart_node(1);
+    world.start_node(1);
     world.run(20_000);
-    assert_eq!(world.nodes[0].node.role(1), PortRole::Fabric);
-    assert_eq!(world.nodes[0].node.reason(1), None);
+    assert_eq!(role(&mut world, 0, 1), PortRole::Fabric);
+    assert_eq!(world.node(0).node().reason(1), None);
 }
 
 #[test]
 fn a_credential_that_the_authority_has_not_signed_is_named() {
     let pretender = Authority::new([7; 16], &[8; 32]);
-    let world = neighbour_of(identity_by(&pretender, 2, Role::Node, 0), 30_000);
+    let mut world = neighbour_of(identity_by(&pretender, 2, Role::Node, 0), 30_000);
     let why = Stranger::Refused(Refused::Signature);
     assert!(strangers(&world, 0).contains(&(1, why)), "{:?}", strangers(&world, 0));
-    let reason = world.nodes[0].node.reason(1).unwrap();
+    let reason = reason(&mut world, 0, 1);
     assert!(reason.contains("not signed by this group's authority"), "{reason}");
 }
 
@@ -298,10 +319,10 @@ fn a_twin_at_the_next_port_is_named() {
     let mut world = neighbour_of(issued_again(1, 1), 2000);
     let twin = Stranger::Refused(Refused::OwnIdentity);
     let ends = [(0, 1), (1, 2)];
-    let first = ends.into_iter().find(|(n, p)| world.nodes[*n].node.role(*p) == PortRole::Conflict);
+    let first = ends.into_iter().find(|(n, p)| role(&mut world, *n, *p) == PortRole::Conflict);
     let (n, port) = first.expect("a conflict");
     assert_eq!(strangers(&world, n), [(port, twin)]);
-    let reason = world.nodes[n].node.reason(port).unwrap();
+    let reason = reason(&mut world, n, port);
     assert!(reason.contains("a number given twice"), "{reason}");
     world.run(120_000);
     for (n, port) in ends {
@@ -313,24 +334,24 @@ fn a_twin_at_the_next_port_is_named() {
 
 #[test]
 fn a_node_at_a_port_for_hosts_is_named() {
-    use plexus_control::link::Pin;
-    use plexus_control::node::Input;
-    let mut world = World::new(2, 3);
-    world.input(0, Input::Pinned { port: 1, pin: Pin::Hosts });
+    let mut world = World::new(2, 3, usual_config());
+    let now = world.now;
+    world.node(0).input(now, Input::Pinned { port: 1, pin: Pin::Hosts });
     world.cable(End::Node(0, 1), End::Node(1, 2));
     world.run(5000);
-    assert_eq!(world.nodes[0].node.role(1), PortRole::Host);
+    assert_eq!(role(&mut world, 0, 1), PortRole::Host);
     assert_eq!(strangers(&world, 0), [(1, Stranger::Refused(Refused::Pinned))]);
 }
 
 #[test]
 fn friends_are_no_strangers() {
     for seed in 0..20 {
-        let mut world = World::new(2, seed);
+        let mut world = World::new(2, seed, usual_config());
         world.faults = Faults { lost: 20, repeated: 20, late: 20 };
         world.cable(End::Node(0, 1), End::Node(1, 2));
         world.run(10_000);
-        world.restart_node(1);
+        assert_eq!(strangers(&world, 1), [], "seed {seed}");
+        world.start_node(1);
         world.run(10_000);
         for n in 0..2 {
             assert_eq!(strangers(&world, n), [], "seed {seed}, node {n}");
