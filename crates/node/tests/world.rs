@@ -89,7 +89,6 @@ fn the_first_packets_to_a_host_wait_and_arrive_once_with_one_hop_less() {
     }
     let sizes = net.machines[0].router.control().sizes();
     assert_eq!(sizes.queued_bytes, 0);
-    net.finish();
 }
 
 #[test]
@@ -106,7 +105,6 @@ fn who_waits_too_long_hears_that_the_host_is_unreachable() {
         assert_eq!((src.as_str(), (kind, code)), (from, head));
         assert_eq!(quote, sent);
     }
-    net.finish();
 }
 
 #[test]
@@ -128,7 +126,6 @@ fn who_moves_without_a_word_is_found_again_while_packets_are_sent() {
         assert!(id > 15, "a reachable neighbour is believed");
         net.send(0, to(dst, 64, 5, 0));
         assert_eq!(net.hosts[1].take_ids(), [0]);
-        net.finish();
     }
 }
 
@@ -148,7 +145,6 @@ fn who_is_used_is_verified_and_who_is_not_is_left_alone() {
     assert!((400 / 50..=400 / 15).contains(&net.hosts[1].asked), "{}", net.hosts[1].asked);
     assert_eq!(net.hosts[2].asked, asked[1], "nobody sends to it");
     assert_eq!(net.hosts[1].take_ids().len(), 400);
-    net.finish();
 }
 
 #[test]
@@ -171,7 +167,6 @@ fn routes_lead_by_gateways_of_either_family() {
     net.send(0, sent.clone());
     let (src, kind, code, _, quote) = one_icmp(&mut net, 0);
     assert_eq!((src.as_str(), kind, code, quote), ("10.0.0.1", 3, 0, sent));
-    net.finish();
 }
 
 /// Sends a datagram of each flow from host 0, and says which host each came to, once.
@@ -224,7 +219,6 @@ fn flows_leave_a_gateway_that_dies_and_come_back() {
     net.hosts[1].is_alive = false;
     net.pass(60 * SECOND);
     assert!(spread(&mut net, 0..64, &[1, 2]).values().all(|host| *host == 2));
-    net.finish();
 }
 
 #[test]
@@ -277,7 +271,6 @@ fn routes_change_under_packets_and_none_goes_astray() {
         }
         panic!("round {round}: {found:?} instead of {expected:?}");
     }
-    net.finish();
 }
 
 #[test]
@@ -306,7 +299,6 @@ fn the_last_hop_is_told_of_from_where_the_packet_came_in() {
         }
     }
     assert_eq!(net.hosts[1].take(), []);
-    net.finish();
 }
 
 #[test]
@@ -357,7 +349,6 @@ fn a_traceroute_shows_every_router_in_a_row() {
         let arrived = Seen::Datagram { src, dst, ttl: 1, flow: 1, id: 2, len: 26 };
         assert_eq!(net.hosts[b].take(), [arrived]);
     }
-    net.finish();
 }
 
 /// A net whose interface 1 carries at most 1,300 bytes, its hosts known.
@@ -401,7 +392,6 @@ fn what_is_too_long_is_cut_or_its_sender_told_the_limit() {
         last |= !more && at + data.len() == bytes.len();
     }
     assert!(last && bytes == sent[20..]);
-    net.finish();
 }
 
 #[test]
@@ -428,7 +418,6 @@ fn own_addresses_answer_pings_and_refuse_the_rest() {
     let error = icmp((ip(A4), ip("10.9.9.9")), 9, [3, 1], [0; 4], &to("10.0.0.1", 1, 1, 1));
     net.send(0, error);
     assert_eq!(net.hosts[0].take(), []);
-    net.finish();
 }
 
 #[test]
@@ -473,7 +462,6 @@ fn a_scan_fills_no_memory_and_harms_nobody_else() {
     net.hosts[1].addresses.push(ip("10.1.3.3"));
     net.send(0, to("10.1.3.3", 64, 1, 1));
     assert_eq!(net.hosts[1].take_ids(), [1]);
-    net.finish();
 }
 
 #[test]
@@ -504,7 +492,6 @@ fn an_interface_that_goes_down_takes_its_routes_along_and_brings_them_back() {
         net.machines[0].up(1);
         net.run();
     }
-    net.finish();
 }
 
 #[test]
@@ -555,7 +542,6 @@ fn neighbours_follow_when_an_interface_changes() {
             assert_eq!(net.hosts[0].take().len(), usize::from(!fits), "{dst}");
         }
     }
-    net.finish();
 }
 
 #[test]
@@ -576,7 +562,6 @@ fn blackholes_are_silent_and_refusals_are_not() {
         let (_, kind, code, ..) = one_icmp(&mut net, 0);
         assert_eq!((kind, code), (3, expected));
     }
-    net.finish();
 }
 
 /// The table has room for routes beyond /24 in 32,768 different /24s. Those beyond are told of, and

@@ -38,7 +38,6 @@ fn a_host_that_answers_at_its_place_cannot_be_impersonated() {
     assert_eq!(net.refusals(), [(3, mac(3), Refusal::Claimed)]);
     net.resolve(2, 1);
     assert!(net.delivers(2, 1));
-    net.finish();
 }
 
 #[test]
@@ -57,7 +56,6 @@ fn a_host_that_has_moved_is_reachable_within_a_second() {
     // The old node is told, and the new one.
     assert_eq!(net.refusals(), [(1, mac(1), Refusal::Claimed)]);
     assert_eq!(where_is(&net, 1), Some((3, HOST_PORT + 1)));
-    net.finish();
 }
 
 #[test]
@@ -75,7 +73,6 @@ fn where_the_old_place_is_down_nothing_is_waited_for() {
     assert_eq!(where_is(&net, 1), Some((3, HOST_PORT)));
     net.say(3, HostGone { port: HOST_PORT, mac: mac(1) });
     assert_eq!(where_is(&net, 1), Some((2, HOST_PORT)));
-    net.finish();
 }
 
 #[test]
@@ -87,7 +84,6 @@ fn a_silent_holder_loses_an_address() {
     net.host(3).ips.insert(0, ip(1));
     net.resolve(2, 1);
     assert!(net.delivers(2, 3));
-    net.finish();
 }
 
 #[test]
@@ -109,7 +105,6 @@ fn no_host_gets_the_groups_own_addresses() {
     // A host that asks for the gateway is answered by its node; the controller sets no route.
     net.ask_for(2, ip(254));
     assert_eq!(net.failures(), [(2, Refusal::Reserved)]);
-    net.finish();
 }
 
 #[test]
@@ -128,7 +123,6 @@ fn one_port_cannot_fill_the_tables() {
     // Other ports are not affected.
     net.seen(61, (3, HOST_PORT), Some(ip(61)));
     assert!(net.refusals().is_empty());
-    net.finish();
 }
 
 #[test]
@@ -144,7 +138,6 @@ fn only_the_node_that_was_asked_can_answer() {
     assert_eq!(drops, [(Drop::UnknownNode, 1), (Drop::UnknownExchange, 1), (Drop::NotThere, 1)]);
     net.wait_ms(300);
     assert_eq!(where_is(&net, 1), Some((3, HOST_PORT)));
-    net.finish();
 }
 
 #[test]
@@ -158,5 +151,4 @@ fn removing_a_host_removes_all_routes_to_it() {
     }
     assert_eq!(where_is(&net, 1), None);
     assert_eq!(net.controller.flows().count(), 0);
-    net.finish();
 }

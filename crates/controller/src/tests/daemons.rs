@@ -44,7 +44,6 @@ fn the_groups_address_is_the_devices_at_its_own_port_alone() {
     net.input(Input::Device { device: "gw0".into(), port: None });
     net.seen(62, (3, PORT), Some(ip(254)));
     assert_eq!(net.refusals(), [(3, mac(62), Refusal::Reserved)]);
-    net.finish();
 }
 
 #[test]
@@ -61,7 +60,6 @@ fn every_host_reaches_the_device_which_is_looked_for_at_its_port() {
     // Though no host may ask for another.
     net.resolve(1, 2);
     assert!(!net.delivers(1, 2));
-    net.finish();
 }
 
 #[test]
@@ -70,5 +68,4 @@ fn nobody_looks_for_an_address_of_the_group_that_no_device_has() {
     net.input(Input::Device { device: "gw0".into(), port: None });
     net.ask_for(1, ip(254));
     assert_eq!(net.failures(), [(1, Refusal::Reserved)]);
-    net.finish();
 }

@@ -156,7 +156,6 @@ fn a_host_gets_an_address_and_all_it_needs_to_know() {
     }
     net.ask_for(1, v4(101).into());
     assert!(net.delivers(1, 2) && net.delivers(2, 1));
-    net.finish();
 }
 
 #[test]
@@ -185,7 +184,6 @@ fn nothing_is_confirmed_before_it_is_stored() {
         send(&mut net, 1, &request);
     }
     assert_eq!(net.tickets.len(), 3);
-    net.finish();
 }
 
 #[test]
@@ -222,7 +220,6 @@ fn renewing_rebooting_and_being_wrong() {
     let [(_, to, to_ip, told)] = &answers(&mut net)[..] else { panic!() };
     assert_eq!((*to, *to_ip, told.yiaddr), (mac(5), v4(20), none));
     assert!(told.option(option::LEASE_TIME).is_none() && told.option(option::DNS).is_some());
-    net.finish();
 }
 
 #[test]
@@ -251,7 +248,6 @@ fn a_pool_ends_and_addresses_come_back() {
     net.hello(2);
     assert_eq!(lease(&mut net, 2, 5), Some(v4(101)));
     assert_eq!(lease(&mut net, 1, 3), Some(v4(102)));
-    net.finish();
 }
 
 #[test]
@@ -271,7 +267,6 @@ fn an_address_that_is_in_use_is_not_leased() {
     net.seen(9, (2, HOST_PORT), Some(ip(102)));
     net.seen(9, (2, HOST_PORT), Some(ip(50)));
     assert_eq!(net.refusals().len(), 2);
-    net.finish();
 }
 
 #[test]
@@ -292,7 +287,6 @@ fn one_port_cannot_empty_the_pool() {
     assert!(lease(&mut net, 2, 1).is_some() && lease(&mut net, 2, 2).is_some());
     let rate = drops(&net).into_iter().find(|(drop, _)| *drop == Drop::RateExceeded);
     assert!(rate.is_some_and(|(_, count)| count >= 9), "{:?}", drops(&net));
-    net.finish();
 }
 
 #[test]
@@ -311,7 +305,6 @@ fn a_reservation_holds_wherever_its_host_is() {
     let refused = [(MessageType::NAK, Ipv4Addr::UNSPECIFIED)];
     assert_eq!(send(&mut net, 2, &renew), refused);
     assert_eq!(lease(&mut net, 2, 3), Some(v4(51)));
-    net.finish();
 }
 
 #[test]
@@ -325,7 +318,6 @@ fn leases_survive_a_restart() {
     let mut renew = message(MessageType::REQUEST, 2);
     renew.ciaddr = v4(101);
     assert_eq!(send(&mut net, 2, &renew), [(MessageType::ACK, v4(101))]);
-    net.finish();
 }
 
 #[test]
@@ -341,7 +333,6 @@ fn foreign_and_relayed_messages_are_dropped() {
     reply.is_request = false;
     send(&mut net, 1, &reply);
     assert_eq!(drops(&net), [(Drop::ForeignDhcp, 3)]);
-    net.finish();
 }
 
 fn solicitation(from: u8, source: Ipv6Addr) -> Vec<u8> {
@@ -406,7 +397,6 @@ fn a_solicitation_is_answered_and_the_answer_repeated() {
         net.wait_ms(100_000);
     }
     assert_eq!(advertised(&mut net).len(), 0);
-    net.finish();
 }
 
 proptest! {
@@ -454,6 +444,5 @@ proptest! {
             for _ in 0..wait { net.wait_ms(500_000); }
             second += wait * 500;
         }
-        net.finish();
     }
 }

@@ -66,7 +66,6 @@ fn routes_lead_around_a_drained_node_and_its_own_hosts_stay_reachable() {
         let is_used = on_way(&net).contains(&busy);
         assert!(is_used || policy == RoutePolicy::Spain, "{policy:?}");
         assert_all_reached(&net, 5);
-        net.finish();
     }
 }
 
@@ -78,7 +77,6 @@ fn where_there_is_no_way_around_routes_stay_and_are_counted() {
         assert_all_reached(&net, 3);
         // From the first host to the third, and back.
         assert_eq!(net.controller.drained(), [(2, 2)], "{policy:?}");
-        net.finish();
     }
 }
 
@@ -90,5 +88,4 @@ fn a_node_that_is_drained_before_it_comes_is_avoided() {
     net.resolve(1, 3);
     assert!(net.delivers(1, 3));
     assert_eq!(on_way(&net), [4].into());
-    net.finish();
 }

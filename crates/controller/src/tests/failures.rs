@@ -162,7 +162,6 @@ fn exactly_the_affected_flows_are_rerouted() {
         net.nodes.values().flat_map(|n| n.memory.values()).map(|e| e.routes[0].len()).sum();
     // From each of six: two neighbours, two at distance two, one at three.
     assert_eq!(hops, 6 * (2 * 2 + 2 * 3 + 4));
-    net.finish();
 }
 
 #[test]
@@ -178,7 +177,6 @@ fn a_policy_that_weighs_loads_may_come_later() {
         net.wait_s(2);
         check(&net);
     }
-    net.finish();
 }
 
 #[test]
@@ -207,7 +205,6 @@ fn a_cable_that_comes_and_goes_keeps_no_flow_on_a_longer_way() {
         }
     }
     assert_eq!(hops(&net), 2);
-    net.finish();
 }
 
 #[test]
@@ -244,7 +241,6 @@ fn a_silent_node_is_down_after_its_time_and_up_when_heard() {
     net.hello(2);
     net.wait_ms(50);
     check(&net);
-    net.finish();
 }
 
 #[test]
@@ -258,7 +254,6 @@ fn routes_that_no_header_carries_are_no_routes() {
     net.resolve(1, 3);
     assert!(net.delivers(1, 2) && net.delivers(2, 1));
     assert_eq!(net.failures().len(), 1);
-    net.finish();
 }
 
 #[derive(Clone, Debug)]
@@ -360,6 +355,5 @@ proptest! {
             }
         }
         check(&net);
-        net.finish();
     }
 }

@@ -104,7 +104,6 @@ fn a_sender_changes_over_when_every_node_has_the_new_tree() {
         updates(&mut net).into_iter().filter(|(_, u)| !u.remove.is_empty()).collect();
     assert_eq!(removed.len(), 3);
     assert!(removed.iter().all(|(_, u)| u.remove == [tree] && u.add.is_empty()));
-    net.finish();
 }
 
 #[test]
@@ -131,7 +130,6 @@ fn trees_of_an_earlier_incarnation_are_left_alone_until_all_may_have_reported() 
     net.wait_ms(2000);
     let earlier = updates(&mut net).into_iter().filter(|(_, u)| u.earlier);
     assert_eq!(earlier.map(|(node, _)| node).collect::<Vec<_>>(), [1, 2, 3]);
-    net.finish();
 }
 
 #[test]
@@ -158,7 +156,6 @@ fn state_created_by_hosts_is_bounded_and_counted() {
     assert_eq!(count(Drop::TooManyGroups), 1 + 6);
     assert_eq!(count(Drop::GroupNotServed), 2);
     assert!(count(Drop::TooManyTrees) > 0);
-    net.finish();
 }
 
 /// A node can report trees of any number of groups; the controller waits for no more than the
@@ -173,7 +170,6 @@ fn trees_that_are_said_to_be_there_are_remembered_up_to_the_limit() {
     net.wait_ms(50);
     assert_eq!(added(&mut net).len(), 2, "that of group 3, at two nodes");
     assert_eq!(net.controller.group_trees().map(|t| t.ips).collect::<Vec<_>>(), [[group(3)]]);
-    net.finish();
 }
 
 #[test]
@@ -194,5 +190,4 @@ fn new_settings_end_trees_that_they_no_longer_serve() {
     assert_eq!(policies, [(1, 0), (2, 0), (3, 0)]);
     assert!(matches!(&routes(&mut net)[..], [(1, r)] if r.tree.is_none()));
     assert_eq!(net.controller.group_trees().count(), 0);
-    net.finish();
 }

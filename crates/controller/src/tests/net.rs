@@ -465,8 +465,7 @@ impl Net {
     }
 
     /// Replaces the controller by a new one: nodes keep their state, and report it.
-    pub(super) fn restart(mut self, reports: bool) -> Net {
-        self.finish();
+    pub(super) fn restart(self, reports: bool) -> Net {
         let stored = self.stored.values().cloned().collect();
         let mut net = Net::restarted(self.start.config.clone(), self.start.epoch + 1, stored);
         (net.nodes, net.cut, net.hosts) =
@@ -499,9 +498,15 @@ impl Net {
             self.say(id, FlowReport { more: 0, flows: Vec::new() });
         }
     }
+}
 
-    /// The recording, replayed to a new controller, gives the same outputs, byte for byte.
-    pub(super) fn finish(&mut self) {
+/// At the end of every test the recording, replayed to a new controller, gives the same outputs,
+/// byte for byte.
+impl Drop for Net {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         let mut again = controller(&self.start);
         let mut outputs = Vec::new();
         for (now, text) in &self.recording {

@@ -130,7 +130,6 @@ fn a_server_leases_through_the_group_and_is_not_seen() {
     let back = Repr { ciaddr: v4(7), ..message(MessageType::RELEASE, 1) };
     assert_eq!(ask(&mut net, &back).pop().unwrap().4.message_type, MessageType::RELEASE);
     assert!(net.controller.hosts().find(|h| h.mac == mac(1)).unwrap().ips.is_empty());
-    net.finish();
 }
 
 #[test]
@@ -157,7 +156,6 @@ fn only_the_server_answers_and_only_what_was_asked() {
     net.wait_s(11);
     net.taken(|_| Some(()));
     assert!(say_server(&mut net, &good).is_empty());
-    net.finish();
 }
 
 /// The whole exchange.
@@ -187,7 +185,6 @@ fn claiming_the_servers_address_does_not_make_a_server() {
     assert!(ask(&mut net, &message(MessageType::DISCOVER, 1)).is_empty());
     net.wait_ms(400);
     assert!(sent(&mut net).is_empty() && addresses(&net, 9).is_empty());
-    net.finish();
 }
 
 #[test]
@@ -205,7 +202,6 @@ fn a_client_is_its_ethernet_address_at_the_server_too() {
     assert!(ask(&mut net, &spoil).is_empty());
     assert_eq!(drops(&net), [(Drop::NotLeased, 2)]);
     assert_eq!(addresses(&net, 2), [ip(8)]);
-    net.finish();
 }
 
 #[test]
@@ -231,7 +227,6 @@ fn relayed_leases_end_move_and_are_bounded() {
     net.taken(|_| Some(()));
     assert!(addresses(&net, 1).is_empty() && addresses(&net, 2).is_empty());
     assert!(leased(&mut net, 3, v4(7)));
-    net.finish();
 }
 
 #[test]
@@ -246,7 +241,6 @@ fn leased_addresses_are_kept_from_other_hosts() {
             assert_eq!(say_server(&mut net, &answer(&relayed, MessageType::ACK, v4(7))).len(), 1);
         }
     }
-    net.finish();
 }
 
 #[test]
@@ -275,5 +269,4 @@ fn an_unknown_server_is_searched() {
     assert!(ask(&mut net, &passed).is_empty());
     let circled = Repr { hops: 16, ..message(MessageType::DISCOVER, 1) };
     assert!(ask(&mut net, &circled).is_empty());
-    net.finish();
 }

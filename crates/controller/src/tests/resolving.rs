@@ -27,7 +27,6 @@ fn a_pair_gets_routes_of_both_directions_and_keeps_them() {
     net.add_host(4, 1, HOST_PORT + 1);
     net.resolve(1, 4);
     assert!(net.delivers(1, 4) && net.delivers(4, 1));
-    net.finish();
 }
 
 #[test]
@@ -42,7 +41,6 @@ fn hosts_behind_one_port_are_left_to_the_switch_that_joins_them() {
     net.resolve(5, 3);
     net.resolve(1, 3);
     assert!(net.delivers(5, 3) && net.delivers(3, 5) && net.delivers(1, 3));
-    net.finish();
 }
 
 #[test]
@@ -52,7 +50,6 @@ fn a_silent_target_is_reported_and_leaves_no_flow() {
     net.resolve(1, 3);
     assert_eq!(net.failures(), [(1, Refusal::Silent)]);
     assert_eq!(net.controller.flows().count(), 0);
-    net.finish();
 }
 
 #[test]
@@ -65,7 +62,6 @@ fn flows_of_a_failed_exchange_end_at_the_nodes_too() {
     assert_eq!(net.failures(), [(1, Refusal::Silent)]);
     assert_eq!(net.controller.flows().count(), 0);
     assert!(net.nodes.values().all(|n| n.memory.is_empty()));
-    net.finish();
 }
 
 #[test]
@@ -81,7 +77,6 @@ fn a_pair_that_met_in_another_exchange_keeps_its_routes() {
     assert_eq!(net.failures(), [(1, Refusal::Silent)]);
     assert!(net.delivers(1, 3) && net.delivers(3, 1));
     assert_eq!(net.controller.flows().count(), 2);
-    net.finish();
 }
 
 #[test]
@@ -101,7 +96,6 @@ fn an_unknown_address_is_searched_at_stations_that_may_have_it() {
     net.resolve(1, 44);
     assert!(net.delivers(1, 4) && net.delivers(4, 1));
     assert!(net.failures().is_empty());
-    net.finish();
 }
 
 #[test]
@@ -117,7 +111,6 @@ fn a_station_with_an_address_outside_the_subnets_may_have_one_in_them() {
     net.resolve(1, 44);
     assert!(net.delivers(1, 4) && net.delivers(4, 1));
     assert!(net.failures().is_empty());
-    net.finish();
 }
 
 #[test]
@@ -135,7 +128,6 @@ fn searches_are_bounded() {
     assert_eq!(net.controller.drops().collect::<Vec<_>>(), [(Drop::ProbeRate, 9)]);
     net.wait_ms(300);
     assert_eq!(net.failures().len(), 1);
-    net.finish();
 }
 
 #[test]
@@ -160,7 +152,6 @@ fn a_scanning_port_is_closed_for_a_while() {
     assert_eq!(blocks(&mut net), [(1, (HOST_PORT, None))]);
     net.resolve(1, 2);
     assert!(net.delivers(1, 2));
-    net.finish();
 }
 
 #[test]
@@ -174,7 +165,6 @@ fn a_ports_flows_make_room_for_each_other() {
     }
     let from_1 = net.controller.flows().filter(|f| f.source == Some(mac(1))).count();
     assert_eq!((from_1, net.nodes[&1].memory.len()), (2, 2));
-    net.finish();
 }
 
 #[test]
@@ -215,7 +205,6 @@ fn tenants_do_not_meet() {
     net.wait_ms(300);
     assert_eq!(net.controller.flows().count(), 0);
     assert!(net.nodes.values().all(|n| n.memory.is_empty()));
-    net.finish();
 }
 
 #[test]
@@ -226,7 +215,6 @@ fn hosts_without_a_group_part_when_a_rule_comes() {
     let config = Config { deny: vec![GroupRule { from: None, to: None }], ..Config::default() };
     net.input(Input::Configure(Box::new(config)));
     assert!(!net.delivers(1, 2) && net.controller.flows().count() == 0);
-    net.finish();
 }
 
 #[test]
@@ -242,7 +230,6 @@ fn a_stale_route_is_replaced_or_ended() {
     net.say(3, Invalidate { destination: mac(77), source: mac(1) });
     net.say(3, Invalidate { destination: mac(3), source: mac(77) });
     assert_eq!(net.controller.drops().collect::<Vec<_>>(), [(Drop::NotThere, 1)]);
-    net.finish();
 }
 
 #[test]
@@ -254,7 +241,6 @@ fn bodies_of_others_and_broken_frames_are_counted() {
     }
     let drops: Vec<_> = net.controller.drops().collect();
     assert_eq!(drops, [(Drop::UnexpectedBody, 1), (Drop::BadFrame, 5)]);
-    net.finish();
 }
 
 #[test]
@@ -265,5 +251,4 @@ fn both_ip_versions_are_resolved() {
     net.seen(3, (3, HOST_PORT), Some(six));
     net.ask_for(1, six);
     assert!(net.delivers(1, 3) && net.delivers(3, 1));
-    net.finish();
 }

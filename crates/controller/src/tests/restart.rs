@@ -35,7 +35,6 @@ fn a_node_that_has_only_made_new_keys_changes_nothing() {
     assert!(!told.is_empty() && told.iter().all(|(node, w)| *node == 2 && !w.report));
     assert!(net.told.is_empty() && net.updates.is_empty(), "{:?}", net.told);
     assert_eq!((memories(&net), net.controller.flows().collect::<Vec<_>>()), before);
-    net.finish();
 }
 
 #[test]
@@ -54,7 +53,6 @@ fn changes_without_a_controller_are_repaired() {
     }
     let to_4 = net.nodes.values().flat_map(|n| n.memory.keys()).filter(|k| k.2 == mac(4)).count();
     assert_eq!(to_4, 0, "routes to an unknown host end");
-    net.finish();
 }
 
 #[test]
@@ -69,7 +67,6 @@ fn a_controller_asks_for_reports_until_it_has_them() {
     // A restarted node reports again.
     net.revive(2);
     assert!(welcomes(&mut net).iter().any(|(id, w)| *id == 2 && w.report));
-    net.finish();
 }
 
 #[test]
@@ -105,7 +102,6 @@ fn pages_come_in_any_order_and_number() {
     net.revive(2);
     net.wait_ms(10);
     assert_eq!(net.controller.links(), links);
-    net.finish();
 }
 
 #[test]
@@ -121,5 +117,4 @@ fn a_station_reported_by_two_nodes_is_asked_for() {
     let place = net.controller.hosts().find(|h| h.mac == mac(1)).map(|h| (h.node, h.port));
     assert_eq!(place, Some((3, HOST_PORT)));
     assert_eq!(net.controller.hosts().find(|h| h.mac == mac(1)).unwrap().ips, [ip(1)]);
-    net.finish();
 }

@@ -22,7 +22,6 @@ fn recovered(world: &mut World, seed: u64) {
     assert_eq!(world.stale_routes(&up), [""; 0], "seed {seed}");
     assert_eq!(world.unreached_at_once(&all), [], "seed {seed}");
     assert_eq!(world.orphans(), [""; 0], "seed {seed}");
-    world.finish();
 }
 
 #[test]

@@ -77,7 +77,6 @@ fn packets_go_the_way_that_was_explained() {
                 assert_eq!((pair.refused, pair.to), (None, Some(world.hosts[to].mac)));
             }
         }
-        world.finish();
     }
 }
 
@@ -117,7 +116,6 @@ fn a_packet_that_is_only_described_gets_the_addresses_that_its_host_would_learn(
     // Nobody has the source's.
     let frame = described([10, 0, 0, 77].into(), ip(&world, 0));
     assert!(explain(&mut world, &frame, true).unwrap_err().contains("no host with 10.0.0.77"));
-    world.finish();
 }
 
 #[test]

@@ -139,7 +139,6 @@ impl Trial {
             "{what}: repaired"
         );
         assert_eq!(self.world.unreached_at_once(&all), [], "{what}: repaired");
-        self.world.finish();
         took
     }
 
@@ -212,7 +211,6 @@ fn a_node_that_stops_costs_its_neighbours_no_silence() {
         world.run(1200);
         world.announce(node);
         assert_eq!(world.unreached(&all, 400), [], "with node {node} again");
-        world.finish();
     }
 }
 
@@ -228,7 +226,6 @@ fn a_host_that_only_listens_is_reached_when_its_node_has_started_anew() {
         world.start_node(2);
         world.run(1200);
         assert_eq!(world.unreached(&[(0, 2), (1, 2)], 200), []);
-        world.finish();
     }
 }
 

@@ -154,7 +154,6 @@ fn exactly_the_members_get_each_frame_once_before_and_after_every_failure() {
         for n in 0..nodes {
             assert!(world.node(n).node().trees().len() <= 1, "old trees are removed");
         }
-        world.finish();
     }
 }
 
@@ -177,7 +176,6 @@ fn the_first_frame_of_a_sender_is_not_lost() {
     world.run(200);
     world.assert_listeners(3, mdns, &[0, 1, 2, late], 300);
     world.assert_listeners(late, mdns, &[0, 1, 2, 3], 300);
-    world.finish();
 }
 
 #[test]
@@ -201,7 +199,6 @@ fn hosts_that_leave_or_fall_silent_get_no_more_frames() {
         assert_eq!(world.listeners_of(0, group), [2]);
         world.hosts[1].answers_queries = true;
     }
-    world.finish();
 }
 
 #[test]
@@ -217,7 +214,6 @@ fn a_member_that_moves_is_followed() {
     world.announce(2);
     world.run(500);
     world.assert_listeners(0, group, &[2], 500);
-    world.finish();
 }
 
 #[test]
@@ -248,7 +244,6 @@ fn tenants_do_not_hear_each_other() {
     for (from, other) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
         world.assert_listeners(from, joined, &[other], 300);
     }
-    world.finish();
 }
 
 #[test]
@@ -272,7 +267,6 @@ fn a_host_that_changes_its_tenant_changes_its_listeners() {
     for (from, other) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
         world.assert_listeners(from, group, &[other], 300);
     }
-    world.finish();
 }
 
 #[test]
@@ -293,7 +287,6 @@ fn trees_stay_while_the_controllers_cable_is_carried_elsewhere() {
     world.leave_group(3, group);
     world.run(2500);
     world.assert_listeners(1, group, &[0, 2], 300);
-    world.finish();
 }
 
 #[test]
@@ -327,7 +320,6 @@ fn trees_outlive_the_controller_and_its_successor_takes_them_over() {
     world.join_group(1, group);
     world.run(100);
     world.assert_listeners(0, group, &[1, 2, 3], 300);
-    world.finish();
 }
 
 /// Messages are lost, duplicated and reordered, cables are removed and restored, hosts join and
@@ -374,7 +366,6 @@ fn lossy_cables_and_many_changes_leave_the_right_trees() {
         let held = |n: usize| world.nodes[n].as_ref().unwrap().node().trees();
         let numbers: BTreeSet<u32> = (0..4).flat_map(held).map(|(tree, _)| tree).collect();
         assert_eq!(numbers.len(), 1, "seed {seed}: {numbers:?}");
-        world.finish();
     }
 }
 
@@ -400,7 +391,6 @@ fn nothing_is_flooded_without_a_rule() {
     world.run(100);
     assert_eq!(world.listeners_of(0, ip("224.0.0.1")), [0; 0]);
     assert_eq!(world.brain(0).core.group_trees().count(), 0);
-    world.finish();
 }
 
 /// Defence: the joins of one port are bounded, at the node and at the controller, and others' joins
@@ -431,7 +421,6 @@ fn a_flood_of_joins_is_cut_and_counted() {
     world.join_group(2, group);
     world.run(100);
     world.assert_listeners(0, group, &[2], 300);
-    world.finish();
 }
 
 /// Defence: a station that is not admitted neither joins nor sends.
@@ -456,5 +445,4 @@ fn an_unproved_station_cannot_join() {
     world.run(100);
     world.assert_listeners(0, group, &[1], 300);
     assert_eq!(world.node(1).drops(HOST, DropReason::ControlRate), 0);
-    world.finish();
 }

@@ -92,7 +92,6 @@ fn the_ip_address_of_a_live_host_is_not_to_be_had() {
     assert!(refusals(&mut world, &Event::Dropped(HOST, Unserved::Claimed)) > 0);
     assert!(HONEST.iter().all(|&h| world.hosts[h].arp.get(&victim) != Some(&mac)));
     world.hosts[ROGUE].ip = own;
-    world.finish();
 }
 
 /// Defence: the node knows the group's addresses and drops the claim as forged.
@@ -110,7 +109,6 @@ fn the_gateways_address_is_not_to_be_had() {
     let group = world.config.group_mac;
     assert_eq!(world.hosts[0].arp.get(&gateway), Some(&group), "the group itself answers");
     unharmed(&mut world);
-    world.finish();
 }
 
 /// Defence: what a port may send to the control plane is limited, and so are its stations.
@@ -148,7 +146,6 @@ fn a_flood_of_ethernet_addresses_is_bounded() {
     assert!(at_port <= limit, "{at_port} stations");
     let admitted = world.node(ROGUE).node().stations();
     assert!(admitted.iter().filter(|s| s.port == HOST).count() <= limit);
-    world.finish();
 }
 
 /// Defence: the fabric's EtherType has no meaning on a host port, and a native header there is an
@@ -176,7 +173,6 @@ fn a_host_cannot_send_fabric_frames() {
     assert_eq!(world.node(ROGUE).drops(HOST, DropReason::FabricOnHost), 24);
     assert!(world.hosts.iter().all(|h| h.received.iter().all(|(_, n)| n >> 16 != 0xBAD)));
     unharmed(&mut world);
-    world.finish();
 }
 
 /// Defence: a Hello proves nothing unless its sender holds a credential and answers the handshake;
@@ -206,7 +202,6 @@ fn a_host_does_not_become_a_node_by_hellos() {
     assert!(node.events.iter().filter(refused).count() > 0);
     let all = world.all_pairs();
     assert_eq!(world.unreached(&all, 100), []);
-    world.finish();
 }
 
 /// The roles of the spare ports of the first and the last node when two hosts there relay

@@ -154,7 +154,6 @@ fn packets_of_all_hosts_and_networks_find_a_forwarder_that_has_their_part() {
         warm_up(&mut world);
         assert_none_lost(&mut world);
         assert_eq!(world.hosts[1].ttl, 63);
-        world.finish();
     }
 }
 
@@ -186,7 +185,6 @@ fn a_forwarder_that_is_lost_costs_its_part_or_nothing_and_comes_back() {
         warm_up(&mut world);
         assert_none_lost(&mut world);
         world.astray.clear();
-        world.finish();
     }
 }
 
@@ -202,7 +200,6 @@ fn nothing_is_lost_while_the_settings_change_the_parts() {
             assert_none_lost(&mut world);
         }
     }
-    world.finish();
 }
 
 #[test]
@@ -226,6 +223,5 @@ fn a_source_behind_another_host_is_refused_by_who_can_look_it_up() {
             assert!(!has_arrived(&world, 1, number), "{copies:?} copies, {}", far(60, n));
         }
         assert_none_lost(&mut world);
-        world.finish();
     }
 }

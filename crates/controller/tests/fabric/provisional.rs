@@ -58,7 +58,6 @@ fn hosts_talk_and_are_promised_nothing() {
     assert!(world.hosts[1].dhcp.is_empty() && !world.is_storing());
     let drops: Vec<_> = world.brain(controller).core.drops().collect();
     assert_eq!(drops, [(Drop::Provisional, 2)]);
-    world.finish();
 }
 
 #[test]
@@ -96,7 +95,6 @@ fn all_nodes_follow_the_lowest_number_whoever_came_first() {
         world.uncable(End::Node(2, 0));
         world.run(200);
         assert_eq!(world.brain(again).core.hosts().count(), 4, "{order:?}");
-        world.finish();
     }
 }
 
@@ -129,5 +127,4 @@ fn a_leader_with_the_store_learns_everything_and_refuses_what_is_leased_to_other
     }
     assert_eq!(world.unreached_at_once(&others), []);
     world.crash_controller(provisional);
-    world.finish();
 }

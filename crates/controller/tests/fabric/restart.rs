@@ -39,7 +39,6 @@ fn flows_outlive_the_controller_and_its_successor_learns_them_from_the_nodes() {
         assert_eq!(world.unreached(&all, 200), [], "seed {seed}");
         world.run(500);
         assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0], "seed {seed}");
-        world.finish();
     }
 }
 
@@ -70,7 +69,6 @@ fn a_controller_that_was_replaced_is_refused_by_its_epoch() {
         assert_eq!(world.node(n).node().controller(), (None, epoch), "node {n}");
     }
     assert_eq!(world.unreached_at_once(&all), []);
-    world.finish();
 }
 
 /// A client gets an address.
@@ -111,7 +109,6 @@ fn leases_survive_the_controller() {
     world.run(20);
     let ack = world.hosts[1].dhcp.pop().expect("an answer");
     assert_eq!((ack.message_type, ack.yiaddr), (MessageType::ACK, ip));
-    world.finish();
 }
 
 #[test]
@@ -128,7 +125,6 @@ fn nothing_is_promised_that_a_crash_would_undo() {
     world.run(100);
     assert!(world.hosts[1].dhcp.is_empty(), "no answer before it is on disk");
     assert!(world.durable.leases.is_empty());
-    world.finish();
 }
 
 /// Its node has forgotten everything: it asks whether to admit the host, and then for the route.
@@ -145,5 +141,4 @@ fn the_first_packets_of_a_host_wait_for_its_verdict_and_their_route_in_order() {
     world.run(400);
     let sent: Vec<_> = (0..50).map(|number| (from, 1000 + number)).collect();
     assert_eq!(world.hosts[2].received, sent);
-    world.finish();
 }

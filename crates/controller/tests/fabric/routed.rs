@@ -77,7 +77,6 @@ fn hosts_of_two_subnets_talk_and_every_packet_is_routed_once() {
             let hops = u8::from(from % 2 != to % 2);
             assert_eq!(world.hosts[to].ttl, 64 - hops, "from {from} to {to}");
         }
-        world.finish();
     }
 }
 
@@ -105,7 +104,6 @@ fn the_first_packet_of_a_host_that_knows_its_router_without_asking_arrives() {
     world.run(300);
     let dropped = Event::Dropped(HOST, Unserved::NoRoute);
     assert_eq!(world.node(0).events.iter().filter(|e| **e == dropped).count(), 6);
-    world.finish();
 }
 
 #[test]
@@ -120,7 +118,6 @@ fn a_route_is_no_way_around_a_rule_that_keeps_hosts_apart() {
     // The allowed pairs teach the nodes every address.
     assert_eq!(world.unreached(&all, 1000), across);
     assert_eq!(world.unreached(&across, 300), across);
-    world.finish();
 }
 
 #[test]
@@ -147,7 +144,6 @@ fn the_group_answers_pings_and_tells_of_packets_that_it_cannot_route() {
     world.emit(0, outside);
     world.run(10);
     assert_eq!(world.hosts[0].icmp[3..], [(gateway(0), UNREACHABLE, 0)]);
-    world.finish();
 }
 
 #[test]
@@ -166,7 +162,6 @@ fn a_host_that_moves_is_still_routed_to() {
         world.run(1000);
         assert_eq!(world.unreached_at_once(&all), []);
         world.astray.clear();
-        world.finish();
     }
 }
 
@@ -192,7 +187,6 @@ fn packets_follow_an_address_that_another_host_has_taken_over() {
         world.run(1000);
     }
     assert_eq!(world.unreached_at_once(&[(0, spare), (spare, 0)]), []);
-    world.finish();
 }
 
 #[test]
@@ -250,7 +244,6 @@ fn packets_for_other_networks_go_to_the_hosts_that_lead_there() {
     send(&mut world, 3000);
     send(&mut world, 4000);
     assert_eq!(arrived(&world, 1, 4000), 100);
-    world.finish();
 }
 
 #[test]
@@ -278,7 +271,6 @@ fn a_packet_from_an_address_of_no_subnet_is_dropped() {
         }
     }
     assert_eq!(world.hosts[1].received.len(), before);
-    world.finish();
 }
 
 #[test]
@@ -303,7 +295,6 @@ fn a_node_forgets_addresses_to_which_nothing_is_sent() {
     let mut found = known(&mut world);
     found.sort_unstable();
     assert_eq!(found, [own, used.into()]);
-    world.finish();
 }
 
 #[test]
@@ -348,5 +339,4 @@ fn the_way_of_an_address_is_told_box_by_box() {
     ] {
         assert_eq!(way(&mut world, to.into()).action, action, "{to:?}");
     }
-    world.finish();
 }

@@ -71,7 +71,6 @@ fn a_routing_loop_at_a_next_hop_ends_with_the_first_packet_that_comes_back() {
         assert_eq!(dropped, if circles { 20 } else { dropped }, "from {source}");
     }
     unharmed(&mut world);
-    world.finish();
 }
 
 /// A route of the kernel beside the controller; absent: it is withdrawn.
@@ -103,7 +102,6 @@ fn a_neighbour_that_offers_the_groups_own_subnets_gets_none_of_their_packets() {
     assert_eq!(world.hosts[0].icmp, [(gateway(0), ECHO_REPLY, 0)]);
     let all = world.all_pairs();
     assert_eq!(world.unreached_at_once(&all), []);
-    world.finish();
 }
 
 /// Defence: a next hop is a host of the group or nobody; it is looked for, and the sender told.
@@ -122,7 +120,6 @@ fn routes_whose_next_hops_lead_to_each_other_lead_nowhere() {
         assert!(matches!(told, [(by, UNREACHABLE, _)] if *by == gateway(0)), "{to:?}: {told:?}");
     }
     unharmed(&mut world);
-    world.finish();
 }
 
 /// Defence: a change costs what changes; hosts that the route is not for do not notice.
@@ -160,7 +157,6 @@ fn a_flapping_default_route_harms_nobody_else_and_ends_as_it_should() {
     for node in 1..=4 {
         assert_eq!(world.brain(0).core.routes_version_of(node), Some(version));
     }
-    world.finish();
 }
 
 /// Defence: errors are limited by port, so a flood at one takes none from the others.
@@ -194,7 +190,6 @@ fn a_flood_of_packets_that_cause_errors_is_answered_at_a_limited_rate() {
     world.run(10);
     assert_eq!(world.hosts[neighbour].icmp, [(gateway(0), TIME_EXCEEDED, 0)]);
     unharmed(&mut world);
-    world.finish();
 }
 
 /// Defence: what a port may send to the control plane is limited; other ports have limits of their
@@ -233,7 +228,6 @@ fn packets_to_the_gateway_at_any_rate_leave_the_control_plane_reachable() {
     assert_eq!(world.unreached(&pairs, 300), []);
     assert!(world.brain(0).core.nodes().all(|node| node.up));
     unharmed(&mut world);
-    world.finish();
 }
 
 /// Defence: no station has the group's address. Frames from it are read as probes for loops, and go
@@ -260,7 +254,6 @@ fn a_host_that_claims_the_gateways_ethernet_address_gets_nothing_and_stops_nobod
     world.ask(0, gateway(0));
     world.run(20);
     assert_eq!(world.hosts[0].arp.get(&gateway(0)), Some(&group));
-    world.finish();
 }
 
 /// Defence: nodes know the group's addresses, those of the other subnets too.
@@ -286,7 +279,6 @@ fn a_host_that_claims_a_gateways_ip_address_is_not_believed() {
         world.node(1).events.clear();
         unharmed(&mut world);
     }
-    world.finish();
 }
 
 /// Defence: the group puts nothing together, and answers no later fragment.
@@ -318,5 +310,4 @@ fn tiny_fragments_to_the_gateway_are_not_answered_and_cost_nobody_else() {
     world.emit(0, ping);
     world.run(1000);
     assert_eq!(world.hosts[0].icmp, [(gateway(0), ECHO_REPLY, 0)]);
-    world.finish();
 }

@@ -84,7 +84,6 @@ fn packets_of_a_class_pass_a_function_and_all_others_do_not() {
         let others = [(1, 0), (3, 2), (0, 2), (1, 3)];
         assert_eq!(world.unreached(&others, 300), []);
         assert_eq!(passed(&world), 8);
-        world.finish();
     }
 }
 
@@ -108,7 +107,6 @@ fn the_first_packet_of_a_host_does_not_slip_past_the_function() {
         let before = passed(&world);
         assert_eq!(world.unreached(&[(late, 1)], 300), []);
         assert_eq!((passed(&world), world.hosts[1].ttl), (before + 1, 61), "stages: {stages}");
-        world.finish();
     }
 }
 
@@ -125,7 +123,6 @@ fn two_stages_have_functions_too() {
         assert_eq!(world.hosts[pair.1].ttl, 61, "{pair:?}");
     }
     assert_eq!(passed(&world), before + 4);
-    world.finish();
 }
 
 #[test]
@@ -143,7 +140,6 @@ fn classes_form_a_chain() {
             assert_eq!(world.unreached_at_once(&[pair]), []);
             assert_eq!(world.hosts[pair.1].ttl, 59, "router, function, router, function, router");
         }
-        world.finish();
     }
 }
 
@@ -167,7 +163,6 @@ fn without_a_function_a_class_drops_or_routes() {
     dropping.announce(5);
     dropping.run(300);
     assert_eq!(dropping.unreached(&THERE, 500), []);
-    dropping.finish();
 
     let routing = TrafficClass { otherwise: Otherwise::Route, ..class("web", &FUNCTIONS[..1]) };
     let mut routing = world(2, config(vec![routing]));
@@ -178,7 +173,6 @@ fn without_a_function_a_class_drops_or_routes() {
     assert_eq!(routing.unreached(&THERE, 500), []);
     assert_eq!(routing.hosts[1].ttl, 63);
     assert_eq!(passed(&routing), before);
-    routing.finish();
 }
 
 /// A new controller has not heard the functions yet: packets go on passing them, and none slips by.
@@ -196,7 +190,6 @@ fn functions_outlive_the_controller() {
         assert_eq!(passed(&world), before + 4, "at {:?}", world.now);
         world.run(30);
     }
-    world.finish();
 }
 
 /// The function may talk to all, and is no way around the rule between two hosts.
@@ -222,7 +215,6 @@ fn a_class_is_no_way_around_a_rule_that_keeps_hosts_apart() {
     assert_eq!(world.unreached(&across, 1000), across);
     assert_eq!(world.unreached(&across, 300), across);
     assert_eq!(world.unreached_at_once(&allowed), []);
-    world.finish();
 }
 
 /// A host can learn where another one is beyond its own network, and send there at once.
@@ -256,7 +248,6 @@ fn a_host_that_avoids_the_gateway_does_not_avoid_the_function() {
         }
         assert_eq!([79, 80].map(|number| came(&world, number)), [0, 0], "stages: {stages}");
         assert_eq!(passed(&world), before);
-        world.finish();
     }
 }
 
@@ -272,5 +263,4 @@ fn a_host_is_no_function_because_it_forwards() {
     world.emit(5, forged);
     world.run(100);
     assert!(world.hosts[1].received.iter().all(|(_, number)| *number != 77));
-    world.finish();
 }

@@ -72,7 +72,6 @@ fn packets_to_a_narrow_subnet_arrive_in_fragments_from_the_first_on() {
             assert!(world.hosts[0].fragments.is_empty());
         }
         assert_eq!(world.hosts[0].icmp, []);
-        world.finish();
     }
 }
 
@@ -92,7 +91,6 @@ fn a_packet_whose_host_has_no_way_yet_arrives_in_fragments() {
     world.emit(second, sent.clone());
     world.run(300);
     assert_eq!(reassembled(&mut world, 3, 600), sent[34..]);
-    world.finish();
 }
 
 #[test]
@@ -129,7 +127,6 @@ fn the_sender_of_what_may_not_be_cut_is_told_the_mtu_by_its_own_gateway() {
     assert_eq!(told(&mut world, 3, (d, a), 1400), None);
     // The sender is in no subnet; the station that sent the packet is in the second.
     assert_eq!(told(&mut world, 3, (far, a), 1401), Some(1400));
-    world.finish();
 }
 
 #[test]
@@ -148,5 +145,4 @@ fn a_new_mtu_is_in_force_on_every_node() {
         assert_eq!(!world.hosts[1].fragments.is_empty(), cut, "{mtu:?}");
         world.hosts[1].fragments.clear();
     }
-    world.finish();
 }

@@ -33,7 +33,6 @@ fn a_host_that_was_silent_is_asked_for_its_address() {
         assert_eq!(world.unreached(&pair, 3000), pair);
         world.hosts[0].is_mute = false;
         assert_eq!(world.unreached(&pair, 2000), [], "seed {seed}");
-        world.finish();
     }
 }
 
@@ -67,7 +66,6 @@ fn a_forwarder_without_hosts_keeps_its_ways() {
         world.run(300);
         assert_eq!(ways(&mut world), before, "at {:?}", world.now);
     }
-    world.finish();
 }
 
 /// A rule says who may ask: the answer passes too, also by another forwarder. Who is not allowed to
@@ -93,7 +91,6 @@ fn an_answer_passes_where_only_one_side_may_ask() {
         assert_eq!(world.unreached(&back, 500), back, "seed {seed}: it was not asked");
         assert_eq!(world.unreached(&there, 500), [], "seed {seed}");
         assert_eq!(world.unreached(&back, 500), [], "seed {seed}");
-        world.finish();
     }
 }
 
@@ -107,7 +104,6 @@ fn a_host_with_a_new_address_is_routed() {
     world.run(500);
     world.hosts[0].ip = [10, 0, 0, 99].into();
     assert_eq!(world.unreached(&pair, 3000), []);
-    world.finish();
 }
 
 /// The hosts that lead to a network share its flows, although the sender's node asks for none.
@@ -139,5 +135,4 @@ fn the_hosts_that_lead_to_a_network_share_its_flows() {
     send(1000);
     let shares = send(2000);
     assert!(shares[0] + shares[1] == 100 && shares.iter().all(|n| *n > 20), "{shares:?}");
-    world.finish();
 }

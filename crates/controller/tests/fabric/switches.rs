@@ -37,7 +37,6 @@ fn served(world: &mut World) {
     assert_eq!(world.unreached_at_once(&all), []);
     assert_eq!(world.switches[0].moves, moves, "stations stay where they are");
     assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0]);
-    world.finish();
 }
 
 #[test]

@@ -29,5 +29,4 @@ fn hosts_of_different_groups_do_not_reach_each_other() {
         };
         assert!(world.node(n).node().routes().iter().all(own), "node {n}");
     }
-    world.finish();
 }

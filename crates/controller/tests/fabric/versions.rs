@@ -162,6 +162,5 @@ fn an_upgrade_of_one_box_after_the_other_loses_no_pair_of_others() {
         world.run(500);
         assert!(said(&world).contains(&SHORT), "seed {seed}");
         assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0], "seed {seed}");
-        world.finish();
     }
 }

@@ -243,9 +243,13 @@ impl Net {
         self.hosts[host].send(packet);
         self.run();
     }
+}
 
-    /// Every packet is accounted for, and no frame has leaked.
-    pub(crate) fn finish(mut self) {
-        self.run();
+/// At the end of every test every packet is accounted for, and no frame has leaked.
+impl Drop for Net {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.run();
+        }
     }
 }

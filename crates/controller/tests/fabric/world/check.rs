@@ -151,9 +151,14 @@ impl World {
         }
         false
     }
+}
 
-    /// Invariants at the end of every test.
-    pub(crate) fn finish(&self) {
+/// Invariants at the end of every test.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         self.nodes.iter().flatten().for_each(super::Boxed::check_account);
         assert!(self.astray.is_empty(), "wrong reverse paths: {:?}", self.astray);
     }
