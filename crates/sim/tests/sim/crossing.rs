@@ -1,7 +1,8 @@
 //! Two hosts that ask for each other in the same instant.
 
-use plexus_sim::Sim;
 use plexus_topo::Topology;
+
+use crate::run::ran;
 
 /// Nodes in a line with the controller at the first, and two hosts at the nodes of these numbers,
 /// which ping each other from the same instant on.
@@ -39,10 +40,7 @@ fn hosts_that_ask_for_each_other_at_once_lose_nothing() {
     {
         // Of leased addresses the controller has not judged all when the first packet leaves.
         for (dhcp, seed) in [(false, 1), (true, 1), (true, 2), (true, 3)] {
-            let mut sim = Sim::new(&pings(nodes, at, dhcp), seed).unwrap();
-            assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-            sim.run(|_| true);
-            let report = sim.report();
+            let report = ran(&pings(nodes, at, dhcp), seed).report();
             for flow in &report.facts.flows {
                 assert_eq!(flow.loss, 0.0, "{nodes} nodes, hosts at {at:?}: {report}");
             }

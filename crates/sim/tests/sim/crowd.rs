@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use plexus_sim::Sim;
 use plexus_topo::Topology;
+
+use crate::run::settled;
 
 /// `hosts` DHCP clients at an ordinary switch behind one port of a node.
 fn crowd(hosts: usize) -> Topology {
@@ -30,8 +31,7 @@ fn crowd(hosts: usize) -> Topology {
 #[test]
 fn a_hundred_dhcp_clients_at_one_port_all_get_their_addresses() {
     for seed in 1..=5 {
-        let mut sim = Sim::new(&crowd(100), seed).unwrap();
-        assert!(sim.settle(|_| true), "seed {seed}: without an address: {:?}", sim.unsettled());
+        let sim = settled(&crowd(100), seed);
         assert_eq!(sim.report().facts.drops.get("control_rate"), None, "seed {seed}");
     }
 }

@@ -1,8 +1,10 @@
 //! What fails, what the fabric makes of it, and what is counted.
 
 use plexus_report::RunReport;
-use plexus_sim::{Sim, Work};
+use plexus_sim::Work;
 use plexus_topo::Topology;
+
+use crate::run::ran;
 
 /// So many nodes in a ring with a host at each, whose addresses are leased; `more` is the rest.
 fn ring(nodes: usize, more: &str) -> Topology {
@@ -41,9 +43,7 @@ fn run(more: &str) -> RunReport {
 
 fn run_twice(topology: &Topology) -> RunReport {
     let once = || -> (RunReport, Work) {
-        let mut sim = Sim::new(topology, 1).unwrap();
-        assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-        sim.run(|_| true);
+        let sim = ran(topology, 1);
         let work = sim.work();
         (sim.report(), work)
     };
@@ -207,9 +207,7 @@ fn whoever_has_a_wrong_clock_stays_in_the_fabric() {
 fn a_controller_keeps_the_time_of_its_own_clock() {
     // Heartbeats come as often as it thinks, and little else while nothing happens.
     let frames = |skew: &str| {
-        let mut sim = Sim::new(&ring(3, &(flow("f", "30s", "10ms") + skew)), 1).unwrap();
-        assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-        sim.run(|_| true);
+        let sim = ran(&ring(3, &(flow("f", "30s", "10ms") + skew)), 1);
         sim.traffic().find(|(end, _)| end.starts_with("c1")).unwrap().1.frames as f64
     };
     let fast = "kind = \"skew\", device = \"c1\", ppm = 100000, ahead = \"0s\"";
@@ -227,10 +225,7 @@ fn faults_of_a_port_are_the_labs() {
     let mut topology = Topology::parse("ring.toml", &text).unwrap();
     // h1 is at the first node: what it sends is struck, what it hears is not.
     topology.traffic[0].from = 0;
-    let mut sim = Sim::new(&topology, 1).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    sim.run(|_| true);
-    let report = sim.report();
+    let report = ran(&topology, 1).report();
     let flow = &report.facts.flows[0];
     assert!((0.16..0.24).contains(&flow.loss), "{report}");
     assert!(flow.latency_us_p50.unwrap() > 3_000.0, "{report}");

@@ -25,16 +25,9 @@ fn asking(shape: &str, hosts: usize, more: &str) -> String {
 
 const CONTROLLER: &str = "[[controller]]\nname = \"c1\"\non = \"s1\"\npolicy = \"shortest\"\n";
 
-fn settled(topology: &Topology) -> Sim {
-    let mut sim = Sim::new(topology, 1).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    sim
-}
-
 /// Runs it, and for some time longer, so that all ends at the same time.
 fn ran(topology: &Topology) -> Sim {
-    let mut sim = settled(topology);
-    sim.run(|_| true);
+    let mut sim = crate::run::ran(topology, 1);
     sim.run_until(SimTime::from_picos(6_000_000_000_000));
     sim
 }

@@ -11,6 +11,8 @@ use plexus_traffic::Probe;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+use crate::run::{report as report_of, settle};
+
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
 /// Preamble, checksum and gap.
@@ -206,10 +208,7 @@ fn a_damaged_frame_is_dropped_where_it_is_first_whole() {
     let run = |forwarding| {
         let topology = fabric(3, forwarding, &(FLOW.to_string() + trouble));
         assert_eq!(topology.nodes[0].ports.len(), 2);
-        let mut sim = Sim::new(&topology, 1).unwrap();
-        assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-        sim.run(|_| true);
-        let report = sim.report();
+        let report = report_of(&topology);
         assert!(report.facts.passed, "{report}");
         report
     };
@@ -240,7 +239,7 @@ fn control_frames_are_heard_whole_and_the_fabric_stands() {
     let mut sim = Sim::new(&topology, 1).unwrap();
     let far = watch(&mut sim, End::Host { host: 1, interface: 0 });
     assert_eq!(topology.links[5].devices()[0], Device::Host(1));
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+    settle(&mut sim);
     sim.run(|_| true);
     let seen = far.lock().unwrap().len();
     let report = sim.report();
@@ -274,10 +273,7 @@ fn damaged_frames_that_wait_are_known_as_such_when_another_link_goes_down() {
         let mut topology = Topology::parse("star.toml", &(text + cut)).unwrap();
         let ns = Duration::from_nanos;
         topology.nodes[0].forwarding = Forwarding::cut_through(ns(520), ns(520));
-        let mut sim = Sim::new(&topology, 1).unwrap();
-        assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-        sim.run(|_| true);
-        let report = sim.report();
+        let report = report_of(&topology);
         assert!(report.accounts.values().all(|a| a.balances()), "{report}");
         report.facts.flows.iter().map(|f| f.loss).collect::<Vec<_>>()
     };

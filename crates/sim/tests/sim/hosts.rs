@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use plexus_report::RunReport;
 use plexus_sim::{Sim, SimTime};
 use plexus_topo::{End, Topology};
 use plexus_traffic::Probe;
+
+use crate::run::{report as run, settle};
 
 /// Two hosts at a switch, the first by a cable so fast that it is no queue; `more` is the rest.
 fn pair(more: &str) -> Topology {
@@ -19,13 +20,6 @@ fn pair(more: &str) -> Topology {
     Topology::parse("pair.toml", &text).unwrap()
 }
 
-fn run(topology: &Topology) -> RunReport {
-    let mut sim = Sim::new(topology, 1).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    sim.run(|_| true);
-    sim.report()
-}
-
 /// Arrivals of probes at an end, with when they were sent.
 fn probes(topology: &Topology, end: End) -> Vec<(u64, u64)> {
     let mut sim = Sim::new(topology, 1).unwrap();
@@ -36,7 +30,7 @@ fn probes(topology: &Topology, end: End) -> Vec<(u64, u64)> {
             noted.lock().unwrap().push((probe.time_ns, at.as_picos()));
         }
     });
-    assert!(sim.settle(|_| true));
+    settle(&mut sim);
     sim.run(|_| true);
     assert_eq!(sim.report().facts.flows[0].loss, 0.0);
     std::mem::take(&mut *seen.lock().unwrap())

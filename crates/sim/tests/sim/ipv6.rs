@@ -11,6 +11,8 @@ use plexus_wire::checksum::Sum;
 use plexus_wire::ndp::{self, Message, NdpOption};
 use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6, tcp};
 
+use crate::run::{ran, settle};
+
 /// Three hosts at a switch; `more` is the rest.
 fn switch(more: &str) -> Topology {
     let mut text = String::from("name = \"v6\"\n[[node]]\nname = \"s1\"\n");
@@ -28,7 +30,7 @@ fn flow(name: &str, from: &str, to: &str, more: &str) -> String {
 }
 
 fn run(mut sim: Sim) -> RunReport {
-    assert!(sim.settle(|_| true), "unsettled: {:?}", sim.unsettled());
+    settle(&mut sim);
     sim.run(|_| true);
     sim.report()
 }
@@ -107,9 +109,7 @@ fn every_protocol_works_in_a_subnet_and_between_two_by_one_box_and_by_two_stages
 fn the_same_seed_gives_the_same_run_and_another_one_another() {
     let topology = lab("router-mesh.toml", &[("a1", "fd00:1::2"), ("a1", "fd00:2::2")]);
     let digest = |seed| {
-        let mut sim = Sim::new(&topology, seed).unwrap();
-        assert!(sim.settle(|_| true));
-        sim.run(|_| true);
+        let sim = ran(&topology, seed);
         (sim.work(), sim.report())
     };
     let (first, second, other) = (digest(3), digest(3), digest(4));

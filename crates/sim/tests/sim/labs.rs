@@ -7,15 +7,15 @@ use plexus_config::QueueOrder;
 use plexus_sim::{Sim, Work};
 use plexus_topo::{Extent, Proto, Topology};
 
+use crate::run::{ran, settled};
+
 fn lab(name: &str) -> Topology {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs").join(name);
     Topology::read(&path).unwrap()
 }
 
 fn run(topology: &Topology, seed: u64) -> (plexus_report::RunReport, Work) {
-    let mut sim = Sim::new(topology, seed).unwrap();
-    assert!(sim.settle(|_| true), "{}: {:?}", topology.name, sim.unsettled());
-    sim.run(|_| true);
+    let sim = ran(topology, seed);
     let work = sim.work();
     (sim.report(), work)
 }
@@ -63,10 +63,7 @@ fn what_needs_a_kernel_is_refused_by_name() {
 #[test]
 fn a_fabric_of_long_cables_that_lose_frames_finds_itself_with_any_seed() {
     let topology = lab("tcp.toml");
-    for seed in 1..=40 {
-        let mut sim = Sim::new(&topology, seed).unwrap();
-        assert!(sim.settle(|_| true), "seed {seed}: {:?}", sim.unsettled());
-    }
+    (1..=40).for_each(|seed| drop(settled(&topology, seed)));
 }
 
 /// What the least and the greatest of the six UDP flows of labs/line.toml get when all of them fill

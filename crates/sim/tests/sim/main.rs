@@ -14,4 +14,5 @@ mod named;
 mod odd;
 mod outside;
 mod portland;
+mod run;
 mod trees;

@@ -4,6 +4,8 @@ use plexus_report::{FlowReport, NamedAccount, RunReport};
 use plexus_sim::{Sim, Work};
 use plexus_topo::Topology;
 
+use crate::run::ran;
+
 /// `h1` and `h2` at `edge`, `h3` at `core`, which `edge` asks for all below `/v`; `more` is the
 /// rest.
 fn line(more: &str) -> String {
@@ -57,9 +59,7 @@ fn parse(text: &str) -> Topology {
 }
 
 fn simulate(text: &str, seed: u64) -> (RunReport, Work) {
-    let mut sim = Sim::new(&parse(text), seed).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    sim.run(|_| true);
+    let sim = ran(&parse(text), seed);
     let work = sim.work();
     let left: Vec<_> = sim.traffic().collect();
     let report = sim.report();

@@ -3,6 +3,8 @@
 use plexus_sim::{Sim, SimTime};
 use plexus_topo::Topology;
 
+use crate::run::{report as run, settled};
+
 /// A switch and hosts with addresses 10.0.0.1 and so on; `more` is the rest of the file.
 fn switched(hosts: usize, cabled: impl Fn(usize) -> bool, more: &str) -> Topology {
     let mut text = "name = \"odd\"\n[[node]]\nname = \"s1\"\n".to_string();
@@ -13,13 +15,6 @@ fn switched(hosts: usize, cabled: impl Fn(usize) -> bool, more: &str) -> Topolog
         text += &format!("[[link]]\nends = [\"h{h}\", \"s1.p{h}\"]\n");
     }
     Topology::parse("odd.toml", &(text + more)).unwrap()
-}
-
-fn run(topology: &Topology) -> plexus_report::RunReport {
-    let mut sim = Sim::new(topology, 1).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    sim.run(|_| true);
-    sim.report()
 }
 
 fn flow(name: &str, from: usize, to: usize) -> String {
@@ -113,8 +108,7 @@ fn questions_of_a_host_that_loses_its_cable_are_over() {
         + "[[event]]\nat = \"50ms\"\ncut = \"s1.p1\"\nkind = \"carrier\"\n"
         + "[[event]]\nat = \"60ms\"\ncut = \"s1.p2\"\nkind = \"carrier\"\n"
         + "[arp]\nrate = 100.0\nfor = \"100ms\"\n";
-    let mut sim = Sim::new(&switched(3, |_| true, &more), 1).unwrap();
-    assert!(sim.settle(|_| true));
+    let mut sim = settled(&switched(3, |_| true, &more), 1);
     sim.run(|sim| sim.work().time.as_secs_f64() < 60.0);
     // The last question is given up three seconds after it was put.
     assert!(sim.work().time.as_secs_f64() < 10.0, "{:?}", sim.work());

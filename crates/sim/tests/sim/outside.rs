@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use plexus_io::{Checksum, Offload};
 use plexus_sim::{Leaving, Sim, SimTime};
 use plexus_topo::{Fidelity, Topology};
-use plexus_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv4, udp};
+use plexus_wire::{MacAddr, arp, frame};
+
+use crate::run::settle;
 
 /// Two nodes and a host at each; every cable takes 1 ms and 1 byte takes 80 ns.
 const FILE: &str = "name = \"out\"\n[[node]]\nname = \"s1\"\n[[node]]\nname = \"s2\"\n\
@@ -20,9 +22,6 @@ const FILE: &str = "name = \"out\"\n[[node]]\nname = \"s1\"\n[[node]]\nname = \"
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 99]);
 
 fn question(target: [u8; 4]) -> Vec<u8> {
-    let mut frame = vec![0; 60];
-    let header = ethernet::Repr { dst: MacAddr::BROADCAST, src: MAC, ethertype: EtherType::ARP };
-    header.emit(&mut frame).unwrap();
     let repr = arp::Repr {
         operation: arp::Operation::REQUEST,
         sender_mac: MAC,
@@ -30,8 +29,7 @@ fn question(target: [u8; 4]) -> Vec<u8> {
         target_mac: MacAddr::default(),
         target_ip: target.into(),
     };
-    repr.emit(&mut frame[14..]).unwrap();
-    frame
+    frame::arp(MacAddr::BROADCAST, &repr)
 }
 
 fn all(sim: &mut Sim) -> Vec<Leaving> {
@@ -43,7 +41,7 @@ fn a_frame_from_outside_is_answered_after_the_time_of_its_way() {
     let topology = Topology::parse("out.toml", FILE).unwrap();
     let mut sim = Sim::new(&topology, 1).unwrap();
     sim.attach(0).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+    settle(&mut sim);
     all(&mut sim);
     let begin = sim.now();
     assert!(sim.send_from_outside(0, &question([10, 0, 0, 2]), Offload::default()));
@@ -69,7 +67,7 @@ fn what_comes_to_an_attached_host_nobody_answers_for_it() {
     let mut sim = Sim::new(&topology, 1).unwrap();
     sim.attach(0).unwrap();
     sim.attach(1).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+    settle(&mut sim);
     all(&mut sim);
     let mut asked = question([10, 0, 0, 2]);
     let long = vec![0; 1 << 16];
@@ -90,14 +88,9 @@ fn a_checksum_that_is_owed_is_completed_on_the_way() {
     let topology = Topology::parse("out.toml", FILE).unwrap();
     let mut sim = Sim::new(&topology, 1).unwrap();
     [0, 1].into_iter().for_each(|host| sim.attach(host).unwrap());
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    let mut frame = vec![0; 60];
-    let header = ethernet::Repr { dst: MacAddr::BROADCAST, src: MAC, ethertype: EtherType::IPV4 };
-    header.emit(&mut frame).unwrap();
-    let (from, to) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-    ipv4::Repr::new(from, to, Protocol::UDP, 26).emit(&mut frame[14..]).unwrap();
-    udp::Repr { src_port: 1, dst_port: 2, payload_len: 18 }.emit(&mut frame[34..]).unwrap();
-    frame[42..].fill(7);
+    settle(&mut sim);
+    let ends = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into());
+    let mut frame = frame::udp((MAC, MacAddr::BROADCAST), ends, (1, 2), &[7; 18]).unwrap();
     // The field holds the sum of the pseudo-header: addresses, protocol, length.
     let words = [0x0A00, 0x0001, 0x0A00, 0x0002, 17, 26];
     frame[40..42].copy_from_slice(&words.iter().sum::<u16>().to_be_bytes());

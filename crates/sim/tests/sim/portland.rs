@@ -8,6 +8,8 @@ use plexus_reference::portland::{Level, Manager, Switch};
 use plexus_sim::{PortLand, Sim};
 use plexus_topo::{Controller, Options, Shape, Topology, generate};
 
+use crate::run::settle;
+
 fn network(shape: &Shape, hosts_per_node: usize) -> Topology {
     let options = Options { hosts_per_node, ..Options::default() };
     let mut topology = generate(shape, options).unwrap();
@@ -19,7 +21,7 @@ fn network(shape: &Shape, hosts_per_node: usize) -> Topology {
 
 fn settled(topology: &Topology, seed: u64, announce: bool) -> Sim {
     let mut sim = Sim::portland(topology, seed, announce).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
+    settle(&mut sim);
     sim
 }
 

@@ -6,17 +6,13 @@ use std::time::Duration;
 use plexus_sim::Sim;
 use plexus_topo::{Options, Shape, Topology, generate};
 
+use crate::run::{ran, settled};
+
 /// Frames that left by either end of each cable.
 fn frames(topology: &Topology, sim: &Sim) -> Vec<u64> {
     let sent: BTreeMap<String, u64> = sim.traffic().map(|(end, t)| (end, t.frames)).collect();
     let cable = |ends: [_; 2]| ends.map(|end| sent[&topology.end_name(end)]).iter().sum();
     topology.cables().map(|(_, _, ends)| cable(ends)).collect()
-}
-
-fn settled(topology: &Topology, seed: u64) -> Sim {
-    let mut sim = Sim::new(topology, seed).unwrap();
-    assert!(sim.settle(|_| true), "{:?}", sim.unsettled());
-    sim
 }
 
 #[test]
@@ -51,9 +47,7 @@ fn a_broadcast_crosses_every_cable_once() {
 fn the_lab_of_spanning_trees_stands_still_as_long_as_with_linux() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs/failover-stp.toml");
     let topology = Topology::read(path.as_ref()).unwrap();
-    let mut sim = settled(&topology, 1);
-    sim.run(|_| true);
-    let report = sim.report();
+    let report = ran(&topology, 1).report();
     assert!(report.facts.passed, "{report}");
     let outages: Vec<f64> = report.facts.outages.iter().map(|o| o.ms).collect();
     // Two forward delays of 15 s; after a silent failure the root's last word ages first, for 20 s
