@@ -17,6 +17,8 @@ mod pipeline;
 #[path = "../../crates/plane/tests/plane/common.rs"]
 mod rig;
 mod router;
+#[path = "../../crates/control/tests/router/plane.rs"]
+mod router_plane;
 pub mod samples;
 mod script;
 mod session;
@@ -73,6 +75,9 @@ pub const PACKET_TARGETS: &[(&str, Target)] = &[
     ("probe", probe),
 ];
 
+/// Well-formed inputs of a target.
+pub type Seeds = fn() -> Vec<Vec<u8>>;
+
 /// A target that reads something else, with its own seeds.
 pub struct OtherTarget {
     /// Its name.
@@ -80,79 +85,47 @@ pub struct OtherTarget {
     /// What it does.
     pub run: Target,
     /// Well-formed inputs of it.
-    pub seeds: fn() -> Vec<Vec<u8>>,
+    pub seeds: Seeds,
     /// Whether it reads text, in lines.
     pub is_text: bool,
 }
 
+const fn text(name: &'static str, run: Target, seeds: Seeds) -> OtherTarget {
+    OtherTarget { name, run, seeds, is_text: true }
+}
+
+const fn binary(name: &'static str, run: Target, seeds: Seeds) -> OtherTarget {
+    OtherTarget { name, run, seeds, is_text: false }
+}
+
 /// Every target that reads something other than packets.
 pub const OTHER_TARGETS: &[OtherTarget] = &[
-    OtherTarget { name: "pcap", run: pcap, seeds: samples::captures, is_text: false },
-    OtherTarget { name: "node_file", run: node_file, seeds: samples::node_files, is_text: true },
-    OtherTarget {
-        name: "controller_file",
-        run: controller_file,
-        seeds: samples::controller_files,
-        is_text: true,
-    },
-    OtherTarget {
-        name: "topology_file",
-        run: topology_file,
-        seeds: samples::topology_files,
-        is_text: true,
-    },
-    OtherTarget { name: "graphml", run: graphml, seeds: samples::graphml, is_text: true },
-    OtherTarget { name: "dot", run: dot, seeds: samples::dot, is_text: true },
-    OtherTarget { name: "graph_json", run: graph_json, seeds: samples::graph_json, is_text: true },
-    OtherTarget {
-        name: "containerlab",
-        run: containerlab,
-        seeds: samples::containerlab,
-        is_text: true,
-    },
-    OtherTarget { name: "mininet", run: mininet, seeds: samples::mininet, is_text: true },
-    OtherTarget { name: "pipeline", run: pipeline, seeds: samples::scripts, is_text: false },
-    OtherTarget { name: "router", run: router, seeds: samples::router_scripts, is_text: false },
-    OtherTarget { name: "node", run: node, seeds: samples::node_scripts, is_text: false },
-    OtherTarget {
-        name: "controller",
-        run: controller,
-        seeds: samples::controller_scripts,
-        is_text: false,
-    },
-    OtherTarget { name: "ndn_name", run: ndn_name, seeds: samples::ndn_names, is_text: false },
-    OtherTarget {
-        name: "ndn_interest",
-        run: ndn_interest,
-        seeds: samples::ndn_interests,
-        is_text: false,
-    },
-    OtherTarget { name: "ndn_data", run: ndn_data, seeds: samples::ndn_data, is_text: false },
-    OtherTarget { name: "ndn_lp", run: ndn_lp, seeds: samples::ndn_links, is_text: false },
-    OtherTarget { name: "ndn_nfd", run: ndn_nfd, seeds: samples::ndn_records, is_text: false },
-    OtherTarget {
-        name: "credential",
-        run: credential,
-        seeds: session::credentials,
-        is_text: false,
-    },
-    OtherTarget { name: "ndn_link", run: ndn_link, seeds: link::link_packets, is_text: false },
-    OtherTarget {
-        name: "ndn_management",
-        run: ndn_management,
-        seeds: management::management_scripts,
-        is_text: false,
-    },
-    OtherTarget { name: "message", run: message, seeds: session::messages, is_text: false },
-    OtherTarget { name: "channel", run: channel, seeds: session::conversations, is_text: false },
-    OtherTarget { name: "join", run: join, seeds: join::exchanges, is_text: false },
-    OtherTarget { name: "join_code", run: join_code, seeds: join::codes, is_text: true },
-    OtherTarget {
-        name: "identity_file",
-        run: identity_file,
-        seeds: session::identity_files,
-        is_text: true,
-    },
+    binary("pcap", pcap, samples::captures),
+    text("node_file", node_file, samples::node_files),
+    text("controller_file", controller_file, samples::controller_files),
+    text("topology_file", topology_file, samples::topology_files),
+    text("graphml", graphml, samples::graphml),
+    text("dot", dot, samples::dot),
+    text("graph_json", graph_json, samples::graph_json),
+    text("containerlab", containerlab, samples::containerlab),
+    text("mininet", mininet, samples::mininet),
+    binary("pipeline", pipeline, samples::scripts),
+    binary("router", router, samples::router_scripts),
+    binary("node", node, samples::node_scripts),
+    binary("controller", controller, samples::controller_scripts),
+    binary("ndn_name", ndn_name, samples::ndn_names),
+    binary("ndn_interest", ndn_interest, samples::ndn_interests),
+    binary("ndn_data", ndn_data, samples::ndn_data),
+    binary("ndn_lp", ndn_lp, samples::ndn_links),
+    binary("ndn_nfd", ndn_nfd, samples::ndn_records),
+    binary("credential", credential, session::credentials),
+    binary("ndn_link", ndn_link, link::link_packets),
+    binary("ndn_management", ndn_management, management::management_scripts),
+    binary("message", message, session::messages),
+    binary("channel", channel, session::conversations),
+    binary("join", join, join::exchanges),
+    text("join_code", join_code, join::codes),
+    text("identity_file", identity_file, session::identity_files),
 ];
 
 /// `parse(emit(repr)) == repr`, into a dirty buffer of exactly `buffer_len` bytes plus what the

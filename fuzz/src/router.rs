@@ -10,16 +10,16 @@
 //! with a neighbour that is not there, and no frame that a router would not send; after each step
 //! what is kept is bounded, and everything due has been done.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plexus_control::router::{
-    Adjacency, Fault, Group, GroupId, Input, InterfaceFacts, InterfaceId, Limits, NeighbourId,
-    NextHop, Output, Route, Router, Source, Why,
+    Fault, Input, InterfaceFacts, InterfaceId, Limits, NeighbourId, NextHop, Route, Router, Source,
+    Why,
 };
 use plexus_wire::checksum::Sum;
 use plexus_wire::{EtherType, MacAddr, Prefix, Protocol, Time, arp, ethernet, icmpv6, ipv4, ipv6};
 
+use crate::router_plane::Plane;
 use crate::samples::HOST_B;
 use crate::script::Script;
 
@@ -41,30 +41,17 @@ const LIMITS: Limits = Limits {
 /// Runs a script; see the head of the module's source.
 pub fn router(data: &[u8]) {
     let mut script = Script::new(data);
-    let mut world = World {
-        now: Time::from_secs(100),
-        router: Router::new(LIMITS, [5; 32]),
-        fib: BTreeMap::new(),
-        groups: BTreeMap::new(),
-        adjacencies: BTreeMap::new(),
-    };
+    let mut plane = Plane::with(LIMITS);
     // The samples' frames are from A's neighbour to A.
     for id in 1..=2 {
-        world.input(Input::Interface { id: InterfaceId(id), facts: Some(facts(id, 0)) });
+        let facts = Some(facts(id, 0));
+        hand_in(&mut plane, Input::Interface { id: InterfaceId(id), facts });
     }
     for _ in 0..STEPS_MAX {
         let Some(step) = script.step() else { break };
-        let input = input(step, &mut script, &mut world.now);
-        world.input(input);
+        let input = input(step, &mut script, &mut plane.now);
+        hand_in(&mut plane, input);
     }
-}
-
-struct World {
-    now: Time,
-    router: Router,
-    fib: BTreeMap<Prefix, GroupId>,
-    groups: BTreeMap<GroupId, Group>,
-    adjacencies: BTreeMap<NeighbourId, Adjacency>,
 }
 
 fn facts(id: u16, shape: u8) -> InterfaceFacts {
@@ -199,97 +186,56 @@ fn mend(frame: &mut [u8]) {
     }
 }
 
-impl World {
-    fn input(&mut self, input: Input) {
-        self.router.handle(self.now, input);
-        while let Some(output) = self.router.poll_output() {
-            self.carry_out(output);
-        }
-        let sizes = self.router.sizes();
-        assert!(self.router.next_deadline() > self.now, "something that is due was not done");
-        assert!(sizes.routes <= LIMITS.routes && sizes.neighbours <= LIMITS.neighbours);
-        assert!(sizes.queued_bytes <= LIMITS.queue_bytes && sizes.groups < 200, "{sizes:?}");
-        let prefixes = LIMITS.routes + LIMITS.neighbours + 3 * 8 * 4;
-        assert!(sizes.prefixes <= prefixes && self.fib.len() <= sizes.prefixes, "{sizes:?}");
-        for neighbour in self.router.neighbours(self.now) {
-            let told = self.adjacencies.get(&neighbour.id).map(|adjacency| adjacency.mac);
-            assert_eq!(told, neighbour.mac);
-            assert!(neighbour.waiting <= LIMITS.queue);
-            assert!(neighbour.mac.is_none_or(|mac| !mac.is_multicast()));
-            assert!(!neighbour.address.is_multicast() && !neighbour.address.is_unspecified());
-        }
+/// Has the data plane carry out what follows from an input.
+fn hand_in(plane: &mut Plane, input: Input) {
+    plane.input(input);
+    plane.again.clear();
+    plane.events.clear();
+    for (interface, frame) in std::mem::take(&mut plane.sent) {
+        check_sent(&plane.router, interface, &frame);
     }
-
-    fn carry_out(&mut self, output: Output) {
-        match output {
-            Output::Send { interface, frame } => self.check_sent(interface, &frame),
-            Output::Again { .. } | Output::Tell(_) => {}
-            Output::Adjacency { id, entry } => {
-                let old = match entry {
-                    Some(entry) => self.adjacencies.insert(id, entry),
-                    None => self.adjacencies.remove(&id),
-                };
-                assert_ne!(old, entry, "{id:?}: no news");
-                self.check_members();
-            }
-            Output::Group { id, group } => {
-                match group {
-                    Some(group) => drop(self.groups.insert(id, group)),
-                    None => {
-                        assert!(self.groups.remove(&id).is_some(), "{id:?} was not there");
-                        assert!(self.fib.values().all(|group| *group != id), "{id:?} is in use");
-                    }
-                }
-                self.check_members();
-            }
-            Output::Fib { prefix, group: Some(group) } => {
-                assert!(self.groups.contains_key(&group), "{prefix}: {group:?} is not there");
-                self.fib.insert(prefix, group);
-            }
-            Output::Fib { prefix, group: None } => {
-                assert!(self.fib.remove(&prefix).is_some(), "{prefix} was not there");
-            }
-        }
+    let sizes = plane.router.sizes();
+    assert!(sizes.routes <= LIMITS.routes && sizes.neighbours <= LIMITS.neighbours);
+    assert!(sizes.queued_bytes <= LIMITS.queue_bytes && sizes.groups < 200, "{sizes:?}");
+    let prefixes = LIMITS.routes + LIMITS.neighbours + 3 * 8 * 4;
+    assert!(sizes.prefixes <= prefixes && plane.fib.len() <= sizes.prefixes, "{sizes:?}");
+    for neighbour in plane.router.neighbours(plane.now) {
+        let told = plane.adjacencies.get(&neighbour.id).map(|adjacency| adjacency.mac);
+        assert_eq!(told, neighbour.mac);
+        assert!(neighbour.waiting <= LIMITS.queue);
+        assert!(neighbour.mac.is_none_or(|mac| !mac.is_multicast()));
+        assert!(!neighbour.address.is_multicast() && !neighbour.address.is_unspecified());
     }
+}
 
-    fn check_members(&self) {
-        for group in self.groups.values() {
-            let Group::Via(members) = group else { continue };
-            let count =
-                members.iter().filter(|m| self.adjacencies.contains_key(&m.neighbour)).count();
-            assert!(!members.is_empty() && (count == 0 || count == members.len()), "{group:?}");
+/// Frames are from the interface, ARP and discovery to anybody, all else to one station at an
+/// address of one station, and within the link's MTU.
+fn check_sent(router: &Router, interface: InterfaceId, bytes: &[u8]) {
+    let facts = router.interfaces().find(|(id, _)| *id == interface);
+    let (_, facts) = facts.expect("a frame to an interface that is down");
+    let frame = ethernet::Frame::new_checked(bytes).expect("a frame");
+    assert_eq!(frame.src(), facts.mac);
+    assert!(![MacAddr::default(), facts.mac].contains(&frame.dst()));
+    let payload = frame.payload();
+    match frame.ethertype() {
+        EtherType::ARP => {
+            let packet = arp::Packet::new_checked(payload).expect("ARP");
+            assert!(!facts.kernel || packet.operation() == arp::Operation::REQUEST);
         }
-    }
-
-    /// Frames are from the interface, ARP and discovery to anybody, all else to one station at an
-    /// address of one station, and within the link's MTU.
-    fn check_sent(&self, interface: InterfaceId, bytes: &[u8]) {
-        let facts = self.router.interfaces().find(|(id, _)| *id == interface);
-        let (_, facts) = facts.expect("a frame to an interface that is down");
-        let frame = ethernet::Frame::new_checked(bytes).expect("a frame");
-        assert_eq!(frame.src(), facts.mac);
-        assert!(![MacAddr::default(), facts.mac].contains(&frame.dst()));
-        let payload = frame.payload();
-        match frame.ethertype() {
-            EtherType::ARP => {
-                let packet = arp::Packet::new_checked(payload).expect("ARP");
-                assert!(!facts.kernel || packet.operation() == arp::Operation::REQUEST);
-            }
-            EtherType::IPV4 => {
-                let packet = ipv4::Packet::new_checked(payload).expect("IPv4");
-                assert!(packet.checksum_ok() && payload.len() <= usize::from(facts.mtu));
-                let dst = packet.dst();
-                assert!(!frame.dst().is_multicast() && !dst.is_multicast() && !dst.is_broadcast());
-                assert!(!dst.is_loopback() && dst.octets()[0] != 0);
-            }
-            EtherType::IPV6 => {
-                let packet = ipv6::Packet::new_checked(payload).expect("IPv6");
-                let is_nd = packet.next_header() == Protocol::ICMPV6
-                    && matches!(packet.payload().first(), Some(135 | 136));
-                assert!(is_nd || !frame.dst().is_multicast() && !packet.dst().is_multicast());
-                assert!(!packet.dst().is_unspecified() && !packet.src().is_multicast());
-            }
-            other => panic!("{other} is not for a router to send"),
+        EtherType::IPV4 => {
+            let packet = ipv4::Packet::new_checked(payload).expect("IPv4");
+            assert!(packet.checksum_ok() && payload.len() <= usize::from(facts.mtu));
+            let dst = packet.dst();
+            assert!(!frame.dst().is_multicast() && !dst.is_multicast() && !dst.is_broadcast());
+            assert!(!dst.is_loopback() && dst.octets()[0] != 0);
         }
+        EtherType::IPV6 => {
+            let packet = ipv6::Packet::new_checked(payload).expect("IPv6");
+            let is_nd = packet.next_header() == Protocol::ICMPV6
+                && matches!(packet.payload().first(), Some(135 | 136));
+            assert!(is_nd || !frame.dst().is_multicast() && !packet.dst().is_multicast());
+            assert!(!packet.dst().is_unspecified() && !packet.src().is_multicast());
+        }
+        other => panic!("{other} is not for a router to send"),
     }
 }
