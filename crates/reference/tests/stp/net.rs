@@ -52,10 +52,6 @@ impl Net {
         self.cables.len() - 1
     }
 
-    pub(crate) fn now(&self) -> Time {
-        self.now
-    }
-
     pub(crate) fn plug_all(&mut self) {
         let made = self.settings.iter().zip(&self.ports).map(|(s, ports)| Bridge::new(*s, *ports));
         self.bridges = made.collect();
