@@ -1,6 +1,6 @@
 //! Every connected graph of up to five nodes, and some of six, × every failure of one link, noticed
-//! by carrier or by timeout, and of one node; and every repair. The seed selects the
-//! controller's node.
+//! by carrier or by timeout, and of one node; and every repair. The seed selects the controller's
+//! node and the policy of routes.
 //!
 //! After each failure: no frame loops; every ordered pair of hosts whose nodes are still connected
 //! with the controller's reaches each other again; reverse paths lead back; and no route memory
@@ -10,13 +10,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use plexus_config::{ControllerSettings as Config, RoutePolicy};
 use plexus_wire::fabric::message::PortRole;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::graphs::{Pairs, connected};
-use crate::world::{CONTROL, End, HOST, World};
+use crate::world::{CONTROL, End, HOST, World, usual_config};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
@@ -41,7 +42,10 @@ impl Trial {
         names.shuffle(&mut random);
         let graph: Pairs = graph.iter().map(|&(a, b)| (names[a], names[b])).collect();
         let what = format!("{graph:?}, seed {seed}");
-        let mut world = World::joined(nodes, &graph, seed);
+        let policies = [RoutePolicy::Ecmp, RoutePolicy::Spain, RoutePolicy::Shortest];
+        let policy = policies[seed as usize % policies.len()];
+        let config = Config { policy, ..usual_config() };
+        let mut world = World::joined_as(nodes, &graph, seed, config);
         let all = world.all_pairs();
         assert_eq!(world.unreached(&all, 200), [], "{what}");
         Trial { world, nodes, what, controller_at: End::Node(0, CONTROL) }
