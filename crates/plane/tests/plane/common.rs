@@ -14,7 +14,7 @@ use plexus_plane::{
     RouterSource, Snapshot, Worker, mesh,
 };
 use plexus_wire::fabric::message::Step;
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Time, checksum};
 
 /// A box with memory ports, one or more workers, each with its own pool.
 pub(crate) struct Rig {
@@ -424,6 +424,27 @@ fn frame_of(to: MacAddr, from: MacAddr, rest: &[u8]) -> Vec<u8> {
     for (i, byte) in frame[header..].iter_mut().enumerate() {
         *byte = i as u8;
     }
+    frame
+}
+
+/// An IPv4 packet between two stations, to and from. `field` has the flags and the offset of a
+/// fragment.
+pub(crate) fn ipv4(
+    [to, from]: [MacAddr; 2],
+    ends: [[u8; 4]; 2],
+    (field, ttl, protocol): (u16, u8, u8),
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut frame = [to.0, from.0].concat();
+    frame.extend([0x08, 0x00, 0x45, 0]);
+    frame.extend((20 + payload.len() as u16).to_be_bytes());
+    frame.extend([0x12, 0x34]);
+    frame.extend(field.to_be_bytes());
+    frame.extend([ttl, protocol, 0, 0]);
+    frame.extend(ends.as_flattened());
+    let sum = checksum::checksum(&frame[14..]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(payload);
     frame
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Plan, mac, tagged};
+use crate::common::{self, Plan, mac, tagged};
 use crate::net::{CAPABILITIES, Journey, Net, Node};
 use plexus_config::Trust;
 use plexus_io::{Checksum, Offload, Segmentation};
@@ -391,13 +391,8 @@ fn what_hosts_send_to_the_control_plane_is_policed_port_by_port() {
 
 /// A message of a DHCP client (RFC 2131, 4.1), as far as the data plane looks at it.
 fn discover(from: MacAddr) -> Vec<u8> {
-    let mut f = plain(MacAddr::BROADCAST, from, 14);
-    f[12..14].copy_from_slice(&[8, 0]);
-    f.extend([0x45, 0, 0, 36, 0, 1, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
-    let sum = checksum::checksum(&f[14..34]);
-    f[24..26].copy_from_slice(&sum.to_be_bytes());
-    f.extend([0, 68, 0, 67, 0, 16, 0, 0, 1, 1, 6, 0, 0, 0, 0, 1]);
-    f
+    let message = [0, 68, 0, 67, 0, 16, 0, 0, 1, 1, 6, 0, 0, 0, 0, 1];
+    common::ipv4([MacAddr::BROADCAST, from], [[0; 4], [255; 4]], (0, 64, 17), &message)
 }
 
 #[test]
@@ -443,16 +438,7 @@ fn a_full_queue_to_the_control_plane_still_takes_control_frames() {
 
 /// A UDP or TCP packet over IPv4 from A to B.
 pub(crate) fn ip_packet(tcp: bool, payload: usize, src_port: u16) -> Vec<u8> {
-    let mut f = plain(mac(B), mac(A), 14);
-    f[12..14].copy_from_slice(&[8, 0]);
-    let header = if tcp { 20 } else { 8 };
-    let total = (20 + header + payload) as u16;
-    f.extend([0x45, 0]);
-    f.extend(total.to_be_bytes());
-    f.extend([0, 1, 0, 0, 64, if tcp { 6 } else { 17 }, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    let sum = checksum::checksum(&f[14..34]);
-    f[24..26].copy_from_slice(&sum.to_be_bytes());
-    f.extend(src_port.to_be_bytes());
+    let mut f = src_port.to_be_bytes().to_vec();
     f.extend([0, 81]);
     if tcp {
         f.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x10, 0, 0, 0, 0, 0]);
@@ -461,7 +447,8 @@ pub(crate) fn ip_packet(tcp: bool, payload: usize, src_port: u16) -> Vec<u8> {
         f.extend([0, 0]);
     }
     f.extend((0..payload).map(|i| i as u8));
-    f
+    let (ends, protocol) = ([[10, 0, 0, 1], [10, 0, 0, 2]], if tcp { 6 } else { 17 });
+    common::ipv4([mac(B), mac(A)], ends, (0, 64, protocol), &f)
 }
 
 /// The metadata of a packet whose checksum is left to the hardware, the sum of its pseudo-header

@@ -3,37 +3,24 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::common::{Plan, mac};
+use crate::common::{Plan, ipv4 as ipv4_frame, mac};
+use crate::group_rig::{A, B, GROUP, Tables};
 use crate::net::{CAPABILITIES, Node};
-use plexus_config::ReversePath;
-use plexus_plane::{
-    DropReason, FibReaders, GROUP_VLAN, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, Punt,
-    RouterSource, RouterTables, route_along,
-};
+use plexus_plane::{DropReason, Injection, Punt, route_along};
 use plexus_table::RouteKey;
-use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
+use plexus_table::lpm::{Fib4, Fib6};
 use plexus_wire::fabric::{self, Fields, Kind, Partition, ROUTER_HOP, Repr};
-use plexus_wire::{checksum, ipv4};
+use plexus_wire::ipv4;
 
-const GROUP: u64 = 0x66;
-const A: u64 = 0xA;
-const B: u64 = 0xB;
 const HOST: usize = 0;
 
 /// A UDP packet from A to the group. `fragment`: the field with its offset and flags.
 fn packet(source: Ipv4Addr, destination: Ipv4Addr, ports: u16, fragment: u16) -> Vec<u8> {
-    let mut f = [mac(GROUP).0, mac(A).0].concat();
-    f.extend([8, 0, 0x45, 0, 0, 60, 0, 1]);
-    f.extend(fragment.to_be_bytes());
-    f.extend([64, 17, 0, 0]);
-    f.extend(source.octets());
-    f.extend(destination.octets());
-    let sum = checksum::checksum(&f[14..34]);
-    f[24..26].copy_from_slice(&sum.to_be_bytes());
-    f.extend(ports.to_be_bytes());
-    f.extend([0, 9, 0, 40, 0, 0]);
-    f.extend([7; 32]);
-    f
+    let mut datagram = ports.to_be_bytes().to_vec();
+    datagram.extend([0, 9, 0, 40, 0, 0]);
+    datagram.extend([7; 32]);
+    let ends = [source.octets(), destination.octets()];
+    ipv4_frame([mac(GROUP), mac(A)], ends, (fragment, 64, 17), &datagram)
 }
 
 fn flow(n: u16) -> (Ipv4Addr, Ipv4Addr) {
@@ -167,27 +154,12 @@ fn arp_discovery_and_dhcp_stay_at_the_hosts_own_node() {
 
 /// A node that routes: link 1 leads to the first stage, link 2 to B in 20.0.0.0/8.
 fn back() -> (Node, Fib4, Fib6) {
-    let mut router = RouterTables::new();
-    let interface = InterfacePlan {
-        vlan: GROUP_VLAN,
-        mac: mac(GROUP),
-        mtu: u16::MAX,
-        port: None,
-        kernel: None,
-        reverse_path: ReversePath::Strict,
-    };
-    router.set_interface(GROUP_VLAN, Some(interface));
-    let mut v4 = Fib4::new(Limits::default()).unwrap();
-    let v6 = Fib6::new(Limits::default()).unwrap();
-    for (number, station, prefix) in [(0, A, (0x0A00_0001, 32)), (1, B, (0x1400_0000, 8))] {
-        router.set_neighbour(number, Some((GROUP_VLAN, mac(station))));
-        let members = vec![Hop { neighbour: number, vlan: GROUP_VLAN }];
-        let group = GroupSpec { kind: GroupKind::Forward, members, vlan: GROUP_VLAN };
-        router.set_group(number, Some(group));
-        v4.insert(prefix.0, prefix.1, GroupId::new(number).unwrap()).unwrap();
+    let mut tables = Tables::new(u16::MAX);
+    for (number, station, prefix, len) in [(0, A, [10, 0, 0, 1], 32), (1, B, [20, 0, 0, 0], 8)] {
+        tables.neighbour(number, station);
+        tables.route4(prefix, len, number);
     }
-    let fib = FibReaders::new(v4.reader(), v6.reader());
-    let source = RouterSource { plan: (*router.plan()).clone().publish(), fib };
+    let source = tables.source();
     let mut node =
         Node::with(Plan { capabilities: Some(CAPABILITIES), router: Some(source), ..Plan::new(3) });
     node.link(&[1, 2]);
@@ -196,7 +168,7 @@ fn back() -> (Node, Fib4, Fib6) {
     let key = RouteKey { destination: mac(B), source: Some(mac(A)) };
     node.tables.install(ROUTER_HOP.into(), key, route.into());
     node.publish();
-    (node, v4, v6)
+    (node, tables.v4, tables.v6)
 }
 
 /// A packet as it comes from the first stage.

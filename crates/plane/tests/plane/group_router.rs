@@ -3,29 +3,16 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::common::{Plan, mac};
-use crate::net::{CAPABILITIES, Node};
-use plexus_config::{PortSettings, ReversePath, Trust};
+use crate::common::{ipv4 as ipv4_frame, mac};
+use crate::group_rig::{A, B, C, GROUP, HERE, LINK, THERE, TTL, Tables};
+use crate::net::Node;
+use plexus_config::Trust;
 use plexus_io::{Checksum, Offload, Segmentation};
-use plexus_plane::{
-    DropReason, FibReaders, GROUP_VLAN, GroupKind, GroupSpec, Hop, Injection, InterfacePlan, Punt,
-    RouterSource, RouterTables,
-};
-use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
+use plexus_plane::{DropReason, GroupKind, Injection, Punt};
+use plexus_table::lpm::{Fib4, Fib6, GroupId};
 use plexus_wire::fabric::{self, Kind, Repr};
-use plexus_wire::{Protocol, checksum, ipv4, ipv6};
+use plexus_wire::{Protocol, checksum, frame, ipv4};
 use proptest::prelude::*;
-
-/// The group, a host here, one behind the link, and another one here.
-const GROUP: u64 = 0x66;
-const A: u64 = 0xA;
-const B: u64 = 0xB;
-const C: u64 = 0xC;
-/// A's port, the link, and C's port.
-const HERE: usize = 0;
-const LINK: usize = 1;
-const THERE: usize = 2;
-const TTL: u8 = 64;
 
 fn node(workers: usize) -> (Node, Fib4, Fib6) {
     node_that_trusts(workers, Trust::None)
@@ -34,67 +21,25 @@ fn node(workers: usize) -> (Node, Fib4, Fib6) {
 /// A node whose hosts are in 10.0.0.0/24; B is in 10.1.0.0/24 and C in 10.2.0.0/24. Likewise in
 /// 2001:db8::/64 and those that follow. `trust`: what its ports know traffic classes by.
 fn node_that_trusts(workers: usize, trust: Trust) -> (Node, Fib4, Fib6) {
-    let mut router = RouterTables::new();
-    router.set_interface(
-        GROUP_VLAN,
-        Some(InterfacePlan {
-            vlan: GROUP_VLAN,
-            mac: mac(GROUP),
-            mtu: u16::MAX,
-            port: None,
-            kernel: None,
-            reverse_path: ReversePath::Strict,
-        }),
-    );
-    let mut v4 = Fib4::new(Limits::default()).unwrap();
-    let mut v6 = Fib6::new(Limits::default()).unwrap();
+    let mut tables = Tables::new(u16::MAX);
     let hosts = [(A, [10, 0, 0, 1]), (B, [10, 1, 0, 1]), (C, [10, 2, 0, 1])];
     for (number, (station, address)) in (0..).zip(hosts) {
-        router.set_neighbour(number, Some((GROUP_VLAN, mac(station))));
-        let members = vec![Hop { neighbour: number, vlan: GROUP_VLAN }];
-        let group = GroupSpec { kind: GroupKind::Forward, members, vlan: GROUP_VLAN };
-        router.set_group(number, Some(group));
-        v4.insert(u32::from_be_bytes(address), 32, GroupId::new(number).unwrap()).unwrap();
+        tables.neighbour(number, station);
+        tables.route4(address, 32, number);
         let address = Ipv6Addr::new(0x2001, 0xDB8, 0, number, 0, 0, 0, 1);
-        v6.insert(address.into(), 128, GroupId::new(number).unwrap()).unwrap();
+        tables.route6(address.octets(), 128, number);
     }
-    let glean = GroupSpec { kind: GroupKind::Glean, members: Vec::new(), vlan: GROUP_VLAN };
-    router.set_group(3, Some(glean));
-    let own = GroupSpec { kind: GroupKind::Local, members: Vec::new(), vlan: GROUP_VLAN };
-    router.set_group(4, Some(own));
-    v4.insert(u32::from_be_bytes([10, 1, 0, 0]), 24, GroupId::new(3).unwrap()).unwrap();
-    let fib = FibReaders::new(v4.reader(), v6.reader());
-    let source = RouterSource { plan: (*router.plan()).clone().publish(), fib };
-    let mut node = Node::with(Plan {
-        capabilities: Some(CAPABILITIES),
-        workers,
-        frame_sizes: [69_632, 2048][..workers].to_vec(),
-        router: Some(source),
-        ports: vec![PortSettings { trust, ..PortSettings::default() }; 3],
-        ..Plan::new(3)
-    });
-    node.host(HERE as u16, mac(A));
-    node.host(THERE as u16, mac(C));
-    node.link(&[LINK as u16]);
-    node.route(HERE as u16, mac(B), &[&[LINK as u8, 4, 7]]);
-    node.route(HERE as u16, mac(C), &[&[THERE as u8]]);
-    node.tables.set_gateway(Some(mac(GROUP)), true);
-    node.publish();
-    (node, v4, v6)
+    tables.group(3, GroupKind::Glean, vec![]);
+    tables.group(4, GroupKind::Local, vec![]);
+    tables.route4([10, 1, 0, 0], 24, 3);
+    (tables.node(3, workers, trust), tables.v4, tables.v6)
 }
 
 /// A TCP packet from A to an address, by the group.
 fn packet(source: [u8; 4], destination: [u8; 4], payload: usize) -> Vec<u8> {
-    let mut f = [mac(GROUP).0, mac(A).0].concat();
-    f.extend([8, 0, 0x45, 0]);
-    f.extend(((20 + 20 + payload) as u16).to_be_bytes());
-    f.extend([0, 1, 0, 0, TTL, 6, 0, 0]);
-    f.extend([source, destination].as_flattened());
-    let sum = checksum::checksum(&f[14..34]);
-    f[24..26].copy_from_slice(&sum.to_be_bytes());
-    f.extend([0, 9, 0, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x10, 0, 0, 0, 0, 0]);
-    f.extend((0..payload).map(|i| i as u8));
-    f
+    let mut segment = vec![0, 9, 0, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x10, 0, 0, 0, 0, 0];
+    segment.extend((0..payload).map(|i| i as u8));
+    ipv4_frame([mac(GROUP), mac(A)], [source, destination], (0, TTL, 6), &segment)
 }
 
 /// Asserts what routing has made of a packet between two stations.
@@ -285,37 +230,15 @@ struct Sent {
 
 impl Sent {
     fn frame(&self) -> Vec<u8> {
-        let mut f = [mac(self.to).0, mac(self.station).0].concat();
+        let address = |n: u16| match (self.v6, n) {
+            (true, n) => Ipv6Addr::new(0x2001, 0xDB8, 0, n % 8, 0, 0, 0, 1 + n / 8).into(),
+            (_, 7) => Ipv4Addr::new(224, 0, 0, 5).into(),
+            (_, n) => Ipv4Addr::new(10, (n % 8) as u8, 0, 1 + (n / 8) as u8).into(),
+        };
+        let stations = (mac(self.station), mac(self.to));
+        let ends = (address(self.source), address(self.destination));
         let payload = vec![7; self.payload];
-        let [source, destination] = [self.source, self.destination];
-        if self.v6 {
-            let address = |n: u16| Ipv6Addr::new(0x2001, 0xDB8, 0, n % 8, 0, 0, 0, 1 + n / 8);
-            let repr = ipv6::Repr {
-                hop_limit: self.ttl,
-                ..ipv6::Repr::new(
-                    address(source),
-                    address(destination),
-                    Protocol::UDP,
-                    self.payload,
-                )
-            };
-            f.extend([0x86, 0xDD]);
-            f.extend(vec![0; 40]);
-            repr.emit(&mut f[14..]).unwrap();
-        } else {
-            let address = |n: u16| match n {
-                7 => Ipv4Addr::new(224, 0, 0, 5),
-                n => Ipv4Addr::new(10, (n % 8) as u8, 0, 1 + (n / 8) as u8),
-            };
-            f.extend([8, 0, 0x45, 0]);
-            f.extend(((20 + self.payload) as u16).to_be_bytes());
-            f.extend([0, 1, 0, 0, self.ttl, 17, 0, 0]);
-            f.extend(address(source).octets());
-            f.extend(address(destination).octets());
-            let sum = checksum::checksum(&f[14..34]);
-            f[24..26].copy_from_slice(&sum.to_be_bytes());
-        }
-        f.extend(payload);
+        let mut f = frame::ip(stations, ends, (Protocol::UDP, self.ttl), &payload).unwrap();
         if let Some((at, bits)) = self.damage {
             let at = at % f.len();
             f[at] ^= bits;

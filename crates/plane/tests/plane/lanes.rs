@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::common::{Plan, mac};
+use crate::common::{Plan, ipv4, mac};
 use crate::net::{CAPABILITIES, Node};
 use plexus_config::LaneChoice;
 use plexus_plane::DropReason;
-use plexus_wire::{Time, checksum};
+use plexus_wire::Time;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -19,19 +19,13 @@ const BEFORE_PAYLOAD: usize = 8 + 14 + 20 + 8;
 
 /// A UDP packet from A to B with its flow's number as source port, and its own in the payload.
 fn packet(flow: u16, number: u32, len: usize) -> Vec<u8> {
-    let mut f = [mac(B).0, mac(A).0].concat();
-    f.extend([8, 0, 0x45, 0]);
-    f.extend(((len - 14) as u16).to_be_bytes());
-    f.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    let sum = checksum::checksum(&f[14..34]);
-    f[24..26].copy_from_slice(&sum.to_be_bytes());
-    f.extend(flow.to_be_bytes());
-    f.extend([0, 81]);
-    f.extend(((len - 34) as u16).to_be_bytes());
-    f.extend([0, 0]);
-    f.extend(number.to_be_bytes());
-    f.resize(len, 0);
-    f
+    let mut datagram = flow.to_be_bytes().to_vec();
+    datagram.extend([0, 81]);
+    datagram.extend(((len - 34) as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend(number.to_be_bytes());
+    datagram.resize(len - 34, 0);
+    ipv4([mac(B), mac(A)], [[10, 0, 0, 1], [10, 0, 0, 2]], (0, 64, 17), &datagram)
 }
 
 /// A packet that left: when, by which port, its flow and its number.

@@ -11,7 +11,7 @@ use plexus_plane::{
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits};
 use plexus_wire::MacAddr;
 
-use crate::common::{Plan, Rig, access, mac, trunk};
+use crate::common::{self, Plan, Rig, access, mac, trunk};
 
 /// The VLANs of the three interfaces.
 pub(crate) const VLANS: [u16; 3] = [101, 102, 10];
@@ -178,15 +178,7 @@ impl Drop for Router {
 
 /// An Ethernet frame with an IPv4 packet of UDP from `src` to `dst`.
 pub(crate) fn ipv4(to: MacAddr, src: [u8; 4], dst: [u8; 4], ttl: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = [to.0, mac(0x77).0].concat();
-    frame.extend([0x08, 0x00, 0x45, 0]);
-    frame.extend((20 + payload.len() as u16).to_be_bytes());
-    frame.extend([0x12, 0x34, 0, 0, ttl, 17, 0, 0]);
-    frame.extend(src);
-    frame.extend(dst);
-    frame.extend(payload);
-    fix_sum(&mut frame);
-    frame
+    common::ipv4([to, mac(0x77)], [src, dst], (0, ttl, 17), payload)
 }
 
 /// Computes the IPv4 header's checksum afresh.

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use crate::common::{Plan, mac};
+use crate::common::{Plan, ipv4, mac};
 use crate::net::{CAPABILITIES, Journey, Net, Node};
 use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_plane::{DropReason, Encapsulation, Injection, PortRole, PortSet, Punt};
 use plexus_wire::fabric::{self, Kind, Repr};
-use plexus_wire::{EtherType, MacAddr, Protocol, ethernet, igmp, ipv4, ipv6, ndp};
+use plexus_wire::{MacAddr, Protocol, frame, igmp, ndp};
 
 const A: u64 = 0xA;
 const TREE: u32 = 42;
@@ -22,13 +22,7 @@ fn group_mac() -> MacAddr {
 
 /// An IPv4 packet in a frame to any Ethernet address.
 fn packet(to: MacAddr, dst: [u8; 4], protocol: Protocol, payload: &[u8]) -> Vec<u8> {
-    let mut f = vec![0; 34];
-    let header = ethernet::Repr { dst: to, src: mac(A), ethertype: EtherType::IPV4 };
-    header.emit(&mut f).unwrap();
-    let ip = ipv4::Repr::new([10, 0, 0, 1].into(), dst.into(), protocol, payload.len());
-    ip.emit(&mut f[14..]).unwrap();
-    f.extend(payload);
-    f
+    ipv4([to, mac(A)], [[10, 0, 0, 1], dst], (0, 64, protocol.0), payload)
 }
 
 fn to_group(payload: &[u8]) -> Vec<u8> {
@@ -178,12 +172,8 @@ fn what_the_control_plane_answers_does_not_go_along_a_tree() {
     // Neighbour discovery, of a group that has a tree.
     let all = MacAddr([0x33, 0x33, 0, 0, 0, 7]);
     let solicitation = ndp::Repr { message: ndp::Message::RouterSolicitation, options: vec![] };
-    let mut v6 = vec![0; 54 + solicitation.buffer_len()];
-    ethernet::Repr { dst: all, src: mac(A), ethertype: EtherType::IPV6 }.emit(&mut v6).unwrap();
-    let (src, dst) = ("fe80::a".parse().unwrap(), "ff02::7".parse().unwrap());
-    let len = solicitation.buffer_len();
-    ipv6::Repr::new(src, dst, Protocol::ICMPV6, len).emit(&mut v6[14..]).unwrap();
-    solicitation.emit(&mut v6[54..]).unwrap();
+    let ends = ("fe80::a".parse().unwrap(), "ff02::7".parse().unwrap());
+    let mut v6 = frame::ndp((mac(A), all), ends, &solicitation).unwrap();
     others.push(v6.clone());
     net.nodes[0].tables.set_group(0, mac(A), all, Some((TREE, 1)));
     net.nodes[0].publish();
