@@ -113,11 +113,6 @@ pub fn parse_packet_rate(text: &str) -> Result<u64, ValueError> {
         .map_err(|e| e.about(text, "packet rate"))
 }
 
-/// Writes packets per second so that [`parse_packet_rate`] gives the same value.
-pub fn format_packet_rate(packets_per_s: u64) -> String {
-    format(packets_per_s, &PACKET_RATE[..3])
-}
-
 /// Why a quantity was refused, before the text itself is known to the message.
 struct Refusal {
     why: String,
@@ -242,7 +237,6 @@ mod tests {
         assert_eq!(format_size(1500), "1.5kB");
         assert_eq!(format_duration(Duration::from_secs(300)), "300s");
         assert_eq!(format_duration(Duration::from_nanos(1500)), "1.5us");
-        assert_eq!(format_packet_rate(5000), "5kpps");
         assert_eq!(format_rate(0), "0bit");
     }
 
@@ -277,7 +271,6 @@ mod tests {
         {
             prop_assert_eq!(parse_rate(&format_rate(v)), Ok(v));
             prop_assert_eq!(parse_size(&format_size(v)), Ok(v));
-            prop_assert_eq!(parse_packet_rate(&format_packet_rate(v)), Ok(v));
             let d = Duration::from_nanos(v);
             prop_assert_eq!(parse_duration(&format_duration(d)), Ok(d));
         }
