@@ -76,6 +76,15 @@ fn plain() -> Apply {
     Apply::default()
 }
 
+/// A daemon that runs the text `a`, and `b` in its file.
+fn edited() -> (Bench, Arc<Adoption>) {
+    let bench = Bench::new();
+    bench.write("a");
+    let daemon = bench.start();
+    bench.write("b");
+    (bench, daemon)
+}
+
 fn shown(adoption: &Adoption) -> Vec<(u64, String, bool)> {
     let versions = adoption.versions().unwrap().versions;
     versions.into_iter().map(|v| (v.number, v.comment, v.good)).collect()
@@ -163,10 +172,7 @@ fn a_trial_ends_well_by_a_confirmation_alone() {
 
 #[test]
 fn an_unconfirmed_trial_goes_back_in_the_daemon_and_in_the_file() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&within(3600)).unwrap();
     expire(&daemon, 2);
     assert_eq!((bench.runs(), bench.has()), ("a".into(), "a".into()));
@@ -190,10 +196,7 @@ fn an_unconfirmed_trial_goes_back_in_the_daemon_and_in_the_file() {
 
 #[test]
 fn a_trial_ends_with_its_daemon() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&within(3600)).unwrap();
     drop(daemon);
     let daemon = bench.start();
@@ -211,10 +214,7 @@ fn a_trial_ends_with_its_daemon() {
 
 #[test]
 fn an_edit_during_a_trial_is_kept_as_a_version() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&within(3600)).unwrap();
     bench.write("edited");
     let Ok(Reply::Applied(applied)) = daemon.answer(Config::Back(true)) else { panic!() };
@@ -234,10 +234,7 @@ fn an_edit_during_a_trial_is_kept_as_a_version() {
 
 #[test]
 fn a_file_that_the_daemon_may_not_write_does_not_bring_the_trial_back() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&within(3600)).unwrap();
     // The temporary file's name is taken by a folder, so that root cannot write it either.
     let taken = bench.dir.join("n1.toml.new");
@@ -274,10 +271,7 @@ fn without_a_folder_there_are_reloads_and_no_trials() {
 
 #[test]
 fn versions_are_for_their_owner_alone() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&plain()).unwrap();
     let mode = |path: &str| fs::metadata(bench.dir.join(path)).unwrap().permissions().mode();
     let modes = ["n1.versions", "n1.versions/1.toml", "n1.versions/index.json"]
@@ -288,10 +282,7 @@ fn versions_are_for_their_owner_alone() {
 
 #[test]
 fn an_error_says_that_a_newer_program_ran_the_text() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&plain()).unwrap();
     let index = bench.dir.join("n1.versions/index.json");
     let own = format!("\"plexus\": \"{}\"", env!("CARGO_PKG_VERSION"));
@@ -348,10 +339,7 @@ fn a_key_that_was_revoked_stays_so_whichever_way_a_trial_ends() {
 
 #[test]
 fn a_daemon_that_does_not_get_the_socket_ends_no_trial() {
-    let bench = Bench::new();
-    bench.write("a");
-    let daemon = bench.start();
-    bench.write("b");
+    let (bench, daemon) = edited();
     daemon.apply(&within(60)).unwrap();
     let mut second = Begin::read(&bench.file()).unwrap();
     let socket = bench.dir.join("n1.sock");
