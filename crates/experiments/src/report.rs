@@ -245,20 +245,9 @@ impl Report {
             let (paper, ours) = (row.paper_text(), row.ours_text());
             [row.quantity.clone(), row.unit.into(), paper, ours, beside, note]
         }));
-        let width = |i: usize| cells.iter().map(|c| c[i].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 6] = std::array::from_fn(width);
         let mut text = format!("the claim {}\n", self.verdict);
-        for row in &cells {
-            let mut line = String::new();
-            for (i, cell) in row.iter().enumerate() {
-                let width = widths[i];
-                let _ = match i {
-                    2 | 3 => write!(line, "{cell:>width$}  "),
-                    _ => write!(line, "{cell:<width$}  "),
-                };
-            }
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        // What the paper has and what we have are numbers.
+        text += &plexus_report::aligned(&cells, |column| matches!(column, 2 | 3));
         for remark in &findings.remarks {
             let _ = writeln!(text, "{remark}");
         }
