@@ -6,8 +6,8 @@
 //! So the workers receive nothing in between.
 //!
 //! ```text
-//! control plane ─ asks for a pause ─ takes packets in ─ changes tables ─ hands packets back ─ ends it
-//! worker ──────── hands over the last packets, and pauses ─────────────────────── forwards them, goes on
+//! control plane: ask for a pause, take packets in, change tables, hand packets back, end it
+//! worker:        hand over the last packets, pause ..............................., forward them
 //! ```
 //!
 //! Hosts can cause pauses: each new neighbour takes one. So a pause is short, and all of them
