@@ -10,7 +10,7 @@ use super::Setting;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use super::router_bench::{SEED, internet};
-use super::router_group::{Kind, Layout, Load, Plan, Rig};
+use super::router_group::{Fast, Kind, Layout, Load, Plan, Rig};
 use super::router_star::{CPU, IDLE_PPS, capacity, pps};
 use super::verdict::Verdict;
 
@@ -45,7 +45,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     ];
     for (kind, layout, at) in idle {
         progress.say(&format!("hops and latency of {}, {kind:?}", layout.name()));
-        let plan = Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast: false };
+        let plan =
+            Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast: Fast::No };
         let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
         let mut medians = Vec::new();
         for _ in 0..3 {
@@ -70,7 +71,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         for (k, (kind, kind_name)) in KINDS.into_iter().enumerate() {
             progress.say(&format!("{routes} routes, {kind_name}"));
             let layout = Layout::Star;
-            let plan = Plan { kind, layout, table: &table, routes, cpu: Some(CPU), fast: false };
+            let plan = Plan { kind, layout, table: &table, routes, cpu: Some(CPU), fast: Fast::No };
             let rig = Rig::up(&plan, &mut |text| progress.detail(text));
             let rig = rig.map_err(Failure::unusable)?;
             for &size in sizes {

@@ -174,9 +174,22 @@ pub(super) struct Plan<'a> {
     pub(super) routes: usize,
     /// Processors of each box but back boxes, which have their own; `None`: no quota.
     pub(super) cpu: Option<f64>,
-    /// Whether the kernel takes flows over, as it does unless a box's file says otherwise. Its work
-    /// is not in the quota.
-    pub(super) fast: bool,
+    pub(super) fast: Fast,
+}
+
+/// The boxes whose kernel takes flows over, as it does unless a box's file says otherwise. Its work
+/// is in no quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fast {
+    No,
+    Fronts,
+    All,
+}
+
+impl Fast {
+    pub(super) fn all(is_on: bool) -> Fast {
+        if is_on { Fast::All } else { Fast::No }
+    }
 }
 
 /// A router that is up; it ends with the value.
@@ -491,7 +504,11 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
     let hosts: Vec<(&str, usize, usize, String)> = sources.chain(sinks).collect();
     let backs = if let Layout::Stages(backs) = layout { backs } else { &[] };
     for of in 0..layout.boxes() {
-        let fast = if plan.fast { "auto" } else { "off" };
+        let fast = match plan.fast {
+            Fast::Fronts if of < FRONTS => "auto",
+            Fast::All => "auto",
+            Fast::No | Fast::Fronts => "off",
+        };
         let _ = writeln!(text, "[[node]]\nname = \"r{of}\"\nfast_table = \"{fast}\"");
         if let Some(back) = backs.get(of.wrapping_sub(FRONTS)) {
             let _ = writeln!(text, "cpu = {}", f64::from(back.percent) / 100.0);
@@ -564,7 +581,7 @@ mod tests {
         [Layout::Single, Layout::Pair, Layout::Star, Layout::Quad, Layout::Line, BACKS];
 
     fn plan(kind: Kind, layout: Layout, table: &[(Ipv4Addr, u8)]) -> Plan<'_> {
-        Plan { kind, layout, table, routes: 10, cpu: Some(0.1), fast: false }
+        Plan { kind, layout, table, routes: 10, cpu: Some(0.1), fast: Fast::No }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::Setting;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use super::router_bench::{SEED, internet};
-use super::router_group::{Kind, Layout, Load, Outcome, Plan, Rig};
+use super::router_group::{Fast, Kind, Layout, Load, Outcome, Plan, Rig};
 
 const SIZES: [u32; 3] = [64, 576, 1470];
 const TABLES: [usize; 5] = [10, 1_000, 10_000, 167_000, 901_899];
@@ -105,7 +105,7 @@ pub(super) fn capacity(
     say: &mut dyn FnMut(&str),
 ) -> Result<Outcome, String> {
     let (kind, layout) = (Kind::Group, Layout::Single);
-    let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: Some(cpu), fast: false };
+    let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: Some(cpu), fast: Fast::No };
     Rig::up(&plan, say)?.run(Load::Each, SIZES[0], FIRST_PPS, time)
 }
 
@@ -146,7 +146,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let with = if fast { FAST_TABLE } else { "" };
             progress.say(&format!("{routes} routes, {}{with}", layout.name()));
             let (kind, cpu) = (Kind::Group, Some(CPU));
-            let plan = Plan { kind, layout, table: &table, routes, cpu, fast };
+            let plan = Plan { kind, layout, table: &table, routes, cpu, fast: Fast::all(fast) };
             let rig = Rig::up(&plan, &mut |text| progress.detail(text));
             let rig = rig.map_err(Failure::unusable)?;
             for &size in effort.sizes {
@@ -240,7 +240,7 @@ fn latency(
     say: &mut dyn FnMut(&str),
 ) -> Result<[f64; 3], String> {
     let (kind, layout) = (Kind::Group, Layout::Line);
-    let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast };
+    let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast: Fast::all(fast) };
     let rig = Rig::up(&plan, say)?;
     let mut medians: [Vec<f64>; 3] = Default::default();
     for _ in 0..3 {
