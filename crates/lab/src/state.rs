@@ -303,11 +303,6 @@ impl Directory {
         if same { Ok(Some(Lock { _file: file })) } else { Ok(None) }
     }
 
-    /// Whether it is there.
-    pub(crate) fn exists(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok()
-    }
-
     /// Whether a supervisor holds the lock.
     pub(crate) fn is_alive(&self) -> bool {
         let Ok(file) = File::open(self.file(LOCK)) else { return false };
@@ -372,6 +367,18 @@ impl Directory {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             gone => gone.doing(|| format!("removing {}", self.path.display())),
         }
+    }
+
+    /// Removes it although the caller's process may still put files there. The lock stays while there
+    /// are others: without it, the directory may be another lab's.
+    pub(crate) fn clear_while_it_fills(&self) {
+        for _ in 0..100 {
+            let _ = self.empty(&[LOCK]);
+            if fs::read_dir(&self.path).map_or(0, Iterator::count) <= 1 {
+                break;
+            }
+        }
+        let _ = self.clear();
     }
 
     /// Removes the files and sockets directly in it except `kept`, the lock last.

@@ -108,7 +108,8 @@ pub fn supervise() -> i32 {
     }
 }
 
-/// Whether the lab's directory is this process's.
+/// True while this process holds the lock of the lab's directory. Whoever holds the mutex may take
+/// or clear the directory.
 static IS_TAKEN: Mutex<bool> = Mutex::new(false);
 
 /// A panic of another thread leaves the value valid.
@@ -130,15 +131,11 @@ fn watch_lifeline(mut input: BufReader<io::Stdin>, order: &Order) {
         if let Ok(directory) = directory
             && *is_taken
         {
+            let group = directory.state().and_then(|state| state.cgroup);
+            directory.clear_while_it_fills();
+            // Last, since the lab may still be under construction.
             routing::clear(&lab, outer_pid().unwrap_or(0));
-            end_cgroup(&directory);
-            // The lab may still be under construction, and its files may become more.
-            for _ in 0..100 {
-                let _ = directory.clear();
-                if !directory.exists() {
-                    break;
-                }
-            }
+            group.iter().for_each(|group| cgroup::end(group));
         }
         std::process::exit(0);
     });
