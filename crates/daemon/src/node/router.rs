@@ -172,7 +172,6 @@ impl Driver {
             self.hear_links();
             let rest = self.own.router.run(self.now(), std::thread::yield_now);
             self.finish(rest);
-            self.outlet.pauses.end(Instant::now());
         }
     }
 
@@ -268,6 +267,9 @@ impl Driver {
     }
 
     fn carry_out(&mut self) {
+        if self.own.router.releases() {
+            let _ = self.outlet.pauses.begin(Instant::now());
+        }
         let rest = self.own.router.carry_out(std::thread::yield_now);
         self.finish(rest);
     }
@@ -279,6 +281,7 @@ impl Driver {
         if !rest.frames.is_empty() {
             (self.outlet.inject)(rest.frames);
         }
+        self.outlet.pauses.end(Instant::now());
     }
 
     fn interface_name(&self, id: InterfaceId) -> &str {

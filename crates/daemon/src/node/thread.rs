@@ -144,11 +144,7 @@ impl Thread {
                 maintenance = now + MAINTENANCE;
             }
             let busy = self.worker.turn(now);
-            if let Some(on_control) = &self.on_control {
-                self.worker.take_control(|punt, port, vlan, bytes| {
-                    on_control(punt, port, vlan, bytes.into());
-                });
-            }
+            self.hand_over();
             let named = self.named.as_mut().is_some_and(|n| n.pass(now, &mut self.worker));
             match self.answer(now) {
                 Answered::Stop => break,
@@ -162,6 +158,15 @@ impl Thread {
         let now = self.now();
         self.worker.turn(now);
         self.worker.close(now);
+    }
+
+    /// Hands packets over to the control planes.
+    fn hand_over(&mut self) {
+        if let Some(on_control) = &self.on_control {
+            self.worker.take_control(|punt, port, vlan, bytes| {
+                on_control(punt, port, vlan, bytes.into());
+            });
+        }
     }
 
     fn now(&self) -> Time {
@@ -250,7 +255,11 @@ impl Thread {
                 Ok(Ask::Remove(port)) => {
                     self.worker.remove_port(now, port).into_iter().for_each(&self.on_link);
                 }
-                Ok(Ask::Pause(order)) => order.obey(),
+                Ok(Ask::Pause(order)) => {
+                    // An injected packet may be the control plane's again.
+                    self.hand_over();
+                    order.obey();
+                }
                 Ok(Ask::Inject(frames)) => {
                     answered = Answered::Injected;
                     for (how, bytes) in frames {
