@@ -22,8 +22,8 @@ const LOADS: [(Load, &str); 3] =
 const ROUTES: usize = 1_000;
 
 /// Front boxes have no quota, and their kernels forward. They are not to be the limit: a packet
-/// passes two of them. A back box with a smaller quota than a tenth of a processor stands still for longer than its neighbours
-/// wait for it.
+/// passes two of them. A back box with a smaller quota than a tenth of a processor stands still for
+/// longer than its neighbours wait for it.
 const SMALL: Back = Back { percent: 10, weight: 1 };
 const LARGE: Back = Back { percent: 20, weight: 1 };
 const HEAVY: Back = Back { percent: 20, weight: 2 };

@@ -500,8 +500,7 @@ impl Net {
     }
 }
 
-/// At the end of every test the recording, replayed to a new controller, gives the same outputs,
-/// byte for byte.
+/// At the end of every test the recording, replayed to a new controller, gives the same outputs.
 impl Drop for Net {
     fn drop(&mut self) {
         if std::thread::panicking() {
