@@ -24,8 +24,8 @@ impl Dice {
     }
 }
 
-/// How many rounds, given the usual number. Each run makes the same mutations: `FUZZ_TIMES` asks for
-/// more of them.
+/// How many rounds, given the usual number. Each run makes the same mutations: `FUZZ_TIMES` asks
+/// for more of them.
 fn rounds(usual: usize) -> usize {
     let times = std::env::var("FUZZ_TIMES").ok().and_then(|t| t.parse().ok());
     usual * times.unwrap_or(1)

@@ -369,8 +369,8 @@ impl Directory {
         }
     }
 
-    /// Removes it although the caller's process may still put files there. The lock stays while there
-    /// are others: without it, the directory may be another lab's.
+    /// Removes it although the caller's process may still put files there. The lock stays while
+    /// there are others: without it, the directory may be another lab's.
     pub(crate) fn clear_while_it_fills(&self) {
         for _ in 0..100 {
             let _ = self.empty(&[LOCK]);

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Hosts can cause pauses: a new neighbour takes one. So a pause is short, and those of a control
-//! plane take a tenth of the time at most. Beyond that, packets may overtake each other. They may do
-//! so, too, in a node of several workers with a router of its own: that hands packets back to the
-//! first worker, whichever received them.
+//! plane take a tenth of the time at most. Beyond that, packets may overtake each other. They may
+//! do so, too, in a node of several workers with a router of its own: that hands packets back to
+//! the first worker, whichever received them.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, Sender, channel};
