@@ -623,7 +623,8 @@ fn a_program_before_ours_is_noticed_and_costs_a_frame_on_each_processor() {
         // A child process that another test starts just now may keep the last attachment.
         let InKernel { table, near, .. } = &mut bench;
         wait(|| table.open(0, near[0].port.kernel_end().unwrap()).is_ok());
-        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)), "as before");
+        // The same child may keep the other program, by which frames go past the rule.
+        wait(|| bench.pass(0, &frame(None)) == Fate::Sent(1, frame(None)));
     });
 }
 
