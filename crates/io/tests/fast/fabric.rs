@@ -1,12 +1,13 @@
 //! Frames that pass, enter and leave the fabric.
 
+use plexus_io::Segmentation;
 use plexus_io::fast::memory::Fate;
 use plexus_io::fast::{Action, FabricLink, FastTable, Flow, Front, Key, RuleId, Step};
-use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_wire::MacAddr;
 
+use super::chain::{InChain, Owing, cables, next, turned};
 use super::tables::{Bench, Hook, InKernel, Socket};
-use super::{A, B, Ip, OUT, ROUTED, STEP, frame, net, router_hop, settled, super_packet, wait};
+use super::{A, B, Ip, OUT, ROUTED, STEP, frame, net, router_hop, settled, wait};
 
 /// The links of ports 0 and 1.
 pub(crate) fn links() -> [FabricLink; 2] {
@@ -216,124 +217,60 @@ pub(crate) fn set_link(table: &mut dyn FastTable, port: u16, link: &FabricLink) 
     });
 }
 
-/// A node of a chain: its table has a rule from its port 0 to its port 1.
-pub(crate) struct InChain {
-    table: Box<dyn FastTable>,
-    pub(crate) ports: [Socket; 2],
-}
-
-impl InChain {
-    pub(crate) fn new(
-        devices: [&str; 2],
-        links: [Option<FabricLink>; 2],
-        key: Key,
-        action: Action,
-    ) -> InChain {
-        let mut table = Hook::Tcx.table();
-        let ports = devices.map(Socket::on);
-        for (id, (socket, link)) in (0..).zip(ports.iter().zip(links)) {
-            table.open(id, socket.port.kernel_end().unwrap()).unwrap();
-            link.into_iter().for_each(|link| set_link(&mut *table, id, &link));
-        }
-        settled(&mut *table, &key, &action);
-        InChain { table, ports }
-    }
-
-    /// Another rule takes the place of the only one.
-    pub(crate) fn set(&mut self, (old, key): (&Key, &Key), action: &Action) {
-        self.table.remove(old, RuleId(0));
-        self.table.forget(RuleId(0));
-        settled(&mut *self.table, key, action);
-    }
-
-    pub(crate) fn forwarded(&self) -> u64 {
-        self.table.read(RuleId(0)).packets
-    }
-}
-
 /// A frame enters the fabric at one node, passes the next, and leaves it at a third.
 #[test]
 fn super_packets_and_what_packets_owe_pass_a_fabric_whole() {
     net::in_quiet_namespace("fast_fabric_owed", || {
-        for (near, far) in [("h0", "p0"), ("q0", "q1"), ("r0", "r1"), ("p1", "h1")] {
-            net::veth(near, far);
-        }
-        // The least that a link of the fabric carries.
-        for device in ["q0", "q1", "r0", "r1"] {
-            net::command("ip", &format!("link set {device} mtu 1624"));
-        }
+        cables(&[("h0", "p0"), ("p1", "h1")], &[("q0", "q1"), ("r0", "r1")]);
         let [mut sender, mut receiver] = ["h0", "h1"].map(Socket::on);
         let [link, other] = links();
-        let back = |link: FabricLink| FabricLink { out: link.back, back: link.out, ..link };
         let path = before(link.out, &[7, 8], &[0], 0);
-        let cases = [
-            (true, Segmentation::TcpV4, true),
-            (false, Segmentation::TcpV6, true),
-            (true, Segmentation::None, true),
-            (false, Segmentation::None, true),
-            // Of these the kernel takes no header off.
-            (true, Segmentation::Udp, false),
-        ];
-        let cases = cases.into_iter().flat_map(|case| [(case, false), (case, true)]);
-        for ((is_v4, segmentation, is_whole), is_routed) in cases {
+        // The keys and actions of the three nodes.
+        let rules = |owing: &Owing, is_routed: bool| {
             let mut path = path.clone();
             path[19] |= u8::from(is_routed);
-            let is_super = segmentation != Segmentation::None;
-            let mut packet = super_packet(is_v4, segmentation);
-            if !is_super {
-                packet.packet.truncate(280);
-                let (at, len) = if is_v4 { (2, 280u16) } else { (4, 280 - 40) };
-                let [a, b] = len.to_be_bytes();
-                packet = packet.with(at, a).with(at + 1, b);
-            }
             let routed = Action { step: Some(Step { mtu: 2000, ..STEP }), ..OUT };
-            let (key, action) = if is_routed { (packet.key(), routed) } else { (flow(is_v4), OUT) };
+            let (key, action) =
+                if is_routed { (owing.packet.key(), routed) } else { (owing.flow(), OUT) };
             let push = Action { front: Front::new(&link.out, &path[14..]), ..action };
             let pass = Action { front: Front::new(&other.out, &[]), ..OUT };
             let destination = match is_routed {
                 true => MacAddr(*STEP.addresses.first_chunk().unwrap()),
                 false => B,
             };
-            let (hop, delivery) = (
-                Key::Hop { in_port: 0, hop: 7 },
-                Key::Delivery { in_port: 0, hop: 8, destination, is_routed },
-            );
-            let mut nodes = [
-                InChain::new(["p0", "q0"], [None, Some(link)], key, push),
-                InChain::new(["q1", "r0"], [Some(back(link)), Some(other)], hop, pass),
-                InChain::new(["r1", "p1"], [Some(back(other)), None], delivery, action),
-            ];
+            let hop = Key::Hop { in_port: 0, hop: 7 };
+            let delivery = Key::Delivery { in_port: 0, hop: 8, destination, is_routed };
+            [(key, push), (hop, pass), (delivery, action)]
+        };
+        let whole = Owing::all().map(|owing| (owing, true));
+        // Of these the kernel takes no header off.
+        let udp = (Owing::new(true, Segmentation::Udp), false);
+        let all: Vec<_> = whole.into_iter().chain([udp]).collect();
+        let mut old = rules(&all[0].0, false);
+        let ends = [
+            (["p0", "q0"], [None, Some(link)]),
+            (["q1", "r0"], [Some(turned(link)), Some(other)]),
+            (["r1", "p1"], [Some(turned(other)), None]),
+        ];
+        let mut nodes = [0, 1, 2].map(|n| InChain::new(ends[n].0, ends[n].1, old[n].0, old[n].1));
+        for ((owing, is_whole), is_routed) in
+            all.iter().flat_map(|case| [(case, false), (case, true)])
+        {
+            let (now, Owing { packet, owed }) = (rules(owing, is_routed), owing);
+            for (node, (old, now)) in nodes.iter_mut().zip(old.iter().zip(&now)) {
+                node.set((&old.0, &now.0), &now.1);
+            }
+            old = now;
             let frame = packet.frame();
-            let after = if is_routed && is_whole { packet.after(None) } else { frame.clone() };
-            let is_tcp = segmentation != Segmentation::Udp;
-            let transport = if is_v4 { 34 } else { 54 };
-            let owed = Offload {
-                checksum: Checksum::Partial,
-                checksum_start: transport,
-                checksum_offset: if is_tcp { 16 } else { 6 },
-                segmentation,
-                segment_size: if is_super { 1448 } else { 0 },
-                header_len: if !is_super {
-                    0
-                } else if is_tcp {
-                    transport + 32
-                } else {
-                    transport + 8
-                },
-            };
-            sender.send(&frame, owed);
-            let mut got = None;
-            let to = if is_whole { &mut receiver } else { &mut nodes[0].ports[0] };
-            wait(|| {
-                got = to.take();
-                got.is_some()
-            });
-            let (bytes, mut offload) = got.unwrap();
+            let after = if is_routed && *is_whole { packet.after(None) } else { frame.clone() };
+            sender.send(&frame, *owed);
+            let to = if *is_whole { &mut receiver } else { &mut nodes[0].ports[0] };
+            let (bytes, mut offload) = next(to);
             offload.header_len = owed.header_len;
-            assert!(bytes == after, "{segmentation:?} {is_routed}: {:02x?}", &bytes[..60]);
-            assert_eq!(offload, owed);
+            assert!(bytes == after, "{owed:?} {is_routed}: {:02x?}", &bytes[..60]);
+            assert_eq!(offload, *owed);
             let forwarded = nodes.each_ref().map(InChain::forwarded);
-            assert_eq!(forwarded, [u64::from(is_whole); 3], "{segmentation:?}");
+            assert_eq!(forwarded, [u64::from(*is_whole); 3], "{owed:?}");
         }
     });
 }

@@ -1,5 +1,6 @@
 //! One suite that every fast table has to pass, and what only the kernel's can show.
 
+mod chain;
 mod chaos;
 mod fabric;
 #[path = "../common/mod.rs"]

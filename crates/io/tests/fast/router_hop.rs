@@ -1,14 +1,14 @@
 //! Packets that another node of the fabric has sent to the router of this one.
 
 use plexus_io::fast::memory::Fate;
-use plexus_io::fast::{Action, FabricLink, Flow, Front, Key, Step, Tag};
-use plexus_io::{Checksum, Offload, Segmentation};
+use plexus_io::fast::{Action, Flow, Front, Key, Step, Tag};
 use plexus_wire::fabric::ROUTER_HOP;
 use plexus_wire::{MacAddr, Time};
 
-use super::fabric::{InChain, before, end, links, set_link};
+use super::chain::{InChain, Owing, cables, next, turned};
+use super::fabric::{before, end, links, set_link};
 use super::tables::{Bench, Hook, InKernel, Socket};
-use super::{Ip, OUT, ROUTED, STEP, net, settled, super_packet, wait};
+use super::{Ip, OUT, ROUTED, STEP, net, settled, wait};
 
 /// The rule of such packets.
 pub(crate) fn key(ip: &Ip) -> Key {
@@ -257,77 +257,10 @@ fn a_packet_that_is_too_long_for_a_header_makes_the_rule_wait() {
     });
 }
 
-/// A packet and the work that its host has left to its device.
-struct Owing {
-    packet: Ip,
-    owed: Offload,
-}
-
-impl Owing {
-    fn new(is_v4: bool, segmentation: Segmentation) -> Owing {
-        let is_super = segmentation != Segmentation::None;
-        let mut packet = super_packet(is_v4, segmentation);
-        if !is_super {
-            packet.packet.truncate(280);
-            let (at, len) = if is_v4 { (2, 280u16) } else { (4, 280 - 40) };
-            let [a, b] = len.to_be_bytes();
-            packet = packet.with(at, a).with(at + 1, b);
-        }
-        let transport = if is_v4 { 34 } else { 54 };
-        let owed = Offload {
-            checksum: Checksum::Partial,
-            checksum_start: transport,
-            checksum_offset: 16,
-            segmentation,
-            segment_size: if is_super { 1448 } else { 0 },
-            header_len: if is_super { transport + 32 } else { 0 },
-        };
-        Owing { packet, owed }
-    }
-
-    /// Super-packets of TCP, and packets whose checksum is unfinished.
-    fn all() -> [Owing; 4] {
-        [
-            Owing::new(true, Segmentation::TcpV4),
-            Owing::new(false, Segmentation::TcpV6),
-            Owing::new(true, Segmentation::None),
-            Owing::new(false, Segmentation::None),
-        ]
-    }
-
-    fn flow(&self) -> Key {
-        Key::Flow(Flow::of(0, &self.packet.frame()).unwrap())
-    }
-}
-
-/// The next packet that comes in by a socket.
-fn next(socket: &mut Socket) -> (Vec<u8>, Offload) {
-    let mut got = None;
-    wait(|| {
-        got = socket.take();
-        got.is_some()
-    });
-    got.unwrap()
-}
-
-/// Cables of which the pairs in the middle are links that carry no more than they must.
-fn cables(hosts: &[(&str, &str)], links: &[(&str, &str)]) {
-    hosts.iter().chain(links).for_each(|(near, far)| net::veth(near, far));
-    for (near, far) in links {
-        for device in [near, far] {
-            net::command("ip", &format!("link set {device} mtu 1624"));
-        }
-    }
-}
-
-fn turned(link: FabricLink) -> FabricLink {
-    FabricLink { out: link.back, back: link.out, ..link }
-}
-
 const LONG: Step = Step { mtu: 2000, ..STEP };
 
 /// A packet enters the fabric at a node that does not route, is routed at the next, and leaves at a
-/// third. Tables stay, since a child process that another test starts may keep one that is gone.
+/// third.
 #[test]
 fn super_packets_and_what_packets_owe_are_routed_whole() {
     net::in_quiet_namespace("fast_router_hop_owed", || {
