@@ -246,7 +246,7 @@ impl Report {
             [row.quantity.clone(), row.unit.into(), paper, ours, beside, note]
         }));
         let mut text = format!("the claim {}\n", self.verdict);
-        // What the paper has and what we have are numbers.
+        // The columns of the paper and of ours hold numbers.
         text += &plexus_report::aligned(&cells, |column| matches!(column, 2 | 3));
         for remark in &findings.remarks {
             let _ = writeln!(text, "{remark}");

@@ -36,14 +36,14 @@ impl Sum {
     }
 
     /// The pseudo-header between two addresses, source and destination; absent if they are of
-    /// different versions.
+    /// different versions, or the message is too long.
     pub fn pseudo(ends: (IpAddr, IpAddr), protocol: Protocol, len: usize) -> Option<Sum> {
         match ends {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                Some(Sum::pseudo_v4(src, dst, protocol, len as u16))
+                Some(Sum::pseudo_v4(src, dst, protocol, u16::try_from(len).ok()?))
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                Some(Sum::pseudo_v6(src, dst, protocol, len as u32))
+                Some(Sum::pseudo_v6(src, dst, protocol, u32::try_from(len).ok()?))
             }
             _ => None,
         }

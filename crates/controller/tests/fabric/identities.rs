@@ -257,7 +257,7 @@ fn an_identity_that_two_boxes_use_does_not_go_back_and_forth() {
     assert!(has_controller(&mut world, 1));
 }
 
-/// What a node has told of strangers at its ports.
+/// The strangers at its ports that a node has told of.
 fn strangers(world: &World, n: usize) -> Vec<(u8, Stranger)> {
     let events = world.events(n).iter();
     let of = |e: &Event| match e {

@@ -1,4 +1,4 @@
-//! What a node does about its cables, its sessions and its hosts.
+//! A node and its cables, sessions and hosts.
 
 use plexus_control::hub::Output;
 use plexus_control::node::Event;

@@ -137,7 +137,7 @@ impl Memory {
             Key::Flow(flow) | Key::Routed(Routed { flow, .. }) if flow.tag.is_some() => (true, 18),
             _ => (false, 14),
         };
-        // What is taken off in front.
+        // Bytes that are taken off in front.
         let before = match key {
             Key::Hop { .. } => 0,
             key if key.is_in_fabric() => headers_len(frame),

@@ -3,7 +3,7 @@
 
 use plexus_io::PortId;
 use plexus_io::fast::Key;
-use plexus_plane::{DropReason, Encapsulation, PortRole, route_along};
+use plexus_plane::{Encapsulation, PortRole, route_along};
 use plexus_table::{RouteKey, RouteSet};
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::{Class, Step};
@@ -11,7 +11,7 @@ use plexus_wire::fabric::{Kind, Partition, ROUTER_HOP, Repr, encapsulation};
 use proptest::prelude::*;
 
 use crate::common::mac;
-use crate::fast_group::{MANY, MTU, OWN, PEER, Router, fix_sum, udp};
+use crate::fast_group::{MANY, MTU, OWN, PEER, Router, counted_alike, fix_sum, udp};
 use crate::group_rig::{A, B, C, GROUP, HEADERS, HERE, LINK, THERE, node_of, packet_v6, v4_of};
 
 /// The link that leads to B.
@@ -369,7 +369,7 @@ proptest! {
             prop_assert!(fast.is_offloaded(LINK, &forwarded(&packet)));
             (0..=MANY).for_each(|_| drop(plain.send(LINK, &forwarded(&packet))));
         }
-        let (mut by_table, reasons) = (0, DropReason::ALL);
+        let mut by_table = 0;
         for bytes in frames {
             let (out, is_fast) = fast.send(LINK, &bytes);
             prop_assert_eq!(out, plain.send(LINK, &bytes).0, "by the table: {}", is_fast);
@@ -377,22 +377,7 @@ proptest! {
             by_table += u64::from(is_fast);
             fast.node.rig.settle();
         }
-        let now = fast.node.rig.now;
-        fast.node.rig.workers[0].count_fast(now);
-        for (port, reason) in (0..4).flat_map(|port| reasons.iter().map(move |r| (port, *r))) {
-            prop_assert_eq!(
-                fast.node.rig.drops(port, reason), plain.node.rig.drops(port, reason)
-            );
-        }
-        let (ours, theirs) = (fast.node.rig.account(), plain.node.rig.account());
-        prop_assert_eq!((ours.received, ours.sent), (theirs.received, theirs.sent));
-        let counters = |router: &Router| {
-            let ports = &router.node.rig.workers[0].pipeline().counters().ports;
-            [HERE, LINK, ONWARD].map(|port| ports[port].routed)
-        };
-        prop_assert_eq!(counters(&fast), counters(&plain));
-        let fast_received = fast.node.rig.workers[0].pipeline().counters().ports.iter();
-        prop_assert!(fast_received.map(|port| port.fast_received).sum::<u64>() >= by_table);
+        counted_alike(&mut fast, &plain, by_table)?;
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn ran(topology: &Topology, seed: u64) -> Sim {
     sim
 }
 
-/// What a run has found.
+/// The findings of a run.
 #[track_caller]
 pub(crate) fn report(topology: &Topology) -> RunReport {
     ran(topology, 1).report()

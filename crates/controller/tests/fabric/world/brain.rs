@@ -50,7 +50,7 @@ pub(crate) struct Brain {
     pub(crate) log: Vec<Event>,
     /// Answers about packets.
     pub(crate) traces: Vec<Result<Trace, String>>,
-    /// What its sessions have told, except for frames.
+    /// The outputs of its sessions, except for frames.
     pub(crate) hub_log: Vec<hub::Output>,
 }
 

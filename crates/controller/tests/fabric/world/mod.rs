@@ -273,7 +273,7 @@ impl World {
         self.nodes[n].as_mut().expect("the node is up")
     }
 
-    /// What a node has told.
+    /// The events that a node has told.
     pub(crate) fn events(&self, n: usize) -> &[node::Event] {
         &self.nodes[n].as_ref().expect("the node is up").events
     }

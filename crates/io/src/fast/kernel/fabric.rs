@@ -121,7 +121,7 @@ pub(super) fn find_hop(
     find_rule(asm, &maps.rules, key, to_socket);
     asm.goto(end);
 
-    // To the router. Whether another router has sent it is nothing to this one.
+    // To the router, which ignores whether another one has sent it.
     asm.place(router);
     load_head(asm, frame, head, to_socket);
     for (width, from) in [(Width::D, 0), (Width::W, 8), (Width::H, 12)] {
@@ -136,8 +136,8 @@ pub(super) fn find_hop(
     asm.place(end);
 }
 
-/// Makes a packet wait that is too long for the kernel to put anything before it. Some that would
-/// fit without the header that they have now wait too.
+/// Makes a packet wait that is too long for the kernel to put anything before it. The check counts
+/// the header that is taken off, so it is stricter than the kernel's.
 fn check_len(asm: &mut Asm, frame: Frame, len: i16) {
     let (wait, end) = (asm.label(), asm.label());
     if frame.load_segment_size(asm, Reg::R2) {

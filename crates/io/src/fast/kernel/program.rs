@@ -385,8 +385,8 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Rsh, Reg::R2, 32);
     asm.jump(If::Ne, Reg::R1, Reg::R2, to_socket);
-    // What goes on in the fabric from a cable that brings owed work leads to one that takes it, and
-    // nowhere else.
+    // From a cable that brings owed work a packet goes on in the fabric only by a cable that takes
+    // it.
     kind_of_rule(asm, Reg::R4);
     asm.load(Width::D, Reg::R1, Reg::R10, NUMBER);
     asm.jump_imm(If::Eq, Reg::R1, 0, may_pass);
