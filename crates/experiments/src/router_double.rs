@@ -10,8 +10,8 @@ use super::Setting;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
 use super::router_bench::{SEED, internet};
-use super::router_group::{Fast, Kind, Layout, Load, Plan, Rig};
-use super::router_star::{CPU, IDLE_PPS, capacity, pps};
+use super::router_group::{Fast, IDLE_PPS, Kind, Layout, Load, Plan, Rig};
+use super::router_star::{CPU, capacity, pps};
 use super::verdict::Verdict;
 
 const SIZES: [u32; 3] = [64, 576, 1470];
@@ -48,13 +48,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let plan =
             Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast: Fast::No };
         let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
-        let mut medians = Vec::new();
-        for _ in 0..3 {
-            let outcome = rig.run(Load::One(0), SIZES[0], IDLE_PPS, time);
-            let outcome = outcome.map_err(Failure::unusable)?;
-            medians.extend(outcome.latency_us);
-        }
-        let latency_us = Spread::of(medians).median;
+        let latency_us = rig.latency_us(0, SIZES[0], time, &mut findings.doubts);
+        let latency_us = latency_us.map_err(Failure::unusable)?;
         let Some(at) = at else {
             single = latency_us;
             continue;

@@ -16,12 +16,17 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64;
 use serde_json::Value;
 
+use super::report::Spread;
 use super::router_bench::SEED;
 
 /// Destinations of "many flows".
 const MANY: usize = 4096;
 /// How often packets are tried until the first ones come through.
 const TRIES: usize = 10;
+/// Packets/s at which latency is measured: no box has a backlog.
+pub(super) const IDLE_PPS: u64 = 1_000;
+/// Runs of a latency.
+const LATENCY_RUNS: usize = 3;
 /// Destinations of each source in "few flows".
 pub(super) const FEW: usize = 24;
 /// Boxes of the first of two stages.
@@ -281,6 +286,33 @@ impl Rig {
             other => command.arg(other),
         };
         command
+    }
+
+    /// The latency of one flow from the first source to a sink: the median of the medians of
+    /// [`LATENCY_RUNS`] runs, in microseconds. A run that no packet came through is a doubt.
+    pub(super) fn latency_us(
+        &self,
+        sink: usize,
+        size: u32,
+        time: Duration,
+        doubts: &mut Vec<String>,
+    ) -> Result<f64, String> {
+        let way = format!("{}, from source 0 to sink {sink}", self.layout.name());
+        let mut medians = Vec::new();
+        for run in 1..=LATENCY_RUNS {
+            let outcome = self.run(Load::One(sink), size, IDLE_PPS, time)?;
+            match outcome.latency_us {
+                Some(median) => medians.push(median),
+                None => doubts.push(format!(
+                    "{way}: none of {:.0} packets/s came through in run {run} of {LATENCY_RUNS}",
+                    outcome.offered()
+                )),
+            }
+        }
+        match medians.is_empty() {
+            true => Err(format!("{way}: no packets come through in {LATENCY_RUNS} runs")),
+            false => Ok(Spread::of(medians).median),
+        }
     }
 
     /// Offers packets for a time: `size` is the frame's on a cable, FCS included; `pps` of each

@@ -32,8 +32,6 @@ const FIRST_PPS: u64 = 60_000;
 const SENT: f64 = 0.9;
 /// A box that forwarded more than this of what it was offered was not the limit.
 const FORWARDED: f64 = 0.9;
-/// Packets/s at which latency is measured: no box has a backlog.
-pub(super) const IDLE_PPS: u64 = 1_000;
 
 /// In names of cases.
 const FAST_TABLE: &str = " with the fast table";
@@ -185,7 +183,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     progress.say("what each further box adds to the latency");
     let mut latencies = [[0.0; 3]; 2];
     for (latency, fast) in latencies.iter_mut().zip([false, true]) {
-        *latency = self::latency(&table, fast, effort.time, &mut |text| progress.detail(text))
+        let say = &mut |text: &str| progress.detail(text);
+        *latency = self::latency(&table, fast, effort.time, &mut findings.doubts, say)
             .map_err(Failure::unusable)?;
     }
     judge(&mut findings, &cases, latencies);
@@ -237,19 +236,17 @@ fn latency(
     table: &[(Ipv4Addr, u8)],
     fast: bool,
     time: Duration,
+    doubts: &mut Vec<String>,
     say: &mut dyn FnMut(&str),
 ) -> Result<[f64; 3], String> {
     let (kind, layout) = (Kind::Group, Layout::Line);
     let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast: Fast::all(fast) };
     let rig = Rig::up(&plan, say)?;
-    let mut medians: [Vec<f64>; 3] = Default::default();
-    for _ in 0..3 {
-        for (sink, medians) in medians.iter_mut().enumerate() {
-            let outcome = rig.run(Load::One(sink), SIZES[0], IDLE_PPS, time)?;
-            medians.push(outcome.latency_us.ok_or("the meter gave no latency")?);
-        }
+    let mut found = [0.0; 3];
+    for (sink, latency) in found.iter_mut().enumerate() {
+        *latency = rig.latency_us(sink, SIZES[0], time, doubts)?;
     }
-    Ok(medians.map(|medians| Spread::of(medians).median))
+    Ok(found)
 }
 
 /// The mean ratio of a layout's throughput to one box's, over tables and sizes; `None`: nothing was
