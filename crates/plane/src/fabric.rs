@@ -45,10 +45,10 @@ use plexus_table::{Found, PortRoutes, Probe};
 use plexus_wire::fabric::{
     self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, ROUTER_HOP, encapsulation,
 };
-use plexus_wire::{FlowKey, MacAddr, ethernet};
+use plexus_wire::{FlowKey, MacAddr, Time, ethernet};
 
 use detour::{detour, may_pass};
-use lanes::{Candidate, Lanes};
+use lanes::{Candidate, Carried, Lanes};
 use out::{deliver, fail, leave, to_neighbour};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use ways::{Way, Ways};
@@ -663,8 +663,9 @@ impl Fabric {
     }
 
     /// Port and header of the route that all packets of a flow take, as long as plan and links stay
-    /// as they are. Where there are several routes, its key decides. None if its packets may take
-    /// several.
+    /// as they are. Where there are several routes, its key decides, or the load when it began; a
+    /// flow that the load leads keeps its route only while it pauses for no longer than
+    /// [`lanes`] say, or has a rule in the fast table.
     pub(crate) fn route_of_flow<'a>(
         &self,
         found: Found<'a>,
@@ -689,6 +690,16 @@ impl Fabric {
             let (_, port, header) = self.lanes.choose_forwarder(found, usable, plan, Some(key))?;
             Some((port, header))
         })
+    }
+
+    /// The hash of a flow if the load has led it to its route.
+    pub(crate) fn led_by_load(&self, found: Found<'_>, key: Option<&FlowKey>) -> Option<u64> {
+        key.filter(|_| found.len() > 1).and_then(|key| self.lanes.led_by_load(key))
+    }
+
+    /// A round of the fast table is over.
+    pub(crate) fn carry(&mut self, now: Time, round: &Carried) {
+        self.lanes.carry(now, round);
     }
 
     /// One of the routes whose port can take the frame, as [`Lanes`] chooses. None if no port can.

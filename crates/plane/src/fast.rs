@@ -14,7 +14,8 @@
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
 //! says the port. They get a rule for each pair of ports. IP packets that leave the fabric get one
 //! for each station. Those that enter it get one for each pair of stations; where there are several
-//! routes, one for each TCP or UDP flow. Packets to the group's router have rules as routed flows
+//! routes, one for each TCP or UDP flow. If the load decides which one that takes, the flow keeps it
+//! for as long as it has a rule, and what the rule forwards counts as load. Packets to the group's router have rules as routed flows
 //! do, which also put the fabric's header in front. A node that leaves the routing to others has a
 //! rule for each TCP or UDP flow. The node that routes them has the rules of a routed flow again,
 //! which first take off the header that they come behind. These rules end when the fabric's plan
@@ -54,6 +55,7 @@ use plexus_wire::{MacAddr, Time};
 
 use crate::counters::Counters;
 use crate::drops::DropReason;
+use crate::fabric::lanes::Carried;
 use crate::fabric::plan::FabricPlan;
 use crate::router::fib::FibBatch;
 use crate::router::plan::RouterPlan;
@@ -115,7 +117,8 @@ pub(crate) struct Fast {
     /// Ports whose frames may be forwarded, as far as this worker knows, and how many they are.
     open: Vec<bool>,
     open_count: usize,
-    /// No round is to begin before.
+    /// The last round, and the time before which no further one is to begin.
+    last_round: Time,
     next_round: Time,
     /// Rules that have ended, and since when.
     ended: Vec<(Time, Key, Rule)>,
@@ -135,6 +138,8 @@ pub(crate) struct Fast {
     to_check: usize,
     checked: Key,
     clears: Clears,
+    /// What is to be told of flows that the load leads.
+    carried: Carried,
     /// Rules that were made, and those that made room for others.
     made: u64,
     gave_way: u64,
@@ -163,8 +168,9 @@ struct Rule {
     due: Due,
     /// Its counts when they were added last.
     counted: Counts,
-    /// Packets in this round.
+    /// Packets and bytes in this round.
     recent: u64,
+    recent_bytes: u64,
     /// Packets that it had let through when a round looked last.
     passed: u64,
     last_used: Time,
@@ -271,6 +277,7 @@ impl Fast {
             open_count: open.iter().filter(|open| **open).count(),
             open,
             holding: 0,
+            last_round: Time::ZERO,
             next_round: Time::ZERO,
             table,
             candidates: Candidates::new(seed),
@@ -289,6 +296,7 @@ impl Fast {
             to_check: 0,
             checked: first_routed(),
             clears,
+            carried: Carried::default(),
             made: 0,
             gave_way: 0,
         }
@@ -431,6 +439,7 @@ impl Fast {
         let Some(mut rule) = self.rules.remove(key) else { return };
         self.table.remove(key, rule.id);
         self.routed -= usize::from(matches!(key, Key::Routed(_)));
+        self.carried.ended.extend(rule.due.led_by_load);
         self.holding -= usize::from(rule.let_go(&*self.table));
         for station in rule.due.stations.into_iter().flatten() {
             self.by_station.remove(&(station, *key));
@@ -600,7 +609,8 @@ impl Fast {
         if now < self.next_round {
             return;
         }
-        self.next_round = now + ROUND_MIN;
+        self.carried.time = now.since(self.last_round);
+        (self.last_round, self.next_round) = (now, now + ROUND_MIN);
         for port in 0..plans.snapshot.ports.len() as PortId {
             self.set_open(port, self.table.is_open(port));
         }
@@ -708,6 +718,7 @@ impl Fast {
                 due,
                 counted: Counts::default(),
                 recent: 0,
+                recent_bytes: 0,
                 passed: 0,
                 last_used: now,
                 state: State::Waiting { since: now },
@@ -718,6 +729,7 @@ impl Fast {
                 hold_again: now,
             };
             wait(&mut self.waiting, &key, &mut rule);
+            self.carried.began.extend(due.led_by_load);
             self.rules.insert(key, rule);
             self.made += 1;
             if matches!(key, Key::Routed(_)) {
@@ -731,7 +743,18 @@ impl Fast {
         if !without.is_empty() {
             self.make_room(now, &without);
         }
-        self.rules.values_mut().for_each(|rule| rule.recent = 0);
+        for rule in self.rules.values_mut() {
+            if let Some(flow) = rule.due.led_by_load.filter(|_| rule.recent > 0) {
+                let sent = (flow, rule.due.action.out_port, rule.recent_bytes);
+                self.carried.sent.push(sent);
+            }
+            (rule.recent, rule.recent_bytes) = (0, 0);
+        }
+    }
+
+    /// What the last round did with flows that the load leads, once.
+    pub(crate) fn take_carried(&mut self) -> Option<Carried> {
+        (self.carried.time > Duration::ZERO).then(|| std::mem::take(&mut self.carried))
     }
 
     /// Ends rules that had less than half as many packets in this round as flows that found no
@@ -798,6 +821,7 @@ fn count(table: &dyn FastTable, key: &Key, rule: &mut Rule, counters: &mut Count
     let taken_off = more(counts.taken_off, rule.counted.taken_off).unwrap_or(0);
     rule.counted = counts;
     rule.recent += packets;
+    rule.recent_bytes += bytes;
     let tag = |is_tagged: bool| if is_tagged { packets * TAG_LEN } else { 0 };
     let comes_tagged = match key {
         Key::Flow(flow) | Key::Routed(Routed { flow, .. }) => flow.tag.is_some(),

@@ -461,6 +461,9 @@ impl Pipeline {
         self.by_plans(now, |fast, switch, plans, counters| {
             fast.round(now, switch, plans, counters, overflows);
         });
+        if let Some(round) = self.fast.as_mut().and_then(Fast::take_carried) {
+            self.lookup.fabric.carry(now, &round);
+        }
     }
 
     /// Lets the fast table act by the plans, as for a batch of packets.

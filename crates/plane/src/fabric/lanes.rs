@@ -20,8 +20,13 @@
 //! whose hashes fall on the same entry keep their routes together. So a host with many flows can
 //! make the choice worse, at most as bad as that by hash, but it can neither reorder nor move
 //! packets of other hosts.
+//!
+//! A flow that has a rule in the fast table keeps its route for as long, paused or not, and so do
+//! those that share its entry. What its rule forwards counts as sent: once a round, at the rate of
+//! the round, because its packets wait in no queue here.
 
 use std::cmp::Reverse;
+use std::f64::consts::LN_2;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -102,8 +107,8 @@ impl Lanes {
         balance.choose(context.now, flow(), packet.len(), found.len(), &routes, queues)
     }
 
-    /// The same for all packets of a flow, as long as the same routes are usable; none if packets
-    /// of a flow may go by different ones. `flow`: its hash.
+    /// The same for all packets of a flow, as long as the same routes are usable. `flow`: its hash.
+    /// Where the load decides, it has: the route is that of the last packet, or none before one.
     pub(super) fn choose_for_all<'a>(
         &self,
         found: Found<'a>,
@@ -117,7 +122,10 @@ impl Lanes {
                 let flow = flow();
                 routes.filter(usable).max_by_key(|r| weight(flow, r.0))
             }
-            Choice::LeastLoaded(_) => None,
+            Choice::LeastLoaded(ref balance) => {
+                let flowlet = balance.flowlets[balance.place(flow())];
+                routes.filter(usable).find(|route| flowlet.is_by(route, found.len()))
+            }
         }
     }
 
@@ -130,6 +138,31 @@ impl Lanes {
     ) -> Option<Candidate<'a>> {
         self.choose_for_all(found, usable, || key.hash(self.seed))
     }
+
+    /// The hash of a flow if the load decides which way it takes.
+    pub(super) fn led_by_load(&self, key: &FlowKey) -> Option<u64> {
+        matches!(self.choice, Choice::LeastLoaded(_)).then(|| key.hash(self.seed))
+    }
+
+    /// A round of the fast table is over.
+    pub(crate) fn carry(&mut self, now: Time, round: &Carried) {
+        if let Choice::LeastLoaded(balance) = &mut self.choice {
+            balance.carry(now, round);
+        }
+    }
+}
+
+/// What the fast table did in a round with flows that the load leads, by their hashes.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// How long the round took.
+    pub(crate) time: Duration,
+    /// Flows that have got a rule.
+    pub(crate) began: Vec<u64>,
+    /// Flows whose rules have ended.
+    pub(crate) ended: Vec<u64>,
+    /// Flows of which packets went by a rule, the port that they left by, and their bytes.
+    pub(crate) sent: Vec<(u64, PortId, u64)>,
 }
 
 impl Lanes {
@@ -213,8 +246,23 @@ struct Flowlet {
     gone: Time,
     /// The pause in which the last packet came.
     window: u32,
+    /// Rules of these flows in the fast table.
+    rules: u16,
     /// The route's number in its set; `NONE` before the first packet.
     route: u8,
+}
+
+impl Flowlet {
+    /// Whether the last packet went by a route of a set of `len`. Entries are shared, so a number
+    /// may come from a larger set.
+    fn is_by(&self, route: &Candidate<'_>, len: usize) -> bool {
+        self.route != NONE && usize::from(self.route) % len == route.0
+    }
+
+    /// A packet of these flows has come in this window; 1 if it is their first.
+    fn enter(&mut self, window: u32) -> u32 {
+        u32::from(std::mem::replace(&mut self.window, window) != window)
+    }
 }
 
 const NONE: u8 = u8::MAX;
@@ -225,11 +273,13 @@ struct Lane {
     sent: u64,
     /// Bytes that flows which have begun lately are expected to send besides.
     expected: u64,
+    /// Bytes that the fast table would have sent lately, at the rate of its last round.
+    carried: u64,
 }
 
 impl Balance {
     fn new() -> Box<Balance> {
-        let fresh = Flowlet { gone: Time::ZERO, window: 0, route: NONE };
+        let fresh = Flowlet { gone: Time::ZERO, window: 0, rules: 0, route: NONE };
         Box::new(Balance {
             flowlets: vec![fresh; FLOWLETS].into_boxed_slice(),
             lanes: [Lane::default(); 256],
@@ -254,18 +304,18 @@ impl Balance {
     ) -> Option<Candidate<'a>> {
         self.advance(now);
         let bytes = bytes as u64;
-        let at = (flow >> 32) as usize % self.flowlets.len();
+        let at = self.place(flow);
         let mut flowlet = self.flowlets[at];
-        let goes_on = flowlet.route != NONE && now <= flowlet.gone + PAUSE;
-        // Entries are shared, and so a number may come from a larger set.
-        let same = |r: &&Candidate<'_>| goes_on && r.0 == usize::from(flowlet.route) % len;
+        let goes_on = flowlet.rules > 0 || now <= flowlet.gone + PAUSE;
+        let same = |route: &&Candidate<'_>| goes_on && flowlet.is_by(route, len);
         let route = match routes.iter().find(same) {
             Some(route) => *route,
             None => {
                 let load = |port| self.load_ns(port, queues);
                 let least = |r: &&Candidate<'_>| (load(r.1), Reverse(weight(flow, r.0)));
                 let route = *routes.iter().min_by_key(least)?;
-                let usual = self.sent / u64::from(self.active.max(self.active_before).max(1));
+                let sent = self.sent + self.lanes.iter().map(|lane| lane.carried).sum::<u64>();
+                let usual = sent / u64::from(self.active.max(self.active_before).max(1));
                 self.lanes[usize::from(route.1)].expected += usual.saturating_sub(bytes);
                 flowlet.route = route.0 as u8;
                 route
@@ -274,15 +324,42 @@ impl Balance {
         let lane = &mut self.lanes[usize::from(route.1)];
         lane.sent += bytes;
         self.sent += bytes;
-        if flowlet.window != self.window {
-            flowlet.window = self.window;
-            self.active += 1;
-        }
+        self.active += flowlet.enter(self.window);
         // Packets of this batch for the port are not queued yet, but already count as sent lately.
         let gone = now + queues.wait_max(PortId::from(route.1), lane.sent);
         flowlet.gone = flowlet.gone.max(gone);
         self.flowlets[at] = flowlet;
         Some(route)
+    }
+
+    fn place(&self, flow: u64) -> usize {
+        (flow >> 32) as usize % self.flowlets.len()
+    }
+
+    /// Notes a round of the fast table.
+    fn carry(&mut self, now: Time, round: &Carried) {
+        self.advance(now);
+        for flow in &round.began {
+            let at = self.place(*flow);
+            self.flowlets[at].rules = self.flowlets[at].rules.saturating_add(1);
+        }
+        for flow in &round.ended {
+            let at = self.place(*flow);
+            let flowlet = &mut self.flowlets[at];
+            flowlet.rules = flowlet.rules.saturating_sub(1);
+            flowlet.gone = flowlet.gone.max(now);
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.carried = 0);
+        for (flow, port, bytes) in &round.sent {
+            let at = self.place(*flow);
+            self.active += self.flowlets[at].enter(self.window);
+            // Bytes of an even flow that are remembered, with half of them lost in each half-life.
+            let time = round.time.max(HALF_LIFE).as_nanos() as f64;
+            let lately = *bytes as f64 * HALF_LIFE.as_nanos() as f64 / LN_2 / time;
+            if let Some(lane) = self.lanes.get_mut(usize::from(*port)) {
+                lane.carried += lately as u64;
+            }
+        }
     }
 
     /// Lets past bytes and estimates fade.
@@ -293,7 +370,7 @@ impl Balance {
             self.period = period;
             self.sent >>= halvings;
             for lane in &mut self.lanes {
-                *lane = Lane { sent: lane.sent >> halvings, expected: lane.expected >> halvings };
+                (lane.sent, lane.expected) = (lane.sent >> halvings, lane.expected >> halvings);
             }
             let window = (now.as_nanos() / PAUSE.as_nanos() as u64) as u32;
             if window != self.window {
@@ -308,7 +385,8 @@ impl Balance {
     fn load_ns(&self, port: u8, queues: &OutputQueues) -> u64 {
         let lane = self.lanes[usize::from(port)];
         let waiting = queues.queued(port.into()).1 as u64;
-        let bits = 8 * (u128::from(lane.sent) + u128::from(lane.expected) + u128::from(waiting));
+        let bytes = [lane.sent, lane.expected, lane.carried, waiting].map(u128::from);
+        let bits = 8 * bytes.iter().sum::<u128>();
         let rate = queues.rate_bits_per_s(port.into()).unwrap_or(RATE_USUAL_BITS_PER_S);
         (bits * 1_000_000_000 / u128::from(rate)) as u64
     }

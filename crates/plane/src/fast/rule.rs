@@ -42,6 +42,8 @@ pub(super) struct Due {
     pub(super) stations: [Option<MacKey>; 2],
     /// The neighbour that a routed flow goes to.
     pub(super) neighbour: Option<u16>,
+    /// The hash of a flow that the load has led to its route.
+    pub(super) led_by_load: Option<u64>,
 }
 
 impl Plans<'_> {
@@ -115,25 +117,27 @@ impl Plans<'_> {
         let to = self.snapshot.ports.get(usize::from(out_port))?;
         let is_plain = to.in_fabric && !to.settings.needs_queue();
         let action = Action { out_port, tag: Tag::Keep, front, step };
-        is_plain.then_some(Due { action, stations: [None; 2], neighbour: None })
+        is_plain.then_some(Due { action, stations: [None; 2], neighbour: None, led_by_load: None })
     }
 
     /// The rule for IP packets from one host of the fabric to another; where there are several
-    /// routes, for those of one flow. None where the pipeline looks at each of them: it chooses by
-    /// the load, leads them by functions, or watches for neighbour discovery.
+    /// routes, for those of one flow. None where the pipeline looks at each of them: it leads them
+    /// by functions, or watches for neighbour discovery.
     fn of_host(&self, flow: &Flow, key: Option<&Routed>, out_port: PortId) -> Option<Due> {
         let found = self.admitted(flow)?.routes.get(flow.destination, flow.source)?;
         let is_to_host =
             !flow.destination.is_multicast() && self.fabric.gateway() != Some(flow.destination);
         let is_due = is_to_host && (found.len() > 1) == key.is_some();
-        let route = self.forwarder.route_of_flow(found, key.and_then(Routed::five_tuple).as_ref());
+        let five_tuple = key.and_then(Routed::five_tuple);
+        let route = self.forwarder.route_of_flow(found, five_tuple.as_ref());
         let header = by(out_port, route).filter(|_| is_due)?;
+        let led_by_load = self.forwarder.led_by_load(found, five_tuple.as_ref());
         if header.is_empty() {
             let station = flow.destination.to_u64();
             let is_other = out_port != flow.in_port;
             return is_other.then(|| self.at_station(out_port, station, None))?;
         }
-        self.with_header(out_port, header, None)
+        self.with_header(out_port, header, None).map(|due| Due { led_by_load, ..due })
     }
 
     /// Whether packets to the group's router are routed by this node.
@@ -196,7 +200,8 @@ impl Plans<'_> {
             let step = step(station, flow.source, adjacency.mtu);
             self.with_header(out_port, &header, Some(step))
         };
-        due.map(|due| Due { neighbour: Some(neighbour), ..due })
+        let led_by_load = self.forwarder.led_by_load(found, key.five_tuple().as_ref());
+        due.map(|due| Due { neighbour: Some(neighbour), led_by_load, ..due })
     }
 
     fn switched(&self, now: Time, switch: &Switch, flow: &Flow, out_port: PortId) -> Option<Due> {
@@ -213,7 +218,7 @@ impl Plans<'_> {
             && switch.stays(now, MARGIN, destination, out_port);
         let action = Action { out_port, tag, front: None, step: None };
         let stations = [Some(source), Some(destination)];
-        are_there.then_some(Due { action, stations, neighbour: None })
+        are_there.then_some(Due { action, stations, neighbour: None, led_by_load: None })
     }
 
     /// The neighbour that a routed flow goes to.
@@ -251,8 +256,9 @@ impl Plans<'_> {
             && destination.is_none_or(|station| switch.stays(now, MARGIN, station, out_port));
         let step = Some(Step { addresses: adjacency.addresses, mtu: adjacency.mtu });
         let action = Action { out_port, tag, front: None, step };
-        let due = Due { action, stations: [source, destination], neighbour: Some(neighbour) };
-        are_there.then_some(due)
+        let stations = [source, destination];
+        let neighbour = Some(neighbour);
+        are_there.then_some(Due { action, stations, neighbour, led_by_load: None })
     }
 
     /// The interface that the frames of a flow are to.

@@ -247,14 +247,59 @@ fn with_one_route_left_all_flows_share_a_rule() {
     }
 }
 
-#[test]
-fn a_choice_by_load_is_left_to_the_pipeline() {
+fn led_by_load() -> Fast {
     let mut fast = Fast::new();
-    assert!(fast.is_offloaded(0, &flow(1)));
     fast.node.tables.set_lanes(LaneChoice::LeastLoaded);
     fast.node.publish();
     fast.node.rig.settle();
-    assert!(!fast.is_offloaded(0, &flow(1)));
+    fast
+}
+
+#[test]
+fn what_a_rule_carries_counts_as_load_of_its_lane() {
+    let mut later = Vec::new();
+    for other in 2..12 {
+        let mut fast = led_by_load();
+        let lane = fast.send(0, &flow(1)).0[0].0;
+        assert!(fast.is_offloaded(0, &flow(1)));
+        // Flows that begin: none has sent a packet before.
+        (0..100).for_each(|_| assert_eq!(fast.send(0, &flow(1)).0[0].0, lane));
+        fast.round();
+        assert_eq!(fast.send(0, &flow(other)).0[0].0, 5 - lane, "flow {other}");
+        (0..3).for_each(|_| fast.round());
+        later.push(fast.send(0, &flow(20 + other)).0[0].0 == lane);
+    }
+    // A lane that has been without traffic for a while has no load left.
+    assert!(later.contains(&true));
+}
+
+#[test]
+fn a_flow_that_the_load_leads_changes_lanes_only_without_a_rule() {
+    let mut fast = led_by_load();
+    let lanes = [1, 2, 3].map(|number| {
+        // The one before loads its lane.
+        (0..400 * number).for_each(|_| drop(fast.send(0, &flow(number.max(2) - 1))));
+        fast.round();
+        let lane = fast.send(0, &flow(number)).0[0].0;
+        assert!(fast.is_offloaded(0, &flow(number)), "flow {number}");
+        lane
+    });
+    // The first and the third share a lane. The first pauses for longer than any flow without a
+    // rule that keeps its lane, and the third goes on.
+    assert_eq!(lanes[0], lanes[2], "{lanes:?}");
+    let pause = |fast: &mut Fast, rounds| {
+        for _ in 0..rounds {
+            (0..1000).for_each(|_| assert!(fast.send(0, &flow(3)).1));
+            fast.round();
+        }
+    };
+    pause(&mut fast, 2);
+    assert!(fast.table.rules().len() == 3, "{:?}", fast.table.rules());
+    // A packet that the table leaves to the pipeline.
+    assert_eq!(fast.node.rig.send(0, &flow(1))[0].0, lanes[0]);
+    pause(&mut fast, 12);
+    assert!(fast.table.rules().len() == 1, "{:?}", fast.table.rules());
+    assert_eq!(fast.node.rig.send(0, &flow(1))[0].0, 5 - lanes[0]);
 }
 
 #[test]
