@@ -410,6 +410,17 @@ impl Worker {
         any
     }
 
+    /// Takes in all that other workers have handed over, and hands over what waits for their ports.
+    /// Nothing is received meanwhile, and nothing leaves.
+    pub fn exchange(&mut self, now: Time) {
+        if self.crossing.has_peers() {
+            for _ in 0..self.crossing.arriving().div_ceil(plexus_io::BATCH) {
+                self.take_in(now);
+            }
+            self.send_across();
+        }
+    }
+
     /// Packets and news for other workers.
     fn send_across(&mut self) {
         let plan = self.pipeline.plan().clone();

@@ -38,3 +38,19 @@ fn a_lane_for_each_of_two_flows_or_one_for_both() {
         desk.down("eight-port-narrow");
     }
 }
+
+/// The lab for it, as it ships.
+#[test]
+fn a_new_flow_avoids_the_lane_of_one_that_the_kernel_forwards() {
+    common::turn();
+    let Some(desk) = Desk::root("lanes") else { return };
+    let lab = &common::shipped("fast-lanes");
+    desk.plexus(&["lab", "up", lab]).expect(0);
+    let report = desk.json(&["lab", "run", lab], 0);
+    assert_eq!(report["passed"], true, "{report}");
+    let ports = desk.json(&["show", "ports", "--node", "fast-lanes/a"], 0);
+    let lanes = [sent(&ports, "lane"), sent(&ports, "lane-2")];
+    // The small flow has 3,750 packets.
+    assert!(lanes.iter().all(|sent| *sent > 3000), "{lanes:?} {report}");
+    desk.down("fast-lanes");
+}

@@ -544,9 +544,7 @@ impl Driver {
                 break;
             }
         }
-        if !rest.frames.is_empty() {
-            (self.outlet.inject)(rest.frames);
-        }
+        self.outlet.inject(rest.frames);
     }
 
     fn tell(&mut self, event: &Event) {

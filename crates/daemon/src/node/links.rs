@@ -135,7 +135,7 @@ mod tests {
         returned.expect("the worker waits for the control plane");
         let started = Instant::now();
         let sender = news.clone();
-        let outlet = Outlet { inject: Box::new(|_| {}), pauses: Pauses::new(vec![]) };
+        let outlet = Outlet { worker: Box::new(|_| 0), pauses: Pauses::new(vec![]) };
         let thread = control.start((inbox, sender), links, outlet, started).unwrap();
         let fib = answer.recv().unwrap();
         assert_eq!((fib.interfaces[0].up, fib.interfaces[0].mtu), (true, Some(1400)), "{fib:?}");

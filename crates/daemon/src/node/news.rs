@@ -12,7 +12,7 @@ use plexus_wire::Prefix;
 use plexus_wire::fabric::message::{Counters, Explain, Explained};
 
 use super::fabric;
-use super::pause::Pauses;
+use super::pause::{Frames, Pauses};
 use crate::ask::Question;
 
 /// News that wait for the thread, at most.
@@ -71,13 +71,23 @@ pub(crate) enum Wanted {
     Common(Task),
 }
 
-/// Hands frames to the workers.
-pub(crate) type Inject = Box<dyn Fn(Vec<(Injection, Vec<u8>)>) + Send>;
-
 /// The way from a control plane to the workers.
 pub(crate) struct Outlet {
-    /// Hands frames to them.
-    pub(crate) inject: Inject,
-    /// Has them pause.
+    /// Which worker is to take a packet that enters so.
+    pub(crate) worker: Box<dyn Fn(Injection) -> usize + Send>,
+    /// Hands packets to them, and has them pause.
     pub(crate) pauses: Pauses,
+}
+
+impl Outlet {
+    /// Hands packets to the workers.
+    pub(crate) fn inject(&mut self, frames: Frames) {
+        let mut shares: Vec<Frames> = Vec::new();
+        for frame in frames {
+            let worker = (self.worker)(frame.0);
+            shares.resize_with(shares.len().max(worker + 1), Vec::new);
+            shares[worker].push(frame);
+        }
+        self.pauses.hand(shares);
+    }
 }

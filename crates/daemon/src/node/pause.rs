@@ -7,20 +7,27 @@
 //!
 //! ```text
 //! control plane: ask for a pause, take packets in, change tables, hand packets back, end it
-//! worker:        hand over the last packets, pause ..............................., forward them
+//! worker:        hand over the last packets, pause .., forward them ................, go on
 //! ```
 //!
+//! A packet may be handed back to another worker than the one that received it. So workers hand
+//! over to each other what waits for the ports of others, before any of them receives more.
+//!
 //! Hosts can cause pauses: a new neighbour takes one. So a pause is short, and those of a control
-//! plane take a tenth of the time at most. Beyond that, packets may overtake each other. They may
-//! do so, too, in a node of several workers with a router of its own: that hands packets back to
-//! the first worker, whichever received them.
+//! plane take a tenth of the time at most. Beyond that, packets may overtake each other.
 
-use std::convert::Infallible;
+use std::mem::take;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use plexus_plane::Injection;
 
 use super::running::Handle;
 use super::thread::Ask;
+
+/// Packets that a control plane hands to a worker.
+pub(crate) type Frames = Vec<(Injection, Vec<u8>)>;
 
 /// Longest pause. At some 500,000 packets/s the queue of a device holds what comes meanwhile.
 const PAUSE_MAX: Duration = Duration::from_millis(4);
@@ -35,25 +42,40 @@ pub(crate) struct Pauses {
     workers: Vec<Handle>,
     longest: Duration,
     arrival: Duration,
-    /// Since when the workers pause, and what ends it when it is dropped.
-    pause: Option<(Instant, Vec<Sender<Infallible>>)>,
+    pause: Option<Pause>,
     /// No pause begins before this time.
     paid: Option<Instant>,
+}
+
+/// A pause of all workers.
+struct Pause {
+    since: Instant,
+    /// By worker: tells it to take a step, and ends its pause when it is dropped; its packets.
+    workers: Vec<(Sender<()>, Arc<Mutex<Frames>>)>,
+    /// Workers that have come, or have taken a step.
+    here: Receiver<()>,
 }
 
 /// An order to a worker to pause.
 pub(crate) struct Order {
     here: Sender<()>,
-    /// It closes when the pause ends.
-    end: Receiver<Infallible>,
+    /// Tells it to take a step. It closes when the pause ends.
+    steps: Receiver<()>,
+    frames: Arc<Mutex<Frames>>,
     longest: Duration,
 }
 
 impl Order {
-    /// Pauses. The worker has handed over all packets that it had for the control plane.
-    pub(crate) fn obey(self) {
+    /// Pauses. The worker has handed over all packets that it had for the control plane. `step`
+    /// takes packets in, and exchanges packets with other workers.
+    pub(crate) fn obey(self, mut step: impl FnMut(Frames)) {
         let _ = self.here.send(());
-        let _ = self.end.recv_timeout(self.longest);
+        let until = Instant::now() + self.longest;
+        let left = || until.saturating_duration_since(Instant::now());
+        while self.steps.recv_timeout(left()).is_ok() {
+            step(take(&mut *lock(&self.frames)));
+            let _ = self.here.send(());
+        }
     }
 }
 
@@ -72,19 +94,18 @@ impl Pauses {
         if self.paid.is_some_and(|paid| now < paid) {
             return false;
         }
-        let (here, arrivals) = channel();
+        let (own_here, here) = channel();
         let order = |worker: &Handle| {
-            let (hold, end) = channel();
-            worker.tell(Ask::Pause(Order { here: here.clone(), end, longest: self.longest }));
-            hold
+            let (step, steps) = channel();
+            let (here, frames) = (own_here.clone(), Arc::<Mutex<Frames>>::default());
+            let order = Order { here, steps, frames: frames.clone(), longest: self.longest };
+            worker.tell(Ask::Pause(order));
+            (step, frames)
         };
-        self.pause = Some((now, self.workers.iter().map(order).collect()));
-        let until = now + self.arrival;
-        let has_come = |_: &Handle| {
-            let left = until.saturating_duration_since(Instant::now());
-            arrivals.recv_timeout(left).is_ok()
-        };
-        let all = self.workers.iter().all(has_come);
+        let workers: Vec<_> = self.workers.iter().map(order).collect();
+        let pause = Pause { since: now, workers, here };
+        let all = pause.have_come(self.workers.len(), now + self.arrival);
+        self.pause = Some(pause);
         if !all {
             self.end(Instant::now());
         }
@@ -93,19 +114,70 @@ impl Pauses {
 
     /// Whether the workers still pause.
     pub(crate) fn goes_on(&self, now: Instant) -> bool {
-        self.pause.as_ref().is_some_and(|(since, _)| now < *since + self.longest)
+        self.pause.as_ref().is_some_and(|pause| now < pause.since + self.longest)
+    }
+
+    /// Hands packets to the workers, by worker; the last ones may have no entry.
+    pub(crate) fn hand(&mut self, shares: Vec<Frames>) {
+        match &self.pause {
+            // One that is alone sends them before it receives anything.
+            Some(pause) if pause.workers.len() > 1 && shares.iter().any(|s| !s.is_empty()) => {
+                let has_some = |worker: &usize| !shares[*worker].is_empty();
+                let some: Vec<usize> = (0..shares.len()).filter(has_some).collect();
+                for ((_, frames), share) in pause.workers.iter().zip(shares) {
+                    lock(frames).extend(share);
+                }
+                let until = pause.since + self.longest;
+                let _ = pause.step(until, |worker| some.contains(&worker))
+                    && pause.step(until, |_| true);
+            }
+            _ => give(&self.workers, shares),
+        }
     }
 
     /// Lets the workers go on.
     pub(crate) fn end(&mut self, now: Instant) {
-        if let Some((since, _)) = self.pause.take() {
-            // Workers go on by themselves.
+        if let Some(Pause { since, workers, .. }) = self.pause.take() {
+            // What a worker has not taken that went on by itself.
+            let left = workers.iter().map(|(_, frames)| take(&mut *lock(frames))).collect();
+            give(&self.workers, left);
+            drop(workers);
             let took = (now - since).min(2 * self.longest);
             let short = now.checked_sub(SHORT);
             let from = self.paid.max(short).unwrap_or(since);
             self.paid = Some(from + took * SHARE);
         }
     }
+}
+
+impl Pause {
+    /// Waits until so many workers have come, or taken a step.
+    fn have_come(&self, count: usize, until: Instant) -> bool {
+        (0..count).all(|_| {
+            let left = until.saturating_duration_since(Instant::now());
+            self.here.recv_timeout(left).is_ok()
+        })
+    }
+
+    /// Has some workers take a step, and waits for them. False: one of them goes on by itself.
+    fn step(&self, until: Instant, of: impl Fn(usize) -> bool) -> bool {
+        let chosen = (0..self.workers.len()).filter(|worker| of(*worker));
+        let told = chosen.filter(|worker| self.workers[*worker].0.send(()).is_ok()).count();
+        self.have_come(told, until)
+    }
+}
+
+/// Hands packets to workers that do not pause, by worker.
+fn give(workers: &[Handle], shares: Vec<Frames>) {
+    for (worker, share) in workers.iter().zip(shares) {
+        if !share.is_empty() {
+            worker.tell(Ask::Inject(share));
+        }
+    }
+}
+
+fn lock(frames: &Mutex<Frames>) -> MutexGuard<'_, Frames> {
+    frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -123,24 +195,33 @@ mod tests {
     struct Counting {
         turns: Arc<AtomicU64>,
         worker: Handle,
+        /// How many packets it got in each step, and without one.
+        steps: Receiver<(bool, usize)>,
     }
 
     impl Counting {
         fn start() -> Counting {
+            Counting::with(|order| order)
+        }
+
+        fn with(change: fn(Order) -> Order) -> Counting {
             let (ask, asks) = channel();
             let ((_, waker), turns) = (Sleeper::new().unwrap(), Arc::new(AtomicU64::new(0)));
-            let counted = turns.clone();
+            let ((told, steps), counted) = (channel(), turns.clone());
             thread::spawn(move || {
                 loop {
                     counted.fetch_add(1, Ordering::SeqCst);
                     match asks.try_recv() {
-                        Ok(Ask::Pause(order)) => order.obey(),
+                        Ok(Ask::Pause(order)) => {
+                            change(order).obey(|frames| told.send((true, frames.len())).unwrap());
+                        }
+                        Ok(Ask::Inject(frames)) => told.send((false, frames.len())).unwrap(),
                         Ok(_) | Err(TryRecvError::Empty) => thread::yield_now(),
                         Err(TryRecvError::Disconnected) => return,
                     }
                 }
             });
-            Counting { turns, worker: Handle { ask, waker } }
+            Counting { turns, worker: Handle { ask, waker }, steps }
         }
 
         fn turns(&self) -> u64 {
@@ -148,12 +229,25 @@ mod tests {
         }
     }
 
+    fn pauses_of(workers: &[Counting]) -> Pauses {
+        let handles = workers.iter().map(|counting| counting.worker.clone()).collect();
+        let minute = Duration::from_secs(60);
+        Pauses { longest: minute, arrival: minute, ..Pauses::new(handles) }
+    }
+
+    /// The steps that each has taken since the last call.
+    fn taken<const N: usize>(workers: &[Counting; N]) -> [Vec<(bool, usize)>; N] {
+        workers.each_ref().map(|counting| counting.steps.try_iter().collect())
+    }
+
+    fn frames(count: usize) -> Frames {
+        vec![(Injection::Fabric, vec![]); count]
+    }
+
     #[test]
     fn workers_take_no_turn_in_a_pause_and_go_on_afterwards() {
         let workers = [Counting::start(), Counting::start()];
-        let handles = workers.iter().map(|counting| counting.worker.clone()).collect();
-        let minute = Duration::from_secs(60);
-        let mut pauses = Pauses { longest: minute, arrival: minute, ..Pauses::new(handles) };
+        let mut pauses = pauses_of(&workers);
         assert!(pauses.begin(Instant::now()));
         let before = workers.each_ref().map(Counting::turns);
         (0..1000).for_each(|_| thread::yield_now());
@@ -165,6 +259,50 @@ mod tests {
         }
     }
 
+    /// All exchange packets when those that got some have forwarded them.
+    #[test]
+    fn workers_forward_what_they_get_before_any_of_them_goes_on() {
+        let workers = [Counting::start(), Counting::start(), Counting::start()];
+        let mut pauses = pauses_of(&workers);
+        assert!(pauses.begin(Instant::now()));
+        let before = workers.each_ref().map(Counting::turns);
+        pauses.hand(vec![frames(2), frames(0), frames(1)]);
+        let steps =
+            workers.each_ref().map(|counting| counting.steps.try_iter().collect::<Vec<_>>());
+        let none = (true, 0);
+        assert_eq!(steps, [vec![(true, 2), none], vec![none], vec![(true, 1), none]]);
+        pauses.hand(vec![frames(1)]);
+        let steps = taken(&workers);
+        assert_eq!(steps, [vec![(true, 1), none], vec![none], vec![none]]);
+        assert_eq!(workers.each_ref().map(Counting::turns), before);
+        pauses.end(Instant::now());
+    }
+
+    #[test]
+    fn a_worker_that_has_gone_on_by_itself_gets_its_packets_later() {
+        let impatient = || Counting::with(|order| Order { longest: Duration::ZERO, ..order });
+        let workers = [impatient(), impatient()];
+        let mut pauses = pauses_of(&workers);
+        assert!(pauses.begin(Instant::now()));
+        let turns = workers[0].turns();
+        while workers[0].turns() == turns {
+            thread::yield_now();
+        }
+        pauses.hand(vec![frames(2), frames(0)]);
+        pauses.end(Instant::now());
+        assert_eq!(workers[0].steps.recv(), Ok((false, 2)));
+    }
+
+    #[test]
+    fn one_that_is_alone_needs_no_steps() {
+        let counting = [Counting::start()];
+        let mut pauses = pauses_of(&counting);
+        assert!(pauses.begin(Instant::now()));
+        pauses.hand(vec![frames(2)]);
+        pauses.end(Instant::now());
+        assert_eq!(counting[0].steps.recv(), Ok((false, 2)));
+    }
+
     #[test]
     fn a_worker_that_does_not_come_is_not_waited_for_and_does_not_wait_later() {
         let (ask, asks) = channel();
@@ -173,14 +311,12 @@ mod tests {
         assert!(!pauses.begin(Instant::now()));
         assert!(!pauses.goes_on(Instant::now()));
         let Ok(Ask::Pause(order)) = asks.try_recv() else { panic!("no order") };
-        Order { longest: Duration::from_secs(3600), ..order }.obey();
+        Order { longest: Duration::from_secs(3600), ..order }.obey(drop);
     }
 
     #[test]
     fn pauses_take_a_tenth_of_the_time() {
-        let counting = Counting::start();
-        let mut pauses = Pauses::new(vec![counting.worker.clone()]);
-        (pauses.longest, pauses.arrival) = (Duration::from_secs(60), Duration::from_secs(60));
+        let mut pauses = pauses_of(&[Counting::start()]);
         let mut now = Instant::now();
         let mut count = 0;
         // One that follows the other takes what is left.

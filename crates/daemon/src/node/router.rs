@@ -278,9 +278,7 @@ impl Driver {
         for event in &rest.events {
             self.tell(event);
         }
-        if !rest.frames.is_empty() {
-            (self.outlet.inject)(rest.frames);
-        }
+        self.outlet.inject(rest.frames);
         self.outlet.pauses.end(Instant::now());
     }
 

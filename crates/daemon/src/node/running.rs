@@ -272,28 +272,15 @@ impl RunningNode {
     /// The way from a control plane to the workers.
     fn outlet(&self) -> Outlet {
         let pauses = Pauses::new(self.workers.to_vec());
-        let workers = self.workers.clone();
         let published = self.published.clone();
-        let inject = move |frames: Vec<(Injection, Vec<u8>)>| {
-            let plan = published.load();
-            let owner = |how: &Injection| match how {
-                Injection::Port(port) | Injection::Named(port) | Injection::Routed(port) => {
-                    plan.ports.get(usize::from(*port)).map_or(0, |p| p.worker)
-                }
-                // Any worker can process these; what it cannot send it passes on.
-                Injection::Fabric | Injection::Vlan(_) | Injection::Received(_) => 0,
-            };
-            let mut shares: Vec<Vec<(Injection, Vec<u8>)>> = vec![vec![]; workers.len()];
-            for frame in frames {
-                shares[owner(&frame.0)].push(frame);
+        let worker = move |how| match how {
+            Injection::Port(port) | Injection::Named(port) | Injection::Routed(port) => {
+                published.load().ports.get(usize::from(port)).map_or(0, |p| p.worker)
             }
-            for (worker, share) in workers.iter().zip(shares) {
-                if !share.is_empty() {
-                    worker.tell(Ask::Inject(share));
-                }
-            }
+            // Any worker can process these; what it cannot send it passes on.
+            Injection::Fabric | Injection::Vlan(_) | Injection::Received(_) => 0,
         };
-        Outlet { inject: Box::new(inject), pauses }
+        Outlet { worker: Box::new(worker), pauses }
     }
 
     /// Tells people and the other workers of a link that changed.

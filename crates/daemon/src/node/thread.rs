@@ -11,15 +11,14 @@ use plexus_io::process::go_before_others;
 use plexus_io::wake::{LinkNews, Sleeper};
 use plexus_io::{Link, Port, PortId};
 use plexus_plane::{
-    DeepReport, Facts, FastReport, Injection, LinkChange, Onlooker, Punt, Question, Report,
-    Sampled, Worker,
+    DeepReport, Facts, FastReport, LinkChange, Onlooker, Punt, Question, Report, Sampled, Worker,
 };
 use plexus_table::{MacKey, Station};
 use plexus_wire::Time;
 
 use super::inner::WorkerEnd;
 use super::load::WorkerLoad;
-use super::pause::Order;
+use super::pause::{Frames, Order};
 use super::ports;
 
 /// How often links are looked at and stations aged.
@@ -67,7 +66,7 @@ pub(crate) enum Ask {
     /// Take no further turn for a moment.
     Pause(Order),
     /// Send the control plane's frames.
-    Inject(Vec<(Injection, Vec<u8>)>),
+    Inject(Frames),
     /// End.
     Stop,
 }
@@ -258,18 +257,26 @@ impl Thread {
                 Ok(Ask::Pause(order)) => {
                     // An injected packet may be the control plane's again.
                     self.hand_over();
-                    order.obey();
+                    answered = Answered::Injected;
+                    order.obey(|frames| {
+                        inject(&mut self.worker, now, frames);
+                        self.worker.exchange(now);
+                    });
                 }
                 Ok(Ask::Inject(frames)) => {
                     answered = Answered::Injected;
-                    for (how, bytes) in frames {
-                        // The data plane counts drops.
-                        let _ = self.worker.inject(now, &bytes, how);
-                    }
+                    inject(&mut self.worker, now, frames);
                 }
                 Ok(Ask::Link(port, link)) => self.worker.hear_link(now, port, link),
                 Ok(Ask::Stop) | Err(TryRecvError::Disconnected) => return Answered::Stop,
             }
         }
+    }
+}
+
+fn inject(worker: &mut Worker, now: Time, frames: Frames) {
+    for (how, bytes) in frames {
+        // The data plane counts drops.
+        let _ = worker.inject(now, &bytes, how);
     }
 }
