@@ -14,13 +14,13 @@
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
 //! says the port. They get a rule for each pair of ports. IP packets that leave the fabric get one
 //! for each station. Those that enter it get one for each pair of stations; where there are several
-//! routes, one for each TCP or UDP flow. If the load decides which one that takes, the flow keeps it
-//! for as long as it has a rule, and what the rule forwards counts as load. Packets to the group's router have rules as routed flows
-//! do, which also put the fabric's header in front. A node that leaves the routing to others has a
-//! rule for each TCP or UDP flow. The node that routes them has the rules of a routed flow again,
-//! which first take off the header that they come behind. These rules end when the fabric's plan
-//! and its links would make another one, or none. Frames for a controller or this node, and those
-//! of native links, stay in the pipeline.
+//! routes, one for each TCP or UDP flow. If the load decides which one that takes, the flow keeps
+//! it for as long as it has a rule, and what the rule forwards counts as load. Packets to the
+//! group's router have rules as routed flows do, which also put the fabric's header in front. A
+//! node that leaves the routing to others has a rule for each TCP or UDP flow. The node that routes
+//! them has the rules of a routed flow again, which first take off the header that they come
+//! behind. These rules end when the fabric's plan and its links would make another one, or none.
+//! Frames for a controller or this node, and those of native links, stay in the pipeline.
 //!
 //! The packets of a rule keep its source's entry in the switch fresh, and its neighbour in use.
 //! They do not pass the output queues, so no flow to a port with a configured rate or a deep queue
