@@ -288,30 +288,33 @@ impl Rig {
         command
     }
 
-    /// The latency of one flow from the first source to a sink: the median of the medians of
-    /// [`LATENCY_RUNS`] runs, in microseconds. A run that no packet came through is a doubt.
-    pub(super) fn latency_us(
+    /// The latency of one flow from the first source to each of the first `N` sinks: the median of
+    /// the medians of [`LATENCY_RUNS`] runs, in microseconds. A run that no packet came through is
+    /// a doubt.
+    pub(super) fn latencies_us<const N: usize>(
         &self,
-        sink: usize,
         size: u32,
         time: Duration,
         doubts: &mut Vec<String>,
-    ) -> Result<f64, String> {
-        let way = format!("{}, from source 0 to sink {sink}", self.layout.name());
-        let mut medians = Vec::new();
+    ) -> Result<[f64; N], String> {
+        let way = |sink| format!("{}, from source 0 to sink {sink}", self.layout.name());
+        let mut medians = [const { Vec::new() }; N];
         for run in 1..=LATENCY_RUNS {
-            let outcome = self.run(Load::One(sink), size, IDLE_PPS, time)?;
-            match outcome.latency_us {
-                Some(median) => medians.push(median),
-                None => doubts.push(format!(
-                    "{way}: none of {:.0} packets/s came through in run {run} of {LATENCY_RUNS}",
-                    outcome.offered()
-                )),
+            for (sink, medians) in medians.iter_mut().enumerate() {
+                let outcome = self.run(Load::One(sink), size, IDLE_PPS, time)?;
+                medians.extend(outcome.latency_us);
+                if outcome.latency_us.is_none() {
+                    doubts.push(format!(
+                        "{}: none of {:.0} packets/s came through in run {run} of {LATENCY_RUNS}",
+                        way(sink),
+                        outcome.offered()
+                    ));
+                }
             }
         }
-        match medians.is_empty() {
-            true => Err(format!("{way}: no packets come through in {LATENCY_RUNS} runs")),
-            false => Ok(Spread::of(medians).median),
+        match medians.iter().position(Vec::is_empty) {
+            Some(sink) => Err(format!("{}: no packets come through", way(sink))),
+            None => Ok(medians.map(|medians| Spread::of(medians).median)),
         }
     }
 

@@ -241,12 +241,7 @@ fn latency(
 ) -> Result<[f64; 3], String> {
     let (kind, layout) = (Kind::Group, Layout::Line);
     let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast: Fast::all(fast) };
-    let rig = Rig::up(&plan, say)?;
-    let mut found = [0.0; 3];
-    for (sink, latency) in found.iter_mut().enumerate() {
-        *latency = rig.latency_us(sink, SIZES[0], time, doubts)?;
-    }
-    Ok(found)
+    Rig::up(&plan, say)?.latencies_us(SIZES[0], time, doubts)
 }
 
 /// The mean ratio of a layout's throughput to one box's, over tables and sizes; `None`: nothing was

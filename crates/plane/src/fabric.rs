@@ -663,9 +663,8 @@ impl Fabric {
     }
 
     /// Port and header of the route that all packets of a flow take, as long as plan and links stay
-    /// as they are. Where there are several routes, its key decides, or the load when it began; a
-    /// flow that the load leads keeps its route only while it pauses for no longer than
-    /// [`lanes`] say, or has a rule in the fast table.
+    /// as they are. Where there are several routes, its key decides, or the load when it began. Then
+    /// it keeps the route until it pauses, or as long as it has a rule in the fast table.
     pub(crate) fn route_of_flow<'a>(
         &self,
         found: Found<'a>,

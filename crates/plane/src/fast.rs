@@ -14,8 +14,8 @@
 //! Of the fabric, hosts' frames from one encapsulated link to another need no table: their header
 //! says the port. They get a rule for each pair of ports. IP packets that leave the fabric get one
 //! for each station. Those that enter it get one for each pair of stations; where there are several
-//! routes, one for each TCP or UDP flow. If the load decides which one that takes, the flow keeps
-//! it for as long as it has a rule, and what the rule forwards counts as load. Packets to the
+//! routes, one for each TCP or UDP flow. Where the load chooses the route, a flow keeps its
+//! own as long as it has a rule, and the bytes that the rule forwards count as load. Packets to the
 //! group's router have rules as routed flows do, which also put the fabric's header in front. A
 //! node that leaves the routing to others has a rule for each TCP or UDP flow. The node that routes
 //! them has the rules of a routed flow again, which first take off the header that they come
@@ -138,7 +138,7 @@ pub(crate) struct Fast {
     to_check: usize,
     checked: Key,
     clears: Clears,
-    /// What is to be told of flows that the load leads.
+    /// News of flows that the load leads.
     carried: Carried,
     /// Rules that were made, and those that made room for others.
     made: u64,
@@ -693,7 +693,7 @@ impl Fast {
     fn add(&mut self, now: Time, switch: &Switch, plans: Plans<'_>) {
         let worth = self.candidates.take(WORTH);
         let (made, mut without) = (self.made, Vec::new());
-        for Candidate { key, out_port, packets } in worth {
+        for Candidate { key, out_port, packets, bytes } in worth {
             if self.made - made >= NEW_MAX as u64 || without.len() >= NEW_MAX {
                 break;
             }
@@ -729,7 +729,11 @@ impl Fast {
                 hold_again: now,
             };
             wait(&mut self.waiting, &key, &mut rule);
-            self.carried.began.extend(due.led_by_load);
+            if let Some(flow) = due.led_by_load {
+                self.carried.began.push(flow);
+                // It goes on at this rate until the rule has counted for a round.
+                self.carried.sent.push((flow, out_port, bytes));
+            }
             self.rules.insert(key, rule);
             self.made += 1;
             if matches!(key, Key::Routed(_)) {
@@ -752,7 +756,7 @@ impl Fast {
         }
     }
 
-    /// What the last round did with flows that the load leads, once.
+    /// The news of the last round of flows that the load leads, once.
     pub(crate) fn take_carried(&mut self) -> Option<Carried> {
         (self.carried.time > Duration::ZERO).then(|| std::mem::take(&mut self.carried))
     }

@@ -411,14 +411,14 @@ impl Worker {
     }
 
     /// Takes in all that other workers have handed over, and hands over what waits for their ports.
-    /// Nothing is received meanwhile, and nothing leaves.
+    /// Nothing is received meanwhile.
     pub fn exchange(&mut self, now: Time) {
-        if self.crossing.has_peers() {
-            for _ in 0..self.crossing.arriving().div_ceil(plexus_io::BATCH) {
-                self.take_in(now);
-            }
-            self.send_across();
+        for _ in 0..self.crossing.arriving().div_ceil(plexus_io::BATCH) {
+            self.take_in(now);
+            // There may be more than the queues have room for.
+            self.transmit(now);
         }
+        self.send_across();
     }
 
     /// Packets and news for other workers.

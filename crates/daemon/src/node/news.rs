@@ -73,7 +73,7 @@ pub(crate) enum Wanted {
 
 /// The way from a control plane to the workers.
 pub(crate) struct Outlet {
-    /// Which worker is to take a packet that enters so.
+    /// The worker for a packet of this kind.
     pub(crate) worker: Box<dyn Fn(Injection) -> usize + Send>,
     /// Hands packets to them, and has them pause.
     pub(crate) pauses: Pauses,

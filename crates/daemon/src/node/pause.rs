@@ -117,6 +117,11 @@ impl Pauses {
         self.pause.as_ref().is_some_and(|pause| now < pause.since + self.longest)
     }
 
+    /// Whether packets may still be taken in: the other half of the pause is for those that go out.
+    pub(crate) fn has_time(&self, now: Instant) -> bool {
+        self.pause.as_ref().is_some_and(|pause| now < pause.since + self.longest / 2)
+    }
+
     /// Hands packets to the workers, by worker; the last ones may have no entry.
     pub(crate) fn hand(&mut self, shares: Vec<Frames>) {
         match &self.pause {
@@ -138,7 +143,7 @@ impl Pauses {
     /// Lets the workers go on.
     pub(crate) fn end(&mut self, now: Instant) {
         if let Some(Pause { since, workers, .. }) = self.pause.take() {
-            // What a worker has not taken that went on by itself.
+            // A worker that went on by itself has left them.
             let left = workers.iter().map(|(_, frames)| take(&mut *lock(frames))).collect();
             give(&self.workers, left);
             drop(workers);
@@ -161,9 +166,9 @@ impl Pause {
 
     /// Has some workers take a step, and waits for them. False: one of them goes on by itself.
     fn step(&self, until: Instant, of: impl Fn(usize) -> bool) -> bool {
-        let chosen = (0..self.workers.len()).filter(|worker| of(*worker));
-        let told = chosen.filter(|worker| self.workers[*worker].0.send(()).is_ok()).count();
-        self.have_come(told, until)
+        let chosen: Vec<usize> = (0..self.workers.len()).filter(|worker| of(*worker)).collect();
+        chosen.iter().all(|worker| self.workers[*worker].0.send(()).is_ok())
+            && self.have_come(chosen.len(), until)
     }
 }
 
@@ -267,8 +272,7 @@ mod tests {
         assert!(pauses.begin(Instant::now()));
         let before = workers.each_ref().map(Counting::turns);
         pauses.hand(vec![frames(2), frames(0), frames(1)]);
-        let steps =
-            workers.each_ref().map(|counting| counting.steps.try_iter().collect::<Vec<_>>());
+        let steps = taken(&workers);
         let none = (true, 0);
         assert_eq!(steps, [vec![(true, 2), none], vec![none], vec![(true, 1), none]]);
         pauses.hand(vec![frames(1)]);
@@ -290,7 +294,7 @@ mod tests {
         }
         pauses.hand(vec![frames(2), frames(0)]);
         pauses.end(Instant::now());
-        assert_eq!(workers[0].steps.recv(), Ok((false, 2)));
+        assert_eq!(workers[0].steps.recv_timeout(Duration::from_secs(60)), Ok((false, 2)));
     }
 
     #[test]
@@ -300,7 +304,7 @@ mod tests {
         assert!(pauses.begin(Instant::now()));
         pauses.hand(vec![frames(2)]);
         pauses.end(Instant::now());
-        assert_eq!(counting[0].steps.recv(), Ok((false, 2)));
+        assert_eq!(counting[0].steps.recv_timeout(Duration::from_secs(60)), Ok((false, 2)));
     }
 
     #[test]

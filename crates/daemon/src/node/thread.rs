@@ -259,6 +259,7 @@ impl Thread {
                     self.hand_over();
                     answered = Answered::Injected;
                     order.obey(|frames| {
+                        let now = time_since(self.started);
                         inject(&mut self.worker, now, frames);
                         self.worker.exchange(now);
                     });

@@ -18,12 +18,12 @@
 //! different nodes a queue there that takes longer than the pause can reorder two packets, one from
 //! before it and one from after. Flows are remembered in a table of fixed size without keys: flows
 //! whose hashes fall on the same entry keep their routes together. So a host with many flows can
-//! make the choice worse, at most as bad as that by hash, but it can neither reorder nor move
-//! packets of other hosts.
+//! make the choice worse, but it can neither reorder nor move packets of other hosts.
 //!
-//! A flow that has a rule in the fast table keeps its route for as long, paused or not, and so do
-//! those that share its entry. What its rule forwards counts as sent: once a round, at the rate of
-//! the round, because its packets wait in no queue here.
+//! A flow that has a rule in the fast table keeps its route, paused or not, until the rule ends.
+//! Flows that share its entry go the same way where they can, also those that begin. The bytes that
+//! its rule forwards count as sent at the rate of the last round, because its packets wait in no
+//! queue here.
 
 use std::cmp::Reverse;
 use std::f64::consts::LN_2;
@@ -108,7 +108,7 @@ impl Lanes {
     }
 
     /// The same for all packets of a flow, as long as the same routes are usable. `flow`: its hash.
-    /// Where the load decides, it has: the route is that of the last packet, or none before one.
+    /// Where the load decides, that is the route of the last packet; none before the first one.
     pub(super) fn choose_for_all<'a>(
         &self,
         found: Found<'a>,
@@ -152,16 +152,16 @@ impl Lanes {
     }
 }
 
-/// What the fast table did in a round with flows that the load leads, by their hashes.
+/// A round of the fast table, as far as it concerns flows that the load leads; by their hashes.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// How long the round took.
+    /// The time since the round before.
     pub(crate) time: Duration,
     /// Flows that have got a rule.
     pub(crate) began: Vec<u64>,
     /// Flows whose rules have ended.
     pub(crate) ended: Vec<u64>,
-    /// Flows of which packets went by a rule, the port that they left by, and their bytes.
+    /// Flows that sent by a rule, or before they got it, the port that they left by, their bytes.
     pub(crate) sent: Vec<(u64, PortId, u64)>,
 }
 
@@ -310,6 +310,8 @@ impl Balance {
         let same = |route: &&Candidate<'_>| goes_on && flowlet.is_by(route, len);
         let route = match routes.iter().find(same) {
             Some(route) => *route,
+            // The flow with the rule keeps the entry's.
+            None if flowlet.rules > 0 => *routes.iter().max_by_key(|r| weight(flow, r.0))?,
             None => {
                 let load = |port| self.load_ns(port, queues);
                 let least = |r: &&Candidate<'_>| (load(r.1), Reverse(weight(flow, r.0)));

@@ -14,9 +14,11 @@ pub(super) struct Candidate {
     pub(super) key: Option<Key>,
     pub(super) out_port: PortId,
     pub(super) packets: u32,
+    /// Of this flow; `packets` are fewer where flows share its place.
+    pub(super) bytes: u64,
 }
 
-const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0 };
+const EMPTY: Candidate = Candidate { key: None, out_port: 0, packets: 0, bytes: 0 };
 
 /// The table. A flow has one place in it, which it may share with others.
 pub(super) struct Candidates {
@@ -32,15 +34,17 @@ impl Candidates {
 
     /// Counts a packet of a flow that left by a port.
     #[inline]
-    pub(super) fn count(&mut self, key: Key, out_port: PortId) {
+    pub(super) fn count(&mut self, key: Key, out_port: PortId, bytes: usize) {
+        let bytes = bytes as u64;
         let candidate = &mut self.places[hash(&key, self.seed) as usize % CANDIDATES];
         if candidate.key == Some(key) && candidate.out_port == out_port {
             candidate.packets += 1;
+            candidate.bytes += bytes;
         } else if candidate.packets > 0 {
             // The flow with more packets keeps the place.
             candidate.packets -= 1;
         } else {
-            *candidate = Candidate { key: Some(key), out_port, packets: 1 };
+            *candidate = Candidate { key: Some(key), out_port, packets: 1, bytes };
         }
     }
 

@@ -135,7 +135,8 @@ impl Plans<'_> {
         if header.is_empty() {
             let station = flow.destination.to_u64();
             let is_other = out_port != flow.in_port;
-            return is_other.then(|| self.at_station(out_port, station, None))?;
+            let due = is_other.then(|| self.at_station(out_port, station, None))?;
+            return due.map(|due| Due { led_by_load, ..due });
         }
         self.with_header(out_port, header, None).map(|due| Due { led_by_load, ..due })
     }

@@ -82,7 +82,7 @@ impl Fast {
             let segmentation = packet.offload.segmentation;
             // The table takes no super-packet of UDP into the fabric.
             if segmentation != Segmentation::Udp || !is_in(of_hosts) {
-                self.candidates.count(key, out_port);
+                self.candidates.count(key, out_port, packet.len());
             }
             if segmentation != Segmentation::None {
                 self.note_super(&key, segmentation);
@@ -123,7 +123,7 @@ impl Fast {
             let Some(key) = key.map(Key::Routed) else { continue };
             // The table does not forward super-packets of UDP.
             if packet.offload.segmentation != Segmentation::Udp {
-                self.candidates.count(key, out_port);
+                self.candidates.count(key, out_port, packet.len());
             }
             self.note_super(&key, packet.offload.segmentation);
             // It has let a packet through that it does not send on as it is.

@@ -262,7 +262,6 @@ fn what_a_rule_carries_counts_as_load_of_its_lane() {
         let mut fast = led_by_load();
         let lane = fast.send(0, &flow(1)).0[0].0;
         assert!(fast.is_offloaded(0, &flow(1)));
-        // Flows that begin: none has sent a packet before.
         (0..100).for_each(|_| assert_eq!(fast.send(0, &flow(1)).0[0].0, lane));
         fast.round();
         assert_eq!(fast.send(0, &flow(other)).0[0].0, 5 - lane, "flow {other}");
@@ -271,6 +270,20 @@ fn what_a_rule_carries_counts_as_load_of_its_lane() {
     }
     // A lane that has been without traffic for a while has no load left.
     assert!(later.contains(&true));
+}
+
+/// The rule has not counted anything yet.
+#[test]
+fn a_flow_counts_as_load_from_the_round_that_gives_it_a_rule() {
+    for other in 2..12 {
+        let mut fast = led_by_load();
+        let lane = fast.send(0, &flow(1)).0[0].0;
+        (0..1000).for_each(|_| drop(fast.send(0, &flow(1))));
+        fast.round();
+        assert_eq!(fast.table.rules().len(), 1);
+        fast.node.rig.now = fast.node.rig.now + Duration::from_millis(90);
+        assert_eq!(fast.send(0, &flow(other)).0[0].0, 5 - lane, "flow {other}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{Plan, Rig, access, frame, mac, static_mac, tagged, trunk};
 use plexus_config::{PortSettings, StormSettings, Trust};
-use plexus_plane::DropReason;
+use plexus_plane::{DropReason, Injection};
 use plexus_wire::{MacAddr, Time};
 
 #[test]
@@ -328,4 +328,28 @@ fn a_port_that_was_made_deaf_hears_again_when_told() {
     assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0]);
     rig.workers[0].silence(rig.now, 0, false);
     assert_eq!(rig.ports_reached(0, &frame(mac(2), mac(1))), [1]);
+}
+
+/// More than a turn takes in, so that none may be left behind.
+#[test]
+fn exchanged_packets_leave_before_what_another_worker_receives_later() {
+    let mut rig = Plan { workers: 3, ..Plan::new(3) }.build();
+    let station = mac(0xB);
+    rig.send(1, &frame(mac(0xA), station));
+    rig.take();
+    let injected: Vec<Vec<u8>> = (0..150).map(|n| frame(station, mac(0x100 + n))).collect();
+    let now = rig.now;
+    for bytes in &injected {
+        // In the class of hosts' frames, as released packets are.
+        rig.workers[0].inject(now, bytes, Injection::Named(1)).unwrap();
+    }
+    rig.workers[0].exchange(now);
+    rig.workers.iter_mut().for_each(|worker| worker.exchange(now));
+    rig.offer(2, &frame(station, mac(0xC)));
+    rig.workers[2].turn(now);
+    rig.settle();
+    let mut expected = injected;
+    expected.push(frame(station, mac(0xC)));
+    assert!(rig.take_from(1) == expected);
+    assert_eq!(rig.account().held, 0);
 }
