@@ -341,12 +341,12 @@ fn exchanged_packets_leave_before_what_another_worker_receives_later() {
     let now = rig.now;
     for bytes in &injected {
         // In the class of hosts' frames, as released packets are.
-        rig.workers[0].inject(now, bytes, Injection::Named(1)).unwrap();
+        rig.workers[2].inject(now, bytes, Injection::Named(1)).unwrap();
     }
-    rig.workers[0].exchange(now);
+    rig.workers[2].exchange(now);
     rig.workers.iter_mut().for_each(|worker| worker.exchange(now));
-    rig.offer(2, &frame(station, mac(0xC)));
-    rig.workers[2].turn(now);
+    rig.offer(0, &frame(station, mac(0xC)));
+    rig.workers[0].turn(now);
     rig.settle();
     let mut expected = injected;
     expected.push(frame(station, mac(0xC)));
