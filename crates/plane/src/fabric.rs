@@ -663,8 +663,9 @@ impl Fabric {
     }
 
     /// Port and header of the route that all packets of a flow take, as long as plan and links stay
-    /// as they are. Where there are several routes, its key decides, or the load when it began. Then
-    /// it keeps the route until it pauses, or as long as it has a rule in the fast table.
+    /// as they are. Where there are several routes, its key decides, or the load when it began.
+    /// Then it keeps the route until it pauses, or as long as it has a rule in the fast table. None
+    /// if its packets may take several.
     pub(crate) fn route_of_flow<'a>(
         &self,
         found: Found<'a>,
