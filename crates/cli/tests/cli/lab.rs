@@ -315,11 +315,17 @@ fn cold_flows_keep_their_order(name: &str, subnet: fn(u8) -> u8) {
              proto = \"udp\"\nrate = \"10Mbit\"\nsize = 64\nduration = \"50ms\"\n"
         );
     }
-    let facts = desk.json(&["lab", "run", &desk.file(name, &file)], 0);
-    let flows = facts["flows"].as_array().unwrap();
     let is_whole =
         |flow: &Value| flow["received_bits_per_s"].as_f64() > Some(0.0) && flow["reordered"] == 0;
-    assert!(flows.len() == 4 && flows.iter().all(is_whole), "{facts}");
+    let keep = || {
+        let facts = desk.json(&["lab", "run", &desk.file(name, &file)], 0);
+        let flows = facts["flows"].as_array().unwrap();
+        let all = flows.len() == 4 && flows.iter().all(is_whole);
+        // A worker that gets no processor for 2 ms is not waited for.
+        assert!(all || facts["stalled_ms"].as_f64() > Some(2.0), "{facts}");
+        all
+    };
+    assert!((0..5).any(|_| keep()));
     desk.assert_nothing_left();
 }
 

@@ -117,11 +117,6 @@ impl Pauses {
         self.pause.as_ref().is_some_and(|pause| now < pause.since + self.longest)
     }
 
-    /// Whether packets may still be taken in: the other half of the pause is for those that go out.
-    pub(crate) fn has_time(&self, now: Instant) -> bool {
-        self.pause.as_ref().is_some_and(|pause| now < pause.since + self.longest / 2)
-    }
-
     /// Hands packets to the workers, by worker; the last ones may have no entry.
     pub(crate) fn hand(&mut self, shares: Vec<Frames>) {
         match &self.pause {

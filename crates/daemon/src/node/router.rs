@@ -161,7 +161,7 @@ impl Driver {
             // Packets stay in order: those that workers have handed over leave with those that
             // waited, and workers receive no others meanwhile.
             if self.own.router.releases() && self.outlet.pauses.begin(Instant::now()) {
-                while self.outlet.pauses.has_time(Instant::now())
+                while self.outlet.pauses.goes_on(Instant::now())
                     && let Ok(news) = self.news.try_recv()
                 {
                     if !self.hear(news) {
