@@ -108,8 +108,8 @@ pub fn supervise() -> i32 {
     }
 }
 
-/// True while this process holds the lock of the lab's directory. Whoever holds the mutex may take
-/// or clear the directory.
+/// True while this process holds the lock of the lab's directory. A thread takes or clears the
+/// directory only while it holds the mutex.
 static IS_TAKEN: Mutex<bool> = Mutex::new(false);
 
 /// A panic of another thread leaves the value valid.

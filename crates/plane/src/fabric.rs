@@ -45,10 +45,10 @@ use plexus_table::{Found, PortRoutes, Probe};
 use plexus_wire::fabric::{
     self as header, CONTROL_HOP, Fields, Hop, Kind, Passing, ROUTER_HOP, encapsulation,
 };
-use plexus_wire::{FlowKey, MacAddr, Time, ethernet};
+use plexus_wire::{FlowKey, MacAddr, ethernet};
 
 use detour::{detour, may_pass};
-use lanes::{Candidate, Carried, Lanes};
+use lanes::{Candidate, Lanes};
 use out::{deliver, fail, leave, to_neighbour};
 use plan::{Encapsulation, FabricPlan, PortRole, PortTables};
 use ways::{Way, Ways};
@@ -690,16 +690,6 @@ impl Fabric {
             let (_, port, header) = self.lanes.choose_forwarder(found, usable, plan, Some(key))?;
             Some((port, header))
         })
-    }
-
-    /// The hash of a flow if the load has led it to its route.
-    pub(crate) fn led_by_load(&self, found: Found<'_>, key: Option<&FlowKey>) -> Option<u64> {
-        key.filter(|_| found.len() > 1).and_then(|key| self.lanes.led_by_load(key))
-    }
-
-    /// A round of the fast table is over.
-    pub(crate) fn carry(&mut self, now: Time, round: &Carried) {
-        self.lanes.carry(now, round);
     }
 
     /// One of the routes whose port can take the frame, as [`Lanes`] chooses. None if no port can.

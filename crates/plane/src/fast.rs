@@ -749,16 +749,15 @@ impl Fast {
         }
         for rule in self.rules.values_mut() {
             if let Some(flow) = rule.due.led_by_load.filter(|_| rule.recent > 0) {
-                let sent = (flow, rule.due.action.out_port, rule.recent_bytes);
-                self.carried.sent.push(sent);
+                self.carried.sent.push((flow, rule.due.action.out_port, rule.recent_bytes));
             }
             (rule.recent, rule.recent_bytes) = (0, 0);
         }
     }
 
-    /// The news of the last round of flows that the load leads, once.
-    pub(crate) fn take_carried(&mut self) -> Option<Carried> {
-        (self.carried.time > Duration::ZERO).then(|| std::mem::take(&mut self.carried))
+    /// News of flows that the load leads, once.
+    pub(crate) fn take_carried(&mut self) -> Carried {
+        std::mem::take(&mut self.carried)
     }
 
     /// Ends rules that had less than half as many packets in this round as flows that found no

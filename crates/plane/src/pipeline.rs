@@ -157,6 +157,7 @@ impl Pipeline {
                 self.limit_control();
                 if let Some(fast) = &mut self.fast {
                     fast.adopt_fabric(now, &self.lookup.switch, plans!(self, fib));
+                    self.lookup.fabric.carry(now, &fast.take_carried());
                 }
             }
         }
@@ -461,9 +462,6 @@ impl Pipeline {
         self.by_plans(now, |fast, switch, plans, counters| {
             fast.round(now, switch, plans, counters, overflows);
         });
-        if let Some(round) = self.fast.as_mut().and_then(Fast::take_carried) {
-            self.lookup.fabric.carry(now, &round);
-        }
     }
 
     /// Lets the fast table act by the plans, as for a batch of packets.
@@ -481,6 +479,7 @@ impl Pipeline {
         if let Some(fast) = &mut self.fast {
             let plans = plans!(self, fib.as_ref());
             act(fast, &mut self.lookup.switch, plans, &mut self.counters);
+            self.lookup.fabric.carry(now, &fast.take_carried());
         }
         drop(fib);
         self.fib = readers;

@@ -82,12 +82,6 @@ pub(crate) struct Outlet {
 impl Outlet {
     /// Hands packets to the workers.
     pub(crate) fn inject(&mut self, frames: Frames) {
-        let mut shares: Vec<Frames> = Vec::new();
-        for frame in frames {
-            let worker = (self.worker)(frame.0);
-            shares.resize_with(shares.len().max(worker + 1), Vec::new);
-            shares[worker].push(frame);
-        }
-        self.pauses.hand(shares);
+        self.pauses.hand(frames, &self.worker);
     }
 }

@@ -117,19 +117,26 @@ impl Pauses {
         self.pause.as_ref().is_some_and(|pause| now < pause.since + self.longest)
     }
 
-    /// Hands packets to the workers, by worker; the last ones may have no entry.
-    pub(crate) fn hand(&mut self, shares: Vec<Frames>) {
+    /// Hands packets to the workers, of which `worker` tells the right one for each.
+    pub(crate) fn hand(&mut self, frames: Frames, worker: impl Fn(Injection) -> usize) {
+        if frames.is_empty() {
+            return;
+        }
+        let mut shares = vec![Frames::new(); self.workers.len()];
+        for frame in frames {
+            if let Some(share) = shares.get_mut(worker(frame.0)) {
+                share.push(frame);
+            }
+        }
         match &self.pause {
             // One that is alone sends them before it receives anything.
-            Some(pause) if pause.workers.len() > 1 && shares.iter().any(|s| !s.is_empty()) => {
-                let has_some = |worker: &usize| !shares[*worker].is_empty();
-                let some: Vec<usize> = (0..shares.len()).filter(has_some).collect();
+            Some(pause) if pause.workers.len() > 1 => {
                 for ((_, frames), share) in pause.workers.iter().zip(shares) {
                     lock(frames).extend(share);
                 }
+                // All have handed over theirs before each takes in those of the others.
                 let until = pause.since + self.longest;
-                let _ = pause.step(until, |worker| some.contains(&worker))
-                    && pause.step(until, |_| true);
+                let _ = pause.step(until) && pause.step(until);
             }
             _ => give(&self.workers, shares),
         }
@@ -159,11 +166,10 @@ impl Pause {
         })
     }
 
-    /// Has some workers take a step, and waits for them. False: one of them goes on by itself.
-    fn step(&self, until: Instant, of: impl Fn(usize) -> bool) -> bool {
-        let chosen: Vec<usize> = (0..self.workers.len()).filter(|worker| of(*worker)).collect();
-        chosen.iter().all(|worker| self.workers[*worker].0.send(()).is_ok())
-            && self.have_come(chosen.len(), until)
+    /// Has all workers take a step, and waits for them. False: one of them goes on by itself.
+    fn step(&self, until: Instant) -> bool {
+        self.workers.iter().all(|(step, _)| step.send(()).is_ok())
+            && self.have_come(self.workers.len(), until)
     }
 }
 
@@ -187,6 +193,7 @@ mod tests {
     use std::sync::mpsc::TryRecvError;
     use std::thread;
 
+    use plexus_io::PortId;
     use plexus_io::wake::Sleeper;
 
     use super::*;
@@ -240,8 +247,14 @@ mod tests {
         workers.each_ref().map(|counting| counting.steps.try_iter().collect())
     }
 
-    fn frames(count: usize) -> Frames {
-        vec![(Injection::Fabric, vec![]); count]
+    /// Packets for these workers.
+    fn frames(workers: &[PortId]) -> Frames {
+        workers.iter().map(|worker| (Injection::Port(*worker), vec![])).collect()
+    }
+
+    fn worker(how: Injection) -> usize {
+        let Injection::Port(worker) = how else { panic!("{how:?}") };
+        worker.into()
     }
 
     #[test]
@@ -259,20 +272,22 @@ mod tests {
         }
     }
 
-    /// All exchange packets when those that got some have forwarded them.
+    /// In two steps: all forward what they get, and all exchange packets afterwards.
     #[test]
     fn workers_forward_what_they_get_before_any_of_them_goes_on() {
         let workers = [Counting::start(), Counting::start(), Counting::start()];
         let mut pauses = pauses_of(&workers);
         assert!(pauses.begin(Instant::now()));
         let before = workers.each_ref().map(Counting::turns);
-        pauses.hand(vec![frames(2), frames(0), frames(1)]);
+        pauses.hand(frames(&[0, 2, 0]), worker);
         let steps = taken(&workers);
         let none = (true, 0);
-        assert_eq!(steps, [vec![(true, 2), none], vec![none], vec![(true, 1), none]]);
-        pauses.hand(vec![frames(1)]);
+        assert_eq!(steps, [vec![(true, 2), none], vec![none, none], vec![(true, 1), none]]);
+        pauses.hand(frames(&[0]), worker);
         let steps = taken(&workers);
-        assert_eq!(steps, [vec![(true, 1), none], vec![none], vec![none]]);
+        assert_eq!(steps, [vec![(true, 1), none], vec![none, none], vec![none, none]]);
+        pauses.hand(frames(&[]), worker);
+        assert_eq!(taken(&workers), [const { vec![] }; 3]);
         assert_eq!(workers.each_ref().map(Counting::turns), before);
         pauses.end(Instant::now());
     }
@@ -287,7 +302,7 @@ mod tests {
         while workers[0].turns() == turns {
             thread::yield_now();
         }
-        pauses.hand(vec![frames(2), frames(0)]);
+        pauses.hand(frames(&[0, 0]), worker);
         pauses.end(Instant::now());
         assert_eq!(workers[0].steps.recv_timeout(Duration::from_secs(60)), Ok((false, 2)));
     }
@@ -297,7 +312,7 @@ mod tests {
         let counting = [Counting::start()];
         let mut pauses = pauses_of(&counting);
         assert!(pauses.begin(Instant::now()));
-        pauses.hand(vec![frames(2)]);
+        pauses.hand(frames(&[0, 0]), worker);
         pauses.end(Instant::now());
         assert_eq!(counting[0].steps.recv_timeout(Duration::from_secs(60)), Ok((false, 2)));
     }

@@ -138,30 +138,18 @@ impl Lanes {
     ) -> Option<Candidate<'a>> {
         self.choose_for_all(found, usable, || key.hash(self.seed))
     }
-
-    /// The hash of a flow if the load decides which way it takes.
-    pub(super) fn led_by_load(&self, key: &FlowKey) -> Option<u64> {
-        matches!(self.choice, Choice::LeastLoaded(_)).then(|| key.hash(self.seed))
-    }
-
-    /// A round of the fast table is over.
-    pub(crate) fn carry(&mut self, now: Time, round: &Carried) {
-        if let Choice::LeastLoaded(balance) = &mut self.choice {
-            balance.carry(now, round);
-        }
-    }
 }
 
-/// A round of the fast table, as far as it concerns flows that the load leads; by their hashes.
+/// News of the fast table about flows that the load leads, by their hashes.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// The time since the round before.
+    /// How long the round took that has ended; zero if none has.
     pub(crate) time: Duration,
     /// Flows that have got a rule.
     pub(crate) began: Vec<u64>,
     /// Flows whose rules have ended.
     pub(crate) ended: Vec<u64>,
-    /// Flows that sent by a rule, or before they got it, the port that they left by, their bytes.
+    /// Flows that sent in the round by a rule, or before they got it; their ports, their bytes.
     pub(crate) sent: Vec<(u64, PortId, u64)>,
 }
 
@@ -194,6 +182,19 @@ impl super::Fabric {
     /// Takes over what another worker remembers.
     pub(crate) fn set_lanes(&mut self, lanes: Lanes) {
         self.lanes = lanes;
+    }
+
+    /// The hash of a flow if the load has led it to its route, one of several.
+    pub(crate) fn led_by_load(&self, found: Found<'_>, key: Option<&FlowKey>) -> Option<u64> {
+        let is_led = found.len() > 1 && matches!(self.lanes.choice, Choice::LeastLoaded(_));
+        key.filter(|_| is_led).map(|key| key.hash(self.lanes.seed))
+    }
+
+    /// Takes in news of the fast table.
+    pub(crate) fn carry(&mut self, now: Time, news: &Carried) {
+        if let Choice::LeastLoaded(balance) = &mut self.lanes.choice {
+            balance.carry(now, news);
+        }
     }
 }
 
@@ -229,8 +230,9 @@ struct Balance {
     flowlets: Box<[Flowlet]>,
     /// By port.
     lanes: [Lane; 256],
-    /// Bytes sent lately over all lanes.
+    /// Bytes sent lately over all lanes, and those that the fast table would have sent.
     sent: u64,
+    carried: u64,
     /// The half-life that it is.
     period: u64,
     /// The pause that it is, flows seen in it, and in the one before.
@@ -284,6 +286,7 @@ impl Balance {
             flowlets: vec![fresh; FLOWLETS].into_boxed_slice(),
             lanes: [Lane::default(); 256],
             sent: 0,
+            carried: 0,
             period: 0,
             window: 0,
             active: 0,
@@ -316,8 +319,8 @@ impl Balance {
                 let load = |port| self.load_ns(port, queues);
                 let least = |r: &&Candidate<'_>| (load(r.1), Reverse(weight(flow, r.0)));
                 let route = *routes.iter().min_by_key(least)?;
-                let sent = self.sent + self.lanes.iter().map(|lane| lane.carried).sum::<u64>();
-                let usual = sent / u64::from(self.active.max(self.active_before).max(1));
+                let active = u64::from(self.active.max(self.active_before).max(1));
+                let usual = (self.sent + self.carried) / active;
                 self.lanes[usize::from(route.1)].expected += usual.saturating_sub(bytes);
                 flowlet.route = route.0 as u8;
                 route
@@ -338,28 +341,32 @@ impl Balance {
         (flow >> 32) as usize % self.flowlets.len()
     }
 
-    /// Notes a round of the fast table.
-    fn carry(&mut self, now: Time, round: &Carried) {
+    fn carry(&mut self, now: Time, news: &Carried) {
         self.advance(now);
-        for flow in &round.began {
+        for flow in &news.began {
             let at = self.place(*flow);
             self.flowlets[at].rules = self.flowlets[at].rules.saturating_add(1);
         }
-        for flow in &round.ended {
+        for flow in &news.ended {
             let at = self.place(*flow);
             let flowlet = &mut self.flowlets[at];
             flowlet.rules = flowlet.rules.saturating_sub(1);
             flowlet.gone = flowlet.gone.max(now);
         }
+        if news.time == Duration::ZERO {
+            return;
+        }
+        self.carried = 0;
         self.lanes.iter_mut().for_each(|lane| lane.carried = 0);
-        for (flow, port, bytes) in &round.sent {
+        // Of an even flow so much is remembered: half of it is lost in each half-life.
+        let kept = HALF_LIFE.as_secs_f64() / LN_2 / news.time.max(HALF_LIFE).as_secs_f64();
+        for (flow, port, bytes) in &news.sent {
             let at = self.place(*flow);
             self.active += self.flowlets[at].enter(self.window);
-            // Bytes of an even flow that are remembered, with half of them lost in each half-life.
-            let time = round.time.max(HALF_LIFE).as_nanos() as f64;
-            let lately = *bytes as f64 * HALF_LIFE.as_nanos() as f64 / LN_2 / time;
+            let lately = (*bytes as f64 * kept) as u64;
             if let Some(lane) = self.lanes.get_mut(usize::from(*port)) {
-                lane.carried += lately as u64;
+                lane.carried += lately;
+                self.carried += lately;
             }
         }
     }

@@ -292,6 +292,26 @@ fn a_flow_counts_as_load_from_the_round_that_gives_it_a_rule() {
     }
 }
 
+/// It goes by the pipeline at once, which chooses for as long as the flow goes on.
+#[test]
+fn a_flow_whose_lane_goes_down_changes_once() {
+    for number in 1..12 {
+        let mut fast = led_by_load();
+        fast.node.route(0, mac(0xD), &[&[1, 7], &[2, 7], &[3, 7]]);
+        fast.node.rig.settle();
+        assert!(fast.is_offloaded(0, &flow(number)), "flow {number}");
+        let lane = fast.send(0, &flow(number)).0[0].0;
+        fast.node.rig.plug(lane, false);
+        fast.node.rig.maintain();
+        let (out, is_fast) = fast.send(0, &flow(number));
+        assert!(!is_fast && out[0].0 != lane, "flow {number}");
+        // The load of the others changes meanwhile.
+        (0..20).for_each(|other| drop(fast.send(0, &flow(100 + other))));
+        fast.round();
+        assert_eq!(fast.send(0, &flow(number)).0, out, "flow {number}");
+    }
+}
+
 #[test]
 fn a_flow_that_the_load_leads_changes_lanes_only_without_a_rule() {
     let mut fast = led_by_load();
