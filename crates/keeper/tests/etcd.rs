@@ -236,8 +236,9 @@ impl Waiting {
 
     fn trouble(&mut self) -> String {
         self.find(|answer| match answer {
-            // It takes its time to start.
+            // It takes its time to start and, on a busy machine, to answer.
             Answer::Trouble(text) if text.contains("refused") => None,
+            Answer::Trouble(text) if text.contains("no answer within") => None,
             Answer::Trouble(text) => Some(text),
             Answer::Leader(_) => panic!("it is let in"),
             _ => None,
