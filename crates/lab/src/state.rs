@@ -378,7 +378,12 @@ impl Directory {
                 break;
             }
         }
-        let _ = self.clear();
+        // A file may come even now. While there is no new lock, no other lab is in the directory.
+        for _ in 0..100 {
+            if self.clear().is_err() || !self.path.exists() || self.file(LOCK).exists() {
+                break;
+            }
+        }
     }
 
     /// Removes the files and sockets directly in it except `kept`, the lock last.
