@@ -32,14 +32,17 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// other tests run too.
 const COMMAND_LIMIT: Duration = Duration::from_secs(900);
 
-/// Polls until `done`, within the limit; whether it was.
+/// Polls until `done`, within the limit; whether it was. A frame that is passed on is there within
+/// a tenth of a millisecond, a daemon that starts within a hundred.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + LIMIT;
+    let mut pause = Duration::from_micros(50);
     while !done() {
         if Instant::now() > end {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(5));
     }
     true
 }
