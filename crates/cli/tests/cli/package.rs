@@ -1,7 +1,7 @@
 //! The Debian package and the image, made of the program under test: installed, upgraded under
 //! traffic and purged in a clean Debian 12 that runs systemd, and run as a container.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ mod image;
 use debian::Debian;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The package's version, and that of an upgrade.
+const FIRST: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
+const NEXT: &str = "1.0-1";
 
 /// A directory that ends with the test.
 struct Place(PathBuf);
@@ -32,32 +35,40 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name)
 }
 
-/// The package of the program under test as this version, which is made once; `None`, said aloud,
-/// where cargo-deb is missing.
-fn packed(place: &Place, version: &str) -> Option<PathBuf> {
-    let mut packages = packages();
-    if !packages.contains_key(version) {
-        let deb = pack(&packages, place, version)?;
+/// A command that ends with the test.
+fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", program]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The package of the program under test, which is made once; `None`, said aloud, where cargo-deb
+/// is missing.
+fn packed(place: &Place) -> Option<PathBuf> {
+    let mut package = package();
+    if package.is_none() {
+        let deb = pack(&package, place)?;
         let name = deb.file_name().unwrap().to_os_string();
-        packages.insert(version.to_string(), (name, fs::read(&deb).unwrap()));
+        *package = Some((name, fs::read(&deb).unwrap()));
     }
-    let (name, bytes) = &packages[version];
+    let (name, bytes) = package.as_ref()?;
     let deb = place.0.join(name);
     fs::write(&deb, bytes).unwrap();
     Some(deb)
 }
 
-/// Names and bytes of packages, by version.
-type Packages = BTreeMap<String, (OsString, Vec<u8>)>;
+/// A package's name and bytes.
+type Package = Option<(OsString, Vec<u8>)>;
 
-/// Those that have been made. One is made at a time: they share the folder of the manual.
-fn packages() -> MutexGuard<'static, Packages> {
-    static PACKAGES: Mutex<Packages> = Mutex::new(Packages::new());
-    PACKAGES.lock().unwrap_or_else(PoisonError::into_inner)
+/// The one that has been made. One is made at a time: they share the folder of the manual.
+fn package() -> MutexGuard<'static, Package> {
+    static PACKAGE: Mutex<Package> = Mutex::new(None);
+    PACKAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a package.
-fn pack(_alone: &MutexGuard<'_, Packages>, place: &Place, version: &str) -> Option<PathBuf> {
+fn pack(_alone: &MutexGuard<'_, Package>, place: &Place) -> Option<PathBuf> {
     if !script("../target/cargo-deb/bin/cargo-deb").exists() {
         eprintln!("SKIPPED: cargo-deb is not installed (scripts/setup package)");
         return None;
@@ -66,7 +77,7 @@ fn pack(_alone: &MutexGuard<'_, Packages>, place: &Place, version: &str) -> Opti
     let profile = directory.file_name().unwrap().to_str().unwrap().replace("debug", "dev");
     let mut command = Command::new(script("package"));
     command.args(["--no-build", &profile, "--out"]).arg(&place.0).args(["--", "--deb-version"]);
-    command.arg(version).env("CARGO_TARGET_DIR", directory.parent().unwrap());
+    command.arg(FIRST).env("CARGO_TARGET_DIR", directory.parent().unwrap());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let said = Said::of(&mut command).expect(0);
     Some(PathBuf::from(said.out.trim()))
@@ -75,8 +86,8 @@ fn pack(_alone: &MutexGuard<'_, Packages>, place: &Place, version: &str) -> Opti
 #[test]
 fn packing_twice_gives_the_same_bytes() {
     let (first, second) = (Place(directory("pack")), Place(directory("pack")));
-    let Some(one) = packed(&first, "1.0-1") else { return };
-    let two = pack(&packages(), &second, "1.0-1").unwrap();
+    let Some(one) = packed(&first) else { return };
+    let two = pack(&package(), &second).unwrap();
     assert_eq!(one.file_name(), two.file_name());
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap(), "{one:?} and {two:?} differ");
 }
@@ -87,7 +98,7 @@ fn a_clean_debian_installs_and_purges_the_package() {
         return;
     }
     let place = Place(directory("install"));
-    let Some(deb) = packed(&place, &format!("{VERSION}-1")) else { return };
+    let Some(deb) = packed(&place) else { return };
     let Some(debian) = Debian::boot("debian", &place.0) else { return };
     let before = debian.run(EVERYTHING);
 
@@ -172,9 +183,9 @@ fn an_upgrade_under_traffic_restarts_a_daemon_once() {
         return;
     }
     let place = Place(directory("upgrade"));
-    let Some(old) = packed(&place, &format!("{VERSION}-1")) else { return };
-    let new = packed(&place, "1.0-1").unwrap();
+    let Some(old) = packed(&place) else { return };
     let Some(debian) = Debian::boot("debian", &place.0) else { return };
+    let new = next(&place, &old);
     let install = |deb: &Path| {
         debian.try_run(&format!("dpkg -i /packages/{}", deb.file_name().unwrap().to_str().unwrap()))
     };
@@ -196,7 +207,7 @@ fn an_upgrade_under_traffic_restarts_a_daemon_once() {
     let more = |than: u64| until(|| replies(&debian).trim().parse().is_ok_and(|n: u64| n > than));
     assert!(more(500));
     let said = install(&new).expect(0);
-    assert_eq!(debian.run("dpkg-query -Wf '${Version}' plexus"), "1.0-1");
+    assert_eq!(debian.run("dpkg-query -Wf '${Version}' plexus"), NEXT);
     let now = replies(&debian).trim().parse::<u64>().unwrap();
     assert!(more(now + 500), "nothing arrives after the upgrade");
     debian.run("kill -INT $(cat /tmp/pid)");
@@ -213,6 +224,24 @@ fn an_upgrade_under_traffic_restarts_a_daemon_once() {
     let gaps = gaps(&debian.run("cat /tmp/ping"));
     eprintln!("an upgrade under traffic: {gaps:?} of 500 packets/s lost");
     assert_eq!(gaps.len(), 1, "packets were lost apart from the restart: {gaps:?}");
+}
+
+/// The same package as the next version. Its files are not packed again, which would take longer
+/// than all the rest.
+fn next(place: &Place, package: &Path) -> PathBuf {
+    let (files, next) = (place.0.join("next"), place.0.join("next.deb"));
+    let dpkg = |words: &[&str], paths: [&Path; 2]| {
+        Said::of(command("dpkg-deb", words).args(paths)).expect(0);
+    };
+    dpkg(&["--raw-extract"], [package, &files]);
+    let control = files.join("DEBIAN/control");
+    let text = fs::read_to_string(&control).unwrap();
+    let [old, new] = [FIRST, NEXT].map(|version| format!("\nVersion: {version}\n"));
+    assert!(text.contains(&old), "{text}");
+    fs::write(&control, text.replace(&old, &new)).unwrap();
+    dpkg(&["-Znone", "--root-owner-group", "--build"], [&files, &next]);
+    fs::remove_dir_all(&files).unwrap();
+    next
 }
 
 /// How many packets lack an answer, for each run of such packets between two answers.

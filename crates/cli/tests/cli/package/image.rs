@@ -9,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::debian::child_of;
-use super::{Place, packed, script};
+use super::{Place, command, packed, script};
 use crate::common::{Running, Said, Signal, directory, is_root, kill, until};
 use crate::guide::page::Step;
 use crate::guide::typed;
@@ -20,13 +20,6 @@ const NOT_HERE: [&str; 4] =
 
 /// Its name on the page.
 const ARCHIVE: &str = "plexus_0.1.0-1_amd64.oci.tar";
-
-fn command(program: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", program]).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -49,7 +42,7 @@ fn a_container_of_the_image_waits_for_its_devices() {
         return;
     }
     let place = Place(directory("image"));
-    let Some(deb) = packed(&place, "0.1.0-1") else { return };
+    let Some(deb) = packed(&place) else { return };
     let path = |name: &str| place.0.join(name).display().to_string();
     let image = script("image").display().to_string();
     let mut make = command(&image, &[deb.to_str().unwrap(), &path(ARCHIVE)]);
