@@ -37,7 +37,7 @@ const LOADS: [(&str, f64, usize); 3] = [
 ];
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let time = Duration::from_secs(if setting.quick { 10 } else { 180 });
+    let time = Duration::from_secs(if setting.quick { 4 } else { 180 });
     let mut findings =
         Findings::new(SEED, "traffic,second,flows_60_s,flows_1_s,best_2048,best_4096\n");
     let mut seen = Vec::new();

@@ -48,7 +48,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let plan =
             Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast: Fast::No };
         let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
-        let latency_us = rig.latencies_us(SIZES[0], time, &mut findings.doubts);
+        let doubts = &mut findings.doubts;
+        let latency_us = rig.latencies_us(SIZES[0], time, setting.quick, doubts);
         let [latency_us] = latency_us.map_err(Failure::unusable)?;
         let Some(at) = at else {
             single = latency_us;

@@ -181,10 +181,19 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         }
     }
     progress.say("what each further box adds to the latency");
+    // With the fast table, the kernel routes the packets in the first box, and passes them on in
+    // the others.
+    let (kind, layout, routes, fast) = (Kind::Group, Layout::Line, TABLES[0], Fast::No);
+    let idle = Plan { kind, layout, table: &table, routes, cpu: None, fast };
+    // By box, in microseconds.
     let mut latencies = [[0.0; 3]; 2];
     for (latency, fast) in latencies.iter_mut().zip([false, true]) {
         let say = &mut |text: &str| progress.detail(text);
-        *latency = self::latency(&table, fast, effort.time, &mut findings.doubts, say)
+        let plan = Plan { fast: Fast::all(fast), ..idle };
+        let rig = Rig::up(&plan, say).map_err(Failure::unusable)?;
+        let doubts = &mut findings.doubts;
+        *latency = rig
+            .latencies_us(SIZES[0], effort.time, setting.quick, doubts)
             .map_err(Failure::unusable)?;
     }
     judge(&mut findings, &cases, latencies);
@@ -228,20 +237,6 @@ fn shares_of(rates: &[f64]) -> [f64; 2] {
     let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
     let Spread { min, max, .. } = Spread::of(rates.iter().copied());
     [min, max].map(|rate| rate / mean.max(1.0))
-}
-
-/// Median latencies through one, two and three boxes, in microseconds, without quotas. With the
-/// fast table, the kernel routes the packets in the first box, and passes them on in the others.
-fn latency(
-    table: &[(Ipv4Addr, u8)],
-    fast: bool,
-    time: Duration,
-    doubts: &mut Vec<String>,
-    say: &mut dyn FnMut(&str),
-) -> Result<[f64; 3], String> {
-    let (kind, layout) = (Kind::Group, Layout::Line);
-    let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast: Fast::all(fast) };
-    Rig::up(&plan, say)?.latencies_us(SIZES[0], time, doubts)
 }
 
 /// The mean ratio of a layout's throughput to one box's, over tables and sizes; `None`: nothing was
