@@ -8,6 +8,7 @@
 //! [`FlowSizes`] has the published distributions of flow sizes.
 
 mod bench;
+mod content;
 mod destinations;
 mod flow_sizes;
 mod flows;
@@ -25,6 +26,7 @@ mod stats;
 mod xdp;
 
 pub use bench::{BenchError, bench_count, bench_generate};
+pub use content::Content;
 pub use destinations::{Destination, DestinationError, parse_destinations};
 pub use flow_sizes::{FlowSizes, Published};
 pub use flows::{Choice, Chooser, Encapsulation, FlowError, FlowSpec};

@@ -2,16 +2,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plexus_topo::{Expect, Extent};
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::Rng;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use plexus_report::{Outcome, bits_per_s};
+use plexus_traffic::Content;
 
 use super::{Route, TICK, any_address, is_refusal_on_the_way, is_timeout};
 
@@ -21,52 +21,10 @@ const PORT_OF_NOBODY: u16 = 9;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long it is tried where it is expected to be blocked: two retransmissions of the SYN.
 const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
-/// Bytes made and compared at a time.
-const BLOCK: usize = 1 << 16;
-
-/// The bytes of a flow: determined by the seed, or zero if they are not compared.
-struct Content {
-    random: Option<Pcg64Mcg>,
-    block: Vec<u8>,
-    at: usize,
-}
-
-impl Content {
-    fn new(route: &Route<'_>) -> Content {
-        let seed = u128::from(route.seed) << 32 | route.index as u128;
-        // The generator's state is odd; another seed must give another state.
-        let random = route.flow.verify.then(|| Pcg64Mcg::new(seed << 1 | 1));
-        Content { random, block: vec![0; BLOCK], at: BLOCK }
-    }
-
-    /// The next bytes, at least one.
-    fn ahead(&mut self) -> &[u8] {
-        if self.at == BLOCK {
-            if let Some(random) = &mut self.random {
-                random.fill_bytes(&mut self.block);
-            }
-            self.at = 0;
-        }
-        &self.block[self.at..]
-    }
-
-    fn advance(&mut self, n: usize) {
-        self.at += n;
-    }
-
-    /// Whether `bytes` are the next ones; if so, they are consumed.
-    fn accept(&mut self, mut bytes: &[u8]) -> bool {
-        while !bytes.is_empty() {
-            let ahead = self.ahead();
-            let n = ahead.len().min(bytes.len());
-            if ahead[..n] != bytes[..n] {
-                return false;
-            }
-            self.advance(n);
-            bytes = &bytes[n..];
-        }
-        true
-    }
+/// The bytes of a flow, which differ from those of any other.
+fn content(route: &Route<'_>) -> Content {
+    let seed = u128::from(route.seed) << 32 | route.index as u128;
+    Content::new(route.flow.verify.then_some(seed))
 }
 
 /// What one end saw.
@@ -91,9 +49,13 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
     let port =
         listener.as_ref().and_then(|l| l.local_addr().ok()).map_or(PORT_OF_NOBODY, |a| a.port());
     let target = SocketAddr::new(address.ip(), port);
+    let is_over = AtomicBool::new(false);
     let (sent, received) = std::thread::scope(|s| {
-        let receiving = listener.map(|listener| s.spawn(move || receive(route, &listener)));
+        let is_over = &is_over;
+        let receiving =
+            listener.map(|listener| s.spawn(move || receive(route, &listener, is_over)));
         let sent = route.from.run(|| send(route, target));
+        is_over.store(true, Ordering::Relaxed);
         let sent =
             sent.unwrap_or_else(|e| Seen { problem: Some(e.to_string()), ..Seen::default() });
         let received = receiving.map_or(Ok(Seen::default()), |r| r.join());
@@ -182,7 +144,7 @@ fn send_all(route: &Route<'_>, stream: &mut TcpStream, bytes: &mut u64) -> io::R
         Extent::Packets(n) => (u64::from(n) * u64::from(flow.size), None),
         Extent::Duration(d) => (u64::MAX, Some(d)),
     };
-    let mut content = Content::new(route);
+    let mut content = content(route);
     let started = Instant::now();
     let mut moved = started;
     while *bytes < total && !route.live.is_cancelled() {
@@ -230,20 +192,20 @@ fn send_all(route: &Route<'_>, stream: &mut TcpStream, bytes: &mut u64) -> io::R
     }
 }
 
-/// Accepts the connection and reads it to its end.
-fn receive(route: &Route<'_>, listener: &TcpListener) -> Seen {
+/// Accepts the connection, if one comes before all is over, and reads it to its end.
+fn receive(route: &Route<'_>, listener: &TcpListener, is_over: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
-    if let Err(e) = receive_all(route, listener, &mut seen) {
+    let stream = accept(route, listener, is_over);
+    if let Err(e) = stream.and_then(|s| s.map_or(Ok(()), |s| receive_all(route, s, &mut seen))) {
         seen.problem = Some(format!("receiving: {e}"));
     }
     seen
 }
 
-fn receive_all(route: &Route<'_>, listener: &TcpListener, seen: &mut Seen) -> io::Result<()> {
-    let Some(mut stream) = accept(route, listener)? else { return Ok(()) };
+fn receive_all(route: &Route<'_>, mut stream: TcpStream, seen: &mut Seen) -> io::Result<()> {
     stream.set_read_timeout(Some(TICK))?;
-    let mut content = Content::new(route);
-    let mut buffer = vec![0; 4 * BLOCK];
+    let mut content = content(route);
+    let mut buffer = vec![0; 1 << 18];
     let mut first: Option<Instant> = None;
     let mut moved = Instant::now();
     loop {
@@ -268,18 +230,23 @@ fn receive_all(route: &Route<'_>, listener: &TcpListener, seen: &mut Seen) -> io
     }
 }
 
-/// The connection, or `None` if none comes while the sender tries.
-fn accept(route: &Route<'_>, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+/// The connection, or `None` if none has come when all is over.
+fn accept(
+    route: &Route<'_>,
+    listener: &TcpListener,
+    is_over: &AtomicBool,
+) -> io::Result<Option<TcpStream>> {
     listener.set_nonblocking(true)?;
-    let limit = Instant::now() + patience(route) + Duration::from_secs(1);
-    while Instant::now() < limit && !route.live.is_cancelled() {
+    while !route.live.is_cancelled() {
+        let is_last = is_over.load(Ordering::Relaxed);
         match listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
                 return Ok(Some(stream));
             }
-            Err(e) if is_timeout(&e) => std::thread::sleep(Duration::from_millis(2)),
-            Err(e) => return Err(e),
+            Err(e) if !is_timeout(&e) => return Err(e),
+            Err(_) if is_last => return Ok(None),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
     Ok(None)
