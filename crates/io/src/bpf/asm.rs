@@ -44,6 +44,7 @@ pub enum Width {
 pub enum Alu {
     Add = 0x00,
     Sub = 0x10,
+    Mul = 0x20,
     Or = 0x40,
     And = 0x50,
     Lsh = 0x60,
@@ -188,6 +189,11 @@ impl Asm {
         self.alu(Alu::Mov, to, from);
     }
 
+    /// `to = from`, of the low 32 bits, zeroes above.
+    pub fn mov_low(&mut self, to: Reg, from: Reg) {
+        self.push(0x0c | Alu::Mov as u8, to, from as u8, 0, 0);
+    }
+
     /// `to = value`
     pub fn mov_imm(&mut self, to: Reg, value: i32) {
         self.alu_imm(Alu::Mov, to, value);
@@ -208,9 +214,9 @@ impl Asm {
         self.wide(to, 1, map.fd().as_raw_fd(), 0);
     }
 
-    /// `to` points at the only value of an array.
-    pub fn mov_value(&mut self, to: Reg, map: &Map) {
-        self.wide(to, 2, map.fd().as_raw_fd(), 0);
+    /// `to` points at the first value of an array.
+    pub fn mov_value(&mut self, to: Reg, array: &Map) {
+        self.wide(to, 2, array.fd().as_raw_fd(), 0);
     }
 
     /// `to = *(from + offset)`, zeroes above.
@@ -287,10 +293,19 @@ impl Asm {
         self.push(0x85, Reg::R0, 0, 0, helper as i32);
     }
 
-    /// R0 points at the map's value for the 32-bit key in `key`, or else at the label. R1 to R5
-    /// and the lowest four bytes of the stack are lost.
-    pub fn lookup(&mut self, map: &Map, key: Reg, absent: Label) {
-        self.store(Width::W, Reg::R10, -4, key);
+    /// R0 points at the value of an array whose number is in `number`, which is lost; or goes to
+    /// the label. A look-up by the kernel would take the number by way of the stack.
+    pub fn lookup(&mut self, array: &Map, number: Reg, absent: Label) {
+        self.jump_imm(If::Ge, number, array.count() as i32, absent);
+        self.alu_imm(Alu::Mul, number, array.value_len() as i32);
+        self.mov_value(Reg::R0, array);
+        self.alu(Alu::Add, Reg::R0, number);
+    }
+
+    /// R0 points at this processor's value of a map [`per_processor`](Map::per_processor), or goes
+    /// to the label. R1 to R5 and the topmost four bytes of the stack are lost.
+    pub fn lookup_own(&mut self, map: &Map, absent: Label) {
+        self.store_imm(Width::W, Reg::R10, -4, 0);
         self.mov(Reg::R2, Reg::R10);
         self.alu_imm(Alu::Add, Reg::R2, -4);
         self.mov_map(Reg::R1, map);

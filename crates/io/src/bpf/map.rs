@@ -51,16 +51,17 @@ impl Drop for Words {
 }
 
 impl Map {
-    /// An array of `count` values of `words` 64-bit words each, all zero.
+    /// An array of `count` values of `words` 64-bit words each, all zero. To the kernel it is one
+    /// value, in which a program finds its place [itself](super::Asm::lookup).
     ///
     /// # Errors
     /// Of bpf(2): no rights (CAP_BPF), no memory.
     pub fn array(words: usize, count: usize) -> io::Result<Map> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let len = words.checked_mul(count).filter(|&len| len > 0).ok_or_else(invalid)?;
-        let value = u32::try_from(words * 8).map_err(|_| invalid())?;
-        let entries = u32::try_from(count).map_err(|_| invalid())?;
-        let fd = create_map(BPF_MAP_TYPE_ARRAY, (4, value), entries, BPF_F_MMAPABLE)?;
+        // The verifier knows of offsets in a value below 512 MiB.
+        let value = u32::try_from(len * 8).ok().filter(|&len| len < 1 << 29).ok_or_else(invalid)?;
+        let fd = create_map(BPF_MAP_TYPE_ARRAY, (4, value), 1, BPF_F_MMAPABLE)?;
         // SAFETY: no memory is passed; the page size is always known.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let bytes = (len * 8).next_multiple_of(page);
@@ -73,7 +74,7 @@ impl Map {
             return Err(io::Error::last_os_error());
         }
         let words_mapped = Some(Words { start, len, bytes });
-        Ok(Map { fd, words: words_mapped, shape: (words, count), sizes: (4, words * 8) })
+        Ok(Map { fd, words: words_mapped, shape: (words, count), sizes: (4, len * 8) })
     }
 
     /// A hash table of at most `count` values of `words` 64-bit words each, by keys of so many
@@ -193,6 +194,11 @@ impl Map {
     /// How many values there are.
     pub fn count(&self) -> usize {
         self.shape.1
+    }
+
+    /// Bytes of a value of an array.
+    pub(super) fn value_len(&self) -> usize {
+        self.shape.0 * 8
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -281,9 +281,7 @@ pub(crate) fn find_port(asm: &mut Asm, maps: &Maps, shift: i32, absent: Label) {
 
 /// R0 points at the counts of the rule whose number is the low half of R8.
 pub(crate) fn find_counts(asm: &mut Asm, maps: &Maps, absent: Label) {
-    asm.mov(Reg::R1, Reg::R8);
-    asm.alu_imm(Alu::Lsh, Reg::R1, 32);
-    asm.alu_imm(Alu::Rsh, Reg::R1, 32);
+    asm.mov_low(Reg::R1, Reg::R8);
     asm.lookup(&maps.counts, Reg::R1, absent);
 }
 
@@ -321,6 +319,9 @@ fn if_header_off(asm: &mut Asm, not: Label) {
 /// Adds to a frame's length what the rule in R9 puts before it, less what it takes off. R2 is lost.
 fn load_len_after(asm: &mut Asm, len: Reg) {
     let (no_front, end) = (asm.label(), asm.label());
+    asm.mov(Reg::R2, Reg::R9);
+    asm.alu_imm(Alu::And, Reg::R2, tag::FRONT | tag::HEADER_OFF);
+    asm.jump_imm(If::Eq, Reg::R2, 0, end);
     if_front(asm, no_front);
     asm.mov(Reg::R2, Reg::R9);
     asm.alu_imm(Alu::Lsh, Reg::R2, 32);

@@ -52,8 +52,7 @@ const WHOLE: i32 = -1;
 
 /// R0 points at this processor's scratch.
 fn find_scratch(asm: &mut Asm, scratch: &Map, absent: Label) {
-    asm.mov_imm(Reg::R1, 0);
-    asm.lookup(scratch, Reg::R1, absent);
+    asm.lookup_own(scratch, absent);
 }
 
 /// Puts the key of a packet on the stack.

@@ -115,8 +115,12 @@ fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
     asm.load(Width::W, Reg::R2, Reg::R1, 8);
     asm.store(Width::W, Reg::R10, KEY + 16, Reg::R2);
     asm.load(Width::H, Reg::R2, Reg::R1, frame.offset(12) as i16);
-    asm.store_imm(Width::W, Reg::R10, KEY + 20, 0);
-    asm.store(Width::H, Reg::R10, KEY + 20, Reg::R2);
+    // The look-up reads both halves at once, for which a store of one of them would still be
+    // under way.
+    if cfg!(target_endian = "big") {
+        asm.alu_imm(Alu::Lsh, Reg::R2, 16);
+    }
+    asm.store(Width::W, Reg::R10, KEY + 20, Reg::R2);
 
     decide(asm, maps, frame, exits.to_socket, exits.wait);
     if port.is_virtual() {
