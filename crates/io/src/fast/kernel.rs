@@ -175,6 +175,7 @@ impl<D: Driver> Kernel<D> {
             rules: Map::hash(KEY_LEN as u32, words, count(all + ports)?)?,
             // A door for each rule with ports.
             routed: Map::hash(routed::KEY_LEN as u32, words, count(2 * all)?)?,
+            changes: Map::array(1, 1)?,
             counts: Map::array(word::COUNT, all)?,
             ports: Map::array(of_port::COUNT, ports)?,
         });
@@ -297,7 +298,7 @@ impl<D: Driver> Kernel<D> {
         match way {
             Way::Pair(pair) => maps.routed.add(&routed::key(outer, pair), &door)?,
             Way::Frames { .. } => {
-                maps.rules.add(&program::key(device, &Key::Routed(*key)), &door)?;
+                maps.add_rule(&program::key(device, &Key::Routed(*key)), &door)?;
             }
         }
         self.doors_made = self.doors_made.wrapping_add(1);
@@ -316,7 +317,7 @@ impl<D: Driver> Kernel<D> {
         let maps = &self.maps;
         let _ = match way {
             Way::Pair(pair) => maps.routed.remove(&routed::key(outer, pair)),
-            Way::Frames { .. } => maps.rules.remove(&program::key(device, &Key::Routed(*key))),
+            Way::Frames { .. } => maps.remove_rule(&program::key(device, &Key::Routed(*key))),
         };
     }
 
@@ -396,7 +397,7 @@ impl<D: Driver> FastTable for Kernel<D> {
             Key::Flow(flow) if self.leads_on(flow) => {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
-            _ => self.maps.rules.set(&program::key(device, key), &value)?,
+            _ => self.maps.set_rule(&program::key(device, key), &value)?,
         }
         self.free.pop();
         let place = self.place(id);
@@ -411,7 +412,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         let Some(device) = self.ports.get(&key.in_port()).map(|port| port.device) else { return };
         match key {
             Key::Routed(flow) => self.remove_routed(device, flow),
-            _ => drop(self.maps.rules.remove(&program::key(device, key))),
+            _ => drop(self.maps.remove_rule(&program::key(device, key))),
         }
     }
 
@@ -525,7 +526,7 @@ impl<D: Driver> FastTable for Kernel<D> {
     fn set_link(&mut self, port: PortId, link: &FabricLink) -> io::Result<()> {
         let at = self.ports.get_mut(&port).ok_or(io::ErrorKind::NotFound)?;
         let (key, value) = program::link(at.device, link);
-        self.maps.rules.set(&key, &value)?;
+        self.maps.set_rule(&key, &value)?;
         at.link_to = Some(*link);
         let owed = at.owed(&mut self.driver);
         self.set_port(port, of_port::OWED, owed);
@@ -545,7 +546,7 @@ impl<D: Driver> FastTable for Kernel<D> {
         }
         (at.is_open, at.is_lost) = (false, was_lost);
         if let Some(link) = at.link_to.take() {
-            let _ = self.maps.rules.remove(&program::link(at.device, &link).0);
+            let _ = self.maps.remove_rule(&program::link(at.device, &link).0);
         }
         self.set_port(port, of_port::IN, 0);
         self.set_port(port, of_port::OUT, 0);

@@ -8,6 +8,7 @@
 
 mod owed;
 mod program;
+mod recent;
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -77,7 +78,9 @@ impl Driver for Programs {
         let Entrance::Xdp(port) = end.entrance else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let site = Site { maps, devices: &self.devices, device: end.index, port };
+        // The program keeps them alive.
+        let recent = &recent::places()?;
+        let site = Site { maps, recent, devices: &self.devices, device: end.index, port };
         let program = Program::load("plexus_fast_xdp", program::at_port(&site))?;
         port.replace(&program)?;
         Ok(AtPort(Arc::downgrade(port)))

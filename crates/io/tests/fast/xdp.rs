@@ -86,6 +86,36 @@ fn packets_that_owe_their_checksum_go_to_the_socket() {
     });
 }
 
+/// The program remembers rules that it has found by the exclusive-or of parts of both addresses.
+#[test]
+fn flows_that_share_a_remembered_place_keep_their_own_rules() {
+    net::in_quiet_namespace("fast_xdp_recent", || {
+        let mut bench = InKernel::new(Hook::Xdp);
+        let near = |n: usize| {
+            let mut frame = frame(None);
+            frame[2 + n] ^= 0x40;
+            frame[10 + n] ^= 0x40;
+            frame
+        };
+        let [one, two] = [near(0), near(1)].map(|frame| Key::Flow(Flow::of(0, &frame).unwrap()));
+        let kept = settled(bench.table(), &one, &OUT);
+        for _ in 0..3 {
+            assert!(is_forwarded(&mut bench, &near(0)));
+            assert_eq!(bench.pass(0, &near(1)), Fate::Passed);
+        }
+        let id = settled(bench.table(), &two, &Action { tag: Tag::Push(7), ..OUT });
+        let tagged = [&near(1)[..12], &[0x81, 0, 0, 7], &near(1)[12..]].concat();
+        for _ in 0..3 {
+            assert!(is_forwarded(&mut bench, &near(0)));
+            assert_eq!(bench.pass(0, &near(1)), Fate::Sent(1, tagged.clone()));
+        }
+        assert_eq!([kept, id].map(|id| bench.table().read(id).packets), [6, 3]);
+        bench.table().remove(&two, id);
+        assert_eq!(bench.pass(0, &near(1)), Fate::Passed);
+        assert!(is_forwarded(&mut bench, &near(0)));
+    });
+}
+
 #[test]
 fn whatever_may_owe_a_checksum_deeper_inside_goes_to_the_socket() {
     net::in_quiet_namespace("fast_xdp_inside", || {

@@ -2,6 +2,9 @@
 //! and how it is carried out. A driver's program makes the key of a frame, calls [`decide`] and,
 //! in the same program or in another, [`carry_out`].
 
+use std::io;
+use std::sync::atomic::Ordering;
+
 use super::super::{Action, FRONT_MAX, FabricLink, Flow, Front, Key, Routed, Step, Tag};
 use super::fabric::{
     address_routed, check_push, find_hop, load_header_len, process_hop, put_front, take_off,
@@ -19,12 +22,36 @@ pub(crate) const OUTER: usize = 14;
 pub struct Maps {
     /// Rules of flows and hops by [`key`], and what leads to other rules.
     pub(crate) rules: Map,
+    /// How often `rules` has changed: one value of one word.
+    pub(crate) changes: Map,
     /// Rules of routed flows by [`routed::key`].
     pub(crate) routed: Map,
     /// By rule: [`word`].
     pub(crate) counts: Map,
     /// By port: [`of_port`].
     pub(crate) ports: Map,
+}
+
+impl Maps {
+    /// Sets the value of a key of `rules`.
+    pub(crate) fn set_rule(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.change(self.rules.set(key, value))
+    }
+
+    /// The same for a key that has no value yet.
+    pub(crate) fn add_rule(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.change(self.rules.add(key, value))
+    }
+
+    pub(crate) fn remove_rule(&self, key: &[u8]) -> io::Result<()> {
+        self.change(self.rules.remove(key))
+    }
+
+    /// Programs that keep rules look them up anew from now on.
+    fn change<T>(&self, done: T) -> T {
+        self.changes.words()[0].fetch_add(1, Ordering::SeqCst);
+        done
+    }
 }
 
 /// Bytes of a rule's key, and words of its value.
@@ -338,17 +365,17 @@ fn load_len_after(asm: &mut Asm, len: Reg) {
 /// Ethernet, IPv6 and TCP.
 const SEGMENT_HEADERS_MAX: usize = FRONT_MAX + OUTER + 40 + 60;
 
-/// Decides on a frame whose key stands on the stack: R6 is the context, R7 points at the scratch,
-/// and the scratch gets the rule. It goes on behind this code if the rule forwards, or else to
-/// `wait`, in both cases with the rule in R8 and R9, and R0 pointing at its counts.
+/// Decides on a frame whose key stands on the stack, and whose rule is in R8 and R9: R6 is the
+/// context, R7 points at the scratch, and the scratch gets the rule. It goes on behind this code if
+/// the rule forwards, or else to `wait`, in both cases with the rule in R8 and R9, and R0 pointing
+/// at its counts.
 pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label, wait: Label) {
     use stack::{IP, KEY, LEN, NUMBER};
     let (no_link, no_door, found) = (asm.label(), asm.label(), asm.label());
     let (no_super, segments, fits) = (asm.label(), asm.label(), asm.label());
     let (may_owe, may_pass) = (asm.label(), asm.label());
 
-    // The rule: R8 and R9.
-    find_rule(asm, &maps.rules, KEY, to_socket);
+    // What it leads to, if it is none.
     asm.store_imm(Width::D, Reg::R10, LEN, 0);
     asm.jump_imm(If::Ne, Reg::R9, kind::LINK, no_link);
     if frame.has_tag() {

@@ -27,8 +27,8 @@
 use super::super::SAMPLE_MAX;
 use super::super::kernel::Frame;
 use super::super::kernel::program::{
-    LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, holds, of_port, redirect,
-    scratch, stack, word,
+    LOW_HALF, Maps, OUTER, at, carry_out, decide, find_counts, find_port, find_rule, holds,
+    of_port, redirect, scratch, stack, word,
 };
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, buffer};
 
@@ -89,6 +89,7 @@ pub(super) fn filter(maps: &Maps, notes: &Map, persists: bool) -> Asm {
     asm.jump_imm(If::Ne, Reg::R1, 0, lost);
 
     key_of_packet(&mut asm, to_socket);
+    find_rule(&mut asm, &maps.rules, stack::KEY, to_socket);
     decide(&mut asm, maps, Frame::Buffer, to_socket, wait);
     asm.store_imm(Width::D, Reg::R7, at(scratch::DECISION), decision::FORWARD);
     asm.load(Width::D, Reg::R9, Reg::R7, at(scratch::SAMPLE));
@@ -218,6 +219,7 @@ fn forward_alone(asm: &mut Asm, maps: &Maps, next: Label, drop: Label) {
     asm.load(Width::W, Reg::R2, Reg::R6, buffer::IFINDEX);
     asm.jump(If::Eq, Reg::R1, Reg::R2, next);
     key_of_packet(asm, next);
+    find_rule(asm, &maps.rules, stack::KEY, next);
     decide(asm, maps, Frame::Buffer, next, next);
     find_port(asm, maps, 48, next);
     asm.load(Width::D, Reg::R1, Reg::R0, at(of_port::UNTIL));

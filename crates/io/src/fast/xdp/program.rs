@@ -15,6 +15,7 @@ use super::super::kernel::program::{
     Maps, OUTER, TPID, at, carry_out, decide, redirect, scratch, stack, word,
 };
 use super::owed::pass_if_owed;
+use super::recent::find_recent;
 use crate::af_xdp::PortProgram;
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Verdict, Width};
 
@@ -28,6 +29,8 @@ const TAGGED: usize = OUTER + 4;
 /// The port of a program, and what it works with.
 pub(super) struct Site<'a> {
     pub(super) maps: &'a Maps,
+    /// The [rules that it found lately](super::recent).
+    pub(super) recent: &'a Map,
     /// Where rules send frames, by port.
     pub(super) devices: &'a Map,
     /// The device's number.
@@ -94,33 +97,33 @@ pub(super) fn at_port(site: &Site<'_>) -> Asm {
 
 /// The way of frames with a tag, or without: R1 points at their Ethernet header.
 fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
-    let Site { maps, devices, device, port } = *site;
+    let Site { maps, recent, devices, device, port } = *site;
     const KEY: i16 = stack::KEY;
     let frame = Frame::Memory { tagged, len: LEN };
+    // The key in three words, as a load of more than was stored at once would wait for the stores.
+    // The device and the tag.
+    asm.mov_imm(Reg::R3, device as i32);
     asm.mov_imm(Reg::R2, 0);
     if tagged {
+        asm.load(Width::D, Reg::R2, Reg::R10, LEN);
+        asm.alu_imm(Alu::Sub, Reg::R2, 4);
+        asm.store(Width::D, Reg::R10, LEN, Reg::R2);
         asm.load(Width::H, Reg::R2, Reg::R1, OUTER as i16);
         asm.swap_be(Reg::R2, 16);
-        asm.mov_imm(Reg::R3, i32::from(TPID));
-        asm.alu_imm(Alu::Lsh, Reg::R3, 16);
-        asm.alu(Alu::Or, Reg::R2, Reg::R3);
-        asm.load(Width::D, Reg::R3, Reg::R10, LEN);
-        asm.alu_imm(Alu::Sub, Reg::R3, 4);
-        asm.store(Width::D, Reg::R10, LEN, Reg::R3);
+        asm.mov_imm(Reg::R4, i32::from(TPID));
+        asm.alu_imm(Alu::Lsh, Reg::R4, 16);
+        asm.alu(Alu::Or, Reg::R2, Reg::R4);
     }
-    asm.store_imm(Width::W, Reg::R10, KEY, device as i32);
-    asm.store(Width::W, Reg::R10, KEY + 4, Reg::R2);
-    asm.load(Width::D, Reg::R2, Reg::R1, 0);
-    asm.store(Width::D, Reg::R10, KEY + 8, Reg::R2);
-    asm.load(Width::W, Reg::R2, Reg::R1, 8);
-    asm.store(Width::W, Reg::R10, KEY + 16, Reg::R2);
+    join(asm, Reg::R3, Reg::R2, 32);
+    // The addresses and the EtherType.
+    asm.load(Width::D, Reg::R4, Reg::R1, 0);
+    asm.load(Width::W, Reg::R5, Reg::R1, 8);
     asm.load(Width::H, Reg::R2, Reg::R1, frame.offset(12) as i16);
-    // The look-up reads both halves at once, for which a store of one of them would still be
-    // under way.
-    if cfg!(target_endian = "big") {
-        asm.alu_imm(Alu::Lsh, Reg::R2, 16);
+    join(asm, Reg::R5, Reg::R2, 16);
+    for (at, word) in [(0, Reg::R3), (8, Reg::R4), (16, Reg::R5)] {
+        asm.store(Width::D, Reg::R10, KEY + at, word);
     }
-    asm.store(Width::W, Reg::R10, KEY + 20, Reg::R2);
+    find_recent(asm, maps, recent, KEY, exits.to_socket);
 
     decide(asm, maps, frame, exits.to_socket, exits.wait);
     if port.is_virtual() {
@@ -134,6 +137,18 @@ fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
     asm.mov_imm(Reg::R3, Verdict::Aborted as i32);
     asm.call(Helper::RedirectMap);
     asm.exit();
+}
+
+/// Puts a value of so many bits behind the 32 bits of the first, as they would lie in memory. The
+/// second is lost.
+fn join(asm: &mut Asm, first: Reg, second: Reg, bits: i32) {
+    if cfg!(target_endian = "little") {
+        asm.alu_imm(Alu::Lsh, second, 32);
+    } else {
+        asm.alu_imm(Alu::Lsh, first, 32);
+        asm.alu_imm(Alu::Lsh, second, 32 - bits);
+    }
+    asm.alu(Alu::Or, first, second);
 }
 
 /// Sends every frame out by a device, for comparisons.
