@@ -49,7 +49,6 @@ pub enum Alu {
     And = 0x50,
     Lsh = 0x60,
     Rsh = 0x70,
-    Xor = 0xa0,
     Mov = 0xb0,
 }
 

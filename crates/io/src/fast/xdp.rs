@@ -14,6 +14,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use self::program::Site;
+use self::recent::Recent;
 use super::kernel::program::Maps;
 use super::kernel::{Driver, Kernel};
 use super::{Entrance, KernelEnd};
@@ -79,7 +80,7 @@ impl Driver for Programs {
             return Err(io::ErrorKind::Unsupported.into());
         };
         // The program keeps them alive.
-        let recent = &recent::places()?;
+        let recent = &Recent::new()?;
         let site = Site { maps, recent, devices: &self.devices, device: end.index, port };
         let program = Program::load("plexus_fast_xdp", program::at_port(&site))?;
         port.replace(&program)?;

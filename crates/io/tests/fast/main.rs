@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use plexus_io::fast::chaos::Faults;
 use plexus_io::fast::memory::Fate;
+use plexus_io::fast::xdp::Xdp;
 use plexus_io::fast::{Action, Counts, FastTable, Flow, Held, Key, Routed, RuleId, Step, Tag, tcx};
 use plexus_io::{Batch, Checksum, Offload, Port, PortId, Segmentation};
 use plexus_wire::{MacAddr, Time, checksum};

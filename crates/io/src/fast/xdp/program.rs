@@ -15,7 +15,7 @@ use super::super::kernel::program::{
     Maps, OUTER, TPID, at, carry_out, decide, redirect, scratch, stack, word,
 };
 use super::owed::pass_if_owed;
-use super::recent::find_recent;
+use super::recent::{Recent, find_recent};
 use crate::af_xdp::PortProgram;
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Verdict, Width};
 
@@ -30,7 +30,7 @@ const TAGGED: usize = OUTER + 4;
 pub(super) struct Site<'a> {
     pub(super) maps: &'a Maps,
     /// The [rules that it found lately](super::recent).
-    pub(super) recent: &'a Map,
+    pub(super) recent: &'a Recent,
     /// Where rules send frames, by port.
     pub(super) devices: &'a Map,
     /// The device's number.

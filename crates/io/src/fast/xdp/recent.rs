@@ -5,14 +5,14 @@
 //! holds a rule as long as no rule of the table has changed since it was looked up. Then the
 //! number of changes that was read *before* the look-up is still the current one.
 
+use std::io;
+
 use super::super::kernel::program::{KEY_LEN, Maps, at, find_rule};
 use crate::bpf::{Alu, Asm, Helper, If, Label, Map, Reg, Width, context};
+use crate::secret;
 
 /// Places of a port, a power of two.
 const PLACES: usize = 256;
-/// An odd number. Of its product with a key the upper bits depend on all bits of the key.
-const ODD: i32 = 0x9E37_79B1_u32.cast_signed();
-
 /// Words of a place: the number of changes, the key and the rule.
 mod word {
     pub(super) const CHANGES: usize = 0;
@@ -22,21 +22,36 @@ mod word {
     pub(super) const COUNT: usize = 8;
 }
 
-/// The places of one port, all empty.
-pub(super) fn places() -> std::io::Result<Map> {
-    Map::array(word::COUNT, PLACES)
+/// The places of one port.
+pub(super) struct Recent {
+    places: Map,
+    /// Times these, the two words of a flow's addresses give a sum whose upper bits are its place.
+    /// They are odd, and secret: no host can choose addresses that share another's place.
+    factors: [u64; 2],
+}
+
+impl Recent {
+    /// All places are empty.
+    pub(super) fn new() -> io::Result<Recent> {
+        let random = [secret::random()?, secret::random()?];
+        let factors = random.map(|bytes| u64::from_ne_bytes(bytes) | 1);
+        Ok(Recent { places: Map::array(word::COUNT, PLACES)?, factors })
+    }
 }
 
 /// The rule whose key stands on the stack, and in R3 to R5, in R8 and R9.
-pub(super) fn find_recent(asm: &mut Asm, maps: &Maps, places: &Map, key: i16, absent: Label) {
+pub(super) fn find_recent(asm: &mut Asm, maps: &Maps, recent: &Recent, key: i16, absent: Label) {
     let (elsewhere, look_up, found) = (asm.label(), asm.label(), asm.label());
     asm.load(Width::W, Reg::R1, Reg::R6, context::RX_QUEUE_INDEX);
     asm.jump_imm(If::Ne, Reg::R1, 0, elsewhere);
-    asm.mov(Reg::R1, Reg::R4);
-    asm.alu(Alu::Xor, Reg::R1, Reg::R5);
-    asm.alu_imm(Alu::Mul, Reg::R1, ODD);
+    let [first, second] = recent.factors;
+    for (to, factor, word) in [(Reg::R1, first, Reg::R4), (Reg::R2, second, Reg::R5)] {
+        asm.mov_u64(to, factor);
+        asm.alu(Alu::Mul, to, word);
+    }
+    asm.alu(Alu::Add, Reg::R1, Reg::R2);
     asm.alu_imm(Alu::Rsh, Reg::R1, 64 - PLACES.ilog2() as i32);
-    asm.lookup(places, Reg::R1, elsewhere);
+    asm.lookup(&recent.places, Reg::R1, elsewhere);
     asm.mov_value(Reg::R2, &maps.changes);
     asm.load(Width::D, Reg::R1, Reg::R2, 0);
     for (word, wanted) in [Reg::R1, Reg::R3, Reg::R4, Reg::R5].into_iter().enumerate() {
