@@ -293,19 +293,28 @@ impl Asm {
         self.push(0x85, Reg::R0, 0, 0, helper as i32);
     }
 
-    /// R0 points at the value of an array whose number is in `number`, which is lost; or goes to
-    /// the label. A look-up by the kernel would take the number by way of the stack.
+    /// R0 points at the value of an array that `number` names; too large a number leads to the
+    /// label. R1 to R5, `number` and the topmost four bytes of the stack are lost.
     pub fn lookup(&mut self, array: &Map, number: Reg, absent: Label) {
+        let Some(len) = array.part_len() else {
+            self.store(Width::W, Reg::R10, -4, number);
+            return self.lookup_stored(array, absent);
+        };
+        // The kernel's look-up would take the number by way of the stack.
         self.jump_imm(If::Ge, number, array.count() as i32, absent);
-        self.alu_imm(Alu::Mul, number, array.value_len() as i32);
+        self.alu_imm(Alu::Mul, number, len as i32);
         self.mov_value(Reg::R0, array);
         self.alu(Alu::Add, Reg::R0, number);
     }
 
-    /// R0 points at this processor's value of a map [`per_processor`](Map::per_processor), or goes
-    /// to the label. R1 to R5 and the topmost four bytes of the stack are lost.
+    /// R0 points at this processor's value of a map [`per_processor`](Map::per_processor). R1 to R5
+    /// and the topmost four bytes of the stack are lost.
     pub fn lookup_own(&mut self, map: &Map, absent: Label) {
         self.store_imm(Width::W, Reg::R10, -4, 0);
+        self.lookup_stored(map, absent);
+    }
+
+    fn lookup_stored(&mut self, map: &Map, absent: Label) {
         self.mov(Reg::R2, Reg::R10);
         self.alu_imm(Alu::Add, Reg::R2, -4);
         self.mov_map(Reg::R1, map);

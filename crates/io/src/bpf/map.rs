@@ -18,6 +18,9 @@ const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 const BPF_NOEXIST: u64 = 1;
 
+/// Most bytes of an array that is one value. Before Linux 6.0 a value has less than 4 MiB.
+const ONE_VALUE_MAX: usize = 1 << 20;
+
 /// Memory that programs and this process share.
 #[derive(Debug)]
 pub struct Map {
@@ -51,17 +54,22 @@ impl Drop for Words {
 }
 
 impl Map {
-    /// An array of `count` values of `words` 64-bit words each, all zero. To the kernel it is one
-    /// value, in which a program finds its place [itself](super::Asm::lookup).
+    /// An array of `count` values of `words` 64-bit words each, all zero. To the kernel a small
+    /// array is one value, in which programs find their place [themselves](super::Asm::lookup).
     ///
     /// # Errors
     /// Of bpf(2): no rights (CAP_BPF), no memory.
     pub fn array(words: usize, count: usize) -> io::Result<Map> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let len = words.checked_mul(count).filter(|&len| len > 0).ok_or_else(invalid)?;
-        // The verifier knows of offsets in a value below 512 MiB.
-        let value = u32::try_from(len * 8).ok().filter(|&len| len < 1 << 29).ok_or_else(invalid)?;
-        let fd = create_map(BPF_MAP_TYPE_ARRAY, (4, value), 1, BPF_F_MMAPABLE)?;
+        let (value, entries) = match len * 8 {
+            all @ ..=ONE_VALUE_MAX => (all, 1),
+            _ => (words * 8, count),
+        };
+        let [value_len, entries] = [value, entries].map(u32::try_from);
+        let (value_len, entries) =
+            (value_len.map_err(|_| invalid())?, entries.map_err(|_| invalid())?);
+        let fd = create_map(BPF_MAP_TYPE_ARRAY, (4, value_len), entries, BPF_F_MMAPABLE)?;
         // SAFETY: no memory is passed; the page size is always known.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let bytes = (len * 8).next_multiple_of(page);
@@ -74,7 +82,7 @@ impl Map {
             return Err(io::Error::last_os_error());
         }
         let words_mapped = Some(Words { start, len, bytes });
-        Ok(Map { fd, words: words_mapped, shape: (words, count), sizes: (4, len * 8) })
+        Ok(Map { fd, words: words_mapped, shape: (words, count), sizes: (4, value) })
     }
 
     /// A hash table of at most `count` values of `words` 64-bit words each, by keys of so many
@@ -196,9 +204,10 @@ impl Map {
         self.shape.1
     }
 
-    /// Bytes of a value of an array.
-    pub(super) fn value_len(&self) -> usize {
-        self.shape.0 * 8
+    /// Bytes of one of the values of an array that is one value to the kernel.
+    pub(super) fn part_len(&self) -> Option<usize> {
+        let len = self.shape.0 * 8;
+        (self.sizes.1 == len * self.shape.1).then_some(len)
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -32,13 +32,14 @@ pub type Xdp = Kernel<Programs>;
 pub struct Programs {
     /// Where rules send frames, by port. A look-up in it costs less than one of a device's number.
     devices: Arc<Map>,
+    recent: Arc<Recent>,
     /// Tells what devices can do. Opened when it is first asked, on the worker's thread.
     netdev: Option<Netdev>,
 }
 
 impl Clone for Programs {
     fn clone(&self) -> Programs {
-        Programs { devices: self.devices.clone(), netdev: None }
+        Programs { devices: self.devices.clone(), recent: self.recent.clone(), netdev: None }
     }
 }
 
@@ -52,7 +53,7 @@ impl Xdp {
         Netdev::open().ok_or_else(too_old)?;
         Kernel::of(workers, rules, ports, |maps| {
             let devices = Arc::new(Map::devices(maps.ports.count() as u32)?);
-            Ok(Programs { devices, netdev: None })
+            Ok(Programs { devices, recent: Arc::new(Recent::new()?), netdev: None })
         })
     }
 }
@@ -79,9 +80,8 @@ impl Driver for Programs {
         let Entrance::Xdp(port) = end.entrance else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        // The program keeps them alive.
-        let recent = &Recent::new()?;
-        let site = Site { maps, recent, devices: &self.devices, device: end.index, port };
+        let (devices, recent) = (&self.devices, &self.recent);
+        let site = Site { maps, recent, devices, device: end.index, port };
         let program = Program::load("plexus_fast_xdp", program::at_port(&site))?;
         port.replace(&program)?;
         Ok(AtPort(Arc::downgrade(port)))

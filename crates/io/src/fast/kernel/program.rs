@@ -35,21 +35,26 @@ pub struct Maps {
 impl Maps {
     /// Sets the value of a key of `rules`.
     pub(crate) fn set_rule(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.change(self.rules.set(key, value))
+        self.change(|| self.rules.set(key, value))
     }
 
     /// The same for a key that has no value yet.
     pub(crate) fn add_rule(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.change(self.rules.add(key, value))
+        self.change(|| self.rules.add(key, value))
     }
 
     pub(crate) fn remove_rule(&self, key: &[u8]) -> io::Result<()> {
-        self.change(self.rules.remove(key))
+        self.change(|| self.rules.remove(key))
     }
 
-    /// Programs that keep rules look them up anew from now on.
-    fn change<T>(&self, done: T) -> T {
-        self.changes.words()[0].fetch_add(1, Ordering::SeqCst);
+    /// Programs that keep rules look them up anew from now on. And from the beginning of the
+    /// change: another worker's change may have freed memory of a rule, which this one uses for
+    /// another while a program still reads it.
+    fn change<T>(&self, change: impl FnOnce() -> T) -> T {
+        let count = || self.changes.words()[0].fetch_add(1, Ordering::SeqCst);
+        count();
+        let done = change();
+        count();
         done
     }
 }
@@ -312,13 +317,18 @@ pub(crate) fn find_counts(asm: &mut Asm, maps: &Maps, absent: Label) {
     asm.lookup(&maps.counts, Reg::R1, absent);
 }
 
-/// The rule whose key stands on the stack in R8 and R9.
-pub(crate) fn find_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
+/// R0 points at the rule whose key stands on the stack.
+pub(crate) fn point_at_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
     asm.mov(Reg::R2, Reg::R10);
     asm.alu_imm(Alu::Add, Reg::R2, key.into());
     asm.mov_map(Reg::R1, rules);
     asm.call(Helper::MapLookup);
     asm.jump_imm(If::Eq, Reg::R0, 0, absent);
+}
+
+/// The rule whose key stands on the stack in R8 and R9.
+pub(crate) fn find_rule(asm: &mut Asm, rules: &Map, key: i16, absent: Label) {
+    point_at_rule(asm, rules, key, absent);
     asm.load(Width::D, Reg::R8, Reg::R0, 0);
     asm.load(Width::D, Reg::R9, Reg::R0, 8);
 }
@@ -375,7 +385,7 @@ pub(crate) fn decide(asm: &mut Asm, maps: &Maps, frame: Frame, to_socket: Label,
     let (no_super, segments, fits) = (asm.label(), asm.label(), asm.label());
     let (may_owe, may_pass) = (asm.label(), asm.label());
 
-    // What it leads to, if it is none.
+    // An entry that is no rule leads to one.
     asm.store_imm(Width::D, Reg::R10, LEN, 0);
     asm.jump_imm(If::Ne, Reg::R9, kind::LINK, no_link);
     if frame.has_tag() {

@@ -100,8 +100,8 @@ fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
     let Site { maps, recent, devices, device, port } = *site;
     const KEY: i16 = stack::KEY;
     let frame = Frame::Memory { tagged, len: LEN };
-    // The key in three words, as a load of more than was stored at once would wait for the stores.
-    // The device and the tag.
+    // The key is stored in three words: a load wider than the stores before it would wait for them.
+    // First the device and the tag.
     asm.mov_imm(Reg::R3, device as i32);
     asm.mov_imm(Reg::R2, 0);
     if tagged {
@@ -115,7 +115,7 @@ fn forward(asm: &mut Asm, site: &Site<'_>, tagged: bool, exits: Exits) {
         asm.alu(Alu::Or, Reg::R2, Reg::R4);
     }
     join(asm, Reg::R3, Reg::R2, 32);
-    // The addresses and the EtherType.
+    // Then the addresses and the EtherType.
     asm.load(Width::D, Reg::R4, Reg::R1, 0);
     asm.load(Width::W, Reg::R5, Reg::R1, 8);
     asm.load(Width::H, Reg::R2, Reg::R1, frame.offset(12) as i16);
