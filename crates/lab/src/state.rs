@@ -378,9 +378,11 @@ impl Directory {
                 break;
             }
         }
-        // A file may come even now. While there is no new lock, no other lab is in the directory.
+        let _ = self.clear();
+        // A file may have come even now. No other lab is in the directory if its lock is free.
         for _ in 0..100 {
-            if self.clear().is_err() || !self.path.exists() || self.file(LOCK).exists() {
+            let Ok(Some(_lock)) = self.lock() else { break };
+            if self.clear().is_err() {
                 break;
             }
         }

@@ -38,6 +38,15 @@ struct Seen {
     turned_away: bool,
 }
 
+/// Tells the receiver that no connection comes any more, also if the sender panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs the connection to its end.
 pub(super) fn run(route: &Route<'_>) -> Outcome {
     let address = SocketAddr::new(route.flow.to_address, 0);
@@ -54,8 +63,10 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
         let is_over = &is_over;
         let receiving =
             listener.map(|listener| s.spawn(move || receive(route, &listener, is_over)));
-        let sent = route.from.run(|| send(route, target));
-        is_over.store(true, Ordering::Relaxed);
+        let sent = {
+            let _over = Over(is_over);
+            route.from.run(|| send(route, target))
+        };
         let sent =
             sent.unwrap_or_else(|e| Seen { problem: Some(e.to_string()), ..Seen::default() });
         let received = receiving.map_or(Ok(Seen::default()), |r| r.join());
