@@ -20,7 +20,7 @@ use debian::Debian;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The package's version, and that of an upgrade.
 const FIRST: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
-const NEXT: &str = "1.0-1";
+const NEXT: &str = concat!(env!("CARGO_PKG_VERSION"), "-2");
 
 /// A directory that ends with the test.
 struct Place(PathBuf);

@@ -32,8 +32,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// other tests run too.
 const COMMAND_LIMIT: Duration = Duration::from_secs(900);
 
-/// Polls until `done`, within the limit; whether it was. A frame that is passed on is there within
-/// a tenth of a millisecond, a daemon that starts within a hundred.
+/// Polls until `done`, within the limit; whether it was. It begins with short pauses: a forwarded
+/// frame arrives within 0.1 ms, while a daemon may take 100 ms to start.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(50);
