@@ -30,8 +30,8 @@ const WORDS: usize = KEY_LEN / 8;
 #[derive(Debug)]
 pub(super) struct Recent {
     places: Map,
-    /// A program multiplies each word of a key by one of these. The upper bits of the sum number the
-    /// place. The factors are odd, and secret: no host knows which addresses share a place.
+    /// A program multiplies each word of a key by one of these. The upper bits of the sum number
+    /// the place. The factors are odd, and secret: no host knows which addresses share a place.
     factors: [u64; WORDS],
 }
 
