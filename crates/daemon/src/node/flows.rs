@@ -1,11 +1,13 @@
 //! `plexus show flows` of a node: the flows with most traffic, where they are, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use plexus_api::answer::node::{FlowRate, Flows};
 use plexus_config::NodeFile;
-use plexus_io::fast::{Counts, Key};
+use plexus_io::PortId;
+use plexus_io::fast::{Counts, Key, Routed};
 use plexus_plane::{FastReport, FastRule, SampledFlow, WORTH_PER_S};
 use plexus_wire::{FlowKey, Protocol};
 
@@ -21,13 +23,16 @@ const LASTS: Duration = Duration::from_secs(1);
 pub(crate) fn answer(node: &RunningNode) -> Result<Flows, String> {
     let before = rules(node.fast()?);
     let samples = node.sample(LASTS)?;
-    let after = rules(node.fast()?);
+    let reports = node.fast()?;
+    let open: BTreeSet<PortId> =
+        reports.iter().flat_map(|report| &report.ports).map(|port| port.id).collect();
+    let after = rules(reports);
     let file = node.file();
     let is_off = node.how_fast().kind == "off";
     let seconds = samples.iter().map(|sample| sample.seconds).fold(f64::MIN_POSITIVE, f64::max);
     let others: u64 = samples.iter().map(|sample| sample.others).sum();
     let in_pipeline = samples.iter().flat_map(|sample| &sample.flows);
-    let in_pipeline = in_pipeline.map(|flow| sampled(&file, flow, seconds, is_off));
+    let in_pipeline = in_pipeline.map(|flow| sampled(&file, flow, seconds, is_off, &open));
     let in_kernel = after.iter().filter_map(|(key, rule)| {
         let counts = before.get(key).map_or(Counts::default(), |rule| rule.counts);
         let packets = rule.counts.packets.checked_sub(counts.packets).filter(|count| *count > 0)?;
@@ -49,11 +54,17 @@ fn rules(reports: Vec<FastReport>) -> BTreeMap<Key, FastRule> {
     reports.into_iter().flat_map(|report| report.rules).map(|rule| (rule.key, rule)).collect()
 }
 
-/// A flow of the pipeline.
-fn sampled(file: &NodeFile, flow: &SampledFlow, seconds: f64, is_off: bool) -> FlowRate {
+/// A flow of the pipeline. Rules may lead between ports that are `open`.
+fn sampled(
+    file: &NodeFile,
+    flow: &SampledFlow,
+    seconds: f64,
+    is_off: bool,
+    open: &BTreeSet<PortId>,
+) -> FlowRate {
     let FlowKey { src, dst, protocol, ports, .. } = flow.key;
     let end = |ip: std::net::IpAddr, port: Option<u16>| match port {
-        Some(port) => std::net::SocketAddr::new(ip, port).to_string(),
+        Some(port) => SocketAddr::new(ip, port).to_string(),
         None => ip.to_string(),
     };
     let packets_per_s = flow.packets as f64 / seconds;
@@ -63,6 +74,9 @@ fn sampled(file: &NodeFile, flow: &SampledFlow, seconds: f64, is_off: bool) -> F
         _ if is_off => "there is no fast table",
         None => "it is flooded, or for the box itself",
         Some(port) if needs_queue(port) => "its port has a rate or a deep queue",
+        Some(port) if ![flow.in_port, port].iter().all(|port| open.contains(port)) => {
+            "the table has no part in one of its ports, or it is traced"
+        }
         _ if packets_per_s < WORTH_PER_S => "it has few packets",
         _ => "it has no rule yet",
     };
@@ -71,16 +85,20 @@ fn sampled(file: &NodeFile, flow: &SampledFlow, seconds: f64, is_off: bool) -> F
         out_port: flow.out_port.map(|port| file.port_name(port.into()).into()),
         source: end(src, ports.map(|ports| ports.0)),
         destination: end(dst, ports.map(|ports| ports.1)),
-        protocol: match protocol {
-            Protocol::TCP => "tcp".into(),
-            Protocol::UDP => "udp".into(),
-            Protocol::ICMPV4 | Protocol::ICMPV6 => "icmp".into(),
-            Protocol(other) => other.to_string(),
-        },
+        protocol: self::protocol(protocol),
         bits_per_s: flow.bytes as f64 * 8.0 / seconds,
         packets_per_s,
         place: "pipeline".into(),
         why: why.into(),
+    }
+}
+
+fn protocol(number: Protocol) -> String {
+    match number {
+        Protocol::TCP => "tcp".into(),
+        Protocol::UDP => "udp".into(),
+        Protocol::ICMPV4 | Protocol::ICMPV6 => "icmp".into(),
+        Protocol(other) => other.to_string(),
     }
 }
 
@@ -91,6 +109,11 @@ fn forwarded(file: &NodeFile, rule: &FastRule, packets: u64, bytes: u64, seconds
             flow.source.to_string(),
             flow.destination.to_string(),
             format!("{:#06x}", flow.ethertype),
+        ),
+        Key::Routed(Routed { source, destination, ports: Some(ports), .. }) => (
+            SocketAddr::new(source, ports.source).to_string(),
+            SocketAddr::new(destination, ports.destination).to_string(),
+            protocol(Protocol(ports.protocol)),
         ),
         Key::Routed(key) => (key.source.to_string(), key.destination.to_string(), "ip".into()),
         Key::Hop { .. } => ("-".into(), "-".into(), "fabric".into()),

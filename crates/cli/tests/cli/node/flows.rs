@@ -62,3 +62,37 @@ fn flows_are_shown_by_rate_with_their_place_and_the_reason() {
     assert!((1.5..2.5).contains(&(rate(first) / rate(second))), "{facts:#}");
     assert!(text.contains("10.0.0.2:80") && !text.contains("10.0.0.3:443"), "{text}");
 }
+
+#[test]
+fn a_flow_is_in_the_kernel_but_while_its_port_is_traced() {
+    let Some(net) = Net::new(2) else { return };
+    let rest = "backend = \"af_packet\"\nfast_table = \"tcx\"";
+    let node = net.node("a", rest, &ports(2));
+    let [mut one, mut two] = net.stations();
+    two.send(&frame(BROADCAST, mac(2), 0));
+    one.receive();
+    let stop = Arc::new(AtomicBool::new(false));
+    let sends = stop.clone();
+    let sender = std::thread::spawn(move || {
+        while !sends.load(Ordering::Relaxed) {
+            one.send(&datagram(2, 1, [1000, 80]));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    let is = |place: &str, why: &str| {
+        until(|| {
+            let flow = &node.facts("flows")["flows"][0];
+            flow["place"] == place && flow["why"].as_str().is_some_and(|it| it.contains(why))
+        })
+    };
+    let is_fast = is("kernel", "it has a rule");
+    let socket = node.socket();
+    let trace = net.command(&["trace", "p2", "--control", socket.to_str().unwrap()]);
+    let trace = Running({ trace }.stdout(Stdio::null()).spawn().unwrap());
+    let is_traced = is("pipeline", "it is traced");
+    drop(trace);
+    let is_fast_again = is("kernel", "it has a rule");
+    stop.store(true, Ordering::Relaxed);
+    sender.join().unwrap();
+    assert!(is_fast && is_traced && is_fast_again, "{is_fast} {is_traced} {is_fast_again}");
+}
