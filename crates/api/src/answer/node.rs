@@ -208,7 +208,7 @@ pub struct Account {
 pub struct FastTable {
     /// The node's name.
     pub node: String,
-    /// `tcx` or `off`.
+    /// `tcx`, `xdp` or `off`.
     pub kind: String,
     /// Why, in words.
     pub why: String,

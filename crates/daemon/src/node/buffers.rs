@@ -104,6 +104,9 @@ const FAMILIES: &[Family] = &[
         "counter",
         |p| p.drops_avoided.to_string(),
     ),
+    ("deep_delay_mean_seconds", "The mean time of packets in the deep buffer", "gauge", {
+        |p| (p.delay_mean_us / 1e6).to_string()
+    }),
     ("deep_delay_max_seconds", "The longest time that a packet was in the deep buffer", "gauge", {
         |p| (p.delay_max_us / 1e6).to_string()
     }),
@@ -115,7 +118,7 @@ pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
     if reports.is_empty() {
         return;
     }
-    let Buffers { node, used, long_flows, ports, .. } = buffers_of(&node.file(), &reports);
+    let Buffers { node, budget, used, long_flows, ports } = buffers_of(&node.file(), &reports);
     for (name, help, kind, value) in FAMILIES {
         let name = format!("plexus_port_{name}");
         begin_family(out, &name, help, kind);
@@ -125,12 +128,16 @@ pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
         }
     }
     let suspects: usize = reports.iter().map(|report| report.suspects.len()).sum();
-    for (name, help, value) in [
-        ("plexus_deep_used_bytes", "Bytes in the deep buffers of all ports", used),
-        ("plexus_long_flows", "Flows that bypass the deep buffer", long_flows as u64),
-        ("plexus_suspects", "Sources of low-rate bursts", suspects as u64),
+    let found = reports.iter().map(|report| report.found).sum();
+    for (name, help, kind, value) in [
+        ("deep_budget_bytes", "Bytes that may be in the deep buffers", "gauge", budget),
+        ("deep_used_bytes", "Bytes in the deep buffers of all ports", "gauge", used),
+        ("long_flows", "Flows that bypass the deep buffer", "gauge", long_flows as u64),
+        ("suspects", "Sources of low-rate bursts", "gauge", suspects as u64),
+        ("suspects_found_total", "Sources of low-rate bursts that were found", "counter", found),
     ] {
-        begin_family(out, name, help, "gauge");
+        let name = format!("plexus_{name}");
+        begin_family(out, &name, help, kind);
         let _ = writeln!(out, "{name}{{node=\"{node}\"}} {value}");
     }
 }

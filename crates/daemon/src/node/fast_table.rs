@@ -267,7 +267,12 @@ pub(crate) fn metrics(node: &RunningNode, out: &mut String) {
     }
     let reports = node.fast().unwrap_or_default();
     let sum = |of: fn(&FastReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let HowFast { kind, capacity, .. } = node.how_fast();
+    begin_family(out, "plexus_fast_table_info", "The fast table's kind", "gauge");
+    let name = &node.file().name;
+    let _ = writeln!(out, "plexus_fast_table_info{{node=\"{name}\",kind=\"{kind}\"}} 1");
     for (name, help, kind, value) in [
+        ("capacity", "Rules that the fast table has room for", "gauge", *capacity as u64),
         ("rules", "Rules in the fast table", "gauge", sum(|report| report.rules.len() as u64)),
         ("rules_made_total", "Rules made", "counter", sum(|report| report.made)),
         (
