@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use plexus_api::answer::node::{
-    Buffers, Drops, FastRoute, FastTable, Flows, Macs, Ports, State, Suspects, Vlan,
+    Buffers, Drops, FastPort, FastRoute, FastTable, Flows, Macs, Ports, State, Suspects, Vlan,
 };
 use plexus_api::question::Of;
 use plexus_api::{Answer, Client, Request, Topic};
@@ -191,6 +191,9 @@ fn fast_table(answer: &FastTable) -> String {
         let share = share(port.fast_packets, port.rx_packets);
         ports.row([&port.name, &forwards, &port.rx_packets, &port.fast_packets, &share]);
     }
+    let sum = |of: fn(&FastPort) -> u64| answer.ports.iter().map(of).sum::<u64>();
+    let (fast, all) = (sum(|port| port.fast_packets), sum(|port| port.rx_packets));
+    ports.row([&"all", &"", &all, &fast, &share(fast, all)]);
     let head = ["FROM", "SOURCE", "DESTINATION", "TYPE", "TO", "STATE", "PACKETS", "BYTES"];
     let mut flows = Table::new(&head);
     for flow in answer.flows.iter().take(FLOWS_SHOWN) {
