@@ -395,3 +395,34 @@ fn a_cable_whose_far_end_stops_polling_gets_its_frames_from_the_switch() {
     node.assert_balances();
     node.assert_ends_well();
 }
+
+/// The node of a kernel that refuses the programs: here for want of a capability.
+#[test]
+fn a_node_forwards_by_itself_where_the_kernel_refuses_the_programs() {
+    let Some(net) = Net::new(2) else { return };
+    let run = |choice: &str| {
+        let config = net.write("a", &format!("backend = \"af_packet\"\n{choice}"), &ports(2));
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--bounding-set=-bpf,-sys_admin"]);
+        command.args([env!("CARGO_BIN_EXE_plexus"), "node", "run", "--config"]).arg(config);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        net.inside.apply(&mut command).unwrap();
+        command
+    };
+    let said = Said::of(&mut run("fast_table = \"tcx\"")).expect(2);
+    assert!(said.err.contains("cap_bpf") && said.err.contains("write fast_table = \"off\""));
+    let child = RefCell::new(Running(run("").spawn().unwrap()));
+    let node = Node { net: &net, name: "a".into(), child };
+    assert!(until(|| node.links_are("up")));
+    let facts = node.facts("fast-table");
+    assert_eq!(facts["kind"], "off", "{facts:#}");
+    assert!(facts["why"].as_str().unwrap().starts_with("tcx cannot be used: "), "{facts:#}");
+    let [mut one, mut two] = net.stations();
+    one.send(&frame(BROADCAST, mac(1), 0));
+    two.receive();
+    for number in 0..100 {
+        two.send(&frame(mac(1), mac(2), number));
+        assert_eq!(one.receive(), frame(mac(1), mac(2), number));
+    }
+    node.assert_balances();
+}
