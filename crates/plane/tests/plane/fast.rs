@@ -282,6 +282,27 @@ fn a_tag_whose_class_depends_on_the_packet_is_left_to_the_switch() {
     fast.offload(0, 2);
 }
 
+/// At the rate of a million in a second, from addresses that nobody has.
+#[test]
+fn flows_of_one_packet_get_no_rule_and_take_none_away() {
+    const FLOWS: u64 = 100_000;
+    let mut fast = Fast::new(&Plan::new(3));
+    fast.offload(0, 1);
+    let to_1 = frame(mac(1), mac(0));
+    for round in 0..3 {
+        for flow in 0..FLOWS {
+            fast.rig.send(2, &frame(mac(1), mac(1_000 + round * FLOWS + flow)));
+            assert!(flow % 1_000 != 0 || fast.is_fast(0, &to_1));
+        }
+        fast.rounds(1);
+        assert_eq!(fast.table.rules().len(), 1);
+    }
+    let worker = &mut fast.rig.workers[0];
+    worker.count_fast(fast.rig.now);
+    assert_eq!(worker.pipeline().counters().ports[2].fast_received, 0);
+    assert!(worker.account().balances());
+}
+
 #[test]
 fn a_full_table_leaves_flows_to_the_switch() {
     let mut fast = Fast::new(&Plan::new(3));
