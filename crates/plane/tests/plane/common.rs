@@ -416,7 +416,7 @@ pub(crate) fn tagged(to: MacAddr, from: MacAddr, priority: u8, vlan: u16) -> Vec
     frame_of(to, from, &[0x81, 0x00, tci[0], tci[1], 0x88, 0xB5])
 }
 
-fn frame_of(to: MacAddr, from: MacAddr, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn frame_of(to: MacAddr, from: MacAddr, rest: &[u8]) -> Vec<u8> {
     let mut frame = [to.0, from.0].concat();
     frame.extend(rest);
     let header = frame.len();
