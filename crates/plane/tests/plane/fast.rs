@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Plan, Rig, access, frame, frame_of, mac, tagged};
 use crate::fabric::{ip_packet, owe_checksum};
-use plexus_config::{PortSettings, StaticMac, Trust, VlanMode};
+use plexus_config::{PortSettings, StaticMac, StormSettings, Trust, VlanMode};
 use plexus_io::fast::chaos::{Chaos, Faults};
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_io::fast::{Counts, FastTable};
@@ -282,8 +282,8 @@ fn a_tag_whose_class_depends_on_the_packet_is_left_to_the_switch() {
     fast.offload(0, 2);
 }
 
-/// Some 600,000 in a second: by their EtherTypes from a station that is known, and by addresses that
-/// nobody has.
+/// Some 260,000 in a second: by their EtherTypes from a station that is known, and by addresses
+/// that nobody has.
 #[test]
 fn flows_of_one_packet_get_no_rule_and_take_none_away() {
     let mut fast = Fast::new(&Plan::new(3));
@@ -671,15 +671,20 @@ fn shape() -> impl Strategy<Value = Plan> {
         1 => Just(trunk(None)),
     ];
     let trust = prop::sample::select(vec![Trust::None, Trust::Pcp, Trust::Dscp]);
-    let port =
-        (vlan, trust, 0..8u8, prop::option::weighted(0.1, 1..3u32), prop::bool::weighted(0.9));
-    let port = port.prop_map(|(vlan, trust, priority, mac_limit, learning)| PortSettings {
-        vlan,
-        trust,
-        priority,
-        mac_limit,
-        learning,
-        ..PortSettings::default()
+    let storm = prop::option::weighted(0.2, 1..100u32);
+    let limits = (prop::option::weighted(0.1, 1..3u32), storm);
+    let port = (vlan, trust, 0..8u8, limits, prop::bool::weighted(0.9));
+    let port = port.prop_map(|(vlan, trust, priority, (mac_limit, unknown_pps), learning)| {
+        let storm = StormSettings { unknown_pps, ..StormSettings::default() };
+        PortSettings {
+            vlan,
+            trust,
+            priority,
+            mac_limit,
+            storm,
+            learning,
+            ..PortSettings::default()
+        }
     });
     let fixed = prop::option::weighted(0.2, (1..5u64, 0..4usize));
     (prop::collection::vec(port, 4), 1..=2usize, fixed).prop_map(|(ports, workers, fixed)| {
