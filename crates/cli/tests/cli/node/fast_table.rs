@@ -120,6 +120,38 @@ fn flows_go_by_the_kernel_and_are_counted_like_others() {
 }
 
 #[test]
+fn rules_end_with_a_device_and_come_back_with_it() {
+    at_each_hook(3, |net, hook| {
+        let node = net.node("a", &hook.file(), &ports(3));
+        let [mut one, mut two, mut three] = net.stations();
+        let hear = |from: &mut Station, number: u8, others: [&mut Station; 2]| {
+            from.send(&frame(BROADCAST, mac(number), 0));
+            for other in others {
+                other.receive();
+            }
+        };
+        hear(&mut two, 2, [&mut one, &mut three]);
+        hear(&mut three, 3, [&mut one, &mut two]);
+        node.until_fast(&mut one, &mut two, (1, 2));
+        node.until_fast(&mut one, &mut three, (1, 3));
+        drop(two);
+        net.ip("link del n2");
+        assert!(until(|| node.fast_flow(2).is_none()));
+        node.until_fast(&mut one, &mut three, (1, 3));
+        net.cable(2);
+        if hook.name == XDP.name {
+            net.poll("h2", true);
+        }
+        assert!(until(|| node.links_are("up")), "{}", node.log());
+        let mut two = net.station("h2");
+        hear(&mut two, 2, [&mut one, &mut three]);
+        node.until_fast(&mut one, &mut two, (1, 2));
+        node.assert_balances();
+        node.assert_ends_well();
+    });
+}
+
+#[test]
 fn tags_are_changed_by_the_kernel_as_by_the_switch() {
     at_each_hook(3, |net, hook| {
         let trunk = port(1, "trunk = [10, 20]\nnative = 10");
