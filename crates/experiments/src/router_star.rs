@@ -181,20 +181,16 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         }
     }
     progress.say("what each further box adds to the latency");
-    // With the fast table, the kernel routes the packets in the first box, and passes them on in
-    // the others.
-    let (kind, layout, routes, fast) = (Kind::Group, Layout::Line, TABLES[0], Fast::No);
-    let idle = Plan { kind, layout, table: &table, routes, cpu: None, fast };
-    // By box, in microseconds.
+    // Without and with the fast table, by which the kernel routes the packets in the first box and
+    // passes them on in the others: through one, two and three boxes, in microseconds.
     let mut latencies = [[0.0; 3]; 2];
     for (latency, fast) in latencies.iter_mut().zip([false, true]) {
-        let say = &mut |text: &str| progress.detail(text);
-        let plan = Plan { fast: Fast::all(fast), ..idle };
-        let rig = Rig::up(&plan, say).map_err(Failure::unusable)?;
+        let (kind, layout, fast) = (Kind::Group, Layout::Line, Fast::all(fast));
+        let plan = Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast };
+        let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
         let doubts = &mut findings.doubts;
-        *latency = rig
-            .latencies_us(SIZES[0], effort.time, setting.quick, doubts)
-            .map_err(Failure::unusable)?;
+        let found = rig.latencies_us(SIZES[0], effort.time, setting.quick, doubts);
+        *latency = found.map_err(Failure::unusable)?;
     }
     judge(&mut findings, &cases, latencies);
     let (one, two) = (once.received() / 1e3, twice.received() / 1e3);

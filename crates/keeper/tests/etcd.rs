@@ -237,8 +237,11 @@ impl Waiting {
     fn trouble(&mut self) -> String {
         self.find(|answer| match answer {
             // It takes its time to start and, on a busy machine, to answer.
-            Answer::Trouble(text) if text.contains("refused") => None,
-            Answer::Trouble(text) if text.contains("no answer within") => None,
+            Answer::Trouble(text)
+                if ["refused", "no answer within"].iter().any(|it| text.contains(it)) =>
+            {
+                None
+            }
             Answer::Trouble(text) => Some(text),
             Answer::Leader(_) => panic!("it is let in"),
             _ => None,

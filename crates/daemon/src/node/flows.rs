@@ -1,6 +1,6 @@
 //! `plexus show flows` of a node: the flows with most traffic, where they are, and why.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Flows, String> {
     let before = rules(node.fast()?);
     let samples = node.sample(LASTS)?;
     let reports = node.fast()?;
-    let open: BTreeSet<PortId> =
-        reports.iter().flat_map(|report| &report.ports).map(|port| port.id).collect();
+    let ports = reports.iter().flat_map(|report| &report.ports);
+    let open: BTreeMap<PortId, bool> = ports.map(|port| (port.id, port.sends)).collect();
     let after = rules(reports);
     let file = node.file();
     let is_off = node.how_fast().kind == "off";
@@ -54,13 +54,13 @@ fn rules(reports: Vec<FastReport>) -> BTreeMap<Key, FastRule> {
     reports.into_iter().flat_map(|report| report.rules).map(|rule| (rule.key, rule)).collect()
 }
 
-/// A flow of the pipeline. Rules may lead between ports that are `open`.
+/// A flow of the pipeline. Rules may lead from ports that are `open`, and to those that send.
 fn sampled(
     file: &NodeFile,
     flow: &SampledFlow,
     seconds: f64,
     is_off: bool,
-    open: &BTreeSet<PortId>,
+    open: &BTreeMap<PortId, bool>,
 ) -> FlowRate {
     let FlowKey { src, dst, protocol, ports, .. } = flow.key;
     let end = |ip: std::net::IpAddr, port: Option<u16>| match port {
@@ -74,9 +74,10 @@ fn sampled(
         _ if is_off => "there is no fast table",
         None => "it is flooded, or for the box itself",
         Some(port) if needs_queue(port) => "its port has a rate or a deep queue",
-        Some(port) if ![flow.in_port, port].iter().all(|port| open.contains(port)) => {
+        Some(port) if ![flow.in_port, port].iter().all(|port| open.contains_key(port)) => {
             "the table has no part in one of its ports, or it is traced"
         }
+        Some(port) if !open[&port] => "its device does not send what XDP redirects",
         _ if packets_per_s < WORTH_PER_S => "it has few packets",
         _ => "it has no rule yet",
     };

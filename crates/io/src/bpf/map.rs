@@ -18,8 +18,9 @@ const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 const BPF_NOEXIST: u64 = 1;
 
-/// Most bytes of an array that is one value. Before Linux 6.0 a value has less than 4 MiB.
-const ONE_VALUE_MAX: usize = 1 << 20;
+/// Most bytes of an array that is one value: as many as a value has in Linux before 6.0. The counts
+/// of a fast table of eight workers fit.
+const ONE_VALUE_MAX: usize = 4 << 20;
 
 /// Memory that programs and this process share.
 #[derive(Debug)]
@@ -62,14 +63,11 @@ impl Map {
     pub fn array(words: usize, count: usize) -> io::Result<Map> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let len = words.checked_mul(count).filter(|&len| len > 0).ok_or_else(invalid)?;
-        let (value, entries) = match len * 8 {
-            all @ ..=ONE_VALUE_MAX => (all, 1),
-            _ => (words * 8, count),
-        };
-        let [value_len, entries] = [value, entries].map(u32::try_from);
-        let (value_len, entries) =
-            (value_len.map_err(|_| invalid())?, entries.map_err(|_| invalid())?);
-        let fd = create_map(BPF_MAP_TYPE_ARRAY, (4, value_len), entries, BPF_F_MMAPABLE)?;
+        let narrow = |number: usize| u32::try_from(number).map_err(|_| invalid());
+        let is_one = len * 8 <= ONE_VALUE_MAX;
+        let (value, entries) = if is_one { (len * 8, 1) } else { (words * 8, count) };
+        let sizes = (4, narrow(value)?);
+        let fd = create_map(BPF_MAP_TYPE_ARRAY, sizes, narrow(entries)?, BPF_F_MMAPABLE)?;
         // SAFETY: no memory is passed; the page size is always known.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let bytes = (len * 8).next_multiple_of(page);

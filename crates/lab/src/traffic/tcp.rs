@@ -21,6 +21,7 @@ const PORT_OF_NOBODY: u16 = 9;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long it is tried where it is expected to be blocked: two retransmissions of the SYN.
 const PATIENCE_BLOCKED: Duration = Duration::from_secs(4);
+
 /// The bytes of a flow, which differ from those of any other.
 fn content(route: &Route<'_>) -> Content {
     let seed = u128::from(route.seed) << 32 | route.index as u128;
@@ -36,15 +37,6 @@ struct Seen {
     congestion: Option<String>,
     /// Whether the SYN left and found no answer, or a refusal.
     turned_away: bool,
-}
-
-/// Tells the receiver that no connection comes any more, also if the sender panics.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Runs the connection to its end.
@@ -63,10 +55,8 @@ pub(super) fn run(route: &Route<'_>) -> Outcome {
         let is_over = &is_over;
         let receiving =
             listener.map(|listener| s.spawn(move || receive(route, &listener, is_over)));
-        let sent = {
-            let _over = Over(is_over);
-            route.from.run(|| send(route, target))
-        };
+        let sent = route.from.run(|| send(route, target));
+        is_over.store(true, Ordering::Relaxed);
         let sent =
             sent.unwrap_or_else(|e| Seen { problem: Some(e.to_string()), ..Seen::default() });
         let received = receiving.map_or(Ok(Seen::default()), |r| r.join());
@@ -203,17 +193,22 @@ fn send_all(route: &Route<'_>, stream: &mut TcpStream, bytes: &mut u64) -> io::R
     }
 }
 
-/// Accepts the connection, if one comes before all is over, and reads it to its end.
+/// Accepts the connection and reads it to its end.
 fn receive(route: &Route<'_>, listener: &TcpListener, is_over: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
-    let stream = accept(route, listener, is_over);
-    if let Err(e) = stream.and_then(|s| s.map_or(Ok(()), |s| receive_all(route, s, &mut seen))) {
+    if let Err(e) = receive_all(route, listener, is_over, &mut seen) {
         seen.problem = Some(format!("receiving: {e}"));
     }
     seen
 }
 
-fn receive_all(route: &Route<'_>, mut stream: TcpStream, seen: &mut Seen) -> io::Result<()> {
+fn receive_all(
+    route: &Route<'_>,
+    listener: &TcpListener,
+    is_over: &AtomicBool,
+    seen: &mut Seen,
+) -> io::Result<()> {
+    let Some(mut stream) = accept(route, listener, is_over)? else { return Ok(()) };
     stream.set_read_timeout(Some(TICK))?;
     let mut content = content(route);
     let mut buffer = vec![0; 1 << 18];
@@ -241,14 +236,15 @@ fn receive_all(route: &Route<'_>, mut stream: TcpStream, seen: &mut Seen) -> io:
     }
 }
 
-/// The connection, or `None` if none has come when all is over.
+/// The connection, or `None` if none comes while the sender tries.
 fn accept(
     route: &Route<'_>,
     listener: &TcpListener,
     is_over: &AtomicBool,
 ) -> io::Result<Option<TcpStream>> {
     listener.set_nonblocking(true)?;
-    while !route.live.is_cancelled() {
+    let limit = Instant::now() + patience(route) + Duration::from_secs(1);
+    while Instant::now() < limit && !route.live.is_cancelled() {
         let is_last = is_over.load(Ordering::Relaxed);
         match listener.accept() {
             Ok((stream, _)) => {

@@ -14,7 +14,7 @@ use crate::secret;
 /// Places of a processor, a power of two.
 const PLACES: usize = 256;
 
-/// Words of a place: the number of changes, the key and the rule.
+/// Words of a place: the number of changes, the key, the rule, and one that orders what is read.
 mod word {
     pub(super) const CHANGES: usize = 0;
     pub(super) const KEY: usize = 1;
