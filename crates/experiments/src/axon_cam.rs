@@ -45,7 +45,7 @@ fn laws() -> [(&'static str, Locality); 4] {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let packets = if setting.quick { 300_000 } else { 20_000_000 };
+    let packets = if setting.quick { 100_000 } else { 20_000_000 };
     let mut findings = Findings::new(SEED, "");
     let mut profiles = Vec::new();
     if let Some(path) = setting.input {

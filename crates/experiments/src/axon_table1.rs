@@ -42,7 +42,7 @@ struct Effort {
 }
 
 const FULL: Effort = Effort { runs: 5, time: Duration::from_secs(10) };
-const QUICK: Effort = Effort { runs: 1, time: Duration::from_secs(2) };
+const QUICK: Effort = Effort { runs: 1, time: Duration::from_secs(1) };
 
 pub(super) const LABS: [&str; 2] = ["line", "ring"];
 pub(super) const PROTOS: [Proto; 2] = [Proto::Udp, Proto::Tcp];

@@ -33,7 +33,7 @@ struct Effort {
 }
 
 const FULL: Effort = Effort { runs: 5, time: Duration::from_secs(5) };
-const QUICK: Effort = Effort { runs: 1, time: Duration::from_millis(300) };
+const QUICK: Effort = Effort { runs: 1, time: Duration::from_millis(100) };
 
 /// Programs that a script starts begin within this time, in no order.
 const STARTS: Duration = Duration::from_millis(10);

@@ -169,7 +169,7 @@ impl Job {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let nodes = if setting.quick { 40 } else { 1000 };
+    let nodes = if setting.quick { 20 } else { 1000 };
     let others = if setting.quick { 1 } else { 5 };
     let random = Shape::Random { nodes, degree: 4, seed: SEED };
     let mut findings = Findings::new(SEED, "topology,policy,link,flows\n");

@@ -35,7 +35,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     };
     let bench = Bench::new().map_err(Failure::unusable)?;
     // The worker learns all stations.
-    bench.run(64, Duration::from_secs(2)).map_err(Failure::unusable)?;
+    bench.run(64, time.min(Duration::from_secs(2))).map_err(Failure::unusable)?;
     let mut findings = Findings::new(SEED, "run,size,offered_pps,received_pps,cores\n");
     let mut groups = Vec::new();
     for &size in sizes {

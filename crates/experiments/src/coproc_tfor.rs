@@ -68,7 +68,7 @@ pub(super) fn load(published: Published, times: f64, time: Duration) -> Load {
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let time = if setting.quick { Duration::from_secs(2) } else { TIME };
+    let time = if setting.quick { Duration::from_secs(1) } else { TIME };
     let mut findings = Findings::new(
         SEED,
         "sizes,load,handshake,policy,offloaded_percent,best_percent,swaps_per_s,ranked_per_s,\

@@ -145,7 +145,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         }
         lines.push(Line::ours(buffer.name(), points));
     }
-    others(setting, &mut findings)?;
+    if !setting.quick {
+        others(setting, &mut findings)?;
+    }
     findings.charts.push(Chart::lines(
         "99th percentile of the time to finish",
         Axis::linear("requests in a second"),
@@ -217,8 +219,7 @@ fn others(setting: &mut Setting<'_>, findings: &mut Findings) -> Result<(), Fail
         ("hosts of today", Hosts::Today, usual),
         ("hosts of today, no deep buffer", Hosts::Today, Case { buffer: Buffer::Shallow, ..usual }),
     ];
-    let count = if setting.quick { 2 } else { cases.len() };
-    for (name, hosts, case) in cases.into_iter().take(count) {
+    for (name, hosts, case) in cases {
         setting.progress.detail(name);
         let crowd = crowd(&case, hosts, 1024, 1)?;
         let timeouts = crowd.syn_ack_timeouts + crowd.data_timeouts;

@@ -87,8 +87,9 @@ struct Long {
     drops: u64,
 }
 
-fn long(buffer: Buffer, flows: usize, seconds: u64, seed: u64) -> Result<Long, Failure> {
+fn long(buffer: Buffer, flows: usize, time: Duration, seed: u64) -> Result<Long, Failure> {
     let case = Case { buffer, long_after: LONG_AFTER, bytes: 16 << 20, detector: None };
+    let ms = time.as_millis();
     let mut traffic = String::new();
     for flow in 0..flows {
         let sender = 1 + flow % 2;
@@ -96,7 +97,7 @@ fn long(buffer: Buffer, flows: usize, seconds: u64, seed: u64) -> Result<Long, F
         let _ = write!(
             traffic,
             "[[traffic]]\nname = \"f{flow}\"\nfrom = \"h{sender}\"\nto = \"h0\"\n\
-             proto = \"tcp\"\nduration = \"{seconds}s\"\nstart = \"{start}us\"\n"
+             proto = \"tcp\"\nduration = \"{ms}ms\"\nstart = \"{start}us\"\n"
         );
     }
     let topology = topology(&case, &traffic).map_err(Failure::unusable)?;
@@ -111,7 +112,7 @@ fn long(buffer: Buffer, flows: usize, seconds: u64, seed: u64) -> Result<Long, F
         });
     }
     let receiver = with(&order);
-    let lasts = SimTime::from(Duration::from_secs(seconds));
+    let lasts = SimTime::from(time);
     sim.watch(End::Host { host: 0, interface: 0 }, move |now, frame| {
         receiver.lock().unwrap_or_else(PoisonError::into_inner).go_out(now, lasts, frame);
     });
@@ -120,7 +121,7 @@ fn long(buffer: Buffer, flows: usize, seconds: u64, seed: u64) -> Result<Long, F
         ended.report.facts.flows.iter().map(|flow| flow.received_bits_per_s / 1e6).collect();
     let Order { late, bytes, .. } = *order.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(Long {
-        goodput_mbits: bytes as f64 * 8.0 / seconds as f64 / 1e6,
+        goodput_mbits: bytes as f64 * 8.0 / time.as_secs_f64() / 1e6,
         least_mbits: rates.iter().copied().fold(f64::MAX, f64::min),
         greatest_mbits: rates.iter().copied().fold(0.0, f64::max),
         late,
@@ -130,8 +131,10 @@ fn long(buffer: Buffer, flows: usize, seconds: u64, seed: u64) -> Result<Long, F
 }
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
-    let (flows, seconds): (&[usize], u64) =
-        if setting.quick { (&[2, 16], 1) } else { (&FLOWS, 10) };
+    let (flows, time): (&[usize], _) = match setting.quick {
+        true => (&[2, 16], Duration::from_millis(250)),
+        false => (&FLOWS, Duration::from_secs(10)),
+    };
     let head = "buffer,flows,goodput_mbit,least_mbit,greatest_mbit,late,recoveries,drops\n";
     let mut findings = Findings::new(1, head);
     let mut lines = Vec::new();
@@ -140,7 +143,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         let mut runs = Vec::new();
         for &count in flows {
             setting.progress.detail(&format!("{}, {count} flows", buffer.name()));
-            let run = long(buffer, count, seconds, 1)?;
+            let run = long(buffer, count, time, 1)?;
             let _ = writeln!(
                 findings.runs,
                 "{},{count},{:.1},{:.1},{:.1},{},{},{}",
@@ -214,8 +217,8 @@ mod tests {
     #[test]
     fn a_flow_that_becomes_long_stays_in_order_if_asked_to() {
         // Eight flows; sixteen wait once for their timers, which is much of a second.
-        let [kept, loose] =
-            [Buffer::Chip, Buffer::Unordered].map(|buffer| long(buffer, 8, 1, 1).unwrap());
+        let [kept, loose] = [Buffer::Chip, Buffer::Unordered]
+            .map(|buffer| long(buffer, 8, Duration::from_secs(1), 1).unwrap());
         assert_eq!(kept.late, 0);
         assert!(loose.late > 0, "or nothing was at stake");
         for run in [&kept, &loose] {

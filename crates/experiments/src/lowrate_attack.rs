@@ -97,7 +97,7 @@ fn attack(attackers: usize, seconds: u64) -> String {
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let (seconds, counts): (u64, &[usize]) =
-        if setting.quick { (4, &[0, 14]) } else { (100, &[0, 2, 4, 6, 8, 10, 12, 14]) };
+        if setting.quick { (3, &[0, 14]) } else { (100, &[0, 2, 4, 6, 8, 10, 12, 14]) };
     let mut findings = Findings::new(1, "defence,attackers,tcp_mbit,suspects\n");
     let mut lines = Vec::new();
     for (name, buffer, detector) in DEFENCES {

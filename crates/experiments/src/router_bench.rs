@@ -8,6 +8,7 @@ mod programs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use plexus_benches::internet;
@@ -93,12 +94,16 @@ fn mac(kind: &str, i: usize) -> String {
     format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
 }
 
-pub(super) fn internet() -> Result<Vec<(Ipv4Addr, u8)>, String> {
-    let v4 = |prefix| match prefix {
-        Prefix::V4(address, len) => Some((Ipv4Addr::from(address), len)),
-        Prefix::V6(..) => None,
-    };
-    Ok(internet::prefixes()?.into_iter().filter_map(v4).collect())
+/// The IPv4 table, which is read once.
+pub(super) fn internet() -> Result<&'static [(Ipv4Addr, u8)], String> {
+    static TABLE: LazyLock<Result<Vec<(Ipv4Addr, u8)>, String>> = LazyLock::new(|| {
+        let v4 = |prefix| match prefix {
+            Prefix::V4(address, len) => Some((Ipv4Addr::from(address), len)),
+            Prefix::V6(..) => None,
+        };
+        Ok(internet::prefixes()?.into_iter().filter_map(v4).collect())
+    });
+    TABLE.as_deref().map_err(Clone::clone)
 }
 
 /// The running arrangement; it ends with the value.

@@ -29,7 +29,7 @@ struct Found {
 
 pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let (tables, sizes, runs, time): (&[usize], &[u32], _, _) = match setting.quick {
-        true => (&TABLES[..1], &SIZES[..1], 1, Duration::from_millis(500)),
+        true => (&TABLES[..1], &SIZES[..1], 1, Duration::from_millis(300)),
         false => (&TABLES, &SIZES, 1, Duration::from_millis(800)),
     };
     let table = internet().map_err(Failure::unusable)?;
@@ -45,8 +45,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     ];
     for (kind, layout, at) in idle {
         progress.say(&format!("hops and latency of {}, {kind:?}", layout.name()));
-        let plan =
-            Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast: Fast::No };
+        let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast: Fast::No };
         let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
         let doubts = &mut findings.doubts;
         let latency_us = rig.latencies_us(SIZES[0], time, setting.quick, doubts);
@@ -59,7 +58,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         found[at] = Found { hops, latency_us };
     }
     progress.say("what one box forwards");
-    let most = capacity(&table, CPU, time, &mut |text| progress.detail(text));
+    let most = capacity(table, CPU, time, &mut |text| progress.detail(text));
     let most = most.map_err(Failure::unusable)?.received();
     // By kind: the medians of each case, in the same order.
     let mut forwarded: [Vec<(String, f64)>; 2] = Default::default();
@@ -67,7 +66,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         for (k, (kind, kind_name)) in KINDS.into_iter().enumerate() {
             progress.say(&format!("{routes} routes, {kind_name}"));
             let layout = Layout::Star;
-            let plan = Plan { kind, layout, table: &table, routes, cpu: Some(CPU), fast: Fast::No };
+            let plan = Plan { kind, layout, table, routes, cpu: Some(CPU), fast: Fast::No };
             let rig = Rig::up(&plan, &mut |text| progress.detail(text));
             let rig = rig.map_err(Failure::unusable)?;
             for &size in sizes {

@@ -36,7 +36,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     for &routes in tables {
         setting.progress.say(&format!("a table of {routes} routes"));
         // All are there at once and take turns, so that what disturbs the machine disturbs each.
-        let bench = |program: &Program<'_>| Bench::new(*program, &table, routes);
+        let bench = |program: &Program<'_>| Bench::new(*program, table, routes);
         let benches: Result<Vec<_>, _> = programs.iter().map(bench).collect();
         let benches = benches.map_err(Failure::unusable)?;
         for &size in sizes {

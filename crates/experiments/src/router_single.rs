@@ -32,7 +32,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let (mut groups, mut by_table) = (Vec::new(), Vec::new());
     for &routes in tables {
         setting.progress.say(&format!("a table of {routes} routes"));
-        let bench = Bench::new(Program::Plexus, &table, routes).map_err(Failure::unusable)?;
+        let bench = Bench::new(Program::Plexus, table, routes).map_err(Failure::unusable)?;
         for &size in sizes {
             let mut bars = Vec::new();
             for flows in Flows::ALL {

@@ -57,7 +57,7 @@ const QUICK: Effort = Effort {
     layouts: LAYOUTS.split_at(2).0,
     sizes: SIZES.split_at(1).0,
     runs: 1,
-    time: Duration::from_millis(500),
+    time: Duration::from_millis(300),
 };
 
 fn load_name(load: Load) -> &'static str {
@@ -128,7 +128,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::new(SEED, head);
     progress.say("what one box forwards, and with twice the quota");
     let [once, twice] = [CPU, 2.0 * CPU]
-        .map(|cpu| capacity(&table, cpu, effort.time, &mut |text| progress.detail(text)));
+        .map(|cpu| capacity(table, cpu, effort.time, &mut |text| progress.detail(text)));
     let (once, twice) = (once.map_err(Failure::unusable)?, twice.map_err(Failure::unusable)?);
     let capacity = once.received();
     if capacity == 0.0 {
@@ -144,7 +144,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let with = if fast { FAST_TABLE } else { "" };
             progress.say(&format!("{routes} routes, {}{with}", layout.name()));
             let (kind, cpu) = (Kind::Group, Some(CPU));
-            let plan = Plan { kind, layout, table: &table, routes, cpu, fast: Fast::all(fast) };
+            let plan = Plan { kind, layout, table, routes, cpu, fast: Fast::all(fast) };
             let rig = Rig::up(&plan, &mut |text| progress.detail(text));
             let rig = rig.map_err(Failure::unusable)?;
             for &size in effort.sizes {
@@ -186,7 +186,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
     let mut latencies = [[0.0; 3]; 2];
     for (latency, fast) in latencies.iter_mut().zip([false, true]) {
         let (kind, layout, fast) = (Kind::Group, Layout::Line, Fast::all(fast));
-        let plan = Plan { kind, layout, table: &table, routes: TABLES[0], cpu: None, fast };
+        let plan = Plan { kind, layout, table, routes: TABLES[0], cpu: None, fast };
         let rig = Rig::up(&plan, &mut |text| progress.detail(text)).map_err(Failure::unusable)?;
         let doubts = &mut findings.doubts;
         let found = rig.latencies_us(SIZES[0], effort.time, setting.quick, doubts);

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use plexus_io::pcap::{Direction, LinkType, Writer};
 use serde_json::Value;
@@ -50,11 +51,13 @@ fn vectors(prefix: &str) -> Vec<Value> {
 }
 
 fn has_tshark() -> bool {
-    let found = Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !found {
+    static FOUND: LazyLock<bool> = LazyLock::new(|| {
+        Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success())
+    });
+    if !*FOUND {
         eprintln!("skipped: no tshark here; `make setup` installs it");
     }
-    found
+    *FOUND
 }
 
 /// A capture that is removed in the end.

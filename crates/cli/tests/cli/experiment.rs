@@ -352,8 +352,8 @@ fn all_of_them_leave_pages_that_stand_alone_and_nothing_else() {
                 let picture = tiny_skia::Pixmap::load_png(&path).unwrap();
                 assert!(picture.width() > 1000 && picture.height() > 500);
                 // Something is drawn, title and all.
-                let drawn = picture.pixels().iter().filter(|p| p.red() < 128).count();
-                assert!(drawn > 2000, "{path:?}: {drawn}");
+                let mut drawn = picture.pixels().iter().filter(|p| p.red() < 128);
+                assert!(drawn.nth(2000).is_some(), "{path:?} is empty");
             }
             Some("svg") => {
                 let text = fs::read_to_string(&path).unwrap();

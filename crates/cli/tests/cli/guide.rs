@@ -259,7 +259,7 @@ fn named(text: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn the_documents_name_commands_and_options_that_exist() {
-    let (mut pages, mut commands) = (Vec::new(), 0);
+    let (mut pages, mut commands) = (Vec::new(), BTreeSet::new());
     for folder in ["", "docs", "docs/design", "labs"] {
         for entry in fs::read_dir(root().join(folder)).unwrap().flatten() {
             pages.extend(Some(entry.path()).filter(|p| p.extension().is_some_and(|e| e == "md")));
@@ -269,11 +269,13 @@ fn the_documents_name_commands_and_options_that_exist() {
         for mut words in named(&fs::read_to_string(&page).unwrap()) {
             // Help comes only if all before it is understood.
             words.push("--help".into());
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let said = Said::of(&mut plexus(&words));
+            if commands.contains(&words) {
+                continue;
+            }
+            let said = Said::of(plexus(&[]).args(&words));
             assert_eq!(said.code, Some(0), "{}: {words:?}: {said:#?}", page.display());
-            commands += 1;
+            commands.insert(words);
         }
     }
-    assert!(commands > 50, "{commands}");
+    assert!(commands.len() > 50, "{commands:?}");
 }

@@ -38,22 +38,22 @@ fn every_scenario_passes_and_a_seed_makes_the_run() {
     for file in sims {
         let lines = std::fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines < LINES_MAX, "{}: {lines} lines", file.display());
-        let (first, again, other) = (run(&file, None), run(&file, None), run(&file, Some("2")));
-        // To the byte, what was measured and the digest of all arrivals.
-        assert_eq!(first, again, "{}", file.display());
-        let digest = |text: &str| {
-            let json: Value = serde_json::from_str(text).unwrap();
-            json["sim"]["digest"].as_str().map(String::from).unwrap()
-        };
-        assert_ne!(digest(&first), digest(&other), "{}", file.display());
+        let first = run(&file, None);
+        let json: Value = serde_json::from_str(&first).unwrap();
+        match json["sim"].get("named") {
+            Some(named) => assert_every_interest_went_somewhere(named),
+            None => assert!(!file.ends_with("named-data.toml")),
+        }
+        if file.ends_with("incast.toml") {
+            // To the byte, what was measured and the digest of all arrivals.
+            assert_eq!(first, run(&file, None));
+            let other: Value = serde_json::from_str(&run(&file, Some("2"))).unwrap();
+            assert_ne!(json["sim"]["digest"], other["sim"]["digest"]);
+        }
     }
 }
 
-#[test]
-fn of_named_data_the_result_says_where_every_interest_went() {
-    let file = scenario("named-data");
-    let json: Value = serde_json::from_str(&run(&file, None)).unwrap();
-    let named = &json["sim"]["named"];
+fn assert_every_interest_went_somewhere(named: &Value) {
     let of = |node: &str, path: &str| named[node].pointer(path).unwrap().as_u64().unwrap();
     let asked = of("edge", "/received/interests");
     assert!(asked > 7900, "{named}");
@@ -66,24 +66,10 @@ fn of_named_data_the_result_says_where_every_interest_went() {
     for node in ["edge", "middle"] {
         assert_eq!(of(node, "/pending/entries"), 0, "{named}");
     }
-    // Other files have nothing of the kind.
-    let json: Value = serde_json::from_str(&run(&scenario("incast"), None)).unwrap();
-    assert!(json["sim"].get("named").is_none(), "{json}");
 }
 
 #[test]
-fn one_file_runs_in_both_fidelities() {
-    let file = scenario("questions");
-    let run = |fidelity: &[&str]| {
-        Said::of(common::plexus(&["sim", "run", "--json"]).arg(&file).args(fidelity)).json()
-    };
-    let (usual, control) = (run(&[]), run(&["--fidelity", "control"]));
-    let of = |json: &Value, key: &str| json["sim"][key].clone();
-    assert_eq!([of(&usual, "fidelity"), of(&control, "fidelity")], ["full", "control"]);
-    let questions = |json: &Value, key: &str| json["sim"]["questions"][key].as_u64().unwrap();
-    assert_eq!(questions(&usual, "asked"), questions(&control, "asked"));
-    assert_eq!(questions(&control, "answered"), questions(&control, "asked"));
-    assert!(of(&control, "events").as_u64() < of(&usual, "events").as_u64());
+fn a_file_of_control_messages_alone_has_no_traffic() {
     // Traffic is about queues: a file that asks for none and has some is mistaken.
     let incast = std::fs::read_to_string(scenario("incast")).unwrap();
     let (told, code) = File::new(&format!("fidelity = \"control\"\n{incast}")).run(&[]);

@@ -400,7 +400,7 @@ fn a_solicitation_is_answered_and_the_answer_repeated() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     /// Whatever hosts send, no address is confirmed to two of them, and nothing panics.
     #[test]

@@ -253,7 +253,7 @@ fn lanes_are_chosen_by_destination_by_hash_or_by_load() {
         let rig = Rig::new(&config, &streams(&SET2_C), 1300, GIGABIT, seed).unwrap();
         rig.run(0, 4_000_000).dropped.output_queue
     };
-    let seeds: Vec<u64> = (1..9).map(dropped).collect();
+    let seeds: Vec<u64> = (1..5).map(dropped).collect();
     assert!(seeds.contains(&0) && seeds.iter().any(|d| *d > 0), "{seeds:?}");
 }
 

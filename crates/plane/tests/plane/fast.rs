@@ -498,7 +498,7 @@ impl Order {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     /// A flow's frames leave in their order while it goes over to the table and back, however turns
     /// of the workers and arrivals lie between each other, and although the output port is full now

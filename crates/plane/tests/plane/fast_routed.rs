@@ -430,7 +430,7 @@ fn change(router: &mut Router, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     /// A router with a fast table and one without do the same.
     #[test]

@@ -315,7 +315,7 @@ fn check_tables(rig: &Rig, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(cases(800))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn the_switch_does_what_the_model_does(
@@ -437,7 +437,7 @@ impl Seen {
 }
 
 proptest! {
-    #![proptest_config(cases(800))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn under_strain_every_packet_is_accounted_for_and_none_comes_twice(

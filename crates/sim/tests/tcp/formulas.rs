@@ -33,7 +33,7 @@ fn rate(config: TcpConfig, loss: f64, seed: u64) -> (f64, f64) {
     world.run(ms(60_000));
     let sent = world.client(0).stats().data_segments_sent;
     let dropped = world.links[CLIENT].dropped;
-    while world.links[CLIENT].dropped < dropped + 1_500 {
+    while world.links[CLIENT].dropped < dropped + 1_000 {
         world.run(world.now + ms(10_000));
     }
     let sent = (world.client(0).stats().data_segments_sent - sent) as f64;

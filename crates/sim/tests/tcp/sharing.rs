@@ -49,7 +49,7 @@ fn equal_flows_get_equal_shares_and_fill_the_link() {
             let mut world = World::symmetric(100_000_000, ms(20), 1);
             world.links[CLIENT].queue_bytes = 250_000;
             world.links[CLIENT].mark_bytes = 60_000;
-            let shares = shares(&mut world, &vec![congestion; count], ms(10_000), ms(110_000));
+            let shares = shares(&mut world, &vec![congestion; count], ms(10_000), ms(60_000));
             let (jain, used) = (jain(&shares), shares.iter().sum::<f64>() / (100e6 * SHARE));
             println!("{congestion:?} × {count}: Jain {jain:.3}, {:.1} % used", used * 100.0);
             assert!(jain > 0.95, "{congestion:?}: {shares:?}");
@@ -69,7 +69,7 @@ fn dctcp_keeps_the_queue_near_the_threshold_and_the_link_busy() {
         world.links[CLIENT].mark_bytes = K;
         world.links[CLIENT].queue_bytes = 4_000_000;
         let flows = vec![Congestion::Dctcp; count];
-        let shares = shares(&mut world, &flows, ms(3_000), ms(3_300));
+        let shares = shares(&mut world, &flows, ms(1_000), ms(1_300));
         let link = &world.links[CLIENT];
         let queue = link.queue_sum as f64 / link.packets as f64 / 1_538.0;
         let used = shares.iter().sum::<f64>() / (10e9 * SHARE);

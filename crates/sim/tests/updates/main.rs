@@ -101,12 +101,12 @@ fn check(name: &str, scenario: &Scenario, seed: u64) -> Counts {
 
 #[test]
 fn every_packet_of_a_mesh_goes_by_the_table_while_it_changes() {
-    (1..=3).for_each(|seed| drop(check("mesh", &mesh(), seed)));
+    (1..=2).for_each(|seed| drop(check("mesh", &mesh(), seed)));
 }
 
 #[test]
 fn every_packet_of_two_stages_goes_by_the_table_while_it_changes() {
-    (1..=3).for_each(|seed| drop(check("two stages", &stages(), seed)));
+    (1..=2).for_each(|seed| drop(check("two stages", &stages(), seed)));
 }
 
 #[test]

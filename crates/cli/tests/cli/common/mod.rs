@@ -33,18 +33,23 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(900);
 
 /// Polls until `done`, within the limit; whether it was. It begins with short pauses: a forwarded
-/// frame arrives within 0.1 ms, while a daemon may take 100 ms to start.
+/// frame arrives within 0.1 ms, while a daemon may take 100 ms to start. A look that takes long,
+/// such as a program, leaves most of the time to what is waited for.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(50);
-    while !done() {
-        if Instant::now() > end {
+    loop {
+        let looked = Instant::now();
+        if done() {
+            return true;
+        }
+        if looked > end {
             return false;
         }
-        std::thread::sleep(pause);
+        let long = (3 * looked.elapsed()).min(Duration::from_millis(50));
+        std::thread::sleep(pause.max(long));
         pause = (2 * pause).min(Duration::from_millis(5));
     }
-    true
 }
 
 /// Whether root runs this test of `what`; if not, says that it is skipped.
@@ -203,8 +208,8 @@ impl Desk {
 
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
-        assert!(until(|| self.processes().is_empty()), "left: {:?}", self.processes());
         assert!(until(|| self.labs().is_empty()), "left: {:?}", self.labs());
+        assert!(until(|| self.processes().is_empty()), "left: {:?}", self.processes());
     }
 
     /// Ends a lab, of which nothing stays.

@@ -139,7 +139,7 @@ mod tests {
     proptest! {
         /// Afterwards the table is as if the withdrawn routes had never existed.
         #[test]
-        fn withdrawn_routes_leave_no_trace(orders in prop::collection::vec(orders(), 0..400)) {
+        fn withdrawn_routes_leave_no_trace(orders in prop::collection::vec(orders(), 0..200)) {
             let [_, goes, _] = claims();
             let made = |orders: &mut dyn Iterator<Item = &Order>| {
                 let mut rib = Rib::new(RibLimits { turn: 16, ..RibLimits::default() });
