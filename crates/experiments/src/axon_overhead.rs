@@ -50,7 +50,7 @@ const FULL: Effort = Effort {
     asks: Duration::from_millis(100),
 };
 const QUICK: Effort =
-    Effort { torus: &[100, 200], others: &[100], asks: Duration::from_millis(100) };
+    Effort { torus: &[200, 400], others: &[200], asks: Duration::from_millis(100) };
 
 /// Hosts of a node of torus and random-low, as in the paper.
 const HOSTS: usize = 10;

@@ -262,9 +262,9 @@ fn what_was_never_sent_was_not_blocked() {
 }
 
 /// Four hosts, two in each subnet, send to each other for the first time, all at once. The fabric
-/// answers a host's question for an address after milliseconds. In Linux, new datagrams then overtake
-/// those that waited. Routed packets wait in the node until the neighbour is known, and go on with
-/// those that follow.
+/// answers a host's question for an address after milliseconds. In Linux, new datagrams then
+/// overtake those that waited. Routed packets wait in the node until the neighbour is known, and
+/// go on with those that follow.
 #[test]
 fn a_flow_keeps_its_order_though_its_neighbour_is_asked_for() {
     common::turn();

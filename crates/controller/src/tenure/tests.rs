@@ -732,7 +732,7 @@ fn nobody_leads_provisionally_while_the_store_or_a_leader_is_heard_or_without_ot
 
 #[test]
 fn no_promise_is_lost_or_made_twice_whatever_fails() {
-    histories(50);
+    histories(80);
 }
 
 #[test]

@@ -482,7 +482,7 @@ fn histories(seeds: u64) {
 
 #[test]
 fn no_address_is_promised_twice_whatever_fails() {
-    histories(6);
+    histories(10);
 }
 
 #[test]

@@ -69,7 +69,8 @@ fn dctcp_keeps_the_queue_near_the_threshold_and_the_link_busy() {
         world.links[CLIENT].mark_bytes = K;
         world.links[CLIENT].queue_bytes = 4_000_000;
         let flows = vec![Congestion::Dctcp; count];
-        let shares = shares(&mut world, &flows, ms(1_000), ms(1_300));
+        let settled = ms(500 + 100 * count as u64);
+        let shares = shares(&mut world, &flows, settled, settled + ms(300));
         let link = &world.links[CLIENT];
         let queue = link.queue_sum as f64 / link.packets as f64 / 1_538.0;
         let used = shares.iter().sum::<f64>() / (10e9 * SHARE);
