@@ -4,13 +4,10 @@
 //! Every test has namespaces and a directory of its own; its daemons end with it.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use crate::common::{
-    self, Daemons, Desk, LIMIT, Said, Signal, ip, plexus, plexus_in, run, signal, until,
-};
+use crate::common::{self, Daemons, Desk, Said, Signal, ip, plexus, plexus_in, run, signal, until};
 use plexus_io::namespace::Namespaces;
 
 const BYTES: usize = 2_000_000;
@@ -26,32 +23,16 @@ fn host(place: &Namespaces, number: u8) {
 }
 
 /// Sends bytes from one host to the other by TCP and compares them.
+#[track_caller]
 fn send(from: &Namespaces, to: &Namespaces, address: Ipv4Addr) {
-    let sent: Vec<u8> = (0..BYTES).map(|i| (i * i / 7) as u8).collect();
-    let listener = to.run(|| TcpListener::bind((address, 7000))).unwrap().unwrap();
-    let expected = sent.clone();
-    let received = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        assert!(got == expected, "{} bytes of {BYTES} arrived, or not as sent", got.len());
-    });
-    let stream = from.run(|| TcpStream::connect_timeout(&(address, 7000).into(), LIMIT));
-    let mut stream = stream.unwrap().expect("a connection");
-    stream.set_write_timeout(Some(LIMIT)).unwrap();
-    stream.write_all(&sent).unwrap();
-    drop(stream);
-    received.join().unwrap();
+    let bytes: Vec<u8> = (0..BYTES).map(|i| (i * i / 7) as u8).collect();
+    common::assert_tcp(from, to, address, &bytes);
 }
 
 /// Segments that the kernel of a host refused for their checksum.
 fn checksum_errors(place: &Namespaces) -> u64 {
     let text = place.run(|| fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
-    let mut lines = text.lines().filter(|l| l.starts_with("Tcp:"));
-    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    let mut both = names.split(' ').zip(values.split(' '));
-    both.find(|(name, _)| *name == "InCsumErrors").unwrap().1.parse().unwrap()
+    common::kernel_counter(&text, "Tcp", "InCsumErrors")
 }
 
 #[test]

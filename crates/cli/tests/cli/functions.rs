@@ -9,10 +9,7 @@ fn packets_of_a_class_pass_the_kernel_of_a_host() {
     common::turn();
     let Some(desk) = Desk::root("function") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
-    let pings = |what: &str| {
-        let said = desk.exec(LAB, "h1", &format!("ping -n -c 1 -W 1 {what}"));
-        (said.code == Some(0), said.out)
-    };
+    let pings = |what: &str| desk.pings(LAB, "h1", what);
     assert!(until(|| pings("10.2.0.1").0), "{}", pings("10.2.0.1").1);
     // The group, the function, the group again.
     assert!(pings("-t 4 10.2.0.1").0);

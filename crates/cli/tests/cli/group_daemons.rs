@@ -47,10 +47,7 @@ fn one_router_of_three_boxes_speaks_by_frr_and_routes_on_without_it() {
     common::turn();
     let Some(desk) = Desk::with_routing_daemons("group-daemons") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
-    let pings = |from: &str, what: &str| {
-        let said = desk.exec(LAB, from, &format!("ping -n -c 1 -W 1 {what}"));
-        (said.code == Some(0), said.out)
-    };
+    let pings = |from: &str, what: &str| desk.pings(LAB, from, what);
     for (from, to) in [("a", "10.11.0.2"), ("b", "10.12.0.2"), ("c", "fd00:1::2")] {
         assert!(until(|| pings(from, to).0), "{from} to {to}: {}", pings(from, to).1);
     }

@@ -11,10 +11,7 @@ fn a_fabric_of_three_boxes_is_one_hop_between_two_subnets() {
     turn();
     let Some(desk) = Desk::root("routed") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
-    let pings = |from: &str, what: &str| {
-        let said = desk.exec(LAB, from, &format!("ping -n -c 1 -W 1 {what}"));
-        (said.code == Some(0), said.out)
-    };
+    let pings = |from: &str, what: &str| desk.pings(LAB, from, what);
     for (from, to) in [("a1", "10.2.0.2"), ("b2", "10.1.0.1"), ("a2", "fd00:2::2")] {
         assert!(until(|| pings(from, to).0), "{from} to {to}: {}", pings(from, to).1);
     }
@@ -133,10 +130,7 @@ duration = "2s"
 /// A counter of a host's kernel, such as `Udp` `NoPorts`.
 fn counted(desk: &Desk, host: &str, protocol: &str, name: &str) -> u64 {
     let said = desk.exec("mtus", host, "cat /proc/net/snmp").expect(0).out;
-    let mut lines = said.lines().filter(|line| line.starts_with(&format!("{protocol}: ")));
-    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-    let at = names.split(' ').position(|word| word == name).unwrap();
-    values.split(' ').nth(at).unwrap().parse().unwrap()
+    common::kernel_counter(&said, protocol, name)
 }
 
 #[test]
@@ -263,10 +257,7 @@ fn a_star_of_boxes_with_quotas_is_one_hop() {
         assert_eq!(report["cpu_quota"][node]["cpu"], cpu, "{report:#}");
     }
     // r3 routes, and r1 and the switch between them do not.
-    let pings = |ttl: u8| {
-        let said = desk.exec("router-star", "t3", &format!("ping -n -c 1 -W 1 -t {ttl} 10.1.0.2"));
-        (said.code == Some(0), said.out)
-    };
+    let pings = |ttl: u8| desk.pings("router-star", "t3", &format!("-t {ttl} 10.1.0.2"));
     let (passed, said) = pings(1);
     assert!(!passed && said.contains("From 10.3.0.254 "), "{said}");
     assert!(pings(2).0, "{}", pings(2).1);

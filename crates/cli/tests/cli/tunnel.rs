@@ -2,11 +2,10 @@
 //! them to one fabric. Real daemons over real devices, in namespaces that end with the test.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::process::Command;
 
-use crate::common::{self, Daemons, LIMIT, cable, ip, item, until};
+use crate::common::{self, Daemons, cable, ip, item, until};
 use plexus_io::namespace::Namespaces;
 use serde_json::{Value, json};
 
@@ -99,25 +98,11 @@ impl Sites {
         said.contains(" 2 received")
     }
 
-    /// Some megabytes by TCP from the first host to the second; what arrived.
-    fn pass(&self, bytes: &[u8]) -> Vec<u8> {
-        let listener = self.hosts[1].run(|| TcpListener::bind("10.0.0.2:5000")).unwrap().unwrap();
-        std::thread::scope(|scope| {
-            let arrived = scope.spawn(move || {
-                let mut all = Vec::new();
-                let (mut stream, _) = listener.accept().unwrap();
-                stream.set_read_timeout(Some(LIMIT)).unwrap();
-                stream.read_to_end(&mut all).unwrap();
-                all
-            });
-            let address = "10.0.0.2:5000".parse().unwrap();
-            let connect = || TcpStream::connect_timeout(&address, LIMIT);
-            let mut stream = self.hosts[0].run(connect).unwrap().unwrap();
-            stream.set_write_timeout(Some(LIMIT)).unwrap();
-            stream.write_all(bytes).unwrap();
-            drop(stream);
-            arrived.join().unwrap()
-        })
+    /// Some megabytes by TCP from the first host to the second.
+    #[track_caller]
+    fn assert_tcp(&self, bytes: &[u8]) {
+        let [one, two] = &self.hosts;
+        common::assert_tcp(one, two, [10, 0, 0, 2].into(), bytes);
     }
 }
 
@@ -131,7 +116,7 @@ fn two_sites_are_one_switch_as_long_as_the_path_is_wide_enough() {
     let full = ["-W", "5", "-s", "1472", "-M", "do"];
     assert!(sites.ping(0, &full) && sites.ping(1, &full), "{}", sites.logs());
     let bytes: Vec<u8> = (0..4_000_000_u32).map(|i| (i >> 3) as u8).collect();
-    assert!(sites.pass(&bytes) == bytes, "{}", sites.logs());
+    sites.assert_tcp(&bytes);
     let wan = sites.port("n1", "ports", "wan");
     assert_eq!((&wan["backend"], &wan["device"]), (&json!("udp"), &Value::Null));
     assert_eq!(wan["tunnel"]["peer"], "198.51.100.7:18773");

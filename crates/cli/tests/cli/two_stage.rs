@@ -10,10 +10,7 @@ fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
     turn();
     let Some(desk) = Desk::root("two-stage") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
-    let pings = |from: &str, what: &str| {
-        let said = desk.exec(LAB, from, &format!("ping -n -c 1 -W 1 {what}"));
-        (said.code == Some(0), said.out)
-    };
+    let pings = |from: &str, what: &str| desk.pings(LAB, from, what);
     for (from, to) in [("h1", "10.2.0.1"), ("s2", "10.1.0.1"), ("h2", "fd00:2::3")] {
         assert!(until(|| pings(from, to).0), "{from} to {to}: {}", pings(from, to).1);
     }
@@ -59,6 +56,7 @@ fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
 #[test]
 fn a_back_box_shows_the_flows_that_its_kernel_routes() {
     const LAB: &str = "fast-two-stage";
+    common::turn();
     let Some(desk) = Desk::root(LAB) else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let shown = || desk.json(&["show", "fast-table", "--node", "fast-two-stage/b1"], 0);
@@ -81,6 +79,8 @@ fn a_back_box_shows_the_flows_that_its_kernel_routes() {
     // At the end of its time a packet is the pipeline's, which answers.
     let said = desk.exec(LAB, "h1", "ping -n -c 1 -W 1 -t 1 10.3.0.3").out;
     assert!(said.contains("From 10.1.0.254 "), "{said}");
+    let report = desk.json(&["lab", "run", &common::shipped(LAB)], 0);
+    assert_eq!(report["passed"], true, "{report:#}");
     desk.down(LAB);
 }
 

@@ -10,7 +10,7 @@ mod places;
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -184,6 +184,12 @@ impl Desk {
         self.plexus(&["lab", "exec", lab, place, "--", "sh", "-c", script])
     }
 
+    /// Whether a ping with these arguments is answered, and what it says.
+    pub(crate) fn pings(&self, lab: &str, from: &str, arguments: &str) -> (bool, String) {
+        let said = self.exec(lab, from, &format!("ping -n -c 1 -W 1 {arguments}"));
+        (said.code == Some(0), said.out)
+    }
+
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.dir.join(format!("{name}.toml"));
         fs::write(&path, text).unwrap();
@@ -315,6 +321,37 @@ pub(crate) fn http_here(port: u16, path: &str) -> io::Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+/// Sends bytes by TCP to an address of another place, which get there as they are.
+#[track_caller]
+pub(crate) fn assert_tcp(from: &Namespaces, to: &Namespaces, address: Ipv4Addr, bytes: &[u8]) {
+    let address = SocketAddr::from((address, 7000));
+    let listener = to.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let got = std::thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            got
+        });
+        let stream = from.run(|| TcpStream::connect_timeout(&address, LIMIT));
+        let mut stream = stream.unwrap().expect("a connection");
+        stream.set_write_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(bytes).unwrap();
+        drop(stream);
+        received.join().unwrap()
+    });
+    assert!(got == bytes, "{} of {} bytes arrived, or not as sent", got.len(), bytes.len());
+}
+
+/// A counter of /proc/net/snmp, such as `Udp` `NoPorts`.
+pub(crate) fn kernel_counter(snmp: &str, protocol: &str, name: &str) -> u64 {
+    let mut lines = snmp.lines().filter(|line| line.starts_with(&format!("{protocol}: ")));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut both = names.split(' ').zip(values.split(' '));
+    both.find(|(of, _)| *of == name).unwrap().1.parse().unwrap()
 }
 
 /// ip(8), likewise.
