@@ -4,8 +4,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plexus_wire::Time;
@@ -94,34 +92,6 @@ pub struct FaultCounts {
     pub discarded: u64,
 }
 
-/// Places of the counts in a [`FaultHandle`].
-#[derive(Clone, Copy)]
-enum Fault {
-    Dropped,
-    Duplicated,
-    Reordered,
-    Corrupted,
-    Overflowed,
-    Discarded,
-}
-
-/// Reads the counts of a port that is already boxed, or belongs to another thread.
-#[derive(Clone, Default)]
-pub struct FaultHandle(Arc<[AtomicU64; 6]>);
-
-impl FaultHandle {
-    /// The counts so far.
-    pub fn counts(&self) -> FaultCounts {
-        let counts = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
-        let [dropped, duplicated, reordered, corrupted, overflowed, discarded] = counts;
-        FaultCounts { dropped, duplicated, reordered, corrupted, overflowed, discarded }
-    }
-
-    fn count(&self, fault: Fault) {
-        self.0[fault as usize].fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// A port with a bad cable on its receiving side.
 pub struct Faults<P> {
     pub(super) inner: P,
@@ -136,7 +106,7 @@ pub struct Faults<P> {
     sender_free: Time,
     /// When the last packet that was not held back arrives.
     last_due: Time,
-    handle: FaultHandle,
+    counts: FaultCounts,
     delivered: u64,
     delivered_bytes: u64,
 }
@@ -182,7 +152,7 @@ impl<P: Port> Faults<P> {
             entered: 0,
             sender_free: Time::ZERO,
             last_due: Time::ZERO,
-            handle: FaultHandle::default(),
+            counts: FaultCounts::default(),
             delivered: 0,
             delivered_bytes: 0,
         }
@@ -193,9 +163,9 @@ impl<P: Port> Faults<P> {
         &mut self.inner
     }
 
-    /// Reads the counts from elsewhere.
-    pub fn handle(&self) -> FaultHandle {
-        self.handle.clone()
+    /// How often each fault has occurred so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.counts
     }
 
     /// An even number from 0 to below 1.
@@ -210,12 +180,12 @@ impl<P: Port> Faults<P> {
         let [drop, duplicate, reorder, corrupt, jitter] = rolls;
         let bit = self.dice.next_u32() as usize;
         if drop < self.settings.drop {
-            self.handle.count(Fault::Dropped);
+            self.counts.dropped += 1;
             pool.free(packet);
             return;
         }
         if corrupt < self.settings.corrupt && !packet.is_empty() {
-            self.handle.count(Fault::Corrupted);
+            self.counts.corrupted += 1;
             let bit = bit % (packet.len() * 8);
             pool.data_mut(&mut packet)[bit / 8] ^= 1 << (bit % 8);
         }
@@ -227,7 +197,7 @@ impl<P: Port> Faults<P> {
             && reorder >= self.settings.reorder
             && self.last_due <= now;
         if is_full && !at_once {
-            self.handle.count(Fault::Overflowed);
+            self.counts.overflowed += 1;
             pool.free(packet);
             return;
         }
@@ -238,7 +208,7 @@ impl<P: Port> Faults<P> {
         }
         due = due + self.settings.delay + self.settings.jitter.mul_f64(jitter);
         if reorder < self.settings.reorder {
-            self.handle.count(Fault::Reordered);
+            self.counts.reordered += 1;
             due = due.max(self.last_due) + self.settings.reorder_by;
         } else {
             due = due.max(self.last_due);
@@ -247,7 +217,7 @@ impl<P: Port> Faults<P> {
         let twin = (duplicate < self.settings.duplicate).then(|| pool.duplicate(&packet)).flatten();
         self.hold(due, packet);
         if let Some(twin) = twin {
-            self.handle.count(Fault::Duplicated);
+            self.counts.duplicated += 1;
             self.hold(due, twin);
         }
     }
@@ -298,10 +268,10 @@ impl<P: Port> Port for Faults<P> {
     }
 
     /// Packets dropped on purpose, or because the cable was full, count as overflow here;
-    /// [`FaultHandle`] distinguishes them.
+    /// [`counts`](Faults::counts) distinguishes them.
     fn stats(&self) -> PortStats {
         let inner = self.inner.stats();
-        let counts = self.handle.counts();
+        let counts = self.counts;
         PortStats {
             rx_packets: self.delivered,
             rx_bytes: self.delivered_bytes,
@@ -312,7 +282,7 @@ impl<P: Port> Port for Faults<P> {
 
     fn close(&mut self, pool: &mut Pool) {
         for Reverse(held) in self.held.drain() {
-            self.handle.count(Fault::Discarded);
+            self.counts.discarded += 1;
             pool.free(held.packet);
         }
         self.inner.close(pool);

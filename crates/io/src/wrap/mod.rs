@@ -1,16 +1,12 @@
 //! Ports that wrap other ports: their functions work with any back-end, and with each other.
 
-mod capture;
 mod faults;
 mod plug;
 #[cfg(test)]
 mod tests;
-mod tracer;
 
-pub use capture::Capture;
-pub use faults::{FaultCounts, FaultHandle, FaultSettings, Faults};
+pub use faults::{FaultCounts, FaultSettings, Faults};
 pub use plug::{Plug, Plugged};
-pub use tracer::Tracer;
 
 /// The parts of a port that a wrapper leaves as they are: those that every wrapper leaves, and
 /// those that are named.
@@ -28,11 +24,6 @@ macro_rules! leave_to_inner {
     (@next_deadline) => {
         fn next_deadline(&self) -> Option<Time> {
             self.inner.next_deadline()
-        }
-    };
-    (@stats) => {
-        fn stats(&self) -> PortStats {
-            self.inner.stats()
         }
     };
     (@close) => {

@@ -1,12 +1,10 @@
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plexus_wire::Time;
 
 use super::*;
 use crate::memory::{self, Cable, MemoryPort};
-use crate::pcap::{LinkType, Reader};
-use crate::{Batch, Packet, Pool, Port};
+use crate::{Batch, Pool, Port};
 
 fn us(n: u64) -> Time {
     Time::from_micros(n)
@@ -51,7 +49,7 @@ fn a_cable_without_faults_changes_nothing() {
     let (mut pool, mut port, _cable) = faulty(FaultSettings::default(), 200);
     let got = arrivals(&mut pool, &mut port, &[0]);
     assert!(got.into_iter().map(|(_, n)| n).eq(0..200));
-    assert_eq!(port.handle().counts(), FaultCounts::default());
+    assert_eq!(port.counts(), FaultCounts::default());
     finish(pool, port);
 }
 
@@ -94,8 +92,7 @@ fn every_packet_is_accounted_for_whatever_strikes() {
         let times: Vec<u64> = (0..50).map(|t| t * 5).collect();
         let got = arrivals(&mut pool, &mut port, &times);
         let under_way = port.held.len() as u64;
-        let handle = port.handle();
-        let counts = handle.counts();
+        let counts = port.counts();
         let entered = port.inner.stats().rx_packets;
         let lost = counts.dropped + counts.overflowed;
         assert_eq!(entered + counts.duplicated, got.len() as u64 + lost + under_way);
@@ -104,7 +101,7 @@ fn every_packet_is_accounted_for_whatever_strikes() {
             assert!(struck > 0);
         }
         port.close(&mut pool);
-        assert_eq!(handle.counts().discarded, under_way);
+        assert_eq!(port.counts().discarded, under_way);
         let stats = port.stats();
         assert_eq!(entered + counts.duplicated, stats.rx_packets + stats.rx_overflow);
         finish(pool, port);
@@ -128,7 +125,7 @@ fn a_full_cable_loses_what_comes_on_top_and_leaves_nothing_unread() {
         }
         assert_eq!(arrivals(&mut pool, &mut port, &[0]), []);
         assert_eq!(cable.to_port.slots(), 2048, "the port within is empty");
-        let overflowed = port.handle().counts().overflowed;
+        let overflowed = port.counts().overflowed;
         assert_eq!(overflowed + port.held.len() as u64, 200);
         assert!(port.held.len() <= fits && pool.available() >= 50);
         assert_eq!(port.stats().rx_overflow, overflowed);
@@ -169,59 +166,4 @@ fn jitter_keeps_the_order_and_reordering_does_not() {
     got.sort_unstable();
     assert!(got.into_iter().eq(0..100), "none is lost");
     finish(pool, port);
-}
-
-#[test]
-fn the_tracer_describes_what_passed_and_only_that() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let sink = lines.clone();
-    let mut pool = Pool::new(64, 2048).unwrap();
-    let (port, mut cable) = memory::port("eth9", 1);
-    let mut port = Tracer::new(port, move |line: &str| sink.lock().unwrap().push(line.to_owned()));
-    let mut tagged = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 5, 8, 0];
-    tagged.resize(60, 0);
-    cable.to_port.push(pool.alloc_from(&tagged).unwrap()).unwrap();
-    let mut batch = Batch::new();
-    port.receive(us(1), &mut pool, &mut batch);
-    batch.push(pool.alloc_from(&[7; 61]).unwrap());
-    port.transmit(us(2), &mut pool, &mut batch);
-    assert_eq!(batch.len(), 1, "the cable holds one");
-    let source = "02:00:00:00:00:02 > 02:00:00:00:00:01 0x8100 vlan 5 priority 3 0x0800";
-    let expected =
-        [format!("0.000001000s eth9 in 60 {source}"), format!("0.000002000s eth9 out 60 {source}")];
-    assert_eq!(*lines.lock().unwrap(), expected);
-    batch.drain(..).for_each(|p| pool.free(p));
-    while let Ok(packet) = cable.from_port.pop() {
-        pool.free(packet);
-    }
-    finish(pool, port);
-}
-
-#[test]
-fn a_capture_holds_what_passed_with_its_times() {
-    let mut pool = Pool::new(64, 2048).unwrap();
-    let (port, mut cable) = memory::port("m", 1);
-    let mut port = Capture::new(port, Vec::new(), LinkType::User0, 1_000_000).unwrap();
-    cable.to_port.push(pool.alloc_from(&[1; 60]).unwrap()).unwrap();
-    let mut batch = Batch::new();
-    port.receive(us(1), &mut pool, &mut batch);
-    let too_long = pool.alloc_from(&[9; 1700]).unwrap();
-    batch.insert(0, too_long);
-    batch.push(pool.alloc_from(&[2; 61]).unwrap());
-    port.transmit(us(2), &mut pool, &mut batch);
-    assert_eq!(batch.drain(..).map(|p: Packet| pool.free(p)).count(), 1, "the cable holds one");
-    while let Ok(packet) = cable.from_port.pop() {
-        pool.free(packet);
-    }
-    port.close(&mut pool);
-    let (_, file) = port.into_inner();
-    let file = file.unwrap();
-    let mut reader = Reader::new(&file[..]).unwrap();
-    let mut bytes = Vec::new();
-    let mut read = Vec::new();
-    while let Some(record) = reader.next(&mut bytes).unwrap() {
-        read.push((record.time_ns, bytes.clone()));
-    }
-    assert_eq!(read, [(1_001_000, vec![1; 60]), (1_002_000, vec![1; 60])]);
-    assert_eq!(pool.available(), pool.frames());
 }

@@ -15,7 +15,7 @@ mod tunnel;
 use benches::{Memory, Pcap, Station, Tap, Tunnel, Veth, Wrapped, drain};
 use plexus_io::af_xdp::{AfXdpPort, XdpOptions};
 use plexus_io::pcap::{LinkType, PcapOptions, PcapPort};
-use plexus_io::wrap::{Capture, FaultSettings, Faults, Plugged, Tracer};
+use plexus_io::wrap::{FaultSettings, Faults, Plugged};
 use plexus_io::{Pool, Port};
 use plexus_wire::Time;
 
@@ -37,8 +37,6 @@ macro_rules! conform {
 
 conform! {
     memory = Memory::new();
-    memory_traced = Wrapped { inner: Memory::new(), wrap: traced };
-    memory_captured = Wrapped { inner: Memory::new(), wrap: captured };
     memory_with_a_faultless_cable = Wrapped { inner: Memory::new(), wrap: faultless };
     memory_plugged_in = Wrapped { inner: Memory::new(), wrap: plugged };
 }
@@ -95,14 +93,6 @@ fn flow(number: u16) -> Vec<u8> {
     frame
 }
 
-fn traced(port: Box<dyn Port>) -> Box<dyn Port> {
-    Box::new(Tracer::new(port, |line: &str| assert!(!line.is_empty())))
-}
-
-fn captured(port: Box<dyn Port>) -> Box<dyn Port> {
-    Box::new(Capture::new(port, std::io::sink(), LinkType::Ethernet, 0).unwrap())
-}
-
 fn faultless(port: Box<dyn Port>) -> Box<dyn Port> {
     Box::new(Faults::new(port, FaultSettings::default()))
 }
@@ -112,7 +102,7 @@ fn plugged(port: Box<dyn Port>) -> Box<dyn Port> {
 }
 
 fn all_of_them(port: Box<dyn Port>) -> Box<dyn Port> {
-    plugged(faultless(captured(traced(port))))
+    plugged(faultless(port))
 }
 
 #[test]
