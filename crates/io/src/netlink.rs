@@ -4,7 +4,7 @@
 //! A Plexus router forwards packets itself. FRR or BIRD run unchanged on the machine's kernel,
 //! where [`ensure_interface`] creates a veth pair for each router interface: one end is for the
 //! daemons, the other is a port of the data plane. A [`Watcher`] reports every route, address and
-//! device; a [`RouteWriter`] writes routes in bulk, for tests, labs and experiments.
+//! device.
 //!
 //! Everything here concerns the network namespace of the thread that opens it.
 
@@ -20,15 +20,11 @@ mod parse;
 mod routes;
 mod socket;
 mod watcher;
-mod writer;
 
 pub(crate) use cable::Cables;
 pub use event::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, TABLE_MAIN};
-pub use interface::{
-    ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, leave_arp, remove_interface,
-};
+pub use interface::{ADDRESS_MARK, Interface, InterfaceSpec, ensure_interface, leave_arp};
 pub use inventory::{DeviceInfo, devices};
 pub(crate) use netdev::Netdev;
 pub use netdev::XdpFeatures;
 pub use watcher::Watcher;
-pub use writer::{RouteChange, RouteWriter, WriteFailure};

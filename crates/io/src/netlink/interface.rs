@@ -82,24 +82,6 @@ pub fn ensure_interface(spec: &InterfaceSpec<'_>) -> Result<Interface, OpenError
     Ok(Interface { index: device.index, created })
 }
 
-/// Removes a veth pair, both ends, with all routes through it; returns whether it existed.
-///
-/// # Errors
-/// Without CAP_NET_ADMIN; when the device is not a veth.
-pub fn remove_interface(name: &str) -> Result<bool, OpenError> {
-    check_name(name)?;
-    let mut socket = open(name)?;
-    let Some(device) = find(&mut socket, name)? else { return Ok(false) };
-    if device.kind != "veth" {
-        return Err(taken(name, "is no veth, so it was not made as a router's interface"));
-    }
-    let fixed = link_header(device.index, 0, 0);
-    socket
-        .request(libc::RTM_DELLINK, 0, &fixed, |_| {}, |_| {})
-        .map_err(|e| refused(name, "removing the device", e))?;
-    Ok(true)
-}
-
 fn open(name: &str) -> Result<Socket, OpenError> {
     const RECEIVE_BYTES: i32 = 1 << 20;
     Socket::open(0, RECEIVE_BYTES)

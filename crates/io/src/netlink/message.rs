@@ -104,13 +104,6 @@ impl Builder {
         self.close(self.start);
     }
 
-    /// Adds flags to the message begun last.
-    pub(super) fn add_flags(&mut self, flags: u16) {
-        let at = self.start + 6;
-        let old = u16_at(&self.bytes, at).unwrap_or(0);
-        self.bytes[at..at + 2].copy_from_slice(&(old | flags).to_ne_bytes());
-    }
-
     /// Adds an attribute.
     pub(super) fn put(&mut self, kind: u16, value: &[u8]) {
         self.nest(kind, |message| message.bytes.extend(value));
@@ -127,17 +120,6 @@ impl Builder {
         self.close(self.start);
     }
 
-    /// Adds a structure that begins with its own length (`rtnexthop`): `fixed` is the part after
-    /// the two bytes of the length, `content` its attributes.
-    pub(super) fn record(&mut self, fixed: &[u8], content: impl FnOnce(&mut Self)) {
-        let at = self.bytes.len();
-        self.bytes.extend([0; 2]);
-        self.bytes.extend(fixed);
-        content(self);
-        let len = u16::try_from(self.bytes.len() - at).expect("a record of less than 64 kB");
-        self.bytes[at..at + 2].copy_from_slice(&len.to_ne_bytes());
-    }
-
     /// Adds bytes as they are.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
@@ -152,10 +134,5 @@ impl Builder {
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.start = 0;
     }
 }

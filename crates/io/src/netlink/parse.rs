@@ -18,7 +18,7 @@ const NH_ID: u16 = 30;
 pub(super) const INET: u8 = libc::AF_INET as u8;
 pub(super) const INET6: u8 = libc::AF_INET6 as u8;
 /// `RTNH_F_ONLINK`.
-pub(super) const ON_LINK: u8 = 4;
+const ON_LINK: u8 = 4;
 
 /// A route in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ fn route(kind: u16, flags: u16, devices: &[u32]) -> Vec<u8> {
         several => message.nest(libc::RTA_MULTIPATH, |list| {
             for device in several {
                 let [a, b, c, d] = device.to_ne_bytes();
-                list.record(&[0, 0, a, b, c, d], |_| {});
+                list.raw(&[8, 0, 0, 0, a, b, c, d]);
             }
         }),
     }
