@@ -72,7 +72,7 @@ pub(crate) fn open(
         device: device.into(),
         backend,
         xdp: XdpOptions { ring, fill, ..XdpOptions::default() },
-        pcap: PcapOptions { input, output, origin_ns: origin_ns(), ..PcapOptions::default() },
+        pcap: PcapOptions { input, output, origin_ns: origin_ns() },
         ..PortSpec::default()
     };
     let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;

@@ -20,16 +20,6 @@ use crate::packet::Batch;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Link, Port, PortStats};
 
-/// When the packets of a file arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
-    /// As fast as they are requested.
-    #[default]
-    Fast,
-    /// As they were recorded, the first one at the first call.
-    Recorded,
-}
-
 /// Settings of a port on capture files.
 #[derive(Clone, Debug, Default)]
 pub struct PcapOptions {
@@ -37,12 +27,6 @@ pub struct PcapOptions {
     pub input: Option<PathBuf>,
     /// The output file, replaced if it exists; without one, sent packets are only counted.
     pub output: Option<PathBuf>,
-    /// When packets arrive.
-    pub pace: Pace,
-    /// Begin again at the end of the file, for ever.
-    pub repeat: bool,
-    /// The link type written: frames of a host port or of a fabric port.
-    pub link_type: LinkType,
     /// Nanoseconds from 1970 to the driver's time zero, for the time stamps written.
     pub origin_ns: u64,
 }
@@ -50,16 +34,12 @@ pub struct PcapOptions {
 /// A port on capture files.
 pub struct PcapPort {
     name: String,
-    options: PcapOptions,
+    origin_ns: u64,
     input: Option<Reader<BufReader<File>>>,
     output: Option<Writer<BufWriter<File>>>,
     /// The next packet to arrive, read ahead; its bytes are in `bytes`.
     next: Option<Record>,
     bytes: Vec<u8>,
-    /// When the record with the first time stamp arrived, and that time stamp.
-    began: Option<(Time, u64)>,
-    /// When the last packet was due.
-    last_due: Time,
     link: Link,
     stats: PortStats,
 }
@@ -82,7 +62,7 @@ impl PcapPort {
             None => None,
             Some(path) => Some(
                 File::create(path)
-                    .and_then(|file| Writer::new(BufWriter::new(file), options.link_type, name))
+                    .and_then(|file| Writer::new(BufWriter::new(file), LinkType::Ethernet, name))
                     .map_err(|e| {
                         OpenError::system(&path.display().to_string(), "writing the file", e)
                     })?,
@@ -90,13 +70,11 @@ impl PcapPort {
         };
         Ok(PcapPort {
             name: name.into(),
-            options,
+            origin_ns: options.origin_ns,
             input,
             output,
             next,
             bytes,
-            began: None,
-            last_due: Time::ZERO,
             link: Link::Up,
             stats: PortStats::default(),
         })
@@ -107,51 +85,17 @@ impl PcapPort {
         self.next.is_none()
     }
 
-    /// When the packet read ahead is to arrive.
-    fn due(&self, now: Time) -> Option<Time> {
-        let record = self.next?;
-        if self.options.pace == Pace::Fast {
-            return Some(Time::ZERO);
-        }
-        let (start, first_ns) = self.began.unwrap_or((now, record.time_ns));
-        let after = record.time_ns.saturating_sub(first_ns);
-        Some(start + std::time::Duration::from_nanos(after))
-    }
-
-    /// Reads the next packet, starting over at the end if so configured.
+    /// Reads the next packet.
     fn advance(&mut self) {
         self.next = None;
         let Some(reader) = &mut self.input else { return };
         match reader.next(&mut self.bytes) {
             Ok(Some(record)) => self.next = Some(record),
-            Ok(None) => {
-                self.input = None;
-                if self.options.repeat {
-                    self.rewind();
-                }
-            }
+            Ok(None) => self.input = None,
             Err(error) => {
                 tracing::warn!(port = %self.name, %error, "corrupt capture file: it ends here");
                 self.stats.rx_invalid += 1;
                 self.input = None;
-            }
-        }
-    }
-
-    fn rewind(&mut self) {
-        let Some(path) = &self.options.input else { return };
-        let again = open_input(path).and_then(|mut r| match r.next(&mut self.bytes) {
-            Ok(record) => Ok((r, record)),
-            Err(e) => Err(located(path, e)),
-        });
-        match again {
-            Ok((reader, record)) => {
-                self.input = Some(reader);
-                self.next = record;
-                self.began = record.map(|r| (self.last_due, r.time_ns));
-            }
-            Err(error) => {
-                tracing::warn!(port = %self.name, %error, "cannot begin the capture file again");
             }
         }
     }
@@ -166,19 +110,16 @@ impl Port for PcapPort {
         Capabilities { checksum: false, segmentation: false, max_frame: u16::MAX.into() }
     }
 
-    fn receive(&mut self, now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
-        // A bound on the records looked at, so that a file of unusable ones that repeats for ever
-        // does not hold the worker.
+    fn receive(&mut self, _now: Time, pool: &mut Pool, into: &mut Batch) -> usize {
+        // A bound on the records looked at, so that a file of unusable ones does not hold the
+        // worker.
         const RECORDS_MAX: usize = 1024;
         let before = into.len();
         for _ in 0..RECORDS_MAX {
             if into.is_full() || self.link == Link::Down {
                 break;
             }
-            let (Some(record), Some(due)) = (self.next, self.due(now)) else { break };
-            if due > now {
-                break;
-            }
+            let Some(record) = self.next else { break };
             if self.bytes.len() > pool.max_len() || self.bytes.len() < record.original_len {
                 self.stats.rx_invalid += 1;
             } else if let Some(packet) = pool.alloc_from(&self.bytes) {
@@ -188,8 +129,6 @@ impl Port for PcapPort {
             } else {
                 break;
             }
-            self.began.get_or_insert((now, record.time_ns));
-            self.last_due = due.max(self.last_due);
             self.advance();
         }
         into.len() - before
@@ -201,7 +140,7 @@ impl Port for PcapPort {
         }
         let capabilities = self.capabilities();
         let n = from.len();
-        let time_ns = self.options.origin_ns.saturating_add(now.as_nanos());
+        let time_ns = self.origin_ns.saturating_add(now.as_nanos());
         for packet in from.drain(..) {
             let written = capabilities.admit(pool, &packet)
                 && match &mut self.output {
@@ -237,7 +176,7 @@ impl Port for PcapPort {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        if self.link == Link::Down { None } else { self.due(Time::ZERO) }
+        self.next.map(|_| Time::ZERO)
     }
 
     fn stats(&self) -> PortStats {

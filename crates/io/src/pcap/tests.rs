@@ -128,32 +128,3 @@ fn files_that_are_no_captures_of_frames_are_refused() {
     let error = Reader::new(&raw_ip[..]).err().unwrap();
     assert!(error.to_string().contains("link type 101"), "{error}");
 }
-
-#[test]
-fn recorded_packets_arrive_at_their_times() {
-    let path = std::env::temp_dir().join(format!("plexus-pace-{}.pcapng", std::process::id()));
-    let packets: Vec<_> = [100, 130, 190].iter().map(|&t| (t, vec![t as u8; 60])).collect();
-    std::fs::write(&path, written(&packets)).unwrap();
-    let options = PcapOptions {
-        input: Some(path.clone()),
-        pace: Pace::Recorded,
-        repeat: true,
-        ..PcapOptions::default()
-    };
-    let mut pool = Pool::new(8, 2048).unwrap();
-    let mut port = PcapPort::open("p", options).unwrap();
-    let mut arrived = Vec::new();
-    for now in (5_000..5_300).step_by(10) {
-        let mut batch = Batch::new();
-        port.receive(Time::from_nanos(now), &mut pool, &mut batch);
-        for packet in batch.drain(..) {
-            arrived.push((now, pool.data(&packet)[0]));
-            pool.free(packet);
-        }
-    }
-    // The second round begins when the first ends.
-    let expected = [(5000, 100), (5030, 130), (5090, 190), (5090, 100), (5120, 130), (5180, 190)];
-    assert_eq!(arrived[..6], expected);
-    port.close(&mut pool);
-    std::fs::remove_file(path).unwrap();
-}
