@@ -41,7 +41,6 @@ use std::hint::black_box;
 
 use plexus_traffic::{PROBE_LEN, PROBE_UDP_PORT, Probe, find_probe};
 use plexus_wire::checksum::{self, Sum};
-use plexus_wire::fabric::encapsulation::Udp;
 use plexus_wire::{
     FlowKey, MacAddr, Protocol, arp, describe, dhcpv4, ethernet, fabric, icmpv4, icmpv6, igmp,
     ipv4, ipv6, ipv6_ext, mld, ndp, partial, tcp, udp, vlan,
@@ -348,15 +347,8 @@ pub fn tcp(data: &[u8]) {
     assert!(mutable.checksum_ok(pseudo));
 }
 
-/// [`plexus_wire::fabric`]: the header, its processing, and the UDP encapsulation.
+/// [`plexus_wire::fabric`]: the header and its processing.
 pub fn fabric(data: &[u8]) {
-    if let Ok((udp, carried)) = Udp::parse(data) {
-        let mut out = vec![0xEE; udp.buffer_len()];
-        out.extend(carried);
-        udp.emit(&mut out).expect("what was read can be written");
-        assert_eq!(Udp::parse(&out), Ok((udp, carried)));
-        black_box(udp.to_string());
-    }
     let mut copy = data.to_vec();
     let advanced = fabric::advance(&mut copy, 7);
     let Ok(view) = fabric::Frame::new_checked(data) else {

@@ -230,14 +230,9 @@ fn fabric_frames(carried: &[u8]) -> Vec<Vec<u8>> {
     let bare = written!(header, carried);
     let mut all = vec![frame(encapsulation::ETHERTYPE, &bare)];
     let (src, dst) = v6();
-    let ends = [encapsulation::Addresses::V4(V4.0, V4.1), encapsulation::Addresses::V6(src, dst)];
-    for addresses in ends {
-        let src_port = encapsulation::entropy_port(7);
-        let udp = encapsulation::Udp { dst_mac: HOST_B, src_mac: HOST_A, addresses, src_port };
-        let mut f = vec![0; udp.buffer_len()];
-        f.extend(&bare);
-        udp.emit(&mut f).expect("samples are valid");
-        all.push(f);
+    for ends in [(V4.0.into(), V4.1.into()), (src.into(), dst.into())] {
+        let udp = plexus_wire::frame::udp((HOST_A, HOST_B), ends, (49_159, 18_773), &bare);
+        all.push(udp.expect("samples are valid"));
     }
     all
 }
