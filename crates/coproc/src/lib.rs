@@ -13,14 +13,12 @@
 
 pub mod chip;
 pub mod deep;
-mod faulty;
 pub mod lowrate;
 mod offload;
 mod rank;
 mod sketch;
 
 pub use chip::{Chip, ChipModel, ChipSpec};
-pub use faulty::{Faults, Faulty};
 pub use offload::{Counting, Offload, OffloadConfig, OffloadCounters, Place};
 pub use rank::{Interval, swaps};
 pub use sketch::Sketch;

@@ -25,6 +25,8 @@
 //! while. An impossible counter counts as no traffic. Packets are forwarded by the CPU all the
 //! same.
 
+#[cfg(test)]
+mod faulty;
 mod operations;
 mod ranking;
 

@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use plexus_wire::{FlowKey, Protocol};
 use proptest::prelude::*;
 
+use super::faulty::{Faults, Faulty};
 use super::*;
 use crate::chip::{ChipCounters, ChipModel, ChipSpec, Way};
-use crate::faulty::{Faults, Faulty};
 
 pub(crate) fn flow(i: u32) -> PackedFlow {
     PackedFlow::from(&FlowKey {

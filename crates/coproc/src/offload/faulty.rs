@@ -1,4 +1,4 @@
-//! A chip that misbehaves, for tests: it refuses, delays and loses operations, and its counters
+//! A chip that misbehaves: it refuses, delays and loses operations, and its counters
 //! lie.
 
 use std::collections::BTreeMap;
@@ -13,21 +13,21 @@ use crate::chip::{Busy, Chip, Op, Outcome, Report, Way};
 
 /// How often a chip misbehaves; probabilities from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
+pub(super) struct Faults {
     /// Operations that are refused.
-    pub refuse: f64,
+    pub(super) refuse: f64,
     /// Operations that are never done, and never reported.
-    pub lose: f64,
+    pub(super) lose: f64,
     /// Operations that are done and never reported.
-    pub lose_report: f64,
+    pub(super) lose_report: f64,
     /// Counters that are any number.
-    pub lie: f64,
+    pub(super) lie: f64,
     /// Reports come up to this much late, and out of order.
-    pub delay: Duration,
+    pub(super) delay: Duration,
 }
 
 /// A chip with faults.
-pub struct Faulty<C> {
+pub(super) struct Faulty<C> {
     chip: C,
     faults: Faults,
     rng: Pcg64Mcg,
@@ -37,17 +37,17 @@ pub struct Faulty<C> {
 
 impl<C: Chip> Faulty<C> {
     /// The same seed gives the same faults.
-    pub fn new(chip: C, faults: Faults, seed: u64) -> Faulty<C> {
+    pub(super) fn new(chip: C, faults: Faults, seed: u64) -> Faulty<C> {
         Faulty { chip, faults, rng: Pcg64Mcg::seed_from_u64(seed), late: BTreeMap::new() }
     }
 
     /// Changes the faults.
-    pub fn set_faults(&mut self, faults: Faults) {
+    pub(super) fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
     /// The chip without faults.
-    pub fn chip(&self) -> &C {
+    pub(super) fn chip(&self) -> &C {
         &self.chip
     }
 
