@@ -178,15 +178,6 @@ impl PortRoutes {
         PortRoutes { shards, len: 0, sourced: 0, hasher: Hasher::new(seed) }
     }
 
-    /// A table with these routes; of equal keys the last one wins.
-    pub fn build(seed: u64, routes: impl IntoIterator<Item = (RouteKey, RouteSet)>) -> PortRoutes {
-        let mut table = PortRoutes::new(seed);
-        for (key, set) in routes {
-            table.insert(key, set);
-        }
-        table
-    }
-
     /// How many keys have routes.
     pub fn len(&self) -> usize {
         self.len

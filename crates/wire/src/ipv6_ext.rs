@@ -105,13 +105,6 @@ impl<'a> Header<'a> {
     pub fn routing(&self) -> Option<(u8, u8)> {
         (self.kind == Protocol::ROUTING).then(|| (self.bytes[2], self.bytes[3]))
     }
-
-    /// Security parameters index and sequence number of an authentication header (RFC 4302, 2);
-    /// of any other, none.
-    pub fn authentication(&self) -> Option<(u32, u32)> {
-        (self.kind == Protocol::AUTHENTICATION)
-            .then(|| (u32_at(self.bytes, 4), u32_at(self.bytes, 8)))
-    }
 }
 
 /// One option of a hop-by-hop or destination header (RFC 8200, 4.2). Padding is left out.
@@ -325,7 +318,6 @@ mod tests {
         let hop: Vec<_> = headers[0].options().map(Result::unwrap).collect();
         assert_eq!(hop, [Ipv6Option { kind: 5, data: &[0, 0] }]);
         assert_eq!(headers[1].routing(), Some((4, 0)));
-        assert_eq!(headers[3].authentication(), Some((0x100, 9)));
         let dst: Vec<_> = headers[4].options().map(Result::unwrap).collect();
         assert_eq!(dst, [Ipv6Option { kind: 0x1E, data: &[7, 7] }]);
         let mut out = [0; 8];

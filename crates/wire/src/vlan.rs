@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::bytes::{fields, put_u16, u16_at};
+use crate::bytes::{fields, put_u16};
 use crate::error::{Error, Format, need};
 use crate::ethernet::{self, EtherType};
 
@@ -204,23 +204,6 @@ pub fn push(buf: &mut [u8], tpid: EtherType, tci: u16) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes the outermost tag of `frame` and returns its TPID and TCI. Afterwards the frame starts
-/// [`TAG_LEN`] bytes later: the caller drops the first four.
-///
-/// # Errors
-/// Truncated: the frame ends within the tag. Invalid: the frame has no tag. It is then unchanged.
-#[inline]
-pub fn pop(frame: &mut [u8]) -> Result<(EtherType, u16), Error> {
-    need(Format::Vlan, frame.len(), TAG_LEN + ethernet::HEADER_LEN)?;
-    let tpid = EtherType(u16_at(frame, 12));
-    if !tpid.is_vlan() {
-        return Err(Error::invalid(Format::Vlan, "tag type", tpid.0.into()));
-    }
-    let tci = u16_at(frame, 14);
-    frame.copy_within(0..12, TAG_LEN);
-    Ok((tpid, tci))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,16 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn push_undoes_pop() {
-        let mut f = STACKED;
-        assert_eq!(pop(&mut f), Ok((EtherType::SERVICE_VLAN, 0xB064)));
-        assert_eq!(f[4..16], STACKED[..12]);
-        let s = stack(&ethernet::Frame::new_checked(&f[4..]).unwrap()).unwrap();
-        assert_eq!((s.depth, s.vlan()), (1, Some(7)));
+    fn a_tag_is_pushed_before_those_that_are_there() {
+        let mut f = [&[0; TAG_LEN][..], &STACKED[..12], &STACKED[16..]].concat();
         push(&mut f, EtherType::SERVICE_VLAN, 0xB064).unwrap();
         assert_eq!(f, STACKED);
-        assert!(pop(&mut f[..17]).is_err());
-        f[12] = 0;
-        assert!(pop(&mut f).is_err());
+        assert!(push(&mut f[..17], EtherType::VLAN, 7).unwrap_err().is_truncated());
     }
 }

@@ -92,8 +92,10 @@ proptest! {
 #[test]
 fn many_routes_are_found_and_installing_one_more_copies_few() {
     let count = 60_000u64;
-    let keys = (1..=count).map(|n| RouteKey { destination: mac(n), source: None });
-    let table = PortRoutes::build(3, keys.map(|k| (k, route(k.destination.0[5], 10).into())));
+    let mut table = PortRoutes::new(3);
+    for n in 1..=count {
+        table.insert(RouteKey { destination: mac(n), source: None }, route(n as u8, 10).into());
+    }
     assert_eq!(table.len(), count as usize);
     for n in 1..=count {
         let found = table.get(mac(n), mac(5)).unwrap();
@@ -120,7 +122,8 @@ fn a_set_has_one_to_eight_routes() {
     assert!(RouteSet::new(vec![route(1, 6); 9]).is_none());
     let set = RouteSet::new(vec![route(1, 6), route(2, 70)]).unwrap();
     let key = RouteKey { destination: mac(1), source: None };
-    let table = PortRoutes::build(1, [(key, set)]);
+    let mut table = PortRoutes::new(1);
+    table.insert(key, set);
     let found = table.get(mac(1), mac(2)).unwrap();
     assert_eq!((found.len(), found.get(1).unwrap().0, found.get(2)), (2, 2, None));
 }

@@ -159,14 +159,6 @@ impl<'a> Name<'a> {
         Name { value, len }
     }
 
-    /// Reads the Name element that `bytes` begin with.
-    ///
-    /// # Errors
-    /// As [`Name::new_checked`]. Invalid: it is another element.
-    pub fn from_element(bytes: &'a [u8]) -> Result<Name<'a>, Error> {
-        Name::new_checked(Reader::new(bytes, Format::NdnName).expect(types::NAME, "name")?.value)
-    }
-
     /// The components' bytes.
     #[inline(always)]
     pub const fn value(&self) -> &'a [u8] {
