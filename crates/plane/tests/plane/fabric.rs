@@ -87,25 +87,6 @@ fn a_frame_goes_hop_by_hop_and_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn a_link_of_ethertype_encapsulation_names_both_ports() {
-    let mut net = three(true);
-    let f = plain(mac(B), mac(A), 60);
-    let journey = net.send(0, 0, &f);
-    assert_eq!(journey.arrived, [(2, 3, f)]);
-    for (_, _, bytes) in &journey.on_cables {
-        assert_eq!(bytes[12..14], [0x88, 0xB5]);
-        assert_eq!(header(&bytes[14..]).kind, Kind::Ethernet);
-    }
-    assert_eq!(journey.on_cables[0].2[..12], [mac(0xFF11).0, mac(0xFF02).0].concat());
-    // What is not from the peer does not enter.
-    let mut strange = journey.on_cables[0].2.clone();
-    strange[11] ^= 1;
-    assert!(net.send(1, 1, &strange).arrived.is_empty());
-    assert!(net.send(1, 1, &strange[14..]).arrived.is_empty());
-    assert_eq!(net.nodes[1].rig.drops(1, DropReason::NotPeer), 2);
-}
-
-#[test]
 fn control_planes_talk_along_paths_and_answer_along_the_reverse_path() {
     for encapsulated in [false, true] {
         let mut net = three(encapsulated);
@@ -143,74 +124,6 @@ fn control_planes_talk_along_paths_and_answer_along_the_reverse_path() {
         );
         assert!(net.nodes[0].rig.account().injected >= 5);
     }
-}
-
-#[test]
-fn what_has_no_route_goes_to_the_control_plane() {
-    let mut net = three(false);
-    let node = &mut net.nodes[0];
-    let frames = [
-        plain(MacAddr::BROADCAST, mac(A), 60),
-        plain(MacAddr([0x33, 0x33, 0, 0, 0, 1]), mac(A), 60),
-        plain(mac(0x77), mac(A), 60),
-        // A station that is not admitted here, though its destination has a route.
-        plain(mac(B), mac(0x66), 60),
-    ];
-    for f in &frames {
-        assert!(node.rig.send(0, f).is_empty());
-        assert_eq!(node.punted(), [(Punt::Host, 0, f.clone())]);
-    }
-    assert_eq!(node.rig.account().consumed, 4);
-}
-
-#[test]
-fn frames_that_cannot_go_on_are_dropped_and_reported_to_the_control_plane() {
-    let mut net = three(false);
-    let inner = plain(mac(B), mac(A), 200);
-    let node = &mut net.nodes[2];
-    node.role(0, PortRole::Controller(Encapsulation::Native));
-    node.tables.set_role(2, PortRole::Unknown);
-    node.publish();
-    let stale = plain(mac(0x77), mac(A), 200);
-    for (frame, reason) in [
-        (fabric_frame(Kind::Ethernet, &[], &[1, 0], &inner), DropReason::NoHop),
-        (fabric_frame(Kind::Ethernet, &[2], &[1, 0], &inner), DropReason::HopToNowhere),
-        (fabric_frame(Kind::Ethernet, &[77], &[1, 0], &inner), DropReason::HopToNowhere),
-        (fabric_frame(Kind::Ethernet, &[0], &[1, 0], &inner), DropReason::HopToNowhere),
-        (fabric_frame(Kind::Control, &[3], &[1, 0], &inner), DropReason::NotEthernetForHost),
-        (fabric_frame(Kind::Error, &[3], &[1, 0], &inner), DropReason::NotEthernetForHost),
-        (fabric_frame(Kind::Ethernet, &[3], &[1, 0], &stale), DropReason::StaleRoute),
-    ] {
-        node.rig.expect_drop(1, &frame, reason);
-        let mut beginning = frame;
-        let header_len = fabric::Frame::new_checked(&beginning[..]).unwrap().header_len();
-        beginning.truncate(header_len + 64);
-        beginning[0] = 0x20;
-        assert_eq!(node.punted(), [(Punt::Error(reason), 1, beginning)]);
-    }
-    // Control and error frames pass to a controller.
-    for kind in [Kind::Control, Kind::Error] {
-        let f = fabric_frame(kind, &[0, 0xFF], &[1, 0], &inner);
-        assert_eq!(node.rig.send(1, &f), [(0, fabric_frame(kind, &[0xFF], &[1, 1, 0], &inner))]);
-    }
-    // And hosts' frames do not come from one.
-    let f = fabric_frame(Kind::Ethernet, &[3], &[], &inner);
-    node.rig.expect_drop(0, &f, DropReason::NotControl);
-}
-
-#[test]
-fn a_station_that_has_left_another_port_of_this_node_is_reported_too() {
-    let mut node = Node::new(3);
-    node.host(0, mac(A));
-    node.host(1, mac(B));
-    node.route(0, mac(B), &[&[1]]);
-    let f = plain(mac(B), mac(A), 100);
-    assert_eq!(node.rig.send(0, &f), [(1, f.clone())]);
-    node.tables.expel(1, mac(B));
-    node.publish();
-    assert!(node.rig.send(0, &f).is_empty());
-    let reported = [&[0x20, 0, 0x70, 1, 0, 0, 1][..], &f[..64]].concat();
-    assert_eq!(node.punted(), [(Punt::Error(DropReason::StaleRoute), 0, reported)]);
 }
 
 #[test]
@@ -703,28 +616,4 @@ fn a_link_that_is_too_short_for_the_header_says_so() {
     assert_eq!(node.rig.ports_reached(0, &plain(mac(B), mac(A), 1506)), [1]);
     assert!(node.rig.send(0, &plain(mac(B), mac(A), 1507)).is_empty());
     assert_eq!(node.rig.drops(1, DropReason::TooLong), 1);
-}
-
-#[test]
-fn hostile_headers_are_dropped_by_name() {
-    let mut node = Node::new(3);
-    node.link(&[0, 1]);
-    node.host(2, mac(B));
-    let good = fabric_frame(Kind::Ethernet, &[1, 2], &[3], &plain(mac(B), mac(A), 60));
-    for len in 0..9 {
-        node.rig.expect_drop(0, &good[..len], DropReason::BadFabric);
-    }
-    for (at, value) in [(0, 0x30), (0, 0xF0), (1, 1), (2, 0xA0), (3, 3), (3, 0xFF), (4, 0xFF)] {
-        let mut bad = good.clone();
-        bad[at] = value;
-        node.rig.expect_drop(0, &bad, DropReason::BadFabric);
-    }
-    // 101 hops.
-    let mut long = vec![0, 0x06, 0xB0, 101, 0, 0];
-    long.extend([1; 140]);
-    node.rig.expect_drop(0, &long, DropReason::BadFabric);
-    // A header with nothing behind it, for a host.
-    let empty = fabric_frame(Kind::Ethernet, &[2], &[], &[1; 13]);
-    node.rig.expect_drop(0, &empty, DropReason::Runt);
-    assert!(node.punted().is_empty());
 }

@@ -8,7 +8,7 @@ use crate::common::{Plan, mac};
 use crate::net::{CAPABILITIES, Net, Node};
 use plexus_plane::{ControlLimits, DropReason, Encapsulation, PortRole, Punt};
 use plexus_wire::MacAddr;
-use plexus_wire::fabric::encapsulation;
+use plexus_wire::fabric::{HOPS_MAX, encapsulation};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -54,7 +54,7 @@ impl Header {
             return None;
         }
         let (len, f, r) = (number(1, 5), number(5, 8), number(8, 11));
-        let sound = digits[0] <= 3 && len == 6 + f + r && f + r <= 64 && len <= bytes.len();
+        let sound = digits[0] <= 3 && len == 6 + f + r && f + r <= HOPS_MAX && len <= bytes.len();
         sound.then(|| Header {
             kind: digits[0] as u8,
             unused: digits[11] as u8,

@@ -75,18 +75,6 @@ fn tiny_and_overlapping_fragments_pass_one_by_one_on_one_way() {
     assert_eq!(ways.len(), 1, "the first fragment, which has ports, goes with the others");
 }
 
-/// Where the last pieces would be beyond the longest datagram, their offsets would begin anew, and
-/// overlap its first bytes (RFC 1858).
-#[test]
-fn a_fragment_that_ends_beyond_the_longest_datagram_is_not_cut() {
-    let (mut node, ..) = node(1, 576);
-    for (offset, pieces) in [(65_528 / 8, 0), (64_000 / 8, 3)] {
-        let out = node.rig.send(HERE, &packet(B, offset, 17, &[1; 1400]));
-        assert_eq!(out.len(), pieces, "{offset}");
-    }
-    assert_eq!(node.rig.drops(HERE, DropReason::BadIpHeader), 1);
-}
-
 /// A flood of what is too long is dropped at the rate at which it comes; errors have a limit, and
 /// other reasons have others.
 #[test]

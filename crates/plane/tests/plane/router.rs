@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::common::{frame, mac, tagged};
 use crate::router_rig::{
-    BLACKHOLE, BROADCAST, GLEAN, LOCAL, PROHIBITED, Router, UNREACHABLE, VLANS, fix_sum, hop, ipv4,
-    ipv6, own,
+    BLACKHOLE, GLEAN, LOCAL, PROHIBITED, Router, UNREACHABLE, VLANS, fix_sum, hop, ipv4, ipv6, own,
 };
 use plexus_config::ReversePath;
 use plexus_plane::{DropReason, Injection, Punt};
@@ -29,22 +28,6 @@ fn arp(to: MacAddr) -> Vec<u8> {
     let mut frame = frame(to, mac(0x77));
     frame[12..14].copy_from_slice(&[0x08, 0x06]);
     frame
-}
-
-#[test]
-fn a_packet_gets_new_addresses_and_one_hop_less() {
-    let mut router = router();
-    for len in [0, 1, 26, 1472] {
-        let sent = ipv4(own(0), HOST, FAR, 64, &vec![0xA5; len]);
-        assert_eq!(router.send(0, &sent), [(1, hop(&sent, mac(1), own(1)))]);
-        let sent = ipv6(own(0), "2001:db9::1", "2001:db8::9", 17, 64, &vec![0x5A; len.min(1460)]);
-        assert_eq!(router.send(0, &sent), [(1, hop(&sent, mac(1), own(1)))]);
-    }
-    assert_eq!(router.rig.workers[0].pipeline().counters().ports[0].routed, 8);
-    // Padding behind the packet stays where it is.
-    let mut padded = ipv4(own(0), HOST, FAR, 64, &[]);
-    padded.resize(60, 0);
-    assert_eq!(router.send(0, &padded), [(1, hop(&padded, mac(1), own(1)))]);
 }
 
 #[test]
@@ -237,17 +220,6 @@ fn whose_packet_cannot_go_on_is_to_hear_of_it() {
 }
 
 #[test]
-fn some_packets_end_without_a_word() {
-    let mut router = router();
-    router.route4([198, 51, 100, 0], 24, BLACKHOLE);
-    router.route4([10, 0, 1, 255], 32, BROADCAST);
-    let to = |dst| ipv4(own(0), HOST, dst, 64, &[1; 26]);
-    router.rig.expect_drop(0, &to([198, 51, 100, 1]), DropReason::Blackhole);
-    router.rig.expect_drop(0, &to([10, 0, 1, 255]), DropReason::DirectedBroadcast);
-    assert_eq!(router.punted(), []);
-}
-
-#[test]
 fn a_packet_waits_with_the_control_plane_until_its_neighbour_is_known() {
     let mut router = router();
     router.silent_neighbour(4, 1);
@@ -377,40 +349,6 @@ fn a_flow_keeps_its_way_and_flows_spread_by_weight() {
         by[first[0]] += 1;
     }
     assert!((140..=260).contains(&by[0]), "{by:?}");
-}
-
-#[test]
-fn sources_are_held_against_the_table_where_that_is_asked_for() {
-    for (mode, let_in) in [
-        (ReversePath::Off, [true, true, true]),
-        (ReversePath::Loose, [true, true, false]),
-        (ReversePath::Strict, [true, false, false]),
-    ] {
-        let mut router = Router::with(|i| i.reverse_path = mode);
-        router.neighbour(1, 1);
-        router.neighbour(2, 0);
-        router.neighbour(3, 1);
-        router.group(9, &[1, 3]);
-        router.route4([192, 0, 2, 0], 24, 1);
-        router.route4([10, 0, 0, 0], 24, 2);
-        router.route4([10, 0, 1, 0], 24, 9);
-        router.route4([10, 0, 2, 0], 24, BLACKHOLE);
-        router.route6("2001:db8::", 32, 1);
-        router.route6("2001:db9::", 32, 2);
-        router.route6("2001:dba::", 32, GLEAN);
-        let from = |src| ipv4(own(0), src, FAR, 64, &[1; 26]);
-        let from6 = |src| ipv6(own(0), src, "2001:db8::1", 17, 64, &[1; 8]);
-        let v4 = [from([10, 0, 0, 9]), from([10, 0, 1, 9]), from([10, 0, 2, 9])];
-        let v6 = [from6("2001:db9::1"), from6("2001:dba::1"), from6("2001:dbb::1")];
-        for (i, expected) in let_in.into_iter().enumerate() {
-            assert_eq!(!router.send(0, &v4[i]).is_empty(), expected, "{mode:?}, source {i}");
-            assert_eq!(!router.send(0, &v6[i]).is_empty(), expected, "{mode:?}, source {i}");
-        }
-        assert_eq!(
-            router.drops(DropReason::ReversePath),
-            2 * let_in.iter().filter(|l| !**l).count() as u64
-        );
-    }
 }
 
 #[test]

@@ -4,29 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Plan, Rig, access, frame, mac, static_mac, tagged, trunk};
-use plexus_config::{PortSettings, StormSettings, Trust};
+use plexus_config::StormSettings;
 use plexus_plane::{DropReason, Injection};
 use plexus_wire::{MacAddr, Time};
-
-#[test]
-fn an_unknown_station_is_flooded_to_and_a_known_one_is_not() {
-    let mut rig = Rig::new(4);
-    assert_eq!(rig.ports_reached(0, &frame(mac(2), mac(1))), [1, 2, 3]);
-    assert_eq!(rig.ports_reached(2, &frame(mac(1), mac(2))), [0]);
-    assert_eq!(rig.ports_reached(0, &frame(mac(2), mac(1))), [2]);
-    assert_eq!(rig.ports_reached(0, &frame(MacAddr::BROADCAST, mac(1))), [1, 2, 3]);
-    assert_eq!(rig.account().copied, 4);
-}
-
-#[test]
-fn frames_pass_unchanged() {
-    let mut rig = Rig::new(2);
-    for len in [14, 15, 60, 61, 1514] {
-        let mut f = frame(mac(2), mac(1));
-        f.resize(len, 0xA5);
-        assert_eq!(rig.send(0, &f), [(1, f)]);
-    }
-}
 
 #[test]
 fn a_station_that_moves_is_found_at_its_new_port() {
@@ -66,7 +46,9 @@ fn a_silent_station_is_forgotten_after_the_ageing_time_and_not_before() {
 
 #[test]
 fn hostile_and_broken_frames_are_dropped_by_name() {
-    let mut rig = Rig::new(2);
+    let mut plan = Plan::new(3);
+    plan.ports[2] = trunk(&[(1, 1)], None);
+    let mut rig = plan.build();
     let group_source = frame(mac(2), MacAddr([0x01, 0, 0x5E, 0, 0, 1]));
     let no_source = frame(mac(2), MacAddr([0; 6]));
     let reserved = frame(MacAddr([0x01, 0x80, 0xC2, 0, 0, 0x0E]), mac(1));
@@ -81,66 +63,9 @@ fn hostile_and_broken_frames_are_dropped_by_name() {
     ] {
         rig.expect_drop(0, bytes, reason);
     }
+    rig.expect_drop(2, &frame(mac(2), mac(1)), DropReason::Untagged);
     // None of them has taught the switch anything.
     assert_eq!(rig.workers[0].pipeline().switch().stations(rig.now).count(), 0);
-}
-
-#[test]
-fn vlans_keep_apart_and_tags_come_and_go() {
-    let mut plan = Plan::new(5);
-    plan.ports = vec![
-        access(10),
-        access(10),
-        access(20),
-        trunk(&[(10, 20)], None),
-        trunk(&[(20, 20)], Some(10)),
-    ];
-    let mut rig = plan.build();
-    let plain = frame(mac(9), mac(1));
-    // In VLAN 10: access untagged, trunk tagged, trunk with native VLAN 10 untagged.
-    let out = rig.send(0, &plain);
-    let with_tag = {
-        let mut f = tagged(mac(9), mac(1), 0, 10);
-        f.truncate(18);
-        f.extend(&plain[14..]);
-        f
-    };
-    assert_eq!(out, [(1, plain.clone()), (3, with_tag.clone()), (4, plain.clone())]);
-    // And back from the trunk: the tag goes where it is not wanted.
-    let mut back = with_tag.clone();
-    back[..6].copy_from_slice(&mac(1).0);
-    back[6..12].copy_from_slice(&mac(9).0);
-    let mut back_plain = frame(mac(1), mac(9));
-    back_plain[14..].copy_from_slice(&plain[14..]);
-    assert_eq!(rig.send(3, &back), [(0, back_plain)]);
-    // The same address in VLAN 20 is another station.
-    assert_eq!(rig.ports_reached(2, &frame(mac(1), mac(5))), [3, 4]);
-    rig.expect_drop(3, &plain, DropReason::Untagged);
-    rig.expect_drop(4, &tagged(mac(9), mac(1), 0, 11), DropReason::VlanDenied);
-}
-
-#[test]
-fn a_priority_tag_is_removed_and_its_priority_kept() {
-    let mut plan = Plan::new(3);
-    plan.ports = vec![access(10), access(10), trunk(&[(10, 10)], None)];
-    plan.ports[0].trust = Trust::Pcp;
-    let mut rig = plan.build();
-    let out = rig.send(0, &tagged(mac(9), mac(1), 5, 0));
-    let payload = &tagged(mac(9), mac(1), 5, 0)[16..];
-    assert_eq!(out[0].1[12..], *payload);
-    assert_eq!(out[1].1, tagged(mac(9), mac(1), 5, 10));
-}
-
-#[test]
-fn static_stations_neither_move_nor_age_and_cannot_be_claimed() {
-    let mut plan = Plan::new(3);
-    plan.switch.static_macs = vec![static_mac(1, 1, 0)];
-    let mut rig = plan.build();
-    assert_eq!(rig.ports_reached(2, &frame(mac(1), mac(2))), [0]);
-    rig.expect_drop(1, &frame(mac(2), mac(1)), DropReason::StaticElsewhere);
-    rig.now = Time::from_secs(100_000);
-    rig.maintain();
-    assert_eq!(rig.ports_reached(2, &frame(mac(1), mac(2))), [0]);
 }
 
 #[test]
@@ -222,39 +147,6 @@ fn storms_are_limited_by_kind_and_known_stations_are_not() {
     assert_eq!(rig.drops(0, DropReason::StormUnknown), 0);
 }
 
-#[test]
-fn without_learning_everything_is_flooded() {
-    let mut plan = Plan::new(3);
-    plan.ports[0] = PortSettings { learning: false, ..PortSettings::default() };
-    let mut rig = plan.build();
-    rig.send(0, &frame(mac(9), mac(1)));
-    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0, 2]);
-}
-
-#[test]
-fn a_new_configuration_takes_effect_and_forgets_what_no_longer_fits() {
-    let mut rig = Rig::new(3);
-    rig.send(0, &frame(mac(9), mac(1)));
-    rig.send(1, &frame(mac(9), mac(2)));
-    let mut plan = Plan::new(3);
-    plan.ports[0] = access(7);
-    rig.published.store(Arc::new(plan.snapshot()));
-    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [2]);
-    assert_eq!(rig.ports_reached(2, &frame(mac(2), mac(3))), [1]);
-    rig.expect_drop(0, &frame(mac(2), mac(1)), DropReason::NoEgress);
-}
-
-#[test]
-fn workers_tell_each_other_where_stations_are() {
-    let mut rig = two_workers().build();
-    assert_eq!(rig.ports_reached(0, &frame(mac(9), mac(1))), [1, 2, 3]);
-    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0]);
-    assert_eq!(rig.ports_reached(0, &frame(mac(2), mac(1))), [1]);
-    assert_eq!(rig.ports_reached(3, &frame(mac(2), mac(4))), [1]);
-    rig.send(3, &frame(mac(9), mac(1)));
-    assert_eq!(rig.ports_reached(2, &frame(mac(1), mac(5))), [3]);
-}
-
 /// Four ports of two workers: 0 and 2 are the first worker's, 1 and 3 the second's.
 fn two_workers() -> Plan {
     let mut plan = Plan::new(4);
@@ -301,22 +193,6 @@ fn a_station_heard_just_before_its_link_went_down_is_forgotten_by_every_worker()
     rig.settle();
     rig.take();
     assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [2, 3]);
-}
-
-#[test]
-fn another_ageing_time_keeps_what_is_known_and_how_old_it_is() {
-    let mut plan = Plan::new(3);
-    plan.switch.ageing = Duration::from_secs(300);
-    let mut rig = plan.build();
-    rig.now = Time::from_secs(5000);
-    rig.send(0, &frame(mac(9), mac(1)));
-    rig.now = Time::from_secs(5020);
-    let mut plan = Plan::new(3);
-    plan.switch.ageing = Duration::from_secs(60);
-    rig.published.store(Arc::new(plan.snapshot()));
-    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0]);
-    rig.now = Time::from_secs(5070);
-    assert_eq!(rig.ports_reached(1, &frame(mac(1), mac(2))), [0, 2]);
 }
 
 #[test]
