@@ -87,44 +87,48 @@ pub struct OtherTarget {
     pub seeds: Seeds,
     /// Whether it reads text, in lines.
     pub is_text: bool,
+    /// How many inputs the tests usually give it: as many as take it a second or so.
+    pub rounds: usize,
 }
 
-const fn text(name: &'static str, run: Target, seeds: Seeds) -> OtherTarget {
-    OtherTarget { name, run, seeds, is_text: true }
+type Name = &'static str;
+
+const fn text(name: Name, run: Target, seeds: Seeds, rounds: usize) -> OtherTarget {
+    OtherTarget { name, run, seeds, is_text: true, rounds }
 }
 
-const fn binary(name: &'static str, run: Target, seeds: Seeds) -> OtherTarget {
-    OtherTarget { name, run, seeds, is_text: false }
+const fn binary(name: Name, run: Target, seeds: Seeds, rounds: usize) -> OtherTarget {
+    OtherTarget { name, run, seeds, is_text: false, rounds }
 }
 
 /// Every target that reads something other than packets.
 pub const OTHER_TARGETS: &[OtherTarget] = &[
-    binary("pcap", pcap, samples::captures),
-    text("node_file", node_file, samples::node_files),
-    text("controller_file", controller_file, samples::controller_files),
-    text("topology_file", topology_file, samples::topology_files),
-    text("graphml", graphml, samples::graphml),
-    text("dot", dot, samples::dot),
-    text("graph_json", graph_json, samples::graph_json),
-    text("containerlab", containerlab, samples::containerlab),
-    text("mininet", mininet, samples::mininet),
-    binary("pipeline", pipeline, samples::scripts),
-    binary("router", router, samples::router_scripts),
-    binary("node", node, samples::node_scripts),
-    binary("controller", controller, samples::controller_scripts),
-    binary("ndn_name", ndn_name, samples::ndn_names),
-    binary("ndn_interest", ndn_interest, samples::ndn_interests),
-    binary("ndn_data", ndn_data, samples::ndn_data),
-    binary("ndn_lp", ndn_lp, samples::ndn_links),
-    binary("ndn_nfd", ndn_nfd, samples::ndn_records),
-    binary("credential", credential, session::credentials),
-    binary("ndn_link", ndn_link, link::link_packets),
-    binary("ndn_management", ndn_management, management::management_scripts),
-    binary("message", message, session::messages),
-    binary("channel", channel, session::conversations),
-    binary("join", join, join::exchanges),
-    text("join_code", join_code, join::codes),
-    text("identity_file", identity_file, session::identity_files),
+    binary("pcap", pcap, samples::captures, 30_000),
+    text("node_file", node_file, samples::node_files, 3_000),
+    text("controller_file", controller_file, samples::controller_files, 1_000),
+    text("topology_file", topology_file, samples::topology_files, 3_000),
+    text("graphml", graphml, samples::graphml, 300),
+    text("dot", dot, samples::dot, 300),
+    text("graph_json", graph_json, samples::graph_json, 300),
+    text("containerlab", containerlab, samples::containerlab, 300),
+    text("mininet", mininet, samples::mininet, 300),
+    binary("pipeline", pipeline, samples::scripts, 1_000),
+    binary("router", router, samples::router_scripts, 1_300),
+    binary("node", node, samples::node_scripts, 300),
+    binary("controller", controller, samples::controller_scripts, 300),
+    binary("ndn_name", ndn_name, samples::ndn_names, 10_000),
+    binary("ndn_interest", ndn_interest, samples::ndn_interests, 10_000),
+    binary("ndn_data", ndn_data, samples::ndn_data, 10_000),
+    binary("ndn_lp", ndn_lp, samples::ndn_links, 10_000),
+    binary("ndn_nfd", ndn_nfd, samples::ndn_records, 10_000),
+    binary("credential", credential, session::credentials, 10_000),
+    binary("ndn_link", ndn_link, link::link_packets, 3_000),
+    binary("ndn_management", ndn_management, management::management_scripts, 7_000),
+    binary("message", message, session::messages, 30_000),
+    binary("channel", channel, session::conversations, 300),
+    binary("join", join, join::exchanges, 300),
+    text("join_code", join_code, join::codes, 1_000),
+    text("identity_file", identity_file, session::identity_files, 1_000),
 ];
 
 /// `parse(emit(repr)) == repr`, into a dirty buffer of exactly `buffer_len` bytes plus what the

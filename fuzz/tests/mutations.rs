@@ -1,6 +1,8 @@
 //! Every target on random bytes and on mutated valid inputs: the same ones in every run.
 //! `FUZZ_TIMES=20 cargo test -p plexus-fuzz` goes on with 20 times as many.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use plexus_fuzz::{OTHER_TARGETS, OtherTarget, PACKET_TARGETS, Target, samples};
 
 /// SplitMix64 (Steele, Lea, Flood, 2014): short, and the same on all machines.
@@ -151,99 +153,37 @@ fn mutated_packets_break_nothing() {
 }
 
 /// Random bytes and mutations for a target that reads something other than packets.
-fn mutated(name: &str, usual_rounds: usize) {
-    let found = OTHER_TARGETS.iter().find(|t| t.name == name);
-    let OtherTarget { run: target, seeds, is_text, .. } = found.expect("it is in the list");
-    let seeds = seeds();
-    seeds.iter().for_each(|seed| run(name, *target, seed));
+fn mutated(target: &OtherTarget) {
+    let seeds = (target.seeds)();
+    seeds.iter().for_each(|seed| run(target.name, target.run, seed));
     let mut dice = Dice(3);
-    for round in 0..rounds(usual_rounds) {
+    for round in 0..rounds(target.rounds) {
         let data = match round % 8 {
             0 => {
                 let n = dice.below(300);
                 dice.bytes(n)
             }
-            1..=5 if *is_text => mutate_text(&mut dice, &seeds),
+            1..=5 if target.is_text => mutate_text(&mut dice, &seeds),
             _ => mutate(&mut dice, &seeds),
         };
-        run(name, *target, &data);
+        run(target.name, target.run, &data);
     }
 }
 
+/// The processors share the targets.
 #[test]
-fn mutated_captures_break_nothing() {
-    mutated("pcap", 30_000);
-}
-
-#[test]
-fn mutated_node_files_break_nothing() {
-    mutated("node_file", 3_000);
-}
-
-#[test]
-fn mutated_topology_files_break_nothing() {
-    mutated("topology_file", 3_000);
-}
-
-#[test]
-fn mutated_graphs_break_nothing() {
-    mutated("graphml", 300);
-    mutated("dot", 300);
-    mutated("graph_json", 300);
-    mutated("containerlab", 300);
-    mutated("mininet", 300);
-}
-
-#[test]
-fn mutated_scripts_break_no_data_plane() {
-    mutated("pipeline", 1_000);
-}
-
-#[test]
-fn mutated_scripts_break_no_node() {
-    mutated("node", 300);
-}
-
-#[test]
-fn mutated_scripts_break_no_router() {
-    mutated("router", 1_300);
-}
-
-#[test]
-fn mutated_scripts_break_no_controller() {
-    mutated("controller", 300);
-}
-
-#[test]
-fn mutated_named_data_breaks_nothing() {
-    for target in ["ndn_name", "ndn_interest", "ndn_data", "ndn_lp", "ndn_nfd"] {
-        mutated(target, 10_000);
-    }
-}
-
-#[test]
-fn mutated_scripts_break_no_management() {
-    mutated("ndn_management", 7_000);
-}
-
-#[test]
-fn mutated_credentials_break_nothing() {
-    mutated("credential", 10_000);
-}
-
-#[test]
-fn mutated_messages_break_nothing() {
-    mutated("message", 30_000);
-}
-
-#[test]
-fn mutated_conversations_break_no_channel() {
-    mutated("channel", 300);
-}
-
-#[test]
-fn mutated_identity_files_break_nothing() {
-    mutated("identity_file", 1_000);
+fn mutated_inputs_break_no_other_target() {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(target) = OTHER_TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            mutated(target);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
 }
 
 #[test]
