@@ -384,6 +384,7 @@ pub fn topology_files() -> Vec<Vec<u8>> {
     let shipped = [
         include_str!("../../labs/demo.toml"),
         include_str!("../../labs/ndr.toml"),
+        include_str!("../../labs/ring.toml"),
         include_str!("../../labs/switch.toml"),
         include_str!("../../labs/switch-vlan.toml"),
     ];

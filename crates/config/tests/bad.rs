@@ -6,7 +6,6 @@ use std::path::Path;
 use plexus_config::document::read_text;
 use plexus_config::error::{FileError, Problem};
 use plexus_config::{ControllerFile, NodeFile};
-use proptest::prelude::*;
 
 #[test]
 fn every_mistake_is_explained() {
@@ -60,35 +59,4 @@ fn deep_nesting_and_many_mistakes_are_survived() {
     let error: FileError = NodeFile::parse("many", &many).unwrap_err();
     let problems: &[Problem] = error.problems();
     assert_eq!(problems.len(), 1000);
-}
-
-const GOOD: [&str; 2] =
-    [include_str!("../../../examples/switch.toml"), include_str!("../../../examples/vlan.toml")];
-
-proptest! {
-    /// Whatever happens to a good file, it is read or explained, and never a panic.
-    #[test]
-    fn a_damaged_file_is_read_or_explained(
-        which in 0..2_usize,
-        edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8,
-            prop_oneof![
-                "[\\[\\]{}\"'=.,#\n0-9a-z-]", "\\PC", "1e308|nan|-1|0x|\"\"\"|true",
-            ]), 1..8))
-    {
-        let mut chars: Vec<char> = GOOD[which].chars().collect();
-        for (at, kind, text) in edits {
-            let at = at.index(chars.len().max(1)).min(chars.len());
-            match kind {
-                0 => drop(chars.splice(at..(at + 1).min(chars.len()), [])),
-                1 => chars.truncate(at.max(1)),
-                2 => drop(chars.splice(at..at, text.chars())),
-                _ => drop(chars.splice(at..(at + 1).min(chars.len()), text.chars())),
-            }
-        }
-        let text: String = chars.into_iter().collect();
-        match NodeFile::parse("damaged", &text) {
-            Ok(node) => prop_assert_eq!(NodeFile::parse("again", &node.to_toml()), Ok(node)),
-            Err(error) => prop_assert!(error.to_string().starts_with("damaged:")),
-        }
-    }
 }

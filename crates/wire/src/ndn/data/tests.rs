@@ -201,14 +201,4 @@ proptest! {
         signer.sign(&[data.signed_portion()], &mut signature);
         prop_assert_eq!(data.signature_value(), &signature[..signer.len]);
     }
-
-    #[test]
-    fn bytes_never_panic(bytes in vec(any::<u8>(), 0..80), head in 0..3usize) {
-        let start = [&[][..], &[6, 78], &[6, 78, 7, 0, 20, 9]][head];
-        let bytes = [start, &bytes].concat();
-        if let Ok(data) = Data::new_checked(&bytes) {
-            let _ = data.signature_info();
-            let _ = Repr::parse(&data).map(|repr| repr.to_string());
-        }
-    }
 }

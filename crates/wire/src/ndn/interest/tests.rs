@@ -292,13 +292,4 @@ proptest! {
         prop_assert!(repr.name.is_prefix_of(&read.name));
         prop_assert_eq!(Repr { name: repr.name, parameters_portion: &[], ..read }, repr);
     }
-
-    #[test]
-    fn bytes_never_panic(bytes in vec(any::<u8>(), 0..80), head in 0..3usize) {
-        let start = [&[][..], &[5, 78], &[5, 78, 7, 3, 8, 1, 1]][head];
-        let bytes = [start, &bytes].concat();
-        if let Ok(interest) = Interest::new_checked(&bytes) {
-            let _ = Repr::parse(&interest).map(|repr| repr.to_string());
-        }
-    }
 }

@@ -201,13 +201,4 @@ proptest! {
         let mut again = Vec::new();
         prop_assert_eq!(Repr::parse(&packet, &mut again), Ok(repr));
     }
-
-    #[test]
-    fn bytes_never_panic(bytes in vec(any::<u8>(), 0..80), link in any::<bool>()) {
-        let bytes = [if link { &[100, 78][..] } else { &[] }, &bytes].concat();
-        if let Ok(packet) = Packet::new_checked(&bytes) {
-            let mut acks = Vec::new();
-            let _ = Repr::parse(&packet, &mut acks).map(|repr| repr.to_string());
-        }
-    }
 }
