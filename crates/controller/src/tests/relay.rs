@@ -2,11 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use plexus_wire::dhcpv4::{DhcpOption, MessageType, Packet, Repr, option};
-use plexus_wire::fabric::message::{Body, HostFrame};
-use plexus_wire::{MacAddr, Prefix, ethernet, ipv4, udp};
+use plexus_wire::Prefix;
+use plexus_wire::dhcpv4::{DhcpOption, MessageType, Repr, option};
+use plexus_wire::fabric::message::HostFrame;
 
-use super::dhcp::{frame, frame_of, message, net as net_of, v4, with};
+use super::dhcp::{Sent, frame, frame_of, message, net as net_of, sent, v4, with};
 use super::net::{HOST_PORT, Net, ip, mac};
 use crate::{Config, Drop, Input};
 use plexus_config::{Reservation, Subnet};
@@ -28,25 +28,6 @@ fn net() -> Net {
     net.seen(SERVER, (2, HOST_PORT), Some(ip(SERVER)));
     net.taken(|_| Some(()));
     net
-}
-
-/// Messages in frames to hosts: node, Ethernet and IP destination, UDP ports, the message.
-type Sent = (u64, MacAddr, Ipv4Addr, (u16, u16), Repr);
-
-fn sent(net: &mut Net) -> Vec<Sent> {
-    let frames = net.taken(|b| match b {
-        Body::HostSend(s) if s.frame[12..14] == [8, 0] => Some(s.frame.clone()),
-        _ => None,
-    });
-    let read = |(node, frame): (u64, Vec<u8>)| {
-        let ethernet = ethernet::Frame::new_checked(&frame[..]).unwrap();
-        let ip = ipv4::Packet::new_checked(ethernet.payload()).unwrap();
-        assert_eq!(ip.src(), v4(254));
-        let udp = udp::Datagram::new_checked(ip.payload()).unwrap();
-        let repr = Repr::parse(&Packet::new_checked(udp.payload()).unwrap()).unwrap();
-        (node, ethernet.dst(), ip.dst(), (udp.src_port(), udp.dst_port()), repr)
-    };
-    frames.into_iter().map(read).collect()
 }
 
 fn ask(net: &mut Net, asked: &Repr) -> Vec<Sent> {

@@ -111,22 +111,6 @@ fn leases_survive_the_controller() {
     assert_eq!((ack.message_type, ack.yiaddr), (MessageType::ACK, ip));
 }
 
-#[test]
-fn nothing_is_promised_that_a_crash_would_undo() {
-    let mut world = World::talking(13);
-    world.dhcp(1, MessageType::DISCOVER, None);
-    world.run(20);
-    let offer = world.hosts[1].dhcp.pop().expect("an offer");
-    world.dhcp(1, MessageType::REQUEST, Some(offer.yiaddr));
-    while !world.is_storing() {
-        world.run(1);
-    }
-    world.crash_controller(0);
-    world.run(100);
-    assert!(world.hosts[1].dhcp.is_empty(), "no answer before it is on disk");
-    assert!(world.durable.leases.is_empty());
-}
-
 /// Its node has forgotten everything: it asks whether to admit the host, and then for the route.
 #[test]
 fn the_first_packets_of_a_host_wait_for_its_verdict_and_their_route_in_order() {

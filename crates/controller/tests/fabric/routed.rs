@@ -189,6 +189,20 @@ fn packets_follow_an_address_that_another_host_has_taken_over() {
     assert_eq!(world.unreached_at_once(&[(0, spare), (spare, 0)]), []);
 }
 
+/// How many of a hundred packets of the first host, numbered from `first` on, come to the second
+/// host and to the fourth.
+pub(crate) fn shares_of(world: &mut World, far: Ipv4Addr, first: u32) -> [usize; 2] {
+    for number in first..first + 100 {
+        world.send(0, far, number);
+        world.run(1);
+    }
+    world.run(50);
+    [1, 3].map(|router: usize| {
+        let all = world.hosts[router].received.iter();
+        all.filter(|(_, number)| (first..first + 100).contains(number)).count()
+    })
+}
+
 #[test]
 fn packets_for_other_networks_go_to_the_hosts_that_lead_there() {
     let far: Ipv4Addr = [192, 0, 2, 1].into();
@@ -202,22 +216,9 @@ fn packets_for_other_networks_go_to_the_hosts_that_lead_there() {
         world.hosts[router].is_promiscuous = true;
     }
     assert_eq!(world.unreached(&[(0, 1), (0, 3)], 200), []);
-    let arrived = |world: &World, router: usize, from: u32| {
-        let all = world.hosts[router].received.iter();
-        all.filter(|(_, number)| (from..from + 100).contains(number)).count()
-    };
-    let send = |world: &mut World, from: u32| {
-        for number in from..from + 100 {
-            world.send(0, far, number);
-            world.run(1);
-        }
-        world.run(50);
-    };
-    send(&mut world, 1000);
-    let shares = [1, 3].map(|router| arrived(&world, router, 1000));
+    let shares = shares_of(&mut world, far, 1000);
     assert!(shares[0] + shares[1] >= 96, "four may wait for the way: {shares:?}");
-    send(&mut world, 2000);
-    let shares = [1, 3].map(|router| arrived(&world, router, 2000));
+    let shares = shares_of(&mut world, far, 2000);
     assert!(shares[0] + shares[1] == 100 && shares.iter().all(|n| *n > 20), "{shares:?}");
     // Packets from there are taken from these two hosts, and from no other.
     for (router, arrives) in [(1, 1), (3, 1), (2, 0)] {
@@ -241,9 +242,8 @@ fn packets_for_other_networks_go_to_the_hosts_that_lead_there() {
     // One of them leaves: the other gets all flows.
     world.uncable(End::Host(3));
     world.run(500);
-    send(&mut world, 3000);
-    send(&mut world, 4000);
-    assert_eq!(arrived(&world, 1, 4000), 100);
+    shares_of(&mut world, far, 3000);
+    assert_eq!(shares_of(&mut world, far, 4000)[0], 100);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use plexus_controller::Config;
 use plexus_wire::Prefix;
 use plexus_wire::fabric::ROUTER_HOP;
 
-use crate::routed::{ring, two_subnets};
+use crate::routed::{ring, shares_of, two_subnets};
 use crate::world::{End, HOST, RING, World};
 
 fn stages(seed: u64) -> World {
@@ -121,18 +121,7 @@ fn the_hosts_that_lead_to_a_network_share_its_flows() {
     for router in [1, 3] {
         world.hosts[router].is_promiscuous = true;
     }
-    let mut send = |from: u32| {
-        for number in from..from + 100 {
-            world.send(0, far, number);
-            world.run(1);
-        }
-        world.run(50);
-        [1, 3].map(|router: usize| {
-            let all = world.hosts[router].received.iter();
-            all.filter(|(_, number)| (from..from + 100).contains(number)).count()
-        })
-    };
-    send(1000);
-    let shares = send(2000);
+    shares_of(&mut world, far, 1000);
+    let shares = shares_of(&mut world, far, 2000);
     assert!(shares[0] + shares[1] == 100 && shares.iter().all(|n| *n > 20), "{shares:?}");
 }

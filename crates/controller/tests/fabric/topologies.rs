@@ -7,11 +7,6 @@ fn ring(n: usize) -> Vec<(usize, usize)> {
     (0..n).map(|i| (i, (i + 1) % n)).collect()
 }
 
-/// Node pairs of a line.
-fn line(n: usize) -> Vec<(usize, usize)> {
-    (1..n).map(|i| (i - 1, i)).collect()
-}
-
 /// Node pairs of a square torus.
 fn torus(side: usize) -> Vec<(usize, usize)> {
     let at = |x: usize, y: usize| x % side + y % side * side;
@@ -38,16 +33,6 @@ fn all_talk(nodes: usize, pairs: &[(usize, usize)]) {
 fn consumed(world: &mut World, n: usize) -> u64 {
     let counters = world.node(n).pipeline.counters();
     counters.ports[usize::from(crate::world::HOST)].consumed
-}
-
-#[test]
-fn all_hosts_of_a_ring_reach_each_other() {
-    all_talk(4, &ring(4));
-}
-
-#[test]
-fn all_hosts_of_a_line_reach_each_other() {
-    all_talk(5, &line(5));
 }
 
 #[test]
