@@ -1,4 +1,4 @@
-//! The labs and scenarios that ship with Plexus are read, and read back as written.
+//! The labs and scenarios that ship with Plexus can be run, and are read back as written.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ fn files(dir: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_file_is_read_and_written_back_equal() {
+fn every_file_can_be_run_and_is_written_back_equal() {
     let (labs, sims) = (files("labs"), files("sims"));
     assert!(labs.len() >= 2 && sims.len() >= 2, "{labs:?} {sims:?}");
     for file in labs.into_iter().chain(sims) {
-        let topology = Topology::read(&file).unwrap_or_else(|e| panic!("{e}"));
+        let topology = Topology::read_to_run(&file, None).unwrap_or_else(|e| panic!("{e}"));
         let text = topology.to_toml();
         let again = Topology::parse("written", &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(again, topology);
