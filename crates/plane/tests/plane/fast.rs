@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::{Plan, Rig, access, frame, frame_of, mac, tagged};
 use crate::fabric::{ip_packet, owe_checksum};
+use crate::fast_rig::{MANY, ROUND, rounds};
 use plexus_config::{PortSettings, StaticMac, StormSettings, Trust, VlanMode};
 use plexus_io::fast::chaos::{Chaos, Faults};
 use plexus_io::fast::memory::{Fate, Memory};
@@ -13,10 +14,6 @@ use plexus_io::fast::{Counts, FastTable};
 use plexus_io::{Offload, Segmentation};
 use plexus_plane::DropReason;
 use proptest::prelude::*;
-
-/// Frames of a flow within a round that get it a rule.
-const MANY: usize = 40;
-const ROUND: Duration = Duration::from_millis(100);
 
 /// A box with a fast table.
 pub(crate) struct Fast {
@@ -54,13 +51,8 @@ impl Fast {
         self.send(port, frame).1
     }
 
-    /// Some rounds pass, and turns between them.
     fn rounds(&mut self, count: u32) {
-        for _ in 0..count {
-            self.rig.now = self.rig.now + ROUND;
-            self.rig.maintain();
-            (0..4).for_each(|_| self.rig.settle());
-        }
+        rounds(&mut self.rig, count);
     }
 
     /// Both stations are heard, and the first sends until its frames go by the table.

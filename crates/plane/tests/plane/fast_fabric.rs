@@ -6,20 +6,17 @@ use std::time::Duration;
 
 use crate::common::{self, mac};
 use crate::fabric::{ip_packet, owe_checksum};
+use crate::fast_rig::{MANY, ROUND, counted_alike, rounds};
 use crate::net::Node;
 use plexus_config::LaneChoice;
 use plexus_io::PortId;
 use plexus_io::fast::Key;
 use plexus_io::fast::memory::{Fate, Memory};
-use plexus_plane::{DropReason, Encapsulation, PortRole};
+use plexus_plane::{Encapsulation, PortRole};
 use plexus_table::RouteKey;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::{Kind, Repr, encapsulation};
 use proptest::prelude::*;
-
-/// Frames within a round that get a rule.
-const MANY: usize = 40;
-const ROUND: Duration = Duration::from_millis(100);
 
 /// Ports 1 to 3 are encapsulated links, port 4 is a native one. Host A is at port 0, host C at
 /// port 5. To B there is a route by port 1, to D several, to E one by the native link.
@@ -71,9 +68,7 @@ impl Fast {
     }
 
     fn round(&mut self) {
-        self.node.rig.now = self.node.rig.now + ROUND;
-        self.node.rig.maintain();
-        (0..4).for_each(|_| self.node.rig.settle());
+        rounds(&mut self.node.rig, 1);
     }
 
     /// Whether a frame goes by the table after many of its kind.
@@ -468,19 +463,7 @@ proptest! {
             prop_assert_eq!(fast.node.punted(), plain.punted());
             by_table += u64::from(is_fast);
         }
-        let now = fast.node.rig.now;
-        fast.node.rig.workers[0].count_fast(now);
-        for port in 0..6 {
-            for reason in DropReason::ALL {
-                let (ours, theirs) = (&fast.node.rig, &plain.rig);
-                prop_assert_eq!(ours.drops(port, *reason), theirs.drops(port, *reason));
-            }
-        }
-        let (ours, theirs) = (fast.node.rig.account(), plain.rig.account());
-        prop_assert_eq!((ours.received, ours.sent), (theirs.received, theirs.sent));
-        let counters = fast.node.rig.workers[0].pipeline().counters();
-        let fast_received: u64 = counters.ports.iter().map(|port| port.fast_received).sum();
-        prop_assert!(fast_received >= by_table);
+        counted_alike(&mut fast.node.rig, &plain.rig, by_table)?;
     }
 }
 

@@ -2,26 +2,24 @@
 //! table is in memory, and the test hands it each frame first.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::common::mac;
+use crate::fast_rig::{MANY, counted_alike, rounds};
 use crate::group_rig::{
     A, B, C, GROUP, HEADERS, HERE, LINK, PATH, THERE, node, packet, packet_v6, v4_of,
 };
 use crate::net::Node;
+use crate::router_rig::fix_sum;
 use plexus_io::PortId;
 use plexus_io::fast::Key;
 use plexus_io::fast::memory::{Fate, Memory};
-use plexus_plane::{DropReason, Encapsulation, PortRole};
+use plexus_plane::{Encapsulation, PortRole};
 use plexus_table::RouteKey;
 use plexus_table::lpm::{Fib4, Fib6, GroupId};
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::{Kind, Partition, ROUTER_HOP, Repr, encapsulation, set_routed};
-use plexus_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
-/// Packets within a round that get a rule.
-pub(crate) const MANY: usize = 40;
-const ROUND: Duration = Duration::from_millis(100);
 pub(crate) const MTU: u16 = 1000;
 pub(crate) const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0xFF, 1]);
 pub(crate) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0xFE, 1]);
@@ -86,11 +84,7 @@ impl Router {
     }
 
     pub(crate) fn rounds(&mut self, count: u32) {
-        for _ in 0..count {
-            self.node.rig.now = self.node.rig.now + ROUND;
-            self.node.rig.maintain();
-            (0..4).for_each(|_| self.node.rig.settle());
-        }
+        rounds(&mut self.node.rig, count);
     }
 
     /// Whether a frame goes by the table after many of its kind.
@@ -325,12 +319,6 @@ fn a_node_that_does_not_route_sends_flows_to_those_that_do() {
     assert!(!fast.is_offloaded(HERE, &dhcp) && !fast.is_offloaded(HERE, &ping));
 }
 
-pub(crate) fn fix_sum(frame: &mut [u8]) {
-    frame[24..26].fill(0);
-    let sum = checksum::checksum(&frame[14..HEADERS]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -364,31 +352,8 @@ proptest! {
             by_table += u64::from(is_fast);
             fast.node.rig.settle();
         }
-        counted_alike(&mut fast, &plain, by_table)?;
+        counted_alike(&mut fast.node.rig, &plain.node.rig, by_table)?;
     }
-}
-
-/// Both have counted the same, and as many packets as the table has forwarded.
-pub(crate) fn counted_alike(
-    fast: &mut Router,
-    plain: &Router,
-    by_table: u64,
-) -> Result<(), TestCaseError> {
-    let now = fast.node.rig.now;
-    fast.node.rig.workers[0].count_fast(now);
-    let ports = |router: &Router| router.node.rig.workers[0].pipeline().counters().ports.clone();
-    let (ours, theirs) = (ports(fast), ports(plain));
-    prop_assert_eq!(ours.len(), theirs.len());
-    for (port, (own, other)) in ours.iter().zip(&theirs).enumerate() {
-        for &reason in DropReason::ALL {
-            prop_assert_eq!(fast.node.rig.drops(port, reason), plain.node.rig.drops(port, reason));
-        }
-        prop_assert_eq!(own.routed, other.routed, "port {}", port);
-    }
-    prop_assert!(ours.iter().map(|port| port.fast_received).sum::<u64>() >= by_table);
-    let (ours, theirs) = (fast.node.rig.account(), plain.node.rig.account());
-    prop_assert_eq!((ours.received, ours.sent), (theirs.received, theirs.sent));
-    Ok(())
 }
 
 /// Packets of the flows that have rules for the most part; in others some bytes are changed, or

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{self, frame, mac, trunk};
+use crate::fast_rig::{MANY, counted_alike, rounds};
 use crate::router_rig::{BLACKHOLE, GLEAN, LOCAL, Router, VLANS, fix_sum, hop, ipv4, ipv6, own};
 use plexus_config::{PortSettings, ReversePath, Trust};
 use plexus_io::fast::memory::{Fate, Memory};
 use plexus_io::fast::{Key, Tag};
-use plexus_plane::DropReason;
 use plexus_wire::MacAddr;
 use proptest::prelude::*;
 
-/// Packets of a flow within a round that get it a rule.
-const MANY: usize = 40;
-const ROUND: Duration = Duration::from_millis(100);
 const PORTS: usize = 5;
 const HOST: [u8; 4] = [10, 0, 0, 9];
 const FAR: [u8; 4] = [192, 0, 2, 1];
@@ -51,11 +48,7 @@ impl Fast {
     }
 
     fn rounds(&mut self, count: u32) {
-        for _ in 0..count {
-            self.router.rig.now = self.router.rig.now + ROUND;
-            self.router.rig.maintain();
-            (0..4).for_each(|_| self.router.rig.settle());
-        }
+        rounds(&mut self.router.rig, count);
     }
 
     /// Sends a packet until it goes by the table.
@@ -474,23 +467,8 @@ proptest! {
             change(&mut plain, step);
             fast.router.rig.settle();
         }
-        let now = fast.router.rig.now;
-        let worker = &mut fast.router.rig.workers[0];
-        worker.count_fast(now);
-        let theirs = plain.rig.workers[0].pipeline().counters();
-        let ours = worker.pipeline().counters();
-        prop_assert_eq!(ours.routed_in_all(), theirs.routed_in_all());
-        for port in 0..6 {
-            for reason in DropReason::ALL {
-                let ours = fast.router.rig.drops(port, *reason);
-                let theirs = plain.rig.drops(port, *reason);
-                prop_assert_eq!(ours, theirs, "{:?} at {}", reason, port);
-            }
-        }
         let used = |router: &mut Router| router.tables.take_used();
         prop_assert_eq!(used(&mut fast.router), used(&mut plain));
-        let (ours, theirs) = (fast.router.rig.account(), plain.rig.account());
-        prop_assert_eq!((ours.received, ours.sent), (theirs.received, theirs.sent));
-        prop_assert!(ours.balances(), "{:?}", ours);
+        counted_alike(&mut fast.router.rig, &plain.rig, 0)?;
     }
 }

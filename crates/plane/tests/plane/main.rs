@@ -10,6 +10,7 @@ mod fast;
 mod fast_back;
 mod fast_fabric;
 mod fast_group;
+mod fast_rig;
 mod fast_routed;
 mod fast_samples;
 mod forwarders;

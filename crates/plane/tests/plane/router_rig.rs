@@ -183,7 +183,7 @@ pub(crate) fn ipv4(to: MacAddr, src: [u8; 4], dst: [u8; 4], ttl: u8, payload: &[
 
 /// Computes the IPv4 header's checksum afresh.
 pub(crate) fn fix_sum(frame: &mut [u8]) {
-    let end = 14 + usize::from(frame[14] & 15) * 4;
+    let end = frame.len().min(14 + usize::from(frame[14] & 15) * 4);
     frame[24..26].fill(0);
     let sum = plexus_wire::checksum::checksum(&frame[14..end]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
