@@ -2,12 +2,12 @@
 
 use plexus_io::Segmentation;
 use plexus_io::fast::memory::Fate;
-use plexus_io::fast::{Action, FabricLink, FastTable, Flow, Front, Key, RuleId, Step};
+use plexus_io::fast::{Action, FabricLink, FastTable, Flow, Front, Key, Step};
 use plexus_wire::MacAddr;
 
 use super::chain::{InChain, Owing, cables, next, turned};
 use super::tables::{Bench, Hook, InKernel, Socket};
-use super::{A, B, Ip, OUT, ROUTED, STEP, frame, net, router_hop, settled, wait};
+use super::{A, B, Ip, OUT, ROUTED, STEP, end, frame, net, router_hop, settled, wait};
 
 /// The links of ports 0 and 1.
 pub(crate) fn links() -> [FabricLink; 2] {
@@ -83,8 +83,7 @@ pub(crate) fn hops_are_processed(bench: &mut dyn Bench) {
         assert_eq!(bench.pass(0, &case), Fate::Passed, "{case:02x?}");
     }
     assert!(matches!(bench.pass(0, &sound), Fate::Sent(1, _)));
-    bench.table().remove(&key, id);
-    bench.table().forget(id);
+    end(bench, &key, id);
     assert_eq!(bench.pass(0, &sound), Fate::Passed);
     bench.close_and_open(1);
     assert!(bench.table().insert(&key, &out).is_err(), "a port that was closed has no header");
@@ -98,11 +97,6 @@ fn ip(is_v4: bool) -> Vec<u8> {
 fn flow(is_v4: bool) -> Key {
     let ethertype = if is_v4 { 0x0800 } else { 0x86DD };
     Key::Flow(Flow { in_port: 0, tag: None, destination: B, source: A, ethertype })
-}
-
-pub(crate) fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
-    bench.table().remove(key, id);
-    bench.table().forget(id);
 }
 
 pub(crate) fn flows_enter(bench: &mut dyn Bench) {

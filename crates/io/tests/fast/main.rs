@@ -58,6 +58,12 @@ fn settled(table: &mut dyn FastTable, key: &Key, action: &Action) -> RuleId {
     id
 }
 
+/// Ends a rule.
+fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
+    bench.table().remove(key, id);
+    bench.table().forget(id);
+}
+
 fn suite(bench: &mut dyn Bench) {
     forwards_what_matches_and_nothing_else(bench);
     passes_packets_until_all_have_left(bench);
@@ -109,8 +115,7 @@ fn passes_packets_until_all_have_left(bench: &mut dyn Bench) {
         assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
     }
     assert_eq!(bench.table().passed(id), 4);
-    bench.table().remove(&key(None), id);
-    bench.table().forget(id);
+    end(bench, &key(None), id);
 }
 
 fn holds_packets_back_when_told(bench: &mut dyn Bench) {
@@ -124,8 +129,7 @@ fn holds_packets_back_when_told(bench: &mut dyn Bench) {
     bench.table().settle(id, 2);
     assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
     assert_eq!((bench.table().read(id).held, bench.table().passed(id)), (1, 2));
-    bench.table().remove(&key(None), id);
-    bench.table().forget(id);
+    end(bench, &key(None), id);
 }
 
 fn tags_are_kept_added_and_taken_off(bench: &mut dyn Bench) {
@@ -139,8 +143,7 @@ fn tags_are_kept_added_and_taken_off(bench: &mut dyn Bench) {
         let id = settled(bench.table(), &key(before), &Action { tag, ..OUT });
         assert_eq!(bench.pass(0, &frame(before)), Fate::Sent(1, frame(after)), "{tag:?}");
         assert_eq!(bench.table().read(id).bytes, frame(None).len() as u64, "less the tag");
-        bench.table().remove(&key(before), id);
-        bench.table().forget(id);
+        end(bench, &key(before), id);
     }
 }
 
@@ -153,8 +156,7 @@ fn a_closed_port_voids_the_rules_to_it(bench: &mut dyn Bench) {
     // It may lead to other stations now, and packets of this rule have passed meanwhile.
     assert_eq!(bench.pass(0, &frame(None)), Fate::Passed);
     assert_eq!((bench.table().read(id).packets, bench.table().passed(id)), (1, 0));
-    bench.table().remove(&key(None), id);
-    bench.table().forget(id);
+    end(bench, &key(None), id);
     bench.table().close(1);
     assert!(!bench.table().is_open(1));
     assert!(bench.table().insert(&key(None), &OUT).is_err(), "it is closed");
@@ -171,8 +173,7 @@ fn a_full_table_refuses(bench: &mut dyn Bench) {
     assert!(bench.table().insert(&key(None), &OUT).is_err(), "their numbers are still in use");
     ids.iter().for_each(|id| bench.table().forget(*id));
     let id = bench.table().insert(&key(None), &OUT).unwrap();
-    bench.table().remove(&key(None), id);
-    bench.table().forget(id);
+    end(bench, &key(None), id);
 }
 
 /// An IP packet in a frame, and after a step of [`STEP`].
@@ -261,8 +262,7 @@ fn packets_are_routed_as_a_router_does(bench: &mut dyn Bench) {
         assert_eq!(bench.pass(0, &ip.frame()), Fate::Sent(1, ip.after(after)), "{tag:?}");
         let counts = Counts { packets: 1, bytes: 14 + 60, held: 0, taken_off: 0 };
         assert_eq!(bench.table().read(id), counts);
-        bench.table().remove(&ip.key(), id);
-        bench.table().forget(id);
+        end(bench, &ip.key(), id);
     }
     // Every time to live, and checksums on both sides of a carry; as short and long as may be.
     let id = settled(bench.table(), &Ip::v4(60).key(), &ROUTED);
@@ -294,13 +294,14 @@ fn packets_are_routed_as_a_router_does(bench: &mut dyn Bench) {
     padded.packet.extend([0; 20]);
     assert_eq!(bench.pass(0, &padded.frame()), Fate::Sent(1, padded.after(None)));
     for (ip, id) in [(Ip::v4(60), id), (Ip::v6(60), v6)] {
-        bench.table().remove(&ip.key(), id);
-        bench.table().forget(id);
+        end(bench, &ip.key(), id);
         assert_eq!(bench.pass(0, &ip.frame()), Fate::Passed);
     }
 }
 
-fn packets_that_a_router_does_not_send_on_as_they_are_pass(bench: &mut dyn Bench) {
+/// A sound packet, and others that are left to the pipeline: why, and whether the rule is to wait,
+/// since the packet may leave later.
+fn left_to_the_pipeline(is_v4: bool) -> (Ip, Vec<(&'static str, Ip, bool)>) {
     let damaged = |mut ip: Ip, at: usize| {
         ip.packet[at] ^= 0x10;
         ip
@@ -318,8 +319,7 @@ fn packets_that_a_router_does_not_send_on_as_they_are_pass(bench: &mut dyn Bench
     let with_options = with_options.with(0, 0x46);
     let mut version_5 = Ip::v4(60).with(0, 0x55);
     version_5 = version_5.summed();
-    // Whether the rule is to wait, since the packet may leave later.
-    let v4 = [
+    let v4 = vec![
         ("end of life", Ip::v4(60).with(8, 1), false),
         ("no life", Ip::v4(60).with(8, 0), false),
         ("checksum", damaged(Ip::v4(60), 10), false),
@@ -331,17 +331,21 @@ fn packets_that_a_router_does_not_send_on_as_they_are_pass(bench: &mut dyn Bench
         ("options", with_options, true),
         ("longer than the MTU", long(Ip::v4(200)), true),
     ];
-    let v6 = [
+    let v6 = vec![
         ("end of life", Ip::v6(60).with(7, 1), false),
         ("no life", Ip::v6(60).with(7, 0), false),
         ("version", Ip::v6(60).with(0, 0x50), false),
         ("longer than the frame", Ip::v6(60).with(5, 21), false),
         ("longer than the MTU", long(Ip::v6(200)), true),
     ];
-    for (sound, cases) in [(Ip::v4(60), &v4[..]), (Ip::v6(60), &v6)] {
+    if is_v4 { (Ip::v4(60), v4) } else { (Ip::v6(60), v6) }
+}
+
+fn packets_that_a_router_does_not_send_on_as_they_are_pass(bench: &mut dyn Bench) {
+    for (sound, cases) in [true, false].map(left_to_the_pipeline) {
         let id = settled(bench.table(), &sound.key(), &ROUTED);
         let mut passed = 0;
-        for (name, ip, waits) in cases {
+        for (name, ip, waits) in &cases {
             // A frame's type and its packet's version are two things.
             let frame = [&sound.frame()[..14], &ip.packet].concat();
             assert_eq!(bench.pass(0, &frame), Fate::Passed, "{name}");
@@ -357,8 +361,7 @@ fn packets_that_a_router_does_not_send_on_as_they_are_pass(bench: &mut dyn Bench
         // So short that there are no addresses.
         let cut = &sound.frame()[..14 + 19];
         assert_eq!(bench.pass(0, cut), Fate::Passed);
-        bench.table().remove(&sound.key(), id);
-        bench.table().forget(id);
+        end(bench, &sound.key(), id);
     }
 }
 
@@ -371,8 +374,7 @@ fn rules_of_routed_flows_are_independent(bench: &mut dyn Bench) {
     let ids = all.map(|ip| settled(bench.table(), &ip.key(), &ROUTED));
     for (n, ip) in all.into_iter().enumerate() {
         assert_eq!(bench.pass(0, &ip.frame()), Fate::Sent(1, ip.after(None)));
-        bench.table().remove(&ip.key(), ids[n]);
-        bench.table().forget(ids[n]);
+        end(bench, &ip.key(), ids[n]);
         assert_eq!(bench.pass(0, &ip.frame()), Fate::Passed);
         for ip in &all[n + 1..] {
             assert_eq!(bench.pass(0, &ip.frame()), Fate::Sent(1, ip.after(None)));
@@ -382,8 +384,7 @@ fn rules_of_routed_flows_are_independent(bench: &mut dyn Bench) {
     let unknown = Ip::v4(60).with(12, 11);
     assert_eq!(bench.pass(0, &unknown.frame()), Fate::Passed);
     assert_eq!(bench.table().passed(id), 0, "no rule of its own");
-    bench.table().remove(&one.key(), id);
-    bench.table().forget(id);
+    end(bench, &one.key(), id);
 }
 
 fn flows_between_two_addresses_may_part(bench: &mut dyn Bench) {
@@ -434,8 +435,7 @@ fn flows_between_two_addresses_may_part(bench: &mut dyn Bench) {
         assert_eq!(bench.pass(0, &tcp.frame()), Fate::Sent(1, tcp.after(None)));
         for (ip, id) in [(&two, id_2), (&tcp, id_3), (&one, id)] {
             assert_eq!(bench.pass(0, &one.frame()), Fate::Sent(1, one.after(None)));
-            bench.table().remove(&with_ports(ip), id);
-            bench.table().forget(id);
+            end(bench, &with_ports(ip), id);
             assert_eq!(bench.pass(0, &ip.frame()), Fate::Passed);
         }
         let id = settled(bench.table(), &one.key(), &ROUTED);
@@ -443,8 +443,7 @@ fn flows_between_two_addresses_may_part(bench: &mut dyn Bench) {
         for ip in [&one, &two, &tcp] {
             assert_eq!(bench.pass(0, &ip.frame()), Fate::Sent(1, ip.after(None)));
         }
-        bench.table().remove(&one.key(), id);
-        bench.table().forget(id);
+        end(bench, &one.key(), id);
     }
 }
 
@@ -559,8 +558,7 @@ fn segments_of_a_routed_super_packet_are_no_longer_than_the_mtu() {
                 let (bytes, offload) = got.unwrap();
                 assert!(bytes == expected, "{segmentation:?} {mtu}");
                 assert_eq!((offload.segmentation, offload.segment_size), (segmentation, 1448));
-                bench.table.remove(&ip.key(), id);
-                bench.table.forget(id);
+                end(&mut bench, &ip.key(), id);
             }
         }
     });

@@ -72,16 +72,14 @@ fn packets_that_owe_their_checksum_go_to_the_socket() {
                     }
                 }
             }
-            bench.table.remove(&Key::Flow(switched), id);
-            bench.table.forget(id);
+            end(&mut bench, &Key::Flow(switched), id);
             // A routed flow's packets as well.
             let id = settled(bench.table(), &routed, &ROUTED);
             let mut ip = sample.clone();
             assert_eq!(bench.pass(0, &ip.frame()), Fate::Sent(1, ip.after(*tag)));
             ip.packet[field..field + 2].copy_from_slice(&pseudo(&sample, protocol));
             assert_eq!(bench.pass(0, &ip.frame()), Fate::Passed);
-            bench.table.remove(&routed, id);
-            bench.table.forget(id);
+            end(&mut bench, &routed, id);
         }
     });
 }
@@ -156,8 +154,7 @@ fn whatever_may_owe_a_checksum_deeper_inside_goes_to_the_socket() {
             let key = Key::Flow(Flow::of(0, &ip.frame()).unwrap());
             let id = settled(bench.table(), &key, &OUT);
             assert_eq!(is_forwarded(&mut bench, &ip.frame()), forwards, "{:02x?}", ip.packet);
-            bench.table.remove(&key, id);
-            bench.table.forget(id);
+            end(&mut bench, &key, id);
         }
     });
 }
@@ -205,16 +202,14 @@ fn no_rule_leads_to_a_cable_whose_far_end_does_not_poll() {
         assert_eq!(bench.table.passed(id), 0, "it may begin anew only as another rule");
         let refused = bench.table.insert(&key(None), &OUT).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
-        bench.table.remove(&key(None), id);
-        bench.table.forget(id);
+        end(&mut bench, &key(None), id);
         // Nor when it is opened.
         bench.close_and_open(1);
         assert!(bench.table.insert(&key(None), &OUT).is_err());
         let other = key_from(1);
         let back = settled(bench.table(), &other, &Action { out_port: 0, ..OUT });
         assert_eq!(bench.pass(1, &frame(None)), Fate::Sent(0, frame(None)));
-        bench.table.remove(&other, back);
-        bench.table.forget(back);
+        end(&mut bench, &other, back);
 
         poll("h1", true);
         bench.table.maintain(1);
