@@ -1,26 +1,16 @@
 //! Labs of containerlab and networks of Mininet become topologies; topologies become containerlab's
 //! definitions and come back; what is lost on the way is told.
 
-use plexus_analysis::exchange::{Format, ImportOptions, Imported, export, import};
+use plexus_analysis::exchange::{Format, Imported, export};
 use plexus_topo::{Device, Options, Shape, Topology, generate};
 use proptest::prelude::*;
 
-const CLOS: &str = include_str!("graphs/clos01.clab.yml");
-const ROUTERS: &str = include_str!("graphs/frr01.clab.yml");
-const BRIDGE: &str = include_str!("graphs/br01.clab.yml");
-const OFFICE: &str = include_str!("graphs/office.mn");
+use crate::{carried, read, refused};
 
-fn read(format: Format, text: &str) -> Imported {
-    let options = ImportOptions { name: "file".to_string(), ..ImportOptions::default() };
-    import(format, "f", text, &options).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn refused(format: Format, text: &str) -> String {
-    match import(format, "f", text, &ImportOptions::default()) {
-        Err(error) => error.to_string(),
-        Ok(made) => panic!("this was accepted: {text:.200}\n{:?}", made.notes),
-    }
-}
+const CLOS: &str = include_str!("../graphs/clos01.clab.yml");
+const ROUTERS: &str = include_str!("../graphs/frr01.clab.yml");
+const BRIDGE: &str = include_str!("../graphs/br01.clab.yml");
+const OFFICE: &str = include_str!("../graphs/office.mn");
 
 fn names(topology: &Topology) -> [Vec<&str>; 3] {
     [
@@ -296,22 +286,6 @@ fn what_is_broken_is_named_with_its_place_and_a_remedy() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// The parts of a topology that a lab of containers carries; lanes become links of their own.
-fn carried(topology: &Topology) -> [Vec<String>; 2] {
-    let mut devices: Vec<String> = Vec::new();
-    devices.extend(topology.nodes.iter().map(|n| format!("node {}", n.name)));
-    devices.extend(topology.bridges.iter().map(|b| format!("bridge {}", b.name)));
-    devices.extend(topology.hosts.iter().map(|h| {
-        format!("host {} {:?} {:?} {} {:?}", h.name, h.addresses, h.gateways, h.mac, h.interfaces)
-    }));
-    let cables = topology.cables().map(|(link, _, ends)| {
-        let l = &topology.links[link];
-        let usual = (l.rate_bits_per_s, l.delay, l.mtu, l.loss.to_bits());
-        format!("{:?} {usual:?}", ends.map(|end| topology.end_name(end)))
-    });
-    [devices, cables.collect()]
-}
-
 fn comes_back(topology: &Topology) {
     let text = export(topology, Format::Containerlab).unwrap().text;
     let back = read(Format::Containerlab, &text).topology;
@@ -365,7 +339,7 @@ proptest! {
 
 #[test]
 fn a_fabric_becomes_containers_with_a_controller() {
-    let ring = Topology::parse("ring", include_str!("../../../labs/ring.toml")).unwrap();
+    let ring = Topology::parse("ring", include_str!("../../../../labs/ring.toml")).unwrap();
     let made = export(&ring, Format::Containerlab).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     for lines in [
