@@ -238,11 +238,7 @@ mod tests {
         let all = include_str!("../../../wire/src/fabric/vectors.json");
         let all: Vec<serde_json::Value> = serde_json::from_str(all).unwrap();
         let vector = all.iter().find(|v| v["name"] == "message/Sealed").unwrap();
-        let unhex = |field: &str| -> Vec<u8> {
-            let text = vector[field].as_str().unwrap();
-            let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-            (0..text.len()).step_by(2).map(byte).collect()
-        };
+        let unhex = |field: &str| plexus_wire::unhex(vector[field].as_str().unwrap()).unwrap();
         assert_eq!(open(&mut session, &unhex("bytes")), Ok(unhex("plaintext")));
     }
 }

@@ -5,17 +5,13 @@ use plexus_control::exchange;
 use plexus_control::session::Refused;
 use plexus_control::session::frame::Message;
 use plexus_control::session::keyed;
+use plexus_wire::hex;
 use serde_json::Value;
 
 const VECTORS: &str = include_str!("../../../wire/src/fabric/vectors.json");
 
 fn unhex(text: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(byte).collect()
-}
-
-fn hex(bytes: &[u8]) -> Value {
-    bytes.iter().map(|b| format!("{b:02x}")).collect::<String>().into()
+    plexus_wire::unhex(text).unwrap()
 }
 
 /// A counter as a nonce (SPEC.md, section 7).
@@ -62,7 +58,10 @@ fn messages_are_read_opened_and_refused_as_the_vectors_say() {
         }
         match message {
             Message::Hello(h) => {
-                assert_eq!((&vector["kind"], &vector["noise"]), (&"hello".into(), &hex(h.noise)));
+                assert_eq!(
+                    (&vector["kind"], &vector["noise"]),
+                    (&"hello".into(), &hex(h.noise).into())
+                );
                 assert_eq!(vector["step"], h.step);
                 assert_eq!(
                     (&vector["sender"], &vector["receiver"]),

@@ -22,8 +22,7 @@ pub fn clients() -> Clients {
             clients.time_ms = value.parse().unwrap();
             continue;
         }
-        let byte = |at| u8::from_str_radix(&value[at..at + 2], 16).unwrap();
-        clients.packets.insert(name, (0..value.len()).step_by(2).map(byte).collect());
+        clients.packets.insert(name, plexus_wire::unhex(value).unwrap());
     }
     clients
 }

@@ -256,9 +256,7 @@ mod tests {
             "0181",
             "02810000",
         ] {
-            let text = wrong.replace(' ', "");
-            let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-            let bytes: Vec<u8> = (0..text.len()).step_by(2).map(byte).collect();
+            let bytes = crate::unhex(&wrong.replace(' ', "")).unwrap();
             assert!(FibChange::read_all(&bytes).is_err(), "{wrong}");
         }
     }

@@ -2,7 +2,7 @@
 //! of a message are sealed: tests with the keys cover them.
 
 use plexus_wire::fabric::{self, Kind};
-use plexus_wire::{ethernet, fabric::encapsulation};
+use plexus_wire::{ethernet, fabric::encapsulation, hex};
 use serde_json::{Value, json};
 
 use super::tables::mac;
@@ -10,10 +10,6 @@ use super::vectors::{bytes, vectors};
 
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |n, b| n * 256 + u64::from(*b))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The fields in the clear, or why it is no message.

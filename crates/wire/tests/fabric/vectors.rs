@@ -24,10 +24,7 @@ pub(crate) fn vectors(prefix: &str) -> Vec<Value> {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.bytes().filter(|b| *b != b' ').collect();
-    assert_eq!(digits.len() % 2, 0);
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(byte).collect()
+    plexus_wire::unhex(text).unwrap()
 }
 
 pub(crate) fn bytes(vector: &Value, field: &str) -> Vec<u8> {
