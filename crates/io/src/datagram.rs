@@ -12,7 +12,7 @@ use crate::sys;
 /// Datagrams in one system call, at most.
 pub const DATAGRAMS: usize = 64;
 /// Bytes of the longer of the two addresses.
-const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
+pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 
 type Name = [u8; NAME_LEN];
 
@@ -151,7 +151,7 @@ fn encode(address: SocketAddr, name: &mut Name) -> usize {
 }
 
 /// The address in a `sockaddr_in` or `sockaddr_in6` as the kernel writes it.
-fn decode(name: &[u8]) -> Option<SocketAddr> {
+pub(crate) fn decode(name: &[u8]) -> Option<SocketAddr> {
     let family = libc::sa_family_t::from_ne_bytes(*name.first_chunk()?);
     let port = u16::from_be_bytes(*name.get(2..)?.first_chunk()?);
     match libc::c_int::from(family) {

@@ -15,8 +15,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::mem::{offset_of, size_of};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
@@ -25,6 +24,7 @@ use plexus_wire::fabric::encapsulation;
 use rustix::io::Errno;
 
 use crate::OpenError;
+use crate::datagram::{NAME_LEN, decode};
 use crate::device::ETHERNET;
 use crate::error::patiently;
 use crate::messages;
@@ -218,7 +218,7 @@ impl Port for UdpPort {
         let mut accepted = 0;
         for (i, &frame) in frames[..n].iter().enumerate() {
             let got = self.messages.received(i);
-            let (from, len) = (address(got.name), got.len);
+            let (from, len) = (decode(got.name).map(|from| from.ip()), got.len);
             accepted += usize::from(self.accept(pool, frame, from, len, into));
         }
         accepted
@@ -400,24 +400,3 @@ fn set_up_sender(sender: &OwnedFd, ends: &UdpEnds) -> io::Result<()> {
 
 /// What its socket carries is the frame, and on receiving, the sender's address.
 type Messages = messages::Messages<0, NAME_LEN, 0>;
-
-/// Bytes of the longer of the two addresses.
-const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
-
-/// The address in a `sockaddr_in` or `sockaddr_in6` as the kernel writes it.
-fn address(name: &[u8]) -> Option<IpAddr> {
-    let family = libc::sa_family_t::from_ne_bytes(*name.first_chunk()?);
-    match libc::c_int::from(family) {
-        libc::AF_INET => {
-            let octets: &[u8; 4] =
-                name.get(offset_of!(libc::sockaddr_in, sin_addr)..)?.first_chunk()?;
-            Some(Ipv4Addr::from(*octets).into())
-        }
-        libc::AF_INET6 => {
-            let octets: &[u8; 16] =
-                name.get(offset_of!(libc::sockaddr_in6, sin6_addr)..)?.first_chunk()?;
-            Some(Ipv6Addr::from(*octets).into())
-        }
-        _ => None,
-    }
-}
