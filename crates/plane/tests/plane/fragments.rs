@@ -22,20 +22,20 @@ fn router(mtu: u16) -> Router {
     router
 }
 
-/// Puts fragments together by RFC 791, 3.2: where each payload belongs, and whether more follow.
-fn reassemble(fragments: &[Vec<u8>], mtu: usize) -> (usize, Vec<u8>, bool) {
-    let (mut bytes, mut first, mut more_after) = (Vec::new(), None, true);
-    for frame in fragments {
-        assert_eq!(&frame[..12], &[mac(1).0, own(1).0].concat()[..]);
+/// Puts fragments together by RFC 791, 3.2, in the order in which they came. `first` is where the
+/// payload belongs. Returns it, and whether more follows.
+pub(crate) fn reassemble(frames: &[Vec<u8>], mtu: u16, first: usize) -> (Vec<u8>, bool) {
+    let (mut bytes, mut more) = (Vec::new(), true);
+    for frame in frames {
         let ip = ipv4::Packet::new_checked(&frame[14..]).unwrap();
-        assert!(ip.checksum_ok() && ip.total_len() <= mtu && ip.ttl() == 63);
-        assert_eq!(ip.identification(), 0x1234);
-        let first = *first.get_or_insert(ip.fragment_offset());
-        assert_eq!(ip.fragment_offset() - first, bytes.len());
+        assert!(ip.checksum_ok() && ip.ttl() == 63 && ip.identification() == 0x1234);
+        assert!(ip.total_len() <= usize::from(mtu), "{}", ip.total_len());
+        assert!(more, "the last one comes last");
+        assert_eq!(ip.fragment_offset(), first + bytes.len());
         bytes.extend(ip.payload());
-        more_after = ip.more_fragments();
+        more = ip.more_fragments();
     }
-    (first.unwrap_or(0), bytes, more_after)
+    (bytes, more)
 }
 
 proptest! {
@@ -66,10 +66,10 @@ proptest! {
         prop_assert!(got.iter().all(|(port, _)| *port == 1));
         let frames: Vec<Vec<u8>> = got.into_iter().map(|(_, f)| f).collect();
         prop_assert_eq!(frames.len() > 1, usize::from(total) > usize::from(mtu));
-        let (at, bytes, more_after) = reassemble(&frames, mtu.into());
-        prop_assert_eq!((at, more_after), (usize::from(offset) * 8, more));
-        prop_assert_eq!(bytes, payload);
+        let whole = reassemble(&frames, mtu, usize::from(offset) * 8);
+        prop_assert_eq!(whole, (payload, more));
         for (i, frame) in frames.iter().enumerate() {
+            prop_assert_eq!(&frame[..12], &[mac(1).0, own(1).0].concat()[..]);
             let kept = &frame[34..34 + extra.len()];
             let blanked: &[u8] = &[1, 1, 1, 1, 1, 1, 1, 0];
             let expected = if i > 0 && options == 1 { blanked } else { extra };

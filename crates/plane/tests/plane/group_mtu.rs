@@ -2,33 +2,19 @@
 //! the header of its host's way, and errors with the neighbour's MTU.
 
 use crate::common::mac;
+use crate::fragments::reassemble;
 use crate::group_rig::{
-    A, B, C, GROUP, HEADERS, HERE, LINK, PATH, THERE, TTL, node, packet, packet_v6, v4_of,
+    A, B, C, GROUP, HEADERS, HERE, LINK, PATH, THERE, node, packet, packet_v6, v4_of,
 };
 use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_plane::{DropReason, Punt};
 use plexus_table::RouteKey;
 use plexus_wire::fabric::{self, Repr};
-use plexus_wire::{Protocol, checksum, ipv4};
+use plexus_wire::{Protocol, checksum};
 use proptest::prelude::*;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;
-
-/// Puts fragments together in the order in which they came.
-fn reassemble(frames: &[Vec<u8>], mtu: u16, first: usize) -> (Vec<u8>, bool) {
-    let (mut bytes, mut more) = (Vec::new(), true);
-    for frame in frames {
-        let ip = ipv4::Packet::new_checked(&frame[14..]).unwrap();
-        assert!(ip.checksum_ok() && ip.ttl() == TTL - 1 && ip.identification() == 0x1234);
-        assert!(ip.total_len() <= usize::from(mtu), "{}", ip.total_len());
-        assert!(more, "the last one comes last");
-        assert_eq!(ip.fragment_offset(), first + bytes.len());
-        bytes.extend(ip.payload());
-        more = ip.more_fragments();
-    }
-    (bytes, more)
-}
 
 /// The frames behind their headers, each of which is that of the way to B.
 fn carried(out: Vec<(usize, Vec<u8>)>) -> Vec<Vec<u8>> {
