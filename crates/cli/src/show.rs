@@ -271,9 +271,10 @@ fn flows(answer: &Flows, top: usize) -> String {
             &flow.why,
         ]);
     }
-    let Flows { node, seconds, flows, others_packets_per_s } = answer;
+    let Flows { node, seconds, flows, others_packets_per_s, rules_per_s, swaps_per_s } = answer;
     let mut text = format!(
-        "{node}: {} flows in {seconds:.1} s; {others_packets_per_s:.0} other packets/s\n",
+        "{node}: {} flows in {seconds:.1} s; {others_packets_per_s:.0} other packets/s\n\
+         fast table: {rules_per_s:.0} rules/s, {swaps_per_s:.0} swaps/s\n",
         flows.len()
     );
     text += &table.finish();

@@ -237,6 +237,10 @@ pub struct Flows {
     pub flows: Vec<FlowRate>,
     /// Packets per second that are no IP, or of flows beyond the 16,384 of a sample.
     pub others_packets_per_s: f64,
+    /// Rules that the fast table was given, per second.
+    pub rules_per_s: f64,
+    /// Rules that gave way to flows with more packets, per second.
+    pub swaps_per_s: f64,
 }
 
 /// A flow and its rate. In the pipeline that is from a sample: of a batch of more than four

@@ -21,9 +21,12 @@ const LASTS: Duration = Duration::from_secs(1);
 /// # Errors
 /// When a worker does not answer.
 pub(crate) fn answer(node: &RunningNode) -> Result<Flows, String> {
-    let before = rules(node.fast()?);
+    let reports = node.fast()?;
+    let changes_before = changes(&reports);
+    let before = rules(reports);
     let samples = node.sample(LASTS)?;
     let reports = node.fast()?;
+    let changes_after = changes(&reports);
     let ports = reports.iter().flat_map(|report| &report.ports);
     let open: BTreeMap<PortId, bool> = ports.map(|port| (port.id, port.sends)).collect();
     let after = rules(reports);
@@ -46,8 +49,21 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Flows, String> {
     });
     let mut flows: Vec<FlowRate> = in_pipeline.chain(in_kernel).collect();
     flows.sort_by(|a, b| b.bits_per_s.total_cmp(&a.bits_per_s));
-    let others_packets_per_s = others as f64 / seconds;
-    Ok(Flows { node: file.name.clone(), seconds, flows, others_packets_per_s })
+    let per_s = |of: usize| changes_after[of].saturating_sub(changes_before[of]) as f64 / seconds;
+    Ok(Flows {
+        node: file.name.clone(),
+        seconds,
+        flows,
+        others_packets_per_s: others as f64 / seconds,
+        rules_per_s: per_s(0),
+        swaps_per_s: per_s(1),
+    })
+}
+
+/// Rules made, and those that gave way to others.
+fn changes(reports: &[FastReport]) -> [u64; 2] {
+    let sum = |of: fn(&FastReport) -> u64| reports.iter().map(of).sum();
+    [sum(|report| report.made), sum(|report| report.gave_way)]
 }
 
 fn rules(reports: Vec<FastReport>) -> BTreeMap<Key, FastRule> {
