@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use plexus_table::lpm::{Address, Fib, GroupId, Limits, Prefix, Reader, Refused};
 use prefix_trie::PrefixMap;
+use tempfile::TempDir;
 
 use super::peer::DpdkLpm;
 use super::random::Random;
@@ -418,27 +419,20 @@ fn record<A: Family>((addr, len, group): Route<A>) -> Vec<u8> {
 }
 
 /// What is handed over to peers; goes when this does.
-struct Files(PathBuf);
+struct Files(TempDir);
 
 impl Files {
     fn new() -> Result<Files, String> {
-        let dir = std::env::temp_dir().join(format!("plexus-lpm-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        Ok(Files(dir))
+        let folder = tempfile::Builder::new().prefix("plexus-lpm-").tempdir();
+        folder.map(Files).map_err(|e| e.to_string())
     }
 
     fn write(&self, name: &str, bytes: impl Iterator<Item = u8>) -> Result<PathBuf, String> {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         let bytes: Vec<u8> = bytes.collect();
         let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(&bytes));
         written.map_err(|e| format!("{}: {e}", Path::display(&path)))?;
         Ok(path)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn added_rows_replace_those_with_their_name_and_peer() {
-        let directory = std::env::temp_dir().join(format!("plexus-bench-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         let row = |peer: &str, value: f64| {
             format!(
                 r#"{{"name":"x","value":{value:?},"unit":"Mpps","peer":"{peer}","peer_value":2.0,
@@ -178,10 +178,10 @@ mod tests {
         fs::write(at("results.json"), format!("[{},{}]", row("a", 3.0), row("b", 4.0))).unwrap();
         fs::write(at("rows.json"), format!("[{},{}]", row("b", 5.25), row("c", 0.05))).unwrap();
         fs::write(at("README.md"), format!("before\n{BEGIN}former\n{END}\nafter\n")).unwrap();
-        assert!(matches!(readme(&directory, None, true), Err(Failure::No(_))));
-        let rendered = readme(&directory, Some(&at("rows.json")), false).unwrap();
+        assert!(matches!(readme(directory, None, true), Err(Failure::No(_))));
+        let rendered = readme(directory, Some(&at("rows.json")), false).unwrap();
         assert_eq!(rendered, Some(at("README.md")));
-        assert_eq!(readme(&directory, None, true).unwrap(), None);
+        assert_eq!(readme(directory, None, true).unwrap(), None);
         let text = fs::read_to_string(at("README.md")).unwrap();
         let expected = [
             "before\n",
@@ -194,6 +194,5 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("former") && !text.contains("4.00"), "{text}");
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

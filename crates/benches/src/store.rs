@@ -9,12 +9,13 @@ mod confined;
 mod proof;
 mod rig;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use plexus_io::disk::{DeviceStats, place};
 use plexus_io::process::memory;
+use tempfile::Builder;
 
 use super::{Row, Setting};
 use confined::Confined;
@@ -31,19 +32,12 @@ const LIMIT_SHARE: u64 = 8;
 const LIMIT_MIN: u64 = 128 << 20;
 const DEPTHS: [usize; 2] = [16, 64];
 
-/// A file that is gone when the bench is.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// A row for each depth: thousands of hits per second.
 pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
     let objects = OBJECTS / setting.effort.shrink as u64;
-    let file = Scratch(setting.scratch.join(format!("plexus-{name}-{}", std::process::id())));
+    let folder = Builder::new().prefix(&format!("plexus-{name}-")).tempdir_in(&setting.scratch);
+    let folder = folder.map_err(|e| format!("a folder in {}: {e}", setting.scratch.display()))?;
+    let file = folder.path().join("content");
     let content = objects * rig::CONTENT as u64;
     let memory = content / MEMORY_SHARE;
     let limit = content / LIMIT_SHARE;
@@ -59,20 +53,20 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         "plexus: {objects} packets of 8 KiB, {} MiB, in {} of {} MiB; the store's memory holds {} \
          MiB",
         content >> 20,
-        file.0.display(),
+        file.display(),
         rig::file_bytes(objects) >> 20,
         memory >> 20
     );
     let mut rows = Vec::new();
     for depth in DEPTHS {
-        let mut rig = Rig::fill(&file.0, objects, memory, depth)?;
+        let mut rig = Rig::fill(&file, objects, memory, depth)?;
         let peer = !setting.effort.time.is_zero() && has_fio();
         let mut seed = 0;
         let turn = || {
             seed += 1;
-            let before = (DeviceStats::of(&file.0).ok(), own_read_bytes());
+            let before = (DeviceStats::of(&file).ok(), own_read_bytes());
             let outcome = rig.ask(setting.effort.time, seed)?;
-            let after = (DeviceStats::of(&file.0).ok(), own_read_bytes());
+            let after = (DeviceStats::of(&file).ok(), own_read_bytes());
             let evidence = Evidence {
                 hit_bytes: outcome.reads * rig::RECORD as u64,
                 is_direct: rig.is_direct(),
@@ -81,9 +75,9 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
                 data_bytes: content,
                 memory_bytes: confined.as_ref().map_or_else(memory::limit, |c| Some(c.bytes())),
             };
-            report(depth, &rig, &outcome, &file.0, &evidence, confined.as_ref())?;
+            report(depth, &rig, &outcome, &file, &evidence, confined.as_ref())?;
             let ours = outcome.disk_hits as f64 / outcome.seconds / 1e3;
-            let theirs = peer.then(|| fio(&file.0, depth, setting.effort.time)).transpose()?;
+            let theirs = peer.then(|| fio(&file, depth, setting.effort.time)).transpose()?;
             Ok((ours, theirs))
         };
         let label = format!("{name}-depth-{depth}");
@@ -91,7 +85,7 @@ pub(super) fn rows(name: &str, setting: &Setting) -> Result<Vec<Row>, String> {
         rows.push(Row::measure(&label, "k hits/s", peer, setting.effort.runs, turn)?);
         // The next depth begins with a file of its own.
         drop(rig);
-        std::fs::remove_file(&file.0).map_err(|e| format!("{}: {e}", file.0.display()))?;
+        std::fs::remove_file(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     }
     Ok(rows)
 }

@@ -133,7 +133,9 @@ impl ControllerSettings {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::io::Write;
+
+    use tempfile::NamedTempFile;
 
     use super::*;
     use crate::ControllerFile;
@@ -146,24 +148,21 @@ mod tests {
         [[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"10.0.0.9\"\n";
 
     /// The routes of [`HEAD`] with a file of these.
-    fn load(name: &str, lines: &str) -> Result<ControllerSettings, String> {
-        let path =
-            std::env::temp_dir().join(format!("plexus-routes-{}-{name}", std::process::id()));
-        fs::write(&path, lines).unwrap();
-        let text = HEAD.replace("FILE", &path.display().to_string());
+    fn load(lines: &str) -> Result<ControllerSettings, String> {
+        let mut routes = NamedTempFile::new().unwrap();
+        routes.write_all(lines.as_bytes()).unwrap();
+        let text = HEAD.replace("FILE", &routes.path().display().to_string());
         let file = ControllerFile::parse("c1.toml", &text).unwrap();
         assert_eq!(ControllerFile::parse("c1.toml", &file.to_toml()).unwrap(), file);
         let mut settings = file.settings;
-        let loaded = settings.load_routes();
-        fs::remove_file(&path).unwrap();
-        loaded.map(|()| settings)
+        settings.load_routes().map(|()| settings)
     }
 
     #[test]
     fn a_file_adds_to_the_routes_of_the_settings() {
         let text =
             "# the others\n198.51.100.0/24 10.0.0.9 10.0.0.8 # two\n\n2001:db8::/32 fd00::9\n";
-        let routes = load("good", text).unwrap().routes;
+        let routes = load(text).unwrap().routes;
         let texts: Vec<String> = routes.iter().map(|r| format!("{} {}", r.prefix, r.via)).collect();
         let all = [
             "192.0.2.0/24 10.0.0.9",
@@ -177,7 +176,7 @@ mod tests {
     #[test]
     fn each_mistake_is_named_with_its_line() {
         let many: String = (0..4).map(|i| format!("198.51.{i}.0/24 10.0.0.9\n")).collect();
-        for (at, (text, told)) in [
+        for (text, told) in [
             ("192.0.2.0/24 10.0.0.9\n", ":1: this route is there twice"),
             ("\n198.51.100.0/24\n", ":2: the route leads nowhere"),
             ("198.51.100.0/24 10.0.0.7\n", ":1: any host could say that it is 10.0.0.7"),
@@ -187,11 +186,8 @@ mod tests {
             ("198.51.100.0/24 blackhole\n", ":1: \"blackhole\" is no address here"),
             ("198.51.100.1/24 10.0.0.9\n", ":1: "),
             (&many, ":4: there are more than 4 routes: see [limits]"),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let error = load(&format!("bad-{at}"), text).unwrap_err();
+        ] {
+            let error = load(text).unwrap_err();
             assert!(error.contains(told), "{text}: {error}");
         }
         let text = HEAD.replace("FILE", "/nowhere/routes");

@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn files_are_read_as_clients_write_them_and_what_is_none_is_told() {
-        let file = std::env::temp_dir().join(format!("plexus-certificate-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("certificate");
         let of = |bytes: &[u8]| {
             fs::write(&file, bytes).unwrap();
             read(&file)
@@ -80,6 +81,5 @@ mod tests {
             assert!(told.starts_with("neither Data nor Base64"), "{other}: {told}");
         }
         assert!(of(&[6; FILE_LEN_MAX + 1]).unwrap_err().contains("longer than any key"));
-        fs::remove_file(file).unwrap();
     }
 }

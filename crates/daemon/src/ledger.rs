@@ -188,21 +188,14 @@ mod tests {
         Authority::new([group; 16], &[9; 32])
     }
 
-    fn directory(name: &str) -> PathBuf {
-        let name = format!("plexus-ledger-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).unwrap();
-        directory
-    }
-
     fn entry(number: u64, name: &str) -> Entry {
         Entry { number, role: Role::Node, name: name.into(), key: "ab".into(), removed: false }
     }
 
     #[test]
     fn what_was_entered_is_there_again_and_the_last_line_of_a_number_counts() {
-        let directory = directory("again");
-        let beside = directory.join("group.key");
+        let directory = tempfile::tempdir().unwrap();
+        let beside = directory.path().join("group.key");
         let mut ledger = Ledger::open(&beside, &authority(1)).unwrap();
         assert!(ledger.is_new && ledger.entries().is_empty());
         for (number, name) in [(7, "a"), (2, "b"), (7, "c")] {
@@ -213,13 +206,12 @@ mod tests {
         assert!(!ledger.is_new);
         assert_eq!(ledger.entries(), [&entry(2, "b"), &entry(7, "c")]);
         assert_eq!((ledger.holder(7), ledger.holder(3)), (Some(&entry(7, "c")), None));
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn a_line_that_was_cut_short_is_taken_out_and_another_bad_one_is_named() {
-        let directory = directory("cut");
-        let beside = directory.join("group.key");
+        let directory = tempfile::tempdir().unwrap();
+        let beside = directory.path().join("group.key");
         let mut ledger = Ledger::open(&beside, &authority(1)).unwrap();
         ledger.enter(entry(2, "b")).unwrap();
         ledger.file.write_all(b"{\"number\":3,\"ro").unwrap();
@@ -235,28 +227,25 @@ mod tests {
         file.write_all(b"nothing\n").unwrap();
         let told = Ledger::open(&beside, &authority(1)).err().unwrap();
         assert!(told.contains("group.key.ledger:4:"), "{told}");
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn another_groups_ledger_is_refused() {
-        let directory = directory("other");
-        let beside = directory.join("group.key");
+        let directory = tempfile::tempdir().unwrap();
+        let beside = directory.path().join("group.key");
         drop(Ledger::open(&beside, &authority(1)).unwrap());
         let told = Ledger::open(&beside, &authority(2)).err().unwrap();
         assert!(told.contains("is the ledger of group 0101"), "{told}");
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn one_at_a_time_has_it() {
-        let directory = directory("one");
-        let beside = directory.join("group.key");
+        let directory = tempfile::tempdir().unwrap();
+        let beside = directory.path().join("group.key");
         let ledger = Ledger::open(&beside, &authority(1)).unwrap();
         let other = File::open(path_of(&beside)).unwrap();
         assert!(other.try_lock().is_err());
         drop(ledger);
         assert!(other.try_lock().is_ok());
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

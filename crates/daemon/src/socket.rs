@@ -297,13 +297,10 @@ pub(crate) fn refuse(stream: &UnixStream, why: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn path(test: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("plexus-socket-{test}-{}", std::process::id()))
-    }
-
     #[test]
     fn a_silent_owner_of_the_socket_is_waited_for() {
-        let path = path("silent");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         let dying = UnixListener::bind(&path).unwrap();
         let ends = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(200));
@@ -317,7 +314,8 @@ mod tests {
 
     #[test]
     fn an_owner_that_answers_is_refused_and_a_silent_one_after_the_limit() {
-        let path = path("alive");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         let alive = UnixListener::bind(&path).unwrap();
         let has_told = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -340,6 +338,5 @@ mod tests {
         let told = claim(&path).err().unwrap();
         assert!(told.contains("another daemon is silent at"), "{told}");
         assert!(started.elapsed() >= DYING_MAX);
-        fs::remove_file(&path).unwrap();
     }
 }

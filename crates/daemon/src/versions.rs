@@ -174,13 +174,10 @@ impl Versions {
 mod tests {
     use super::*;
 
-    fn folder(test: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("plexus-versions-{test}-{}", std::process::id()))
-    }
-
     #[test]
     fn the_oldest_go_and_numbers_are_not_used_again() {
-        let folder = folder("oldest");
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path().join("n1.versions");
         let mut versions = Versions::open(&folder).unwrap();
         assert!(versions.index.versions.is_empty() && !folder.exists());
         for i in 1..=40 {
@@ -199,21 +196,19 @@ mod tests {
         // Texts and the index, and nothing else.
         assert_eq!(fs::read_dir(&folder).unwrap().count(), VERSIONS_MAX + 1);
         assert_eq!(versions.add("x", "", true).unwrap(), 41);
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn an_index_that_is_damaged_or_newer_is_refused_with_advice() {
-        let folder = folder("newer");
-        fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let told = |text: &str| {
             fs::write(folder.join(INDEX), text).unwrap();
-            Versions::open(&folder).err().unwrap()
+            Versions::open(folder).err().unwrap()
         };
         assert!(told("{").contains("damaged"));
         assert!(told("[]").contains("damaged"));
         let newer = told("{\"format\": 2, \"branches\": []}");
         assert!(newer.contains("a newer plexus wrote it"), "{newer}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,7 +2,6 @@
 //! §4, first experiment): 100,000 flows of real frames through one worker.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use super::Setting;
 use super::axon_vm::command;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
+use super::rig::Scratch;
 
 const SEED: u64 = 1;
 const FLOWS: usize = 100_000;
@@ -93,16 +93,9 @@ struct Outcome {
 
 /// A switch of one worker between a generator and a meter; it ends with the value.
 struct Bench {
-    around: Namespaces,
-    dir: PathBuf,
     node: Option<Running>,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.node.take();
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
+    around: Namespaces,
+    dir: Scratch,
 }
 
 impl Bench {
@@ -112,9 +105,7 @@ impl Bench {
             Namespaces::create(quiet)
                 .map_err(|e| format!("making a network namespace (root may): {e}"))
         };
-        let dir = std::env::temp_dir().join(format!("plexus-coproc-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let mut bench = Bench { around: place()?, dir, node: None };
+        let mut bench = Bench { node: None, around: place()?, dir: Scratch::new("coproc")? };
         let inside = place()?;
         // The process names the node's place to ip(8).
         let mut sleep = Command::new("sleep");
@@ -127,13 +118,12 @@ impl Bench {
             command(&inside, &format!("ip link set {inner} up"))?;
             command(&bench.around, &format!("ip link set {outer} up"))?;
         }
-        let config = bench.dir.join("node.toml");
         let text = "name = \"coproc\"\ncontrol = \"CONTROL\"\nworkers = 1\nfast_table = \"off\"\n\
                     backend = \"af_xdp\"\n[switch]\nmac_table = 131072\n[[port]]\nname = \"p1\"\n\
                     [[port]]\nname = \"p2\"\n";
         let control = bench.dir.join("node.sock").display().to_string();
-        std::fs::write(&config, text.replace("CONTROL", &control))
-            .map_err(|e| format!("{}: {e}", config.display()))?;
+        let text = text.replace("CONTROL", &control);
+        let config = bench.dir.write("node.toml", text.as_bytes())?;
         let mut node = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
         node.args(["node", "run", "--config"]).arg(&config);
         inside.apply(&mut node).map_err(|e| e.to_string())?;

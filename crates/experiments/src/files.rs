@@ -84,15 +84,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_said_and_leaves_nothing() {
-        let directory = std::env::temp_dir().join(format!("plexus-files-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         fs::create_dir_all(directory.join("a.json")).unwrap();
-        let failed = put(&directory, "a.json", b"x");
+        let failed = put(directory, "a.json", b"x");
         assert!(matches!(failed, Err(Failure::Unusable(why)) if why.contains("a.json")));
-        put(&directory, "b.json", b"x").unwrap();
+        put(directory, "b.json", b"x").unwrap();
         let mut left: Vec<_> =
-            fs::read_dir(&directory).unwrap().map(|f| f.unwrap().file_name()).collect();
+            fs::read_dir(directory).unwrap().map(|f| f.unwrap().file_name()).collect();
         left.sort();
-        fs::remove_dir_all(&directory).unwrap();
         assert_eq!(left, ["a.json", "b.json"]);
     }
 }

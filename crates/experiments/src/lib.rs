@@ -47,6 +47,7 @@ mod page;
 mod plot;
 mod record;
 mod report;
+mod rig;
 mod router_bench;
 mod router_cut;
 mod router_double;

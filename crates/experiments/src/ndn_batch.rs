@@ -13,9 +13,10 @@ use std::time::Duration;
 use plexus_report::Failure;
 
 use super::Setting;
-use super::ndn_rig::{Scratch, device, device_text};
+use super::ndn_rig::{device, device_text};
 use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
+use super::rig::Scratch;
 use rig::{CONTENT, FLOWS, Outcome, READS, Rig, SEED};
 
 const FULL: Effort = Effort {

@@ -18,9 +18,10 @@ use serde_json::Value;
 
 use super::Setting;
 use super::ndn_probe;
-use super::ndn_rig::{Counted, DiskFile, Node, Scratch, device, device_text, place, start};
+use super::ndn_rig::{Counted, DiskFile, Node, device, device_text, place, start};
 use super::plot::{Axis, Bars, Chart, Line, Series};
 use super::report::{Findings, Row};
+use super::rig::Scratch;
 
 const SEED: u64 = 1;
 /// Items, and bytes of the caches, of the slides.

@@ -2,7 +2,6 @@
 //! network namespace of its own, joined by the node's Unix socket, which is a file that all see.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,41 +14,10 @@ use plexus_io::disk::DeviceStats;
 use plexus_io::namespace::Namespaces;
 use serde::de::DeserializeOwned;
 
+use super::rig::Scratch;
+
 /// How long a process may take until it is ready, or has ended.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A directory that goes with the value.
-pub(super) struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Scratch {
-    /// Makes one where temporary files are.
-    pub(super) fn new(name: &str) -> Result<Scratch, String> {
-        Scratch::within(&std::env::temp_dir(), name)
-    }
-
-    pub(super) fn within(directory: &Path, name: &str) -> Result<Scratch, String> {
-        let dir = directory.join(format!("plexus-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        Ok(Scratch(dir))
-    }
-
-    /// A place in it.
-    pub(super) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(super) fn write(&self, name: &str, text: &[u8]) -> Result<PathBuf, String> {
-        let path = self.join(name);
-        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(path)
-    }
-}
 
 /// A network namespace of its own, with its loopback up.
 pub(super) fn place() -> Result<Namespaces, String> {

@@ -20,9 +20,10 @@ use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;
 
 use super::Setting;
-use super::ndn_rig::{Counted, DiskFile, Node, Scratch, device, device_text, place, start};
+use super::ndn_rig::{Counted, DiskFile, Node, device, device_text, place, start};
 use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
+use super::rig::Scratch;
 
 const SEED: u64 = 1;
 const EXPONENT: f64 = 0.8;

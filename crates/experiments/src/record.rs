@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_figure_that_is_not_of_the_recorded_run_is_seen() {
-        let name = format!("plexus-record-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
         for experiment in EXPERIMENTS {
             fs::create_dir_all(directory.join(experiment.paper)).unwrap();
             let path = directory.join(experiment.paper).join("README.md");
@@ -252,25 +252,24 @@ mod tests {
         let experiment = &EXPERIMENTS[0];
         let rows = vec![Row::new("a", "Mbit/s", 81.0).paper(100.0).note("n")];
         let findings = Findings { rows, ..Findings::default() };
-        keep(&directory, experiment, &Report::new(experiment, &findings, false, "c"), "p").unwrap();
-        assert!(matches!(readmes(&directory, true), Err(Failure::No(_))));
-        readmes(&directory, false).unwrap();
+        keep(directory, experiment, &Report::new(experiment, &findings, false, "c"), "p").unwrap();
+        assert!(matches!(readmes(directory, true), Err(Failure::No(_))));
+        readmes(directory, false).unwrap();
         let path = directory.join(experiment.paper).join("README.md");
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("| a | Mbit/s | 100 | 81.0 | x 0.81 |\n"), "{text}");
         assert!(text.contains("**holds**") && text.contains(NONE), "{text}");
         assert!(text.contains("after") && !text.contains("former"), "{text}");
-        assert!(readmes(&directory, true).is_ok());
+        assert!(readmes(directory, true).is_ok());
         for (file, from, to) in [
             (path, "| 81.0 |", "| 82.0 |"),
-            (path_of(&directory, experiment), "\"81.0\"", "\"80.0\""),
+            (path_of(directory, experiment), "\"81.0\"", "\"80.0\""),
         ] {
             let good = fs::read_to_string(&file).unwrap();
             fs::write(&file, good.replacen(from, to, 1)).unwrap();
-            assert!(matches!(readmes(&directory, true), Err(Failure::No(_))), "{file:?}");
+            assert!(matches!(readmes(directory, true), Err(Failure::No(_))), "{file:?}");
             fs::write(&file, good).unwrap();
         }
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

@@ -6,7 +6,6 @@ pub(super) mod click;
 mod programs;
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use serde_json::Value;
 
 use self::click::Click;
 use super::axon_vm::command;
+use super::rig::Scratch;
 
 /// The seed of samples and destinations.
 pub(super) const SEED: u64 = 1;
@@ -108,17 +108,10 @@ pub(super) fn internet() -> Result<&'static [(Ipv4Addr, u8)], String> {
 
 /// The running arrangement; it ends with the value.
 pub(super) struct Bench {
+    daemon: Option<Running>,
     around: Namespaces,
     router: Namespaces,
-    dir: PathBuf,
-    daemon: Option<Running>,
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.daemon.take();
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
+    dir: Scratch,
 }
 
 impl Bench {
@@ -153,14 +146,9 @@ impl Bench {
             Namespaces::create(quiet)
                 .map_err(|e| format!("making a network namespace (root may): {e}"))
         };
-        let dir = std::env::temp_dir().join(format!(
-            "plexus-router-{}-{}",
-            std::process::id(),
-            program.name().to_lowercase()
-        ));
-        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let mut bench = Bench { around: place()?, router: place()?, dir, daemon: None };
-        bench.write("destinations", &destinations)?;
+        let dir = Scratch::new(&format!("router-{}", program.name().to_lowercase()))?;
+        dir.write("destinations", destinations.as_bytes())?;
+        let mut bench = Bench { daemon: None, around: place()?, router: place()?, dir };
         bench.cables()?;
         match program {
             Program::Plexus => bench.plexus(&chosen)?,
@@ -175,12 +163,6 @@ impl Bench {
             }
         }
         Err("no packets come through the router".into())
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
-        let path = self.dir.join(name);
-        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(path)
     }
 
     fn cables(&self) -> Result<(), String> {

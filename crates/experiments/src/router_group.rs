@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use rand_pcg::Pcg64;
 use serde_json::Value;
 
 use super::report::Spread;
+use super::rig::Scratch;
 use super::router_bench::SEED;
 
 /// Destinations of "many flows".
@@ -200,15 +200,9 @@ impl Fast {
 /// A router that is up; it ends with the value.
 pub(super) struct Rig {
     lab: Tied,
-    dir: PathBuf,
+    dir: Scratch,
     kind: Kind,
     layout: Layout,
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
 }
 
 impl Rig {
@@ -217,16 +211,9 @@ impl Rig {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("router-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(format!("plexus-{name}"));
-        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let built = build(plan, &name, &dir, say);
-        let rig = match built {
-            Ok(lab) => Rig { lab, dir, kind: plan.kind, layout: plan.layout },
-            Err(why) => {
-                let _ = std::fs::remove_dir_all(&dir);
-                return Err(why);
-            }
-        };
+        let dir = Scratch::new("router")?;
+        let lab = build(plan, &name, &dir, say)?;
+        let rig = Rig { lab, dir, kind: plan.kind, layout: plan.layout };
         rig.introduce()?;
         let first = Duration::from_millis(100);
         let mut heard = Vec::new();
@@ -378,7 +365,7 @@ impl Rig {
             match load {
                 Load::One(sink) => generator.args(["--dst-ip", &target(sink)]),
                 Load::Each => generator.args(["--dst-ip", &target(i)]),
-                Load::Few => generator.arg("--destinations").arg(self.dir.join(format!("few{i}"))),
+                Load::Few => generator.arg("--destinations").arg(self.dir.join(&format!("few{i}"))),
                 Load::Many => generator.arg("--destinations").arg(self.dir.join("destinations")),
             };
             generators.push(Running::start(generator, "the generator")?);
@@ -469,19 +456,14 @@ fn routes(plan: &Plan<'_>) -> (Vec<(Ipv4Addr, u8)>, String) {
 fn build(
     plan: &Plan<'_>,
     name: &str,
-    dir: &std::path::Path,
+    dir: &Scratch,
     say: &mut dyn FnMut(&str),
 ) -> Result<Tied, String> {
-    let write = |file: &str, text: &str| -> Result<PathBuf, String> {
-        let path = dir.join(file);
-        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(path)
-    };
     let (chosen, destinations) = routes(plan);
-    write("destinations", &destinations)?;
+    dir.write("destinations", destinations.as_bytes())?;
     for sink in 0..plan.layout.sinks().len() {
         let lines: Vec<String> = (0..FEW).map(|flow| few(sink, flow) + "\n").collect();
-        write(&format!("few{sink}"), &lines.concat())?;
+        dir.write(&format!("few{sink}"), lines.concat().as_bytes())?;
     }
     let mut files = Vec::new();
     for of in 0..if plan.kind == Kind::Group { 1 } else { plan.layout.boxes() } {
@@ -497,7 +479,8 @@ fn build(
         if plan.kind == Kind::Naive {
             naive_networks(plan.layout, of, &mut lines);
         }
-        files.push(write(&format!("r{of}.routes"), &lines)?.display().to_string());
+        let file = dir.write(&format!("r{of}.routes"), lines.as_bytes())?;
+        files.push(file.display().to_string());
     }
     let text = topology(plan, name, &files);
     let topology = Topology::parse_to_run(name, &text, None).map_err(|e| e.to_string())?;

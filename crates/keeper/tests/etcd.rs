@@ -13,6 +13,7 @@ use plexus_controller::{Change, CommonVersion, Lease, Record};
 use plexus_keeper::{Etcd, Keeper};
 use plexus_wire::{MacAddr, Time};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use tempfile::TempDir;
 
 const GROUP: [u8; 16] = [7; 16];
 const LIMIT: Duration = Duration::from_secs(20);
@@ -20,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A cluster of one member, and a directory; both end with it.
 struct Cluster {
     member: Option<Child>,
-    directory: PathBuf,
+    directory: TempDir,
     ports: [u16; 2],
     /// Whether it wants certificates, by an authority of its own.
     authority: Option<Authority>,
@@ -62,19 +63,16 @@ impl Authority {
 
 impl Cluster {
     /// None: there is no `etcd` here.
-    fn start(name: &str) -> Option<Cluster> {
-        Cluster::start_with(name, None)
+    fn start() -> Option<Cluster> {
+        Cluster::start_with(None)
     }
 
-    fn start_with(name: &str, authority: Option<Authority>) -> Option<Cluster> {
+    fn start_with(authority: Option<Authority>) -> Option<Cluster> {
         if Command::new("etcd").arg("--version").output().is_err() {
             eprintln!("skipped: no etcd (Debian: etcd-server)");
             return None;
         }
-        let directory = format!("plexus-keeper-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(directory);
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let listeners = [free(), free()];
         let ports = listeners.each_ref().map(|l| l.local_addr().unwrap().port());
@@ -91,13 +89,13 @@ impl Cluster {
 
     fn run(&mut self) {
         let (client, peer) = (self.url(0), self.url(1));
-        let data = self.directory.join("data");
+        let data = self.directory.path().join("data");
         let mut command = Command::new("etcd");
         if let Some(authority) = &self.authority {
-            let (certificate, key) = authority.issue(&self.directory, "member", 2100);
+            let (certificate, key) = authority.issue(self.directory.path(), "member", 2100);
             command.arg("--client-cert-auth").arg("--cert-file").arg(certificate);
             command.arg("--key-file").arg(key).arg("--trusted-ca-file");
-            command.arg(authority.certificate(&self.directory, "ca.pem"));
+            command.arg(authority.certificate(self.directory.path(), "ca.pem"));
         }
         let member = command
             .args(["--name", "m", "--listen-client-urls", &client])
@@ -136,7 +134,7 @@ impl Cluster {
         let settings =
             EtcdSettings { endpoints, ca, certificate: certificate.flatten(), insecure, lease };
         let (wake, woken) = channel();
-        let state = self.directory.join(state);
+        let state = self.directory.path().join(state);
         let wake = move || {
             let _ = wake.send(());
         };
@@ -159,7 +157,6 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.kill();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -268,7 +265,7 @@ fn puts(numbers: std::ops::Range<u32>) -> Vec<Change> {
 
 #[test]
 fn one_leads_at_a_time_and_the_writes_of_an_earlier_one_are_refused() {
-    let Some(cluster) = Cluster::start("fence") else { return };
+    let Some(cluster) = Cluster::start() else { return };
     let [mut one, mut two] = ["c1", "c2"].map(|name| cluster.keeper(name));
     let lease = one.lease();
     let (epoch, stored) = one.campaign(lease, 0).unwrap();
@@ -312,7 +309,7 @@ fn one_leads_at_a_time_and_the_writes_of_an_earlier_one_are_refused() {
 
 #[test]
 fn what_a_controller_reports_ends_with_its_lease() {
-    let Some(cluster) = Cluster::start("report") else { return };
+    let Some(cluster) = Cluster::start() else { return };
     let [mut one, mut two] = ["c1", "c2"].map(|name| cluster.keeper(name));
     let lease = one.lease();
     one.campaign(lease, 0).unwrap();
@@ -343,7 +340,7 @@ fn what_a_controller_reports_ends_with_its_lease() {
 
 #[test]
 fn writes_wait_for_a_store_that_is_away() {
-    let Some(mut cluster) = Cluster::start("away") else { return };
+    let Some(mut cluster) = Cluster::start() else { return };
     let mut one = cluster.keeper("c1");
     let lease = one.lease();
     let (epoch, _) = one.campaign(lease, 0).unwrap();
@@ -361,7 +358,7 @@ fn writes_wait_for_a_store_that_is_away() {
 
 #[test]
 fn anothers_keys_and_another_cluster_are_refused_with_advice() {
-    let Some(mut cluster) = Cluster::start("others") else { return };
+    let Some(mut cluster) = Cluster::start() else { return };
     let root = format!("/plexus/{}", "07".repeat(16));
     let mut one = cluster.keeper("c1");
     let lease = one.lease();
@@ -375,7 +372,7 @@ fn anothers_keys_and_another_cluster_are_refused_with_advice() {
     assert!(trouble.contains("format is 2, this program reads 1: update it"), "{trouble}");
 
     cluster.kill();
-    std::fs::remove_dir_all(cluster.directory.join("data")).unwrap();
+    std::fs::remove_dir_all(cluster.directory.path().join("data")).unwrap();
     cluster.ports[1] ^= 1;
     cluster.run();
     let trouble = cluster.keeper_of("c1", "c1").trouble();
@@ -384,10 +381,10 @@ fn anothers_keys_and_another_cluster_are_refused_with_advice() {
 
 #[test]
 fn both_sides_prove_themselves_by_certificates() {
-    let Some(cluster) = Cluster::start_with("tls", Some(Authority::new())) else { return };
+    let Some(cluster) = Cluster::start_with(Some(Authority::new())) else { return };
     let authority = cluster.authority.as_ref().unwrap();
-    let ca = authority.certificate(&cluster.directory, "ca.pem");
-    let own = authority.issue(&cluster.directory, "c1", 2100);
+    let ca = authority.certificate(cluster.directory.path(), "ca.pem");
+    let own = authority.issue(cluster.directory.path(), "c1", 2100);
     let mut one = cluster.keeper_with("c1", "c1", Some((ca.clone(), Some(own))));
     let lease = one.lease();
     let (epoch, _) = one.campaign(lease, 0).unwrap();
@@ -395,9 +392,9 @@ fn both_sides_prove_themselves_by_certificates() {
     assert!(one.written(1));
 
     // Without a certificate, with one that has expired, and with another authority's.
-    let expired = authority.issue(&cluster.directory, "expired", 2020);
+    let expired = authority.issue(cluster.directory.path(), "expired", 2020);
     let other = Authority::new();
-    let others = other.issue(&cluster.directory, "others", 2100);
+    let others = other.issue(cluster.directory.path(), "others", 2100);
     for (name, own) in [("none", None), ("expired", Some(expired)), ("others", Some(others))] {
         let mut refused = cluster.keeper_with("c2", name, Some((ca.clone(), own)));
         let trouble = refused.trouble();
@@ -408,8 +405,8 @@ fn both_sides_prove_themselves_by_certificates() {
         assert!(trouble.contains(wanted), "{name}: {trouble}");
     }
     // The cluster is another authority's.
-    let wrong = other.certificate(&cluster.directory, "wrong.pem");
-    let own = authority.issue(&cluster.directory, "c3", 2100);
+    let wrong = other.certificate(cluster.directory.path(), "wrong.pem");
+    let own = authority.issue(cluster.directory.path(), "c3", 2100);
     let trouble = cluster.keeper_with("c3", "wrong", Some((wrong, Some(own)))).trouble();
     assert!(trouble.contains("certificate"), "{trouble}");
 }

@@ -2,16 +2,17 @@
 //! ship. A lab's daemons are in namespaces, so this process asks them at their control sockets and
 //! serves the answers at an address of its own.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::Metrics;
 use plexus_api::{Client, Request};
 use plexus_web::serve_metrics;
+use tempfile::{Builder, TempDir};
 
 use crate::error::{Doing, Error};
 use crate::launch;
@@ -30,22 +31,13 @@ const BEGIN: Duration = Duration::from_secs(20);
 /// killed; then the folder stays.
 pub struct Prometheus {
     child: Child,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A folder for this user alone, which goes when this is dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -58,25 +50,24 @@ pub fn start_prometheus(lab: &str, listen: SocketAddr) -> Result<Prometheus, Err
     // Another program there, such as the machine's own Prometheus, would seem to be ours.
     let is_free = TcpListener::bind(listen).map(drop);
     is_free.doing(|| format!("listening at {listen}: choose another address with --prometheus"))?;
-    let path = std::env::temp_dir().join(format!("plexus-prometheus-{}", std::process::id()));
-    // It fails if somebody else has made one of that name.
-    let made = DirBuilder::new().mode(0o700).create(&path);
-    made.doing(|| format!("creating {}", path.display()))?;
-    let folder = Folder(path);
+    // For this user alone; it fails if somebody else has made one of that name.
+    let mode = Permissions::from_mode(0o700);
+    let folder = Builder::new().prefix("plexus-prometheus-").permissions(mode).tempdir();
+    let folder = folder.doing(|| "creating a folder".to_string())?;
     let name = lab.to_string();
     let answer = move |daemon: &str| metrics_of(&name, daemon);
     let at = serve_metrics(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), answer);
     let at = at.map_err(Error::Unsupported)?;
-    write(&folder.0, "prometheus.yml", &config(&status, at))?;
-    RULES.iter().try_for_each(|(name, text)| write(&folder.0, name, text))?;
+    write(folder.path(), "prometheus.yml", &config(&status, at))?;
+    RULES.iter().try_for_each(|(name, text)| write(folder.path(), name, text))?;
 
-    let log = folder.0.join("log");
+    let log = folder.path().join("log");
     let out = File::create(&log).doing(|| format!("creating {}", log.display()))?;
     // It ends with this process, whatever ends that.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "prometheus", "--config.file=prometheus.yml"]);
     command.arg("--storage.tsdb.path=data").arg(format!("--web.listen-address={listen}"));
-    command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+    command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
     let child = command.spawn().doing(|| "starting prometheus".to_string())?;
     let mut prometheus = Prometheus { child, _folder: folder };
     let begun = Instant::now();

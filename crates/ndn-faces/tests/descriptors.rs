@@ -22,7 +22,8 @@ impl Receiver for Up {
 
 #[test]
 fn a_caller_waits_for_a_free_descriptor_without_polling() {
-    let path = std::env::temp_dir().join(format!("plexus-descriptors-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
     let mut faces = Faces::new(Bounds::default(), 1).unwrap();
     faces.listen(&Listen::Unix(path.clone())).unwrap();
     let (mut up, mut now) = (Up::default(), Time::from_secs(1));

@@ -22,6 +22,7 @@ use plexus_wire::ndn::face_uri::FaceUri;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::tlv::Writer;
 use plexus_wire::{MacAddr, Time};
+use tempfile::TempDir;
 
 /// Answers every Interest with Data of the same contents, and records events.
 #[derive(Default)]
@@ -102,9 +103,9 @@ impl Rig {
     }
 
     /// A forwarder that listens at a Unix socket.
-    fn on_unix(test: &str, bounds: Bounds) -> (Rig, Folder, PathBuf) {
-        let folder = Folder::new(test);
-        let path = folder.0.join("socket");
+    fn on_unix(bounds: Bounds) -> (Rig, TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         let mut rig = Rig::new(bounds);
         rig.listen(&Listen::Unix(path.clone()));
         (rig, folder, path)
@@ -148,24 +149,6 @@ fn interest(len: usize) -> Vec<u8> {
 fn data_of(mut interest: Vec<u8>) -> Vec<u8> {
     interest[0] = 6;
     interest
-}
-
-/// A folder that is removed with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path =
-            std::env::temp_dir().join(format!("plexus-ndn-faces-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 const ANY: &str = "127.0.0.1:0";
@@ -221,8 +204,8 @@ fn is_closed(read: std::io::Result<usize>) -> bool {
 
 #[test]
 fn an_application_talks_by_a_unix_socket() {
-    let folder = Folder::new("unix");
-    let path = folder.0.join("nfd/nfd.sock");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nfd/nfd.sock");
     // A socket file left by a killed forwarder is no obstacle.
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -247,7 +230,7 @@ fn an_application_talks_by_a_unix_socket() {
 
 #[test]
 fn packets_read_together_are_passed_on_in_batches_and_in_order() {
-    let (mut rig, _folder, path) = Rig::on_unix("batches", Bounds::default());
+    let (mut rig, _folder, path) = Rig::on_unix(Bounds::default());
     let mut app = application(&path);
     let all: Vec<Vec<u8>> = (1..=41).map(interest).collect();
     let (bytes, cut) = (all.concat(), all[..39].concat().len() + 3);
@@ -417,7 +400,7 @@ fn a_group_hears_what_is_sent_to_it_but_not_itself() {
 fn peers_that_never_read_share_what_there_is_for_queues() {
     let total = 200_000;
     let bounds = Bounds { queue_bytes_total: total, ..Bounds::default() };
-    let (mut rig, _folder, path) = Rig::on_unix("crowd", bounds);
+    let (mut rig, _folder, path) = Rig::on_unix(bounds);
     let deaf: Vec<UnixStream> = (0..50).map(|_| UnixStream::connect(&path).unwrap()).collect();
     rig.until("their faces", |rig| rig.echo.up.len() == deaf.len());
     let ids: Vec<FaceId> = rig.echo.up.iter().map(|f| f.id).collect();
@@ -455,7 +438,7 @@ fn peers_that_never_read_share_what_there_is_for_queues() {
 
 #[test]
 fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
-    let (mut rig, _folder, path) = Rig::on_unix("marks", Bounds::default());
+    let (mut rig, _folder, path) = Rig::on_unix(Bounds::default());
     let tcp = rig.listen(&Listen::Tcp(ANY.parse().unwrap())).unwrap();
     let mut app = application(&path);
     let _far = TcpStream::connect(tcp).unwrap();
@@ -487,7 +470,7 @@ fn a_queue_in_the_kernel_marks_packets_as_one_of_ours_does() {
 #[test]
 fn packets_that_a_socket_accepts_are_not_dropped_for_a_short_queue() {
     let bounds = Bounds { queue_bytes: 30_000, ..Bounds::default() };
-    let (mut rig, _folder, path) = Rig::on_unix("early", bounds);
+    let (mut rig, _folder, path) = Rig::on_unix(bounds);
     let udp = rig.listen(&Listen::Udp(ANY.parse().unwrap())).unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
     let socket = UdpSocket::bind(ANY).unwrap();

@@ -7,9 +7,9 @@ use plexus_ndn_faces::{Bounds, Faces, Listen};
 
 #[test]
 fn every_user_can_reach_a_socket_whatever_the_umask() {
-    let path = std::env::temp_dir().join(format!("plexus-umask-{}", std::process::id()));
-    std::fs::create_dir(&path).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o700)).unwrap();
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let mut faces = Faces::new(Bounds::default(), 1).unwrap();
     faces.listen(&Listen::Unix(path.join("run/nfd/nfd.sock"))).unwrap();
@@ -18,5 +18,4 @@ fn every_user_can_reach_a_socket_whatever_the_umask() {
     assert_eq!(["run", "run/nfd", "run/nfd/nfd.sock"].map(mode), [0o755, 0o755, 0o666]);
     // Existing folders keep their mode.
     assert_eq!(mode(""), 0o700);
-    std::fs::remove_dir_all(&path).unwrap();
 }

@@ -91,27 +91,17 @@ fn media_type(name: &[u8]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use plexus_wire::ndn::NameBuf;
 
     use super::*;
 
-    struct Site(PathBuf);
-
-    impl Drop for Site {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn urls_lead_to_files_and_nowhere_else() {
-        let site = Site(std::env::temp_dir().join(format!("plexus-site-{}", std::process::id())));
-        std::fs::create_dir_all(site.0.join("sub dir")).unwrap();
-        std::fs::write(site.0.join("index.html"), "<p>").unwrap();
-        std::fs::write(site.0.join("sub dir/a.b.PNG"), "png").unwrap();
-        let tree = Tree::open(&site.0).unwrap();
+        let site = tempfile::tempdir().unwrap();
+        std::fs::create_dir(site.path().join("sub dir")).unwrap();
+        std::fs::write(site.path().join("index.html"), "<p>").unwrap();
+        std::fs::write(site.path().join("sub dir/a.b.PNG"), "png").unwrap();
+        let tree = Tree::open(site.path()).unwrap();
         let (segment_size, freshness) = (8000, Duration::ZERO);
         let folder = Folder { tree, host: "h".into(), segment_size, freshness };
         let find = |host: &str, target: &str| {

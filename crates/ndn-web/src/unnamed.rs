@@ -58,17 +58,16 @@ mod tests {
 
     #[test]
     fn a_file_leaves_no_name_behind_whether_or_not_the_file_system_knows_such_files() {
-        let folder = std::env::temp_dir().join(format!("plexus-unnamed-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path();
         // An existing file with the first name is not touched.
         let other = folder.join(format!(".plexus-{}-0", std::process::id()));
         std::fs::write(&other, "theirs").unwrap();
-        works(unnamed(&folder).unwrap());
-        works(unlinked(&folder).unwrap());
+        works(unnamed(folder).unwrap());
+        works(unlinked(folder).unwrap());
         assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(unnamed(&folder).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1);
+        assert_eq!(unnamed(&folder.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     /// proc has folders but no such files: the kernel reports the same error there as on every file

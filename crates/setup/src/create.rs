@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn the_files_fit_each_other_and_are_not_written_over() {
-        let folder = std::env::temp_dir().join(format!("plexus-create-{}", std::process::id()));
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path().join("etc");
         create(&first(&folder)).unwrap();
         let all = ["c1.identity", "c1.toml", "group.key", "group.key.ledger", "n1.identity"];
         assert_eq!(names(&folder), [&all[..], &["n1.toml"]].concat());
@@ -145,18 +146,17 @@ mod tests {
         let told = create(&first(&folder)).unwrap_err();
         assert!(told.contains("n1.identity is there already"), "{told}");
         assert_eq!(fs::read(folder.join("n1.identity")).unwrap(), before);
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_failure_leaves_nothing_behind() {
-        let folder = std::env::temp_dir().join(format!("plexus-fails-{}", std::process::id()));
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path().join("etc");
         for (node, devices) in [("n 1", vec!["eth1"]), ("c1", vec![]), ("n1", vec!["a", "a"])] {
             let devices = devices.into_iter().map(str::to_string).collect();
             let bad = First { node: node.into(), devices, ..first(&folder) };
             assert!(create(&bad).is_err(), "{node}");
             assert!(!folder.exists() || names(&folder).is_empty(), "{:?}", names(&folder));
         }
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -83,18 +83,17 @@ mod tests {
 
     #[test]
     fn a_node_is_drained_and_undrained_and_all_else_stays() {
-        let folder = std::env::temp_dir().join(format!("plexus-drain-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("c1.toml");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c1.toml");
         let before = "name = \"c1\" # mine\n\n[[forwarder]]\nnode = \"n2\"\n\n[[subnet]]\n\
                       prefix = \"10.0.0.0/24\"\ngateway = \"10.0.0.1\"\n";
         fs::write(&file, before).unwrap();
         let drained = || ControllerFile::read(&file).unwrap().settings.drained;
         for node in ["n2", "n3"] {
-            assert_eq!(drain(&folder, &file, node).unwrap().as_deref(), Some("c1"));
+            assert_eq!(drain(folder.path(), &file, node).unwrap().as_deref(), Some("c1"));
         }
         assert_eq!(drained(), ["n2", "n3"]);
-        assert!(drain(&folder, &file, "n3").unwrap_err().contains("is drained already"));
+        assert!(drain(folder.path(), &file, "n3").unwrap_err().contains("is drained already"));
         end(&file, "n2").unwrap();
         assert_eq!(drained(), ["n3"]);
         assert!(end(&file, "n2").unwrap_err().contains("is not drained"));
@@ -108,10 +107,9 @@ mod tests {
         // The same in a common file.
         let before = "[all.switch]\nageing = \"60s\"\n";
         fs::write(&file, before).unwrap();
-        assert_eq!(drain(&folder, &file, "n2"), Ok(None));
+        assert_eq!(drain(folder.path(), &file, "n2"), Ok(None));
         assert_eq!(CommonFile::read(&file).unwrap().drained, ["n2"]);
         assert_eq!(end(&file, "n2"), Ok(None));
         assert_eq!(fs::read_to_string(&file).unwrap(), before);
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -298,9 +298,8 @@ name = \"eth2\"
 
     #[test]
     fn a_refused_text_is_not_written() {
-        let dir = std::env::temp_dir().join(format!("plexus-edit-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let file = dir.join("n1.toml");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("n1.toml");
         fs::write(&file, FILE).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         let refused = change(&file, "workers", Some("0"), |_| Err("out of range".into()));
@@ -311,7 +310,6 @@ name = \"eth2\"
         assert!(fs::read_to_string(&file).unwrap().contains("workers = 2"));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
-        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

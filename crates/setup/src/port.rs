@@ -128,16 +128,10 @@ mod tests {
 
     use super::*;
 
-    fn folder(test: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("plexus-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
     #[test]
     fn a_port_is_added_and_all_else_stays() {
-        let folder = folder("add-port");
-        let file = folder.join("n1.toml");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("n1.toml");
         let before = "name = \"n1\" # mine\n\n[[port]]\nname = \"p1\"\ndevice = \"e.1\"";
         fs::write(&file, before).unwrap();
         let devices = ["eth1", "eth2.100"].map(str::to_string);
@@ -152,20 +146,19 @@ mod tests {
         assert!(told.contains("port eth1 has device eth1 already"), "{told}");
         fs::write(&file, format!("{before}\nrolle = 1\n")).unwrap();
         assert!(add(&file, &["eth3".into()]).unwrap_err().contains("rolle"));
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn the_file_of_a_folder_is_found_if_there_is_one() {
-        let folder = folder("node-file");
-        assert!(node_file(&folder).unwrap_err().contains("no file of a node"));
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        assert!(node_file(folder).unwrap_err().contains("no file of a node"));
         let fabric = "[fabric]\nidentity = \"x\"\n";
         fs::write(folder.join("c1.toml"), "name = \"c1\"\n").unwrap();
         fs::write(folder.join("n1.toml"), format!("name = \"n1\"\n{fabric}")).unwrap();
-        assert_eq!(node_file(&folder).unwrap(), folder.join("n1.toml"));
-        assert_eq!(controller_file(&folder).unwrap(), folder.join("c1.toml"));
+        assert_eq!(node_file(folder).unwrap(), folder.join("n1.toml"));
+        assert_eq!(controller_file(folder).unwrap(), folder.join("c1.toml"));
         fs::write(folder.join("n2.toml"), format!("name = \"n2\"\n{fabric}")).unwrap();
-        assert!(node_file(&folder).unwrap_err().contains("several"));
-        fs::remove_dir_all(&folder).unwrap();
+        assert!(node_file(folder).unwrap_err().contains("several"));
     }
 }

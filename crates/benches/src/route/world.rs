@@ -1,12 +1,12 @@
 //! What the router of the bench knows, and what the peer is told of it.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 use plexus_table::lpm::{Fib4, Fib6, GroupId, Limits, Prefix};
+use tempfile::NamedTempFile;
 
 use super::super::random::{Random, below};
 use super::{Family, Load, NEIGHBOURS};
@@ -60,16 +60,12 @@ impl World {
 
 /// The file that tells the peer: `r ADDRESS LENGTH NEIGHBOUR` for each route of the family,
 /// `d ADDRESS` for each destination. It lives as long as this value.
-pub(super) struct Exchange(PathBuf);
+pub(super) struct Exchange(NamedTempFile);
 
 impl Exchange {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn new(world: &World) -> Result<Exchange, String> {
-        static FILES: AtomicU32 = AtomicU32::new(0);
-        let number = FILES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("plexus-route-{}-{number}", std::process::id());
-        let exchange = Exchange(std::env::temp_dir().join(name));
         let mut text = String::new();
         // Writing to a string cannot fail.
         let mut route = |addr: IpAddr, len: u8, group: GroupId| {
@@ -90,19 +86,12 @@ impl Exchange {
             };
             let _ = writeln!(text, "d {addr}");
         }
-        let written = fs::write(&exchange.0, text);
-        written.map_err(|e| format!("{}: {e}", exchange.0.display()))?;
-        Ok(exchange)
+        let mut file = NamedTempFile::with_prefix("plexus-route-").map_err(|e| e.to_string())?;
+        file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", file.path().display()))?;
+        Ok(Exchange(file))
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        // It is in the temporary directory: what cannot be removed now is removed some day.
-        let _ = fs::remove_file(&self.0);
+        self.0.path()
     }
 }

@@ -87,10 +87,10 @@ mod tests {
     /// The kernel's part is played by a folder, which keeps what is written to it.
     #[test]
     fn a_group_is_made_below_the_own_one_and_what_cannot_be_is_told() {
-        let root = std::env::temp_dir().join(format!("plexus-confined-{}", std::process::id()));
-        let home = root.join("memory/a");
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().join("memory/a");
         fs::create_dir_all(&home).unwrap();
-        let group = || Group::read(&root, "4:memory:/a\n").remove(0);
+        let group = || Group::read(root.path(), "4:memory:/a\n").remove(0);
         let confined = Confined::enter_below(group(), 1 << 28).ok().unwrap();
         let own = home.join(format!("plexus-{}", std::process::id()));
         let read = |name: &str| fs::read_to_string(own.join(name)).unwrap();
@@ -106,6 +106,5 @@ mod tests {
         drop(confined);
         let back = fs::read_to_string(home.join("cgroup.procs")).unwrap();
         assert_eq!(back, std::process::id().to_string());
-        fs::remove_dir_all(&root).unwrap();
     }
 }

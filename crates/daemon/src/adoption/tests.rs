@@ -1,27 +1,23 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
 
 use super::*;
 
 /// A daemon's file and versions, and what the daemon has adopted.
 struct Bench {
-    dir: PathBuf,
+    dir: TempDir,
     adopted: Arc<Mutex<Vec<String>>>,
 }
 
 impl Bench {
     fn new() -> Bench {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("plexus-adoption-{}-{count}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir_all(&dir).unwrap();
-        Bench { dir, adopted: Arc::default() }
+        Bench { dir: tempfile::tempdir().unwrap(), adopted: Arc::default() }
     }
 
     fn file(&self) -> PathBuf {
-        self.dir.join("n1.toml")
+        self.dir.path().join("n1.toml")
     }
 
     /// A text that differs by its comment.
@@ -59,12 +55,6 @@ impl Bench {
     fn runs(&self) -> String {
         let text = self.adopted.lock().unwrap().last().unwrap().clone();
         text.lines().last().unwrap()[2..].to_string()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -109,7 +99,7 @@ fn what_is_adopted_becomes_a_version_and_so_does_what_was_there() {
     let daemon = bench.start();
     // A daemon of which nobody wants versions writes none.
     daemon.reload().unwrap();
-    assert!(!bench.dir.join("n1.versions").exists());
+    assert!(!bench.dir.path().join("n1.versions").exists());
     bench.write("b");
     assert_eq!(daemon.apply(&plain()).unwrap().version, Some(2));
     assert_eq!(bench.runs(), "b");
@@ -237,7 +227,7 @@ fn a_file_that_the_daemon_may_not_write_does_not_bring_the_trial_back() {
     let (bench, daemon) = edited();
     daemon.apply(&within(3600)).unwrap();
     // The temporary file's name is taken by a folder, so that root cannot write it either.
-    let taken = bench.dir.join("n1.toml.new");
+    let taken = bench.dir.path().join("n1.toml.new");
     fs::create_dir(&taken).unwrap();
     let Ok(Reply::Applied(applied)) = daemon.answer(Config::Back(true)) else { panic!() };
     assert!(applied.notes[0].contains("n1.toml still has version 2"), "{applied:?}");
@@ -259,7 +249,7 @@ fn without_a_folder_there_are_reloads_and_no_trials() {
     let bench = Bench::new();
     bench.write("a");
     // A file is in the folder's place.
-    fs::write(bench.dir.join("n1.versions"), "").unwrap();
+    fs::write(bench.dir.path().join("n1.versions"), "").unwrap();
     let daemon = bench.start();
     bench.write("b");
     assert!(daemon.apply(&within(60)).unwrap_err().contains("no versions are kept"));
@@ -273,7 +263,7 @@ fn without_a_folder_there_are_reloads_and_no_trials() {
 fn versions_are_for_their_owner_alone() {
     let (bench, daemon) = edited();
     daemon.apply(&plain()).unwrap();
-    let mode = |path: &str| fs::metadata(bench.dir.join(path)).unwrap().permissions().mode();
+    let mode = |path: &str| fs::metadata(bench.dir.path().join(path)).unwrap().permissions().mode();
     let modes = ["n1.versions", "n1.versions/1.toml", "n1.versions/index.json"]
         .map(mode)
         .map(|mode| mode & 0o777);
@@ -284,7 +274,7 @@ fn versions_are_for_their_owner_alone() {
 fn an_error_says_that_a_newer_program_ran_the_text() {
     let (bench, daemon) = edited();
     daemon.apply(&plain()).unwrap();
-    let index = bench.dir.join("n1.versions/index.json");
+    let index = bench.dir.path().join("n1.versions/index.json");
     let own = format!("\"plexus\": \"{}\"", env!("CARGO_PKG_VERSION"));
     let text = fs::read_to_string(&index).unwrap().replace(&own, "\"plexus\": \"9.1.0\"");
     fs::write(&index, text).unwrap();
@@ -342,7 +332,7 @@ fn a_daemon_that_does_not_get_the_socket_ends_no_trial() {
     let (bench, daemon) = edited();
     daemon.apply(&within(60)).unwrap();
     let mut second = Begin::read(&bench.file()).unwrap();
-    let socket = bench.dir.join("n1.sock");
+    let socket = bench.dir.path().join("n1.sock");
     let (_listener, _own) = socket::claim(&socket).unwrap();
     let read = |_: &str| Ok(socket.clone());
     assert!(second.claim(read, |socket| socket.as_path()).is_err());

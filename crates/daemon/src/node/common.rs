@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_kept_part_is_read_again_and_a_foreign_file_is_refused() {
-        let path = std::env::temp_dir().join(format!("plexus-part-{}.common", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("n1.common");
         assert_eq!(read(&path), Ok(Part::default()));
         for (version, text) in [(7, "[switch]\nageing = \"60s\"\n"), (8, "")] {
             let part = Part { version, text: text.into() };
@@ -219,14 +220,12 @@ mod tests {
             assert!(write(&path, &Part::default()).unwrap_err().contains("move it away"));
             assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
         }
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]
     fn a_part_that_does_not_fit_is_left_out_at_the_start() {
-        let folder = std::env::temp_dir().join(format!("plexus-unfit-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let config = folder.join("n1.toml");
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("n1.toml");
         let own = "name = \"n1\"\n[fabric]\nidentity = \"x\"\n[[port]]\nname = \"p1\"\n";
         let start = |text: &str| {
             write(&beside(&config, "common"), &Part { version: 3, text: text.into() }).unwrap();
@@ -237,6 +236,5 @@ mod tests {
         assert_eq!(start(&port("p1")), (3, Some(5)));
         assert_eq!(start(&port("p2")), (0, None));
         assert_eq!(start("[[port"), (0, None));
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -71,7 +71,7 @@ impl Bench {
                 command(&self.router, &format!("ip link set r{kind}{i} address {other}"))?;
             }
         }
-        let file = self.write("r.click", &configuration(routes))?;
+        let file = self.dir.write("r.click", configuration(routes).as_bytes())?;
         let socket = self.dir.join("r.sock");
         let mut router = Command::new(&click.program);
         router.arg("-f").arg(file).arg("-u").arg(&socket);

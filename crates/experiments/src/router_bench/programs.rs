@@ -19,7 +19,7 @@ impl Bench {
         for (i, (address, len)) in routes.iter().enumerate() {
             let _ = writeln!(lines, "{address}/{len} 10.1.{}.2", i % 2);
         }
-        let file = self.write("routes", &lines)?;
+        let file = self.dir.write("routes", lines.as_bytes())?;
         let socket = self.dir.join("r.sock");
         let mut text = format!(
             "name = \"r\"\ncontrol = \"{}\"\n[router]\nroutes = \"{}\"\n",
@@ -36,7 +36,7 @@ impl Bench {
                 );
             }
         }
-        let config = self.write("r.toml", &text)?;
+        let config = self.dir.write("r.toml", text.as_bytes())?;
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut node = Command::new(own);
         node.args(["node", "run", "--config"]).arg(config);
@@ -75,7 +75,7 @@ impl Bench {
         for (i, (address, len)) in routes.iter().enumerate() {
             let _ = writeln!(lines, "route replace {address}/{len} via 10.1.{}.2", i % 2);
         }
-        let file = self.write("routes", &lines)?;
+        let file = self.dir.write("routes", lines.as_bytes())?;
         command(&self.router, &format!("ip -batch {}", file.display()))?;
         let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
         let done = self.router.run(forward).map_err(|e| e.to_string())?;

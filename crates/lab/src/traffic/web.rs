@@ -4,7 +4,6 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use plexus_traffic::{Choice, Chooser};
 use plexus_wire::ndn::PORT;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
+use tempfile::TempDir;
 
 use super::{Route, TICK};
 
@@ -39,13 +39,13 @@ fn read_site(route: &Route<'_>, topology: &Topology) -> Result<Outcome, String> 
     let (Target::Host(to), Some(place)) = (flow.to, route.to) else {
         return Err("no host of the lab has the address".into());
     };
-    let folder = Folder::write(route, &site)?;
+    let folder = write(route, &site)?;
     let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PROXY + route.index as u16);
     let prefix = format!("/web/{}", flow.name);
     let publisher = [
         "web-publish",
         &prefix,
-        &folder.0.display().to_string(),
+        &folder.path().display().to_string(),
         "--transport",
         &forwarder(&topology.hosts[to])?,
     ];
@@ -83,26 +83,15 @@ fn object(route: &Route<'_>, site: &Site, number: u32) -> Vec<u8> {
 }
 
 /// The site's objects, in files that go with the value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn write(route: &Route<'_>, site: &Site) -> Result<Folder, String> {
-        let name = format!("plexus-site-{}-{}", std::process::id(), route.index);
-        let folder = Folder(std::env::temp_dir().join(name));
-        let failed = |e: io::Error| format!("{}: {e}", folder.0.display());
-        std::fs::create_dir_all(&folder.0).map_err(failed)?;
-        for number in 0..site.objects {
-            let bytes = object(route, site, number);
-            std::fs::write(folder.0.join(number.to_string()), bytes).map_err(failed)?;
-        }
-        Ok(folder)
+fn write(route: &Route<'_>, site: &Site) -> Result<TempDir, String> {
+    let folder = tempfile::Builder::new().prefix("plexus-site-").tempdir();
+    let folder = folder.map_err(|e| e.to_string())?;
+    for number in 0..site.objects {
+        let path = folder.path().join(number.to_string());
+        let written = std::fs::write(&path, object(route, site, number));
+        written.map_err(|e| format!("{}: {e}", path.display()))?;
     }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    Ok(folder)
 }
 
 /// A `plexus ndn` process that ends with this value.

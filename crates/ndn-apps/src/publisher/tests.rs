@@ -1,32 +1,34 @@
 //! The answers of a publisher for files in a folder.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::symlink;
 
 use plexus_wire::ndn::data::ContentType;
 use plexus_wire::ndn::interest::Repr;
 use plexus_wire::ndn::{Data, types};
+use tempfile::TempDir;
 
 use super::*;
 use crate::files::{Files, Plain};
 use crate::metadata::Metadata;
 
 struct Rig {
-    folder: PathBuf,
+    folder: TempDir,
     publisher: Publisher<Files<Plain>>,
     now: Time,
 }
 
 impl Rig {
-    fn new(name: &str) -> Rig {
-        let folder =
-            std::env::temp_dir().join(format!("plexus-apps-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(folder.join("sub")).unwrap();
-        std::fs::write(folder.join("small"), b"hello").unwrap();
-        std::fs::write(folder.join("sub/large"), vec![7; 25_000]).unwrap();
-        std::fs::write(folder.with_extension("secret"), b"secret").unwrap();
-        std::os::unix::fs::symlink(folder.with_extension("secret"), folder.join("out")).unwrap();
-        std::os::unix::fs::symlink("../small", folder.join("sub/in")).unwrap();
-        let plain = Plain::open(&folder, 8000, Duration::from_millis(100)).unwrap();
+    fn new() -> Rig {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("files/sub")).unwrap();
+        fs::write(at("files/small"), b"hello").unwrap();
+        fs::write(at("files/sub/large"), vec![7; 25_000]).unwrap();
+        fs::write(at("secret"), b"secret").unwrap();
+        symlink(at("secret"), at("files/out")).unwrap();
+        symlink("../small", at("files/sub/in")).unwrap();
+        let plain = Plain::open(&at("files"), 8000, Duration::from_millis(100)).unwrap();
         let publisher = Publisher::new("/p".parse().unwrap(), Files::new(plain), 20_000);
         Rig { folder, publisher, now: Time::from_secs(1) }
     }
@@ -72,16 +74,9 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-        let _ = std::fs::remove_file(self.folder.with_extension("secret"));
-    }
-}
-
 #[test]
 fn files_are_found_by_name_version_and_segment() {
-    let mut rig = Rig::new("found");
+    let mut rig = Rig::new();
     let large = rig.metadata("/p/sub/large").unwrap();
     assert_eq!((large.size, large.last, large.segment_size), (Some(25_000), Some(3), Some(8000)));
     assert_eq!(rig.content(&format!("{}/seg=3", large.name)), Some(vec![7; 1000]));
@@ -100,7 +95,7 @@ fn files_are_found_by_name_version_and_segment() {
 
 #[test]
 fn missing_objects_are_denied() {
-    let mut rig = Rig::new("absent");
+    let mut rig = Rig::new();
     for path in ["/p/none", "/p", "/p/sub", "/p/out", "/p/...../x", "/p/sub%2Flarge", "/p/..."] {
         assert_eq!(rig.metadata(path), None, "{path}");
     }
@@ -116,9 +111,9 @@ fn missing_objects_are_denied() {
 
 #[test]
 fn a_file_that_changes_is_a_new_version_and_the_old_one_is_gone() {
-    let mut rig = Rig::new("change");
+    let mut rig = Rig::new();
     let old = rig.metadata("/p/small").unwrap();
-    let path = rig.folder.join("small");
+    let path = rig.folder.path().join("files/small");
     std::fs::write(&path, b"other").unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     let later = std::time::SystemTime::now() + Duration::from_secs(7);
@@ -135,7 +130,7 @@ fn a_file_that_changes_is_a_new_version_and_the_old_one_is_gone() {
 
 #[test]
 fn packets_are_found_by_their_full_names_and_nothing_else_is() {
-    let mut rig = Rig::new("full");
+    let mut rig = Rig::new();
     let object = rig.metadata("/p/sub/large").unwrap().name;
     let version = object.as_name().last().unwrap();
     for name in [format!("{object}/seg=1"), format!("/p/sub/large/32=metadata/{version}/seg=0")] {
@@ -156,7 +151,7 @@ fn packets_are_found_by_their_full_names_and_nothing_else_is() {
 
 #[test]
 fn packets_are_made_once_and_bounded_in_bytes() {
-    let mut rig = Rig::new("packets");
+    let mut rig = Rig::new();
     let name = rig.metadata("/p/sub/large").unwrap().name;
     for _ in 0..5 {
         rig.content(&format!("{name}/seg=0"));

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn callers_from_the_network_leave_room_for_unix_sockets_and_commands() {
-    let folder = Folder::new("room");
-    let path = folder.0.join("socket");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
     let all = Bounds { faces: 16, connections: 16, ..Bounds::default() };
     for bounds in [all, Bounds { faces: 100, ..all }] {
         let mut rig = Rig::new(bounds);

@@ -2,7 +2,7 @@
 //! wrong.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use plexus_io::disk::{AlignedBuffer, Completion, Disk, DiskSettings};
@@ -129,17 +129,11 @@ fn writer() {
 
 #[test]
 fn packets_written_before_a_kill_are_found_intact() {
-    struct Scratch(PathBuf);
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
-    }
-    let name = format!("kill-{}", std::process::id());
-    let file = Scratch(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = folder.path().join("cache");
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::writer", "--nocapture", "--test-threads=1"])
-        .env(FILE, &file.0)
+        .env(FILE, &file)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -150,7 +144,7 @@ fn packets_written_before_a_kill_are_found_intact() {
     writer.wait().unwrap();
     assert!(told.is_some(), "the writer ended by itself");
 
-    let mut cache = Cache::open(&file.0);
+    let mut cache = Cache::open(&file);
     let recovered = cache.log.stats().recovered;
     // Packets are 4 KB on average.
     assert!(recovered > SEGMENTS * 10, "{recovered} packets");

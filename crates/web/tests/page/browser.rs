@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use base64::Engine;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::rig::LIMIT;
 
@@ -19,22 +20,20 @@ pub(crate) struct Browser {
     from: Receiver<Value>,
     next: u64,
     session: Option<String>,
-    folder: PathBuf,
+    _folder: TempDir,
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Browser {
     /// Starts one; `None`, said aloud, where there is no Chromium.
-    pub(crate) fn start(name: &str) -> Option<Browser> {
-        let own = format!("plexus-browser-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(own);
+    pub(crate) fn start() -> Option<Browser> {
+        let folder = tempfile::tempdir().unwrap();
         // Chromium reads its orders from descriptor 3 and writes answers to 4.
         let script = "command -v chromium >/dev/null || exit 127; \
                       exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
@@ -42,7 +41,7 @@ impl Browser {
             .args(["-c", script, "sh", "--headless", "--no-sandbox", "--disable-gpu"])
             .args(["--remote-debugging-pipe", "--no-first-run", "--disable-component-update"])
             .args(["--disable-background-networking", "--disable-sync", "--hide-scrollbars"])
-            .arg(format!("--user-data-dir={}", folder.display()))
+            .arg(format!("--user-data-dir={}", folder.path().display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -60,7 +59,7 @@ impl Browser {
                 message.clear();
             }
         });
-        let mut browser = Browser { child, to, from, next: 0, session: None, folder };
+        let mut browser = Browser { child, to, from, next: 0, session: None, _folder: folder };
         if browser.try_call("Browser.getVersion", &json!({})).is_none() {
             eprintln!("SKIPPED: there is no chromium to look at pages with");
             return None;

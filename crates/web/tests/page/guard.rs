@@ -9,29 +9,22 @@ use plexus_config::WebSettings;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
 
 use crate::rig::{Made, Reader, connect, get, say, serve, settings};
 
 /// A folder that goes with the test.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    pub(crate) fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("plexus-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
+    pub(crate) fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         fs::write(&path, text).unwrap();
         path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -138,7 +131,7 @@ fn odd_requests_are_answered() {
 
 #[test]
 fn a_token_opens_the_page_and_nothing_else_does() {
-    let folder = Folder::new("token");
+    let folder = Folder::new();
     let mut settings = settings();
     settings.token = Some(folder.write("token", &format!("{TOKEN}\n")));
     let page = serve(&settings, Made::new(4, 2, 10));
@@ -182,14 +175,14 @@ fn a_token_opens_the_page_and_nothing_else_does() {
 
 #[test]
 fn bad_files_are_explained() {
-    let folder = Folder::new("files");
+    let folder = Folder::new();
     let told =
         |settings: &WebSettings| plexus_web::serve(settings, Made::new(1, 1, 1)).unwrap_err();
     let mut short = settings();
     short.token = Some(folder.write("short", "secret"));
     assert!(told(&short).contains("a token has 16 to 512 letters"), "{}", told(&short));
     let mut none = settings();
-    none.token = Some(folder.0.join("none"));
+    none.token = Some(folder.0.path().join("none"));
     assert!(told(&none).contains("No such file"), "{}", told(&none));
     let mut tls = settings();
     let junk = folder.write("junk.pem", "junk");
@@ -202,7 +195,7 @@ fn bad_files_are_explained() {
 
 #[test]
 fn tls_serves_the_page_and_plain_http_gets_nothing() {
-    let folder = Folder::new("tls");
+    let folder = Folder::new();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();

@@ -30,7 +30,7 @@ fn open(browser: &mut Browser, page: &Page) {
 
 #[test]
 fn the_page_is_accessible_at_a_desk_on_a_phone_and_in_the_dark() {
-    let Some(mut browser) = Browser::start("axe") else { return };
+    let Some(mut browser) = Browser::start() else { return };
     let page = serve(&settings(), Made::new(16, 4, 60).simulated());
     let axe = packages().map(|folder| folder.join("node_modules/axe-core/axe.min.js"));
     let axe = axe.map(|file| fs::read_to_string(file).unwrap());
@@ -70,8 +70,8 @@ fn the_page_is_accessible_at_a_desk_on_a_phone_and_in_the_dark() {
 
 #[test]
 fn a_browser_gives_the_token_in_the_form() {
-    let Some(mut browser) = Browser::start("token") else { return };
-    let folder = Folder::new("browser-token");
+    let Some(mut browser) = Browser::start() else { return };
+    let folder = Folder::new();
     let mut settings = settings();
     settings.token = Some(folder.write("token", "0123456789abcdef"));
     let page = serve(&settings, Made::new(4, 2, 8));
@@ -85,7 +85,7 @@ fn a_browser_gives_the_token_in_the_form() {
 
 #[test]
 fn names_that_are_html_are_texts() {
-    let Some(mut browser) = Browser::start("html") else { return };
+    let Some(mut browser) = Browser::start() else { return };
     let page = serve(&settings(), Made::new(4, 2, 8));
     browser.window(1280, 800, false);
     open(&mut browser, &page);
@@ -110,7 +110,7 @@ fn names_that_are_html_are_texts() {
 
 #[test]
 fn everything_works_from_the_keyboard() {
-    let Some(mut browser) = Browser::start("keys") else { return };
+    let Some(mut browser) = Browser::start() else { return };
     let page = serve(&settings(), Made::new(16, 4, 60).simulated());
     browser.window(1280, 800, false);
     open(&mut browser, &page);
@@ -146,7 +146,7 @@ fn everything_works_from_the_keyboard() {
 
 #[test]
 fn a_thousand_boxes_and_ten_thousand_hosts_can_be_moved_about() {
-    let Some(mut browser) = Browser::start("large") else { return };
+    let Some(mut browser) = Browser::start() else { return };
     let page = serve(&settings(), Made::new(960, 40, 10_000));
     browser.window(1280, 800, false);
     open(&mut browser, &page);

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_long_and_nobody_elses() {
-        let file = std::env::temp_dir().join(format!("plexus-secret-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
         let read = |text: &str, mode| {
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
@@ -133,18 +134,16 @@ mod tests {
         assert!(told(&STANDARD.encode([7; 15]), 0o600).starts_with("15 bytes: it needs 16"));
         assert!(told(&STANDARD.encode([7; 16]), 0o640).starts_with("others may read or change it"));
         assert!(told("a pass phrase", 0o600).starts_with("not Base64"));
-        fs::remove_file(file).unwrap();
     }
 
     #[test]
     fn certificates_of_folders_are_told_by_their_ends() {
-        let dir = std::env::temp_dir().join(format!("plexus-trust-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
         for other in ["a.ndncert", "b.cert", "README", "c.key"] {
             fs::write(dir.join(other), "").unwrap();
         }
-        assert_eq!(listed(&dir).unwrap(), [dir.join("a.ndncert"), dir.join("b.cert")]);
+        assert_eq!(listed(dir).unwrap(), [dir.join("a.ndncert"), dir.join("b.cert")]);
         assert_eq!(listed(&dir.join("c.key")).unwrap(), [dir.join("c.key")]);
-        fs::remove_dir_all(dir).unwrap();
     }
 }

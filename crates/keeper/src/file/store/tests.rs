@@ -1,21 +1,13 @@
 use plexus_wire::MacAddr;
+use tempfile::TempDir;
 
 use super::*;
 
-/// A path of this test's own, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let file = format!("plexus-store-{}-{name}.redb", std::process::id());
-        Scratch(std::env::temp_dir().join(file))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// A path of this test's own, in a folder that goes with it.
+fn scratch() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.redb");
+    (folder, path)
 }
 
 fn lease(last: u8) -> Lease {
@@ -25,7 +17,7 @@ fn lease(last: u8) -> Lease {
 
 #[test]
 fn applied_changes_are_loaded_and_epochs_increase() {
-    let path = Scratch::new("reopen");
+    let (_folder, path) = scratch();
     let put = |last| Change::Put(Record::Lease(lease(last)));
     let common = |version| {
         let text = format!("[all.switch]\nageing = \"{version}s\"\n");
@@ -39,7 +31,7 @@ fn applied_changes_are_loaded_and_epochs_increase() {
         })
     };
     {
-        let store = Store::open(&path.0).unwrap();
+        let store = Store::open(&path).unwrap();
         assert_eq!(store.next_epoch(), Ok(2));
         assert_eq!(store.load(), Ok(vec![]));
         store.apply(&[put(7), put(9), put(8)]).unwrap();
@@ -47,10 +39,10 @@ fn applied_changes_are_loaded_and_epochs_increase() {
         store.apply(&[3, 4].map(|version| Change::Put(common(version)))).unwrap();
         store.apply(&[Change::RemoveCommon(3)]).unwrap();
         // One controller per store.
-        let told = Store::open(&path.0).unwrap_err().to_string();
+        let told = Store::open(&path).unwrap_err().to_string();
         assert!(told.contains("open in another process"), "{told}");
     }
-    let store = Store::open(&path.0).unwrap();
+    let store = Store::open(&path).unwrap();
     assert_eq!(store.next_epoch(), Ok(3));
     let stored = vec![Record::Lease(lease(7)), Record::Lease(lease(8)), common(4)];
     assert_eq!(store.load(), Ok(stored));
@@ -58,24 +50,24 @@ fn applied_changes_are_loaded_and_epochs_increase() {
 
 #[test]
 fn foreign_files_are_refused_by_name() {
-    let path = Scratch::new("text");
-    std::fs::write(&path.0, "name = \"c1\"\n".repeat(1000)).unwrap();
-    let told = Store::open(&path.0).unwrap_err().to_string();
-    assert!(told.contains("-text.redb: is damaged (") && told.contains("move it away"), "{told}");
+    let (_folder, path) = scratch();
+    std::fs::write(&path, "name = \"c1\"\n".repeat(1000)).unwrap();
+    let told = Store::open(&path).unwrap_err().to_string();
+    assert!(told.contains("/store.redb: is damaged (") && told.contains("move it away"), "{told}");
     let told = Store::open(Path::new("/proc/no/such/file")).unwrap_err().to_string();
     assert!(told.contains("cannot be read or written"), "{told}");
 }
 
 #[test]
 fn a_cut_or_corrupted_file_is_an_error_or_whole_never_a_panic() {
-    let path = Scratch::new("damage");
+    let (_folder, path) = scratch();
     {
-        let store = Store::open(&path.0).unwrap();
+        let store = Store::open(&path).unwrap();
         let changes: Vec<Change> =
             (0..=255).map(|i| Change::Put(Record::Lease(lease(i)))).collect();
         store.apply(&changes).unwrap();
     }
-    let good = std::fs::read(&path.0).unwrap();
+    let good = std::fs::read(&path).unwrap();
     let (mut refused, mut told) = (0, String::new());
     let cuts = (1..16).map(|i| good[..good.len() * i / 16].to_vec());
     let flips = (0..64).map(|i| {
@@ -85,8 +77,8 @@ fn a_cut_or_corrupted_file_is_an_error_or_whole_never_a_panic() {
         bytes
     });
     for bytes in cuts.chain(flips) {
-        std::fs::write(&path.0, &bytes).unwrap();
-        match Store::open(&path.0).and_then(|s| s.load()) {
+        std::fs::write(&path, &bytes).unwrap();
+        match Store::open(&path).and_then(|s| s.load()) {
             Ok(records) => assert!(records.len() <= 256),
             Err(e) => {
                 refused += 1;
@@ -132,30 +124,30 @@ fn a_later_versions_fields_are_ignored_and_its_layout_is_refused() {
         format!(r#"{{{fields}, "kept": true, "text": "[all]"{more}}}"#)
     };
     for (name, more) in [("same", ""), ("later", r#", "of_a_later_version": {"a": [1]}"#)] {
-        let path = Scratch::new(name);
-        written_by_another(&path.0, FORMAT_NOW, &lease_text(more), &common_text(more));
-        let store = Store::open(&path.0).unwrap();
+        let (_folder, path) = scratch();
+        written_by_another(&path, FORMAT_NOW, &lease_text(more), &common_text(more));
+        let store = Store::open(&path).unwrap();
         assert_eq!(store.load(), Ok(vec![Record::Lease(lease(7)), common.clone()]), "{name}");
         assert_eq!(store.next_epoch(), Ok(42));
     }
     // An earlier version knows less.
-    let path = Scratch::new("earlier");
+    let (_folder, path) = scratch();
     let earlier = common_text("").replace(r#", "plexus": "1""#, "");
-    written_by_another(&path.0, FORMAT_NOW, &lease_text(""), &earlier);
+    written_by_another(&path, FORMAT_NOW, &lease_text(""), &earlier);
     let Record::Common(common) = common else { unreachable!("it is one") };
     let common = Record::Common(CommonVersion { plexus: String::new(), ..common });
-    let stored = Store::open(&path.0).unwrap().load();
+    let stored = Store::open(&path).unwrap().load();
     assert_eq!(stored, Ok(vec![Record::Lease(lease(7)), common]));
     // What this version would misread has another number, and is left as it is.
-    let path = Scratch::new("layout");
-    written_by_another(&path.0, FORMAT_NOW + 1, &lease_text(""), &common_text(""));
+    let (_folder, path) = scratch();
+    written_by_another(&path, FORMAT_NOW + 1, &lease_text(""), &common_text(""));
     for _ in 0..2 {
-        let told = Store::open(&path.0).unwrap_err().to_string();
+        let told = Store::open(&path).unwrap_err().to_string();
         assert!(told.ends_with("is of format 2, this program reads 1: update it"), "{told}");
     }
     // A record that lacks what this version needs is not guessed at.
-    let path = Scratch::new("short");
-    written_by_another(&path.0, FORMAT_NOW, r#"{"ip": "10.0.0.7"}"#, &common_text(""));
-    let told = Store::open(&path.0).unwrap().load().unwrap_err().to_string();
+    let (_folder, path) = scratch();
+    written_by_another(&path, FORMAT_NOW, r#"{"ip": "10.0.0.7"}"#, &common_text(""));
+    let told = Store::open(&path).unwrap().load().unwrap_err().to_string();
     assert!(told.contains("the lease of 10.0.0.7 is unreadable"), "{told}");
 }

@@ -1,21 +1,16 @@
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 use super::*;
 
 /// A made-up folder, which goes with it.
-struct Tree(PathBuf);
+struct Tree(TempDir);
 
 impl Tree {
     fn new(files: &[(&str, &str)]) -> Tree {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let number = (std::process::id(), MADE.fetch_add(1, Relaxed));
-        let folder = std::env::temp_dir().join(format!("plexus-numa-{}-{}", number.0, number.1));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         for (file, text) in files {
-            let file = folder.join(file);
+            let file = folder.path().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
@@ -23,18 +18,12 @@ impl Tree {
     }
 
     fn nodes(&self) -> Nodes {
-        Nodes::read(&self.0)
+        Nodes::read(self.0.path())
     }
 
     fn of(&self, cpus: &[u16]) -> Vec<Option<u32>> {
         let nodes = self.nodes();
         cpus.iter().map(|cpu| nodes.of(*cpu)).collect()
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
