@@ -154,7 +154,6 @@ reasons! {
         Nacked: "Interest sent back",
         Delivered: "Data sent to who asked for it",
         Late: "Data for an Interest that nobody waits for any more",
-        Kept: "Data that nobody asked for, kept in the content store",
         NackTaken: "Nack taken into account",
         Malformed: "broken packet",
         NameTooLong: "name longer than 65,535 bytes",

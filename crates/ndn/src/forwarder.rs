@@ -86,16 +86,6 @@ pub fn in_one<'a, 'p: 'a>(
     memory
 }
 
-/// What to do with unsolicited Data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unsolicited {
-    /// Drop it.
-    #[default]
-    DropAll,
-    /// Cache it if it comes from a local face and may be cached.
-    AdmitLocal,
-}
-
 /// The forwarder's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -111,8 +101,6 @@ pub struct Config {
     pub dead_nonces: usize,
     /// Measured prefixes, and measured pairs of prefix and face.
     pub measurements: usize,
-    /// What to do with unsolicited Data.
-    pub unsolicited: Unsolicited,
     /// Upper bound of an Interest's lifetime.
     pub lifetime_max: Duration,
     /// Unix time at [`Time::ZERO`], in milliseconds: times in the content store outlive the
@@ -131,7 +119,6 @@ impl Config {
             pit_capacity: 1 << 20,
             dead_nonces: 1 << 20,
             measurements: 1 << 16,
-            unsolicited: Unsolicited::default(),
             lifetime_max: Duration::from_secs(3600),
             unix_ms_at_zero: 0,
         }

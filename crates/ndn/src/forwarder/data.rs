@@ -4,7 +4,7 @@ use plexus_wire::ndn::Data;
 use plexus_wire::ndn::lp::Headers;
 
 use super::interest::sha256;
-use super::{Core, End, Ingress, Output, Store, Unsolicited, is_forged, is_localhost};
+use super::{Core, End, Ingress, Output, Store, is_forged, is_localhost};
 use crate::face::{FaceId, Fate, LinkType, Scope, Unsent};
 use crate::names::HashedName;
 use crate::nonces;
@@ -58,7 +58,7 @@ impl<B: Buffer> Core<B> {
         self.pit.answered(&name, digest, &mut matched);
         matched.retain(|id| self.was_asked(*id, ingress));
         let fate = match matched.is_empty() {
-            true => self.unsolicited(ingress, keeps, data, &name),
+            true => Fate::Unsolicited,
             false => {
                 if keeps {
                     matched.iter().for_each(|id| self.ask_again(*id));
@@ -125,22 +125,6 @@ impl<B: Buffer> Core<B> {
         ingress.face.scope == Scope::Local
             || ingress.face.link == LinkType::AdHoc
             || self.pit.outs(id).any(|r| r.face == ingress.id)
-    }
-
-    fn unsolicited(
-        &mut self,
-        ingress: Ingress,
-        keeps: bool,
-        data: &Data<'_>,
-        name: &HashedName<'_>,
-    ) -> Fate {
-        match self.config.unsolicited {
-            Unsolicited::AdmitLocal if keeps && ingress.face.scope == Scope::Local => {
-                self.keep(data, name);
-                Fate::Kept
-            }
-            _ => Fate::Unsolicited,
-        }
     }
 
     /// Sends Data to all downstream faces of this entry; true if there were any. With `several`

@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 use plexus_ndn::face::{Face, FaceId, Fate, LinkType, Unsent};
-use plexus_ndn::forwarder::{Arrived, Unsolicited};
+use plexus_ndn::forwarder::Arrived;
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::{Component, Data, Names, tlv, types};
@@ -317,22 +317,12 @@ fn nacks_that_answer_nothing_are_dropped() {
 }
 
 #[test]
-fn unsolicited_data_is_dropped_or_cached_from_applications() {
-    for (policy, kept) in [(Unsolicited::DropAll, 0), (Unsolicited::AdmitLocal, 1)] {
-        let plan = plan(&[("/", 1, 0)], &[], &[]);
-        let mut rig = Rig::with(&[APP, NEAR], plan, |c| c.unsolicited = policy);
-        assert!(rig.receive(0, &data("/a")).is_empty());
-        assert!(rig.receive(1, &data("/b")).is_empty());
-        assert_eq!((rig.fate(0, Fate::Kept), rig.fate(1, Fate::Unsolicited)), (kept, 1));
-        let hit = rig.receive(0, &interest("/a", 1));
-        assert_eq!(hit[0].is_data(), kept == 1);
-        assert!(!rig.receive(0, &interest("/b", 1))[0].is_data());
-        // An application decides what may be cached.
-        let keep_not = Headers { no_cache: true, ..Headers::default() };
-        assert!(rig.receive_with(0, &keep_not, &data("/c")).is_empty());
-        let fates = (rig.fate(0, Fate::Kept), rig.fate(0, Fate::Unsolicited));
-        assert_eq!(fates, (kept, 2 - kept));
-        assert!(!rig.receive(0, &interest("/c", 1))[0].is_data());
+fn unsolicited_data_is_dropped_even_from_applications() {
+    let mut rig = Rig::new(&[APP, NEAR], &[("/", 1, 0)]);
+    for (from, name) in [(0, "/a"), (1, "/b")] {
+        assert!(rig.receive(from, &data(name)).is_empty());
+        assert_eq!(rig.fate(from, Fate::Unsolicited), 1);
+        assert!(!rig.receive(0, &interest(name, 1))[0].is_data());
     }
 }
 
