@@ -69,7 +69,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let [p50, p99, mean] = *latency_us;
             let per_s = *data as f64 / outcome.seconds;
             // Flows that asked for what another one had asked for already.
-            let joined = data.saturating_sub(counted.sum());
+            let joined = data.saturating_sub(counted.total());
             let _ = writeln!(
                 findings.runs,
                 "{prefetch},{batch},{per_s:.0},{},{},{},{joined},{reads},{ahead},{used},{p50:.1},\
@@ -97,10 +97,10 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
                 Row::new(format!("{title}: latency, mean"), "us", mean)
                     .note(format!("p50 {p50:.0}, p99 {p99:.0}")),
             ]);
-            if counted.misses > 0 || counted.sum() > *data {
+            if counted.misses > 0 || counted.total() > *data {
                 findings.doubts.push(format!(
                     "{title}: {data} Data, {} looked up, {} of them missed",
-                    counted.sum(),
+                    counted.total(),
                     counted.misses
                 ));
             }

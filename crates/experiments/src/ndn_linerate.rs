@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use plexus_benches::ndr::trial::Running;
 use plexus_io::disk::{Completion, DeviceStats, Disk, DiskSettings, disks};
+use plexus_ndn::store::ContentStats;
 use plexus_report::{Failure, Progress};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -18,7 +19,7 @@ use serde_json::Value;
 
 use super::Setting;
 use super::ndn_probe;
-use super::ndn_rig::{Counted, DiskFile, Node, device, device_text, place, start};
+use super::ndn_rig::{DiskFile, Node, device, device_text, place, start};
 use super::plot::{Axis, Bars, Chart, Line, Series};
 use super::report::{Findings, Row};
 use super::rig::Scratch;
@@ -90,7 +91,7 @@ struct Outcome {
     bits_per_s: f64,
     /// Median, 99th percentile and mean, microseconds.
     latency_us: [f64; 3],
-    counted: Counted,
+    counted: ContentStats,
     before: Option<DeviceStats>,
     after: Option<DeviceStats>,
 }
@@ -98,8 +99,8 @@ struct Outcome {
 impl Outcome {
     /// Parts of the throughput by who answered.
     fn parts(&self) -> [f64; 3] {
-        let Counted { memory_hits, disk_hits, misses } = self.counted;
-        let sum = self.counted.sum().max(1) as f64;
+        let ContentStats { memory_hits, disk_hits, misses } = self.counted;
+        let sum = self.counted.total().max(1) as f64;
         [memory_hits, disk_hits, misses].map(|n| n as f64 / sum)
     }
 }
@@ -321,7 +322,7 @@ fn record(
     ));
     findings.rows.push(if is_papers { row.at_least(PAPER_MBIT) } else { row });
     // The consumer leaves with a window of Interests on their way.
-    let (sum, data) = (counted.sum(), outcome.satisfied);
+    let (sum, data) = (counted.total(), outcome.satisfied);
     if sum.abs_diff(data) > WINDOW || outcome.interests - data > WINDOW || outcome.failed > 0 {
         findings.doubts.push(format!(
             "{title}: {} Interests, {data} Data, {sum} looked up, {} came to nothing",

@@ -12,6 +12,7 @@ use plexus_api::{Client, Request, Topic};
 use plexus_benches::ndr::trial::Running;
 use plexus_io::disk::DeviceStats;
 use plexus_io::namespace::Namespaces;
+use plexus_ndn::store::ContentStats;
 use serde::de::DeserializeOwned;
 
 use super::rig::Scratch;
@@ -44,29 +45,6 @@ pub(super) struct DiskFile {
     pub(super) path: PathBuf,
     /// Bytes.
     pub(super) size: u64,
-}
-
-/// What the content store counted, in Interests.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Counted {
-    pub(super) memory_hits: u64,
-    pub(super) disk_hits: u64,
-    pub(super) misses: u64,
-}
-
-impl Counted {
-    pub(super) fn since(&self, before: &Counted) -> Counted {
-        Counted {
-            memory_hits: self.memory_hits - before.memory_hits,
-            disk_hits: self.disk_hits - before.disk_hits,
-            misses: self.misses - before.misses,
-        }
-    }
-
-    /// All Interests that were looked up.
-    pub(super) fn sum(&self) -> u64 {
-        self.memory_hits + self.disk_hits + self.misses
-    }
 }
 
 pub(super) struct Node {
@@ -124,14 +102,14 @@ impl Node {
     }
 
     /// What its content store counted so far.
-    pub(super) fn counted(&self) -> Result<Counted, String> {
+    pub(super) fn counted(&self) -> Result<ContentStats, String> {
         let cache = self.cache()?;
         let (disk_hits, misses) = (cache.disk_hits, cache.misses);
-        Ok(Counted { memory_hits: cache.memory.hits, disk_hits, misses })
+        Ok(ContentStats { memory_hits: cache.memory.hits, disk_hits, misses })
     }
 
     /// The same once nothing is looked up any more.
-    pub(super) fn at_rest(&self) -> Result<Counted, String> {
+    pub(super) fn at_rest(&self) -> Result<ContentStats, String> {
         let mut counted = self.counted()?;
         loop {
             std::thread::sleep(Duration::from_millis(20));

@@ -14,13 +14,14 @@ use plexus_api::answer::named::{Faces, Names};
 use plexus_api::{Request, Topic};
 use plexus_benches::ndr::trial::Running;
 use plexus_io::namespace::Namespaces;
+use plexus_ndn::store::ContentStats;
 use plexus_report::Failure;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal, Zipf};
 use rand_pcg::Pcg64;
 
 use super::Setting;
-use super::ndn_rig::{Counted, DiskFile, Node, device, device_text, place, start};
+use super::ndn_rig::{DiskFile, Node, device, device_text, place, start};
 use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
 use super::rig::Scratch;
@@ -61,7 +62,7 @@ struct Tally {
     /// Bytes that the node had from the publisher, and gave the proxy, packets whole.
     from_producer: u64,
     to_proxy: u64,
-    cache: Counted,
+    cache: ContentStats,
 }
 
 impl Tally {
@@ -292,7 +293,7 @@ fn measure(effort: &Effort, setting: &mut Setting<'_>) -> Result<Findings, Strin
             done.written_bytes
         );
         let cached = stage.cached() as f64 / stage.to_proxy.max(1) as f64 * 100.0;
-        let sum = stage.cache.sum().max(1) as f64;
+        let sum = stage.cache.total().max(1) as f64;
         let part = |n: u64| n as f64 / sum * 100.0;
         findings.rows.extend([
             Row::new(format!("requests {} to {upto}: objects", from + 1), "1/s", per_s)

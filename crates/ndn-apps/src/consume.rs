@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use plexus_ndn::link::{Kind, Received};
-use plexus_wire::Time;
 use plexus_wire::ndn::interest::Repr;
 use plexus_wire::ndn::lp::NackReason;
 use plexus_wire::ndn::{Data, Interest, Name, NameBuf, types};
+use plexus_wire::{Time, add_fields};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
@@ -135,15 +135,9 @@ impl Default for Counts {
 impl Counts {
     /// Adds another consumer's counts.
     pub fn add(&mut self, other: &Counts) {
-        self.interests += other.interests;
-        self.satisfied += other.satisfied;
+        add_fields!(self, other; interests, satisfied, timed_out, damaged, marked, merged);
+        add_fields!(self, other; late, bytes);
         self.nacked.iter_mut().zip(other.nacked).for_each(|(sum, n)| *sum += n);
-        self.timed_out += other.timed_out;
-        self.damaged += other.damaged;
-        self.marked += other.marked;
-        self.merged += other.merged;
-        self.late += other.late;
-        self.bytes += other.bytes;
         // A resizing histogram holds whatever another one does.
         let _ = self.latency_ns.add(&other.latency_ns);
     }

@@ -226,10 +226,7 @@ impl Packets {
 
     /// Adds the counts of another instance.
     pub fn add(&mut self, other: &Packets) {
-        self.interests += other.interests;
-        self.data += other.data;
-        self.nacks += other.nacks;
-        self.other += other.other;
+        plexus_wire::add_fields!(self, other; interests, data, nacks, other);
     }
 }
 

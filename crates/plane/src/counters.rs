@@ -3,12 +3,9 @@
 use std::ops::AddAssign;
 
 use plexus_io::{PortId, PortStats};
+use plexus_wire::add_fields;
 
 use crate::drops::DropReason;
-
-macro_rules! add_fields {
-    ($to:ident, $from:ident: $($field:ident),*) => { $($to.$field += $from.$field;)* };
-}
 
 /// One worker's counts for one port. Packets and bytes in and out are counted by the port itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +70,9 @@ impl PortCounters {
         for (a, b) in self.drops.iter_mut().zip(&other.drops) {
             *a += b;
         }
-        add_fields!(self, other: copies, ecn_marked, learned, moved, table_full, consumed);
-        add_fields!(self, other: injected, routed, fast_received, fast_received_bytes);
-        add_fields!(self, other: fast_sent, fast_sent_bytes);
+        add_fields!(self, other; copies, ecn_marked, learned, moved, table_full, consumed);
+        add_fields!(self, other; injected, routed, fast_received, fast_received_bytes);
+        add_fields!(self, other; fast_sent, fast_sent_bytes);
     }
 }
 
@@ -188,8 +185,8 @@ pub struct Account {
 
 impl AddAssign for Account {
     fn add_assign(&mut self, other: Account) {
-        add_fields!(self, other: received, lost, copied, injected, sent, rejected, dropped);
-        add_fields!(self, other: consumed, held);
+        add_fields!(self, other; received, lost, copied, injected, sent, rejected, dropped);
+        add_fields!(self, other; consumed, held);
     }
 }
 

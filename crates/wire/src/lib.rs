@@ -38,6 +38,7 @@ pub mod ndn;
 pub mod ndp;
 pub mod partial;
 mod prefix;
+mod sum;
 pub mod tcp;
 mod time;
 pub mod udp;

@@ -15,7 +15,7 @@ use plexus_ndn::plan::Plan;
 use plexus_ndn::store::log::{Health, LogLimits, Part};
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
-use plexus_ndn::store::{self, Query};
+use plexus_ndn::store::{self, ContentStats, Query};
 use plexus_wire::Time;
 use plexus_wire::ndn::lp::Headers;
 use plexus_wire::ndn::signature::{SignatureInfo, SignatureType, Signed};
@@ -24,8 +24,6 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::super::ndn_rig::Counted;
 
 pub(super) const SEED: u64 = 1;
 /// Bytes of content of a chunk.
@@ -49,7 +47,7 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     /// Data that flows got.
     pub(super) data: u64,
-    pub(super) counted: Counted,
+    pub(super) counted: ContentStats,
     /// Reads that the disk was asked for, those that nobody had asked for, and how many of these
     /// somebody asked for later.
     pub(super) reads: u64,
@@ -265,7 +263,7 @@ impl Rig {
         self.random = Pcg64::seed_from_u64(seed);
         let chunks = if prefetch { batch as u64 } else { 1 };
         self.forwarder.store_mut().set_batch(chunks);
-        let before = (self.counted(), self.forwarder.store().disks()[0].stats());
+        let before = (self.forwarder.store().stats(), self.forwarder.store().disks()[0].stats());
         let ahead_before = self.forwarder.store().ahead();
         // Each begins anywhere in an item, as if it had been at it for a while.
         self.sink.wanted =
@@ -314,7 +312,7 @@ impl Rig {
         Ok(Outcome {
             seconds,
             data,
-            counted: self.counted().since(&before.0),
+            counted: self.forwarder.store().stats().since(&before.0),
             reads: log.reads - before.1.reads,
             ahead: ahead - ahead_before.0,
             used: used - ahead_before.1,
@@ -324,11 +322,6 @@ impl Rig {
 
     fn draw(&mut self) -> u64 {
         self.zipf.sample(&mut self.random) as u64
-    }
-
-    fn counted(&self) -> Counted {
-        let store::ContentStats { memory_hits, disk_hits, misses } = self.forwarder.store().stats();
-        Counted { memory_hits, disk_hits, misses }
     }
 
     /// Hands in a batch of Interests, one of each of these flows.

@@ -32,6 +32,23 @@ pub struct ContentStats {
     pub misses: u64,
 }
 
+impl ContentStats {
+    /// All lookups.
+    pub fn total(&self) -> u64 {
+        self.memory_hits + self.disk_hits + self.misses
+    }
+
+    /// Those since an earlier count.
+    #[must_use]
+    pub fn since(&self, before: &ContentStats) -> ContentStats {
+        ContentStats {
+            memory_hits: self.memory_hits - before.memory_hits,
+            disk_hits: self.disk_hits - before.disk_hits,
+            misses: self.misses - before.misses,
+        }
+    }
+}
+
 /// Where an erasure by prefix continues; the default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erasing(usize);

@@ -20,8 +20,8 @@ use plexus_ndn::plan::Published;
 use plexus_ndn::store::memory::{MemoryLimits, MemoryStats, MemoryStore};
 use plexus_ndn::store::policy::PolicyKind;
 use plexus_ndn::store::{ContentStats, Erasing};
-use plexus_wire::Time;
 use plexus_wire::ndn::{Data, Interest, Name};
+use plexus_wire::{Time, add_fields};
 
 use super::disks::Disks;
 use super::{answers, random};
@@ -314,24 +314,14 @@ impl Report {
     }
 
     fn add(&mut self, other: &Report) {
-        let Counters { unknown_face, cache_hits, cache_misses, satisfied, unsatisfied, asked } =
-            other.counters;
-        let sum = &mut self.counters;
-        sum.unknown_face += unknown_face;
-        sum.cache_hits += cache_hits;
-        sum.cache_misses += cache_misses;
-        sum.satisfied += satisfied;
-        sum.unsatisfied += unsatisfied;
-        let sum = &mut sum.asked;
-        sum.written += asked.written;
-        sum.answered += asked.answered;
-        sum.nacked += asked.nacked;
-        sum.expired += asked.expired;
-        sum.evicted += asked.evicted;
-        sum.replaced += asked.replaced;
-        sum.withdrawn += asked.withdrawn;
-        self.turns += other.turns;
-        self.pending += other.pending;
+        add_fields!(self, other; turns, pending, memory_bytes, memory_capacity_bytes);
+        let (sum, more) = (&mut self.counters, &other.counters);
+        add_fields!(sum, more; unknown_face, cache_hits, cache_misses, satisfied, unsatisfied);
+        let (sum, more) = (&mut sum.asked, &more.asked);
+        add_fields!(sum, more; written, answered, nacked, expired, evicted, replaced, withdrawn);
+        add_fields!(self.cache, other.cache; capacity, entries, hits, misses);
+        add_fields!(self.store, other.store; memory_hits, disk_hits, misses);
+        add_fields!(self.memory, other.memory; hits, misses, inserted, evicted, refused);
         self.received.add(&other.received);
         self.sent.add(&other.sent);
         self.copies.add(&other.copies);
@@ -341,21 +331,6 @@ impl Report {
         for (id, counted) in &other.faces {
             self.faces.entry(*id).or_default().add(counted);
         }
-        let sum = &mut self.cache;
-        sum.capacity += other.cache.capacity;
-        sum.entries += other.cache.entries;
-        sum.hits += other.cache.hits;
-        sum.misses += other.cache.misses;
-        self.store.memory_hits += other.store.memory_hits;
-        self.store.disk_hits += other.store.disk_hits;
-        self.store.misses += other.store.misses;
-        self.memory.hits += other.memory.hits;
-        self.memory.misses += other.memory.misses;
-        self.memory.inserted += other.memory.inserted;
-        self.memory.evicted += other.memory.evicted;
-        self.memory.refused += other.memory.refused;
-        self.memory_bytes += other.memory_bytes;
-        self.memory_capacity_bytes += other.memory_capacity_bytes;
         self.ahead.0 += other.ahead.0;
         self.ahead.1 += other.ahead.1;
         self.disks.extend(other.disks.iter().cloned());
