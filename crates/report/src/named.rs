@@ -3,27 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use plexus_api::answer::named::Packets as NamedPackets;
 use serde::{Deserialize, Serialize};
-
-/// Packets by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedPackets {
-    /// Interests.
-    pub interests: u64,
-    /// Data.
-    pub data: u64,
-    /// Interests that come back.
-    pub nacks: u64,
-    /// Broken ones.
-    pub other: u64,
-}
-
-impl NamedPackets {
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.interests + self.data + self.nacks + self.other
-    }
-}
 
 /// What became of the Interests that were written down until answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -91,6 +91,13 @@ pub struct Packets {
     pub other: u64,
 }
 
+impl Packets {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.interests + self.data + self.nacks + self.other
+    }
+}
+
 /// Packets that came in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reassembly {
