@@ -17,6 +17,7 @@ mod structure;
 use std::fmt;
 
 use plexus_topo::{Topology, UNREACHABLE};
+use serde::Serialize;
 
 use crate::loads::net::Commodities;
 use crate::loads::{lp, spread, trees};
@@ -84,7 +85,7 @@ pub struct CounterExample {
 }
 
 /// A cut over which more is sent than it carries.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NarrowCut {
     /// Names of the nodes and bridges on the sending side, and of hosts with several cables.
     pub devices: Vec<String>,
@@ -97,18 +98,18 @@ pub struct NarrowCut {
 }
 
 /// How a way to choose routes that does not see all flows fares.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Online {
     /// Permutations in which some cable is overloaded.
     pub blocked: usize,
     /// The greatest load of a cable over its rate, in the worst permutation.
-    pub worst: f64,
+    pub worst_utilisation: f64,
 }
 
 impl Online {
     fn count(&mut self, fullest: f64) {
         self.blocked += usize::from(fullest > 1.0 + fabric::ROUNDING);
-        self.worst = self.worst.max(fullest);
+        self.worst_utilisation = self.worst_utilisation.max(fullest);
     }
 }
 

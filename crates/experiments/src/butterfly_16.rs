@@ -164,7 +164,7 @@ fn blocking(findings: &mut Findings, found: &NonBlocking) -> Result<(), Failure>
         let quantity = format!("permutations that {name} overloads a cable in");
         let note = format!(
             "{} of {}; at worst to {:.2} of its rate",
-            online.blocked, found.permutations, online.worst
+            online.blocked, found.permutations, online.worst_utilisation
         );
         findings.rows.push(Row::new(quantity, "%", share).note(note));
     }

@@ -19,6 +19,7 @@ use plexus_wire::ndn::lp::NackReason;
 use plexus_wire::ndn::{Data, Interest, Name, NameBuf, types};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
 
 use crate::app::Output;
 use crate::ask::send_interest;
@@ -61,11 +62,12 @@ impl Default for Settings {
 }
 
 /// Statistics of a fetch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Segments received.
     pub segments: u64,
     /// Bytes of their content.
+    #[serde(skip)]
     pub bytes: u64,
     /// Interests sent.
     pub interests: u64,
@@ -78,12 +80,13 @@ pub struct Stats {
     /// Answers with a congestion mark.
     pub marks: u64,
     /// Decreases of the window.
-    pub decreases: u64,
+    pub window_decreases: u64,
     /// Answers with a wrong digest.
     pub damaged: u64,
     /// Answers with a signature that cannot be verified here.
     pub unverified: u64,
     /// Round-trip times in µs of Interests sent once.
+    #[serde(skip)]
     pub rtt_us: Option<Histogram<u64>>,
 }
 
@@ -344,7 +347,7 @@ impl Segments {
     fn congested(&mut self, segment: u64) {
         if segment >= self.heeded {
             self.heeded = self.next + self.slots.len() as u64;
-            self.stats.decreases += 1;
+            self.stats.window_decreases += 1;
             self.window.congested();
         }
     }

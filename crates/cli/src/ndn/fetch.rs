@@ -8,7 +8,7 @@ use std::time::Duration;
 use plexus_ndn_apps::app::Application;
 use plexus_ndn_apps::endpoint::{Endpoint, now, random_seed};
 use plexus_ndn_apps::fetch::{Discovery, Fetch};
-use plexus_ndn_apps::segments::Settings;
+use plexus_ndn_apps::segments::{Settings, Stats};
 use plexus_ndn_apps::window::Algorithm;
 use plexus_report::{Progress, json, si};
 use plexus_wire::Time;
@@ -72,15 +72,8 @@ struct Report {
     bytes: u64,
     seconds: f64,
     goodput_bits_per_s: f64,
-    segments: u64,
-    interests: u64,
-    retransmissions: u64,
-    timeouts: u64,
-    nacks: u64,
-    marks: u64,
-    window_decreases: u64,
-    damaged: u64,
-    unverified: u64,
+    #[serde(flatten)]
+    stats: Stats,
     rtt_us_p50: Option<u64>,
     rtt_us_p99: Option<u64>,
 }
@@ -90,24 +83,16 @@ impl Report {
         let stats = fetch.stats().cloned().unwrap_or_default();
         let bytes = fetch.progress().0;
         let seconds = took.as_secs_f64();
-        let rtt = stats.rtt_us.filter(|rtt| !rtt.is_empty());
-        let quantile = |q| rtt.as_ref().map(|rtt| rtt.value_at_quantile(q));
+        let rtt = stats.rtt_us.as_ref().filter(|rtt| !rtt.is_empty());
+        let quantile = |q| rtt.map(|rtt| rtt.value_at_quantile(q));
         Report {
             name: fetch.object().to_string(),
             bytes,
             seconds,
             goodput_bits_per_s: if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 },
-            segments: stats.segments,
-            interests: stats.interests,
-            retransmissions: stats.retransmissions,
-            timeouts: stats.timeouts,
-            nacks: stats.nacks,
-            marks: stats.marks,
-            window_decreases: stats.decreases,
-            damaged: stats.damaged,
-            unverified: stats.unverified,
             rtt_us_p50: quantile(0.5),
             rtt_us_p99: quantile(0.99),
+            stats,
         }
     }
 
@@ -118,8 +103,8 @@ impl Report {
             self.bytes,
             self.seconds,
             si(self.goodput_bits_per_s),
-            self.segments,
-            self.retransmissions
+            self.stats.segments,
+            self.stats.retransmissions
         );
         if let (Some(p50), Some(p99)) = (self.rtt_us_p50, self.rtt_us_p99) {
             text += &format!("round trip {p50} us median, p99 {p99}\n");
@@ -127,10 +112,10 @@ impl Report {
         text + &counts(
             "",
             &[
-                (self.marks, "marks of congestion"),
-                (self.nacks, "Nacks"),
-                (self.damaged, "packets with a wrong digest, asked for again"),
-                (self.unverified, "packets with a signature that was not verified"),
+                (self.stats.marks, "marks of congestion"),
+                (self.stats.nacks, "Nacks"),
+                (self.stats.damaged, "packets with a wrong digest, asked for again"),
+                (self.stats.unverified, "packets with a signature that was not verified"),
             ],
         )
     }

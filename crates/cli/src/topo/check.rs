@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plexus_analysis::{Answer, CounterExample, NonBlocking, Online, non_blocking};
+use plexus_analysis::{Answer, CounterExample, NarrowCut, NonBlocking, Online, non_blocking};
 use plexus_config::units::format_rate;
 use plexus_topo::Topology;
 use serde::Serialize;
@@ -54,8 +54,8 @@ struct Report {
     /// Of these: flows fit when split, and no whole-flow routes were found.
     undecided: usize,
     counter_example: Option<Example>,
-    hashing: Tally,
-    greedy: Tally,
+    hashing: Online,
+    greedy: Online,
 }
 
 #[derive(Serialize)]
@@ -66,22 +66,7 @@ struct Example {
     /// Some cable carries at least this much of its rate, however flows are split; `null` where
     /// there is no path.
     utilisation_min: Option<f64>,
-    cut: Option<CutReport>,
-}
-
-/// Demand and capacity are in line rates of the fastest host.
-#[derive(Serialize)]
-struct CutReport {
-    devices: Vec<String>,
-    hosts: usize,
-    demand: f64,
-    capacity: f64,
-}
-
-#[derive(Serialize)]
-struct Tally {
-    blocked: usize,
-    worst_utilisation: f64,
+    cut: Option<NarrowCut>,
 }
 
 impl Check {
@@ -111,19 +96,13 @@ impl Report {
             found_as: e.found_as.clone(),
             flows: e.flows.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
             utilisation_min: Some(e.utilisation_min).filter(|u| u.is_finite()),
-            cut: e.cut.as_ref().map(|cut| CutReport {
-                devices: cut.devices.clone(),
-                hosts: cut.hosts,
-                demand: cut.demand,
-                capacity: cut.capacity,
-            }),
+            cut: e.cut.clone(),
         };
         let (non_blocking, why, counter_example) = match &found.answer {
             Answer::Proven(why) => ("proven", Some(why.clone()), None),
             Answer::NoCounterExample => ("no counter-example", None, None),
             Answer::Blocking(e) => ("blocking", Some(e.why.clone()), Some(example(e))),
         };
-        let tally = |o: &Online| Tally { blocked: o.blocked, worst_utilisation: o.worst };
         Report {
             non_blocking,
             why,
@@ -132,8 +111,8 @@ impl Report {
             permutations: found.permutations,
             undecided: found.undecided,
             counter_example,
-            hashing: tally(&found.hashing),
-            greedy: tally(&found.greedy),
+            hashing: found.hashing,
+            greedy: found.greedy,
         }
     }
 
@@ -156,8 +135,8 @@ impl Report {
             out.push_str(&example.text());
         }
         if tried > 0 {
-            let line = |what: &str, tally: &Tally| {
-                let Tally { blocked, worst_utilisation } = tally;
+            let line = |what: &str, found: &Online| {
+                let Online { blocked, worst_utilisation } = found;
                 format!(
                     "{what} overloads a cable in {blocked} of {tried} permutations, at worst to \
                      {worst_utilisation:.2} of its rate\n"

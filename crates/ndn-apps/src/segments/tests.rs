@@ -197,7 +197,7 @@ fn a_burst_of_losses_lowers_the_window_once() {
     assert_eq!(out.len(), 10);
     now = now + Duration::from_secs(1);
     segments.poll(now, &mut out);
-    assert_eq!((segments.stats().timeouts, segments.stats().decreases), (10, 1));
+    assert_eq!((segments.stats().timeouts, segments.stats().window_decreases), (10, 1));
     // 0.7 of ten are retransmitted, and wait twice as long.
     assert_eq!(out.len(), 17);
     assert_eq!(segments.next_deadline(), Some(now + Duration::from_secs(2)));
