@@ -8,8 +8,9 @@ use plexus_config::units::format_rate;
 use plexus_topo::Topology;
 use serde::Serialize;
 
-use super::{print, summary};
+use super::summary;
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Flows of a counter-example that are printed for people.
 const FLOWS_SHOWN: usize = 24;
@@ -178,38 +179,7 @@ fn shortened(items: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plexus_topo::{Options, Shape, generate};
-
     use super::*;
-
-    fn report(lanes: usize) -> Report {
-        let shape = Shape::Torus { sides: vec![2, 2, 2] };
-        let options = Options { hosts_per_node: 2, lanes, ..Options::default() };
-        let topology = generate(&shape, options).unwrap();
-        Report::new(&topology, &non_blocking(&topology, 1).unwrap())
-    }
-
-    #[test]
-    fn a_proof_and_what_still_blocks_are_told() {
-        let text = report(2).text();
-        assert!(
-            text.starts_with("rearrangeably non-blocking: proven: a flattened butterfly"),
-            "{text}"
-        );
-        assert!(text.contains("hashing overloads a cable in"), "{text}");
-    }
-
-    #[test]
-    fn a_counter_example_comes_with_its_cut_and_permutation() {
-        let report = report(1);
-        let text = report.text();
-        assert!(text.starts_with("rearrangeably non-blocking: blocking: hosts send 8"), "{text}");
-        assert!(text.contains("the cut: 8 hosts at ") && text.contains("->h"), "{text}");
-        let json = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["non_blocking"], "blocking");
-        assert_eq!(json["counter_example"]["flows"].as_array().unwrap().len(), 16);
-        assert_eq!(json["counter_example"]["cut"]["capacity"], 4.0);
-    }
 
     #[test]
     fn long_lists_are_cut_aloud() {

@@ -60,10 +60,20 @@ fn check_ends_with_the_answers_code() {
     let files = Desk::new("loads");
     let doubled = files.file("doubled", &made("torus 2x2x2 --hosts 2 --lanes 2"));
     let said = plexus(&["topo", "check", &doubled]).expect(0);
-    assert!(said.out.contains("rearrangeably non-blocking: proven"), "{said:?}");
+    for told in ["non-blocking: proven: a flattened butterfly", "hashing overloads a cable in"] {
+        assert!(said.out.contains(told), "{said:?}");
+    }
     let single = files.file("single", &made("torus 2x2x2 --hosts 2"));
+    let said = plexus(&["topo", "check", &single]).expect(1);
+    for told in ["non-blocking: blocking: hosts send 8", "the cut: 8 hosts at ", "->h"] {
+        assert!(said.out.contains(told), "{said:?}");
+    }
     let json = files.json(&["topo", "check", &single], 1);
-    assert_eq!(json["counter_example"]["cut"]["demand"], 8.0);
+    assert_eq!(json["non_blocking"], "blocking");
+    let example = &json["counter_example"];
+    assert_eq!(example["flows"].as_array().unwrap().len(), 16);
+    assert_eq!(example["cut"]["demand"], 8.0);
+    assert_eq!(example["cut"]["capacity"], 4.0);
     let broken = files.file("broken", "name = 3");
     plexus(&["topo", "check", &broken]).expect(2);
     // Rates of some links and not of a host's say nothing about line rates.
