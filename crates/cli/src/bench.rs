@@ -9,7 +9,7 @@ use plexus_benches::{BENCHES, Effort, Row, Setting, chosen, readme};
 use plexus_report::json;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::emit;
+use crate::text::print;
 
 /// Run benchmarks: in this process, or of a lab.
 #[derive(clap::Args)]
@@ -79,14 +79,14 @@ pub(crate) fn run(args: Args) -> Outcome {
         Some(Command::Readme(args)) => {
             let rendered = readme(&args.directory, args.add.as_deref(), args.check)?;
             let line = rendered.map(|path| format!("{}: rendered\n", path.display()));
-            return emit(&line.unwrap_or_default());
+            return print(&line.unwrap_or_default());
         }
         None => {}
     }
     if args.list {
         let names = BENCHES.iter().map(|b| format!("{:<18} {}\n", b.name, b.about));
         let ndr = "ndr FILE.toml      a lab's zero-loss rate: see `plexus bench ndr --help`\n";
-        return emit(&(names.collect::<String>() + ndr));
+        return print(&(names.collect::<String>() + ndr));
     }
     let benches = chosen(&args.names).map_err(Failure::unusable)?;
     let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
@@ -98,7 +98,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let made = bench.rows(&setting);
         rows.extend(made.map_err(|e| Failure::unusable(format!("{}: {e}", bench.name)))?);
     }
-    emit(&if args.json { json(&rows)? } else { text(&rows) })
+    print(&if args.json { json(&rows)? } else { text(&rows) })
 }
 
 /// The rows for people.

@@ -12,7 +12,8 @@ use plexus_topo::Topology;
 use plexus_wire::fabric::LINK_MTU_MIN;
 
 use crate::exit::{Failure, Outcome};
-use crate::topo::{print, summary};
+use crate::text::print;
+use crate::topo::summary;
 
 /// Arguments of `plexus config`.
 #[derive(Args)]

@@ -6,7 +6,7 @@ use plexus_experiments::{EXPERIMENTS, Experiment, Ran, Request, readmes};
 use plexus_report::json;
 
 use crate::exit::Outcome;
-use crate::generate::emit;
+use crate::text::print;
 
 /// Run again what the papers behind Plexus report.
 #[derive(clap::Args)]
@@ -82,13 +82,13 @@ struct RunArgs {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::List { json: false } => emit(&list()),
-        Command::List { json: true } => emit(&json(&EXPERIMENTS)?),
+        Command::List { json: false } => print(&list()),
+        Command::List { json: true } => print(&json(&EXPERIMENTS)?),
         Command::Run(args) => run_chosen(args),
         Command::Readme(args) => {
             let rendered = readmes(&args.directory, args.check)?;
             let lines = rendered.iter().map(|path| format!("{}: rendered\n", path.display()));
-            emit(&lines.collect::<String>())
+            print(&lines.collect::<String>())
         }
     }
 }
@@ -116,11 +116,11 @@ fn run_chosen(args: &RunArgs) -> Outcome {
         commit: env!("PLEXUS_COMMIT"),
         profile: env!("PLEXUS_PROFILE"),
     };
-    let mut told = |text: &str| if args.json { Ok(()) } else { emit(text) };
+    let mut told = |text: &str| if args.json { Ok(()) } else { print(text) };
     let Ran { reports, outcome } = plexus_experiments::run(&request, &mut told)?;
     match (&reports[..], args.json) {
-        ([one], true) if !request.is_all() => emit(&json(one)?)?,
-        (_, true) if request.is_all() => emit(&json(&reports)?)?,
+        ([one], true) if !request.is_all() => print(&json(one)?)?,
+        (_, true) if request.is_all() => print(&json(&reports)?)?,
         _ => {}
     }
     outcome

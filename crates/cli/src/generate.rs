@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use self::via::{Use, Via};
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Send test traffic.
 #[derive(clap::Args)]
@@ -325,7 +326,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let sent = generator.sent();
     let elapsed = last.since(begin);
     let report = Report::new(args, &config, &backend, sent, stats.tx_rejected, elapsed);
-    emit(&if args.json { json(&report)? } else { text(&report) })
+    print(&if args.json { json(&report)? } else { text(&report) })
 }
 
 /// Sends until the end, the count or the flag; returns when it stopped.
@@ -385,14 +386,6 @@ fn flush(pool: &mut Pool, port: &mut dyn Port) {
         if at.since(changed) > Duration::from_millis(5) || at.since(begin).as_secs() >= 1 {
             return;
         }
-    }
-}
-
-/// Prints a result to standard output; a reader that has gone away is no error.
-pub(crate) fn emit(text: &str) -> Outcome {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::unusable(e)),
-        _ => Ok(()),
     }
 }
 

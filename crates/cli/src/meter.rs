@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
 use crate::generate::via::{self, Use, Via};
-use crate::generate::{Progress, emit, now, parse_duration, stop_flag};
+use crate::generate::{Progress, now, parse_duration, stop_flag};
+use crate::text::print;
 
 /// How many flows are listed in a report.
 const LISTED: usize = 1_000;
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// Prints the report; that nothing arrived is an answer, too.
 fn finish(args: &Args, report: &Report<'_>) -> Outcome {
-    emit(&if args.json { json(report)? } else { text(report) })?;
+    print(&if args.json { json(report)? } else { text(report) })?;
     if report.total.received == 0 {
         return Err(Failure::No(format!("no probe arrived at {}", args.device)));
     }

@@ -15,7 +15,7 @@ use plexus_report::json;
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::emit;
+use crate::text::print;
 
 /// Applications of named data. The forwarder, a running `plexus node` or another, is at
 /// /run/nfd/nfd.sock, or where --transport or the variable NDN_CLIENT_TRANSPORT says.
@@ -74,7 +74,7 @@ fn parse_segment_size(text: &str) -> Result<usize, String> {
 /// What was counted by the end: as JSON, or in a line for people.
 fn tell(as_json: bool, counters: &impl Serialize, line: impl FnOnce() -> String) -> Outcome {
     match as_json {
-        true => emit(&json(counters)?),
+        true => print(&json(counters)?),
         false => {
             eprintln!("{}", line());
             Ok(())

@@ -10,7 +10,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use crate::exit::{Failure, Outcome};
-use crate::topo::print;
+use crate::text::print;
 
 /// By this variable a shell's script asks for completions. The usual one, COMPLETE, could be set
 /// for something else.

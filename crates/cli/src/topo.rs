@@ -8,12 +8,10 @@ mod loads;
 mod make;
 mod show;
 
-use std::io::Write;
-
 use clap::{Args, Subcommand};
 use plexus_topo::Topology;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 
 /// Arguments of `plexus topo`.
 #[derive(Args)]
@@ -81,15 +79,6 @@ impl Topo {
             Command::Import(import) => import.run(),
             Command::Export(export) => export.run(),
         }
-    }
-}
-
-/// Writes to standard output; a reader that has seen enough (`| head`) is no failure.
-pub(crate) fn print(text: &str) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::unusable(e)),
-        _ => Ok(()),
     }
 }
 

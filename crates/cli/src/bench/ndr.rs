@@ -8,7 +8,8 @@ use plexus_report::{Progress, json, si};
 use plexus_traffic::Sizes;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, parse_duration};
+use crate::generate::parse_duration;
+use crate::text::print;
 
 /// Find the highest rate at which a lab loses nothing, and at which it loses 0.5 %.
 #[derive(clap::Args)]
@@ -72,7 +73,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut progress = Progress::new();
     let report = ndr::run(&settings, &mut |text| progress.say(text)).map_err(Failure::unusable)?;
     progress.clear();
-    emit(&if args.json { json(&report)? } else { text(&report) })
+    print(&if args.json { json(&report)? } else { text(&report) })
 }
 
 /// The result for people.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::check_text;
 use crate::ask::{Which, names};
 use crate::exit::{Failure, Outcome};
-use crate::topo::print;
+use crate::text::print;
 
 /// Where the files of daemons are.
 const FOLDER: &str = "/etc/plexus";
@@ -51,8 +51,7 @@ fn ask<T: serde::de::DeserializeOwned>(client: &mut Client, request: Config) -> 
 }
 
 pub(super) fn print_json(answer: &impl Serialize) -> Outcome {
-    let text = serde_json::to_string_pretty(answer).map_err(Failure::unusable)?;
-    print(&format!("{text}\n"))
+    print(&plexus_report::json(answer)?)
 }
 
 /// Arguments of `plexus config set`.

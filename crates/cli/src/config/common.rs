@@ -17,7 +17,7 @@ use super::change::{
     Daemon, How, print_applied, print_difference, print_json, table, version_before,
 };
 use crate::exit::{Failure, Outcome};
-use crate::topo::print;
+use crate::text::print;
 
 /// All nodes and the store may take half a minute.
 const PATIENCE: Duration = Duration::from_secs(40);

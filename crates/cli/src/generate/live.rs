@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plexus_report::json;
 use plexus_traffic::{GeneratorConfig, XdpGenerator};
 
-use super::{Args, Progress, Report, emit, now, text};
+use super::{Args, Progress, Report, now, text};
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Sends until the end, the count or the flag, and reports.
 pub(super) fn run(args: &Args, config: &GeneratorConfig, stop: &AtomicBool) -> Outcome {
@@ -23,7 +24,7 @@ pub(super) fn run(args: &Args, config: &GeneratorConfig, stop: &AtomicBool) -> O
     let vanished = sent.packets > 0 && result.carried == 0 && result.dropped == 0;
     let rejected = if vanished { sent.packets } else { result.dropped };
     let report = Report::new(args, config, "xdp_live", sent, rejected, result.elapsed);
-    emit(&if args.json { json(&report)? } else { text(&report) })?;
+    print(&if args.json { json(&report)? } else { text(&report) })?;
     if vanished {
         return Err(Failure::No(format!(
             "{device} counts none of them as sent: it must be up; of a virtual cable (veth), the \

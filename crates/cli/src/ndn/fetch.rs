@@ -19,6 +19,7 @@ use super::transport::Transport;
 use super::{counts, unusable};
 use crate::exit::{Failure, Outcome};
 use crate::generate::{parse_duration, stop_flag};
+use crate::text::print;
 
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_millis(200);
@@ -168,7 +169,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let report = Report::new(&fetch, took);
     let text = if args.json { json(&report)? } else { report.text() };
     match args.json && args.output.is_some() {
-        true => crate::generate::emit(&text),
+        true => print(&text),
         false => {
             eprint!("{text}");
             Ok(())

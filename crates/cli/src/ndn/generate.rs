@@ -17,7 +17,8 @@ use serde::Serialize;
 use super::transport::Transport;
 use super::{counts, unusable};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{emit, parse_duration, stop_flag};
+use crate::generate::{parse_duration, stop_flag};
+use crate::text::print;
 
 /// Ask for the items of a catalogue, drawn by Zipf's law, or for the names of a list, and tell how
 /// it fared: a generator and a meter in one. What is not answered in time is not asked for again.
@@ -215,7 +216,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let (counts, counted) = measure(&uri, consumers, &stop)?;
     let report = Report::new(args, &counts, counted);
-    emit(&if args.json { json(&report)? } else { report.text() })?;
+    print(&if args.json { json(&report)? } else { report.text() })?;
     if counts.satisfied == 0 {
         return Err(Failure::No(format!("nothing below {} was answered", args.prefix)));
     }

@@ -7,7 +7,7 @@ use plexus_daemon::replay::play;
 use plexus_report::json;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::emit;
+use crate::text::print;
 
 #[derive(Args)]
 pub(super) struct ReplayArgs {
@@ -28,6 +28,6 @@ pub(super) struct ReplayArgs {
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
     let replay = play(&args.recording, args.identity.as_deref()).map_err(Failure::unusable)?;
     let text = if args.json { json(&replay)? } else { format!("{replay}\n") };
-    emit(&text)?;
+    print(&text)?;
     if replay.identical { Ok(()) } else { Err(Failure::No(String::new())) }
 }

@@ -8,9 +8,10 @@ use plexus_analysis::exchange::{self, Exported, Format};
 use plexus_lab::box_files;
 use plexus_topo::Topology;
 
-use super::{import, print};
+use super::import;
 use crate::exit::{Failure, Outcome};
 use crate::files::{write_new, write_private};
+use crate::text::print;
 
 /// Arguments of `plexus topo export`.
 #[derive(Args)]

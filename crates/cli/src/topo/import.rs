@@ -6,8 +6,8 @@ use clap::Args;
 use plexus_analysis::exchange::{Format, ImportOptions, import};
 use plexus_config::document::read_text;
 
-use super::print;
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Arguments of `plexus topo import`.
 #[derive(Args)]

@@ -7,9 +7,9 @@ use plexus_analysis::{BoundBy, Loads, Routing, loads, read_demands};
 use plexus_topo::Topology;
 use serde::Serialize;
 
-use super::print;
 use super::show::table;
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Arguments of `plexus topo loads`.
 #[derive(Args)]

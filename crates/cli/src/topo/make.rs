@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use plexus_config::units::parse_rate;
 use plexus_topo::{Options, RANDOM_LOW_DEGREE, RANDOM_LOW_HOSTS, Shape, generate};
 
-use super::print;
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Arguments of `plexus topo make`.
 #[derive(Args)]

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use plexus_analysis::{Analysis, Certainty, Cost};
 use plexus_config::units::format_rate;
+use plexus_report::json;
 use plexus_topo::{Device, Graph, Topology};
 use serde::Serialize;
 
-use super::{print, summary};
+use super::summary;
 use crate::exit::{Failure, Outcome};
+use crate::text::print;
 
 /// Lines of a table that are printed before it is cut.
 const ROWS_SHOWN: usize = 40;
@@ -33,7 +35,7 @@ impl Show {
     pub(crate) fn run(&self) -> Outcome {
         let topology = Topology::read(&self.file).map_err(Failure::unusable)?;
         let facts = Facts::new(&topology, self.clos_ports);
-        print(&if self.json { facts.json()? } else { facts.text(&topology) })
+        print(&if self.json { json(&facts)? } else { facts.text(&topology) })
     }
 }
 
@@ -110,12 +112,6 @@ impl Facts {
             links: links.collect(),
             analysis: Analysis::new(topology, clos_ports),
         }
-    }
-
-    fn json(&self) -> Result<String, Failure> {
-        let mut text = serde_json::to_string_pretty(self).map_err(Failure::unusable)?;
-        text.push('\n');
-        Ok(text)
     }
 
     fn text(&self, topology: &Topology) -> String {
@@ -234,7 +230,7 @@ mod tests {
         assert!(text.contains("disjoint paths   mean 4.00, least 4"), "{text}");
         assert!(text.contains("bisection        4 cables (all halves were tried)"), "{text}");
         assert!(text.contains("s1.p2 --- s2.p2 x2"), "{text}");
-        let json: serde_json::Value = serde_json::from_str(&facts.json().unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json(&facts).unwrap()).unwrap();
         assert_eq!(json["links"].as_array().unwrap().len(), 8);
         assert_eq!(json["links"][4]["lanes"], 2);
         assert_eq!((&json["diameter"], &json["edge_connectivity"]), (&2.into(), &4.into()));
