@@ -349,7 +349,6 @@ impl Link {
         memory: &'m mut Memory,
     ) -> Result<Option<Came<'b, 'm>>, Refused> {
         let received = self.receive_checked(now, sender, bytes, memory);
-        self.counters.link_packets_received += 1;
         match &received {
             Ok(packet) => self.counters.received += u64::from(packet.is_some()),
             Err(why) => self.counters.refused(*why),

@@ -22,10 +22,7 @@ const HEADER: usize = 8;
 
 /// Sends the requests and collects the replies.
 pub(super) fn run(route: &Route<'_>) -> Outcome {
-    match try_run(route) {
-        Ok(outcome) => outcome,
-        Err(e) => Outcome::failed(e.to_string()),
-    }
+    try_run(route).unwrap_or_else(|e| Outcome::failed(e.to_string()))
 }
 
 /// The types of request and reply, and whether the kernel hands us the IP header too.

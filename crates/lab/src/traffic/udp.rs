@@ -25,10 +25,7 @@ const FIRST_GONE: Duration = Duration::from_millis(1200);
 
 /// Sends the flow and meters it at the other end.
 pub(super) fn run(route: &Route<'_>) -> Outcome {
-    match try_run(route) {
-        Ok(outcome) => outcome,
-        Err(e) => Outcome::failed(e.to_string()),
-    }
+    try_run(route).unwrap_or_else(|e| Outcome::failed(e.to_string()))
 }
 
 /// Keeps the sender to one processor. A veth pair has a queue for each processor that sends, so a

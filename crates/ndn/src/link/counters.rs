@@ -79,8 +79,6 @@ pub struct LinkCounters {
     pub unsent_fragmentation: u64,
     /// Packets marked for congestion here (nCongestionMarked).
     pub marked: u64,
-    /// Link packets received.
-    pub link_packets_received: u64,
     /// Network packets received.
     pub received: u64,
     /// Of these, those that were reassembled.

@@ -28,6 +28,11 @@ fn asker(by: FaceId) -> Asker<'static> {
     Asker { face: by, nonce: [0; 4], expiry: Time::from_secs(4), token: None }
 }
 
+fn out(to: FaceId) -> OutRecord {
+    let (sent, expiry) = (Time::ZERO, Time::ZERO);
+    OutRecord { face: to, nonce: [1; 4], expiry, sent, nack: None, suppression_ms: 0 }
+}
+
 fn digest_name(name: &NameBuf, digest: [u8; 32]) -> NameBuf {
     let mut name = name.clone();
     let kind = types::IMPLICIT_SHA256_DIGEST as u16;
@@ -201,16 +206,7 @@ fn an_evicted_owners_entry_passes_to_the_next_waiting_face() {
     let younger = insert(&mut pit, &NameBuf::new().with("b"), face(1)).unwrap();
     pit.put_in(id, &asker(face(1))).unwrap();
     for by in [5, 6] {
-        let (sent, expiry) = (Time::ZERO, Time::ZERO);
-        let out = OutRecord {
-            face: face(by),
-            nonce: [1; 4],
-            expiry,
-            sent,
-            nack: None,
-            suppression_ms: 0,
-        };
-        assert!(pit.put_out(id, out));
+        assert!(pit.put_out(id, out(face(by))));
     }
     assert!(pit.hand_over(id).is_none(), "no other face waits");
     pit.put_in(id, &asker(face(2))).unwrap();
@@ -337,17 +333,7 @@ fn records_of_many_faces_come_and_go() {
     let id = insert(&mut pit, &NameBuf::new().with("a"), face(0)).unwrap();
     for i in 0..5 {
         assert_eq!(pit.put_in(id, &asker(face(i))), Ok(Before::Nothing));
-        let now = Time::ZERO;
-        let (nack, suppression_ms) = (None, 0);
-        let out = OutRecord {
-            face: face(i),
-            nonce: [1; 4],
-            expiry: now,
-            sent: now,
-            nack,
-            suppression_ms,
-        };
-        assert!(pit.put_out(id, out) && pit.put_out(id, out));
+        assert!(pit.put_out(id, out(face(i))) && pit.put_out(id, out(face(i))));
     }
     assert_eq!(pit.put_in(id, &asker(face(3))), Ok(Before::Own));
     assert_eq!((pit.ins(id).count(), pit.outs(id).count()), (5, 5));
