@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 use plexus_benches::ndr::trial::{HEARS, Running};
 use plexus_io::namespace::Namespaces;
 use plexus_report::Failure;
-use serde_json::Value;
 
 use super::Setting;
 use super::axon_vm::command;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
-use super::rig::Scratch;
+use super::rig::{Scratch, namespace, number, own};
 
 const SEED: u64 = 1;
 const FLOWS: usize = 100_000;
@@ -101,12 +100,8 @@ struct Bench {
 impl Bench {
     fn new() -> Result<Bench, String> {
         let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        let place = || {
-            Namespaces::create(quiet)
-                .map_err(|e| format!("making a network namespace (root may): {e}"))
-        };
-        let mut bench = Bench { node: None, around: place()?, dir: Scratch::new("coproc")? };
-        let inside = place()?;
+        let (around, inside) = (namespace(quiet)?, namespace(quiet)?);
+        let mut bench = Bench { node: None, around, dir: Scratch::new("coproc")? };
         // The process names the node's place to ip(8).
         let mut sleep = Command::new("sleep");
         inside.apply(sleep.arg("60")).map_err(|e| e.to_string())?;
@@ -124,9 +119,8 @@ impl Bench {
         let control = bench.dir.join("node.sock").display().to_string();
         let text = text.replace("CONTROL", &control);
         let config = bench.dir.write("node.toml", text.as_bytes())?;
-        let mut node = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        node.args(["node", "run", "--config"]).arg(&config);
-        inside.apply(&mut node).map_err(|e| e.to_string())?;
+        let config = config.display().to_string();
+        let node = own(&inside, &["node", "run", "--config", &config])?;
         bench.node = Some(Running::start(node, "the node")?);
         let end = Instant::now() + READY;
         loop {
@@ -145,10 +139,8 @@ impl Bench {
 
     /// This program beside the node.
     fn outside(&self, words: &str) -> Result<Command, String> {
-        let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        own.args(words.split_whitespace()).arg("--json");
-        self.around.apply(&mut own).map_err(|e| e.to_string())?;
-        Ok(own)
+        let arguments: Vec<&str> = words.split_whitespace().chain(["--json"]).collect();
+        own(&self.around, &arguments)
     }
 
     /// As many frames as possible for a time.
@@ -167,14 +159,10 @@ impl Bench {
         let sent = Running::start(self.outside(&generator)?, "the generator")?.finish()?;
         let used = self.processor_time()? - before;
         let heard = meter.finish()?;
-        let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
         let seconds = time.as_secs_f64();
-        let offered = number(&sent, "/packets").ok_or("the generator gave no count")?;
-        let received = number(&heard, "/total/received").ok_or("the meter gave no count")?;
-        let per_s = |packets: f64| packets / seconds;
         Ok(Outcome {
-            offered: per_s(offered),
-            received: per_s(received),
+            offered: number(&sent, "/packets")? / seconds,
+            received: number(&heard, "/total/received")? / seconds,
             cores: used.as_secs_f64() / seconds,
         })
     }

@@ -22,7 +22,7 @@ use super::ndn_probe;
 use super::ndn_rig::{DiskFile, Node, device, device_text, place, start};
 use super::plot::{Axis, Bars, Chart, Line, Series};
 use super::report::{Findings, Row};
-use super::rig::Scratch;
+use super::rig::{Scratch, number};
 
 const SEED: u64 = 1;
 /// Items, and bytes of the caches, of the slides.
@@ -443,11 +443,6 @@ fn draw(
     let (time, seed) = (format!("{}ms", time.as_millis()), seed.to_string());
     let words = ["--catalogue", &items, "--chunks", &chunks, "--zipf", EXPONENT];
     consume(node, window, &[&words[..], &["--duration", &time, "--seed", &seed]].concat())
-}
-
-fn number(said: &Value, path: &str) -> Result<f64, String> {
-    let found = said.pointer(path).and_then(Value::as_f64);
-    found.ok_or_else(|| format!("the consumer said no {path}: {said}"))
 }
 
 /// Latency by the window, with L1 a tenth of L2: from end to end, as the consumer sees it, and in

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::Done;
@@ -15,15 +14,14 @@ use plexus_io::namespace::Namespaces;
 use plexus_ndn::store::ContentStats;
 use serde::de::DeserializeOwned;
 
-use super::rig::Scratch;
+use super::rig::{Scratch, namespace, own};
 
 /// How long a process may take until it is ready, or has ended.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A network namespace of its own, with its loopback up.
 pub(super) fn place() -> Result<Namespaces, String> {
-    let place = Namespaces::create(|| Ok(()))
-        .map_err(|e| format!("making a network namespace (root may): {e}"))?;
+    let place = namespace(|| Ok(()))?;
     super::axon_vm::command(&place, "ip link set dev lo up")?;
     Ok(place)
 }
@@ -34,9 +32,7 @@ pub(super) fn start(
     what: &'static str,
     arguments: &[&str],
 ) -> Result<Running, String> {
-    let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    place.apply(own.args(arguments)).map_err(|e| format!("{what}: {e}"))?;
-    Running::start(own, what)
+    Running::start(own(place, arguments)?, what)
 }
 
 /// A file of cached Data.

@@ -268,6 +268,12 @@ pub(super) struct Spread {
     pub(super) max: f64,
 }
 
+/// 1 of no values.
+pub(super) fn geometric_mean(values: &[f64]) -> f64 {
+    let logs: f64 = values.iter().map(|value| value.ln()).sum();
+    (logs / values.len().max(1) as f64).exp()
+}
+
 impl Spread {
     /// The median of an even number is the lower one of the two in the middle, as in `plexus
     /// bench`; all zero for no values.

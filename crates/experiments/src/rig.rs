@@ -1,8 +1,12 @@
 //! Parts of experiments with real processes.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use plexus_io::namespace::Namespaces;
+use serde_json::Value;
 use tempfile::{Builder, TempDir};
 
 /// A folder that goes with the value.
@@ -29,4 +33,24 @@ impl Scratch {
         fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(path)
     }
+}
+
+/// A network namespace of its own, which this makes ready from within.
+pub(super) fn namespace(
+    ready: impl FnOnce() -> io::Result<()> + Send,
+) -> Result<Namespaces, String> {
+    Namespaces::create(ready).map_err(|e| format!("making a network namespace (root may): {e}"))
+}
+
+/// This program in a place, with these arguments.
+pub(super) fn own(place: &Namespaces, arguments: &[&str]) -> Result<Command, String> {
+    let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    place.apply(own.args(arguments)).map_err(|e| e.to_string())?;
+    Ok(own)
+}
+
+/// A number of a generator's or meter's answer.
+pub(super) fn number(answer: &Value, path: &str) -> Result<f64, String> {
+    let number = answer.pointer(path).and_then(Value::as_f64);
+    number.ok_or_else(|| format!("there is no {path} in {answer}"))
 }

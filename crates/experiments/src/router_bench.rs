@@ -16,16 +16,15 @@ use plexus_io::namespace::Namespaces;
 use plexus_table::lpm::Prefix;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64;
-use serde_json::Value;
 
 use self::click::Click;
 use super::axon_vm::command;
-use super::rig::Scratch;
+use super::rig::{Scratch, namespace, number, own};
 
 /// The seed of samples and destinations.
 pub(super) const SEED: u64 = 1;
 /// Destinations of "many flows".
-const MANY: usize = 4096;
+pub(super) const MANY: usize = 4096;
 /// How often packets are tried until the first ones come through.
 const TRIES: usize = 5;
 /// How long a router may take until it knows its gateways, with the largest table.
@@ -89,9 +88,24 @@ impl Outcome {
     }
 }
 
-/// The router's address on a cable, to a source ("s") or to a sink ("d").
-fn mac(kind: &str, i: usize) -> String {
+/// The address at a cable to a source ("s") or to a sink ("d").
+pub(super) fn mac(kind: &str, i: usize) -> String {
     format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
+}
+
+/// So many routes out of a table, and lines of [`MANY`] destinations in them.
+pub(super) fn sample(table: &[(Ipv4Addr, u8)], routes: usize) -> (Vec<(Ipv4Addr, u8)>, String) {
+    let mut random = Pcg64::seed_from_u64(SEED);
+    let mut order: Vec<usize> = (0..table.len()).collect();
+    order.shuffle(&mut random);
+    let chosen: Vec<(Ipv4Addr, u8)> = order.into_iter().take(routes).map(|i| table[i]).collect();
+    let destinations = (0..MANY).map(|_| {
+        let (address, len) = chosen[random.random_range(0..chosen.len())];
+        let host = random.random::<u32>().checked_shr(len.into()).unwrap_or(0);
+        format!("{}\n", Ipv4Addr::from(address.to_bits() | host))
+    });
+    let destinations = destinations.collect();
+    (chosen, destinations)
 }
 
 /// The IPv4 table, which is read once.
@@ -121,20 +135,9 @@ impl Bench {
         table: &[(Ipv4Addr, u8)],
         routes: usize,
     ) -> Result<Bench, String> {
-        let mut random = Pcg64::seed_from_u64(SEED);
-        let mut order: Vec<usize> = (0..table.len()).collect();
-        order.shuffle(&mut random);
         // An even number in all, with the two below: the last but one leads to the first sink.
         let sampled = (routes & !1).saturating_sub(2);
-        let mut chosen: Vec<(Ipv4Addr, u8)> =
-            order.into_iter().take(sampled).map(|i| table[i]).collect();
-        let destinations: String = (0..MANY)
-            .map(|_| {
-                let (address, len) = chosen[random.random_range(0..chosen.len())];
-                let host = random.random::<u32>().checked_shr(len.into()).unwrap_or(0);
-                format!("{}\n", Ipv4Addr::from(address.to_bits() | host))
-            })
-            .collect();
+        let (mut chosen, destinations) = sample(table, sampled);
         // Those of the single flows: by the first sink, by the second.
         chosen.extend((0..2).map(|i| (Ipv4Addr::new(198, 18, i, 0), 24)));
         let quiet = || -> std::io::Result<()> {
@@ -142,13 +145,10 @@ impl Bench {
             std::fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "0")?;
             std::fs::write("/proc/sys/net/ipv4/conf/default/rp_filter", "0")
         };
-        let place = || {
-            Namespaces::create(quiet)
-                .map_err(|e| format!("making a network namespace (root may): {e}"))
-        };
         let dir = Scratch::new(&format!("router-{}", program.name().to_lowercase()))?;
         dir.write("destinations", destinations.as_bytes())?;
-        let mut bench = Bench { daemon: None, around: place()?, router: place()?, dir };
+        let mut bench =
+            Bench { daemon: None, around: namespace(quiet)?, router: namespace(quiet)?, dir };
         bench.cables()?;
         match program {
             Program::Plexus => bench.plexus(&chosen)?,
@@ -185,10 +185,8 @@ impl Bench {
 
     /// This program beside the router, with these words as arguments, and more.
     fn inside(&self, words: &str, more: &[&str]) -> Result<Command, String> {
-        let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        own.args(words.split_whitespace()).args(more);
-        self.around.apply(&mut own).map_err(|e| e.to_string())?;
-        Ok(own)
+        let arguments: Vec<&str> = words.split_whitespace().chain(more.iter().copied()).collect();
+        own(&self.around, &arguments)
     }
 
     /// Offers packets for a time: `size` is the frame's on a cable, FCS included; `pps` in all, as
@@ -233,17 +231,12 @@ impl Bench {
             generators.push(Running::start(generator, "the generator")?);
         }
         let mut outcome = Outcome::default();
-        let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
         let seconds = time.as_secs_f64();
         for (i, generator) in generators.into_iter().enumerate() {
-            let sent = generator.finish()?;
-            let packets = number(&sent, "/packets").ok_or("the generator gave no count")?;
-            outcome.offered[i] = packets / seconds;
+            outcome.offered[i] = number(&generator.finish()?, "/packets")? / seconds;
         }
         for (i, meter) in meters.into_iter().enumerate() {
-            let heard = meter.finish()?;
-            let packets = number(&heard, "/total/received").ok_or("the meter gave no count")?;
-            outcome.received[i] = packets / seconds;
+            outcome.received[i] = number(&meter.finish()?, "/total/received")? / seconds;
         }
         Ok(outcome)
     }

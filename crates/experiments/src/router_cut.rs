@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use plexus_benches::ndr::trial::Running;
 use serde_json::Value;
 
-use super::router_group::{FEW, FRONTS, Flow, GROUP, Layout, Load, Rig, few, host_mac, source};
+use super::router_bench::mac;
+use super::router_group::{FEW, FRONTS, Flow, GROUP, Layout, Load, Rig, few, source};
 
 /// Packets that show by which box a flow goes.
 const MARKS: usize = 200;
@@ -101,7 +102,7 @@ impl Rig {
             let words = format!(
                 "gen eth0 --json --backend af_packet --src-mac {} --dst-mac {GROUP} \
                  --src-ip {}.2 --dst-ip {} --rate 5000pps --count {MARKS}",
-                host_mac("s", sink),
+                mac("s", sink),
                 source(sink),
                 few(sink, flow)
             );

@@ -11,16 +11,12 @@ use std::time::Duration;
 use plexus_benches::ndr::trial::{HEARS, Running};
 use plexus_lab::{NodeProgram, Tied};
 use plexus_topo::Topology;
-use rand::{RngExt, SeedableRng, seq::SliceRandom};
-use rand_pcg::Pcg64;
 use serde_json::Value;
 
 use super::report::Spread;
-use super::rig::Scratch;
-use super::router_bench::SEED;
+use super::rig::{Scratch, number};
+use super::router_bench::{mac, sample};
 
-/// Destinations of "many flows".
-const MANY: usize = 4096;
 /// How often packets are tried until the first ones come through.
 const TRIES: usize = 10;
 /// Packets/s at which latency is measured: no box has a backlog.
@@ -349,15 +345,15 @@ impl Rig {
         let sources = if matches!(load, Load::One(_)) { 1 } else { self.layout.sources().len() };
         let mut generators = Vec::new();
         for i in 0..sources {
-            let mac = match self.kind {
+            let next = match self.kind {
                 Kind::Group => GROUP.to_string(),
                 Kind::Naive => box_mac(i),
             };
             let mut generator = self.inside(&format!("s{i}"), "plexus");
             let words = format!(
-                "gen eth0 --json --backend af_xdp --src-mac {} --dst-mac {mac} --src-ip {}.2 \
+                "gen eth0 --json --backend af_xdp --src-mac {} --dst-mac {next} --src-ip {}.2 \
                  --size {size} --rate {pps}pps --duration {}ms",
-                host_mac("s", i),
+                mac("s", i),
                 source(i),
                 time.as_millis()
             );
@@ -372,11 +368,8 @@ impl Rig {
         }
         meanwhile()?;
         let mut outcome = Outcome::default();
-        let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
         for generator in generators {
-            let sent = generator.finish()?;
-            let rate = number(&sent, "/packets_per_s").ok_or("the generator gave no rate")?;
-            outcome.offered.push(rate);
+            outcome.offered.push(number(&generator.finish()?, "/packets_per_s")?);
         }
         let mut seconds = time.as_secs_f64();
         for (sink, meter) in (first_sink..).zip(meters) {
@@ -392,10 +385,9 @@ impl Rig {
                     reordered: count("reordered"),
                 }
             }));
-            let packets = number(&heard, "/total/received").ok_or("the meter gave no count")?;
-            outcome.received.push(packets);
+            outcome.received.push(number(&heard, "/total/received")?);
             seconds = seconds.max(number(&heard, "/total/seconds").unwrap_or(0.0));
-            let median = number(&heard, "/total/latency/p50_ns").map(|ns| ns / 1e3);
+            let median = number(&heard, "/total/latency/p50_ns").ok().map(|ns| ns / 1e3);
             outcome.latency_us = outcome.latency_us.or(median);
         }
         outcome.received.iter_mut().for_each(|packets| *packets /= seconds);
@@ -422,10 +414,6 @@ fn target(sink: usize) -> String {
     format!("198.18.{sink}.1")
 }
 
-pub(super) fn host_mac(kind: &str, i: usize) -> String {
-    format!("02:00:00:00:{}:0{i}", if kind == "s" { "10" } else { "20" })
-}
-
 /// A naive box's address on the cable to a source.
 fn box_mac(source: usize) -> String {
     format!("02:00:00:00:30:0{source}")
@@ -433,22 +421,10 @@ fn box_mac(source: usize) -> String {
 
 /// The routes that a plan takes of its table, each to a sink, and destinations in them.
 fn routes(plan: &Plan<'_>) -> (Vec<(Ipv4Addr, u8)>, String) {
-    let mut random = Pcg64::seed_from_u64(SEED);
-    let mut order: Vec<usize> = (0..plan.table.len()).collect();
-    order.shuffle(&mut random);
     let sinks = plan.layout.sinks().len();
     // A multiple of the sinks, so that the targets below lead to the right ones.
     let sampled = plan.routes.saturating_sub(sinks) / sinks * sinks;
-    let mut chosen: Vec<(Ipv4Addr, u8)> =
-        order.into_iter().take(sampled).map(|i| plan.table[i]).collect();
-    let destinations = (0..MANY)
-        .map(|_| {
-            let (address, len) = chosen[random.random_range(0..chosen.len())];
-            let host = random.random::<u32>().checked_shr(len.into()).unwrap_or(0);
-            format!("{}\n", Ipv4Addr::from(address.to_bits() | host))
-        })
-        .collect();
-    chosen.truncate(sampled / sinks * sinks);
+    let (mut chosen, destinations) = sample(plan.table, sampled);
     chosen.extend((0..sinks).map(|i| (Ipv4Addr::new(198, 18, i as u8, 0), 24)));
     (chosen, destinations)
 }
@@ -575,7 +551,7 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
             let _ = writeln!(
                 text,
                 "[[controller.reservation]]\nmac = \"{}\"\nip = \"{network}.2\"",
-                host_mac(kind, *i)
+                mac(kind, *i)
             );
         }
     }
@@ -584,7 +560,7 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
             text,
             "[[host]]\nname = \"{kind}{i}\"\nmac = \"{}\"\naddress = \"{network}.2/24\"\n\
              gateway = \"{network}.1\"\n[[link]]\nends = [\"{kind}{i}\", \"r{at}.{kind}{i}\"]",
-            host_mac(kind, *i)
+            mac(kind, *i)
         );
     }
     for (a, b) in layout.cables() {
@@ -595,6 +571,7 @@ fn topology(plan: &Plan<'_>, name: &str, files: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::router_bench::MANY;
     use super::*;
 
     const BACKS: Layout =

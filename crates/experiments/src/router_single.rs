@@ -8,7 +8,7 @@ use plexus_report::Failure;
 
 use super::Setting;
 use super::plot::{Bars, Chart, Series};
-use super::report::{Findings, Row};
+use super::report::{Findings, Row, geometric_mean};
 use super::router_bench::{Bench, Flows, Program, SEED, internet};
 use super::verdict::Verdict;
 
@@ -102,8 +102,7 @@ fn judged(by_table: &[(usize, Vec<f64>)]) -> Verdict {
     };
     let mean = |wanted: usize| {
         let bars = by_table.iter().filter(|(routes, _)| *routes == wanted).flat_map(|(_, b)| b);
-        let logs: Vec<f64> = bars.map(|kpps| kpps.ln()).collect();
-        (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+        geometric_mean(&bars.copied().collect::<Vec<f64>>())
     };
     let fall = (1.0 - mean(most) / mean(least)) * 100.0;
     Verdict::new(

@@ -9,7 +9,7 @@ use plexus_report::Failure;
 
 use super::Setting;
 use super::plot::{Bars, Chart, Series};
-use super::report::{Findings, Row, Spread};
+use super::report::{Findings, Row, Spread, geometric_mean};
 use super::router_bench::{SEED, internet};
 use super::router_group::{Fast, Kind, Layout, Load, Outcome, Plan, Rig};
 
@@ -249,9 +249,8 @@ fn ratio(cases: &[Case], fast: bool, layout: Layout, load: Load) -> Option<Sprea
             (single > 0.0 && case.median() > 0.0).then(|| case.median() / single)
         })
         .collect();
-    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     let Spread { min, max, .. } = Spread::of(ratios.iter().copied());
-    (!ratios.is_empty()).then(|| Spread { median: (logs / ratios.len() as f64).exp(), min, max })
+    (!ratios.is_empty()).then(|| Spread { median: geometric_mean(&ratios), min, max })
 }
 
 fn judge(findings: &mut Findings, cases: &[Case], latencies: [[f64; 3]; 2]) {

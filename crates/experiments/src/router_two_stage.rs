@@ -10,7 +10,7 @@ use plexus_report::Failure;
 
 use super::Setting;
 use super::plot::{Bars, Chart, Series};
-use super::report::{Findings, Row, Spread};
+use super::report::{Findings, Row, Spread, geometric_mean};
 use super::router_bench::{SEED, internet};
 use super::router_cut::{Cut, Loss, lose_a_back_box};
 use super::router_group::{Back, FRONTS, Fast, Kind, Layout, Load, Outcome, Plan, Rig};
@@ -258,9 +258,8 @@ fn ratio(cases: &[Case], layout: Layout, to: Layout, load: Load) -> Option<Sprea
     };
     let of_layout = cases.iter().filter(|c| (c.layout, c.load) == (layout, load));
     let ratios: Vec<f64> = of_layout.filter_map(of).collect();
-    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     let Spread { min, max, .. } = Spread::of(ratios.iter().copied());
-    (!ratios.is_empty()).then(|| Spread { median: (logs / ratios.len() as f64).exp(), min, max })
+    (!ratios.is_empty()).then(|| Spread { median: geometric_mean(&ratios), min, max })
 }
 
 fn met(holds: bool) -> &'static str {
