@@ -13,6 +13,11 @@
 //! - Hadoop: Roy et al., "Inside the Social Network's (Datacenter) Network", SIGCOMM 2015. Points
 //!   as in `traffic_gen/FbHdp_distribution.txt` of
 //!   alibaba-edu/High-Precision-Congestion-Control, which names no licence.
+//! - University: Jurkiewicz, Rzym and Boryło, "How Many Mice Make an Elephant?", arXiv:1809.03486:
+//!   4,032,376,751 flows between a university and the Internet in 30 days of 2015, not sampled.
+//!   Points as in the table of `data/agh_201506/README.md` of piotrjurkiewicz/flow-models. That
+//!   table also has the bytes of these flows. So that they are right, a further point divides each
+//!   of the wide steps at its geometric mean, and the last flow has 3.46 GB.
 
 use rand::{Rng, RngExt};
 
@@ -27,6 +32,9 @@ pub enum Published {
     DataMining,
     /// Facebook's Hadoop racks: seven of ten flows have at most 7 kB.
     Hadoop,
+    /// A university's traffic with the Internet: half of the flows have at most 256 bytes, and nine
+    /// tenths of all bytes are in flows of more than 1 MB.
+    University,
 }
 
 /// Bytes, and the percentage of flows that have at most as many.
@@ -83,11 +91,33 @@ const HADOOP: Points = &[
     (2_000_000, 99.0),
     (10_000_000, 100.0),
 ];
+const UNIVERSITY: Points = &[
+    (0, 0.0),
+    (64, 4.3082),
+    (128, 32.3376),
+    (256, 56.8711),
+    (512, 71.1101),
+    (1_024, 79.0397),
+    (1_500, 82.6085),
+    (4_096, 89.7285),
+    (10_000, 94.0991),
+    (31_623, 97.4085),
+    (100_000, 98.403),
+    (316_228, 99.3594),
+    (1_000_000, 99.605),
+    (3_162_278, 99.8542),
+    (10_000_000, 99.9165),
+    (31_622_777, 99.9728),
+    (100_000_000, 99.9876),
+    (316_227_766, 99.99966),
+    (1_000_000_000, 99.9997),
+    (3_460_000_000, 100.0),
+];
 
 impl Published {
     /// All of them.
-    pub const ALL: [Published; 3] =
-        [Published::WebSearch, Published::DataMining, Published::Hadoop];
+    pub const ALL: [Published; 4] =
+        [Published::WebSearch, Published::DataMining, Published::Hadoop, Published::University];
 
     /// Its name for people.
     pub fn name(self) -> &'static str {
@@ -95,6 +125,7 @@ impl Published {
             Published::WebSearch => "web search",
             Published::DataMining => "data mining",
             Published::Hadoop => "Hadoop",
+            Published::University => "university",
         }
     }
 }
@@ -112,6 +143,7 @@ impl From<Published> for FlowSizes {
             Published::WebSearch => WEB_SEARCH,
             Published::DataMining => DATA_MINING,
             Published::Hadoop => HADOOP,
+            Published::University => UNIVERSITY,
         };
         let points = points.iter().map(|(bytes, percent)| (*bytes as f64, percent / 100.0));
         FlowSizes { points: points.collect() }
@@ -169,9 +201,8 @@ mod tests {
     #[test]
     fn published_curves_ascend_to_one_and_have_the_known_means() {
         // Of web search, the literature says 1.6 to 1.7 MB.
-        for (published, mean) in
-            Published::ALL.into_iter().zip([1_711_250.0, 12_658_198.6, 120_420.75])
-        {
+        let means = [1_711_250.0, 12_658_198.6, 120_420.75, 68_290.0];
+        for (published, mean) in Published::ALL.into_iter().zip(means) {
             let sizes = FlowSizes::from(published);
             assert!(sizes.points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));
             assert_eq!(
@@ -180,6 +211,23 @@ mod tests {
             );
             assert!((sizes.mean() / mean - 1.0).abs() < 1e-4, "{published:?} {}", sizes.mean());
         }
+    }
+
+    #[test]
+    fn the_bytes_of_the_university_are_where_its_table_has_them() {
+        let sizes = FlowSizes::from(Published::University);
+        let of_flows_up_to = |bytes: f64| {
+            let part = |w: &[(f64, f64)]| (w[1].1 - w[0].1) * (w[0].0 + w[1].0) / 2.0;
+            let up_to = sizes.points.windows(2).filter(|w| w[1].0 <= bytes);
+            100.0 * up_to.map(part).sum::<f64>() / sizes.mean()
+        };
+        for (bytes, percent) in [(1e3, 0.26), (1e4, 0.99), (1e5, 2.95), (1e6, 8.22), (1e7, 21.8)] {
+            let ours = of_flows_up_to(f64::max(bytes, 1024.0));
+            assert!((ours / percent - 1.0).abs() < 0.02, "{bytes}: {ours} and {percent}");
+        }
+        assert!(
+            (of_flows_up_to(1e8) - 53.1).abs() < 0.5 && (of_flows_up_to(1e9) - 90.2).abs() < 0.5
+        );
     }
 
     #[test]
