@@ -50,7 +50,7 @@ pub fn start_prometheus(lab: &str, listen: SocketAddr) -> Result<Prometheus, Err
     // Another program there, such as the machine's own Prometheus, would seem to be ours.
     let is_free = TcpListener::bind(listen).map(drop);
     is_free.doing(|| format!("listening at {listen}: choose another address with --prometheus"))?;
-    // For this user alone; it fails if somebody else has made one of that name.
+    // For this user alone.
     let mode = Permissions::from_mode(0o700);
     let folder = Builder::new().prefix("plexus-prometheus-").permissions(mode).tempdir();
     let folder = folder.doing(|| "creating a folder".to_string())?;
