@@ -6,7 +6,6 @@ const LAB: &str = "router-function";
 
 #[test]
 fn packets_of_a_class_pass_the_kernel_of_a_host() {
-    common::turn();
     let Some(desk) = Desk::root("function") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |what: &str| desk.pings(LAB, "h1", what);

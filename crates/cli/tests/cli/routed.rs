@@ -247,7 +247,6 @@ fn a_leak_into_the_kernels_table_is_shown_and_outlived() {
 
 #[test]
 fn a_star_of_boxes_with_quotas_is_one_hop() {
-    turn();
     let Some(desk) = Desk::root("routed-star") else { return };
     let file = common::shipped("router-star");
     desk.plexus(&["lab", "up", &file]).expect(0);

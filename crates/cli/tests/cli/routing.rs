@@ -165,7 +165,6 @@ fn daemon_of(config: &str) -> Option<i32> {
 
 #[test]
 fn routes_of_frr_and_bird_carry_traffic_come_go_and_outlive_a_restart() {
-    common::turn();
     let Some(mut lab) = Lab::up() else { return };
     let report = lab.desk.json(&["lab", "run", FILE], 0);
     assert_eq!(report["passed"], true, "{report:#}");
@@ -205,7 +204,6 @@ fn routes_of_frr_and_bird_carry_traffic_come_go_and_outlive_a_restart() {
 
 #[test]
 fn traffic_outlives_the_death_of_each_routing_daemon() {
-    common::turn();
     let Some(mut lab) = Lab::up() else { return };
     let flows = ["10.0.3.2", "fd00:3::2", "10.0.5.2", "fd00:5::2"];
     let flows = flows.map(|to| Flow::start(&mut lab, "a", to));

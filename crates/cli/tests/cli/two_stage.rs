@@ -1,13 +1,12 @@
 //! A router in two stages, in `labs/router-two-stage.toml`: boxes that balance in front of boxes
 //! that route.
 
-use crate::common::{self, Desk, turn, until};
+use crate::common::{self, Desk, until};
 
 const LAB: &str = "router-two-stage";
 
 #[test]
 fn two_stages_are_one_hop_and_the_front_boxes_have_no_table() {
-    turn();
     let Some(desk) = Desk::root("two-stage") else { return };
     desk.plexus(&["lab", "up", &common::shipped(LAB)]).expect(0);
     let pings = |from: &str, what: &str| desk.pings(LAB, from, what);
