@@ -66,7 +66,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         "the paper's data center is not public; its flows per rack and second are not given",
     ));
     findings.remarks.push(
-        "flow sizes are published distributions, scaled to the mean of coproc-tfor (325.6 kB); \
+        "flow sizes are four published distributions, scaled to the mean of coproc-tfor (325.6 kB); \
          flows share links at flow level, as there. Loads are those of coproc-tfor, and ten times \
          the second with ten times the servers"
             .into(),

@@ -277,7 +277,7 @@ impl Met {
         Verdict::new(
             holds,
             format!(
-                "with three published distributions in place of the paper's own, ours offloads at \
+                "with four published distributions in place of the paper's own, ours offloads at \
                  least {:+.1} points more than the paper reports, and at least {:.2} % of the \
                  best, with at most {:.0} swaps/s; packets overtaken or dropped: {}",
                 self.above, self.of_best, self.swaps, self.early
