@@ -53,8 +53,11 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let title = format!("{}, {name}", published.name());
             setting.progress.detail(&title);
             let load = Load { servers, ..load(published, times, time) };
-            // Before, flows of the timeout's time are still missing.
-            seen.push(Seen::of(title, Trains::new(&load, SEED), TIMEOUT.min(time / 2)));
+            // Before, flows of the timeout's time are still missing. Afterwards no more begin, and
+            // only the largest go on.
+            let end = Time::ZERO + time;
+            let trains = Trains::new(&load, SEED).take_while(|train| train.at < end);
+            seen.push(Seen::of(title, trains, TIMEOUT.min(time / 2)));
         }
     }
     for seen in &seen {
