@@ -53,8 +53,8 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
             let title = format!("{}, {name}", published.name());
             setting.progress.detail(&title);
             let load = Load { servers, ..load(published, times, time) };
-            // Before, flows of the timeout's time are still missing. Afterwards no more begin, and
-            // only the largest go on.
+            // In the first minute, flows of the timeout's time are still missing. After `end` no
+            // more begin, and only the largest go on.
             let end = Time::ZERO + time;
             let trains = Trains::new(&load, SEED).take_while(|train| train.at < end);
             seen.push(Seen::of(title, trains, TIMEOUT.min(time / 2)));
@@ -69,9 +69,9 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         "the paper's data center is not public; its flows per rack and second are not given",
     ));
     findings.remarks.push(
-        "flow sizes are four published distributions, scaled to the mean of coproc-tfor (325.6 kB); \
-         flows share links at flow level, as there. Loads are those of coproc-tfor, and ten times \
-         the second with ten times the servers"
+        "flow sizes are four published distributions, scaled to the mean of coproc-tfor \
+         (325.6 kB); flows share links at flow level, as there. Loads are those of coproc-tfor, \
+         and ten times the second with ten times the servers"
             .into(),
     );
     Ok(findings)

@@ -145,9 +145,7 @@ pub(super) fn run(setting: &mut Setting<'_>) -> Result<Findings, Failure> {
         }
         lines.push(Line::ours(buffer.name(), points));
     }
-    if !setting.quick {
-        others(setting, &mut findings)?;
-    }
+    others(setting, &mut findings)?;
     findings.charts.push(Chart::lines(
         "99th percentile of the time to finish",
         Axis::linear("requests in a second"),
@@ -219,7 +217,8 @@ fn others(setting: &mut Setting<'_>, findings: &mut Findings) -> Result<(), Fail
         ("hosts of today", Hosts::Today, usual),
         ("hosts of today, no deep buffer", Hosts::Today, Case { buffer: Buffer::Shallow, ..usual }),
     ];
-    for (name, hosts, case) in cases {
+    let count = if setting.quick { 1 } else { cases.len() };
+    for (name, hosts, case) in cases.into_iter().take(count) {
         setting.progress.detail(name);
         let crowd = crowd(&case, hosts, 1024, 1)?;
         let timeouts = crowd.syn_ack_timeouts + crowd.data_timeouts;

@@ -268,7 +268,7 @@ pub(super) struct Spread {
     pub(super) max: f64,
 }
 
-/// 1 of no values.
+/// The geometric mean; 1 if there are no values.
 pub(super) fn geometric_mean(values: &[f64]) -> f64 {
     let logs: f64 = values.iter().map(|value| value.ln()).sum();
     (logs / values.len().max(1) as f64).exp()

@@ -16,8 +16,8 @@
 //! - University: Jurkiewicz, Rzym and Boryło, "How Many Mice Make an Elephant?", arXiv:1809.03486:
 //!   4,032,376,751 flows between a university and the Internet in 30 days of 2015, not sampled.
 //!   Points as in the table of `data/agh_201506/README.md` of piotrjurkiewicz/flow-models. That
-//!   table also has the bytes of these flows. So that they are right, a further point divides each
-//!   of the wide steps at its geometric mean, and the last flow has 3.46 GB.
+//!   table also has the bytes of these flows. To match them, a further point divides each of the
+//!   wide steps at its geometric mean, and the last flow has 3.46 GB.
 
 use rand::{Rng, RngExt};
 

@@ -238,8 +238,10 @@ pub struct Flows {
     /// Packets per second that are no IP, or of flows beyond the 16,384 of a sample.
     pub others_packets_per_s: f64,
     /// Rules that the fast table was given, per second.
+    #[serde(default)]
     pub rules_per_s: f64,
     /// Rules that gave way to flows with more packets, per second.
+    #[serde(default)]
     pub swaps_per_s: f64,
 }
 

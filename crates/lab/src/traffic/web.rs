@@ -82,7 +82,7 @@ fn object(route: &Route<'_>, site: &Site, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// The site's objects, in files that go with the value.
+/// Writes the site's objects to a folder, which goes with the value.
 fn write(route: &Route<'_>, site: &Site) -> Result<TempDir, String> {
     let folder = tempfile::Builder::new().prefix("plexus-site-").tempdir();
     let folder = folder.map_err(|e| e.to_string())?;

@@ -335,7 +335,11 @@ fn frame(rng: &mut Pcg64, role: PortRole) -> Vec<u8> {
         _ => {}
     }
     match link {
-        Encapsulation::EtherType { back, .. } if rng.random_range(0..12) > 0 => {
+        Encapsulation::EtherType { mut back, .. } if rng.random_range(0..12) > 0 => {
+            // Now and then one address or the type differs in a bit.
+            if rng.random_range(0..12) == 0 {
+                back[rng.random_range(0..14)] ^= 1 << rng.random_range(0..8);
+            }
             [&back[..], &bytes].concat()
         }
         _ => bytes,

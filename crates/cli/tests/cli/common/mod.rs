@@ -33,8 +33,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(900);
 
 /// Polls until `done`, within the limit; whether it was. It begins with short pauses: a forwarded
-/// frame arrives within 0.1 ms, while a daemon may take 100 ms to start. A look that takes long,
-/// such as a program, leaves most of the time to what is waited for.
+/// frame arrives within 0.1 ms, while a daemon may take 100 ms to start. After a look
+/// that takes long, such as a program, it pauses for up to 50 ms, for what is waited for.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + LIMIT;
     let mut pause = Duration::from_micros(50);

@@ -315,6 +315,15 @@ impl Report {
 
     fn add(&mut self, other: &Report) {
         add_fields!(self, other; turns, pending, memory_bytes, memory_capacity_bytes);
+        // Names every field, so that a new one cannot be left out of the sum.
+        let Counters {
+            unknown_face: _,
+            cache_hits: _,
+            cache_misses: _,
+            satisfied: _,
+            unsatisfied: _,
+            asked: _,
+        } = other.counters;
         let (sum, more) = (&mut self.counters, &other.counters);
         add_fields!(sum, more; unknown_face, cache_hits, cache_misses, satisfied, unsatisfied);
         let (sum, more) = (&mut sum.asked, &more.asked);
