@@ -92,6 +92,22 @@ fn the_first_packets_to_a_host_wait_and_arrive_once_with_one_hop_less() {
 }
 
 #[test]
+fn who_waits_too_long_hears_that_the_host_is_unreachable() {
+    let mut net = net();
+    for (dst, from, head) in
+        [("10.1.7.7", "10.0.0.1", (3, 1)), ("2001:db8:b::7", "2001:db8:a::1", (1, 3))]
+    {
+        let sent = to(dst, 64, 5, 0);
+        net.send(0, sent.clone());
+        assert_eq!(net.hosts[0].take(), [], "it is being asked for");
+        net.pass(5 * SECOND);
+        let (src, kind, code, _, quote) = one_icmp(&mut net, 0);
+        assert_eq!((src.as_str(), (kind, code)), (from, head));
+        assert_eq!(quote, sent);
+    }
+}
+
+#[test]
 fn who_moves_without_a_word_is_found_again_while_packets_are_sent() {
     for dst in ["10.1.0.9", "2001:db8:b::9"] {
         let mut net = net();
@@ -111,6 +127,24 @@ fn who_moves_without_a_word_is_found_again_while_packets_are_sent() {
         net.send(0, to(dst, 64, 5, 0));
         assert_eq!(net.hosts[1].take_ids(), [0]);
     }
+}
+
+#[test]
+fn who_is_used_is_verified_and_who_is_not_is_left_alone() {
+    let mut net = net();
+    for dst in ["10.1.0.9", "10.2.0.9"] {
+        net.send(0, to(dst, 64, 5, 0));
+    }
+    let asked = [1, 2].map(|host| net.hosts[host].asked);
+    assert_eq!(asked, [1, 1]);
+    for id in 1..400 {
+        net.pass(SECOND);
+        net.send(0, to("10.1.0.9", 64, 5, id));
+    }
+    // Each time within 45 s and 5 s, at least 15 s after the last answer.
+    assert!((400 / 50..=400 / 15).contains(&net.hosts[1].asked), "{}", net.hosts[1].asked);
+    assert_eq!(net.hosts[2].asked, asked[1], "nobody sends to it");
+    assert_eq!(net.hosts[1].take_ids().len(), 400);
 }
 
 #[test]
