@@ -90,7 +90,8 @@ struct Outcome {
     cores: f64,
 }
 
-/// A switch of one worker between a generator and a meter; it ends with the value.
+/// A switch of one worker between a generator and a meter; it ends with the value, before its
+/// folder.
 struct Bench {
     node: Option<Running>,
     around: Namespaces,

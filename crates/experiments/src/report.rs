@@ -260,18 +260,18 @@ impl Report {
     }
 }
 
+/// The geometric mean; 1 if there are no values.
+pub(super) fn geometric_mean(values: &[f64]) -> f64 {
+    let logs: f64 = values.iter().map(|value| value.ln()).sum();
+    (logs / values.len().max(1) as f64).exp()
+}
+
 /// The median with the smallest and the largest of some values, which must be numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
     pub(super) min: f64,
     pub(super) max: f64,
-}
-
-/// The geometric mean; 1 if there are no values.
-pub(super) fn geometric_mean(values: &[f64]) -> f64 {
-    let logs: f64 = values.iter().map(|value| value.ln()).sum();
-    (logs / values.len().max(1) as f64).exp()
 }
 
 impl Spread {

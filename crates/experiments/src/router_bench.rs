@@ -120,7 +120,7 @@ pub(super) fn internet() -> Result<&'static [(Ipv4Addr, u8)], String> {
     TABLE.as_deref().map_err(Clone::clone)
 }
 
-/// The running arrangement; it ends with the value.
+/// The running arrangement; it ends with the value, the daemon before its folder.
 pub(super) struct Bench {
     daemon: Option<Running>,
     around: Namespaces,

@@ -171,7 +171,7 @@ impl Net {
         let (file, content) = self.file(FILE_LEN);
         let scheme = uri.split(':').next().unwrap();
         for (producer, consumer) in [(NDNTS, PYTHON_NDN), (PYTHON_NDN, NDNTS)] {
-            // What was fetched by another transport is in the content store.
+            // The content store has the segments that were fetched by another transport.
             let prefix = format!("/interop/{scheme}/{producer}");
             let _producer = self.serve(producer, uri, &prefix, &file);
             self.fetch(consumer, uri, &prefix, &content);

@@ -316,18 +316,16 @@ impl Report {
     fn add(&mut self, other: &Report) {
         add_fields!(self, other; turns, pending, memory_bytes, memory_capacity_bytes);
         // Names every field, so that a new one cannot be left out of the sum.
-        let Counters {
-            unknown_face: _,
-            cache_hits: _,
-            cache_misses: _,
-            satisfied: _,
-            unsatisfied: _,
-            asked: _,
-        } = other.counters;
-        let (sum, more) = (&mut self.counters, &other.counters);
-        add_fields!(sum, more; unknown_face, cache_hits, cache_misses, satisfied, unsatisfied);
-        let (sum, more) = (&mut sum.asked, &more.asked);
-        add_fields!(sum, more; written, answered, nacked, expired, evicted, replaced, withdrawn);
+        let Counters { unknown_face, cache_hits, cache_misses, satisfied, unsatisfied, asked } =
+            other.counters;
+        let sum = &mut self.counters;
+        sum.unknown_face += unknown_face;
+        sum.cache_hits += cache_hits;
+        sum.cache_misses += cache_misses;
+        sum.satisfied += satisfied;
+        sum.unsatisfied += unsatisfied;
+        add_fields!(sum.asked, asked;
+            written, answered, nacked, expired, evicted, replaced, withdrawn);
         add_fields!(self.cache, other.cache; capacity, entries, hits, misses);
         add_fields!(self.store, other.store; memory_hits, disk_hits, misses);
         add_fields!(self.memory, other.memory; hits, misses, inserted, evicted, refused);
