@@ -104,6 +104,14 @@ impl FlowKey {
     }
 }
 
+/// The same of any words.
+#[inline]
+pub fn hash_words(words: impl IntoIterator<Item = u64>, seed: u64) -> u64 {
+    let seed = seed ^ K[0];
+    let take = |h: u64, word| mix(word ^ K[3] ^ h, h.rotate_left(32) ^ seed.rotate_left(47) ^ K[2]);
+    mix(words.into_iter().fold(seed, take) ^ K[1], seed ^ K[2])
+}
+
 /// A flow's weight for a place: the highest wins, so that flows of the other places stay where they
 /// are when one is lost (highest random weight, Thaler and Ravishankar, 1998).
 #[inline]
@@ -259,6 +267,24 @@ mod tests {
             assert_ne!(key.hash(1), key.reversed().hash(1));
             assert_ne!(key.hash(1), FlowKey { vlan: Some(0), ..key }.hash(1));
             assert_ne!(key.hash(1), FlowKey { ports: None, ..key }.hash(1));
+        }
+    }
+
+    #[test]
+    fn each_bit_of_words_and_seed_moves_half_their_hash() {
+        for words in [[0, 0, 0], [0x0200_0000_0005, 0x0200_0000_0006, 0x1_0000_0800]] {
+            let base = hash_words(words, 1);
+            for bit in 0..64 {
+                let with = |at: usize| {
+                    let mut words: [u64; 3] = words;
+                    words[at] ^= 1 << bit;
+                    hash_words(words, 1)
+                };
+                for hash in [with(0), with(1), with(2), hash_words(words, 1 ^ 1 << bit)] {
+                    let moved = hash ^ base;
+                    assert!((12..=52).contains(&moved.count_ones()), "bit {bit}: {moved:016x}");
+                }
+            }
         }
     }
 
