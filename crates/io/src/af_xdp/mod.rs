@@ -260,11 +260,14 @@ impl AfXdpPort {
         self.retry = None;
     }
 
-    /// Follows the device: it may have disappeared, come back under another index, or lost its
-    /// carrier.
+    /// Follows the device: it may have disappeared, come back under another index, lost its carrier
+    /// or its program.
     fn follow(&mut self, state: Option<State>, pool: &mut Pool) {
-        let current = self.attached.as_ref().map(|a| a.index);
-        if current.is_some() && state.map(|s| s.index) != current {
+        let index = state.map(|s| s.index);
+        let is_lost = |a: &Attached| index != Some(a.index) || !a.program.is_there();
+        if self.attached.as_ref().is_some_and(is_lost) {
+            let (port, device) = (&self.name, self.device.name());
+            tracing::warn!(%port, device, "the device is gone, or its XDP program was detached");
             // Also if a replacement exists already: users of the link have to be told.
             self.detach(pool);
             self.link.set(Link::Down, &mut self.stats);

@@ -56,6 +56,19 @@ impl PortProgram {
         self.attached.is_native()
     }
 
+    /// False once somebody has detached it. A kernel that does not tell has it.
+    pub(super) fn is_there(&self) -> bool {
+        self.attached.is_there().unwrap_or(true)
+    }
+
+    /// Detaches it. Its port notices, and attaches one anew.
+    ///
+    /// # Errors
+    /// Of bpf(2).
+    pub fn detach(&self) -> io::Result<()> {
+        self.attached.detach()
+    }
+
     /// Passes frames of a receive queue to a socket.
     pub(super) fn serve(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         self.hand_over.sockets.set_socket(queue, socket)

@@ -27,6 +27,7 @@ const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 const BPF_LINK_DETACH: libc::c_long = 34;
@@ -87,6 +88,40 @@ impl Attached {
         self.native
     }
 
+    /// False once somebody has detached it (`bpftool link detach`).
+    ///
+    /// # Errors
+    /// Of bpf(2).
+    pub(crate) fn is_there(&self) -> io::Result<bool> {
+        /// `struct bpf_link_info` of an XDP program.
+        #[repr(C)]
+        #[derive(Default)]
+        struct Info {
+            kind_and_numbers: [u32; 4],
+            device: u32,
+            rest: u32,
+        }
+        #[repr(C)]
+        struct Ask {
+            fd: u32,
+            len: u32,
+            info: u64,
+        }
+        let mut info = Info::default();
+        let place = (&raw mut info).expose_provenance() as u64;
+        let fd = self.link.as_raw_fd() as u32;
+        let attributes = Ask { fd, len: size_of::<Info>() as u32, info: place };
+        // SAFETY: the kernel writes as many bytes as the structure has, and it lives until then.
+        unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &attributes) }?;
+        Ok(info.device != 0)
+    }
+
+    /// Detaches the program. When this returns, it runs on no further frame. Closing alone does not
+    /// do that while a child of this process, which has yet to run its own program, has the link.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        detach(&self.link)
+    }
+
     /// Puts another program in the place of the one that is attached. No frame passes in between.
     ///
     /// # Errors
@@ -103,6 +138,13 @@ impl Attached {
         let attributes = Update { link_fd, new_prog_fd, flags: 0, old_prog_fd: 0 };
         // SAFETY: the attributes hold no pointer.
         unsafe { bpf(BPF_LINK_UPDATE, &attributes) }.map(drop)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // It fails once the device is gone.
+        let _ = self.detach();
     }
 }
 
@@ -318,6 +360,10 @@ pub(crate) fn detach_pinned(path: &Path) -> io::Result<()> {
     let attributes = Pin { pathname, bpf_fd: 0, file_flags: 0 };
     // SAFETY: the path lives until the call ends, and the command answers with a descriptor.
     let link = unsafe { bpf_fd(BPF_OBJ_GET, &attributes) }?;
+    detach(&link)
+}
+
+fn detach(link: &OwnedFd) -> io::Result<()> {
     // SAFETY: the attributes are the descriptor alone.
     unsafe { bpf(BPF_LINK_DETACH, &(link.as_raw_fd() as u32)) }.map(drop)
 }

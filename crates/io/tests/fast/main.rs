@@ -629,6 +629,34 @@ fn a_program_before_ours_is_noticed_and_costs_a_frame_on_each_processor() {
 }
 
 #[test]
+fn a_program_that_somebody_detaches_is_noticed_and_attached_anew() {
+    net::in_quiet_namespace("fast_detached", || {
+        net::command("mount", "-t bpf bpf /sys/fs/bpf");
+        let mut bench = InKernel::new(Hook::Tcx);
+        let persist = tcx::Persist::prepare(Duration::from_secs(60)).unwrap();
+        bench.table = Box::new(tcx::Tcx::parts(1, RULES, 2, Some(persist)).unwrap().remove(0));
+        [0, 1].into_iter().for_each(|port| bench.close_and_open(port));
+        settled(bench.table(), &key(None), &OUT);
+        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
+        // Another process can do that with any program (`bpftool link detach`).
+        tcx::end_persisting(["p0"]).unwrap();
+        wait(|| {
+            bench.far[0].send(&frame(None), Offload::NONE);
+            !bench.table.is_open(0)
+        });
+        for number in 1..4 {
+            let mut numbered = frame(None);
+            numbered[20] = 0xF0 | number;
+            bench.far[0].send(&numbered, Offload::NONE);
+            wait(|| bench.near[0].take_all().iter().any(|(bytes, _)| *bytes == numbered));
+        }
+        assert_eq!(bench.far[1].take_all(), []);
+        bench.close_and_open(0);
+        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
+    });
+}
+
+#[test]
 fn a_frame_that_is_too_long_for_the_output_port_passes() {
     for hook in [Hook::Tcx, Hook::Xdp] {
         net::in_quiet_namespace("fast_mtu", move || {

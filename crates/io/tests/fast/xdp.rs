@@ -1,5 +1,7 @@
 //! What only the table at the XDP hook has to show.
 
+use plexus_io::Link;
+use plexus_io::fast::Entrance;
 use plexus_wire::checksum::Sum;
 use plexus_wire::{Protocol, partial};
 
@@ -233,8 +235,7 @@ fn the_program_goes_with_the_port() {
         assert!(has_program());
         let Socket { port, pool } = &mut bench.near[0];
         port.close(pool);
-        // A child process that another test starts just now may keep it for a moment.
-        wait(|| !has_program());
+        assert!(!has_program());
         bench.far[0].send(&frame(None), Offload::NONE);
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(bench.far[1].take(), None);
@@ -284,4 +285,28 @@ fn opens_tables_in_the_namespace_that_it_is_in() {
         let socket = hook.port(device);
         hook.table().open(0, socket.port.kernel_end().unwrap()).unwrap();
     }
+}
+
+#[test]
+fn a_port_whose_program_somebody_detaches_attaches_one_anew() {
+    net::in_quiet_namespace("fast_xdp_detached", || {
+        let mut bench = InKernel::new(Hook::Xdp);
+        settled(bench.table(), &key(None), &OUT);
+        assert!(is_forwarded(&mut bench, &frame(None)));
+        let Entrance::Xdp(program) = bench.near[0].port.kernel_end().unwrap().entrance else {
+            panic!("an AF_XDP port has a program");
+        };
+        program.detach().unwrap();
+        let Socket { port, pool } = &mut bench.near[0];
+        assert_eq!(port.maintain(Time::ZERO, pool), Link::Down);
+        // The worker that is told closes the table's port.
+        bench.table.close(0);
+        wait(|| {
+            let Socket { port, pool } = &mut bench.near[0];
+            port.maintain(Time::ZERO, pool) == Link::Up
+        });
+        assert_eq!(bench.pass(0, &frame(None)), Fate::Passed, "by the port's own program");
+        bench.close_and_open(0);
+        assert_eq!(bench.pass(0, &frame(None)), Fate::Sent(1, frame(None)));
+    });
 }
