@@ -65,22 +65,26 @@ fn end(bench: &mut dyn Bench, key: &Key, id: RuleId) {
 }
 
 fn suite(bench: &mut dyn Bench) {
+    switch_and_router(bench);
+    fabric::hops_are_processed(bench);
+    fabric::flows_enter(bench);
+    fabric::packets_leave(bench);
+    router_hop::packets_from_nodes_are_routed(bench);
+    router_hop::packets_that_a_router_does_not_send_on_as_they_are_pass(bench);
+    router_hop::flows_from_nodes_may_part(bench);
+}
+
+fn switch_and_router(bench: &mut dyn Bench) {
     forwards_what_matches_and_nothing_else(bench);
     passes_packets_until_all_have_left(bench);
     holds_packets_back_when_told(bench);
     tags_are_kept_added_and_taken_off(bench);
     a_closed_port_voids_the_rules_to_it(bench);
     a_full_table_refuses(bench);
-    fabric::hops_are_processed(bench);
-    fabric::flows_enter(bench);
-    fabric::packets_leave(bench);
     packets_are_routed_as_a_router_does(bench);
     packets_that_a_router_does_not_send_on_as_they_are_pass(bench);
     rules_of_routed_flows_are_independent(bench);
     flows_between_two_addresses_may_part(bench);
-    router_hop::packets_from_nodes_are_routed(bench);
-    router_hop::packets_that_a_router_does_not_send_on_as_they_are_pass(bench);
-    router_hop::flows_from_nodes_may_part(bench);
 }
 
 fn forwards_what_matches_and_nothing_else(bench: &mut dyn Bench) {
@@ -458,6 +462,13 @@ fn the_table_at_the_traffic_control_hook() {
 }
 
 #[test]
+fn the_table_at_the_traffic_control_hook_of_tap_devices() {
+    net::in_quiet_namespace("fast_tap", || {
+        switch_and_router(&mut InKernel::with_taps(Hook::Tcx));
+    });
+}
+
+#[test]
 fn the_table_at_the_xdp_hook() {
     net::in_quiet_namespace("fast_xdp", || suite(&mut InKernel::new(Hook::Xdp)));
 }
@@ -496,26 +507,29 @@ impl InKernel {
 
 #[test]
 fn super_packets_and_what_packets_owe_pass_whole() {
-    net::in_quiet_namespace("fast_owed", || {
-        let mut bench = InKernel::new(Hook::Tcx);
-        let (in_port, tag) = (0, None);
-        let tcp = Key::Flow(Flow { in_port, tag, destination: B, source: A, ethertype: 0x0800 });
-        let id = settled(bench.table(), &tcp, &OUT);
-        let (mut frame, owed) = switched_super_packet();
-        let (bytes, mut offload) = bench.carry(&frame, owed);
-        offload.header_len = owed.header_len;
-        assert!(bytes == frame && offload == owed, "{offload:?}");
-        assert_eq!(bench.near[0].take(), None);
-        // A rule that waits may hold them back, and nothing else.
-        bench.table().remove(&tcp, id);
-        let id = bench.table().insert(&tcp, &OUT).unwrap();
-        bench.table().hold(id, Held::SuperPackets);
-        bench.far[0].send(&frame, owed);
-        wait(|| bench.table.read(id).held == 1);
-        assert_eq!(bench.near[0].take(), None);
-        frame.truncate(60);
-        assert_eq!(bench.pass(0, &frame), Fate::Passed);
-    });
+    for new in [InKernel::new, InKernel::with_taps] {
+        net::in_quiet_namespace("fast_owed", move || {
+            let mut bench = new(Hook::Tcx);
+            let (in_port, tag) = (0, None);
+            let tcp =
+                Key::Flow(Flow { in_port, tag, destination: B, source: A, ethertype: 0x0800 });
+            let id = settled(bench.table(), &tcp, &OUT);
+            let (mut frame, owed) = switched_super_packet();
+            let (bytes, mut offload) = bench.carry(&frame, owed);
+            offload.header_len = owed.header_len;
+            assert!(bytes == frame && offload == owed, "{offload:?}");
+            assert_eq!(bench.near[0].take(), None);
+            // A rule that waits may hold them back, and nothing else.
+            bench.table().remove(&tcp, id);
+            let id = bench.table().insert(&tcp, &OUT).unwrap();
+            bench.table().hold(id, Held::SuperPackets);
+            bench.far[0].send(&frame, owed);
+            wait(|| bench.table.read(id).held == 1);
+            assert_eq!(bench.near[0].take(), None);
+            frame.truncate(60);
+            assert_eq!(bench.pass(0, &frame), Fate::Passed);
+        });
+    }
 }
 
 #[test]

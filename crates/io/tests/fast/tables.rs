@@ -9,6 +9,7 @@ use plexus_io::fast::memory::{Fate, Memory};
 use plexus_io::fast::tcx::Tcx;
 use plexus_io::fast::xdp::Xdp;
 use plexus_io::fast::{FastTable, RuleId};
+use plexus_io::tap::TapPort;
 use plexus_io::{Batch, Link, Offload, Pool, Port, PortId, SUPER_FRAME};
 use plexus_wire::Time;
 
@@ -64,6 +65,13 @@ impl Socket {
     pub(crate) fn on(device: &str) -> Socket {
         let pool = Pool::new(64, SUPER_FRAME).unwrap();
         let port = Box::new(AfPacketPort::open(device, device, &pool).unwrap());
+        Socket::of(port, pool)
+    }
+
+    /// The program behind a TAP device: a virtual machine, as far as the device can tell.
+    fn of_tap(device: &str) -> Socket {
+        let pool = Pool::new(64, SUPER_FRAME).unwrap();
+        let port = Box::new(TapPort::open(device, device, &pool).unwrap());
         Socket::of(port, pool)
     }
 
@@ -149,8 +157,20 @@ impl InKernel {
         net::veth("p1", "h1");
         // Frames that XDP redirects to a virtual cable come out if its far end polls.
         ["h0", "h1"].iter().for_each(|far| poll(far, true));
-        let near = ["p0", "p1"].map(|device| hook.port(device));
-        let far = ["h0", "h1"].map(Socket::on);
+        InKernel::between(
+            hook,
+            ["p0", "p1"].map(|device| hook.port(device)),
+            ["h0", "h1"].map(Socket::on),
+        )
+    }
+
+    /// With TAP devices in place of virtual cables.
+    pub(crate) fn with_taps(hook: Hook) -> InKernel {
+        let far = ["p0", "p1"].map(Socket::of_tap);
+        InKernel::between(hook, ["p0", "p1"].map(|device| hook.port(device)), far)
+    }
+
+    fn between(hook: Hook, near: [Socket; 2], far: [Socket; 2]) -> InKernel {
         let mut table = hook.table();
         for (id, socket) in (0..).zip(&near) {
             table.open(id, socket.port.kernel_end().unwrap()).unwrap();
