@@ -273,10 +273,12 @@ fn flows(answer: &Flows, top: usize) -> String {
     }
     let Flows { node, seconds, flows, others_packets_per_s, rules_per_s, swaps_per_s } = answer;
     let mut text = format!(
-        "{node}: {} flows in {seconds:.1} s; {others_packets_per_s:.0} other packets/s\n\
-         fast table: {rules_per_s:.0} rules/s, {swaps_per_s:.0} swaps/s\n",
+        "{node}: {} flows in {seconds:.1} s; {others_packets_per_s:.0} other packets/s\n",
         flows.len()
     );
+    if let (Some(rules), Some(swaps)) = (rules_per_s, swaps_per_s) {
+        text += &format!("fast table: {rules:.0} rules/s, {swaps:.0} swaps/s\n");
+    }
     text += &table.finish();
     text
 }

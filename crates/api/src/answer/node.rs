@@ -237,12 +237,12 @@ pub struct Flows {
     pub flows: Vec<FlowRate>,
     /// Packets per second that are no IP, or of flows beyond the 16,384 of a sample.
     pub others_packets_per_s: f64,
-    /// Rules that the fast table was given, per second.
-    #[serde(default)]
-    pub rules_per_s: f64,
+    /// Rules that the fast table was given, per second; none: there is no fast table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules_per_s: Option<f64>,
     /// Rules that gave way to flows with more packets, per second.
-    #[serde(default)]
-    pub swaps_per_s: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swaps_per_s: Option<f64>,
 }
 
 /// A flow and its rate. In the pipeline that is from a sample: of a batch of more than four

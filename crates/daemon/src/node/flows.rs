@@ -49,7 +49,10 @@ pub(crate) fn answer(node: &RunningNode) -> Result<Flows, String> {
     });
     let mut flows: Vec<FlowRate> = in_pipeline.chain(in_kernel).collect();
     flows.sort_by(|a, b| b.bits_per_s.total_cmp(&a.bits_per_s));
-    let per_s = |of: usize| changes_after[of].saturating_sub(changes_before[of]) as f64 / seconds;
+    let per_s = |of: usize| {
+        let changes = changes_after[of].saturating_sub(changes_before[of]);
+        (!is_off).then(|| changes as f64 / seconds)
+    };
     Ok(Flows {
         node: file.name.clone(),
         seconds,

@@ -56,6 +56,7 @@ fn flows_are_shown_by_rate_with_their_place_and_the_reason() {
     assert_eq!((&first["protocol"], &first["place"]), (&"udp".into(), &"pipeline".into()));
     let few = ["it has few packets", "there is no fast table"];
     assert!(few.contains(&first["why"].as_str().unwrap()), "{facts:#}");
+    assert_eq!(facts["rules_per_s"].is_null(), first["why"] == few[1]);
     assert_eq!(ends(second), ["p1", "p3"]);
     assert_eq!(second["destination"], "10.0.0.3:443");
     let rate = |flow: &Value| flow["packets_per_s"].as_f64().unwrap();
