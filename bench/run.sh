@@ -358,30 +358,43 @@ ring() {
     done
 }
 
-# Median round trip of 200 echoes, 5 ms apart, in microseconds.
-round_trip() {
-    ip netns exec "${h1[$1]}" ping -c 200 -i 0.005 "${to[$1]}" |
+# Median round trip of so many echoes, so many seconds apart, in microseconds.
+round_trip() { # kind count interval
+    ip netns exec "${h1[$1]}" ping -c "$2" -i "$3" "${to[$1]}" |
         sed -n 's/.*time=\([0-9.]*\) ms/\1/p' | awk '{ print $1 * 1000 }' | spread |
         cut -d' ' -f1
 }
 
-# What a switch adds to one way: half of what it adds to a round trip.
-latency() {
-    have ping || { skip latency "ping is missing (package iputils-ping)"; return 0; }
-    local kinds=(direct af_xdp af_packet bridge) kind round direct there
-    for kind in "${kinds[@]}"; do raise "$kind" || return 0; done
+# What switches add to one way, in files of that name: half of what they add to a round trip.
+added() { # name count interval kind...
+    local name=$1 count=$2 interval=$3 round kind direct there
+    shift 3
+    for kind in direct "$@"; do raise "$kind" || return 1; done
     for round in $(seq "$runs"); do
-        say "latency: round $round of $runs"
-        direct=$(round_trip direct)
-        for kind in "${kinds[@]:1}"; do
-            there=$(round_trip "$kind")
+        say "$name: round $round of $runs"
+        direct=$(round_trip direct "$count" "$interval")
+        for kind in "$@"; do
+            there=$(round_trip "$kind" "$count" "$interval")
             awk -v a="$there" -v b="$direct" 'BEGIN { printf "%.1f\n", (a - b) / 2 }' \
-                >>"$work/latency-$kind"
+                >>"$work/$name-$kind"
         done
     done
+}
+
+latency() {
+    have ping || { skip latency "ping is missing (package iputils-ping)"; return 0; }
+    local kind fast=(tcx bridge)
+    added latency 200 0.005 af_xdp af_packet bridge || return 0
     for kind in af_xdp af_packet; do
         row "latency-added-$kind" us "$work/latency-$kind" linux_bridge "$work/latency-bridge"
     done
+    if [ -x "$HERE/../target/release/examples/bare_redirect" ]; then fast+=(bare)
+    else skip "peer bare_tcx" "cargo build --release -p plexus-io --example bare_redirect"; fi
+    # So many that they are worth a rule, which the middle one of 1,000 finds.
+    added fast-latency 1000 0.001 "${fast[@]}" || return 0
+    row fast-latency-added us "$work/fast-latency-tcx" linux_bridge "$work/fast-latency-bridge"
+    [ ! -s "$work/fast-latency-bare" ] ||
+        row fast-latency-added us "$work/fast-latency-tcx" bare_tcx "$work/fast-latency-bare"
 }
 
 # Nanoseconds of processor time of a process, all threads.
