@@ -102,14 +102,30 @@ impl VnetHeader {
     }
 }
 
-/// Whether the checksum lies in a frame of `len` bytes, and a super-packet has segments.
+/// Segments of TCP are no shorter, but the last one: Linux cuts none below 48 bytes, options
+/// included (`net.ipv4.tcp_min_snd_mss`).
+const SEGMENT_MIN: u16 = 32;
+/// Datagrams that a host lets its device cut out of one packet (`UDP_MAX_SEGMENTS`).
+const DATAGRAMS_MAX: usize = 128;
+
+/// Whether the checksum lies in a frame of `len` bytes, and a super-packet has segments, no more of
+/// them than Linux makes: cutting one into single bytes would take a worker milliseconds.
 pub(crate) fn is_consistent(offload: &Offload, len: usize) -> bool {
     let end = usize::from(offload.checksum_start) + usize::from(offload.checksum_offset) + 2;
     let checksum = offload.checksum != Checksum::Partial || end <= len;
-    let segments = offload.segmentation == Segmentation::None
-        || (offload.segment_size > 0 && usize::from(offload.header_len) <= len);
-    checksum && segments
+    let size = offload.segment_size;
+    let is_few = match offload.segmentation {
+        Segmentation::None => return checksum,
+        Segmentation::Udp => {
+            size > 0 && (len - len.min(HEADERS)) / usize::from(size) <= DATAGRAMS_MAX
+        }
+        _ => size >= SEGMENT_MIN,
+    };
+    checksum && is_few && usize::from(offload.header_len) <= len
 }
+
+/// Headers of a datagram, at least: Ethernet, IPv4, UDP.
+const HEADERS: usize = 14 + 20 + 8;
 
 #[cfg(test)]
 mod tests {
@@ -148,5 +164,16 @@ mod tests {
         assert_eq!(unknown.to_offload(1500), None);
         let no_size = VnetHeader { gso_type: GSO_TCPV4, ..VnetHeader::default() };
         assert_eq!(no_size.to_offload(1500), None);
+        // So many that cutting the packet would take milliseconds.
+        for (gso_type, gso_size, len, is_sound) in [
+            (GSO_TCPV4, 31, 60_000, false),
+            (GSO_TCPV6, 32, 60_000, true),
+            (GSO_UDP_L4, 100, 42 + 12_900, false),
+            (GSO_UDP_L4, 100, 42 + 12_800, true),
+            (GSO_UDP_L4, 1, 42 + 128, true),
+        ] {
+            let header = VnetHeader { gso_type, gso_size, ..VnetHeader::default() };
+            assert_eq!(header.to_offload(len).is_some(), is_sound, "{gso_size}");
+        }
     }
 }
