@@ -40,6 +40,8 @@ struct Peer {
     bell: Bell,
     /// Something was sent since the bell was last rung.
     told: bool,
+    /// Packets that were on their way when the last mark was set, and still are.
+    before_mark: usize,
 }
 
 /// One worker's ends of the mesh.
@@ -47,6 +49,8 @@ struct Peer {
 pub struct Crossing {
     /// By worker; `None` for itself.
     peers: Vec<Option<Peer>>,
+    /// The worker that a packet is taken from next, if it has sent any.
+    turn: usize,
     bell: Bell,
 }
 
@@ -55,6 +59,7 @@ pub struct Crossing {
 pub fn mesh(workers: &[(Bell, usize)], depth: usize) -> Vec<Crossing> {
     let own = workers.iter().map(|(bell, _)| Crossing {
         peers: workers.iter().map(|_| None).collect(),
+        turn: 0,
         bell: bell.clone(),
     });
     let mut all: Vec<Crossing> = own.collect();
@@ -65,8 +70,8 @@ pub fn mesh(workers: &[(Bell, usize)], depth: usize) -> Vec<Crossing> {
             let (b_news_to, a_news_from) = RingBuffer::new(depth);
             let peer = |to, from, news_to, news_from, other: usize| {
                 let (bell, len_max) = workers[other].clone();
-                let late = VecDeque::new();
-                Some(Peer { to, from, news_to, news_from, late, len_max, bell, told: false })
+                let (late, told, before_mark) = (VecDeque::new(), false, 0);
+                Some(Peer { to, from, news_to, news_from, late, len_max, bell, told, before_mark })
             };
             all[a].peers[b] = peer(a_to, a_from, a_news_to, a_news_from, b);
             all[b].peers[a] = peer(b_to, b_from, b_news_to, b_news_from, a);
@@ -133,10 +138,14 @@ impl Crossing {
     }
 
     /// Takes in one packet that arrived; `Some(None)` if one arrived but the pool has no frame for
-    /// it (its output port is given for the account).
+    /// it (its output port is given for the account). The other workers take turns.
     pub(crate) fn receive(&mut self, pool: &mut Pool) -> Option<(PortId, Option<Packet>)> {
-        for peer in self.peers.iter_mut().flatten() {
+        let first = if self.turn < self.peers.len() { self.turn } else { 0 };
+        for worker in (first..self.peers.len()).chain(0..first) {
+            let Some(peer) = &mut self.peers[worker] else { continue };
             let Some(carrier) = peer.from.pop() else { continue };
+            self.turn = worker + 1;
+            peer.before_mark = peer.before_mark.saturating_sub(1);
             let packet = pool.alloc_from(&carrier.bytes).map(|mut packet| {
                 packet.in_port = carrier.in_port;
                 packet.vlan = carrier.vlan;
@@ -197,8 +206,49 @@ impl Crossing {
         self.bell.awake();
     }
 
+    /// True if all packets have been taken in that were on their way at the last mark. Then the next
+    /// mark is set.
+    pub(crate) fn has_passed_mark(&mut self) -> bool {
+        let has_passed = self.peers.iter().flatten().all(|peer| peer.before_mark == 0);
+        if has_passed {
+            for peer in self.peers.iter_mut().flatten() {
+                peer.before_mark = peer.from.arrived();
+            }
+        }
+        has_passed
+    }
+
     /// Packets on their way to this worker.
     pub(crate) fn arriving(&self) -> usize {
         self.peers.iter().flatten().map(|peer| peer.from.arrived()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three workers: the first sends to the third as often as its ring takes packets, and the
+    /// second has sent one.
+    #[test]
+    fn a_flood_by_one_worker_keeps_back_neither_packets_of_another_nor_the_mark() {
+        let mut pool = Pool::new(256, 2048).unwrap();
+        let mut all = mesh(&[(); 3].map(|()| (Bell::default(), 2048)), 64);
+        let (flood, other) =
+            (pool.alloc_from(&[1; 60]).unwrap(), pool.alloc_from(&[2; 60]).unwrap());
+        let [one, two, three] = &mut all[..] else { unreachable!() };
+        while one.send(2, 0, &pool, &flood) {}
+        assert!(two.send(2, 1, &pool, &other));
+        assert!(three.has_passed_mark(), "nothing was on its way before the first");
+        let mut came = Vec::new();
+        for _ in 0..65 {
+            assert!(!three.has_passed_mark());
+            let (port, packet) = three.receive(&mut pool).unwrap();
+            came.push(port);
+            pool.free(packet.unwrap());
+            one.send(2, 0, &pool, &flood);
+        }
+        assert!(came[..2].contains(&1), "{came:?}");
+        assert!(three.has_passed_mark() && three.arriving() > 0);
     }
 }

@@ -492,14 +492,15 @@ impl Pipeline {
         }
     }
 
-    /// A turn of the worker has ended; see [`Fast::end_turn`]. `has_arrivals` says that packets of
-    /// other workers wait; `ports` are the worker's.
+    /// A turn of the worker has ended; see [`Fast::end_turn`]. `is_caught_up` says that other
+    /// workers want to know which ports are clear, and that packets of theirs which had come at the
+    /// last such time have been taken in; `ports` are the worker's.
     #[inline]
     pub(crate) fn end_fast_turn(
         &mut self,
         now: Time,
         is_drained: impl Fn(PortId) -> bool,
-        has_arrivals: bool,
+        is_caught_up: bool,
         ports: &[(PortId, Box<dyn Port>)],
     ) {
         let Some(fast) = &mut self.fast else { return };
@@ -512,7 +513,7 @@ impl Pipeline {
             |port| find(port).map_or(0, |port| port.passed_mark()),
             |id| find(id).map(|port| is_clear(id, &**port)),
         );
-        if !has_arrivals && fast.has_others() {
+        if is_caught_up {
             let clear = ports.iter().filter(|(id, port)| is_clear(*id, &**port));
             fast.note_clear(clear.map(|(id, _)| *id));
         }

@@ -203,12 +203,10 @@ impl Worker {
     /// The fast table's part of the end of a turn. True if the next one should come at once.
     #[inline]
     fn end_fast_turn(&mut self, now: Time) -> bool {
-        if self.pipeline.fast().is_none() {
-            return false;
-        }
-        let has_arrivals = self.crossing.arriving() > 0;
+        let Some(fast) = self.pipeline.fast() else { return false };
+        let is_caught_up = fast.has_others() && self.crossing.has_passed_mark();
         let is_drained = |port| self.arbiter.has_drained(port);
-        self.pipeline.end_fast_turn(now, is_drained, has_arrivals, &self.ports);
+        self.pipeline.end_fast_turn(now, is_drained, is_caught_up, &self.ports);
         self.pipeline.fast().is_some_and(|fast| fast.is_busy())
     }
 
