@@ -267,6 +267,8 @@ impl<T> DeepBuffer<T> {
             self.lines.get_mut(port).filter(|line| line.as_ref().is_some_and(|l| l.is_empty()));
         if let Some(line) = line {
             *line = None;
+            // Positions of another line there would begin anew.
+            self.flows.forget_port(port);
             if let Some(watch) = &mut self.watch {
                 watch.remove_port(port);
             }

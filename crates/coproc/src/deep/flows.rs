@@ -114,6 +114,12 @@ impl Flows {
         (Place(first + way), replaced)
     }
 
+    /// Nothing waits at a port any more, and its positions end.
+    pub(super) fn forget_port(&mut self, port: usize) {
+        let its = self.places.iter_mut().filter(|flow| flow.port == port as u32);
+        its.for_each(|flow| *flow = NOBODY);
+    }
+
     /// The flow at a place.
     pub(super) fn at(&mut self, place: Place) -> &mut Flow {
         &mut self.places[place.0]

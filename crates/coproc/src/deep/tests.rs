@@ -299,6 +299,21 @@ fn a_line_that_is_deep_no_more_is_forgotten_when_it_is_empty() {
 }
 
 #[test]
+fn a_line_that_is_deep_again_does_not_wait_for_packets_of_the_former_one() {
+    let mut buffer = buffer(settings(1 << 20), 2);
+    for packet in 0..400 {
+        push(&mut buffer, Time::ZERO, 1, tcp(7), packet);
+        buffer.pop(Time::ZERO, 1);
+    }
+    buffer.remove_port(1);
+    buffer.set_port(1, PortSettings::new(100, Some(1_000_000_000)));
+    let now = Time::from_secs(3);
+    (0..85).for_each(|packet| drop(push(&mut buffer, now, 1, tcp(100 + packet), packet)));
+    push(&mut buffer, now, 1, tcp(7), 85);
+    assert_eq!(drain(&mut buffer, now, 1).len(), 86);
+}
+
+#[test]
 fn a_packet_that_leaves_no_port_is_refused() {
     let mut buffer = buffer(settings(1 << 20), 1);
     assert_eq!(push(&mut buffer, Time::ZERO, 5, tcp(1), 1), [(5, 1, Refusal::Full)]);
