@@ -23,6 +23,16 @@ pub(crate) fn wire_bytes(packet: &Packet) -> u64 {
     payload + segments * (header + CABLE_OVERHEAD)
 }
 
+/// Frames that a packet is cut into, or one. The headers of a super-packet are not told apart.
+#[inline]
+pub(crate) fn frames(packet: &Packet) -> u32 {
+    let o = &packet.offload;
+    if o.segmentation == Segmentation::None || o.segment_size == 0 {
+        return 1;
+    }
+    (packet.len() / usize::from(o.segment_size)).max(1) as u32
+}
+
 /// When the next packet may leave on a cable of a given rate. Exact in the long run: the remainder
 /// of each division is carried over, and packets that wait make up for a late wake-up.
 #[derive(Clone, Debug)]
@@ -32,11 +42,14 @@ pub(crate) struct Pacer {
     free_at: Time,
     /// Fraction of a nanosecond still owed, in units of 1 / `rate_bits_per_s`.
     remainder: u64,
+    /// The cable was free when it was last looked at, and no packet could leave.
+    is_idle: bool,
 }
 
 impl Pacer {
     pub(crate) fn new(rate_bits_per_s: u64) -> Pacer {
-        Pacer { rate_bits_per_s: rate_bits_per_s.max(1), free_at: Time::ZERO, remainder: 0 }
+        let rate_bits_per_s = rate_bits_per_s.max(1);
+        Pacer { rate_bits_per_s, free_at: Time::ZERO, remainder: 0, is_idle: false }
     }
 
     pub(crate) fn rate_bits_per_s(&self) -> u64 {
@@ -55,6 +68,19 @@ impl Pacer {
         if self.free_at < now {
             self.free_at = now;
             self.remainder = 0;
+        }
+    }
+
+    /// No packet can leave: the cable is idle until it is looked at again.
+    pub(crate) fn rest(&mut self) {
+        self.is_idle = true;
+    }
+
+    /// The cable is looked at.
+    #[inline]
+    pub(crate) fn resume(&mut self, now: Time) {
+        if std::mem::take(&mut self.is_idle) {
+            self.begin(now);
         }
     }
 
@@ -101,11 +127,17 @@ impl Limiter {
 
     /// True if one more packet is within the rate.
     pub(crate) fn admits(&mut self, now: Time) -> bool {
+        self.admits_frames(now, 1)
+    }
+
+    /// The same for a packet that is cut into so many frames.
+    pub(crate) fn admits_frames(&mut self, now: Time, frames: u32) -> bool {
         let expected = self.expected.max(now);
         if expected.as_nanos() - now.as_nanos() > self.tolerance_ns {
             return false;
         }
-        self.expected = expected + std::time::Duration::from_nanos(self.interval_ns);
+        let taken = self.interval_ns * u64::from(frames);
+        self.expected = expected + std::time::Duration::from_nanos(taken);
         true
     }
 }

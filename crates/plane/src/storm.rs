@@ -1,10 +1,10 @@
 //! Storm limits: how many packets per second a port may send to many ports at once.
 
-use plexus_io::PortId;
+use plexus_io::Packet;
 use plexus_wire::Time;
 
 use crate::drops::DropReason;
-use crate::pace::Limiter;
+use crate::pace::{Limiter, frames};
 use crate::snapshot::Snapshot;
 use crate::verdict::Verdict;
 
@@ -38,11 +38,12 @@ impl Storms {
         }
     }
 
-    /// Flood, or drop if the port has exceeded its rate of this kind.
+    /// Flood, or drop if the packet's port has exceeded its rate of this kind. A super-packet counts
+    /// as the frames that it is cut into.
     #[inline]
-    pub(crate) fn admit(&mut self, port: PortId, cast: Cast, now: Time) -> Verdict {
-        let limiter = &mut self.ports[usize::from(port)][cast as usize];
-        if limiter.as_mut().is_none_or(|l| l.admits(now)) {
+    pub(crate) fn admit(&mut self, packet: &Packet, cast: Cast, now: Time) -> Verdict {
+        let limiter = &mut self.ports[usize::from(packet.in_port)][cast as usize];
+        if limiter.as_mut().is_none_or(|l| l.admits_frames(now, frames(packet))) {
             return Verdict::Flood;
         }
         Verdict::Drop(match cast {

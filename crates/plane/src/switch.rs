@@ -281,7 +281,7 @@ impl Switch {
         let (destination, in_port) = (lookup.destination, packet.in_port);
         if destination.is_multicast() {
             let cast = if destination.is_broadcast() { Cast::Broadcast } else { Cast::Multicast };
-            return (!claims(packet)).then(|| self.storms.admit(in_port, cast, now));
+            return (!claims(packet)).then(|| self.storms.admit(packet, cast, now));
         }
         let found = self.table.find(destination, lookup.destination_hash);
         Some(match found.map(|slot| self.table.at(slot)) {
@@ -292,7 +292,7 @@ impl Switch {
                 port if port == in_port => Verdict::Drop(DropReason::SamePort),
                 port => Verdict::Forward(port),
             },
-            _ => self.storms.admit(in_port, Cast::Unknown, now),
+            _ => self.storms.admit(packet, Cast::Unknown, now),
         })
     }
 

@@ -148,7 +148,7 @@ pub(super) fn send_of_host(
     packet: Packet,
 ) {
     let in_port = packet.in_port;
-    if let Verdict::Drop(reason) = storms.admit(in_port, Cast::Multicast, context.now) {
+    if let Verdict::Drop(reason) = storms.admit(&packet, Cast::Multicast, context.now) {
         return context.drop(packet, in_port, reason);
     }
     let found =

@@ -23,8 +23,13 @@ pub(crate) fn run(context: &mut Context<'_>, queues: &mut OutputQueues) {
 
 fn fill(context: &Context<'_>, port: &mut PortQueues, store: &mut Store) {
     if let Some(mut pacer) = port.pacer.take() {
+        pacer.resume(context.now);
         while !port.transmit.is_full() && pacer.free_at() <= context.now {
-            let Some(packet) = port.pop(context.now, store) else { break };
+            let Some(packet) = port.pop(context.now, store) else {
+                // Packets that wait for the shaper leave the cable idle.
+                pacer.rest();
+                break;
+            };
             pacer.spend(&packet);
             port.transmit.push(packet);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plexus_config::{QueueOrder, Trust};
+use plexus_config::{QueueOrder, Suspects, Trust};
 
 use crate::common::{Plan, Rig, frame, mac, tagged, trunk};
 use plexus_io::{BATCH, Capabilities, Checksum, Offload, Segmentation};
@@ -420,6 +420,44 @@ fn a_deep_queue_keeps_a_burst_that_its_port_has_no_room_for() {
     assert!(drain(&mut rig) == sent);
     assert_eq!(rig.workers[0].deep(rig.now).unwrap().used, 0);
     assert_eq!(rig.account().dropped, 0);
+}
+
+#[test]
+fn a_cable_that_is_idle_while_a_suspect_is_shaped_saves_up_no_time() {
+    let mut plan = Plan::new(3);
+    let deep = &mut plan.switch.deep_buffer;
+    (deep.bytes, deep.suspects, deep.shape_bits_per_s) = (4_000_000, Suspects::Shape, 10_000_000);
+    let port = &mut plan.ports[1];
+    port.rate_bits_per_s = Some(100_000_000);
+    (port.queue.order, port.queue.packets) = (QueueOrder::Deep, 10);
+    let mut rig = acquainted(plan);
+    let from = |station: u64| {
+        let mut frame = frame(mac(2), mac(station));
+        frame.resize(1226, 0);
+        frame
+    };
+    // Bursts of 20 ms, until their source is a suspect, and then without end.
+    let mut is_suspect = false;
+    for tick in 0..700u64 {
+        if is_suspect || tick % 32 == 0 {
+            (0..if is_suspect { 20 } else { 200 }).for_each(|_| rig.offer(0, &from(1)));
+        }
+        let until = rig.now + Duration::from_millis(10);
+        while rig.now < until {
+            rig.settle();
+            rig.take();
+            rig.now = until.min(rig.workers[0].next_deadline());
+        }
+        rig.maintain();
+        is_suspect |= rig.workers[0].deep(rig.now).is_some_and(|deep| !deep.suspects.is_empty());
+    }
+    assert!(is_suspect);
+    // A host that is none sends a burst: it leaves at the rate of the port.
+    (0..100).for_each(|_| rig.offer(2, &from(7)));
+    rig.settle();
+    let at_once = rig.take_from(1).len();
+    assert!(at_once <= 2, "{at_once} of 100 at once");
+    assert!(rig.account().balances());
 }
 
 #[test]

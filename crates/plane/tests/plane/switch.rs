@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Plan, Rig, access, frame, mac, static_mac, tagged, trunk};
+use crate::common::{Plan, Rig, access, frame, ipv4, mac, static_mac, tagged, trunk};
 use plexus_config::StormSettings;
+use plexus_io::{Checksum, Offload, Segmentation};
 use plexus_plane::{DropReason, Injection};
 use plexus_wire::{MacAddr, Time};
 
@@ -145,6 +146,31 @@ fn storms_are_limited_by_kind_and_known_stations_are_not() {
     assert_eq!(rig.drops(0, DropReason::StormBroadcast), 200 - 51);
     assert_eq!(rig.drops(0, DropReason::StormMulticast), 200 - 9);
     assert_eq!(rig.drops(0, DropReason::StormUnknown), 0);
+}
+
+#[test]
+fn a_storm_of_super_packets_is_limited_by_the_frames_that_they_are_cut_into() {
+    let mut plan = Plan::new(2);
+    plan.ports[0].storm.broadcast_pps = Some(1000);
+    let mut rig = plan.build();
+    let payload = [0; 8 + 1300];
+    let to_all = [MacAddr::BROADCAST, mac(1)];
+    let datagram = ipv4(to_all, [[10, 0, 0, 1], [255; 4]], (0, 64, 17), &payload);
+    let owed = Offload {
+        checksum: Checksum::Partial,
+        checksum_start: 34,
+        checksum_offset: 6,
+        segmentation: Segmentation::Udp,
+        segment_size: 100,
+        header_len: 42,
+    };
+    for _ in 0..200 {
+        rig.offer_owing(0, &datagram, owed);
+    }
+    rig.settle();
+    // A burst has 51 frames: the fourth packet begins within it, and ends beyond.
+    assert_eq!(rig.take().len(), 4 * 13);
+    assert_eq!(rig.drops(0, DropReason::StormBroadcast), 200 - 4);
 }
 
 /// Four ports of two workers: 0 and 2 are the first worker's, 1 and 3 the second's.
