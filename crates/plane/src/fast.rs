@@ -621,6 +621,9 @@ impl Fast {
             let is_used = rule.recent > 0;
             let passed = self.table.passed(rule.id);
             if passed != rule.passed {
+                if !rule.state.forwards() {
+                    rule.recent = passed.wrapping_sub(rule.passed);
+                }
                 (rule.passed, rule.last_used) = (passed, now);
             }
             // A packet that was on its way to the back-end has been counted since.
@@ -748,7 +751,7 @@ impl Fast {
             self.make_room(now, &without);
         }
         for rule in self.rules.values_mut() {
-            if let Some(flow) = rule.due.led_by_load.filter(|_| rule.recent > 0) {
+            if let Some(flow) = rule.due.led_by_load.filter(|_| rule.recent_bytes > 0) {
                 self.carried.sent.push((flow, rule.due.action.out_port, rule.recent_bytes));
             }
             (rule.recent, rule.recent_bytes) = (0, 0);
@@ -763,9 +766,14 @@ impl Fast {
     /// Ends rules that had less than half as many packets in this round as flows that found no
     /// room; `without`: the packets of these, most first.
     fn make_room(&mut self, now: Time, without: &[u32]) {
-        // A rule that does not forward yet has counted nothing.
-        let forward = self.rules.iter().filter(|(_, rule)| rule.state.forwards());
-        let mut least: Vec<(u64, Key)> = forward.map(|(key, rule)| (rule.recent, *key)).collect();
+        let is_old = |rule: &Rule| match rule.state {
+            State::Forwards { .. } => true,
+            // It has counted no whole round yet. Later it counts what it lets through, else a host
+            // could fill the table with rules that never forward, of flows to a port that is full.
+            State::Waiting { since } | State::Crossing { since, .. } => now >= since + IDLE,
+        };
+        let old = self.rules.iter().filter(|(_, rule)| is_old(rule));
+        let mut least: Vec<(u64, Key)> = old.map(|(key, rule)| (rule.recent, *key)).collect();
         least.sort_unstable();
         for ((recent, key), packets) in least.into_iter().zip(without).take(SWAPS_MAX) {
             if 2 * recent >= u64::from(*packets) {

@@ -211,7 +211,8 @@ fn host_frame<'a>(
     }
 }
 
-/// Whether a flow's frames have one tag at most.
+/// Whether a flow's frames have one tag at most, and a type: where a length stands in its place,
+/// frames of one conversation would be flows of their own, and overtake each other.
 fn is_plain(flow: &Flow) -> bool {
-    !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
+    flow.ethertype >= 0x0600 && !matches!(flow.ethertype, 0x8100 | 0x88A8 | 0x9100)
 }

@@ -367,6 +367,47 @@ fn flows_with_more_packets_take_the_place_of_those_with_fewer() {
 }
 
 #[test]
+fn rules_that_cannot_forward_give_way_to_other_flows() {
+    let ports: Vec<u16> = vec![0, 1, 2];
+    let mut fast = Fast { table: Memory::new(2, &ports), rig: Plan::new(3).build() };
+    fast.rig.workers[0].set_fast_table(Box::new(fast.table.clone()), Arc::new([]), 7);
+    for port in [1, 2] {
+        fast.rig.send(port, &frame(mac(99), mac(port as u64)));
+    }
+    // The device of port 1 is never done, and two flows to it have all the rules.
+    fast.rig.plugs[1].keep_departures(true);
+    let stuck = [3, 4].map(|n| frame(mac(1), mac(n)));
+    for _ in 0..MANY {
+        stuck.iter().for_each(|frame| drop(fast.send(0, frame)));
+    }
+    fast.rounds(1);
+    assert_eq!(fast.table.rules().len(), 2);
+    let mut by_table = 0;
+    for _ in 0..20 {
+        // A packet in each round keeps a rule.
+        stuck.iter().for_each(|frame| drop(fast.send(0, frame)));
+        let other = frame(mac(2), mac(5));
+        by_table += (0..MANY).filter(|_| fast.is_fast(0, &other)).count();
+        fast.rounds(1);
+    }
+    assert!(by_table > MANY, "{by_table}");
+}
+
+#[test]
+fn frames_with_a_length_in_place_of_a_type_stay_in_their_order() {
+    let mut fast = Fast::new(&Plan::new(2));
+    fast.rounds(1);
+    fast.rig.send(1, &frame(mac(99), mac(1)));
+    let mut of_length = frame(mac(1), mac(0));
+    of_length[12..14].copy_from_slice(&46u16.to_be_bytes());
+    for _ in 0..3 {
+        (0..MANY).for_each(|_| assert!(!fast.is_fast(0, &of_length)));
+        fast.rounds(1);
+    }
+    assert!(fast.table.rules().is_empty());
+}
+
+#[test]
 fn a_flow_without_a_pause_is_held_back_if_its_port_drops_packets_or_they_are_super_packets() {
     for (overflows, is_super) in [(false, false), (true, false), (false, true)] {
         let is_held = overflows || is_super;
