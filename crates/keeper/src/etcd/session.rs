@@ -1,7 +1,8 @@
 //! A connection to one member of the cluster, as long as it works.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,21 +213,33 @@ impl Worker {
 fn check_cluster(state: &Path, cluster: u64) -> Result<(), String> {
     let path = state.display();
     match fs::read_to_string(state) {
-        Ok(text) => match text.trim().strip_prefix("etcd cluster ").map(str::parse::<u64>) {
-            Some(Ok(known)) if known == cluster => Ok(()),
-            Some(Ok(known)) => Err(format!(
-                "it is of cluster {cluster:x}, this controller's is {known:x}: correct \
+        // A crash may have left an empty one.
+        Ok(text) if !text.is_empty() => {
+            match text.trim().strip_prefix("etcd cluster ").map(str::parse::<u64>) {
+                Some(Ok(known)) if known == cluster => Ok(()),
+                Some(Ok(known)) => Err(format!(
+                    "it is of cluster {cluster:x}, this controller's is {known:x}: correct \
                  `endpoints`; or remove {path} and restart the nodes, if the cluster was made anew \
                  on purpose"
-            )),
-            _ => Err(format!("{path} names no cluster: move it away")),
-        },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let written = fs::write(state, format!("etcd cluster {cluster}\n"));
-            written.map_err(|e| format!("writing {path}: {e}"))
+                )),
+                _ => Err(format!("{path} names no cluster: move it away")),
+            }
         }
-        Err(e) => Err(format!("reading {path}: {e}")),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("reading {path}: {e}")),
+        _ => remember(state, cluster).map_err(|e| format!("writing {path}: {e}")),
     }
+}
+
+/// Writes the cluster by a rename: the file is complete or is not there, also after a crash.
+fn remember(state: &Path, cluster: u64) -> io::Result<()> {
+    let mut new = state.to_path_buf().into_os_string();
+    new.push(".new");
+    let mut file = File::create(&new)?;
+    file.write_all(format!("etcd cluster {cluster}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(new, state)?;
+    let folder = state.parent().filter(|folder| *folder != Path::new(""));
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Waits for a call of the client, in words if it fails.
@@ -243,4 +256,24 @@ pub(super) async fn limited<T>(
 ) -> Result<T, String> {
     let late = |_| format!("no answer within {} s", limit.as_secs());
     timeout(limit, call).await.map_err(late)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_cluster_is_refused_and_a_file_that_a_crash_left_empty_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("cluster");
+        fs::write(&state, "").unwrap();
+        for _ in 0..2 {
+            assert_eq!(check_cluster(&state, 7), Ok(()));
+        }
+        assert_eq!(fs::read_to_string(&state).unwrap(), "etcd cluster 7\n");
+        assert!(check_cluster(&state, 8).unwrap_err().contains("it is of cluster 8"));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::write(&state, "something else").unwrap();
+        assert!(check_cluster(&state, 7).unwrap_err().contains("names no cluster"));
+    }
 }
