@@ -496,7 +496,10 @@ impl Adoption {
         let file = read_text(&self.config).unwrap_or_default();
         let mut notes = Vec::new();
         if let Some(with) = with_revoked(&back, &[&state.running, &file]) {
-            let kept = state.change(|versions| versions.add(&with, REVOKED_SINCE, true));
+            // An earlier attempt may have kept it.
+            let known = state.kept().ok().and_then(|versions| versions.find(&with)?.number.into());
+            let add = |versions: &mut Versions| versions.add(&with, REVOKED_SINCE, true);
+            let kept = known.map_or_else(|| state.change(add), Ok);
             notes.extend(kept.as_ref().err().cloned());
             (back_to, back) = (kept.unwrap_or(back_to), with);
         }

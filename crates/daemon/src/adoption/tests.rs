@@ -328,6 +328,19 @@ fn a_key_that_was_revoked_stays_so_whichever_way_a_trial_ends() {
 }
 
 #[test]
+fn going_back_again_and_again_keeps_one_version() {
+    let bench = Bench::new();
+    fs::write(bench.file(), controller(&[1]) + "# bad\n").unwrap();
+    let daemon = bench.start();
+    fs::write(bench.file(), controller(&[1, 2])).unwrap();
+    daemon.apply(&within(60)).unwrap();
+    for _ in 0..3 {
+        assert!(daemon.go_back(&mut daemon.lock()).is_err());
+    }
+    assert_eq!(shown(&daemon).len(), 3, "the first, the one on trial and the one to go back to");
+}
+
+#[test]
 fn a_daemon_that_does_not_get_the_socket_ends_no_trial() {
     let (bench, daemon) = edited();
     daemon.apply(&within(60)).unwrap();
