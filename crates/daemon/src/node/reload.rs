@@ -2,6 +2,7 @@
 
 use plexus_config::{LaneChoice, NamedSettings, NodeFile, PortFile};
 use plexus_io::PortId;
+use plexus_plane::FABRIC_PORTS_MAX;
 
 /// A changed file whose ports are where the running node has them.
 pub(super) struct Placed {
@@ -43,6 +44,12 @@ pub(super) fn place(now: &NodeFile, mut new: NodeFile) -> Placed {
 /// # Errors
 /// When it changes what only a restart can.
 pub(super) fn check(now: &NodeFile, new: &NodeFile) -> Result<(), String> {
+    if new.fabric.is_some() && new.ports.len() > FABRIC_PORTS_MAX {
+        return Err(format!(
+            "a fabric node has at most {FABRIC_PORTS_MAX} numbers for ports, and those of removed \
+             ports are free only after a restart"
+        ));
+    }
     let dispatch = |file: &NodeFile| file.named.as_ref().map(|named| named.dispatch.clone());
     if now.named.is_some() && new.named.is_some() && dispatch(now) != dispatch(new) {
         return Err("[[named.dispatch]] changes only with a restart: the answers to what is \
@@ -159,6 +166,21 @@ mod tests {
         // A place that is vacant stays so.
         let again = place(&placed.file, file(&["b", "a"]));
         assert_eq!((names(&again.file), again.removed), ("a,,,,b".into(), vec![2, 3]));
+    }
+
+    #[test]
+    fn a_fabric_node_takes_no_more_ports_than_hops_can_name() {
+        let file = |names: std::ops::Range<usize>| {
+            let ports = names.map(|n| format!("[[port]]\nname = \"p{n}\"\n"));
+            let fabric = "[fabric]\nidentity = \"n.identity\"\n";
+            let text = format!("name = \"n\"\n{fabric}{}", ports.collect::<String>());
+            NodeFile::parse("n", &text).unwrap()
+        };
+        let now = file(0..200);
+        let check = |new| check(&now, &place(&now, new).file);
+        assert_eq!(check(file(0..254)), Ok(()));
+        let told = check(file(100..255)).unwrap_err();
+        assert!(told.contains("at most 254 numbers for ports"), "{told}");
     }
 
     #[test]
