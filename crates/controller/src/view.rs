@@ -194,6 +194,11 @@ impl Controller {
         })
     }
 
+    /// The name of a node that is known.
+    pub fn node_name(&self, id: NodeId) -> Option<&str> {
+        Some(&self.topology.node(self.topology.index(id)?).name)
+    }
+
     /// The drained nodes that are known, and how many flows still lead through each.
     pub fn drained(&self) -> Vec<(NodeId, usize)> {
         let through = |node: &u32| self.flows.through_drained(&self.topology, *node);

@@ -104,8 +104,8 @@ impl View<'_> {
         if id == self.own.0 {
             return NodeName::Name(self.own.1.clone());
         }
-        let found = self.core.nodes().find(|n| n.node == id);
-        found.map_or(NodeName::Number(id), |n| NodeName::Name(n.name))
+        let known = self.core.node_name(id);
+        known.map_or(NodeName::Number(id), |name| NodeName::Name(name.into()))
     }
 
     fn topology(&self) -> Topology {

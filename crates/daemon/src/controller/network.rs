@@ -33,8 +33,8 @@ impl Events {
     /// Keeps an event, with nodes by their names.
     pub(super) fn keep(&mut self, event: &Event, core: Option<&Controller>) {
         let name = |node| {
-            let known = core.and_then(|core| core.nodes().find(|n| n.node == node));
-            known.map_or_else(|| format!("{node:x}"), |known| known.name)
+            let known = core.and_then(|core| core.node_name(node));
+            known.map_or_else(|| format!("{node:x}"), str::to_string)
         };
         self.next += 1;
         if self.all.len() == EVENTS {
