@@ -121,8 +121,8 @@ pub enum Event {
     },
     /// A route was refused because there are too many; reported once until there is room again.
     RoutesFull,
-    /// There is room again after [`RoutesFull`](Event::RoutesFull): the sources are to tell their
-    /// routes once more.
+    /// There is room again after [`RoutesFull`](Event::RoutesFull) or
+    /// [`GroupsFull`](Event::GroupsFull): the sources are to tell their routes once more.
     RoutesFit,
     /// A route was refused because there are too many sets of next hops; reported once likewise.
     GroupsFull,

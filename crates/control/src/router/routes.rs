@@ -102,12 +102,12 @@ impl Router {
         let is_full = |len: usize, max: usize| len + max / 64 >= max;
         let (routes, groups) = (self.rib.routes(), self.groups.len());
         let limits = &self.limits;
-        let was_full = self.full.contains(&Event::RoutesFull);
+        let were_refused = !self.full.is_empty();
         self.full.retain(|event| match event {
             Event::RoutesFull => is_full(routes, limits.routes),
             _ => is_full(groups, groups_max(limits)),
         });
-        if was_full && !self.full.contains(&Event::RoutesFull) {
+        if were_refused && self.full.is_empty() {
             self.outputs.push_back(Output::Tell(Event::RoutesFit));
         }
     }

@@ -314,6 +314,17 @@ fn there_are_no_more_groups_than_numbers() {
         assert_eq!(plane.router.lookup(prefix.addr()) != before, is_new);
     }
     assert_eq!(plane.router.sizes().groups, full.groups - 1);
+    // When a part of them has gone, what was refused is to be told again.
+    let mut has_room = false;
+    for gone in 1..n {
+        let prefix = prefix_of(std::net::Ipv4Addr::from(0xAC10_0000 + gone));
+        let (source, metric, route) = (Source::Kernel, 0, None);
+        plane.router.handle(plane.now, Input::Route { source, prefix, metric, route });
+        while let Some(output) = plane.router.poll_output() {
+            has_room |= matches!(output, Output::Tell(Event::RoutesFit));
+        }
+    }
+    assert!(has_room);
 }
 
 fn prefix_of(addr: std::net::Ipv4Addr) -> plexus_wire::Prefix {
