@@ -51,9 +51,9 @@ pub struct Only {
 pub struct AfPacketPort {
     name: String,
     device: Device,
-    /// `None` once closed.
+    /// `None` while the device is gone, and once closed.
     socket: Option<OwnedFd>,
-    /// The interface the socket is bound to; 0 while the device is gone.
+    /// The interface that the socket is bound to.
     index: u32,
     /// The received protocol; `None`: everything.
     only: Option<Only>,
@@ -64,6 +64,7 @@ pub struct AfPacketPort {
     /// Reading the kernel's count of drops resets it.
     overflow: Cell<u64>,
     samples: Vec<Sample>,
+    closed: bool,
 }
 
 /// The beginning of a packet that the fast table has forwarded.
@@ -98,9 +99,7 @@ impl AfPacketPort {
     ) -> Result<AfPacketPort, OpenError> {
         let device = Device::named(device)?;
         let state = device.require()?;
-        let socket = socket(&device)?;
-        bind(&socket, state.index, only)
-            .map_err(|e| OpenError::system(device.name(), "binding a packet socket", e))?;
+        let socket = open_on(&device, state.index, only)?;
         let capabilities = Capabilities {
             checksum: true,
             segmentation: pool.frame_size() >= SUPER_FRAME,
@@ -118,45 +117,47 @@ impl AfPacketPort {
             stats: PortStats::default(),
             overflow: Cell::new(0),
             samples: Vec::new(),
+            closed: false,
         })
     }
 
-    /// Follows the device: it may have disappeared, come back under another index, or lost its
-    /// carrier.
+    /// Follows the device: it may have disappeared, come back under another index, have another name
+    /// now, or have lost its carrier.
     fn follow(&mut self, state: Option<State>) {
-        let Some(socket) = &self.socket else { return };
-        let Some(state) = state else {
-            self.index = 0;
-            // The pending ENETDOWN would keep the socket readable and the worker awake.
-            let _ = sys::take_error(socket);
-            self.link.set(Link::Down, &mut self.stats);
-            return;
-        };
-        if state.index != self.index {
-            let _ = sys::take_error(socket);
-            if self.index != 0 {
-                // Replaced since the last call: users of the link have to be told.
-                self.index = 0;
-                self.link.set(Link::Down, &mut self.stats);
-                return;
+        if self.socket.is_some() && state.map(|s| s.index) != Some(self.index) {
+            // It would go on receiving from a device of another name. Also if a replacement exists
+            // already: users of the link have to be told.
+            self.leave();
+            return self.link.set(Link::Down, &mut self.stats);
+        }
+        let Some(state) = state else { return };
+        match &self.socket {
+            Some(socket) if state.link == Link::Down => {
+                // The pending ENETDOWN would keep the socket readable and the worker awake.
+                let _ = sys::take_error(socket);
             }
-            match bind(socket, state.index, self.only) {
-                Ok(()) => {
+            Some(_) => {}
+            None => match open_on(&self.device, state.index, self.only) {
+                Ok(socket) => {
                     let device = self.device.name();
                     tracing::info!(port = %self.name, device, "device is back");
-                    self.index = state.index;
+                    (self.socket, self.index) = (Some(socket), state.index);
                 }
                 Err(error) => {
                     tracing::debug!(port = %self.name, %error, "device is not usable yet");
                     return;
                 }
-            }
-        }
-        if state.link == Link::Down {
-            let _ = sys::take_error(socket);
+            },
         }
         self.capabilities.max_frame = state.mtu + ETHERNET;
         self.link.set(state.link, &mut self.stats);
+    }
+
+    /// Closes the socket.
+    fn leave(&mut self) {
+        // Reads the kernel's counts a last time; no frame is with the kernel between calls.
+        let _ = self.stats();
+        self.socket = None;
     }
 
     /// Makes packets of the `n` frames that the kernel filled; returns how many were valid.
@@ -310,6 +311,7 @@ impl Port for AfPacketPort {
 
     fn maintain(&mut self, _now: Time, _pool: &mut Pool) -> Link {
         match self.device.state() {
+            _ if self.closed => {}
             Ok(state) => self.follow(state),
             Err(error) => tracing::debug!(port = %self.name, %error, "cannot ask for the device"),
         }
@@ -322,7 +324,7 @@ impl Port for AfPacketPort {
 
     /// Of a port that has its device to itself.
     fn kernel_end(&self) -> Option<KernelEnd<'_>> {
-        let socket = self.socket.as_ref().filter(|_| self.index != 0 && self.only.is_none())?;
+        let socket = self.socket.as_ref().filter(|_| self.only.is_none())?;
         let max_frame = self.capabilities.max_frame;
         let entrance = Entrance::Socket(socket.as_fd());
         Some(KernelEnd { index: self.index, entrance, max_frame })
@@ -346,11 +348,17 @@ impl Port for AfPacketPort {
     }
 
     fn close(&mut self, _pool: &mut Pool) {
-        // Reads the kernel's counts a last time; no frame is with the kernel between calls.
-        let _ = self.stats();
-        self.socket = None;
-        self.link = Link::Down;
+        self.leave();
+        (self.closed, self.link) = (true, Link::Down);
     }
+}
+
+/// A packet socket that receives from a device.
+fn open_on(device: &Device, index: u32, only: Option<Only>) -> Result<OwnedFd, OpenError> {
+    let socket = socket(device)?;
+    bind(&socket, index, only)
+        .map_err(|e| OpenError::system(device.name(), "binding a packet socket", e))?;
+    Ok(socket)
 }
 
 /// A packet socket with its options set, not yet receiving: protocol 0 until it is bound.

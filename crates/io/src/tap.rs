@@ -233,6 +233,11 @@ fn attach(device: &Device, segmentation: bool) -> Result<OwnedFd, OpenError> {
         },
     )?;
     let failed = |e| OpenError::system(name, "setting up the TAP device", e);
+    // A device that lasts has the header that an earlier user wanted.
+    let len = VNET_LEN as libc::c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one integer.
+    let set = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const len) };
+    sys::check(set).map_err(failed)?;
     let mut offload = libc::TUN_F_CSUM;
     if segmentation {
         offload |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;

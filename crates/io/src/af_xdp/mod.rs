@@ -74,6 +74,9 @@ impl Default for XdpOptions {
 /// Frames that a queue keeps ready at least. Devices spread IP flows over their queues; frames of
 /// other protocols, as those of a fabric, often come by a single one.
 const FILL_MIN: u32 = 512;
+/// A device of which all queues are served is asked this often how many it has. Frames of a queue
+/// without a socket would go to this machine's stack.
+const QUEUES_AGAIN: Duration = Duration::from_secs(1);
 
 impl XdpOptions {
     /// The same with the device's number of queues.
@@ -113,6 +116,8 @@ pub struct AfXdpPort {
     marks: Marks,
     /// When to retry frames that could not be sent.
     retry: Option<Time>,
+    /// When to ask again how many queues the device has.
+    queues_known_until: Time,
     /// That a returned device could not be opened has been reported.
     complained: bool,
 }
@@ -166,6 +171,7 @@ impl AfXdpPort {
             stats: PortStats::default(),
             marks: Marks::default(),
             retry: None,
+            queues_known_until: Time::ZERO,
             complained: false,
         };
         port.refill(pool);
@@ -180,6 +186,11 @@ impl AfXdpPort {
     /// True when the XDP program runs in the driver, false when generic or without a device.
     pub fn is_native(&self) -> bool {
         self.attached.as_ref().is_some_and(|a| a.program.is_native())
+    }
+
+    /// Receive queues that it serves.
+    pub fn queues(&self) -> u32 {
+        self.options.queues
     }
 
     /// True when the device reads and writes the pool's frames itself.
@@ -262,12 +273,20 @@ impl AfXdpPort {
 
     /// Follows the device: it may have disappeared, come back under another index, lost its carrier
     /// or its program.
-    fn follow(&mut self, state: Option<State>, pool: &mut Pool) {
+    fn follow(&mut self, now: Time, state: Option<State>, pool: &mut Pool) {
         let index = state.map(|s| s.index);
-        let is_lost = |a: &Attached| index != Some(a.index) || !a.program.is_there();
+        let is_due = now >= self.queues_known_until;
+        if is_due {
+            self.queues_known_until = now + QUEUES_AGAIN;
+        }
+        let has_others = is_due && self.configured.of(&self.device).queues != self.options.queues;
+        let is_lost = |a: &Attached| index != Some(a.index) || has_others || !a.program.is_there();
         if self.attached.as_ref().is_some_and(is_lost) {
             let (port, device) = (&self.name, self.device.name());
-            tracing::warn!(%port, device, "the device is gone, or its XDP program was detached");
+            tracing::warn!(
+                %port, device,
+                "the device is gone, has another number of queues, or its XDP program was detached"
+            );
             // Also if a replacement exists already: users of the link have to be told.
             self.detach(pool);
             self.link.set(Link::Down, &mut self.stats);
@@ -414,12 +433,12 @@ impl Port for AfXdpPort {
         taken
     }
 
-    fn maintain(&mut self, _now: Time, pool: &mut Pool) -> Link {
+    fn maintain(&mut self, now: Time, pool: &mut Pool) -> Link {
         if self.closed {
             return Link::Down;
         }
         match self.device.state() {
-            Ok(state) => self.follow(state, pool),
+            Ok(state) => self.follow(now, state, pool),
             Err(error) => tracing::debug!(port = %self.name, %error, "cannot ask for the device"),
         }
         self.reap(pool);

@@ -1,5 +1,6 @@
 //! Checksum and segmentation state crosses the kernel unharmed, and a worker can sleep on ports.
 
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use plexus_config::Backend;
@@ -106,6 +107,34 @@ fn tap_devices_carry_what_is_owed() {
     net::in_quiet_namespace("owed_tap", || {
         net::ip("tuntap add mode tap vnet_hdr name near");
         net::ip("link set near up");
+        round_trip(("near", Backend::Tap), ("near", Backend::AfPacket));
+    });
+}
+
+/// An earlier user of a device that lasts has set the length of the header of virtio 1.0.
+#[test]
+fn a_tap_device_that_had_longer_headers_carries_what_is_owed() {
+    net::in_quiet_namespace("owed_tap_again", || {
+        net::ip("tuntap add mode tap vnet_hdr name near");
+        net::ip("link set near up");
+        let earlier = std::fs::File::options().read(true).write(true).open("/dev/net/tun").unwrap();
+        // SAFETY: a structure of integers and bytes, of which zero is a value.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, byte) in request.ifr_name.iter_mut().zip(b"near") {
+            *to = *byte as libc::c_char;
+        }
+        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        let len: libc::c_int = 12;
+        // SAFETY: the calls read and write one structure, and read one integer.
+        let done = unsafe {
+            [
+                libc::ioctl(earlier.as_raw_fd(), libc::TUNSETIFF, &raw mut request),
+                libc::ioctl(earlier.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const len),
+            ]
+        };
+        assert_eq!(done, [0, 0]);
+        drop(earlier);
         round_trip(("near", Backend::Tap), ("near", Backend::AfPacket));
     });
 }

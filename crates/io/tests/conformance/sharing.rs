@@ -1,5 +1,6 @@
 //! AF_XDP ports of one worker share its memory: a frame goes from port to port uncopied.
 
+use plexus_io::af_packet::AfPacketPort;
 use plexus_io::af_xdp::{AfXdpPort, XdpOptions};
 use plexus_io::{Batch, Link, Packet, Pool, Port};
 use plexus_wire::Time;
@@ -92,5 +93,59 @@ fn a_device_that_vanishes_leaves_the_other_ports_their_frames() {
         b.close(&mut pool);
         assert_eq!(pool.available(), pool.frames(), "the vanished port held no frames back");
         a.close(&mut pool);
+    });
+}
+
+#[test]
+fn a_device_that_gets_more_queues_is_served_whole() {
+    net::in_quiet_namespace("more_queues", || {
+        net::ip("link add near numrxqueues 2 type veth peer name far numtxqueues 2");
+        ["near", "far"].iter().for_each(|device| drop(net::ip(&format!("link set {device} up"))));
+        net::command("ethtool", "-L near rx 1");
+        let mut pool = Pool::new(4096, 2048).unwrap();
+        let mut port = AfXdpPort::open("near", "near", XdpOptions::default(), &mut pool).unwrap();
+        wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up, "the link to come up");
+        net::command("ethtool", "-L near rx 2");
+        let later = Time::from_secs(1);
+        assert_eq!(port.maintain(later, &mut pool), Link::Down, "users are to be told");
+        wait(|| port.maintain(later, &mut pool) == Link::Up, "the link to come back");
+        assert_eq!(port.queues(), 2);
+        port.close(&mut pool);
+        assert_eq!(pool.available(), pool.frames());
+    });
+}
+
+#[test]
+fn a_packet_port_leaves_a_device_that_has_another_name() {
+    net::in_quiet_namespace("renamed", || {
+        net::veth("near", "far");
+        let mut far = Station::on("far");
+        far.wait();
+        let mut pool = Pool::new(64, 2048).unwrap();
+        let mut port = AfPacketPort::open("near", "near", &pool).unwrap();
+        wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up, "the link to come up");
+        net::ip("link set near down");
+        net::ip("link set near name other");
+        net::ip("link set other up");
+        wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Down, "the link to go down");
+        far.wait();
+        far.send(&[frame(60, 1)]);
+        let mut other = AfPacketPort::open("other", "other", &pool).unwrap();
+        far.send(&[frame(60, 2)]);
+        let mut batch = Batch::new();
+        wait(|| other.receive(Time::ZERO, &mut pool, &mut batch) > 0, "a frame");
+        batch.drain(..).for_each(|packet| pool.free(packet));
+        assert_eq!(port.receive(Time::ZERO, &mut pool, &mut batch), 0);
+        other.close(&mut pool);
+        net::ip("link set other down");
+        net::ip("link set other name near");
+        net::ip("link set near up");
+        wait(|| port.maintain(Time::ZERO, &mut pool) == Link::Up, "the link to come back");
+        far.wait();
+        far.send(&[frame(60, 3)]);
+        wait(|| port.receive(Time::ZERO, &mut pool, &mut batch) > 0, "a frame");
+        assert_eq!(pool.data(&batch[0]), frame(60, 3));
+        batch.drain(..).for_each(|packet| pool.free(packet));
+        port.close(&mut pool);
     });
 }
