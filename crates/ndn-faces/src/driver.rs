@@ -3,6 +3,7 @@
 mod make;
 mod read;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -168,7 +169,7 @@ pub struct Faces {
     memory: Memory,
     ready: Vec<(Token, EventFlags)>,
     /// WebSockets that may have more data without an event.
-    again: Vec<FaceId>,
+    again: BTreeSet<FaceId>,
     buffer: Box<[u8]>,
     /// Received datagrams; taken out while they are being passed on.
     inbox: Option<Box<Datagrams>>,
@@ -179,6 +180,8 @@ pub struct Faces {
     swept: Time,
     /// Start of the links' sequence numbers: random.
     seed: u64,
+    /// Keys the numbers of a group's senders.
+    key: u64,
 }
 
 impl Faces {
@@ -196,7 +199,7 @@ impl Faces {
             handshakes: Vec::new(),
             memory: Memory::new(bounds.reassembly),
             ready: Vec::new(),
-            again: Vec::new(),
+            again: BTreeSet::new(),
             buffer: vec![0; READ].into(),
             frames: Frames::default(),
             inbox: Some(Datagrams::new(bounds.packet_len + HEADERS_MAX)),
@@ -204,6 +207,7 @@ impl Faces {
             waker,
             swept: Time::ZERO,
             seed,
+            key: seed,
         })
     }
 
@@ -371,8 +375,9 @@ impl Faces {
 
     /// Reads what is ready, passes it to the receiver, and writes.
     pub fn turn(&mut self, now: Time, receiver: &mut impl Receiver) {
-        for id in std::mem::take(&mut self.again) {
-            self.serve(now, id, EventFlags::IN, receiver);
+        let served = std::mem::take(&mut self.again);
+        for id in &served {
+            self.serve(now, *id, EventFlags::IN, receiver);
         }
         let mut ready = std::mem::take(&mut self.ready);
         for (token, flags) in ready.drain(..) {
@@ -381,6 +386,8 @@ impl Faces {
                 Token::Hub(at) => self.receive_datagrams(now, at as usize, receiver),
                 Token::Opening(at) => self.go_on(now, at as usize, receiver),
                 Token::Ether(at) => self.receive_frames(now, at as usize, receiver),
+                // It has had its share of this turn.
+                Token::Face(id) if flags == EventFlags::IN && served.contains(&id) => {}
                 Token::Face(id) => self.serve(now, id, flags, receiver),
             }
         }

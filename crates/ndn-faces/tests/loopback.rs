@@ -637,6 +637,31 @@ fn a_browser_talks_by_a_websocket() {
 }
 
 #[test]
+fn a_browser_that_sends_without_a_pause_has_its_share_of_each_turn() {
+    let mut rig = Rig::new(Bounds::default());
+    rig.echo.is_quiet = true;
+    let at = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();
+    let client = std::thread::spawn(move || {
+        let stream = TcpStream::connect(at).unwrap();
+        tungstenite::client(format!("ws://{at}/"), stream).unwrap().0
+    });
+    rig.until("a face", |rig| !rig.echo.up.is_empty());
+    let mut ws = client.join().unwrap();
+    for _ in 0..10_000 {
+        ws.write(tungstenite::Message::binary(interest(2))).unwrap();
+    }
+    ws.flush().unwrap();
+    let mut most = 0;
+    rig.until("all of them", |rig| {
+        let before = rig.echo.packets.len();
+        rig.turn();
+        most = most.max(rig.echo.packets.len() - before);
+        rig.echo.packets.len() == 10_000
+    });
+    assert!(most <= 256, "{most}");
+}
+
+#[test]
 fn half_a_handshake_is_no_face_and_does_not_last() {
     let mut rig = Rig::new(Bounds::default());
     let at = rig.listen(&Listen::WebSocket(ANY.parse().unwrap())).unwrap();

@@ -10,7 +10,7 @@ use plexus_ndn::face::{FaceId, LinkType, Scope};
 use plexus_ndn::link::stream::Cutter;
 use plexus_ndn::link::{Came as Got, Received};
 use plexus_wire::ndn::face_uri::FaceUri;
-use plexus_wire::{MacAddr, Time};
+use plexus_wire::{MacAddr, Time, flow};
 use rustix::event::epoll::{self, EventFlags};
 
 use super::make::{free_place, local_end, stream_scope};
@@ -215,7 +215,7 @@ impl Faces {
             for i in 0..n {
                 let Some((peer, bytes)) = inbox.get(i) else { continue };
                 if let Some(id) = self.face_of(now, at, peer, receiver) {
-                    let sender = number_of_address(peer);
+                    let sender = number_of_address(peer, self.key);
                     self.receive_from(now, id, sender, bytes, &mut batch, receiver);
                 }
             }
@@ -374,7 +374,7 @@ impl Faces {
             }
         }
         // No event reports what tungstenite has already read from the socket.
-        self.again.push(id);
+        self.again.insert(id);
         Ok(())
     }
 
@@ -428,17 +428,38 @@ fn number_of(station: MacAddr) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// A number unique to this sender among those of a group, which are of IPv4.
-fn number_of_address(peer: SocketAddr) -> u64 {
-    match peer.ip() {
-        IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | u64::from(peer.port()),
-        // An IPv6 face has one peer.
-        IpAddr::V6(_) => 0,
+/// A number of this sender among those of a group. That of an IPv6 address is its hash.
+fn number_of_address(peer: SocketAddr, key: u64) -> u64 {
+    let port = u64::from(peer.port());
+    match peer {
+        SocketAddr::V4(peer) => u64::from(peer.ip().to_bits()) << 16 | port,
+        SocketAddr::V6(peer) => {
+            let bits = peer.ip().to_bits();
+            let words = [bits as u64, (bits >> 64) as u64, u64::from(peer.scope_id()) << 16 | port];
+            flow::hash_words(words, key)
+        }
     }
 }
 
 fn log_refusal(made: Result<FaceId, Refusal>) {
     if let Err(why) = made {
         tracing::debug!(%why, "a connection is no face");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else fragments of several would be joined into one packet.
+    #[test]
+    fn senders_of_a_group_have_numbers_of_their_own() {
+        let peers = ["10.0.0.1:6363", "10.0.0.1:6364", "10.0.0.2:6363", "[fe80::1]:6363"];
+        let more = ["[fe80::1]:6364", "[fe80::2]:6363", "[fe80::1%2]:6363", "[fe80:1::1]:6363"];
+        let numbers = peers.iter().chain(&more).map(|p| number_of_address(p.parse().unwrap(), 7));
+        let mut numbers: Vec<u64> = numbers.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 8);
     }
 }
