@@ -1,6 +1,7 @@
 //! Packets between the faces, the workers' forwarders, and the management's face, which has no
 //! socket.
 
+use std::collections::HashMap;
 use std::mem;
 
 use arrayvec::ArrayVec;
@@ -24,6 +25,33 @@ use super::share::{Report, Share};
 /// senders.
 const COMMANDS_MAX: usize = 1024;
 
+/// Interests that wait for the management's turn.
+#[derive(Default)]
+struct Commands {
+    all: usize,
+    of_neighbours: usize,
+    of: HashMap<FaceId, usize>,
+}
+
+impl Commands {
+    /// Whether one more may wait: a face has no more than others may still send, and neighbours
+    /// leave half to this box's applications.
+    fn admit(&mut self, from: FaceId, is_here: bool) -> bool {
+        let free = match is_here {
+            true => COMMANDS_MAX - self.all,
+            false => COMMANDS_MAX / 2 - self.of_neighbours,
+        };
+        let own = self.of.entry(from).or_default();
+        if *own >= free {
+            return false;
+        }
+        *own += 1;
+        self.all += 1;
+        self.of_neighbours += usize::from(!is_here);
+        true
+    }
+}
+
 /// News for the management. It gets them after the faces' turn, because it may open and close
 /// faces.
 pub(super) enum Mail {
@@ -46,7 +74,7 @@ pub(super) struct Plane {
     /// The management's face.
     pub(super) management: FaceId,
     mail: Vec<Mail>,
-    commands: usize,
+    commands: Commands,
     /// Packets sent since the last turn leave with the next one.
     owing: bool,
     gathered: Vec<u8>,
@@ -60,7 +88,7 @@ impl Plane {
             routing,
             management,
             mail: Vec::new(),
-            commands: 0,
+            commands: Commands::default(),
             owing: false,
             gathered: Vec::new(),
         };
@@ -71,7 +99,7 @@ impl Plane {
 
     /// The news for the management since the last call.
     pub(super) fn take_mail(&mut self) -> Vec<Mail> {
-        self.commands = 0;
+        self.commands = Commands::default();
         mem::take(&mut self.mail)
     }
 
@@ -288,7 +316,7 @@ struct Out<'a> {
     table: &'a mut Table,
     management: FaceId,
     mail: &'a mut Vec<Mail>,
-    commands: &'a mut usize,
+    commands: &'a mut Commands,
     owing: &'a mut bool,
     gathered: &'a mut Vec<u8>,
 }
@@ -306,9 +334,12 @@ impl Output for Out<'_> {
             self.table.send(self.now, face, headers, whole);
         } else if let Some(from) = headers.incoming_face.and_then(FaceId::from_number)
             && headers.nack.is_none()
-            && *self.commands < COMMANDS_MAX
         {
-            *self.commands += 1;
+            let facts = self.table.facts_of(from);
+            let is_here = facts.is_some_and(|facts| facts.scope == Scope::Local);
+            if !self.commands.admit(from, is_here) {
+                return;
+            }
             self.mail.push(Mail::Interest(from, whole.into()));
         }
     }

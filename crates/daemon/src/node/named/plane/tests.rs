@@ -385,6 +385,22 @@ fn what_is_for_the_management_comes_to_it_and_its_answers_go_back() {
 }
 
 #[test]
+fn a_flood_for_the_management_leaves_room_for_other_faces() {
+    let mut rig = Rig::new(1);
+    let (flood, other) = (face(0, 0), face(1, 0));
+    [flood, other].into_iter().for_each(|face| rig.up(face));
+    rig.plane.take_mail();
+    rig.route(&[(rig.plane.management, 0)]);
+    for number in 0..2 * COMMANDS_MAX {
+        rig.interest(flood, &format!("/localhost/nfd/rib/{number}"), |_| {});
+    }
+    rig.interest(other, "/localhost/nfd/rib/register", |_| {});
+    let mail = rig.plane.take_mail();
+    assert!(mail.len() > 100 && mail.len() <= COMMANDS_MAX, "{}", mail.len());
+    assert!(matches!(mail.last(), Some(Mail::Interest(from, _)) if *from == other));
+}
+
+#[test]
 fn every_interest_comes_to_an_end_while_faces_come_and_go() {
     let mut rig = Rig::new(3);
     let mut random = Pcg64Mcg::seed_from_u64(7);
