@@ -25,6 +25,8 @@ use tokio::sync::oneshot;
 const LIFETIME: Duration = Duration::from_secs(4);
 /// A reader that takes nothing for this long is dropped.
 const STALL: Duration = Duration::from_secs(60);
+/// Most requests that wait for the desk. It takes none while the forwarder is away.
+const COMMANDS_MAX: usize = 1024;
 
 /// A request for an object's segments.
 pub struct Order {
@@ -48,22 +50,22 @@ enum Command {
 /// A handle of the desk. Copies share it.
 #[derive(Clone)]
 pub struct Desk {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::SyncSender<Command>,
     waker: Arc<Mutex<Option<Waker>>>,
 }
 
 impl Desk {
-    /// The metadata of an object; `None` if the desk is closed.
+    /// The metadata of an object; `None` if the desk is closed, or takes no request.
     pub async fn metadata(&self, object: NameBuf) -> Option<Result<Metadata, Failure>> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Metadata { object, reply }).ok()?;
+        self.commands.try_send(Command::Metadata { object, reply }).ok()?;
         self.wake();
         answer.await.ok()
     }
 
-    /// Requests segments. If the desk is closed, none arrive.
+    /// Requests segments. If the desk is closed, or takes no request, none arrive.
     pub fn order(&self, order: Order) {
-        let _ = self.commands.send(Command::Segments(order));
+        let _ = self.commands.try_send(Command::Segments(order));
         self.wake();
     }
 
@@ -97,7 +99,7 @@ struct Job {
 impl Work {
     /// A desk and its handle. Requests for metadata wait up to `patience`.
     pub fn new(settings: Settings, patience: Duration, seed: u64) -> (Work, Desk) {
-        let (sender, commands) = mpsc::channel();
+        let (sender, commands) = mpsc::sync_channel(COMMANDS_MAX);
         let desk = Desk { commands: sender, waker: Arc::default() };
         let tries = patience.as_secs().div_ceil(LIFETIME.as_secs()).clamp(1, 100) as u32;
         let random = Pcg64Mcg::seed_from_u64(seed);
@@ -127,6 +129,8 @@ impl Work {
         while let Ok(command) = self.commands.try_recv() {
             let seed = self.random.random();
             match command {
+                // Nobody waits for it any more.
+                Command::Metadata { reply, .. } if reply.is_closed() => {}
                 Command::Metadata { object, reply } => {
                     let question = Question {
                         name: metadata::name_of(object.as_name()),
@@ -277,4 +281,26 @@ pub fn open(
         }
     })?;
     Ok(desk)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn requests_take_bounded_memory_while_the_forwarder_is_away() {
+        let (mut work, desk) = Work::new(Settings::default(), Duration::from_secs(4), 7);
+        let mut context = Context::from_waker(Waker::noop());
+        let refused = (0..2 * COMMANDS_MAX).filter(|_| {
+            // The client goes away at once.
+            let asked = pin!(desk.metadata("/a".parse().unwrap()));
+            matches!(asked.poll(&mut context), Poll::Ready(None))
+        });
+        assert_eq!(refused.count(), COMMANDS_MAX);
+        work.take_commands(Time::ZERO);
+        assert!(work.asks.is_empty(), "nobody waits for them");
+    }
 }
