@@ -8,8 +8,8 @@ use std::time::Duration;
 use plexus_control::router::{Input, InterfaceId, NEXT_HOPS_MAX, NextHop, Route, Source};
 use plexus_io::netlink::{Hop, KernelEvent, KernelRoute, RouteKey, TABLE_LOCAL, Watcher};
 use plexus_io::wake::{Sleeper, Waker};
-use plexus_wire::Prefix;
 use plexus_wire::address::is_routable;
+use plexus_wire::{MacAddr, Prefix};
 
 /// Least time between two dumps of the kernel's tables, which are needed where its notifications
 /// say too little. A dump of a full table takes about as long.
@@ -20,8 +20,8 @@ const REST: Duration = Duration::from_secs(1);
 pub(crate) struct Kernel {
     /// The kernel's devices by the names of our interfaces.
     names: HashMap<String, usize>,
-    /// By the kernel's number: our interface, and whether the device is up.
-    devices: HashMap<u32, (usize, bool)>,
+    /// By the kernel's number.
+    devices: HashMap<u32, Device>,
     addresses: BTreeMap<u32, BTreeSet<(IpAddr, u8)>>,
     /// Routes by the next-hop object that they use.
     users: HashMap<u32, BTreeSet<RouteKey>>,
@@ -29,6 +29,13 @@ pub(crate) struct Kernel {
     used: HashMap<RouteKey, u32>,
     /// Devices and addresses that the current dump has not named yet.
     unnamed: Option<Unnamed>,
+}
+
+/// The kernel's device of one of our interfaces.
+struct Device {
+    interface: usize,
+    up: bool,
+    mac: Option<MacAddr>,
 }
 
 /// Devices and addresses that are removed unless the dump names them.
@@ -54,9 +61,18 @@ impl Kernel {
 
     /// The kernel's addresses on an interface; `None` while its device is down.
     pub(crate) fn addresses(&self, interface: usize) -> Option<Vec<(IpAddr, u8)>> {
-        let device = self.devices.iter().find(|(_, (i, up))| *i == interface && *up)?.0;
+        let (device, _) = self.up(interface)?;
         let addresses = self.addresses.get(device);
         Some(addresses.into_iter().flatten().copied().collect())
+    }
+
+    /// The Ethernet address by which the kernel answers for an interface, while its device is up.
+    pub(crate) fn mac(&self, interface: usize) -> Option<MacAddr> {
+        self.up(interface)?.1.mac
+    }
+
+    fn up(&self, interface: usize) -> Option<(&u32, &Device)> {
+        self.devices.iter().find(|(_, device)| device.interface == interface && device.up)
     }
 
     /// Takes news in.
@@ -78,15 +94,15 @@ impl Kernel {
                         self.address(device, (address, len), false, &mut heard);
                     }
                     for index in devices {
-                        self.device(index, "", false, false, &mut heard);
+                        self.device(index, "", None, &mut heard);
                     }
                     heard.inputs.push(Input::End(Source::Kernel));
                 }
-                KernelEvent::Device { index, name, up, present, .. } => {
+                KernelEvent::Device { index, name, mac, up, present, .. } => {
                     if let Some(unnamed) = &mut self.unnamed {
                         unnamed.devices.remove(&index);
                     }
-                    self.device(index, &name, up && present, present, &mut heard);
+                    self.device(index, &name, present.then_some((up, mac)), &mut heard);
                 }
                 KernelEvent::Address { device, address, prefix_len, present } => {
                     if let Some(unnamed) = &mut self.unnamed {
@@ -120,18 +136,25 @@ impl Kernel {
         let all = self.addresses.entry(device).or_default();
         let changed = if present { all.insert(address) } else { all.remove(&address) };
         let interface = self.devices.get(&device).filter(|_| changed);
-        heard.interfaces.extend(interface.map(|(i, _)| *i));
+        heard.interfaces.extend(interface.map(|device| device.interface));
     }
 
-    fn device(&mut self, index: u32, name: &str, up: bool, present: bool, heard: &mut Heard) {
+    /// A device of the kernel, which is up or not, and its address; none: it is gone.
+    fn device(
+        &mut self,
+        index: u32,
+        name: &str,
+        known: Option<(bool, Option<MacAddr>)>,
+        heard: &mut Heard,
+    ) {
         let old = self.devices.remove(&index);
-        heard.interfaces.extend(old.map(|(i, _)| i));
-        if !present {
+        heard.interfaces.extend(old.map(|device| device.interface));
+        let Some((up, mac)) = known else {
             self.addresses.remove(&index);
             return;
-        }
+        };
         if let Some(&interface) = self.names.get(name) {
-            self.devices.insert(index, (interface, up));
+            self.devices.insert(index, Device { interface, up, mac });
             heard.interfaces.insert(interface);
         }
     }
@@ -195,7 +218,7 @@ impl Kernel {
     }
 
     fn interface(&self, device: u32) -> Option<InterfaceId> {
-        self.devices.get(&device).map(|(interface, _)| InterfaceId(*interface as u16))
+        self.devices.get(&device).map(|device| InterfaceId(device.interface as u16))
     }
 }
 

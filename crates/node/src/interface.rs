@@ -65,11 +65,15 @@ impl Interface {
     }
 
     /// What the control plane is told of the interface while it is up. `mac` is the address of its
-    /// [device](Self::device), if it has one. `kernel` are the addresses of the kernel's device, if
-    /// the kernel is followed.
+    /// [device](Self::device), if it has one. If the kernel is followed, `kernel` are the addresses
+    /// of its device, and `mac` is that device's: hosts hear it from the kernel.
     pub fn facts(&self, mac: Option<MacAddr>, kernel: Option<Vec<(IpAddr, u8)>>) -> InterfaceFacts {
         let settings = &self.settings;
-        let mac = settings.mac.or(mac).unwrap_or(self.derived);
+        let mac = match kernel {
+            Some(_) => mac.or(settings.mac),
+            None => settings.mac.or(mac),
+        };
+        let mac = mac.unwrap_or(self.derived);
         let (mtu, name) = (self.mtu(self.of_ports()), settings.name.clone());
         if let Some(addresses) = kernel {
             return InterfaceFacts { name, mac, mtu, addresses, kernel: true, is_told: false };

@@ -147,6 +147,25 @@ fn own_addresses_come_first_and_what_no_router_forwards_to_is_not_told() {
 }
 
 #[test]
+fn an_interface_has_the_address_by_which_the_kernel_answers() {
+    let mut kernel = kernel();
+    let mac = |n| Some(MacAddr([2, 0, 0, 0, 0, n]));
+    let name = || "lan".to_string();
+    for (own, up) in [(mac(1), true), (mac(2), true), (mac(3), false)] {
+        let is = KernelEvent::Device {
+            index: LAN,
+            name: name(),
+            mac: own,
+            mtu: 1500,
+            up,
+            present: true,
+        };
+        assert_eq!(kernel.hear(vec![is]).interfaces, BTreeSet::from([0]));
+        assert_eq!(kernel.mac(0), own.filter(|_| up));
+    }
+}
+
+#[test]
 fn addresses_and_devices_that_are_not_named_again_are_gone() {
     let mut kernel = kernel();
     let address = |device: u32, text: &str, present: bool| {

@@ -241,11 +241,12 @@ impl Driver {
     fn set_interface(&mut self, now: Time, index: usize) {
         let Prepared { router, kernel, .. } = &mut self.own;
         let is_up = router.follow_ports(now, index, |interface| {
-            let kernel = match kernel {
-                Some(kernel) => Some(kernel.addresses(index)?),
-                None => None,
+            let Some(kernel) = kernel else {
+                return Some(interface.facts(device_mac(interface), None));
             };
-            Some(interface.facts(device_mac(interface), kernel))
+            let addresses = kernel.addresses(index)?;
+            let mac = kernel.mac(index).or_else(|| device_mac(interface));
+            Some(interface.facts(mac, Some(addresses)))
         });
         if let Some(is_up) = is_up {
             let word = if is_up { "up" } else { "down" };
