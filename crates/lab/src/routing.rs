@@ -128,7 +128,8 @@ fn spawn(
         return Err(Error::Unsupported(text));
     }
     let doing = || format!("starting {}", program.display());
-    let output = fs::File::create(log).doing(doing)?;
+    // Its folder is the daemons', which may have put a link there.
+    let output = fs::File::create_new(log).doing(doing)?;
     command.stdin(Stdio::null()).stdout(output.try_clone().doing(doing)?).stderr(output);
     place.apply(&mut command).doing(doing)?;
     // This process, process 1 of the lab, ends and reaps it.

@@ -1,7 +1,7 @@
 //! The traces of labs on the machine: one directory each, and nothing else.
 //!
 //! ```text
-//! /run/plexus/labs/NAME/          (root; an ordinary user has $XDG_RUNTIME_DIR/plexus/labs or
+//! /run/plexus-labs/NAME/          (root; an ordinary user has $XDG_RUNTIME_DIR/plexus/labs or
 //!     lock                         /tmp/plexus-UID/labs; PLEXUS_RUN_DIR replaces all of these)
 //!     state.json                  what `plexus lab status` can say without asking
 //!     topology                    the file it was made from, as it was
@@ -36,8 +36,8 @@ use crate::error::{Doing, Error};
 
 /// Longest name that leaves room for the sockets' paths (108 bytes, unix(7)).
 const NAME_MAX: usize = 40;
-/// Where root's nodes have their sockets too, some for a group: others may pass through.
-const SHARED: &str = "/run/plexus";
+/// Those of root: /run/plexus is the daemons', of another user.
+const OF_ROOT: &str = "/run/plexus-labs";
 const LOCK: &str = "lock";
 
 /// What is known of a lab without contacting it.
@@ -89,7 +89,7 @@ pub(crate) fn base() -> PathBuf {
     }
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        return Path::new(SHARED).join("labs");
+        return PathBuf::from(OF_ROOT);
     }
     // su(1) may leave the variable of the user before.
     let ours = |dir: &Path| fs::metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == uid.as_raw());
@@ -267,7 +267,7 @@ impl Directory {
                 let doing = || format!("creating {}", parents.display());
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(parents).doing(doing)?;
             }
-            make(above, if above == Path::new(SHARED) { 0o755 } else { 0o700 })?;
+            make(above, 0o700)?;
             open_own(CWD, above, above)?;
         }
         make(&self.base, 0o700)?;
