@@ -121,8 +121,8 @@ impl AfPacketPort {
         })
     }
 
-    /// Follows the device: it may have disappeared, come back under another index, have another name
-    /// now, or have lost its carrier.
+    /// Follows the device: it may have disappeared, come back under another index, got another
+    /// name, or lost its carrier.
     fn follow(&mut self, state: Option<State>) {
         if self.socket.is_some() && state.map(|s| s.index) != Some(self.index) {
             // It would go on receiving from a device of another name. Also if a replacement exists

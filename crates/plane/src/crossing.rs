@@ -206,8 +206,8 @@ impl Crossing {
         self.bell.awake();
     }
 
-    /// True if all packets have been taken in that were on their way at the last mark. Then the next
-    /// mark is set.
+    /// True if all packets have been taken in that were on their way at the last mark. Then the
+    /// next mark is set.
     pub(crate) fn has_passed_mark(&mut self) -> bool {
         let has_passed = self.peers.iter().flatten().all(|peer| peer.before_mark == 0);
         if has_passed {

@@ -38,8 +38,8 @@ impl Storms {
         }
     }
 
-    /// Flood, or drop if the packet's port has exceeded its rate of this kind. A super-packet counts
-    /// as the frames that it is cut into.
+    /// Flood, or drop if the packet's port has exceeded its rate of this kind. A super-packet
+    /// counts as the frames that it is cut into.
     #[inline]
     pub(crate) fn admit(&mut self, packet: &Packet, cast: Cast, now: Time) -> Verdict {
         let limiter = &mut self.ports[usize::from(packet.in_port)][cast as usize];
