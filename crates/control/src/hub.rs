@@ -26,13 +26,17 @@ use book::{Book, Owner};
 
 /// The controller's only port.
 const PORT: u8 = 0;
-/// Most unfinished handshakes: 32 MB of them. A fabric of 5,000 nodes that is powered on at once
-/// begins more than one for each.
+/// Most unfinished handshakes by any way: 32 MB of them. A fabric of 5,000 nodes that is powered on
+/// at once begins more than one for each.
 const OPENING_MAX: usize = 1 << 14;
-/// Burst of new handshakes, and the time after which one more may begin: each costs public-key
-/// operations.
+/// Burst of new handshakes by any way, and the time after which one more may begin: each costs
+/// public-key operations.
 const OPENING_BURST: u32 = 1 << 14;
 const OPENING_REFILL: Duration = Duration::from_millis(2);
+/// The same for those by the way of one known node, beyond the others: a flood on a cable takes
+/// them from the nodes behind that cable alone.
+const OWN_BURST: u32 = 4;
+const OWN_REFILL: Duration = Duration::from_secs(2);
 /// A handshake is finished within this time or forgotten.
 const OPENING_TIME: Duration = Duration::from_secs(5);
 /// A node that is silent for this long loses its number to another node that asks for it, unless
@@ -130,6 +134,8 @@ pub struct Hub {
     link: Link,
     attached: Option<Neighbour>,
     peers: BTreeMap<u64, Peer>,
+    /// Nodes by their ways back.
+    ways: BTreeSet<(Hops, u64)>,
     /// In the order in which they began.
     opening: BTreeMap<u64, Opening>,
     /// The same by the first message of each: a peer that missed the answer repeats it.
@@ -149,7 +155,10 @@ struct Peer {
     requests: Requests,
     /// The path that the controller has computed; without one, the path of its last message.
     path: Option<Hops>,
+    /// Changed by [`Hub::came_by`] alone.
     back: Hops,
+    /// Handshakes that may begin by this way when all others are used up.
+    openings: Budget,
     name: String,
     /// Its public key.
     key: [u8; 32],
@@ -202,6 +211,7 @@ impl Hub {
             link,
             attached: None,
             peers: BTreeMap::new(),
+            ways: BTreeSet::new(),
             opening: BTreeMap::new(),
             begun: BTreeMap::new(),
             opened: 0,
@@ -235,6 +245,7 @@ impl Hub {
     pub fn stand_by(&mut self, now: Time) {
         (self.epoch, self.follows) = (None, false);
         self.peers.clear();
+        self.ways.clear();
         self.opening.clear();
         self.begun.clear();
         self.book = Book::default();
@@ -323,8 +334,31 @@ impl Hub {
 
     /// Forgets a node.
     pub fn forget(&mut self, node: u64) {
-        self.peers.remove(&node);
+        if let Some(peer) = self.peers.remove(&node) {
+            self.ways.remove(&(peer.back, node));
+        }
         self.book.remove(Owner::Peer(node));
+    }
+
+    /// Notes that something authentic came from a node by this way.
+    fn came_by(&mut self, now: Time, node: u64, back: &[u8]) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        peer.heard = now;
+        if peer.back != back {
+            let before = std::mem::replace(&mut peer.back, back.to_vec());
+            self.ways.remove(&(before, node));
+            self.ways.insert((back.to_vec(), node));
+        }
+    }
+
+    /// Whether a handshake may begin that came by this way.
+    fn may_open(&mut self, now: Time, back: &[u8]) -> bool {
+        if self.opening.len() < OPENING_MAX && self.openings.spend(now) {
+            return true;
+        }
+        let node = self.ways.range((back.to_vec(), 0)..).next().filter(|(way, _)| way == back);
+        let peer = node.and_then(|(_, node)| self.peers.get_mut(node));
+        peer.is_some_and(|peer| peer.openings.spend(now))
     }
 
     /// Re-indexes a node's session, which may have changed.
@@ -428,9 +462,9 @@ impl Hub {
             // The node's backlog is kept.
             Some(peer) => {
                 peer.channel = channel;
-                peer.back = back.to_vec();
-                (peer.name, peer.key, peer.heard) = (name, key, now);
+                (peer.name, peer.key) = (name, key);
                 peer.requests.hurry(now);
+                self.came_by(now, node, back);
                 self.enter(node);
                 self.renewed(&established);
             }
@@ -441,6 +475,7 @@ impl Hub {
                     requests: Requests::new(first),
                     path: None,
                     back: back.to_vec(),
+                    openings: Budget::new(OWN_BURST, OWN_REFILL),
                     name,
                     key,
                     incarnation: version::incarnation(&established.peer.facts),
@@ -450,6 +485,7 @@ impl Hub {
                     missed: false,
                     told: None,
                 };
+                self.ways.insert((back.to_vec(), node));
                 self.peers.insert(node, peer);
                 self.enter(node);
                 self.announce(&established);
@@ -542,10 +578,7 @@ impl Hub {
             }
             self.end_opening(number);
         }
-        if self.opening.len() >= OPENING_MAX {
-            return self.refuse("too many handshakes at once");
-        }
-        if !self.openings.spend(now) {
+        if !self.may_open(now, back) {
             return self.refuse("too many handshakes in a short time");
         }
         let mut channel = Channel::new(
@@ -584,10 +617,8 @@ impl Hub {
             }
         };
         // Only a sealed message shows where the node is: Hellos can be replayed.
-        if handled.body.is_some()
-            && let Some(peer) = self.peers.get_mut(&node)
-        {
-            (peer.back, peer.heard) = (back.to_vec(), now);
+        if handled.body.is_some() {
+            self.came_by(now, node, back);
         }
         if let Some(established) = &handled.established {
             if self.peers.get(&node).is_some_and(|peer| peer.is_other(established)) {

@@ -8,7 +8,8 @@
 //!
 //! A first message costs its forger nothing. So it changes nothing but the pending slot, the last
 //! one wins that slot (a forger must win every race, not one), and answers that need public-key
-//! operations have a budget.
+//! operations have a budget. Each step has its own: the later ones name a handshake that is
+//! pending, so a flood of first ones leaves them theirs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,8 +39,8 @@ pub const FACTS_LEN_MAX: usize = 512;
 /// Both sessions, before the credential.
 const IDS_LEN: usize = 8;
 
-/// Burst of answers with public-key operations, and the time after which there may be one more: a
-/// flood of Hellos takes a bounded share of a core.
+/// Burst of answers to one step with public-key operations, and the time after which there may be
+/// one more: a flood of Hellos takes a bounded share of a core.
 const WORK_BURST: u32 = 64;
 const WORK_REFILL: Duration = Duration::from_millis(10);
 
@@ -131,8 +132,8 @@ pub struct Handshake {
     initiator: Option<Initiator>,
     responder: Option<Responder>,
     completed: Option<Completed>,
-    /// Budget of answers with public-key operations.
-    work: Budget,
+    /// Budgets of answers with public-key operations, by step.
+    work: [Budget; 3],
 }
 
 /// A handshake that we began.
@@ -191,7 +192,7 @@ impl Handshake {
             initiator: None,
             responder: None,
             completed: None,
-            work: Budget::new(WORK_BURST, WORK_REFILL),
+            work: [Budget::new(WORK_BURST, WORK_REFILL); 3],
         }
     }
 
@@ -341,7 +342,7 @@ impl Handshake {
         if self.completed.as_ref().is_some_and(|c| c.ephemeral == ephemeral) {
             return Err(Refused::Duplicate);
         }
-        if !self.work.spend(now) {
+        if !self.work[0].spend(now) {
             return Err(Refused::Busy);
         }
         let mut noise = Box::new(Noise::new(&self.identity, false, random));
@@ -359,7 +360,7 @@ impl Handshake {
         let own = self.initiator.as_mut().filter(|i| i.id == hello.receiver);
         let own = own.ok_or(Refused::UnknownSession)?;
         let Stage::Opening(noise) = &mut own.stage else { return Err(Refused::Duplicate) };
-        if !self.work.spend(now) {
+        if !self.work[1].spend(now) {
             return Err(Refused::Busy);
         }
         let payload = noise.read(&self.identity, hello.noise)?;
@@ -397,7 +398,7 @@ impl Handshake {
         if self.initiator.as_ref().is_some_and(|own| own.ephemeral > r.ephemeral) {
             return Err(Refused::Crossed);
         }
-        if !self.work.spend(now) {
+        if !self.work[2].spend(now) {
             return Err(Refused::Busy);
         }
         let payload = r.noise.read(&self.identity, hello.noise)?;

@@ -261,6 +261,15 @@ fn a_flood_of_first_hellos_costs_a_bounded_number_of_answers_and_no_session() {
 }
 
 #[test]
+fn a_flood_of_first_hellos_leaves_later_steps_their_budget() {
+    let (mut a, mut b, second) = before_step(2);
+    let flood = (0..500).map(|seed| a.handle(NOW, &channel(3, seed).start(NOW)));
+    assert!(flood.filter(|handled| *handled == Err(Refused::Busy)).count() > 0);
+    assert_eq!(exchange(NOW, &mut b, &mut a, second), []);
+    assert!(a.fingerprint().is_some() && a.fingerprint() == b.fingerprint());
+}
+
+#[test]
 fn a_forged_first_hello_does_not_stop_ours() {
     // Whether the forged key is larger or smaller, the honest peer gets through.
     for seed in 0..40 {

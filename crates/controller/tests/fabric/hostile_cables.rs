@@ -1,8 +1,9 @@
 //! An attacker on a cable of the fabric, without a credential. Each test names the defence.
 
 use plexus_control::node::Event;
-use plexus_wire::fabric::encapsulation;
+use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::PortRole;
+use plexus_wire::fabric::{self, CONTROL_HOP, Kind, encapsulation};
 use rand::RngExt;
 
 use crate::world::{CONTROL, End, RING, World};
@@ -106,4 +107,34 @@ fn messages_cut_short_drawn_out_or_changed_are_refused() {
     assert_eq!(world.stale_routes(&(0..4).collect()), [""; 0]);
     // A changed frame that is no fabric's any more has no reverse path.
     world.astray.clear();
+}
+
+/// Defence: of the handshakes that the controller begins to answer, each node that it knows has a
+/// part of its own, by its way.
+#[test]
+fn a_flood_of_first_hellos_leaves_known_nodes_their_handshakes() {
+    let mut world = World::joined(3, &[(0, 1), (0, 2)], 4);
+    // One message each, and the ways back that they tell all differ.
+    let mut sent = 0_u32;
+    let mut flood = |world: &mut World, count| {
+        for _ in 0..count {
+            sent += 1;
+            let back = sent.to_be_bytes();
+            let mut header = fabric::Repr::new(Kind::Control, &[CONTROL_HOP]).unwrap();
+            header.reverse.extend([1, back[1], back[2], back[3]]);
+            let hello = [&[1, 1, 0, 14, 1, 0][..], &sent.to_be_bytes(), &[0; 4]].concat();
+            let (to, from) = (MacAddr([2; 6]), MacAddr([4; 6]));
+            let ethernet = encapsulation::ethertype_header(to, from);
+            let frame = [&ethernet[..], &header.to_bytes().unwrap(), &hello].concat();
+            world.inject(End::Controller(0), frame);
+        }
+        world.run(1);
+    };
+    flood(&mut world, 20_000);
+    assert!(world.brain(0).refusals().any(|why| why.contains("too many handshakes")));
+    // The second node has lost its session, and the flood goes on.
+    world.crash_node(2);
+    world.start_node(2);
+    (0..1000).for_each(|_| flood(&mut world, 10));
+    assert!(world.node(2).node().controller().0.is_some());
 }
