@@ -360,6 +360,11 @@ impl Node {
         self.tell(Event::Uplink(self.uplink.heartbeat().path));
         self.hurry_links(now);
         self.requests.hurry(now);
+        self.change_controller(now);
+    }
+
+    /// The session has to be with the controller at the end of the path.
+    fn change_controller(&mut self, now: Time) {
         let peer = self.channel.peer().map(|p| p.credential.claims().node);
         self.choose_nearest();
         let Some(controller) = self.uplink.controller() else { return };
@@ -516,8 +521,12 @@ impl Node {
             self.send_hello(&message);
         }
         if self.uplink.next_deadline() <= now {
-            let ports = self.ports();
-            for hello in self.uplink.hello(now, &ports) {
+            let (ports, before) = (self.ports(), self.uplink.controller());
+            let hellos = self.uplink.hello(now, &ports);
+            if self.uplink.controller() != before {
+                self.change_controller(now);
+            }
+            for hello in hellos {
                 let bytes = Requests::once(&hello.into());
                 self.seal_to_controller(now, &bytes, true);
             }
@@ -727,7 +736,8 @@ impl Node {
     }
 
     fn welcomed(&mut self, now: Time, welcome: Welcome) {
-        match self.uplink.welcomed(now, &welcome) {
+        let from = self.channel.peer().map_or(0, |peer| peer.credential.claims().node);
+        match self.uplink.welcomed(now, &welcome, from) {
             Greeting::Stale => {
                 self.greeted = false;
                 return self.tell(Event::Refused(

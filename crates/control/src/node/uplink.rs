@@ -31,6 +31,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// A path with this many unanswered Hellos is ranked behind the others for a while.
 const TRIES: u32 = 4;
 const PENALTY: Duration = Duration::from_secs(3);
+/// So is every path of a neighbour after this many Hellos that have verified none, however often it
+/// names another one. They are more than four because a session that begins on the way starts the
+/// count of its path anew.
+const VAIN: u32 = 2 * TRIES;
 /// Ports in one page: 22 bytes each, well under the longest body.
 const PAGE: usize = 56;
 
@@ -43,12 +47,24 @@ struct Candidate {
     penalty_until: Time,
 }
 
+/// Trials of a neighbour's paths since one of them was last verified.
+#[derive(Debug, Default)]
+struct Doubt {
+    /// Hellos along its paths, and when the last one was sent.
+    tries: u32,
+    tried_at: Time,
+    penalty_until: Time,
+}
+
 /// The node's way to the controller.
 #[derive(Debug)]
 pub(crate) struct Uplink {
     /// The newest controller incarnation heard of.
     epoch: u64,
     candidates: BTreeMap<u8, Candidate>,
+    /// By port. They outlast paths and neighbours, because the other end of a cable changes these
+    /// as it likes.
+    doubts: BTreeMap<u8, Doubt>,
     /// The port whose path is verified.
     verified: Option<u8>,
     /// The port whose path is being tried.
@@ -89,6 +105,7 @@ impl Uplink {
         Uplink {
             epoch: 0,
             candidates: BTreeMap::new(),
+            doubts: BTreeMap::new(),
             verified: None,
             trying: None,
             generation: 0,
@@ -117,7 +134,11 @@ impl Uplink {
         }) {
             return false;
         }
-        let penalty_until = Time::ZERO;
+        let penalty_until = self.doubts.get(&port).map_or(Time::ZERO, |d| d.penalty_until);
+        if penalty_until > now && self.verified.is_some_and(|verified| verified != port) {
+            // Its first Heartbeat after that counts.
+            return self.lost(now, port);
+        }
         let candidate =
             Candidate { hops, controller: beat.controller, epoch: beat.epoch, penalty_until };
         self.candidates.insert(port, candidate);
@@ -230,7 +251,8 @@ impl Uplink {
         if now < self.hello_at || self.hello_path().is_none() {
             return vec![];
         }
-        if self.sent >= TRIES {
+        let doubt = self.trying.and_then(|port| self.doubts.get(&port));
+        if self.sent >= TRIES || doubt.is_some_and(|doubt| doubt.tries >= VAIN) {
             self.give_up(now);
             if now < self.hello_at || self.hello_path().is_none() {
                 return vec![];
@@ -239,6 +261,12 @@ impl Uplink {
         let all = pages(self.generation, ports);
         if self.unanswered.is_empty() {
             self.unanswered = (0..all.len() as u16).collect();
+        }
+        if let Some(port) = self.trying {
+            let doubt = self.doubts.entry(port).or_default();
+            let is_old = now.since(doubt.tried_at) >= PENALTY;
+            doubt.tries = if is_old { 1 } else { doubt.tries + 1 };
+            doubt.tried_at = now;
         }
         self.sent += 1;
         self.sent_at = now;
@@ -253,6 +281,9 @@ impl Uplink {
         if let Some(candidate) = self.candidates.get_mut(&port) {
             candidate.penalty_until = now + PENALTY;
         }
+        if let Some(doubt) = self.doubts.get_mut(&port) {
+            (doubt.tries, doubt.penalty_until) = (0, now + PENALTY);
+        }
         if self.verified == Some(port) {
             self.verified = None;
         }
@@ -262,14 +293,15 @@ impl Uplink {
         self.begin(now);
     }
 
-    /// The controller has answered. `pages` is the number of pages of the state.
-    pub(crate) fn welcomed(&mut self, now: Time, welcome: &Welcome) -> Greeting {
+    /// The controller of this number has answered.
+    pub(crate) fn welcomed(&mut self, now: Time, welcome: &Welcome, from: u64) -> Greeting {
         // A controller that stands by says 0: it is no way to the one that leads.
         if welcome.epoch == 0 || welcome.epoch < self.epoch {
             return Greeting::Stale;
         }
         self.epoch = welcome.epoch;
-        if welcome.generation != self.generation {
+        // The path of another one proves nothing, wherever it leads.
+        if welcome.generation != self.generation || self.controller() != Some(from) {
             return Greeting::Known;
         }
         self.unanswered.retain(|&page| page != welcome.page);
@@ -288,6 +320,7 @@ impl Uplink {
         self.sent = 0;
         self.hello_at = now + KEEP_ALIVE;
         let Some(tried) = self.trying.take() else { return Greeting::Known };
+        self.doubts.remove(&tried);
         self.verified = Some(tried);
         Greeting::Verified
     }
@@ -345,7 +378,7 @@ mod tests {
                 let answered_at = *since + answer_takes;
                 if answered_at <= uplink.next_deadline() {
                     now = answered_at;
-                    uplink.welcomed(now, &answer(hello));
+                    uplink.welcomed(now, &answer(hello), 9);
                     break;
                 }
                 now = uplink.next_deadline();
@@ -373,7 +406,8 @@ mod tests {
                     };
                     let epoch = heard.iter().filter(of).map(|(epoch, ..)| *epoch).max().unwrap();
                     let welcome = Welcome { epoch, ..answer(&hello) };
-                    assert_eq!(uplink.welcomed(now, &welcome), Greeting::Verified);
+                    let from = tried.unwrap();
+                    assert_eq!(uplink.welcomed(now, &welcome, from), Greeting::Verified);
                 }
                 now = now + Duration::from_millis(10);
             }
@@ -400,10 +434,84 @@ mod tests {
             let path = Some([&vec![9; hops][..], &[CONTROL_HOP]].concat());
             uplink.heard(now, port, &Heartbeat { epoch: 7, controller: 9, path });
             for hello in uplink.hello(now, &[]) {
-                uplink.welcomed(now, &answer(&hello));
+                uplink.welcomed(now, &answer(&hello), 9);
             }
         }
         assert_eq!(uplink.heartbeat().path.map(|path| path.len()), Some(5));
+    }
+
+    /// The neighbour at port 2 tells of a way to a later controller, which is not there, and of
+    /// another one each time. The one at port 1 has a way to controller 9.
+    struct Liar {
+        uplink: Uplink,
+        now: Time,
+        told: u64,
+    }
+
+    impl Liar {
+        fn beats(&mut self) {
+            self.told += 1;
+            let far = self.told.to_be_bytes();
+            let path = Some([&far[..], &[CONTROL_HOP]].concat());
+            // What is kept with the path is forgotten then.
+            let silence = Heartbeat { epoch: 0, controller: 0, path: None };
+            self.uplink.heard(self.now, 2, &silence);
+            let beat = Heartbeat { epoch: u64::MAX, controller: 99, path };
+            self.uplink.heard(self.now, 2, &beat);
+        }
+
+        /// The controller whose session is in use after each of so many Heartbeats, one in 10 ms;
+        /// controller 9 answers in 30 ms.
+        fn run(&mut self, beats: u32) -> Vec<Option<u64>> {
+            let mut asked = None;
+            let run = |_| {
+                self.beats();
+                let hellos = self.uplink.hello(self.now, &[]);
+                if self.uplink.controller() == Some(9) {
+                    asked =
+                        hellos.into_iter().next().map(|hello| (self.now, hello)).or(asked.take());
+                }
+                let answered = asked.take_if(|(at, _)| self.now.since(*at).as_millis() >= 30);
+                if let Some((_, hello)) = answered {
+                    self.uplink.welcomed(self.now, &answer(&hello), 9);
+                }
+                self.now = self.now + Duration::from_millis(10);
+                self.uplink.controller()
+            };
+            (0..beats).map(run).collect()
+        }
+    }
+
+    #[test]
+    fn a_neighbour_whose_ways_lead_nowhere_is_skipped_whatever_it_tells() {
+        for is_verified in [true, false] {
+            let mut liar = Liar { uplink: Uplink::new(), now: Time::from_secs(9), told: 0 };
+            if !is_verified {
+                liar.beats();
+            }
+            let path = Some(NEXT.to_vec());
+            liar.uplink.heard(liar.now, 1, &Heartbeat { epoch: 7, controller: 9, path });
+            if is_verified {
+                let hello = liar.uplink.hello(liar.now, &[]).remove(0);
+                liar.uplink.welcomed(liar.now, &answer(&hello), 9);
+            }
+            let followed = liar.run(1500);
+            let lost = followed.iter().filter(|controller| **controller != Some(9)).count();
+            assert!(lost < 150, "no session for {lost} of 1500 Heartbeats");
+            let changes = followed.windows(2).filter(|two| two[0] != two[1]).count();
+            assert!((5..=11).contains(&changes), "it is tried every three seconds: {changes}");
+        }
+    }
+
+    #[test]
+    fn a_way_to_another_controller_than_the_one_told_of_is_not_taken() {
+        let (mut uplink, now) = (Uplink::new(), Time::from_secs(1));
+        let path = Some(NEXT.to_vec());
+        uplink.heard(now, 1, &Heartbeat { epoch: 7, controller: 3, path });
+        let hello = uplink.hello(now, &[]).remove(0);
+        assert_eq!(uplink.welcomed(now, &answer(&hello), 9), Greeting::Known);
+        assert_eq!(uplink.heartbeat().path, None);
+        assert_eq!(uplink.welcomed(now, &answer(&hello), 3), Greeting::Verified);
     }
 
     #[test]
