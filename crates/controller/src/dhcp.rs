@@ -215,11 +215,12 @@ impl Controller {
             None => {
                 let asked = message.address(option::REQUESTED_ADDRESS);
                 let mut pool = self.dhcp.pools[subnet];
+                let mut table = std::mem::take(&mut self.dhcp.table);
                 let chosen = pool.as_mut().and_then(|pool| {
                     let usable = |ip| self.is_usable(subnet, mac, ip);
-                    self.dhcp.table.choose(pool, mac, asked, usable)
+                    table.choose(pool, mac, asked, usable)
                 });
-                self.dhcp.pools[subnet] = pool;
+                (self.dhcp.table, self.dhcp.pools[subnet]) = (table, pool);
                 chosen
             }
         };

@@ -42,11 +42,16 @@ pub(crate) struct Pool {
     pub(crate) last: Ipv4Addr,
     /// No address from here on has ever been used.
     fresh: u32,
+    /// Where the next search among returned addresses begins, and among past leases. Otherwise a
+    /// few addresses in use without a lease could hide all behind them.
+    returned_at: Ipv4Addr,
+    past_at: (Time, Ipv4Addr),
 }
 
 impl Pool {
     pub(crate) fn new(first: Ipv4Addr, last: Ipv4Addr) -> Pool {
-        Pool { first, last, fresh: first.to_bits() }
+        let past_at = (Time::ZERO, first);
+        Pool { first, last, fresh: first.to_bits(), returned_at: first, past_at }
     }
 
     fn holds(&self, ip: Ipv4Addr) -> bool {
@@ -62,7 +67,7 @@ pub(crate) struct Leases {
     ends: BTreeSet<(Time, Ipv4Addr)>,
     /// Past leases, in order of expiry.
     past: BTreeSet<(Time, Ipv4Addr)>,
-    /// Addresses that were used and are free again.
+    /// Addresses that were used and are free again, or were in use without a lease.
     returned: BTreeSet<Ipv4Addr>,
     per_port: BTreeMap<Place, usize>,
 }
@@ -150,7 +155,7 @@ impl Leases {
     /// An address for a host: the one it has or had, otherwise the one it asks for, a fresh one, a
     /// returned one, or the one whose lease expired first.
     pub(crate) fn choose(
-        &self,
+        &mut self,
         pool: &mut Pool,
         mac: MacAddr,
         asked: Option<Ipv4Addr>,
@@ -170,16 +175,32 @@ impl Leases {
                 break;
             }
             let ip = Ipv4Addr::from(pool.fresh);
-            let is_unused = self.get(ip).is_none() && !self.returned.contains(&ip);
-            if is_unused && is_usable(ip) {
-                // It stays fresh until it is entered into the table.
-                return Some(ip);
+            if self.get(ip).is_none() && !self.returned.contains(&ip) {
+                if is_usable(ip) {
+                    // It stays fresh until it is entered into the table.
+                    return Some(ip);
+                }
+                self.returned.insert(ip);
             }
             pool.fresh = pool.fresh.wrapping_add(1);
         }
-        let returned = self.returned.range(pool.first..=pool.last).take(LOOKED_AT_MAX).copied();
-        let past = self.past.iter().map(|(_, ip)| *ip).filter(|ip| pool.holds(*ip));
-        returned.chain(past.take(LOOKED_AT_MAX)).find(|ip| is_usable(*ip))
+        let (first, last, at) = (pool.first, pool.last, pool.returned_at);
+        let returned = self.returned.range(at..=last).chain(self.returned.range(first..at));
+        for &ip in returned.take(LOOKED_AT_MAX) {
+            pool.returned_at = ip;
+            if is_usable(ip) {
+                return Some(ip);
+            }
+        }
+        let at = pool.past_at;
+        let past = self.past.range(at..).chain(self.past.range(..at));
+        for &entry in past.filter(|(_, ip)| (first..=last).contains(ip)).take(LOOKED_AT_MAX) {
+            pool.past_at = entry;
+            if is_usable(entry.1) {
+                return Some(entry.1);
+            }
+        }
+        None
     }
 }
 

@@ -39,10 +39,52 @@ fn a_host_gets_its_old_address_until_another_needs_it() {
 
 #[test]
 fn addresses_in_use_and_a_huge_pool_are_looked_at_within_bounds() {
-    let leases = Leases::default();
+    let mut leases = Leases::default();
     let mut pool = Pool::new(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
     assert_eq!(leases.choose(&mut pool, mac(1), None, |_| false), None);
     assert_eq!(pool.fresh, LOOKED_AT_MAX as u32);
+}
+
+/// Addresses 0 to 999 behind the first one.
+fn thousand(n: u16) -> Ipv4Addr {
+    Ipv4Addr::from(ip(0).to_bits() + u32::from(n))
+}
+
+#[test]
+fn an_address_that_was_in_use_without_a_lease_is_offered_once_it_is_free() {
+    let mut leases = Leases::default();
+    let mut pool = Pool::new(thousand(0), thousand(999));
+    // A port's hosts take the next addresses each time.
+    for taken in (0..1000).step_by(200) {
+        let is_free = |ip| !(thousand(taken)..thousand(taken + 200)).contains(&ip);
+        leases.choose(&mut pool, mac(1), None, is_free);
+        assert!(leases.choose(&mut pool, mac(1), None, |_| false).is_none());
+    }
+    for n in 0..1000 {
+        let chosen = leases.choose(&mut pool, mac(1), None, |_| true);
+        let chosen = chosen.unwrap_or_else(|| panic!("{n} addresses and no more"));
+        let entry = Entry { mac: MacAddr::from_u64(n), ..entry(2, State::Bound, 10, true) };
+        leases.put(chosen, entry);
+    }
+    assert!(leases.choose(&mut pool, mac(1), None, |_| true).is_none());
+}
+
+#[test]
+fn addresses_in_use_without_a_lease_do_not_hide_those_behind_them() {
+    let is_free = |ip| ip >= thousand(900);
+    for is_stored in [false, true] {
+        let mut leases = Leases::default();
+        let mut pool = Pool::new(thousand(0), thousand(999));
+        for n in 0..1000 {
+            let mac = MacAddr::from_u64(n.into());
+            leases.put(thousand(n), Entry { mac, ..entry(2, State::Bound, 10, is_stored) });
+        }
+        while leases.end_next(Time::from_secs(10)).is_some() {}
+        // Every client asks again.
+        let found = (0..8).find_map(|_| leases.choose(&mut pool, mac(1), None, is_free));
+        assert_eq!(found, Some(thousand(900)));
+        assert_eq!(leases.choose(&mut pool, mac(1), None, is_free), found, "the search goes on");
+    }
 }
 
 proptest! {
