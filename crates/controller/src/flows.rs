@@ -21,6 +21,12 @@ use crate::trees::{FAR, Trees};
 
 /// Longest route, in hops: what the fabric header may carry in both directions together.
 pub(crate) const HOPS_MAX: usize = plexus_wire::fabric::HOPS_MAX;
+/// The highest epoch: versions have it in their upper 32 bits.
+pub const EPOCH_MAX: u64 = u32::MAX as u64;
+/// After so many versions of an epoch another one is needed. Half of them can be used up by a node
+/// that claims so ([`Flows::outlast`]).
+const SPENT: u32 = 3 << 30;
+
 /// The key of an entry of route memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
@@ -138,10 +144,26 @@ impl Flows {
         self.version = self.version.max(epoch << 32);
     }
 
-    /// A version above all others, including those of earlier incarnations.
+    /// A version above all others, including those of earlier incarnations. The last one of an
+    /// epoch is used again and again: nodes take equal ones, and would refuse those of the next
+    /// epoch if this one had used them.
     pub(crate) fn next_version(&mut self) -> u64 {
-        self.version += 1;
+        if self.version as u32 != u32::MAX {
+            self.version += 1;
+        }
         self.version
+    }
+
+    /// Whether the versions of this epoch are nearly used up.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.version as u32 >= SPENT
+    }
+
+    /// Uses up all but so many versions of the epoch.
+    #[cfg(test)]
+    pub(crate) fn spend(&mut self, left: u32) {
+        self.version |= u64::from(u32::MAX);
+        self.version -= u64::from(left);
     }
 
     /// Another controller has used this version of the same epoch: higher ones follow from now on.
@@ -431,10 +453,10 @@ impl Flows {
         let Some(flow) = self.get(id) else { return false };
         let (key, to) = (flow.key, to.unwrap_or(flow.to));
         let routes = self.routes(topology, &key, to);
-        let version = self.next_version();
-        let Some(flow) = self.slots[id as usize].as_mut() else { return false };
-        let changed = flow.routes != routes;
+        let changed = self.get(id).is_some_and(|flow| flow.routes != routes);
         if changed {
+            let version = self.next_version();
+            let Some(flow) = self.slots[id as usize].as_mut() else { return false };
             (flow.routes, flow.version) = (routes, version);
         }
         self.set_to(id, to);

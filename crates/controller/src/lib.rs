@@ -57,6 +57,7 @@ pub use controller::Controller;
 pub use counters::CountersView;
 pub use event::{Drop, Event};
 pub use explain::{Answer, Left, NextPlace, Pair, Passed, Trace, TraceStart};
+pub use flows::EPOCH_MAX;
 pub use follow::{Other, Others};
 pub use io::{Input, Output, Start};
 pub use multicast::GroupView;

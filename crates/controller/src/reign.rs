@@ -147,6 +147,10 @@ impl Reign {
         {
             core.handle(now, Input::Tick);
         }
+        // Leading begins anew, with another epoch. Provisional leaders have no other.
+        if self.is_sure() && self.core.as_ref().is_some_and(|core| core.flows.is_spent()) {
+            self.tenure.renew(now);
+        }
         if self.tenure.next_deadline() > now {
             return;
         }
@@ -196,5 +200,57 @@ impl Reign {
         {
             core.handle(now, Input::Stored { ticket });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tenure::{Ask, Times};
+
+    /// Leads with this epoch once the store, which one controller has for itself, grants it.
+    fn leads(reign: &mut Reign, now: Time, epoch: u64) {
+        let mut led = None;
+        reign.run(now, 0);
+        while let Some(output) = reign.poll_output(now) {
+            match output {
+                Output::Ask(Ask::Lease { asked, .. }) => {
+                    reign.hear(now, Answer::Leased { lease: 1, time: None, asked });
+                    reign.run(now, 0);
+                }
+                Output::Ask(Ask::Campaign { lease, .. }) => {
+                    reign.hear(now, Answer::Won { lease, epoch, stored: vec![] });
+                }
+                Output::Lead { epoch, stored } => led = Some((epoch, stored)),
+                _ => {}
+            }
+        }
+        let (epoch, stored) = led.expect("it leads");
+        let config = Config::default();
+        let (provisional, unix_s, seed) = (false, 0, [0; 32]);
+        reign.lead(Start { config, epoch, provisional, now, unix_s, stored, seed });
+    }
+
+    #[test]
+    fn a_leader_gets_another_epoch_before_its_versions_are_used_up() {
+        let (lease, silence) = (Duration::from_secs(2), Duration::from_secs(1));
+        let mut reign = Reign::new(Tenure::new("c1", 1, Times { lease, report: None, silence }));
+        let now = Time::from_secs(1);
+        reign.hear(now, Answer::Leader(None));
+        leads(&mut reign, now, 5);
+        let core = reign.core.as_mut().unwrap();
+        core.flows.spend(1 << 30);
+        reign.run(now, 0);
+        assert_eq!(reign.poll_output(now), None);
+        reign.core.as_mut().unwrap().flows.next_version();
+        leads(&mut reign, now, 6);
+        let core = reign.core.as_mut().unwrap();
+        assert_eq!(core.flows.next_version() >> 32, 6);
+        // As long as it gets none.
+        core.flows.spend(1);
+        let versions = [(); 3].map(|()| core.flows.next_version());
+        assert_eq!(versions, [(7 << 32) - 1; 3], "that of the next epoch is not used");
     }
 }

@@ -298,8 +298,8 @@ impl Controller {
                         return Err(why);
                     }
                     exchange.made[i] = true;
-                    let version = self.flows.next_version();
-                    self.flows.insert(&self.topology, key, end, routes, version, true)
+                    // It gets its version below.
+                    self.flows.insert(&self.topology, key, end, routes, 0, true)
                 }
             };
         }

@@ -236,6 +236,8 @@ pub enum Why {
     Replaced,
     /// It was asked to.
     Drained,
+    /// The versions of its epoch are nearly used up.
+    Spent,
     /// It led provisionally, and its node follows another controller.
     Overruled,
     /// It led provisionally, and is cabled to no node any more.
@@ -249,6 +251,7 @@ impl std::fmt::Display for Why {
         f.write_str(match self {
             Why::Replaced => "the store has another leader, or none",
             Why::Drained => "it was asked to hand over",
+            Why::Spent => "its epoch has few versions left: the next one has all of them",
             Why::Overruled => "its node follows another controller",
             Why::Detached => "it is cabled to no node",
             Why::Elected => "it leads by the store from now on",
@@ -471,10 +474,19 @@ impl Tenure {
 
     /// Hands over on purpose, and leaves leading to others for a while.
     pub fn drain(&mut self, now: Time) {
+        self.hand_over(now, Why::Drained);
+    }
+
+    /// Hands over because another epoch is needed, which may be its own.
+    pub fn renew(&mut self, now: Time) {
+        self.hand_over(now, Why::Spent);
+    }
+
+    fn hand_over(&mut self, now: Time, why: Why) {
         self.hold_until = now + HOLD;
-        self.yield_place(Why::Drained);
+        self.yield_place(why);
         if matches!(self.role, Role::Leading { .. }) {
-            self.retire(Why::Drained);
+            self.retire(why);
         }
         self.run(now);
     }

@@ -6,7 +6,7 @@ use plexus_wire::fabric::message::{
     Body, Heartbeat, HostFrame, HostGone, Invalidate, Refusal, ResolveFailed,
 };
 
-use super::net::{HOST_PORT, Net, ip, mac};
+use super::net::{HOST_PORT, NODE_PORT, Net, ip, mac};
 use crate::{Config, Drop, Input};
 
 fn net(config: Config) -> Net {
@@ -27,6 +27,24 @@ fn a_pair_gets_routes_of_both_directions_and_keeps_them() {
     net.add_host(4, 1, HOST_PORT + 1);
     net.resolve(1, 4);
     assert!(net.delivers(1, 4) && net.delivers(4, 1));
+}
+
+#[test]
+fn a_question_takes_one_version_and_a_route_that_stays_takes_none() {
+    let mut net = net(Config::default());
+    let version = |net: &Net| net.controller.flows().map(|f| f.version).max().unwrap();
+    net.resolve(1, 3);
+    let first = version(&net);
+    net.resolve(2, 3);
+    assert_eq!(version(&net), first + 1, "although two flows are new");
+    // Flows to a node that is away stay without a path, whatever else changes.
+    net.kill(3);
+    let before = version(&net);
+    net.set_cable(1, NODE_PORT, false);
+    net.set_cable(1, NODE_PORT, true);
+    net.wait_ms(500);
+    net.resolve(1, 2);
+    assert_eq!(version(&net), before + 1);
 }
 
 #[test]
