@@ -14,7 +14,20 @@ mod file;
 
 pub use etcd::Etcd;
 pub use file::File;
+use plexus_controller::EPOCH_MAX;
 use plexus_controller::tenure::{Answer, Ask};
+
+/// An epoch to lead with. Versions of routes have no room for a higher one than the last, and nodes
+/// would take them for old ones.
+fn checked(epoch: u64) -> Result<u64, String> {
+    match epoch {
+        0..=EPOCH_MAX => Ok(epoch),
+        _ => Err(format!(
+            "its epochs are used up: {epoch} is above the last one, {EPOCH_MAX}. Begin with a new \
+             store, and restart every node"
+        )),
+    }
+}
 
 /// A lease on leadership, and a store.
 pub trait Keeper: Send {

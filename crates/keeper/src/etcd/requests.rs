@@ -11,6 +11,7 @@ use plexus_controller::{Change, Record, RecordKey};
 use super::keys::{self, Keys};
 use super::session::{in_time, limited};
 use super::{LIMIT, words};
+use crate::checked;
 
 /// How long it may take to read everything stored.
 const LOAD_LIMIT: Duration = Duration::from_secs(10);
@@ -59,7 +60,9 @@ async fn answer(
         Ask::Campaign { lease, instead_of } => {
             // It reads first: one that cannot read what is stored does not lead.
             loop {
-                let before = revision(&mut client, &keys.written()).await?;
+                let (before, last) = revisions(&mut client, &keys.written()).await?;
+                // The leader record would have the next one, or a later one.
+                checked(last as u64 + 1).map_err(|what| format!("etcd: {what}"))?;
                 let stored = load(&mut client, &keys).await?;
                 let options = PutOptions::new().with_lease(lease as i64);
                 let txn = Txn::new()
@@ -159,8 +162,14 @@ fn transactions(changes: &[(RecordKey, Change)]) -> Vec<&[(RecordKey, Change)]> 
 
 /// The revision of a key, 0 if there is none.
 async fn revision(client: &mut Client, key: &str) -> Result<i64, String> {
+    revisions(client, key).await.map(|(of_key, _)| of_key)
+}
+
+/// The same, and the revision of the store.
+async fn revisions(client: &mut Client, key: &str) -> Result<(i64, i64), String> {
     let found = client.get(key, None).await.map_err(|e| words(&e))?;
-    Ok(found.kvs().first().map_or(0, |kv| kv.mod_revision()))
+    let of_key = found.kvs().first().map_or(0, |kv| kv.mod_revision());
+    Ok((of_key, found.header().map_or(0, |header| header.revision())))
 }
 
 /// Everything stored.

@@ -10,6 +10,8 @@ use plexus_controller::{Change, CommonVersion, Lease, Record};
 use plexus_wire::fabric::message::PROVISIONAL_EPOCH;
 use redb::{Database, Key, ReadableDatabase, ReadableTable, TableDefinition};
 
+use crate::checked;
+
 /// Leases by address.
 const LEASES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("leases");
 /// Versions of the common file by number.
@@ -88,15 +90,16 @@ impl Store {
     /// controllers that lead provisionally.
     ///
     /// # Errors
-    /// When the file cannot be written or is damaged.
+    /// When the file cannot be written or is damaged, or there is no higher one.
     pub(super) fn next_epoch(&self) -> Result<u64, StoreError> {
-        self.set_epoch(|epoch| epoch.max(PROVISIONAL_EPOCH).saturating_add(1))
+        let epoch = self.set_epoch(|epoch| epoch.max(PROVISIONAL_EPOCH).saturating_add(1))?;
+        checked(epoch).map_err(|what| StoreError { path: self.path.clone(), what })
     }
 
     /// Makes the next incarnation higher than this one.
     ///
     /// # Errors
-    /// As [`next_epoch`](Store::next_epoch).
+    /// When the file cannot be written or is damaged.
     pub(super) fn raise_epoch(&self, above: u64) -> Result<(), StoreError> {
         self.set_epoch(|epoch| epoch.max(above)).map(drop)
     }

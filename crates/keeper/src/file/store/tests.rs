@@ -49,6 +49,17 @@ fn applied_changes_are_loaded_and_epochs_increase() {
 }
 
 #[test]
+fn an_epoch_that_versions_have_no_room_for_is_refused() {
+    let (_folder, path) = scratch();
+    let store = Store::open(&path).unwrap();
+    store.raise_epoch((1 << 32) - 2).unwrap();
+    assert_eq!(store.next_epoch(), Ok((1 << 32) - 1));
+    let told = store.next_epoch().unwrap_err().to_string();
+    assert!(told.contains("/store.redb: its epochs are used up: 4294967296"), "{told}");
+    assert!(told.contains("restart every node"), "{told}");
+}
+
+#[test]
 fn foreign_files_are_refused_by_name() {
     let (_folder, path) = scratch();
     std::fs::write(&path, "name = \"c1\"\n".repeat(1000)).unwrap();
