@@ -102,30 +102,24 @@ impl VnetHeader {
     }
 }
 
-/// Segments of TCP are no shorter, but the last one: Linux cuts none below 48 bytes, options
-/// included (`net.ipv4.tcp_min_snd_mss`).
-const SEGMENT_MIN: u16 = 32;
-/// Datagrams that a host lets its device cut out of one packet (`UDP_MAX_SEGMENTS`).
-const DATAGRAMS_MAX: usize = 128;
+/// Cutting a packet into single bytes would take a worker milliseconds. Linux makes any number of
+/// segments of this many bytes, and some hundred shorter ones: of a connection with a small MSS, of
+/// datagrams (`UDP_MAX_SEGMENTS`), or of what it has joined on the way in.
+const SEGMENT_MIN: usize = 32;
+/// Most segments that are shorter.
+const SHORT_MAX: usize = 512;
 
-/// Whether the checksum lies in a frame of `len` bytes, and a super-packet has segments, no more of
-/// them than Linux makes: cutting one into single bytes would take a worker milliseconds.
+/// Whether the checksum lies in a frame of `len` bytes, and a super-packet has segments, and not
+/// too many of them.
 pub(crate) fn is_consistent(offload: &Offload, len: usize) -> bool {
     let end = usize::from(offload.checksum_start) + usize::from(offload.checksum_offset) + 2;
     let checksum = offload.checksum != Checksum::Partial || end <= len;
-    let size = offload.segment_size;
-    let is_few = match offload.segmentation {
-        Segmentation::None => return checksum,
-        Segmentation::Udp => {
-            size > 0 && (len - len.min(HEADERS)) / usize::from(size) <= DATAGRAMS_MAX
-        }
-        _ => size >= SEGMENT_MIN,
-    };
-    checksum && is_few && usize::from(offload.header_len) <= len
+    let size = usize::from(offload.segment_size);
+    let is_few = size >= SEGMENT_MIN || size > 0 && len / size <= SHORT_MAX;
+    let segments = offload.segmentation == Segmentation::None
+        || (is_few && usize::from(offload.header_len) <= len);
+    checksum && segments
 }
-
-/// Headers of a datagram, at least: Ethernet, IPv4, UDP.
-const HEADERS: usize = 14 + 20 + 8;
 
 #[cfg(test)]
 mod tests {
@@ -166,11 +160,12 @@ mod tests {
         assert_eq!(no_size.to_offload(1500), None);
         // So many that cutting the packet would take milliseconds.
         for (gso_type, gso_size, len, is_sound) in [
+            (GSO_TCPV4, 1, 1500, false),
             (GSO_TCPV4, 31, 60_000, false),
             (GSO_TCPV6, 32, 60_000, true),
-            (GSO_UDP_L4, 100, 42 + 12_900, false),
-            (GSO_UDP_L4, 100, 42 + 12_800, true),
-            (GSO_UDP_L4, 1, 42 + 128, true),
+            // Two writes of ten bytes that GRO has joined.
+            (GSO_TCPV4, 10, 86, true),
+            (GSO_UDP_L4, 1, 62 + 128, true),
         ] {
             let header = VnetHeader { gso_type, gso_size, ..VnetHeader::default() };
             assert_eq!(header.to_offload(len).is_some(), is_sound, "{gso_size}");

@@ -5,6 +5,8 @@
 //! [carrier](crate::carriers). A worker that sleeps is woken.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::fence;
 
 use plexus_io::{Offload, Packet, Pool, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -206,16 +208,18 @@ impl Crossing {
         self.bell.awake();
     }
 
-    /// True if all packets have been taken in that were on their way at the last mark. Then the
-    /// next mark is set.
-    pub(crate) fn has_passed_mark(&mut self) -> bool {
-        let has_passed = self.peers.iter().flatten().all(|peer| peer.before_mark == 0);
-        if has_passed {
-            for peer in self.peers.iter_mut().flatten() {
-                peer.before_mark = peer.from.arrived();
-            }
+    /// True if all packets have been taken in that were on their way at the last mark.
+    pub(crate) fn has_passed_mark(&self) -> bool {
+        self.peers.iter().flatten().all(|peer| peer.before_mark == 0)
+    }
+
+    /// Sets the next mark, behind the packets that are on their way. Another worker that has handed
+    /// a packet over and does not see yet what this one has stored before finds it before the mark.
+    pub(crate) fn set_mark(&mut self) {
+        fence(SeqCst);
+        for peer in self.peers.iter_mut().flatten() {
+            peer.before_mark = peer.from.arrived();
         }
-        has_passed
     }
 
     /// Packets on their way to this worker.
@@ -239,7 +243,8 @@ mod tests {
         let [one, two, three] = &mut all[..] else { unreachable!() };
         while one.send(2, 0, &pool, &flood) {}
         assert!(two.send(2, 1, &pool, &other));
-        assert!(three.has_passed_mark(), "nothing was on its way before the first");
+        assert!(three.has_passed_mark(), "there is none yet");
+        three.set_mark();
         let mut came = Vec::new();
         for _ in 0..65 {
             assert!(!three.has_passed_mark());
@@ -250,5 +255,14 @@ mod tests {
         }
         assert!(came[..2].contains(&1), "{came:?}");
         assert!(three.has_passed_mark() && three.arriving() > 0);
+        // What comes before the mark is set is before it.
+        assert!(two.send(2, 1, &pool, &other));
+        three.set_mark();
+        while !three.has_passed_mark() {
+            let (port, packet) = three.receive(&mut pool).unwrap();
+            came.push(port);
+            pool.free(packet.unwrap());
+        }
+        assert_eq!(came.iter().filter(|port| **port == 1).count(), 2);
     }
 }

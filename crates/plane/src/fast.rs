@@ -41,8 +41,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -165,6 +165,7 @@ const NO_FLOW: Flow = Flow {
 
 struct Rule {
     id: RuleId,
+    made_at: Time,
     due: Due,
     /// Its counts when they were added last.
     counted: Counts,
@@ -535,6 +536,10 @@ impl Fast {
         if self.holding > 0 {
             self.end_holds(now);
         }
+        if !self.clears.is_empty() {
+            // Behind the packets that were handed over: their worker sets its marks likewise.
+            fence(SeqCst);
+        }
         for key in self.sampled.drain(..) {
             let Some(rule) = self.rules.get_mut(&key) else { continue };
             let Some(Noted { passed, mark }) = rule.noted else { continue };
@@ -550,7 +555,8 @@ impl Fast {
                 None => {
                     let clears = self.clears.get(out).map_or(0, |clears| clears.load(Acquire));
                     match rule.state {
-                        // The first time may have been before the packets were handed over.
+                        // At the first time the packets may still be on their way. The mark that
+                        // the other worker sets then is behind them, and is passed by the second.
                         State::Crossing { passed: its, clears: before, .. } if its == passed => {
                             clears >= before + 2
                         }
@@ -718,6 +724,7 @@ impl Fast {
             };
             let mut rule = Rule {
                 id,
+                made_at: now,
                 due,
                 counted: Counts::default(),
                 recent: 0,
@@ -766,12 +773,10 @@ impl Fast {
     /// Ends rules that had less than half as many packets in this round as flows that found no
     /// room; `without`: the packets of these, most first.
     fn make_room(&mut self, now: Time, without: &[u32]) {
-        let is_old = |rule: &Rule| match rule.state {
-            State::Forwards { .. } => true,
-            // It has counted no whole round yet. Later it counts what it lets through, else a host
-            // could fill the table with rules that never forward, of flows to a port that is full.
-            State::Waiting { since } | State::Crossing { since, .. } => now >= since + IDLE,
-        };
+        // A new rule has counted no whole round yet. Later one that does not forward counts what it
+        // lets through. Else a host could fill the table with such rules: of flows to a port that
+        // is full, or of flows with packets that no rule forwards.
+        let is_old = |rule: &Rule| rule.state.forwards() || now >= rule.made_at + IDLE;
         let old = self.rules.iter().filter(|(_, rule)| is_old(rule));
         let mut least: Vec<(u64, Key)> = old.map(|(key, rule)| (rule.recent, *key)).collect();
         least.sort_unstable();

@@ -23,7 +23,7 @@ pub(crate) fn wire_bytes(packet: &Packet) -> u64 {
     payload + segments * (header + CABLE_OVERHEAD)
 }
 
-/// Frames that a packet is cut into, or one. The headers of a super-packet are not told apart.
+/// Frames that a packet is cut into, or one. Headers of a super-packet count as payload.
 #[inline]
 pub(crate) fn frames(packet: &Packet) -> u32 {
     let o = &packet.offload;

@@ -207,6 +207,9 @@ impl Worker {
         let is_caught_up = fast.has_others() && self.crossing.has_passed_mark();
         let is_drained = |port| self.arbiter.has_drained(port);
         self.pipeline.end_fast_turn(now, is_drained, is_caught_up, &self.ports);
+        if is_caught_up {
+            self.crossing.set_mark();
+        }
         self.pipeline.fast().is_some_and(|fast| fast.is_busy())
     }
 

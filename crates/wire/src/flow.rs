@@ -104,7 +104,7 @@ impl FlowKey {
     }
 }
 
-/// The same of any words.
+/// Such a hash of any words.
 #[inline]
 pub fn hash_words(words: impl IntoIterator<Item = u64>, seed: u64) -> u64 {
     let seed = seed ^ K[0];

@@ -81,10 +81,15 @@ const QUEUES_AGAIN: Duration = Duration::from_secs(1);
 impl XdpOptions {
     /// The same with the device's number of queues.
     pub(crate) fn of(self, device: &Device) -> XdpOptions {
+        self.of_queues(device.receive_queues().unwrap_or(1))
+    }
+
+    /// The same of a device with so many.
+    fn of_queues(self, all: u32) -> XdpOptions {
         if self.queues != 0 {
             return self;
         }
-        let queues = device.receive_queues().unwrap_or(1).saturating_sub(self.queue).max(1);
+        let queues = all.saturating_sub(self.queue).max(1);
         let fill = (self.fill / queues).max(FILL_MIN.min(self.fill));
         XdpOptions { queues, fill, ..self }
     }
@@ -279,14 +284,19 @@ impl AfXdpPort {
         if is_due {
             self.queues_known_until = now + QUEUES_AGAIN;
         }
-        let has_others = is_due && self.configured.of(&self.device).queues != self.options.queues;
-        let is_lost = |a: &Attached| index != Some(a.index) || has_others || !a.program.is_there();
-        if self.attached.as_ref().is_some_and(is_lost) {
+        // A device that does not answer just now has as many as before.
+        let all = is_due.then(|| self.device.receive_queues()).flatten();
+        let has_others =
+            all.is_some_and(|all| self.configured.of_queues(all).queues != self.options.queues);
+        let lost = self.attached.as_ref().and_then(|a| match () {
+            () if index != Some(a.index) => Some("the device is gone"),
+            () if has_others => Some("the device has another number of queues"),
+            () if !a.program.is_there() => Some("the XDP program was detached"),
+            () => None,
+        });
+        if let Some(why) = lost {
             let (port, device) = (&self.name, self.device.name());
-            tracing::warn!(
-                %port, device,
-                "the device is gone, has another number of queues, or its XDP program was detached"
-            );
+            tracing::warn!(%port, device, "{why}");
             // Also if a replacement exists already: users of the link have to be told.
             self.detach(pool);
             self.link.set(Link::Down, &mut self.stats);

@@ -143,7 +143,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // It fails once the device is gone.
+        // Where the device is gone, so is the program.
         let _ = self.detach();
     }
 }
