@@ -2,6 +2,7 @@
 //! socket.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem;
 
 use arrayvec::ArrayVec;
@@ -30,25 +31,39 @@ const COMMANDS_MAX: usize = 1024;
 struct Commands {
     all: usize,
     of_neighbours: usize,
-    of: HashMap<FaceId, usize>,
+    /// How many of each face, and whether it leads to an application here.
+    of: HashMap<FaceId, (usize, bool)>,
 }
 
 impl Commands {
     /// Whether one more may wait: a face has no more than others may still send, and neighbours
     /// leave half to this box's applications.
     fn admit(&mut self, from: FaceId, is_here: bool) -> bool {
+        let free = COMMANDS_MAX - self.all;
         let free = match is_here {
-            true => COMMANDS_MAX - self.all,
-            false => COMMANDS_MAX / 2 - self.of_neighbours,
+            true => free,
+            false => free.min(COMMANDS_MAX / 2 - self.of_neighbours),
         };
-        let own = self.of.entry(from).or_default();
-        if *own >= free {
+        let has = self.of.get(&from).map_or(0, |(count, _)| *count);
+        if has >= free {
             return false;
         }
-        *own += 1;
+        self.of.insert(from, (has + 1, is_here));
         self.all += 1;
         self.of_neighbours += usize::from(!is_here);
         true
+    }
+
+    /// One of a face waits no longer.
+    fn forget(&mut self, from: FaceId) {
+        let Entry::Occupied(mut own) = self.of.entry(from) else { return };
+        let (count, is_here) = own.get_mut();
+        *count -= 1;
+        self.all -= 1;
+        self.of_neighbours -= usize::from(!*is_here);
+        if *count == 0 {
+            own.remove();
+        }
     }
 }
 
@@ -63,6 +78,12 @@ pub(super) enum Mail {
     Link(FaceId, bool),
     /// A face was closed, for this reason.
     Down(FaceId, String),
+}
+
+impl Mail {
+    fn is_interest(&self) -> bool {
+        matches!(self, Mail::Interest(..))
+    }
 }
 
 /// The first worker's share of the forwarder, the other workers, and the way to the faces.
@@ -97,10 +118,18 @@ impl Plane {
         plane
     }
 
-    /// The news for the management since the last call.
-    pub(super) fn take_mail(&mut self) -> Vec<Mail> {
-        self.commands = Commands::default();
-        mem::take(&mut self.mail)
+    /// The oldest news for the management, up to so many Interests.
+    pub(super) fn take_mail(&mut self, interests: usize) -> Vec<Mail> {
+        let of_interests = self.mail.iter().enumerate().filter(|(_, mail)| mail.is_interest());
+        let rest = of_interests.map(|(at, _)| at).nth(interests).unwrap_or(self.mail.len());
+        let rest = self.mail.split_off(rest);
+        let taken = mem::replace(&mut self.mail, rest);
+        for mail in &taken {
+            if let Mail::Interest(from, _) = mail {
+                self.commands.forget(*from);
+            }
+        }
+        taken
     }
 
     /// Whether there are news for the management.

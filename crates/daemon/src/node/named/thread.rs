@@ -20,6 +20,9 @@ use crate::node::thread::time_since;
 
 /// The pause if the kernel refuses to let the thread sleep.
 const RETRY: Duration = Duration::from_millis(1);
+/// Interests that the management answers in a turn. Each may take a millisecond, for a signature,
+/// and nothing is forwarded meanwhile.
+const COMMANDS: usize = 16;
 
 /// What runs in the thread.
 pub(crate) struct Thread {
@@ -79,7 +82,7 @@ impl Thread {
     fn manage(&mut self, now: Time) {
         let Thread { faces, plane, management, channels, ordered, .. } = self;
         let mut data: Vec<Vec<u8>> = Vec::new();
-        let mail = plane.take_mail();
+        let mail = plane.take_mail(COMMANDS);
         let mut node = ManagedNode { faces, plane, channels };
         management.tick(now, &mut node);
         let answer = &mut |packet: &[u8]| data.push(packet.to_vec());

@@ -371,13 +371,13 @@ fn what_is_for_the_management_comes_to_it_and_its_answers_go_back() {
     let mut rig = Rig::new(workers.into());
     let consumer = face(0, 0);
     rig.up(consumer);
-    rig.plane.take_mail();
+    rig.plane.take_mail(usize::MAX);
     let management = rig.plane.management;
     rig.route(&[(management, 0)]);
     rig.interest(consumer, "/localhost/nfd/status/general", |_| {});
     rig.until("the Interest has come", |all| all.sent.interests == 1);
     assert!(rig.plane.reports(false)[0].sent.interests == 0, "it is another worker's");
-    let mail = rig.plane.take_mail();
+    let mail = rig.plane.take_mail(usize::MAX);
     assert!(matches!(&mail[..], [Mail::Interest(from, _)] if *from == consumer));
     rig.data(management, "/localhost/nfd/status/general");
     let all = rig.settled();
@@ -389,15 +389,31 @@ fn a_flood_for_the_management_leaves_room_for_other_faces() {
     let mut rig = Rig::new(1);
     let (flood, other) = (face(0, 0), face(1, 0));
     [flood, other].into_iter().for_each(|face| rig.up(face));
-    rig.plane.take_mail();
+    rig.plane.take_mail(usize::MAX);
     rig.route(&[(rig.plane.management, 0)]);
     for number in 0..2 * COMMANDS_MAX {
         rig.interest(flood, &format!("/localhost/nfd/rib/{number}"), |_| {});
     }
     rig.interest(other, "/localhost/nfd/rib/register", |_| {});
-    let mail = rig.plane.take_mail();
+    // The management takes a few in each turn, the oldest first.
+    let first = rig.plane.take_mail(16);
+    assert!(first.len() == 16 && rig.plane.has_mail());
+    let mail = rig.plane.take_mail(usize::MAX);
     assert!(mail.len() > 100 && mail.len() <= COMMANDS_MAX, "{}", mail.len());
     assert!(matches!(mail.last(), Some(Mail::Interest(from, _)) if *from == other));
+    assert!(!rig.plane.has_mail() && rig.plane.commands.all == 0);
+}
+
+#[test]
+fn no_more_wait_for_the_management_than_it_takes_whoever_sends_them() {
+    let mut commands = Commands::default();
+    for number in 0..40 {
+        let is_here = number < 2;
+        while commands.admit(face(number, 0), is_here) {}
+    }
+    while commands.admit(face(1, 0), true) {}
+    assert!(commands.all <= COMMANDS_MAX && commands.of_neighbours <= COMMANDS_MAX / 2);
+    assert!(commands.all > COMMANDS_MAX - 10);
 }
 
 #[test]
