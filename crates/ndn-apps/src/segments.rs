@@ -118,6 +118,8 @@ pub struct Segments {
     slots: VecDeque<Slot>,
     /// Lost segments, to be retransmitted.
     lost: BTreeSet<u64>,
+    /// Segments that were denied once. They are asked for anew, past what caches have kept.
+    denied: BTreeSet<u64>,
     in_flight: usize,
     deadlines: BinaryHeap<Reverse<(Time, u64)>>,
     /// The last segment wanted, if known.
@@ -152,6 +154,7 @@ impl Segments {
             next: first,
             slots: VecDeque::new(),
             lost: BTreeSet::new(),
+            denied: BTreeSet::new(),
             in_flight: 0,
             deadlines: BinaryHeap::new(),
             wanted,
@@ -257,6 +260,10 @@ impl Segments {
             }
         }
         if data.content_type() == ContentType::NACK {
+            // A cache may have kept it from a time at which the object was not there.
+            if self.denied.insert(segment) {
+                return self.refuse(segment, now);
+            }
             return self.fail(Failure::Absent(name.to_buf()));
         }
         if let Some(last) = data.meta().final_block.and_then(|c| c.number(types::SEGMENT)) {
@@ -437,6 +444,7 @@ impl Segments {
         self.stats.retransmissions += u64::from(tries > 1);
         let name = self.name_of(segment);
         let repr = Repr {
+            must_be_fresh: self.denied.contains(&segment),
             nonce: Some(nonce),
             lifetime_ms: Some(self.settings.lifetime.as_millis() as u64),
             ..Repr::new(name.as_name())

@@ -219,6 +219,31 @@ fn retransmitted_interests_give_no_sample() {
 }
 
 #[test]
+fn a_denial_that_a_cache_may_have_kept_is_asked_for_again() {
+    let object = object(pattern(100), 1000);
+    for is_there in [true, false] {
+        let mut segments = fetcher(Settings::default());
+        let mut out = Vec::new();
+        let now = Time::from_secs(1);
+        segments.poll(now, &mut out);
+        let interest = Interest::new_checked(&out[0].1).unwrap();
+        assert!(!interest.must_be_fresh());
+        let denial = absent(interest.name(), Duration::ZERO);
+        let answer = if is_there { object.segment(0).unwrap() } else { denial.clone() };
+        for (asked, packet) in [(2, &denial), (2, &answer)] {
+            let headers = Headers::default();
+            segments.handle(now, &Received { kind: Kind::Data, headers, packet });
+            segments.poll(now, &mut out);
+            assert!(
+                out.len() == asked && Interest::new_checked(&out[1].1).unwrap().must_be_fresh()
+            );
+        }
+        assert_eq!(matches!(segments.failure(), Some(Failure::Absent(_))), !is_there);
+        assert_eq!(segments.take().is_some(), is_there);
+    }
+}
+
+#[test]
 fn failures_are_distinguished() {
     let fail = |channel: Channel, reason: Option<NackReason>, base: &str| {
         let mut network = Network::new(channel, object(pattern(5000), 1000), 1);
