@@ -1,7 +1,7 @@
 //! The traces of labs on the machine: one directory each, and nothing else.
 //!
 //! ```text
-//! /run/plexus-labs/NAME/          (root; an ordinary user has $XDG_RUNTIME_DIR/plexus/labs or
+//! /run/plexus-labs/labs/NAME/     (root; an ordinary user has $XDG_RUNTIME_DIR/plexus/labs or
 //!     lock                         /tmp/plexus-UID/labs; PLEXUS_RUN_DIR replaces all of these)
 //!     state.json                  what `plexus lab status` can say without asking
 //!     topology                    the file it was made from, as it was
@@ -89,7 +89,7 @@ pub(crate) fn base() -> PathBuf {
     }
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        return PathBuf::from(OF_ROOT);
+        return Path::new(OF_ROOT).join("labs");
     }
     // su(1) may leave the variable of the user before.
     let ours = |dir: &Path| fs::metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == uid.as_raw());
