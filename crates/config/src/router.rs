@@ -299,10 +299,17 @@ impl RouterSettings {
             if self.interfaces.iter().any(is_own) {
                 return own();
             }
-            let is_near = |a: &InterfaceAddress| a.network().contains(gateway.address);
-            let found = self.interfaces.iter().position(|i| i.addresses.iter().any(is_near));
-            return found
-                .map_or_else(|| refuse("which is in no network of an interface", HELP.into()), Ok);
+            let is_near = |a: &&InterfaceAddress| a.network().contains(gateway.address);
+            let nearest = |i: &InterfaceSettings| {
+                i.addresses.iter().filter(is_near).map(|a| a.prefix_len).max()
+            };
+            // Of networks that lie within each other, the smallest is meant, as for packets.
+            let near =
+                self.interfaces.iter().zip(0..).filter_map(|(i, at)| Some((nearest(i)?, at)));
+            return match near.max_by_key(|(prefix_len, _)| *prefix_len) {
+                Some((_, at)) => Ok(at),
+                None => refuse("which is in no network of an interface", HELP.into()),
+            };
         }
         // With the kernel's device an interface has a link-local address in any case.
         let speaks =
