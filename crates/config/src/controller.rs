@@ -15,7 +15,7 @@ use crate::controller_settings::{
     MULTICAST_RULES_MAX, Members, MulticastRule, REVOKED_MAX, Reservation, Revoked, RoutePolicy,
     SUBNET_MTU, Subnet,
 };
-use crate::document::{At, Lines, Section, read_document, read_text};
+use crate::document::{At, Lines, Section, read_anyway, read_document, read_text};
 use crate::error::{FileError, ValueError, quote};
 use crate::etcd::EtcdSettings;
 use crate::hex::decode;
@@ -496,18 +496,39 @@ pub fn with_revoked(text: &str, others: &[&str]) -> Option<String> {
         of_controller.or_else(|_| CommonFile::parse("", text).map(|file| file.revoked))
     };
     let mut known = revoked(text).ok()?;
-    let mut lines = Lines::default();
-    let before = known.len();
-    for other in others.iter().filter_map(|other| revoked(other).ok()).flatten() {
+    let mut new: Vec<Revoked> = Vec::new();
+    // Whatever else is wrong in them, what they revoke counts.
+    for other in others.iter().flat_map(|other| read_anyway(other, read_revoked)) {
         if known.iter().all(|known| known.key != other.key) {
-            lines.heading("[[revoked]]");
-            lines.text("name", &other.name);
-            lines.text("key", &hex(&other.key));
-            known.push(other);
+            known.push(other.clone());
+            new.push(other);
         }
     }
+    if new.is_empty() {
+        return None;
+    }
+    let list = read_anyway(text, |root| root.span_of("revoked"));
+    let list = list.filter(|at| {
+        let list = &text[at.clone()];
+        list.starts_with('[') && !list.starts_with("[[")
+    });
+    if let Some(at) = list {
+        // `revoked = [{ … }]`, which takes no `[[revoked]]` besides.
+        let (before, rest) = text.split_at(at.start + 1);
+        let entry = |r: &Revoked| {
+            let name = toml::Value::from(r.name.as_str());
+            format!("{{ name = {name}, key = \"{}\" }}, ", hex(&r.key))
+        };
+        return Some(format!("{before}{}{rest}", new.iter().map(entry).collect::<String>()));
+    }
+    let mut lines = Lines::default();
+    for Revoked { name, key } in &new {
+        lines.heading("[[revoked]]");
+        lines.text("name", name);
+        lines.text("key", &hex(key));
+    }
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    (known.len() > before).then(|| format!("{text}{end}{}", lines.finish()))
+    Some(format!("{text}{end}{}", lines.finish()))
 }
 
 /// The nodes that routes avoid.

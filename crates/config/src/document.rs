@@ -123,6 +123,13 @@ pub fn top_level_keys(text: &str) -> Vec<String> {
     root.get_ref().keys().map(|key| key.get_ref().to_string()).collect()
 }
 
+/// What `read` finds in a document, whatever else is wrong there.
+pub(crate) fn read_anyway<T>(text: &str, read: impl FnOnce(&Section<'_>) -> T) -> T {
+    let problems = Problems::default();
+    let (root, _) = DeTable::parse_recoverable(text);
+    read(&Section::new(root.get_ref(), 0..text.len(), "the file", &problems))
+}
+
 /// Reads a document: `read` requests values from the root section.
 ///
 /// # Errors

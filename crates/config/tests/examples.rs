@@ -275,6 +275,22 @@ fn the_service_of_the_controller_lets_the_example_write_where_it_does() {
 }
 
 #[test]
+fn a_gateway_is_in_the_smallest_network_that_it_lies_in() {
+    let interface = |name: &str, address: &str| {
+        format!("[[interface]]\nname = \"{name}\"\nport = \"{name}\"\naddress = \"{address}\"\n")
+    };
+    let ports = "[[port]]\nname = \"wan\"\n[[port]]\nname = \"lab\"\n";
+    let [wan, lab] = [interface("wan", "10.0.0.1/8"), interface("lab", "10.1.0.1/16")];
+    let route = "[[route]]\nprefix = \"192.0.2.0/24\"\nvia = \"10.1.0.5\"\n";
+    for (text, at) in [(format!("{wan}{lab}"), 1), (format!("{lab}{wan}"), 0)] {
+        let text = format!("name = \"r\"\n{ports}{text}{route}");
+        let router = NodeFile::parse("r", &text).unwrap().router.unwrap();
+        let Via::Gateways(gateways) = &router.routes[0].via else { panic!("{router:?}") };
+        assert_eq!(router.interface_to(&gateways[0]), Ok(at));
+    }
+}
+
+#[test]
 fn an_earlier_text_gets_the_keys_that_were_revoked_since() {
     let key = |digit: &str| digit.repeat(64);
     let revoked =
@@ -298,4 +314,17 @@ fn an_earlier_text_gets_the_keys_that_were_revoked_since() {
         None
     );
     assert_eq!(plexus_config::with_revoked(plain, &["nonsense ="]), None);
+    let two = plexus_config::with_revoked(&with(&["1"]), &[&with(&["2"])]);
+    assert_eq!(keys(&two.unwrap()), [1, 2]);
+    // What revokes a key counts in a text that cannot be used, too.
+    let broken = format!("{}unknown = 1\npolicy = \n", with(&[]));
+    let wrong = plexus_config::with_revoked(plain, &[&format!("{broken}{}", revoked("4"))]);
+    assert_eq!(keys(&wrong.unwrap()), [4]);
+    // A list in one line stays one.
+    let five = format!("[{{ name = \"n5\", key = \"{}\" }}]", key("5"));
+    for list in ["[]", "[\n  # none\n]", &five] {
+        let text = format!("revoked = {list}\n{plain}\n");
+        let merged = plexus_config::with_revoked(&text, &[&with(&["1"])]).unwrap();
+        assert_eq!(keys(&merged)[0], 1, "{merged}");
+    }
 }
