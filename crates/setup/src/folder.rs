@@ -1,8 +1,8 @@
 //! The folder with a box's files: `/etc/plexus`, where the units of `examples/` look for them.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use plexus_config::document::read_text;
@@ -29,8 +29,11 @@ impl Folder {
     /// # Errors
     /// In words, when it cannot be made.
     pub fn open(path: &Path) -> Result<Folder, String> {
-        // The daemon's user has to search it: secrets are protected by their own permissions.
+        let is_new = !path.exists();
         let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
+        // The daemon's user has to search it, whatever this user's mask: secrets are protected by
+        // their own permissions.
+        let made = made.and_then(|()| if is_new { open_to_all(path, 0o755) } else { Ok(()) });
         made.map_err(|e| format!("creating {}: {e}{}", path.display(), as_root(&e)))?;
         // Files name each other by absolute paths.
         let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -60,12 +63,15 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a new file that people edit.
+    /// Writes a new file that people edit, and that the daemon's user can read.
     ///
     /// # Errors
     /// In words.
     pub fn write(&mut self, name: &str, text: &str) -> Result<PathBuf, String> {
-        self.keep(name, |path| write_new(path, text))
+        self.keep(name, |path| {
+            write_new(path, text)?;
+            open_to_all(path, 0o644).inspect_err(|_| drop(fs::remove_file(path)))
+        })
     }
 
     /// Writes a new file for its owner alone.
@@ -114,6 +120,10 @@ impl Drop for Folder {
             self.written.iter().for_each(|path| drop(fs::remove_file(path)));
         }
     }
+}
+
+fn open_to_all(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 /// The authority of a folder, and its file.
