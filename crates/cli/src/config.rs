@@ -135,10 +135,33 @@ fn is_topology(text: &str) -> bool {
         .any(|key| ["node", "host", "bridge", "link", "traffic", "assert"].contains(&key.as_str()))
 }
 
-/// A controller file has an identity, a policy or networks at its top. A node file has none of them
-/// there.
+/// A controller file has keys at its top that a node file has not.
 fn is_controller(text: &str) -> bool {
-    let own = ["identity", "device", "policy", "state", "subnet"];
+    let own = [
+        "allow",
+        "balance",
+        "class",
+        "deny",
+        "device",
+        "drained",
+        "etcd",
+        "forwarder",
+        "group",
+        "group_mac",
+        "heartbeat",
+        "identity",
+        "limits",
+        "multicast",
+        "partition",
+        "policy",
+        "reservation",
+        "revoked",
+        "routes",
+        "state",
+        "strangers_may_talk",
+        "subnet",
+        "web",
+    ];
     top_level_keys(text).iter().any(|key| own.contains(&key.as_str()))
 }
 
@@ -153,6 +176,7 @@ mod tests {
         assert!(!is_topology("name = \"a\"\n[[port]]\nname = \"p1\"\n"));
         assert!(!is_topology(""));
         assert!(is_controller("name = \"c1\"\nidentity = \"c1.identity\"\n"));
+        assert!(is_controller("name = \"c1\"\n[web]\n[[group]]\nname = \"a\"\n"));
         assert!(!is_controller("name = \"n1\"\n[fabric]\nidentity = \"n1.identity\"\n"));
         // A broken line does not hide what the file is.
         assert!(is_topology("name = s1\n[[link]]\nends = [\"a\", \"b\"]\n"));

@@ -327,10 +327,11 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
     let entry = rotate::find(folder, name).map_err(Failure::unusable)?;
     let config = config.map_or_else(|| port::controller_file(folder), Ok);
     let config = config.map_err(Failure::unusable)?;
+    let mut has_new = None;
     let key = match rotate::is_here(folder, name) {
         true => {
             let (file, key) = rotate::rotate_here(folder, &entry).map_err(Failure::unusable)?;
-            println!("{} has a new key.", file.display());
+            has_new = Some(file);
             key
         }
         false => {
@@ -349,6 +350,10 @@ fn rotate_keys(name: &str, place: &Place, config: Option<PathBuf>, reached: &Rea
         }
     };
     let revoked = rotate::revoke_others(folder, &config, &entry, &key);
+    // Only now: a terminal that is gone ends the program here.
+    if let Some(file) = has_new {
+        println!("{} has a new key.", file.display());
+    }
     let controller = revoked.map_err(Failure::unusable)?;
     println!("{} revokes the old one. To put it into effect:", config.display());
     println!("  {}   # on the box of {name}", take_key(entry.role, name));

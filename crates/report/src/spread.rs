@@ -1,9 +1,8 @@
 //! Figures of runs of one file with different seeds: each one's mean and spread.
 
-use plexus_config::units::format_rate;
 use serde::Serialize;
 
-use crate::report::Facts;
+use crate::report::{Facts, rate};
 use crate::table::aligned;
 
 /// Flows whose figures are printed one by one for people; JSON has all.
@@ -45,7 +44,7 @@ impl Quantity {
     fn text(&self, value: Option<f64>) -> String {
         match (value, self.unit) {
             (None, _) => "-".to_string(),
-            (Some(v), "bit/s") => format_rate((v / 1e4).round() as u64 * 10_000),
+            (Some(v), "bit/s") => rate(v),
             (Some(v), "fraction") => format!("{:.3} %", v * 100.0),
             (Some(v), unit) => format!("{v:.1} {unit}").trim_end().to_string(),
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -197,11 +197,7 @@ impl Session {
             .collect();
         let line = words.join(" ");
         let command: &[&str] = if words.is_empty() { &["sh"] } else { &["sh", "-c", &line] };
-        let status = self.exec(device, command).status().map_err(Failure::unusable)?;
-        match status.code() {
-            Some(0) => Ok(()),
-            code => Err(Failure::No(format!("exit code {}", code.unwrap_or(255)))),
-        }
+        succeeded(self.exec(device, command).status().map_err(Failure::unusable)?)
     }
 
     /// An address of a host: as the file says, or what it has got by DHCP.
@@ -332,7 +328,9 @@ impl Session {
             return Err(wrong(format!("no cable between {a} and {b}: `net` lists them")));
         }
         for port in here {
-            self.inside(a, &["ip", "link", "set", "dev", port, state])?;
+            // A port may have the name of a host, which `inside` would replace by its address.
+            let set = ["ip", "link", "set", "dev", port, state];
+            succeeded(self.exec(a, &set).status().map_err(Failure::unusable)?)?;
         }
         Ok(())
     }
@@ -354,6 +352,13 @@ impl Session {
     fn graph(&self, file: &str) -> Outcome {
         let drawing = super::drawing(&self.status.file)?;
         std::fs::write(file, drawing).map_err(|e| wrong(format!("{file}: {e}")))
+    }
+}
+
+fn succeeded(status: ExitStatus) -> Outcome {
+    match status.code() {
+        Some(0) => Ok(()),
+        code => Err(Failure::No(format!("exit code {}", code.unwrap_or(255)))),
     }
 }
 
