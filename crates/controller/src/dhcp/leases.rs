@@ -153,7 +153,8 @@ impl Leases {
     }
 
     /// An address for a host: the one it has or had, otherwise the one it asks for, a fresh one, a
-    /// returned one, or the one whose lease expired first.
+    /// returned one, or one whose lease has expired. Of these two kinds the search goes on where
+    /// the last one ended.
     pub(crate) fn choose(
         &mut self,
         pool: &mut Pool,
