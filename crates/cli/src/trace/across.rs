@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use plexus_api::answer::Frame;
@@ -19,8 +19,12 @@ use crate::exit::{Failure, Outcome};
 
 /// A packet that was not seen anywhere for so long has arrived, or is lost.
 const ARRIVED_AFTER: Duration = Duration::from_millis(300);
+/// How often it is looked whether packets have arrived.
+const LOOKS_EACH: Duration = Duration::from_millis(75);
 /// Packets that are followed at a time.
 const OPEN_MAX: usize = 4096;
+/// Sightings that wait to be looked at. Beyond, the nodes wait, and leave packets out.
+const WAITING_MAX: usize = 1 << 16;
 
 /// The packet to follow.
 pub(super) struct Follow<'a> {
@@ -59,8 +63,42 @@ struct Passage {
     ttl_out: Option<u8>,
     /// Hops that its fabric header still has when it leaves; absent: it has no header.
     hops_left: Option<usize>,
-    /// From the one port to the other, in nanoseconds; 0: in one batch.
+    /// From the one port to the other, in nanoseconds; 0: in one batch. Absent too if several
+    /// packets look the same.
     stay_ns: Option<u64>,
+}
+
+/// A packet that is being followed.
+struct Open {
+    /// When it was last seen at another place.
+    last: Instant,
+    all: Vec<Sighting>,
+    /// Others that look the same have come, which are not told from it.
+    repeats: bool,
+}
+
+impl Open {
+    fn new() -> Open {
+        Open { last: Instant::now(), all: Vec::new(), repeats: false }
+    }
+
+    fn add(&mut self, sighting: Sighting) {
+        let at = |s: &Sighting| (s.node, s.port, s.out, place(s));
+        if self.all.iter().any(|other| at(other) == at(&sighting)) {
+            self.repeats = true;
+            return;
+        }
+        self.last = Instant::now();
+        self.all.push(sighting);
+    }
+
+    fn journey(self, nodes: &[Watched]) -> Journey {
+        let mut journey = journey(nodes, self.all);
+        if self.repeats {
+            journey.boxes.iter_mut().for_each(|passage| passage.stay_ns = None);
+        }
+        journey
+    }
 }
 
 /// A node and its ports.
@@ -86,7 +124,7 @@ fn sockets(name: &str) -> Vec<(String, PathBuf)> {
 fn watch(
     at: usize,
     (name, path): &(String, PathBuf),
-    sightings: &Sender<Sighting>,
+    sightings: &SyncSender<Sighting>,
 ) -> Result<Option<Watched>, Failure> {
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", path.display()));
     let connect = || Client::connect(path, PATIENCE).map_err(|e| unusable(e.to_string()));
@@ -117,7 +155,7 @@ fn watch(
 
 /// Follows packets until so many have been seen.
 pub(super) fn run(follow: &Follow<'_>) -> Outcome {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(WAITING_MAX);
     let mut nodes = Vec::new();
     for socket in follow.nodes.iter().flat_map(|name| sockets(name)) {
         nodes.extend(watch(nodes.len(), &socket, &sender)?);
@@ -127,18 +165,15 @@ pub(super) fn run(follow: &Follow<'_>) -> Outcome {
     }
     drop(sender);
     eprintln!("following packets across {} nodes", nodes.len());
-    let mut open: BTreeMap<Key, (Instant, Vec<Sighting>)> = BTreeMap::new();
-    let (mut found, mut heard) = (0, Instant::now());
+    let mut open: BTreeMap<Key, Open> = BTreeMap::new();
+    let (mut found, mut heard, mut looked) = (0, Instant::now(), Instant::now());
     loop {
-        match receiver.recv_timeout(ARRIVED_AFTER / 4) {
+        match receiver.recv_timeout(LOOKS_EACH) {
             Ok(sighting) => {
                 let known = open.contains_key(&sighting.seen.key);
                 let fits = |word: &str| sighting.seen.text.contains(word);
                 if known || open.len() < OPEN_MAX && follow.filter.is_none_or(fits) {
-                    let entry = open.entry(sighting.seen.key);
-                    let (last, all) = entry.or_insert_with(|| (Instant::now(), Vec::new()));
-                    *last = Instant::now();
-                    all.push(sighting);
+                    open.entry(sighting.seen.key).or_insert_with(Open::new).add(sighting);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -146,14 +181,13 @@ pub(super) fn run(follow: &Follow<'_>) -> Outcome {
                 return Err(Failure::unusable("the nodes have ended".to_string()));
             }
         }
-        let arrived: Vec<Key> = open
-            .iter()
-            .filter(|(_, (last, _))| last.elapsed() >= ARRIVED_AFTER)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in arrived {
-            let Some((_, all)) = open.remove(&key) else { continue };
-            let journey = journey(&nodes, all);
+        if looked.elapsed() < LOOKS_EACH {
+            continue;
+        }
+        looked = Instant::now();
+        let arrived = open.extract_if(.., |_, open| open.last.elapsed() >= ARRIVED_AFTER);
+        for (_, arrived) in arrived {
+            let journey = arrived.journey(&nodes);
             let text = match follow.json {
                 true => serde_json::to_string(&journey).unwrap_or_default() + "\n",
                 false => in_words(&journey),
@@ -247,6 +281,20 @@ fn in_words(journey: &Journey) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A beacon, or IPv6 without a changing label, looks the same each time.
+    #[test]
+    fn packets_that_look_the_same_are_told_as_one_and_without_times() {
+        let mut open = Open::new();
+        for time in [1000, 2000, 3000] {
+            open.add(sighting((0, 0, false), time, 64, None));
+            open.add(sighting((0, 1, true), time + 500, 63, Some(1)));
+        }
+        assert_eq!(open.all.len(), 2);
+        let journey = open.journey(&nodes());
+        let [passage] = &journey.boxes[..] else { panic!("{journey:?}") };
+        assert_eq!((passage.ttl_in, passage.ttl_out, passage.stay_ns), (Some(64), Some(63), None));
+    }
 
     fn nodes() -> Vec<Watched> {
         let node = |name: &str, ports: [&str; 2]| Watched {
