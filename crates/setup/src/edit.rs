@@ -187,10 +187,18 @@ fn edit_list(
         return Err(format!("{here} is a list: name one of its entries ({})", names.join(", ")));
     };
     let place = |number: usize| (1..=names.len()).contains(&number).then(|| number - 1);
-    let named = names.iter().position(|name| name == entry);
-    let index = named
-        .or_else(|| entry.parse().ok().and_then(place))
-        .ok_or_else(|| format!("{here} has no entry {entry}: there are {}", names.join(", ")))?;
+    let named: Vec<usize> = (0..names.len()).filter(|n| names[*n] == *entry).collect();
+    if let [first, second, ..] = named[..] {
+        return Err(format!(
+            "{here} has several entries {entry}: name one by its number ({}, {} ...)",
+            first + 1,
+            second + 1
+        ));
+    }
+    let index =
+        named.first().copied().or_else(|| entry.parse().ok().and_then(place)).ok_or_else(|| {
+            format!("{here} has no entry {entry}: there are {}", names.join(", "))
+        })?;
     match (rest.is_empty(), &value) {
         (true, None) => {
             list.remove_entry(index);
@@ -236,6 +244,18 @@ name = \"eth2\"
 
     fn set(key: &str, value: &str) -> String {
         edit(FILE, key, Some(value)).unwrap()
+    }
+
+    /// A station in two VLANs, say.
+    #[test]
+    fn of_entries_with_one_name_none_is_taken_by_it() {
+        let text = "name = \"n1\"\n[[port]]\nname = \"a\"\n[[port]]\nname = \"a\"\nvlan = 7\n";
+        for value in [Some("9"), None] {
+            let told = edit(text, "port.a.vlan", value).unwrap_err();
+            assert!(told.contains("several entries a: name one by its number (1, 2"), "{told}");
+        }
+        let second = edit(text, "port.2.vlan", Some("9")).unwrap();
+        assert_eq!(second, text.replace("vlan = 7", "vlan = 9"));
     }
 
     #[test]
