@@ -233,8 +233,12 @@ fn traffic_outlives_the_death_of_each_routing_daemon() {
             assert!(is_settled, "after {program}: {}", lab.neighbours(&frr, &bird));
         }
         flows.iter().for_each(|flow| flow.go_on(50));
+        // BIRD replaces an IPv6 route of the kernel by deleting it first. A packet may come in the
+        // third of a millisecond until it is there again.
+        let gap = u64::from(program == "bird");
         // An answer that another has overtaken comes yet.
         let lost = || flows.each_ref().map(Flow::lost);
-        assert!(until(|| lost() == [0; 4]), "{program}: {:?}: {}", lost(), lab.routes());
+        let is_kept = || lost().into_iter().zip([0, gap, 0, gap]).all(|(lost, most)| lost <= most);
+        assert!(until(is_kept), "{program}: {:?}: {}", lost(), lab.routes());
     }
 }
