@@ -137,31 +137,10 @@ fn is_topology(text: &str) -> bool {
 
 /// A controller file has keys at its top that a node file has not.
 fn is_controller(text: &str) -> bool {
-    let own = [
-        "allow",
-        "balance",
-        "class",
-        "deny",
-        "device",
-        "drained",
-        "etcd",
-        "forwarder",
-        "group",
-        "group_mac",
-        "heartbeat",
-        "identity",
-        "limits",
-        "multicast",
-        "partition",
-        "policy",
-        "reservation",
-        "revoked",
-        "routes",
-        "state",
-        "strangers_may_talk",
-        "subnet",
-        "web",
-    ];
+    const OWN: &str = "allow balance class deny device drained etcd forwarder group group_mac \
+                       heartbeat identity limits multicast partition policy reservation revoked \
+                       routes state strangers_may_talk subnet web";
+    let own: Vec<&str> = OWN.split(' ').collect();
     top_level_keys(text).iter().any(|key| own.contains(&key.as_str()))
 }
 

@@ -123,7 +123,7 @@ pub fn top_level_keys(text: &str) -> Vec<String> {
     root.get_ref().keys().map(|key| key.get_ref().to_string()).collect()
 }
 
-/// What `read` finds in a document, whatever else is wrong there.
+/// Reads a document as far as it can be read, whatever else is wrong there.
 pub(crate) fn read_anyway<T>(text: &str, read: impl FnOnce(&Section<'_>) -> T) -> T {
     let problems = Problems::default();
     let (root, _) = DeTable::parse_recoverable(text);

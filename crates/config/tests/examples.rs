@@ -316,7 +316,7 @@ fn an_earlier_text_gets_the_keys_that_were_revoked_since() {
     assert_eq!(plexus_config::with_revoked(plain, &["nonsense ="]), None);
     let two = plexus_config::with_revoked(&with(&["1"]), &[&with(&["2"])]);
     assert_eq!(keys(&two.unwrap()), [1, 2]);
-    // What revokes a key counts in a text that cannot be used, too.
+    // A key that an unusable text revokes counts, too.
     let broken = format!("{}unknown = 1\npolicy = \n", with(&[]));
     let wrong = plexus_config::with_revoked(plain, &[&format!("{broken}{}", revoked("4"))]);
     assert_eq!(keys(&wrong.unwrap()), [4]);

@@ -156,11 +156,7 @@ impl Versions {
         }
         let text = serde_json::to_string_pretty(&self.index).map_err(|e| e.to_string())?;
         let path = self.folder.join(INDEX);
-        let written = match path.exists() {
-            true => secret::replace(&path, &text),
-            false => secret::write_secret(&path, &text),
-        };
-        written.map_err(|e| self.not_written(&e))?;
+        secret::put(&path, &text).map_err(|e| self.not_written(&e))?;
         gone.into_iter().for_each(|number| drop(fs::remove_file(self.path(number))));
         Ok(())
     }

@@ -310,8 +310,10 @@ impl Port for AfPacketPort {
     }
 
     fn maintain(&mut self, _now: Time, _pool: &mut Pool) -> Link {
+        if self.closed {
+            return Link::Down;
+        }
         match self.device.state() {
-            _ if self.closed => {}
             Ok(state) => self.follow(state),
             Err(error) => tracing::debug!(port = %self.name, %error, "cannot ask for the device"),
         }

@@ -68,18 +68,40 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let meta = fs::metadata(&path)?;
-    let mut new = path.clone().into_os_string();
+    rename_to(&path, text, |new| {
+        chown(new, Some(meta.uid()), Some(meta.gid()))?;
+        fs::set_permissions(new, meta.permissions())
+    })
+}
+
+/// The same, whether there is such a file or not. A new one is for its owner alone.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn put(path: &Path, text: &str) -> io::Result<()> {
+    match path.try_exists()? {
+        true => replace(path, text),
+        false => rename_to(path, text, |_| Ok(())),
+    }
+}
+
+/// Writes a file beside this one, and gives it its name when `prepare` has succeeded.
+fn rename_to(
+    path: &Path,
+    text: &str,
+    prepare: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut new = path.to_path_buf().into_os_string();
     new.push(".new");
     let new = Path::new(&new);
     // One that a crash has left.
     let _ = fs::remove_file(new);
     write(new, text, 0o600)?;
-    let renamed = chown(new, Some(meta.uid()), Some(meta.gid()))
-        .and_then(|()| fs::set_permissions(new, meta.permissions()))
-        .and_then(|()| fs::rename(new, &path));
+    let renamed = prepare(new).and_then(|()| fs::rename(new, path));
     renamed.inspect_err(|_| drop(fs::remove_file(new)))?;
     // The name is on disk once the folder is.
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

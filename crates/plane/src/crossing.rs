@@ -255,7 +255,7 @@ mod tests {
         }
         assert!(came[..2].contains(&1), "{came:?}");
         assert!(three.has_passed_mark() && three.arriving() > 0);
-        // What comes before the mark is set is before it.
+        // A packet that comes before the mark is set is before it.
         assert!(two.send(2, 1, &pool, &other));
         three.set_mark();
         while !three.has_passed_mark() {

@@ -536,7 +536,7 @@ impl Fast {
         if self.holding > 0 {
             self.end_holds(now);
         }
-        if !self.clears.is_empty() {
+        if self.has_others() && !self.sampled.is_empty() {
             // Behind the packets that were handed over: their worker sets its marks likewise.
             fence(SeqCst);
         }

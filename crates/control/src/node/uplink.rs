@@ -453,7 +453,7 @@ mod tests {
             self.told += 1;
             let far = self.told.to_be_bytes();
             let path = Some([&far[..], &[CONTROL_HOP]].concat());
-            // What is kept with the path is forgotten then.
+            // The penalty of a path is forgotten with it.
             let silence = Heartbeat { epoch: 0, controller: 0, path: None };
             self.uplink.heard(self.now, 2, &silence);
             let beat = Heartbeat { epoch: u64::MAX, controller: 99, path };

@@ -288,13 +288,16 @@ impl AfXdpPort {
         let all = is_due.then(|| self.device.receive_queues()).flatten();
         let has_others =
             all.is_some_and(|all| self.configured.of_queues(all).queues != self.options.queues);
-        let lost = self.attached.as_ref().and_then(|a| match () {
-            () if index != Some(a.index) => Some("the device is gone"),
-            () if has_others => Some("the device has another number of queues"),
-            () if !a.program.is_there() => Some("the XDP program was detached"),
-            () => None,
-        });
-        if let Some(why) = lost {
+        let lost = |a: &Attached| {
+            if index != Some(a.index) {
+                Some("the device is gone")
+            } else if has_others {
+                Some("the device has another number of queues")
+            } else {
+                (!a.program.is_there()).then_some("the XDP program was detached")
+            }
+        };
+        if let Some(why) = self.attached.as_ref().and_then(lost) {
             let (port, device) = (&self.name, self.device.name());
             tracing::warn!(%port, device, "{why}");
             // Also if a replacement exists already: users of the link have to be told.

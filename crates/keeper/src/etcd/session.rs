@@ -1,17 +1,17 @@
 //! A connection to one member of the cluster, as long as it works.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, Event, EventType, GetOptions, KeyValue, Txn, TxnOp,
     WatchOptions,
 };
 use plexus_controller::tenure::{Answer, Ask};
+use plexus_io::secret;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::JoinSet;
@@ -226,20 +226,9 @@ fn check_cluster(state: &Path, cluster: u64) -> Result<(), String> {
             }
         }
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(format!("reading {path}: {e}")),
-        _ => remember(state, cluster).map_err(|e| format!("writing {path}: {e}")),
+        _ => secret::put(state, &format!("etcd cluster {cluster}\n"))
+            .map_err(|e| format!("writing {path}: {e}")),
     }
-}
-
-/// Writes the cluster by a rename: the file is complete or is not there, also after a crash.
-fn remember(state: &Path, cluster: u64) -> io::Result<()> {
-    let mut new = state.to_path_buf().into_os_string();
-    new.push(".new");
-    let mut file = File::create(&new)?;
-    file.write_all(format!("etcd cluster {cluster}\n").as_bytes())?;
-    file.sync_all()?;
-    fs::rename(new, state)?;
-    let folder = state.parent().filter(|folder| *folder != Path::new(""));
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Waits for a call of the client, in words if it fails.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use plexus_io::PortId;
-use plexus_io::fast::{Flow, Key, Ports, Routed};
+use plexus_io::fast::{Flow, Key, Ports};
 use plexus_wire::flow::hash_words;
 
 /// Flows that are counted at once, a power of two.
@@ -83,29 +83,30 @@ fn place(key: &Key, seed: u64) -> usize {
         };
         [bits as u64, (bits >> 64) as u64]
     };
-    let (words, [source, destination]) = match key {
-        Key::Flow(flow) => (of_flow(flow), [[0; 2]; 2]),
-        Key::Routed(key) => (of_flow(&key.flow), [key.source, key.destination].map(of_address)),
+    let hash = match key {
+        Key::Flow(flow) => hash_words(of_flow(flow), seed),
+        Key::Routed(key) => {
+            let [source, destination] = [key.source, key.destination].map(of_address);
+            let ports = key.ports.map_or(0, |Ports { protocol, source, destination }| {
+                u64::from(protocol) << 32 | u64::from(source) << 16 | u64::from(destination)
+            });
+            let rest = source.into_iter().chain(destination).chain([ports]);
+            hash_words(of_flow(&key.flow).into_iter().chain(rest), seed)
+        }
         Key::Hop { in_port, hop } => {
-            ([u64::from(*hop), u64::MAX, u64::from(*in_port)], [[0; 2]; 2])
+            hash_words([u64::from(*hop), u64::MAX, u64::from(*in_port)], seed)
         }
         Key::Delivery { in_port, hop, destination, is_routed } => {
             let hop = u64::from(*hop) | u64::from(*is_routed) << 8;
-            ([hop, destination.to_u64(), u64::from(*in_port)], [[0; 2]; 2])
+            hash_words([hop, destination.to_u64(), u64::from(*in_port)], seed)
         }
     };
-    let ports = match key {
-        Key::Routed(Routed { ports: Some(Ports { protocol, source, destination }), .. }) => {
-            u64::from(*protocol) << 32 | u64::from(*source) << 16 | u64::from(*destination)
-        }
-        _ => 0,
-    };
-    let words = words.into_iter().chain(source).chain(destination).chain([ports]);
-    hash_words(words, seed) as usize % CANDIDATES
+    hash as usize % CANDIDATES
 }
 
 #[cfg(test)]
 mod tests {
+    use plexus_io::fast::Routed;
     use plexus_wire::MacAddr;
 
     use super::*;
