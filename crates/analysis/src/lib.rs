@@ -2,12 +2,13 @@
 //!
 //! [`Analysis`] measures distances, diversity of paths, bisection and cost. [`loads()`] lays
 //! demands on the cables by a routing, and [`non_blocking`] decides whether every permutation of
-//! the hosts fits. [`exchange`] imports and exports graphs. `plexus topo`, experiments and benches
-//! call it; no daemon does.
+//! the hosts fits. [`exchange`] imports and exports graphs; [`facts`] puts all of it into words.
+//! `plexus topo`, experiments and benches call it; no daemon does.
 
 mod analysis;
 mod blocking;
 pub mod exchange;
+pub mod facts;
 #[cfg(test)]
 mod fixture;
 mod loads;

@@ -6,6 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use plexus_analysis::facts::summary;
 use plexus_config::document::{read_text, top_level_keys};
 use plexus_config::{CommonFile, ControllerFile, FileError, NodeFile, is_common_file};
 use plexus_topo::Topology;
@@ -13,7 +14,6 @@ use plexus_wire::fabric::LINK_MTU_MIN;
 
 use crate::exit::{Failure, Outcome};
 use crate::text::print;
-use crate::topo::summary;
 
 /// Arguments of `plexus config`.
 #[derive(Args)]

@@ -1,26 +1,25 @@
 //! `plexus gen`: sends test packets through a device until told to stop.
 
 mod live;
-pub(crate) mod via;
 
-use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plexus_config::units;
-use plexus_io::{Batch, Link, Pool, Port};
-use plexus_report::{json, si};
+use plexus_config::{Backend, units};
+use plexus_io::spec::Opened;
+use plexus_io::{Link, Pool};
+use plexus_report::{PacketProgress, json, si};
+use plexus_traffic::drive::{self, Told, now};
+use plexus_traffic::via::{self, Use, Via};
 use plexus_traffic::{
     Choice, Encapsulation, FCS, FlowSpec, Generator, GeneratorConfig, Pattern, Rate, Sent, Sizes,
-    idle_until, parse_destinations,
+    parse_destinations,
 };
 use plexus_wire::{MacAddr, Time};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use self::via::{Use, Via};
 use crate::exit::{Failure, Outcome};
 use crate::text::print;
 
@@ -49,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "auto", value_parser = via::parse_gen)]
     backend: Via,
     /// Packets/s (1Mpps), bits/s as on a cable (100Mbit), of frames alone (l2:100Mbit), or "max".
-    #[arg(long, default_value = "max", value_parser = parse_rate)]
+    #[arg(long, default_value = "max")]
     rate: Rate,
     /// Frame size with FCS (64, 1518), range (64-1518), "imix" (64, 594, 1518 bytes as 7:4:1), or
     /// UDP payload (udp:1470; 1470 alone means that).
@@ -59,10 +58,10 @@ pub(crate) struct Args {
     #[arg(long)]
     flows: Option<u32>,
     /// Which flow sends next: round-robin, uniform, or zipf:EXPONENT.
-    #[arg(long, default_value = "round-robin", value_parser = parse_choice)]
+    #[arg(long, default_value = "round-robin")]
     choice: Choice,
     /// How departures are spread: constant, poisson, or burst:PACKETS/PERIOD (burst:32/1ms).
-    #[arg(long, default_value = "constant", value_parser = parse_pattern)]
+    #[arg(long, default_value = "constant")]
     pattern: Pattern,
     /// Probes right behind the Ethernet header (EtherType 0x88B6), without IP and UDP.
     #[arg(long)]
@@ -105,56 +104,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn parse_rate(text: &str) -> Result<Rate, String> {
-    let explain = |e: plexus_config::ValueError| e.to_string();
-    if text == "max" {
-        Ok(Rate::Max)
-    } else if let Some(bits) = text.strip_prefix("l2:") {
-        units::parse_rate(bits).map(Rate::Layer2).map_err(explain)
-    } else if text.contains("bit") {
-        units::parse_rate(text).map(Rate::Layer1).map_err(explain)
-    } else {
-        units::parse_packet_rate(text).map(Rate::Packets).map_err(|_| {
-            "write packets/s (1Mpps), bits/s as on a cable (100Mbit), bits/s of frames \
-             (l2:100Mbit), or max"
-                .into()
-        })
-    }
-}
-
-fn parse_choice(text: &str) -> Result<Choice, String> {
-    match (text, text.strip_prefix("zipf:").map(str::parse::<f64>)) {
-        ("round-robin", _) => Ok(Choice::RoundRobin),
-        ("uniform", _) => Ok(Choice::Zipf(0.0)),
-        (_, Some(Ok(s))) if (0.0..=10.0).contains(&s) => Ok(Choice::Zipf(s)),
-        _ => Err("write round-robin, uniform or zipf:EXPONENT, 0 to 10, as in zipf:1.1".into()),
-    }
-}
-
-fn parse_pattern(text: &str) -> Result<Pattern, String> {
-    let help = || "write constant, poisson or burst:PACKETS/PERIOD, as in burst:32/1ms".to_string();
-    match text {
-        "constant" => Ok(Pattern::Constant),
-        "poisson" => Ok(Pattern::Poisson),
-        _ => {
-            let burst = text.strip_prefix("burst:").ok_or_else(help)?;
-            let (packets, every) = burst.split_once('/').ok_or_else(help)?;
-            let packets = packets.parse().ok().filter(|&n: &u32| n > 0).ok_or_else(help)?;
-            let every = units::parse_duration(every).map_err(|e| e.to_string())?;
-            Ok(Pattern::Burst { packets, every })
-        }
-    }
-}
-
 /// A duration as people write it, for clap.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     units::parse_duration(text).map_err(|e| e.to_string())
-}
-
-/// Now, by the clock that all namespaces of a machine share.
-pub(crate) fn now() -> Time {
-    let t = clock_gettime(ClockId::Monotonic);
-    Time::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 /// A flag that Ctrl-C and SIGTERM raise. The results so far are then printed.
@@ -166,47 +118,18 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Progress on standard error: one line rewritten on a terminal, lines of their own elsewhere.
-pub(crate) struct Progress {
-    terminal: bool,
-    /// When the next line is due, and how often.
-    next: Time,
-    every: Duration,
-    last: (Time, u64, u64),
-}
-
-impl Progress {
-    /// Lines every `every` from `now` on.
-    pub(crate) fn new(now: Time, every: Duration) -> Progress {
-        let terminal = std::io::stderr().is_terminal();
-        Progress { terminal, next: now + every, every, last: (now, 0, 0) }
+/// A device as a port, and a pool for it; says which back-end `auto` has taken.
+pub(crate) fn open(
+    device: &str,
+    backend: Backend,
+    frame: usize,
+    what_for: Use,
+) -> Result<(Pool, Opened), Failure> {
+    let (pool, opened) = via::open(device, backend, frame, what_for).map_err(Failure::unusable)?;
+    if backend == Backend::Auto {
+        eprintln!("plexus: {device} by {}: {}", opened.backend, opened.how);
     }
-
-    /// Prints a line if it is due, with the rates since the last one.
-    pub(crate) fn show(&mut self, now: Time, what: &str, packets: u64, bytes: u64) {
-        if now < self.next {
-            return;
-        }
-        let seconds = now.since(self.last.0).as_secs_f64();
-        let pps = (packets - self.last.1) as f64 / seconds;
-        let bps = (bytes - self.last.2) as f64 * 8.0 / seconds;
-        let line = format!("{what} {packets}  {}/s  {}bit/s", si(pps), si(bps));
-        if self.terminal {
-            eprint!("\r\x1b[K{line}");
-        } else {
-            eprintln!("{line}");
-        }
-        let _ = std::io::stderr().flush();
-        self.last = (now, packets, bytes);
-        self.next = now + self.every;
-    }
-
-    /// Clears the line on a terminal.
-    pub(crate) fn end(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
-    }
+    Ok((pool, opened))
 }
 
 impl Args {
@@ -303,7 +226,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Via::Port(backend) => backend,
     };
     let longest = args.size.max().max(1518);
-    let (mut pool, opened) = via::open(&args.device, backend, longest, Use::Send)?;
+    let (mut pool, opened) = open(&args.device, backend, longest, Use::Send)?;
     let (mut port, backend) = (opened.port, opened.backend.to_string());
     let longest = port.capabilities().max_frame + FCS;
     if args.size.max() > longest {
@@ -318,75 +241,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let begin = now();
     let mut generator = Generator::new(&config, begin).map_err(Failure::unusable)?;
     let end = args.duration.map_or(Time::FOREVER, |d| begin + d);
-    let last = send(&mut generator, &mut pool, &mut *port, end, &stop);
+    let mut progress = PacketProgress::new(begin, Duration::from_secs(1));
+    let mut tell = |at, told| match told {
+        Told::Link(Link::Up) => eprintln!("plexus: {} is up", args.device),
+        Told::Link(_) => eprintln!("plexus: {} is down: waiting for it", args.device),
+        Told::Passed { packets, bytes } => progress.show(at, "sent", packets, bytes),
+    };
+    let last = drive::send(&mut generator, &mut pool, &mut *port, end, &stop, &mut tell);
+    progress.end();
     generator.stop(&mut pool);
     let stats = port.stats();
-    flush(&mut pool, &mut *port);
+    drive::flush(&mut pool, &mut *port);
     port.close(&mut pool);
     let sent = generator.sent();
     let elapsed = last.since(begin);
     let report = Report::new(args, &config, &backend, sent, stats.tx_rejected, elapsed);
     print(&if args.json { json(&report)? } else { text(&report) })
-}
-
-/// Sends until the end, the count or the flag; returns when it stopped.
-fn send(
-    generator: &mut Generator,
-    pool: &mut Pool,
-    port: &mut dyn Port,
-    end: Time,
-    stop: &AtomicBool,
-) -> Time {
-    let mut at = now();
-    let mut progress = Progress::new(at, Duration::from_secs(1));
-    let mut maintain = at;
-    let mut link = Link::Up;
-    loop {
-        generator.turn(at, pool, port);
-        if generator.is_done() || at >= end || stop.load(Ordering::Relaxed) {
-            progress.end();
-            return at;
-        }
-        if at >= maintain {
-            let state = port.maintain(at, pool);
-            if state != link {
-                eprintln!(
-                    "plexus: {} is {}",
-                    port.name(),
-                    if state == Link::Up { "up" } else { "down: waiting for it" }
-                );
-                link = state;
-            }
-            maintain = at + Duration::from_millis(100);
-            progress.show(at, "sent", generator.sent().packets, generator.sent().bytes);
-        }
-        let due = generator.next_departure().min(end);
-        if let Some(idle) = idle_until(due, at) {
-            // A full ring may still be on its way out.
-            port.transmit(at, pool, &mut Batch::new());
-            std::thread::sleep(idle.min(Duration::from_millis(50)));
-        }
-        at = now();
-    }
-}
-
-/// Waits until the device has sent what it took. A device that is stuck is waited for in vain,
-/// for a bounded time.
-fn flush(pool: &mut Pool, port: &mut dyn Port) {
-    let begin = now();
-    let mut held = pool.available();
-    let mut changed = begin;
-    loop {
-        let at = now();
-        port.transmit(at, pool, &mut Batch::new());
-        let available = pool.available();
-        if available != held {
-            (held, changed) = (available, at);
-        }
-        if at.since(changed) > Duration::from_millis(5) || at.since(begin).as_secs() >= 1 {
-            return;
-        }
-    }
 }
 
 /// The result for people.
@@ -414,25 +284,4 @@ fn text(report: &Report<'_>) -> String {
         );
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_patterns_and_choices_read_as_people_write_them() {
-        assert_eq!(parse_rate("max"), Ok(Rate::Max));
-        assert_eq!(parse_rate("1Mpps"), Ok(Rate::Packets(1_000_000)));
-        assert_eq!(parse_rate("100Mbit"), Ok(Rate::Layer1(100_000_000)));
-        assert_eq!(parse_rate("l2:1Gbit"), Ok(Rate::Layer2(1_000_000_000)));
-        assert!(parse_rate("fast").is_err());
-        let every = Duration::from_millis(1);
-        assert_eq!(parse_pattern("burst:32/1ms"), Ok(Pattern::Burst { packets: 32, every }));
-        for bad in ["burst", "burst:0/1ms", "burst:5/1", "sometimes"] {
-            assert!(parse_pattern(bad).is_err(), "{bad}");
-        }
-        assert_eq!(parse_choice("zipf:1.1"), Ok(Choice::Zipf(1.1)));
-        assert!(parse_choice("zipf:NaN").is_err());
-    }
 }

@@ -11,6 +11,7 @@ use plexus_config::units::parse_duration;
 use plexus_control::identity::Role;
 use plexus_control::join::JoinCode;
 use plexus_io::users::user;
+use plexus_report::plural;
 use plexus_setup::create::{First, create};
 use plexus_setup::drain;
 use plexus_setup::folder::UNIT_USER;
@@ -22,7 +23,6 @@ use plexus_setup::revoke::revoke;
 use plexus_setup::rotate;
 
 use crate::exit::{Failure, Outcome};
-use crate::text::plural;
 
 /// A group of boxes, from the first box on.
 #[derive(clap::Args)]

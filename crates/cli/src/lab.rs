@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use plexus_analysis::exchange;
 use plexus_config::{LaneChoice, WebSettings};
-use plexus_lab::{Error, LabStatus, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
+use plexus_lab::{Error, Launch, Listed, NodeProgram, Part, RunReport, Tied, Up};
 use plexus_report::Progress;
 use plexus_topo::Topology;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -192,7 +192,7 @@ pub(crate) fn run(args: LabArgs) -> Outcome {
         LabCommand::Exec { lab, place, command } => exec(&lab, &place, &command),
         LabCommand::Shell(shell) => shell.run(),
         LabCommand::Graph { lab } => {
-            print!("{}", drawing(&status_of(&name_of(&lab)?)?.file)?);
+            print!("{}", drawing(&plexus_lab::status(&name_of(&lab)?)?.file)?);
             Ok(())
         }
         LabCommand::Supervise => std::process::exit(plexus_lab::supervise()),
@@ -206,13 +206,6 @@ fn name_of(lab: &str) -> Result<String, Failure> {
         return plexus_lab::lab_name(path).map_err(Failure::unusable);
     }
     Ok(lab.to_string())
-}
-
-fn status_of(lab: &str) -> Result<LabStatus, Failure> {
-    plexus_lab::status(lab).map_err(|e| match e {
-        Error::NoLab { .. } => Failure::No(e.to_string()),
-        e => Failure::unusable(e),
-    })
 }
 
 /// A topology file's drawing.
@@ -308,7 +301,7 @@ fn status(lab: Option<&str>, json: bool) -> Outcome {
     match lab {
         Some(lab) => {
             let name = name_of(lab)?;
-            let status = status_of(&name)?;
+            let status = plexus_lab::status(&name)?;
             if json {
                 println!("{}", serde_json::to_string(&status).map_err(Failure::unusable)?);
             } else {

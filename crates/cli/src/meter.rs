@@ -2,19 +2,18 @@
 
 mod xdp;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plexus_config::Backend;
-use plexus_io::{Pool, Port};
-use plexus_report::{json, si};
+use plexus_report::{PacketProgress, json, si};
+use plexus_traffic::drive::{self, Told, Until, now};
+use plexus_traffic::via::{self, Use, Via};
 use plexus_traffic::{Arrived, FlowStats, Latency, Meter, MeterConfig, Start, Summary};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use plexus_wire::Time;
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
-use crate::generate::via::{self, Use, Via};
-use crate::generate::{Progress, now, parse_duration, stop_flag};
+use crate::generate::{open, parse_duration, stop_flag};
 use crate::text::print;
 
 /// How many flows are listed in a report.
@@ -88,6 +87,16 @@ struct FlowReport {
     summary: Summary,
 }
 
+impl Args {
+    fn until(&self) -> Until {
+        Until { duration: self.duration, count: self.count, idle: self.idle }
+    }
+
+    fn progress(&self, begin: Time) -> PacketProgress {
+        PacketProgress::new(begin, self.interval.max(Duration::from_millis(10)))
+    }
+}
+
 /// Runs `plexus meter`.
 pub(crate) fn run(args: &Args) -> Outcome {
     let stop = stop_flag()?;
@@ -97,12 +106,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Via::Kernel => return xdp::run(args, &config, &stop),
         Via::Port(backend) => backend,
     };
-    let (mut pool, opened) = via::open(&args.device, backend, args.max_frame, Use::Receive)?;
+    let (mut pool, opened) = open(&args.device, backend, args.max_frame, Use::Receive)?;
     let mut port = opened.port;
     let mut meter = Meter::new(config);
     let begin = now();
     let file = opened.backend == Backend::Pcap;
-    count(args, &mut meter, &mut pool, &mut *port, &stop, file);
+    let mut progress = args.progress(begin);
+    let mut tell = |at, told| {
+        if let Told::Passed { packets, bytes } = told {
+            progress.show(at, "received", packets, bytes);
+        }
+    };
+    let until = (args.until(), file);
+    drive::receive(&mut meter, &mut pool, &mut *port, until, &stop, &mut tell);
+    progress.end();
     let seconds = now().since(begin).as_secs_f64();
     let overflow = port.stats().rx_overflow;
     port.close(&mut pool);
@@ -127,57 +144,6 @@ fn finish(args: &Args, report: &Report<'_>) -> Outcome {
         return Err(Failure::No(format!("no probe arrived at {}", args.device)));
     }
     Ok(())
-}
-
-/// Receives until the end, the count, silence or the flag; a `file` also ends.
-fn count(
-    args: &Args,
-    meter: &mut Meter,
-    pool: &mut Pool,
-    port: &mut dyn Port,
-    stop: &AtomicBool,
-    file: bool,
-) {
-    let begin = now();
-    let mut progress = Progress::new(begin, args.interval.max(Duration::from_millis(10)));
-    let mut maintain = begin;
-    let mut heard = None;
-    let mut before = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let n = meter.receive(now(), pool, port);
-        let at = now();
-        meter.account_received(at, pool);
-        if meter.arrived().probes > before {
-            (before, heard) = (meter.arrived().probes, Some(at));
-        }
-        let silent = heard.map_or(Duration::ZERO, |t| at.since(t));
-        if args.duration.is_some_and(|d| at.since(begin) >= d)
-            || args.count.is_some_and(|c| meter.arrived().probes >= c)
-            || file && n == 0
-            || args.idle.is_some_and(|idle| silent >= idle)
-        {
-            break;
-        }
-        if at >= maintain {
-            port.maintain(at, pool);
-            maintain = at + Duration::from_millis(100);
-            progress.show(at, "received", meter.arrived().probes, meter.arrived().bytes);
-        }
-        if n == 0 {
-            wait(port);
-        }
-    }
-    progress.end();
-}
-
-/// Sleeps until something arrives or 10 ms are over.
-fn wait(port: &dyn Port) {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-    match port.fd() {
-        // A signal may wake it early. The loop looks again in any case.
-        Some(fd) => drop(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout))),
-        None => std::thread::sleep(Duration::from_millis(1)),
-    }
 }
 
 /// The result for people.

@@ -1,9 +1,7 @@
 //! `plexus sim`: a topology file's network, simulated, and a live node's recording, played again.
 
 mod replay;
-mod seeds;
 
-use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,15 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use plexus_config::WebSettings;
 use plexus_config::units::parse_duration;
-use plexus_config::{Backend, WebSettings};
 use plexus_io::process::memory;
-use plexus_report::{Comparison, Facts, Progress, RunReport};
+use plexus_report::{Comparison, Facts, Progress};
 use plexus_sim::page::stage;
-use plexus_sim::real_time::Outside;
-use plexus_sim::{Sim, Work, memory_estimate};
-use plexus_topo::{Device, Fidelity, HostsByAddress, Link, MTU_USUAL, Target, Topology};
-use serde_json::{Value, json};
+use plexus_sim::run::{
+    check_memory, facts, find_itself, links_csv, questions, read, simulate, some_names, write,
+};
+use plexus_sim::seeds::{self, Seeds};
+use plexus_sim::{Sim, Work, attach};
+use plexus_topo::{Fidelity, Topology};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
@@ -28,9 +28,6 @@ use crate::web;
 
 /// How often a person is told how far a run is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// Most devices whose names a message lists.
-const NAMES_SHOWN: usize = 8;
-
 /// Arguments of `plexus sim`.
 #[derive(Args)]
 #[command(after_help = "Example: plexus sim run labs/ring.toml")]
@@ -79,7 +76,7 @@ struct RunArgs {
     #[arg(long, value_name = "A..B", conflicts_with_all = [
         "seed", "out", "against", "attach",
     ])]
-    seeds: Option<seeds::Seeds>,
+    seeds: Option<Seeds>,
     /// full: with queues; control: control messages alone, in order on each cable but without
     /// queues, and the file's traffic is left out. Otherwise as the file says.
     #[arg(long, value_parser = fidelity, value_name = "full|control")]
@@ -131,7 +128,12 @@ fn run_file(args: &RunArgs) -> Outcome {
             .map_err(|e| Failure::unusable(format!("waiting for signals: {e}")))?;
     }
     if let Some(seeds) = args.seeds {
-        return seeds::run(&args.file, seeds, args.fidelity, args.json, &stopped);
+        let found = seeds::run(&args.file, seeds, args.fidelity, &stopped)?;
+        match args.json {
+            true => println!("{}", found.json()),
+            false => print!("{found}"),
+        }
+        return if found.passed() { Ok(()) } else { Err(Failure::No(String::new())) };
     }
     let (mut topology, left_out) = read(&args.file, args.seed, args.fidelity)?;
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", args.file.display()));
@@ -139,7 +141,8 @@ fn run_file(args: &RunArgs) -> Outcome {
     let seed = topology.seed;
     let lasts = args.lasts.as_deref().map(parse_duration).transpose();
     let lasts = lasts.map_err(|e| Failure::unusable(format!("--for: {}", e.message)))?;
-    let outside = outside(args, &mut topology)?;
+    let outside = attach(&args.attach, &mut topology)
+        .map_err(|e| Failure::unusable(format!("--attach{e}")))?;
     let started = Instant::now();
     let mut progress = Progress::new();
     let (mut said, mut is_running) = (Duration::ZERO, false);
@@ -236,45 +239,6 @@ fn run_file(args: &RunArgs) -> Outcome {
     if report.facts.passed { Ok(()) } else { Err(Failure::No(String::new())) }
 }
 
-/// Reads the file to run, and a note for the report. If control messages alone are asked for, and
-/// the file says otherwise, its traffic is left out.
-fn read(
-    file: &Path,
-    seed: Option<u64>,
-    fidelity: Option<Fidelity>,
-) -> Result<(Topology, Option<String>), Failure> {
-    let mut topology = Topology::read_to_run(file, seed).map_err(Failure::unusable)?;
-    topology.find_files(file.parent().unwrap_or(Path::new("")));
-    for controller in &mut topology.controllers {
-        controller.settings.load_routes().map_err(Failure::unusable)?;
-    }
-    // A file that says control itself and has traffic is mistaken.
-    let is_cut = fidelity == Some(Fidelity::Control) && topology.fidelity != Fidelity::Control;
-    topology.fidelity = fidelity.unwrap_or(topology.fidelity);
-    let flows = topology.traffic.len();
-    if !is_cut || flows == 0 {
-        return Ok((topology, None));
-    }
-    topology.keep_flows(|_| false);
-    Ok((topology, Some(format!("--fidelity control: the file's {flows} flows are left out"))))
-}
-
-/// Builds a network, lets it find itself and runs its traffic, as long as `go_on` gives true.
-///
-/// # Errors
-/// When it cannot be built, or does not find all its neighbours in time.
-fn simulate(
-    topology: &Topology,
-    seed: u64,
-    mut go_on: impl FnMut(&Sim) -> bool,
-) -> Result<Sim, String> {
-    let mut sim = Sim::new(topology, seed)?;
-    if find_itself(&mut sim, &mut go_on)? {
-        sim.run(go_on);
-    }
-    Ok(sim)
-}
-
 /// The same at a person's pace, with a page, as long as `go_on` gives true.
 ///
 /// # Errors
@@ -300,74 +264,6 @@ fn watched(
     Ok(sim)
 }
 
-/// Runs until the nodes know each other; false if `go_on` gave false before.
-///
-/// # Errors
-/// When they do not in time.
-fn find_itself(sim: &mut Sim, go_on: &mut impl FnMut(&Sim) -> bool) -> Result<bool, String> {
-    let mut is_stopped = false;
-    let is_settled = sim.settle(|sim| {
-        is_stopped = !go_on(sim);
-        !is_stopped
-    });
-    if is_settled || is_stopped {
-        return Ok(is_settled);
-    }
-    let names = some_names(&sim.unsettled());
-    Err(format!("the network has not found itself within a minute of its own time: {names}"))
-}
-
-/// The first of these names, and how many there are besides.
-fn some_names(names: &[&str]) -> String {
-    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-/// The devices in place of hosts, if any. Their hosts' flows leave the topology.
-fn outside(args: &RunArgs, topology: &mut Topology) -> Result<Option<Outside>, Failure> {
-    if args.attach.is_empty() {
-        return Ok(None);
-    }
-    let at_host = |l: &&Link| l.devices().iter().any(|d| matches!(d, Device::Host(_)));
-    if topology.fidelity == Fidelity::Control {
-        let why = "--attach: what devices send is traffic, which fidelity = \"control\" has no \
-                   queues for: take it out, or add --fidelity full";
-        return Err(Failure::unusable(why));
-    }
-    let mtu = topology.links.iter().filter(at_host).map(|l| l.mtu).max().unwrap_or(MTU_USUAL);
-    let (mut attached, mut devices, mut asked) = (HashSet::new(), HashSet::new(), vec![]);
-    // No device is touched before all that is asked for can be.
-    for text in &args.attach {
-        let (host, backend, device) = parse_attach(text, topology).map_err(Failure::unusable)?;
-        let name = &topology.hosts[host].name;
-        let refuse = |why: String| Err(Failure::unusable(format!("--attach {text}: {why}")));
-        if !attached.insert(host) {
-            return refuse(format!("{name} has a device already: attach each host once"));
-        }
-        if !devices.insert(device) {
-            return refuse(format!("{device} is another host's already: name one for each host"));
-        }
-        asked.push((host, name, backend, device));
-    }
-    let mut outside = Outside::new(mtu).map_err(Failure::unusable)?;
-    for (host, name, backend, device) in asked {
-        outside.open(host, name, backend, device).map_err(Failure::unusable)?;
-    }
-    let hosts = HostsByAddress::new(topology);
-    let is_attached = |host: usize| attached.contains(&host);
-    topology.keep_flows(|flow| {
-        let to = match flow.to {
-            Target::Host(host) => Some(host),
-            Target::Address(address) => hosts.get(address),
-        };
-        !is_attached(flow.from) && !to.is_some_and(is_attached)
-    });
-    Ok(Some(outside))
-}
-
 /// The facts of a run as `--json` has printed them.
 fn read_facts(path: &Path) -> Result<Facts, Failure> {
     let unusable = |e: String| Failure::unusable(format!("{}: {e}", path.display()));
@@ -388,113 +284,4 @@ fn speed(work: &Work, started: Instant) -> String {
         work.events,
         work.hops
     )
-}
-
-/// Refuses runs that need more memory than there is, with so many at a time.
-///
-/// # Errors
-/// In words, with the devices that need the most.
-fn check_memory(topology: &Topology, at_a_time: u64) -> Result<(), String> {
-    let estimate = memory_estimate(topology).saturating_mul(at_a_time);
-    match memory::available() {
-        Some(available) if estimate > available => {
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            let several = match at_a_time {
-                1 => String::new(),
-                n => format!(", {n} of them at a time,"),
-            };
-            Err(format!(
-                "{} nodes, {} hosts and {} flows{several} would take some {:.1} GiB, and {:.1} GiB \
-                 are free: make the network or the switches' mac_table smaller",
-                topology.nodes.len() + topology.bridges.len(),
-                topology.hosts.len(),
-                topology.traffic.len(),
-                gib(estimate),
-                gib(available)
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The facts of the run, without anything that differs from one run to the next.
-fn facts(report: &RunReport, work: &Work, seed: u64) -> Result<Value, Failure> {
-    let mut facts = serde_json::to_value(&report.facts).map_err(Failure::unusable)?;
-    facts["sim"] = engine(work, seed);
-    if !report.named.is_empty() {
-        facts["sim"]["named"] = serde_json::to_value(&report.named).map_err(Failure::unusable)?;
-    }
-    Ok(facts)
-}
-
-/// The fates of hosts' ARP requests; empty if the file has no `[arp]`.
-fn questions(sim: &Sim) -> Option<Value> {
-    sim.topology().arp?;
-    let known = sim.resolutions();
-    let mut us: Vec<f64> = known.latency_ns.iter().map(|ns| *ns as f64 / 1e3).collect();
-    us.sort_by(f64::total_cmp);
-    let percentile = |part: f64| {
-        let last = us.len().checked_sub(1)?;
-        us.get((last as f64 * part).round() as usize).copied()
-    };
-    Some(json!({
-        "asked": known.asked,
-        "answered": us.len(),
-        "given_up": known.given_up,
-        "latency_us_p50": percentile(0.5),
-        "latency_us_p99": percentile(0.99),
-    }))
-}
-
-/// What the engine did.
-fn engine(work: &Work, seed: u64) -> Value {
-    json!({
-        "seed": seed,
-        "digest": format!("{:016x}", work.digest),
-        "events": work.events,
-        "hops": work.hops,
-        "simulated_s": work.time.as_secs_f64(),
-    })
-}
-
-fn links_csv(sim: &Sim) -> String {
-    let rows = sim.traffic().map(|(end, t)| format!("{end},{},{}\n", t.frames, t.bytes));
-    std::iter::once("end,frames,bytes\n".to_string()).chain(rows).collect()
-}
-
-fn write(dir: &Path, facts: &Value, links: &str) -> Result<(), String> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |e: std::io::Error| format!("{path}: {e}")
-    };
-    fs::create_dir_all(dir).map_err(failed(dir))?;
-    for (name, text) in
-        [("report.json", &format!("{facts:#}\n")), ("links.csv", &links.to_string())]
-    {
-        let path = dir.join(name);
-        fs::write(&path, text).map_err(failed(&path))?;
-    }
-    Ok(())
-}
-
-/// What `--attach` says: `HOST=BACKEND:DEVICE`.
-///
-/// # Errors
-/// In words, when it says something else, or there is no such host.
-fn parse_attach<'a>(
-    text: &'a str,
-    topology: &Topology,
-) -> Result<(usize, Backend, &'a str), String> {
-    let usage = || format!("--attach {text}: write HOST=BACKEND:DEVICE, as in h1=tap:vm1");
-    let (host, place) = text.split_once('=').ok_or_else(usage)?;
-    let (backend, device) = place.split_once(':').ok_or_else(usage)?;
-    let backend: Backend = backend.parse().map_err(|e| format!("--attach {text}: {e}"))?;
-    if !matches!(backend, Backend::Tap | Backend::AfPacket) {
-        return Err(format!("--attach {text}: take tap, or af_packet for a device that is there"));
-    }
-    let index = topology.hosts.iter().position(|h| h.name == host).ok_or_else(|| {
-        let known: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
-        format!("--attach {text}: there is no host {host:?}: {}", known.join(", "))
-    })?;
-    Ok((index, backend, device))
 }

@@ -9,7 +9,6 @@ mod make;
 mod show;
 
 use clap::{Args, Subcommand};
-use plexus_topo::Topology;
 
 use crate::exit::Outcome;
 
@@ -80,20 +79,4 @@ impl Topo {
             Command::Export(export) => export.run(),
         }
     }
-}
-
-/// A topology's contents in one line.
-pub(crate) fn summary(topology: &Topology) -> String {
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let mut counts = vec![
-        count(topology.nodes.len(), "node"),
-        count(topology.hosts.len(), "host"),
-        count(topology.links.len(), "link"),
-        count(topology.traffic.len(), "flow"),
-        count(topology.assertions.len(), "assertion"),
-    ];
-    if !topology.bridges.is_empty() {
-        counts.insert(1, count(topology.bridges.len(), "bridge"));
-    }
-    counts.join(", ")
 }

@@ -3,9 +3,6 @@
 
 mod across;
 mod explain;
-mod frame;
-mod packet;
-mod words;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,6 +13,7 @@ use std::time::Duration;
 use plexus_api::answer::Frame;
 use plexus_api::{Request, Trace};
 use plexus_io::pcap::{Direction, LinkType, Writer};
+use plexus_view::Follow;
 use plexus_wire::unhex;
 
 use crate::ask::Which;
@@ -106,13 +104,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     if !args.across.is_empty() {
-        return across::run(&across::Follow {
-            nodes: &args.across,
+        let what = Follow {
             filter: args.filter.as_deref(),
             count: args.count.unwrap_or(1),
             wait: args.wait,
-            json: args.json,
-        });
+        };
+        return across::run(&args.across, &what, args.json);
     }
     if args.explain {
         return explain::run(&args.packet, args.port.as_deref(), &args.which, args.json);

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use plexus_report::Failure;
+
 /// Why a lab operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -77,5 +79,15 @@ pub(crate) trait Doing<T> {
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|e| Error::system(what(), e))
+    }
+}
+
+/// A lab that is not there is an answer; all else could not be done.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::NoLab { .. } => Failure::No(error.to_string()),
+            error => Failure::unusable(error),
+        }
     }
 }

@@ -29,6 +29,7 @@ mod plan;
 mod prometheus;
 mod routing;
 mod run;
+pub mod shell;
 mod stalls;
 mod state;
 mod status;

@@ -25,6 +25,7 @@ pub mod object;
 pub mod produce;
 pub mod publisher;
 pub mod segments;
+pub mod side_by_side;
 pub mod window;
 
 pub use failure::Failure;

@@ -16,6 +16,7 @@ pub mod body;
 pub mod desk;
 pub mod folder;
 pub mod freshness;
+pub mod list;
 pub mod names;
 pub mod proxy;
 pub mod range;

@@ -1,7 +1,7 @@
 //! Results of a run of a topology file's traffic, the same for real kernels and the simulator: the
 //! outcome of each flow ([`Outcome`]), the verdict ([`judge`]), the JSON and the table
 //! ([`RunReport`]), and the comparison of two runs ([`Comparison`]).
-//! What all long runs share is here too: [`Progress`] and [`Failure`].
+//! What all long runs share is here too: [`Progress`], [`PacketProgress`] and [`Failure`].
 
 mod compare;
 mod counts;
@@ -23,7 +23,7 @@ pub use gaps::Gaps;
 pub use judge::{Counted, Cut, judge};
 pub use named::{NamedAccount, NamedLinks, NamedPackets, PendingInterests};
 pub use outcome::{Outcome, bits_per_s, sending_time};
-pub use progress::Progress;
+pub use progress::{PacketProgress, Progress};
 pub use report::{Account, AssertionReport, Facts, FlowReport, Outage, Quota, RunReport, rate};
 pub use table::{aligned, columns, table};
-pub use text::{json, si};
+pub use text::{json, plural, si};

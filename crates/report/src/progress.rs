@@ -1,6 +1,11 @@
 //! How far long work is, for a person.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use plexus_wire::Time;
+
+use crate::si;
 
 /// Characters of a bar.
 const BAR: usize = 20;
@@ -56,6 +61,50 @@ impl Progress {
         if self.terminal && !self.shown.is_empty() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
             self.shown.clear();
+        }
+    }
+}
+
+/// How many packets have passed and how fast: one line that changes on a terminal, lines of their
+/// own elsewhere.
+pub struct PacketProgress {
+    terminal: bool,
+    /// When the next line is due, and how often.
+    next: Time,
+    every: Duration,
+    last: (Time, u64, u64),
+}
+
+impl PacketProgress {
+    /// Lines every `every` from `now` on.
+    pub fn new(now: Time, every: Duration) -> PacketProgress {
+        let terminal = std::io::stderr().is_terminal();
+        PacketProgress { terminal, next: now + every, every, last: (now, 0, 0) }
+    }
+
+    /// Prints a line if it is due, with the rates since the last one.
+    pub fn show(&mut self, now: Time, what: &str, packets: u64, bytes: u64) {
+        if now < self.next {
+            return;
+        }
+        let seconds = now.since(self.last.0).as_secs_f64();
+        let pps = (packets - self.last.1) as f64 / seconds;
+        let bps = (bytes - self.last.2) as f64 * 8.0 / seconds;
+        let line = format!("{what} {packets}  {}/s  {}bit/s", si(pps), si(bps));
+        if self.terminal {
+            eprint!("\r\x1b[K{line}");
+        } else {
+            eprintln!("{line}");
+        }
+        let _ = std::io::stderr().flush();
+        self.last = (now, packets, bytes);
+        self.next = now + self.every;
+    }
+
+    /// Clears the line on a terminal.
+    pub fn end(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
         }
     }
 }

@@ -21,3 +21,11 @@ pub fn si(value: f64) -> String {
 pub fn json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::unusable)
 }
+
+/// A number of things: `1 port`, `2 ports`.
+pub fn plural(count: impl Into<u64>, what: &str) -> String {
+    match count.into() {
+        1 => format!("1 {what}"),
+        many => format!("{many} {what}s"),
+    }
+}

@@ -8,6 +8,7 @@
 //! Only [`real_time`] reads a clock: it keeps a simulation at wall time, for hosts that are real.
 
 mod asker;
+mod attach;
 mod build;
 mod cable;
 mod clock;
@@ -32,6 +33,8 @@ mod portland;
 mod queue;
 pub mod real_time;
 mod routing;
+pub mod run;
+pub mod seeds;
 mod sim;
 mod store;
 pub mod tcp;
@@ -39,6 +42,7 @@ mod time;
 mod tree;
 
 pub use asker::Resolutions;
+pub use attach::attach;
 pub use build::RATE_USUAL;
 pub use cable::Traffic;
 pub use flow::Connected;

@@ -4,6 +4,7 @@
 //! adds its length (RFC 1624): a packet costs a copy of the headers and a few additions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use plexus_wire::MacAddr;
 use rand::{Rng, SeedableRng};
@@ -298,6 +299,20 @@ pub enum Choice {
     RoundRobin,
     /// At random: the n-th flow in proportion to 1/n^exponent; 0 makes all alike.
     Zipf(f64),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    /// `round-robin`, `uniform` or `zipf:EXPONENT`.
+    fn from_str(text: &str) -> Result<Choice, String> {
+        match (text, text.strip_prefix("zipf:").map(str::parse::<f64>)) {
+            ("round-robin", _) => Ok(Choice::RoundRobin),
+            ("uniform", _) => Ok(Choice::Zipf(0.0)),
+            (_, Some(Ok(s))) if (0.0..=10.0).contains(&s) => Ok(Choice::Zipf(s)),
+            _ => Err("write round-robin, uniform or zipf:EXPONENT, 0 to 10, as in zipf:1.1".into()),
+        }
+    }
 }
 
 /// Flow numbers one after another.

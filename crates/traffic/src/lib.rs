@@ -2,14 +2,17 @@
 //!
 //! A generator sends frames that each carry a [`Probe`]: flow, sequence number, time of
 //! transmission. A meter finds it again and keeps [`FlowStats`]: loss, latency, reordering,
-//! duplicates, throughput. Neither reads a clock or depends on the port's back-end.
+//! duplicates, throughput. Neither reads a clock or depends on the port's back-end; [`drive`] and
+//! [`via`] run them on a machine's devices.
 //!
 //! For recorded traffic, [`ReuseProfile`] computes the size that a table of destinations needs.
 //! [`FlowSizes`] has the published distributions of flow sizes.
 
 mod bench;
 mod content;
+mod described;
 mod destinations;
+pub mod drive;
 mod flow_sizes;
 mod flows;
 mod generator;
@@ -23,10 +26,12 @@ mod reuse;
 mod schedule;
 mod sizes;
 mod stats;
+pub mod via;
 mod xdp;
 
 pub use bench::{BenchError, bench_count, bench_generate};
 pub use content::Content;
+pub use described::{Described, Upper};
 pub use destinations::{Destination, DestinationError, parse_destinations};
 pub use flow_sizes::{FlowSizes, Published};
 pub use flows::{Choice, Chooser, Encapsulation, FlowError, FlowSpec};

@@ -3,8 +3,10 @@
 //! A rate is exact in the long run: a packet's time is a quotient whose remainder is carried over
 //! to the next packet, so that rounding loses nothing.
 
+use std::str::FromStr;
 use std::time::Duration;
 
+use plexus_config::units;
 use plexus_wire::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -53,6 +55,28 @@ impl Rate {
     }
 }
 
+impl FromStr for Rate {
+    type Err = String;
+
+    /// `1Mpps`, `100Mbit` as on a cable, `l2:100Mbit` of frames alone, or `max`.
+    fn from_str(text: &str) -> Result<Rate, String> {
+        let explain = |e: plexus_config::ValueError| e.to_string();
+        if text == "max" {
+            Ok(Rate::Max)
+        } else if let Some(bits) = text.strip_prefix("l2:") {
+            units::parse_rate(bits).map(Rate::Layer2).map_err(explain)
+        } else if text.contains("bit") {
+            units::parse_rate(text).map(Rate::Layer1).map_err(explain)
+        } else {
+            units::parse_packet_rate(text).map(Rate::Packets).map_err(|_| {
+                "write packets/s (1Mpps), bits/s as on a cable (100Mbit), bits/s of frames \
+                 (l2:100Mbit), or max"
+                    .into()
+            })
+        }
+    }
+}
+
 /// How departures are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -67,6 +91,27 @@ pub enum Pattern {
         /// From the beginning of a burst to that of the next.
         every: Duration,
     },
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    /// `constant`, `poisson` or `burst:PACKETS/PERIOD`.
+    fn from_str(text: &str) -> Result<Pattern, String> {
+        let help =
+            || "write constant, poisson or burst:PACKETS/PERIOD, as in burst:32/1ms".to_string();
+        match text {
+            "constant" => Ok(Pattern::Constant),
+            "poisson" => Ok(Pattern::Poisson),
+            _ => {
+                let burst = text.strip_prefix("burst:").ok_or_else(help)?;
+                let (packets, every) = burst.split_once('/').ok_or_else(help)?;
+                let packets = packets.parse().ok().filter(|&n: &u32| n > 0).ok_or_else(help)?;
+                let every = units::parse_duration(every).map_err(|e| e.to_string())?;
+                Ok(Pattern::Burst { packets, every })
+            }
+        }
+    }
 }
 
 /// The departure time of the next packet.
@@ -281,6 +326,20 @@ mod tests {
                 s.advance(size);
                 bits += (size as u128 + 20) * 8;
             }
+        }
+    }
+
+    #[test]
+    fn rates_and_patterns_read_as_people_write_them() {
+        assert_eq!("max".parse(), Ok(Rate::Max));
+        assert_eq!("1Mpps".parse(), Ok(Rate::Packets(1_000_000)));
+        assert_eq!("100Mbit".parse(), Ok(Rate::Layer1(100_000_000)));
+        assert_eq!("l2:1Gbit".parse(), Ok(Rate::Layer2(1_000_000_000)));
+        assert!("fast".parse::<Rate>().is_err());
+        let every = Duration::from_millis(1);
+        assert_eq!("burst:32/1ms".parse(), Ok(Pattern::Burst { packets: 32, every }));
+        for bad in ["burst", "burst:0/1ms", "burst:5/1", "sometimes"] {
+            assert!(bad.parse::<Pattern>().is_err(), "{bad}");
         }
     }
 }

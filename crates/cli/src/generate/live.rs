@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plexus_report::json;
+use plexus_report::{PacketProgress, json};
+use plexus_traffic::drive::now;
 use plexus_traffic::{GeneratorConfig, XdpGenerator};
 
-use super::{Args, Progress, Report, now, text};
+use super::{Args, Report, text};
 use crate::exit::{Failure, Outcome};
 use crate::text::print;
 
@@ -13,7 +14,7 @@ use crate::text::print;
 pub(super) fn run(args: &Args, config: &GeneratorConfig, stop: &AtomicBool) -> Outcome {
     let mut generator =
         XdpGenerator::open(config, &args.device, args.duration).map_err(Failure::unusable)?;
-    let mut progress = Progress::new(now(), std::time::Duration::from_secs(1));
+    let mut progress = PacketProgress::new(now(), std::time::Duration::from_secs(1));
     let result = generator.run(|sent| {
         progress.show(now(), "sent", sent.packets, sent.bytes);
         stop.load(Ordering::Relaxed)

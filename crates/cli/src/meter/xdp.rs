@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use plexus_traffic::drive::{Watch, now};
 use plexus_traffic::{MeterConfig, XdpMeter};
 
 use super::{Args, FlowReport, LISTED, Report, finish};
 use crate::exit::{Failure, Outcome};
-use crate::generate::{Progress, now};
 
 /// How often the counters are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -43,20 +43,11 @@ pub(super) fn run(args: &Args, config: &MeterConfig, stop: &AtomicBool) -> Outco
 
 fn count(args: &Args, meter: &XdpMeter, stop: &AtomicBool) {
     let begin = now();
-    let mut progress = Progress::new(begin, args.interval.max(Duration::from_millis(10)));
-    let mut heard = None;
-    let mut before = 0;
+    let mut progress = args.progress(begin);
+    let mut watch = Watch::new(args.until(), begin);
     while !stop.load(Ordering::Relaxed) {
-        let arrived = meter.arrived();
-        let at = now();
-        if arrived.probes > before {
-            (before, heard) = (arrived.probes, Some(at));
-        }
-        let silent = heard.map_or(Duration::ZERO, |t| at.since(t));
-        if args.duration.is_some_and(|d| at.since(begin) >= d)
-            || args.count.is_some_and(|c| arrived.probes >= c)
-            || args.idle.is_some_and(|idle| silent >= idle)
-        {
+        let (arrived, at) = (meter.arrived(), now());
+        if watch.is_over(at, arrived) {
             break;
         }
         progress.show(at, "received", arrived.probes, arrived.bytes);

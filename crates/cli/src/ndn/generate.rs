@@ -1,17 +1,13 @@
 //! `plexus ndn gen`: consumers that ask and measure.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plexus_ndn_apps::consume::{Config, Consumer, Counts, Names, Pace, Share};
-use plexus_ndn_apps::endpoint::{Endpoint, now};
-use plexus_ndn_web::names::name_of;
+use plexus_ndn_apps::side_by_side::measure;
+use plexus_ndn_web::list::read_list;
 use plexus_report::{json, si};
-use plexus_wire::ndn::face_uri::FaceUri;
-use plexus_wire::ndn::{Name, NameBuf};
+use plexus_wire::ndn::NameBuf;
 use serde::Serialize;
 
 use super::transport::Transport;
@@ -184,7 +180,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::Unusable("--consumers: at least one has to ask".into()));
     }
     let names = match &args.trace {
-        Some(path) => Names::List(read_list(path)?.into()),
+        Some(path) => Names::List(read_list(path).map_err(Failure::unusable)?.into()),
         None => {
             Names::Catalogue { items: args.catalogue, chunks: args.chunks, exponent: args.zipf }
         }
@@ -214,7 +210,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         };
         consumers.push(Consumer::new(config).map_err(Failure::unusable)?);
     }
-    let (counts, counted) = measure(&uri, consumers, &stop)?;
+    let (counts, counted) = measure(&uri, consumers, &stop).map_err(unusable)?;
     let report = Report::new(args, &counts, counted);
     print(&if args.json { json(&report)? } else { report.text() })?;
     if counts.satisfied == 0 {
@@ -226,91 +222,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
             counts.bytes as f64 / counts.satisfied as f64
         ))),
         _ => Ok(()),
-    }
-}
-
-/// Runs consumers side by side; gives the sum of what they counted, and for how long.
-fn measure(
-    uri: &FaceUri,
-    consumers: Vec<Consumer>,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Counts, Duration), Failure> {
-    // All are connected before the first begins.
-    let mut endpoints = Vec::new();
-    for _ in &consumers {
-        endpoints.push(Endpoint::connect(uri).map_err(unusable)?);
-    }
-    let threads = consumers.into_iter().zip(endpoints).map(|(mut consumer, mut endpoint)| {
-        let stop = stop.clone();
-        thread::spawn(move || {
-            let ran = endpoint.run(&mut consumer, &stop);
-            // One failure ends all: the figures would be those of fewer consumers.
-            ran.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-            let counted = consumer.counted(now());
-            Ok((consumer.counts().clone(), counted))
-        })
-    });
-    let threads: Vec<_> = threads.collect();
-    let (mut sum, mut counted) = (Counts::default(), Duration::ZERO);
-    let mut failed = None;
-    for thread in threads {
-        match thread.join() {
-            Ok(Ok((counts, time))) => {
-                sum.add(&counts);
-                counted = counted.max(time);
-            }
-            Ok(Err(error)) => failed = Some(unusable(error)),
-            Err(_) => failed = Some(Failure::Unusable("a consumer failed".into())),
-        }
-    }
-    failed.map_or(Ok((sum, counted)), Err)
-}
-
-fn read_list(path: &Path) -> Result<Vec<NameBuf>, Failure> {
-    let file = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Failure::Unusable(format!("cannot read {file}: {e}")))?;
-    let mut names = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let name = read_name(line);
-        names.push(name.map_err(|e| Failure::Unusable(format!("{file}:{}: {e}", i + 1)))?);
-    }
-    match names.is_empty() {
-        true => Err(Failure::Unusable(format!("{file}: no name in it"))),
-        false => Ok(names),
-    }
-}
-
-/// A name, or a URL as `plexus ndn web-publish` names it.
-fn read_name(line: &str) -> Result<NameBuf, String> {
-    let Some(url) = line.strip_prefix("http://") else {
-        return line.parse().map_err(|e: plexus_wire::ndn::name::UriError| e.to_string());
-    };
-    let (host, target) = url.split_at(url.find(['/', '?']).unwrap_or(url.len()));
-    let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
-    name_of(Name::ROOT, host, &target).map_err(|e| e.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_hold_names_and_urls() {
-        for (line, name) in [
-            ("/a/b", "/a/b"),
-            ("http://H/a/?q", "/h/a/.../%3Fq"),
-            ("http://h", "/h/..."),
-            ("http://h?q", "/h/.../%3Fq"),
-        ] {
-            assert_eq!(read_name(line).unwrap().to_string(), name, "{line}");
-        }
-        for bad in ["a/b", "http:///a", "http://h/%zz", "https://h/"] {
-            assert!(read_name(bad).is_err(), "{bad}");
-        }
     }
 }

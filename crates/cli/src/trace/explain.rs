@@ -1,16 +1,19 @@
 //! `plexus trace --explain`: what becomes of one packet, and why.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plexus_api::answer::About;
 use plexus_api::answer::explain::{Explained, Question};
 use plexus_api::answer::fabric::Hosts;
 use plexus_api::{Client, Request, Topic};
+use plexus_io::pcap::Reader;
+use plexus_traffic::{Described, Upper};
+use plexus_view::{arrivals, explain};
 use plexus_wire::{MacAddr, hex, unhex};
 
-use super::frame::{Described, Upper, first_of};
-use super::words::{arrivals, in_words};
 use crate::ask::Which;
 use crate::exit::{Failure, Outcome};
 
@@ -82,7 +85,7 @@ pub(super) fn run(packet: &Packet, port: Option<&str>, which: &Which, json: bool
     }
     let told: Explained = serde_json::from_value(told).map_err(Failure::unusable)?;
     if !json {
-        print!("{}", in_words(&told));
+        print!("{}", explain(&told));
     }
     match arrivals(&told) {
         0 => Err(Failure::No(String::new())),
@@ -209,4 +212,16 @@ fn named(end: &mut End, text: &str, which: &Which) -> Result<(), Failure> {
     let address = host.addresses.first().and_then(|address| address.split('/').next());
     end.ip = address.and_then(|address| address.parse().ok());
     Ok(())
+}
+
+/// The first frame of a capture file.
+fn first_of(path: &Path) -> Result<Vec<u8>, String> {
+    let problem = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let file = File::open(path).map_err(|e| problem(&e))?;
+    let mut reader = Reader::new(BufReader::new(file)).map_err(|e| problem(&e))?;
+    let mut frame = Vec::new();
+    match reader.next(&mut frame).map_err(|e| problem(&e))? {
+        Some(_) => Ok(frame),
+        None => Err(problem(&"it has no frame")),
+    }
 }

@@ -163,3 +163,10 @@ fn zipf_prefers_in_proportion_and_repeats_by_seed() {
     let mut turn = Chooser::new(3, Choice::RoundRobin, 0);
     assert_eq!([0; 7].map(|_| turn.next_flow()), [0, 1, 2, 0, 1, 2, 0]);
 }
+
+#[test]
+fn choices_read_as_people_write_them() {
+    assert_eq!("zipf:1.1".parse(), Ok(Choice::Zipf(1.1)));
+    assert_eq!("uniform".parse(), Ok(Choice::Zipf(0.0)));
+    assert!("zipf:NaN".parse::<Choice>().is_err());
+}

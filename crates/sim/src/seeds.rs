@@ -1,8 +1,9 @@
-//! `plexus sim run --seeds A..B`: one scenario with many seeds, side by side on all processors.
+//! One scenario with many seeds, side by side on all processors.
 //!
 //! Runs share nothing, so each is what it would be alone, and the answer does not depend on how
 //! many processors there are.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,19 +12,18 @@ use std::time::Instant;
 
 use plexus_io::process::memory;
 use plexus_report::spread::{self, Quantity};
-use plexus_report::{Facts, Progress};
-use plexus_sim::Work;
+use plexus_report::{Facts, Failure, Progress};
 use plexus_topo::{Fidelity, Topology};
 use serde_json::{Value, json};
 
-use super::{check_memory, simulate};
-use crate::exit::{Failure, Outcome};
+use crate::Work;
+use crate::run::{check_memory, engine, read, simulate};
 
 /// Most seeds of one command.
 const SEEDS_MAX: u64 = 100_000;
 /// Seeds from the first to the last, as in `1..8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seeds {
+pub struct Seeds {
     first: u64,
     last: u64,
 }
@@ -52,16 +52,79 @@ struct Run {
     work: Work,
 }
 
-/// Runs all seeds, and tells what they have in common. `stopped` ends it early.
-pub(super) fn run(
+/// The runs of all seeds.
+pub struct RunSeeds {
+    /// The topology with the first seed.
+    first: Topology,
+    /// A note about traffic that is left out.
+    left_out: Option<String>,
+    /// By seed.
+    runs: Vec<Run>,
+    count: u64,
+    /// Seeds that were not run.
+    missing: u64,
+}
+
+impl RunSeeds {
+    /// Whether every seed was run, and passed.
+    pub fn passed(&self) -> bool {
+        self.missing == 0 && self.runs.iter().all(|r| r.facts.passed)
+    }
+
+    fn quantities(&self) -> Vec<Quantity> {
+        let facts: Vec<&Facts> = self.runs.iter().map(|r| &r.facts).collect();
+        spread::quantities(&facts)
+    }
+
+    /// What the seeds have in common, for programs.
+    pub fn json(&self) -> Value {
+        let seeds: Vec<Value> = (self.runs.iter())
+            .map(|run| {
+                let mut seed = engine(&run.work, run.seed);
+                seed["passed"] = run.facts.passed.into();
+                seed
+            })
+            .collect();
+        json!({
+            "lab": self.first.name, "passed": self.passed(), "fidelity": self.first.fidelity.name(),
+            "seeds": seeds, "quantities": self.quantities(),
+        })
+    }
+}
+
+impl Display for RunSeeds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let RunSeeds { first, left_out, runs, count, missing } = self;
+        write!(f, "{}", spread::table(&self.quantities(), first.traffic.len()))?;
+        for run in runs.iter().filter(|r| !r.facts.passed) {
+            let failed = run.facts.assertions.iter().filter(|a| !a.passed);
+            let texts: Vec<&str> = failed.map(|a| a.text.as_str()).collect();
+            writeln!(f, "seed {}: not {}", run.seed, texts.join(", not "))?;
+        }
+        if let Some(left_out) = left_out {
+            writeln!(f, "note: {left_out}")?;
+        }
+        if *missing > 0 {
+            writeln!(f, "note: interrupted: {missing} of {count} seeds were not run")?;
+        }
+        let verdict = if self.passed() { "passed" } else { "failed" };
+        let fine = runs.iter().filter(|r| r.facts.passed).count();
+        writeln!(f, "{}: {verdict}, {fine} of {count} seeds", first.name)
+    }
+}
+
+/// Runs all seeds. `stopped` ends it early.
+///
+/// # Errors
+/// When the file is mistaken, or a run cannot be built.
+pub fn run(
     file: &Path,
     seeds: Seeds,
     fidelity: Option<Fidelity>,
-    as_json: bool,
     stopped: &AtomicBool,
-) -> Outcome {
+) -> Result<RunSeeds, Failure> {
     // A mistake in the file is told once.
-    let (first, left_out) = super::read(file, Some(seeds.first), fidelity)?;
+    let (first, left_out) = read(file, Some(seeds.first), fidelity)?;
     let count = seeds.last - seeds.first + 1;
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let workers = processors.min(count);
@@ -114,29 +177,7 @@ pub(super) fn run(
     }
     runs.sort_by_key(|r| r.seed);
     let missing = count.saturating_sub(runs.len() as u64);
-    let passed = missing == 0 && runs.iter().all(|r| r.facts.passed);
-    let facts: Vec<&Facts> = runs.iter().map(|r| &r.facts).collect();
-    let quantities = spread::quantities(&facts);
-    if as_json {
-        println!("{}", answer(&first, passed, &runs, &quantities));
-    } else {
-        print!("{}", spread::table(&quantities, first.traffic.len()));
-        for run in runs.iter().filter(|r| !r.facts.passed) {
-            let failed = run.facts.assertions.iter().filter(|a| !a.passed);
-            let texts: Vec<&str> = failed.map(|a| a.text.as_str()).collect();
-            println!("seed {}: not {}", run.seed, texts.join(", not "));
-        }
-        if let Some(left_out) = left_out {
-            println!("note: {left_out}");
-        }
-        if missing > 0 {
-            println!("note: interrupted: {missing} of {count} seeds were not run");
-        }
-        let verdict = if passed { "passed" } else { "failed" };
-        let fine = runs.iter().filter(|r| r.facts.passed).count();
-        println!("{}: {verdict}, {fine} of {count} seeds", first.name);
-    }
-    if passed { Ok(()) } else { Err(Failure::No(String::new())) }
+    Ok(RunSeeds { first, left_out, runs, count, missing })
 }
 
 /// One seed; `None` where it was stopped.
@@ -146,7 +187,7 @@ fn one(
     fidelity: Option<Fidelity>,
     stopped: &AtomicBool,
 ) -> Result<Option<Run>, Failure> {
-    let (topology, _) = super::read(file, Some(seed), fidelity)?;
+    let (topology, _) = read(file, Some(seed), fidelity)?;
     let unusable = |e| Failure::unusable(format!("{}: seed {seed}: {e}", file.display()));
     let go_on = |_: &_| !stopped.load(Ordering::Relaxed);
     let sim = simulate(&topology, seed, go_on);
@@ -156,20 +197,6 @@ fn one(
     let sim = sim.map_err(unusable)?;
     let work = sim.work();
     Ok(Some(Run { seed, facts: sim.report().facts, work }))
-}
-
-fn answer(first: &Topology, passed: bool, runs: &[Run], quantities: &[Quantity]) -> Value {
-    let seeds: Vec<Value> = (runs.iter())
-        .map(|run| {
-            let mut seed = super::engine(&run.work, run.seed);
-            seed["passed"] = run.facts.passed.into();
-            seed
-        })
-        .collect();
-    json!({
-        "lab": first.name, "passed": passed, "fidelity": first.fidelity.name(), "seeds": seeds,
-        "quantities": quantities,
-    })
 }
 
 #[cfg(test)]

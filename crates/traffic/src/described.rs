@@ -1,33 +1,37 @@
-//! A frame made of a description: what `plexus trace --explain` sends nowhere, and asks about.
+//! A frame made of a description, such as the one that `plexus trace --explain` asks about.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::net::IpAddr;
-use std::path::Path;
 
-use plexus_io::pcap::Reader;
 use plexus_wire::{
     EtherType, MacAddr, Protocol, ethernet, frame, icmpv4, icmpv6, ipv4, ipv6, tcp, udp, vlan,
 };
 
 /// The upper layer of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Upper {
+pub enum Upper {
+    /// A TCP segment with SYN, from and to these ports.
     Tcp(u16, u16),
+    /// A UDP datagram, from and to these ports.
     Udp(u16, u16),
+    /// An ICMP echo request.
     Echo,
 }
 
 /// A packet from one end to another. Addresses that are zero are to be found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Described {
-    pub(super) from: (MacAddr, Option<IpAddr>),
-    pub(super) to: (MacAddr, Option<IpAddr>),
-    pub(super) upper: Upper,
-    pub(super) vlan: Option<u16>,
-    pub(super) ttl: u8,
+pub struct Described {
+    /// The sender.
+    pub from: (MacAddr, Option<IpAddr>),
+    /// The destination.
+    pub to: (MacAddr, Option<IpAddr>),
+    /// The upper layer.
+    pub upper: Upper,
+    /// The VLAN of its tag, if it has one.
+    pub vlan: Option<u16>,
+    /// Time to live, or hop limit.
+    pub ttl: u8,
     /// Bytes of the frame without its tag.
-    pub(super) length: Option<usize>,
+    pub length: Option<usize>,
 }
 
 impl Described {
@@ -35,7 +39,7 @@ impl Described {
     ///
     /// # Errors
     /// When the description contradicts itself.
-    pub(super) fn frame(&self) -> Result<Vec<u8>, String> {
+    pub fn frame(&self) -> Result<Vec<u8>, String> {
         let stations = (self.from.0, self.to.0);
         let problem = |e: plexus_wire::Error| e.to_string();
         let mut frame = match (self.from.1, self.to.1) {
@@ -105,21 +109,6 @@ impl Described {
                 Ok(bytes)
             }
         }
-    }
-}
-
-/// The first frame of a capture file.
-///
-/// # Errors
-/// When there is none.
-pub(super) fn first_of(path: &Path) -> Result<Vec<u8>, String> {
-    let problem = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let file = File::open(path).map_err(|e| problem(&e))?;
-    let mut reader = Reader::new(BufReader::new(file)).map_err(|e| problem(&e))?;
-    let mut frame = Vec::new();
-    match reader.next(&mut frame).map_err(|e| problem(&e))? {
-        Some(_) => Ok(frame),
-        None => Err(problem(&"it has no frame")),
     }
 }
 

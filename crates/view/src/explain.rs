@@ -5,14 +5,13 @@ use std::fmt::Write as _;
 use plexus_api::answer::explain::{Explained, ExplainedBox, Leaves, Next, PairRule, PairVerdict};
 use plexus_api::answer::fabric::NodeName;
 use plexus_plane::DropReason;
+use plexus_report::plural;
 use plexus_wire::fabric::message::{Choice, Handed, Limited, Refusal, Step, Target};
 use plexus_wire::fabric::{CONTROL_HOP, ROUTER_HOP};
 use plexus_wire::{MacAddr, describe, unhex};
 
-use crate::text::plural;
-
 /// The packet's way, for a person.
-pub(super) fn in_words(told: &Explained) -> String {
+pub fn explain(told: &Explained) -> String {
     let mut out = String::new();
     if let Some(frame) = told.boxes.first().and_then(|first| unhex(&first.frame)) {
         let _ = writeln!(out, "{}", describe(&frame));
@@ -53,7 +52,7 @@ fn row(out: &mut String, head: &str, text: &str) {
 }
 
 /// At how many ports frames arrive at a host, or leave a node that knows no more.
-pub(super) fn arrivals(told: &Explained) -> usize {
+pub fn arrivals(told: &Explained) -> usize {
     let leaves = told.boxes.iter().flat_map(|passed| &passed.leaves);
     leaves.filter(|left| matches!(left.next, Next::Host(_) | Next::Cable)).count()
 }
@@ -392,7 +391,7 @@ mod tests {
 
     #[test]
     fn every_piece_of_advice_is_for_a_reason_that_exists() {
-        let source = include_str!("words.rs");
+        let source = include_str!("explain.rs");
         let mend = source.split("fn mend(").nth(1).unwrap().split("\n}").next().unwrap();
         let arms = mend.lines().filter_map(|line| line.split_once(" =>"));
         let named = arms.flat_map(|(arm, _)| arm.split('"').skip(1).step_by(2));
@@ -415,7 +414,7 @@ mod tests {
             more: 0,
         };
         let told = Explained { pair: None, boxes: vec![passed], more: 0 };
-        let text = in_words(&told);
+        let text = explain(&told);
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(text.contains("node 7 port 1") && text.contains("not delivered"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! How `gen` and `meter` reach a device: through a port, or by a program in the kernel.
+//! How a generator or a meter reaches a device: through a port, or by a program in the kernel.
 
 use plexus_config::Backend;
 use plexus_io::af_xdp::XdpOptions;
@@ -7,25 +7,30 @@ use plexus_io::spec::{self, Opened, PortSpec};
 use plexus_io::{HEADROOM, Pool};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::now;
-use crate::exit::Failure;
+use crate::drive::now;
 
 /// What `--backend` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
+pub enum Via {
     /// A port of ours.
     Port(Backend),
     /// An XDP program that sends or counts by itself.
     Kernel,
 }
 
-/// `gen --backend`
-pub(crate) fn parse_gen(text: &str) -> Result<Via, String> {
+/// As `gen --backend` says it.
+///
+/// # Errors
+/// With the names that there are.
+pub fn parse_gen(text: &str) -> Result<Via, String> {
     parse(text, "xdp_live")
 }
 
-/// `meter --backend`
-pub(crate) fn parse_meter(text: &str) -> Result<Via, String> {
+/// As `meter --backend` says it.
+///
+/// # Errors
+/// With the names that there are.
+pub fn parse_meter(text: &str) -> Result<Via, String> {
     parse(text, "xdp")
 }
 
@@ -46,18 +51,23 @@ fn parse(text: &str, kernel: &str) -> Result<Via, String> {
 
 /// Which way packets go through the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
+    /// Out.
     Send,
+    /// In.
     Receive,
 }
 
 /// A pool for frames of `frame` bytes, and the device as a port over it.
-pub(crate) fn open(
+///
+/// # Errors
+/// In words, when there is no memory, or the device cannot be opened.
+pub fn open(
     device: &str,
     backend: Backend,
     frame: usize,
     what_for: Use,
-) -> Result<(Pool, Opened), Failure> {
+) -> Result<(Pool, Opened), String> {
     let file = Some(device.into());
     let (frames, ring, fill, input, output) = match what_for {
         // Nothing reads what arrives at a sender.
@@ -65,8 +75,8 @@ pub(crate) fn open(
         // Deep enough for some milliseconds in which the meter is not scheduled.
         Use::Receive => (16_384, 4096, 4096, file, None),
     };
-    let mut pool = Pool::new(frames, frame + HEADROOM)
-        .map_err(|e| Failure::unusable(format!("no memory for frames: {e}")))?;
+    let mut pool =
+        Pool::new(frames, frame + HEADROOM).map_err(|e| format!("no memory for frames: {e}"))?;
     let spec = PortSpec {
         name: device.into(),
         device: device.into(),
@@ -75,10 +85,7 @@ pub(crate) fn open(
         pcap: PcapOptions { input, output, origin_ns: origin_ns() },
         ..PortSpec::default()
     };
-    let opened = spec::open(&spec, &mut pool).map_err(Failure::unusable)?;
-    if backend == Backend::Auto {
-        eprintln!("plexus: {device} by {}: {}", opened.backend, opened.how);
-    }
+    let opened = spec::open(&spec, &mut pool).map_err(|e| e.to_string())?;
     Ok((pool, opened))
 }
 

@@ -11,10 +11,10 @@ use plexus_io::clock::unix_ms;
 use plexus_wire::MacAddr;
 use plexus_wire::fabric::message::PortRole;
 
-use super::table::{Table, or_dash, words};
+use crate::table::{Table, or_dash, words};
 
 /// The role of each port, and its neighbour.
-pub(super) fn links(answer: &Links) -> String {
+pub(crate) fn links(answer: &Links) -> String {
     let head = ["PORT", "HOP", "ROLE", "NEIGHBOUR", "ITS HOP", "BY", "MTU", "MBIT/S"];
     let mut table = Table::new(&head);
     let mut notes = String::new();
@@ -82,7 +82,7 @@ fn paths(paths: &[Vec<u8>]) -> String {
 }
 
 /// Hosts of a node.
-pub(super) fn stations(answer: &Stations) -> String {
+pub(crate) fn stations(answer: &Stations) -> String {
     let mut table = Table::new(&["MAC", "PORT", "ADDRESSES"]);
     for h in &answer.hosts {
         table.row([&h.mac as &dyn Display, &h.port, &words(&h.addresses)]);
@@ -91,7 +91,7 @@ pub(super) fn stations(answer: &Stations) -> String {
 }
 
 /// Hosts of the whole fabric.
-pub(super) fn hosts(answer: &Hosts) -> String {
+pub(crate) fn hosts(answer: &Hosts) -> String {
     let mut table = Table::new(&["MAC", "NODE", "PORT", "ADDRESSES"]);
     for h in &answer.hosts {
         table.row([&h.mac as &dyn Display, &h.node, &h.port, &words(&h.addresses)]);
@@ -100,7 +100,7 @@ pub(super) fn hosts(answer: &Hosts) -> String {
 }
 
 /// A node's copy of the group's forwarding table.
-pub(super) fn router_copy(answer: &RouterCopy) -> String {
+pub(crate) fn router_copy(answer: &RouterCopy) -> String {
     let here = match answer.routes_here {
         true => "this node routes",
         false => "this node does not route: it has not had a complete table yet",
@@ -110,7 +110,7 @@ pub(super) fn router_copy(answer: &RouterCopy) -> String {
 }
 
 /// The group's forwarding table, and each node's copy.
-pub(super) fn group_router(answer: &GroupRouter) -> String {
+pub(crate) fn group_router(answer: &GroupRouter) -> String {
     let head =
         ["NODE", "STATE", "VERSION", "LAG", "ROUTES", "FOR OTHERS", "PACKETS/S", "SHARE", "BUSY"];
     let mut nodes = Table::new(&head);
@@ -162,7 +162,7 @@ pub(super) fn group_router(answer: &GroupRouter) -> String {
 }
 
 /// What the group's router does with packets to an address, and the boxes that they pass.
-pub(super) fn route(answer: &GroupRoute) -> String {
+pub(crate) fn route(answer: &GroupRoute) -> String {
     let action = match answer.action {
         Action::NoRoute => "no route; its senders hear that it cannot be reached",
         Action::Martian => "dropped before any lookup: no router forwards to it",
@@ -204,7 +204,7 @@ pub(super) fn route(answer: &GroupRoute) -> String {
 }
 
 /// Groups that hosts of a node have joined, and its trees.
-pub(super) fn joined(answer: &Joined) -> String {
+pub(crate) fn joined(answer: &Joined) -> String {
     let mut joined = Table::new(&["MAC", "PORT", "HAS JOINED"]);
     for j in &answer.joined {
         joined.row([&j.mac as &dyn Display, &j.port, &words(&j.groups)]);
@@ -217,7 +217,7 @@ pub(super) fn joined(answer: &Joined) -> String {
 }
 
 /// The multicast groups of the whole fabric.
-pub(super) fn groups(answer: &Groups) -> String {
+pub(crate) fn groups(answer: &Groups) -> String {
     let mut table = Table::new(&["GROUP", "ADDRESSES", "OF", "TREE", "FROM", "TO", "NODES"]);
     let or = |words: String| if words.is_empty() { "-".to_string() } else { words };
     for g in &answer.groups {
@@ -239,7 +239,7 @@ pub(super) fn groups(answer: &Groups) -> String {
 }
 
 /// Addresses that are leased.
-pub(super) fn leases(answer: &Leases) -> String {
+pub(crate) fn leases(answer: &Leases) -> String {
     let now = unix_ms() / 1000;
     let mut table = Table::new(&["ADDRESS", "MAC", "LEFT"]);
     for lease in &answer.leases {
@@ -253,7 +253,7 @@ pub(super) fn leases(answer: &Leases) -> String {
 }
 
 /// The controllers of a group.
-pub(super) fn controllers(answer: &Controllers) -> String {
+pub(crate) fn controllers(answer: &Controllers) -> String {
     let Controllers { controller, role, leader, epoch, leader_since_s, .. } = answer;
     let role = match role {
         ControllerRole::Standby => "stands by",
@@ -287,7 +287,7 @@ pub(super) fn controllers(answer: &Controllers) -> String {
 }
 
 /// A node's route memory.
-pub(super) fn source_routes(answer: &SourceRoutes) -> String {
+pub(crate) fn source_routes(answer: &SourceRoutes) -> String {
     let mut table = Table::new(&["PORT", "FROM", "TO", "PATHS"]);
     for r in &answer.routes {
         table.row([&r.port as &dyn Display, &any(r.source), &r.destination, &paths(&r.paths)]);
@@ -296,7 +296,7 @@ pub(super) fn source_routes(answer: &SourceRoutes) -> String {
 }
 
 /// The nodes of a fabric and their ports.
-pub(super) fn topology(answer: &Topology) -> String {
+pub(crate) fn topology(answer: &Topology) -> String {
     let mut table = Table::new(&["NODE", "PORT", "ROLE", "TO", "ITS PORT", "MBIT/S"]);
     let mut small = String::new();
     for node in &answer.nodes {
@@ -324,7 +324,7 @@ pub(super) fn topology(answer: &Topology) -> String {
 }
 
 /// The routes that a controller has handed out.
-pub(super) fn flows(answer: &Flows) -> String {
+pub(crate) fn flows(answer: &Flows) -> String {
     let mut table = Table::new(&["FROM", "TO", "NODE", "PATHS"]);
     for f in &answer.flows {
         table.row([&any(f.from) as &dyn Display, &f.to, &f.node, &paths(&f.paths)]);
@@ -333,7 +333,7 @@ pub(super) fn flows(answer: &Flows) -> String {
 }
 
 /// Messages that a controller did not act on. It forwards nothing and has no account.
-pub(super) fn unserved(answer: &Unserved) -> String {
+pub(crate) fn unserved(answer: &Unserved) -> String {
     let mut table = Table::new(&["REASON", "COUNT"]);
     for (reason, count) in &answer.drops {
         table.row([reason as &dyn Display, count]);

@@ -6,10 +6,10 @@ use plexus_api::answer::named::{
     Cache, Dispatch, Face, Faces, Fib, Names, Origin, Prefetch, Worker,
 };
 
-use super::table::{Table, or_dash};
+use crate::table::{Table, or_dash};
 
 /// The faces: where they lead and what passed.
-pub(super) fn faces(answer: &Faces) -> String {
+pub(crate) fn faces(answer: &Faces) -> String {
     let mut table = Table::new(&[
         "FACE",
         "REMOTE",
@@ -59,7 +59,7 @@ fn dropped(face: &Face) -> String {
 }
 
 /// Prefixes and where they lead, strategies, and what is pending.
-pub(super) fn names(answer: &Names) -> String {
+pub(crate) fn names(answer: &Names) -> String {
     let mut routes = Table::new(&["PREFIX", "FACE", "COST", "ORIGIN", "FLAGS", "ENDS IN"]);
     for route in &answer.routes {
         let flags = [(route.inherit, "inherit"), (route.capture, "capture")];
@@ -144,7 +144,7 @@ fn mib(bytes: u64) -> String {
 }
 
 /// The content store's two floors.
-pub(super) fn cache(answer: &Cache) -> String {
+pub(crate) fn cache(answer: &Cache) -> String {
     let memory = &answer.memory;
     let mut table = Table::new(&["FLOOR", "USED", "OF", "PACKETS", "HITS", "ERRORS", "STATE"]);
     table.row::<7>([

@@ -10,26 +10,26 @@ use plexus_wire::{EtherType, Protocol, describe, ethernet, ipv4, ipv6};
 /// The fields of an IP packet that no box on the way changes: addresses, and a hash of the rest but
 /// the time to live and checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
-    pub(super) rest: u64,
+pub(crate) struct Key {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) rest: u64,
 }
 
 /// An IP packet as it passes a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) key: Key,
+pub(crate) struct Seen {
+    pub(crate) key: Key,
     /// Time to live, or hop limit.
-    pub(super) ttl: u8,
+    pub(crate) ttl: u8,
     /// Hops that its fabric header has left, and that it has behind it; absent: it has no header.
-    pub(super) hops: Option<(usize, usize)>,
+    pub(crate) hops: Option<(usize, usize)>,
     /// In a line.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// The packet in a frame, if there is one.
-pub(super) fn seen(frame: &[u8]) -> Option<Seen> {
+pub(crate) fn seen(frame: &[u8]) -> Option<Seen> {
     let plain = |frame: &[u8], hops| {
         let (key, ttl) = key(frame)?;
         Some(Seen { key, ttl, hops, text: describe(frame).to_string() })

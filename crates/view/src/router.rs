@@ -1,20 +1,13 @@
 //! A router's answers for people.
 
 use std::fmt::Display;
-use std::io::Write;
 
-use plexus_api::answer::router::{Class, Fib, Kind, Neighbours, NextHop, Route, Routes, Weighed};
-use plexus_api::{Client, Request};
+use plexus_api::answer::router::{Class, Fib, Kind, Neighbours, NextHop, Route, Weighed};
 
-use super::read;
-use super::table::{Table, or_dash, words};
-use crate::exit::{Failure, Outcome};
-
-/// Where a listing of all routes begins.
-const FIRST: &str = "0.0.0.0/0";
+use crate::table::{Table, or_dash, words};
 
 /// Interfaces, and how much is in the tables.
-pub(super) fn fib(answer: &Fib) -> String {
+pub(crate) fn fib(answer: &Fib) -> String {
     let mut table = Table::new(&["INTERFACE", "STATE", "VLAN", "MAC", "MTU", "ADDRESSES"]);
     for i in &answer.interfaces {
         table.row::<6>([
@@ -42,7 +35,7 @@ pub(super) fn fib(answer: &Fib) -> String {
     )
 }
 
-pub(super) fn neighbours(answer: &Neighbours) -> String {
+pub(crate) fn neighbours(answer: &Neighbours) -> String {
     let mut table = Table::new(&["ADDRESS", "INTERFACE", "MAC", "STATE", "FOR", "GATEWAY"]);
     for n in &answer.neighbours {
         table.row::<6>([
@@ -58,7 +51,7 @@ pub(super) fn neighbours(answer: &Neighbours) -> String {
 }
 
 /// The action on packets to an address, and every route that was weighed, the longest first.
-pub(super) fn route(answer: &Route) -> String {
+pub(crate) fn route(answer: &Route) -> String {
     let address = answer.address;
     match answer.class {
         Class::Martian => {
@@ -109,36 +102,4 @@ fn next_hop(hop: &NextHop) -> String {
         (other, _) => other.replace('_', " "),
     };
     format!("{gateway} on {interface}{share} ({state})")
-}
-
-/// Prints all routes in use, a part at a time: a table of millions is in no one answer. Fails if
-/// the packet path has others than the router's routes say.
-pub(super) fn routes(client: &mut Client, json: bool) -> Outcome {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut first = Some(FIRST.to_string());
-    let mut disagree = Vec::new();
-    while let Some(from) = first {
-        let from = from.parse().map_err(Failure::unusable)?;
-        let answer = client.ask(&Request::RoutesFrom(from)).map_err(Failure::unusable)?;
-        let raw = json.then(|| answer.to_string());
-        let part: Routes = read(serde_json::from_value(answer))?;
-        disagree.extend(part.disagree);
-        first = part.next;
-        let written = match raw {
-            Some(line) => writeln!(out, "{line}"),
-            None => part.routes.iter().try_for_each(|line| writeln!(out, "{line}")),
-        };
-        // A reader that has had enough (`| head`) ends it.
-        if written.is_err() {
-            return Ok(());
-        }
-    }
-    let _ = out.flush();
-    match disagree.first() {
-        None => Ok(()),
-        Some(one) => Err(Failure::No(format!(
-            "the packet path has something else at {} prefixes, {one} among them",
-            disagree.len()
-        ))),
-    }
 }

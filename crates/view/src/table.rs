@@ -3,35 +3,35 @@
 use std::fmt::Display;
 
 /// Columns under a head.
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     head: &'a [&'a str],
     rows: Vec<Vec<String>>,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(head: &'a [&'a str]) -> Table<'a> {
+    pub(crate) fn new(head: &'a [&'a str]) -> Table<'a> {
         Table { head, rows: Vec::new() }
     }
 
-    pub(super) fn row<const N: usize>(&mut self, cells: [&dyn Display; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [&dyn Display; N]) {
         self.rows.push(cells.map(ToString::to_string).into());
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         plexus_report::table(self.head, &self.rows)
     }
 }
 
 /// The value, or a dash where there is none.
-pub(super) fn or_dash(value: Option<impl Display>) -> String {
+pub(crate) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
 /// The values with spaces between.
-pub(super) fn words(values: impl IntoIterator<Item = impl Display>) -> String {
+pub(crate) fn words(values: impl IntoIterator<Item = impl Display>) -> String {
     values.into_iter().map(|v| v.to_string()).collect::<Vec<_>>().join(" ")
 }
