@@ -199,7 +199,16 @@ fn check(topology: &Topology) -> Result<(), String> {
             ));
         }
     }
-    for flow in &topology.traffic {
+    for (number, flow) in topology.traffic.iter().enumerate() {
+        // The identifier of its requests is the flow's number, of 16 bits.
+        if flow.proto == Proto::Icmp && number > usize::from(u16::MAX) {
+            return Err(format!(
+                "flow {}: it is flow {} of the file, and only the first 65,536 can be pings: put \
+                 pings before other flows, or take some out",
+                flow.name,
+                number + 1
+            ));
+        }
         if flow.proto == Proto::Web {
             return Err(format!(
                 "flow {}: simulated hosts have no browsers: use plexus lab run",

@@ -105,9 +105,11 @@ impl SimFlow {
         });
         // Longer pauses are not expected.
         let usual = if spec.arrivals == Arrivals::Poisson { 7 } else { 1 };
-        let interval = match &spec.catalogue {
-            Some(catalogue) => named::interval(catalogue, ends.delays),
-            None => udp::interval(&spec) * usual,
+        let interval = match (&spec.catalogue, &spec.dialogue) {
+            (Some(catalogue), _) => named::interval(catalogue, ends.delays),
+            (_, Some(dialogue)) => dialogue.think + dialogue.service + 2 * ends.delays,
+            _ if spec.proto == Proto::Icmp => echo::INTERVAL.max(2 * ends.delays),
+            _ => udp::interval(&spec) * usual,
         };
         let gaps = Gaps::new(interval);
         SimFlow {

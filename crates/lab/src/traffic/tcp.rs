@@ -212,14 +212,14 @@ fn receive_all(
     stream.set_read_timeout(Some(TICK))?;
     let mut content = content(route);
     let mut buffer = vec![0; 1 << 18];
-    let mut first: Option<Instant> = None;
-    let mut moved = Instant::now();
+    // The first bytes took their time as well.
+    let accepted = Instant::now();
+    let mut moved = accepted;
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(n) => {
                 moved = Instant::now();
-                let since = *first.get_or_insert(moved);
                 if route.flow.verify && seen.problem.is_none() && !content.accept(&buffer[..n]) {
                     seen.problem = Some(format!(
                         "what arrived differs from what was sent, after {} bytes at the latest",
@@ -227,7 +227,7 @@ fn receive_all(
                     ));
                 }
                 seen.bytes += n as u64;
-                seen.seconds = since.elapsed().as_secs_f64();
+                seen.seconds = accepted.elapsed().as_secs_f64();
                 route.live.add_received(n);
             }
             Err(e) if is_timeout(&e) && moved.elapsed() < PATIENCE => {}

@@ -14,7 +14,7 @@ use crate::host::ip::{self, Ip};
 use crate::time::SimTime;
 
 /// Least time between two requests.
-const INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The request that is under way.
 #[derive(Debug, Default)]

@@ -69,8 +69,8 @@ pub(super) struct Connection {
     /// When something was last acknowledged, and how much was by then.
     moved: (SimTime, u64),
     connected_at: Option<SimTime>,
-    /// When the first byte arrived, and the last one.
-    arrived: Option<(SimTime, SimTime)>,
+    /// When the last byte arrived that came.
+    arrived: Option<SimTime>,
     problem: Option<String>,
     turned_away: bool,
 }
@@ -137,7 +137,7 @@ impl Connection {
         Connected {
             stats: self.ends.each_ref().map(|end| *end.stats()),
             delivered: self.ends[1].delivered(),
-            finished: self.arrived.filter(|_| is_whole).map(|(_, last)| (last - started).into()),
+            finished: self.arrived.filter(|_| is_whole).map(|last| (last - started).into()),
         }
     }
 
@@ -165,8 +165,9 @@ impl Connection {
     /// What became of it; the numbers are the lab's.
     pub(super) fn outcome(self, name: &str, started: SimTime, ended: SimTime) -> Outcome {
         let received = self.ends[1].delivered();
-        let arrived = self.arrived.map_or(SimTime::ZERO, |(first, last)| last - first);
-        let sending = ended - self.connected_at.unwrap_or(started);
+        let connected = self.connected_at.unwrap_or(started);
+        let arrived = self.arrived.map_or(SimTime::ZERO, |last| last - connected);
+        let sending = ended - connected;
         let lost = self.written.saturating_sub(received);
         // All has come with the last byte; else its arrival ended nothing.
         let arriving = if lost > 0 { arrived.max(sending) } else { arrived };
@@ -240,8 +241,7 @@ impl SimFlow {
         match side {
             Side::Receiver => {
                 if end.delivered() > before {
-                    let first = tcp.arrived.map_or(now, |(first, _)| first);
-                    tcp.arrived = Some((first, now));
+                    tcp.arrived = Some(now);
                 }
                 if end.peer_closed() {
                     end.close();

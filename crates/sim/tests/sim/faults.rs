@@ -96,6 +96,21 @@ fn a_bad_cable_loses_repeats_and_overtakes_for_its_time() {
     assert_eq!(loss(&report, "after"), 0.0, "{report}");
 }
 
+/// Pings leave every 10 ms, and requests when the one before is answered: no arrival is missing
+/// between two of them.
+#[test]
+fn the_pauses_of_pings_and_requests_are_no_outages() {
+    let ping = "[[traffic]]\nname = \"ping\"\nfrom = \"h2\"\nto = \"h3\"\nproto = \"icmp\"\n\
+                count = 100\n";
+    let asks = "[[traffic]]\nname = \"asks\"\nfrom = \"h2\"\nto = \"h3\"\nproto = \"request\"\n\
+                request = \"64B\"\nresponse = \"1KiB\"\nthink = \"20ms\"\nduration = \"1s\"\n";
+    let cut = event("at = \"500ms\", kind = \"carrier\", cut = \"n1.h\", for = \"100ms\"");
+    let report = run(&(ping.to_string() + asks + &cut));
+    assert_eq!((loss(&report, "ping"), loss(&report, "asks")), (0.0, 0.0), "{report}");
+    let [outage] = &report.facts.outages[..] else { panic!("{report}") };
+    assert_eq!(outage.ms, 0.0, "{report}");
+}
+
 #[test]
 fn a_node_that_crashes_is_gone_around_and_comes_back() {
     // n1 is no way from n2 to n3 while their own cable is there; cut, it is the only one.
