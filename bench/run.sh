@@ -5,7 +5,8 @@
 # the plexus to measure, a path (target/dist/plexus). Prints a line per figure, or with --json one
 # array as `plexus bench --json` does, plus date, commit and machine of each row. --out writes that
 # array to a file; --record puts its rows into bench/results.json and renders bench/README.md. A
-# group that cannot run is skipped with a message.
+# group that cannot run is skipped with a message. A turn that failed is left out with its partner,
+# with a message, and `runs` of the row says how many are left.
 # Environment: RT=1 and THREADED=1 act on veth as peers/README.md says; RUNS replaces 7 turns.
 # Example: sudo bench/run.sh --out bench.json veth tcp
 set -eu
@@ -20,11 +21,12 @@ while [ $# -gt 0 ]; do
     --record) record=1 ;;
     */*) PLEXUS=$1 ;;
     memory|veth|route|gen|tcp|ring|latency|idle|ndn|ndr) groups+=" $1" ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
-[ -z "$quick" ] || [ -z "$record" ] || { echo "run.sh: --record needs a full run" >&2; exit 2; }
+[ -z "$record" ] || { [ -z "$quick" ] && [ "$runs" -ge 7 ]; } ||
+    { echo "run.sh: --record needs a full run, of 7 turns or more" >&2; exit 2; }
 groups=${groups:-memory veth route gen tcp ring latency idle ndn}
 [ -x "$PLEXUS" ] || { echo "run.sh: no $PLEXUS: cargo build --profile dist first" >&2; exit 2; }
 PLEXUS=$(realpath "$PLEXUS")
@@ -51,7 +53,11 @@ skip() { say "skipped: $1: $2"; }
 have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
 
 # Middle, least and greatest of the numbers on standard input; the lower one of two in the middle.
-spread() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)], v[1], v[NR] }'; }
+# A turn that failed is "-", which is none.
+spread() {
+    sed '/^-$/d' | sort -g |
+        awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)], v[1], v[NR] }'
+}
 
 # A row as one line of JSON, and as a line for people.
 add() { # the row's object
@@ -65,20 +71,23 @@ add() { # the row's object
         print "" }'
 }
 
+# Thousands of a number; "-" for none.
+thousands() { awk -v n="$1" 'BEGIN { if (n == "") print "-"; else printf "%.1f\n", n / 1000 }'; }
+
 # A row from the files of turns: name, unit, our file, peer's name, peer's file (both may be empty).
 row() {
     local name=$1 unit=$2 ours=$3 peer=${4:-} theirs=${5:-} value low high
     local pv=null ratio=null rlow=null rhigh=null named=null
-    read -r value low high < <(spread <"$ours")
+    read -r value low high < <(spread <"$ours") || { skip "$name" "no turn of ours"; return 0; }
     if [ -n "$peer" ]; then
         named="\"$peer\""
-        read -r pv _ _ < <(spread <"$theirs")
+        read -r pv _ _ < <(spread <"$theirs") || { skip "$name" "no turn of $peer"; return 0; }
         read -r ratio rlow rhigh < <(paste "$ours" "$theirs" |
-            awk '$2 > 0 { printf "%.4f\n", $1 / $2 }' | spread) || true
+            awk '$1 != "-" && $2 > 0 { printf "%.4f\n", $1 / $2 }' | spread) || true
         ratio=${ratio:-null} rlow=${rlow:-null} rhigh=${rhigh:-null}
     fi
     add "{\"name\":\"$name\",\"value\":$value,\"unit\":\"$unit\",\"peer\":$named,\
-\"peer_value\":$pv,\"ratio\":$ratio,\"runs\":$(wc -l <"$ours"),\"value_min\":$low,\
+\"peer_value\":$pv,\"ratio\":$ratio,\"runs\":$(grep -cv '^-$' "$ours"),\"value_min\":$low,\
 \"value_max\":$high,\"ratio_min\":$rlow,\"ratio_max\":$rhigh}"
 }
 
@@ -143,10 +152,9 @@ veth() {
             core=$(sed -n 's/.*"per_core":\[\([0-9]*\).*/\1/p' "$work/one")
             if [ -z "$pps" ]; then
                 skip "$name" "$(tail -3 "$work/log")"
-                pps=0
             fi
-            awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/veth-$name"
-            awk -v p="${core:-0}" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/core-$name"
+            thousands "$pps" >>"$work/veth-$name"
+            thousands "$core" >>"$work/core-$name"
         done
     done
     for name in "${switches[@]:1}"; do
@@ -200,11 +208,9 @@ route() {
             core=$(sed -n 's/.*"per_core":\[\([0-9]*\).*/\1/p' "$work/one")
             if [ -z "$pps" ]; then
                 skip "$name" "$(tail -3 "$work/log")"
-                pps=0
             fi
-            awk -v p="$pps" 'BEGIN { printf "%.1f\n", p / 1000 }' >>"$work/route-$threaded-$name"
-            awk -v p="${core:-0}" 'BEGIN { printf "%.1f\n", p / 1000 }' \
-                >>"$work/route-core-$threaded-$name"
+            thousands "$pps" >>"$work/route-$threaded-$name"
+            thousands "$core" >>"$work/route-core-$threaded-$name"
         done; done
     done
     unset ROUTES
@@ -257,12 +263,14 @@ gen() {
                     --duration ${seconds}s >"$work/sent" 2>"$work/log" || true
                 wait $meter || true
                 sent=$(number packets "$work/sent") rejected=$(number rejected "$work/sent")
-                [ -n "$sent" ] || { skip "$pair" "$(tail -1 "$work/log")"; sent=0; }
+                [ -n "$sent" ] || skip "$pair" "$(tail -1 "$work/log")"
                 awk -v n="$sent" -v r="${rejected:-0}" -v s="$(number seconds "$work/sent")" \
-                    'BEGIN { printf "%.1f\n", (s > 0 ? (n - r) / s / 1000 : 0) }' \
+                    'BEGIN { if (s > 0) printf "%.1f\n", (n - r) / s / 1000; else print "-" }' \
                     >>"$work/gen-$pair"
                 awk -v n="$(number received "$work/heard")" -v s="$(number seconds "$work/sent")" \
-                    'BEGIN { printf "%.1f\n", (s > 0 ? n / s / 1000 : 0) }' >>"$work/meter-$pair"
+                    'BEGIN {
+                        if (s > 0 && n != "") printf "%.1f\n", n / s / 1000; else print "-" }' \
+                    >>"$work/meter-$pair"
             done
         done
     done
@@ -323,7 +331,7 @@ tcp() {
         say "tcp: round $round of $runs"
         for kind in "${kinds[@]}"; do
             iperf "$kind" >"$work/one"
-            [ -s "$work/one" ] || echo 0 >"$work/one"
+            [ -s "$work/one" ] || { skip "$kind" "iperf3 told nothing"; echo - >"$work/one"; }
             cat "$work/one" >>"$work/tcp-$kind"
         done
     done
@@ -375,7 +383,9 @@ added() { # name count interval kind...
         direct=$(round_trip direct "$count" "$interval")
         for kind in "$@"; do
             there=$(round_trip "$kind" "$count" "$interval")
-            awk -v a="$there" -v b="$direct" 'BEGIN { printf "%.1f\n", (a - b) / 2 }' \
+            [ -n "$there" ] && [ -n "$direct" ] || skip "$name of $kind" "no echo was answered"
+            awk -v a="$there" -v b="$direct" 'BEGIN {
+                if (a == "" || b == "") print "-"; else printf "%.1f\n", (a - b) / 2 }' \
                 >>"$work/$name-$kind"
         done
     done
@@ -434,11 +444,11 @@ ndn() {
                 { skip "$name under $load" "$(tail -1 "$work/log")"; echo >"$work/one"; }
             # Rate in MB/s and kData/s; thousands of Data per second of the forwarder's time.
             for key in "${keys[@]}"; do
-                sed -n "s/.*\"$key\":\([0-9.]*\).*/\1/p" "$work/one" | grep . || echo 0
+                sed -n "s/.*\"$key\":\([0-9.]*\).*/\1/p" "$work/one" | grep . || echo -
             done | paste -s | awk -v f="$file" '{
-                print $1 >>(f "-mb"); printf "%.2f\n", $2 / 1000 >>(f "-data")
+                print $1 >>(f "-mb"); print ($2 == "-" ? "-" : $2 / 1000) >>(f "-data")
                 print $3 >>(f "-their"); print $4 >>(f "-own")
-                printf "%.2f\n", ($4 > 0 ? 1000 / $4 : 0) >>(f "-per-core") }'
+                print ($4 > 0 ? 1000 / $4 : "-") >>(f "-per-core") }'
         done; done
     done
     for load in "${loads[@]}"; do
@@ -474,7 +484,7 @@ ndr() {
     for what in ndr pdr; do
         for file in ndr ndr-bridge; do
             sed -n "s/^ *\"${what}_pps\": *\([0-9]*\).*/\1/p" "$work/$file" >"$work/$file-$what"
-            [ -s "$work/$file-$what" ] || echo 0 >"$work/$file-$what"
+            [ -s "$work/$file-$what" ] || echo - >"$work/$file-$what"
         done
         row $what-64 pps "$work/ndr-$what" linux_bridge "$work/ndr-bridge-$what"
     done

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 const BEGIN: &str = "<!-- figures -->\n";
 const END: &str = "<!-- end of figures -->";
 
+/// Turns of a full run. Rows of fewer say so.
+const TURNS: u32 = 7;
+
 /// A row of `plexus bench --json`, and where it was measured.
 #[derive(Debug, Deserialize, Serialize)]
 struct Figure {
@@ -20,6 +23,9 @@ struct Figure {
     peer: Option<String>,
     peer_value: Option<f64>,
     ratio: Option<f64>,
+    /// Turns that its medians are of; rows from before this was kept have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    runs: Option<u32>,
     value_min: Option<f64>,
     value_max: Option<f64>,
     ratio_min: Option<f64>,
@@ -104,7 +110,10 @@ fn table(figures: &[Figure]) -> String {
             machines.push(&f.machine);
             machines.len() - 1
         });
-        let ours = with_range(f.value, &format!(" {}", f.unit), f.value_min, f.value_max);
+        let mut ours = with_range(f.value, &format!(" {}", f.unit), f.value_min, f.value_max);
+        if let Some(turns) = f.runs.filter(|turns| *turns < TURNS) {
+            let _ = write!(ours, ", {turns} turns");
+        }
         let theirs = f.peer_value.map(|v| format!(" {}", shown(v))).unwrap_or_default();
         let peer = f.peer.as_ref().map(|p| format!("{p}{theirs}")).unwrap_or_default();
         let ratio = f.ratio.map(|r| with_range(r, "", f.ratio_min, f.ratio_max));

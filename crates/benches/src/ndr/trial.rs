@@ -73,6 +73,20 @@ impl Trial {
         Trial { rate, offered, sent, received, loss, latency_us_p50, overflow, void }
     }
 
+    /// From the answers of the generator and the meter.
+    fn read(rate: Rate, sent: &Value, heard: &Value) -> Option<Trial> {
+        let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
+        let whole = |json: &Value, path: &str| number(json, path).map(|n| n as u64);
+        // Each packet once: a duplicate makes no loss good.
+        let once =
+            whole(heard, "/total/received")?.saturating_sub(whole(heard, "/total/duplicates")?);
+        let packets = (whole(sent, "/packets")?, once);
+        let offered = whole(sent, "/packets_per_s")?;
+        let asked = if let Rate::Packets(rate) = rate { rate } else { offered };
+        let p50 = number(heard, "/total/latency/p50_ns").map(|ns| ns / 1e3);
+        Some(Trial::new(asked, offered, packets, whole(heard, "/overflow")?, p50))
+    }
+
     /// For the search.
     pub(super) fn outcome(&self) -> Outcome {
         let &Trial { rate, offered, sent, received, .. } = self;
@@ -107,16 +121,8 @@ impl Bench {
         generator.args(["--duration", &format!("{}ms", self.time.as_millis())]);
         let sent = Running::start(generator, "the generator")?.finish()?;
         let heard = meter.finish()?;
-        let number = |json: &Value, path: &str| json.pointer(path).and_then(Value::as_f64);
-        let whole = |json: &Value, path: &str| number(json, path).map(|n| n as u64);
-        let read = || {
-            let packets = (whole(&sent, "/packets")?, whole(&heard, "/total/received")?);
-            let offered = whole(&sent, "/packets_per_s")?;
-            let asked = if let Rate::Packets(rate) = rate { rate } else { offered };
-            let p50 = number(&heard, "/total/latency/p50_ns").map(|ns| ns / 1e3);
-            Some(Trial::new(asked, offered, packets, whole(&heard, "/overflow")?, p50))
-        };
-        read().ok_or_else(|| format!("generator or meter gave an odd answer: {sent} {heard}"))
+        Trial::read(rate, &sent, &heard)
+            .ok_or_else(|| format!("generator or meter gave an odd answer: {sent} {heard}"))
     }
 
     /// `plexus lab exec LAB HOST -- plexus …`
@@ -258,5 +264,21 @@ impl Running {
             format!("{what} ({status}): {e}\n{}", said.join("\n")).trim_end().to_string()
         });
         Ok((status, answer?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn duplicates_make_no_loss_good() {
+        let sent = json!({"packets": 1000, "packets_per_s": 1000.0});
+        let heard = json!({"total": {"received": 1000, "duplicates": 50}, "overflow": 0});
+        let trial = Trial::read(Rate::Packets(1000), &sent, &heard).unwrap();
+        assert_eq!((trial.received, trial.loss, &trial.void), (950, 0.05, &None));
+        assert_eq!(Trial::read(Rate::Max, &json!({}), &heard), None);
     }
 }
