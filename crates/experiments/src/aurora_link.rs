@@ -58,7 +58,7 @@ fn find(setting: &mut Setting<'_>, effort: Effort) -> Result<Findings, Failure> 
     let bare = Link { idle_clocks: 0, compensation: None, ..Link::STATED };
     let long = 1 << 40;
     let raw = long as f64 * 8.0 / measured(bare, long, 1) * CLOCK_HZ as f64 / 1e9;
-    findings.rows.push(Row::new("raw rate of a link", "Gbit/s", raw).paper(2.0));
+    findings.rows.push(Row::new("raw rate of a link", "Gbit/s", raw).put_in(2.0));
     let mut goodputs = Vec::new();
     let (mut formula_lost, mut boards_lost) = (Vec::new(), Vec::new());
     for size in SIZES {

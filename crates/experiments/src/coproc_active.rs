@@ -14,7 +14,7 @@ use plexus_traffic::{FlowSizes, Published};
 use plexus_wire::{FlowKey, Time};
 
 use super::Setting;
-use super::coproc_rig::{ActiveFlows, Best, Load, Train, Trains};
+use super::coproc_rig::{ActiveFlows, Best, Interval, Load, Train, Trains};
 use super::coproc_tfor::{SERVERS, load};
 use super::plot::{Axis, Chart, Line};
 use super::report::{Findings, Row};
@@ -28,6 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 /// Longest packet of a capture that is read.
 const PACKET_MAX: usize = 1 << 16;
+/// The longest capture: a broken clock would make years of it.
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
 /// The loads: a name, flows per second in multiples of coproc-tfor's first load, servers.
 const LOADS: [(&str, f64, usize); 3] = [
@@ -103,10 +105,14 @@ impl Seen {
         self.active.iter().skip(self.skip).map(|flows| f64::from(*flows)).collect()
     }
 
-    /// Percentages that the table of this index offloads in each second.
+    /// The seconds with traffic.
+    fn seconds(&self) -> impl Iterator<Item = &Interval> {
+        self.best.intervals.iter().filter(|second| second.number >= self.skip)
+    }
+
+    /// Percentages that the table of this index offloads in each second with traffic.
     fn offloads(&self, table: usize) -> Vec<f64> {
-        let percent = |(_, all, best): &(usize, u64, Vec<u64>)| best[table] as f64 / *all as f64;
-        self.best.intervals.iter().skip(self.skip).map(|i| percent(i) * 100.0).collect()
+        self.seconds().map(|second| second.percent(table)).collect()
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -124,7 +130,7 @@ impl Seen {
             let at = ((1.0 - part / 100.0) * offloads.len() as f64) as usize;
             let least = offloads.get(at).copied().unwrap_or(0.0);
             let quantity = format!("{}: offload in {part:.0} % of the time, k = {k}", self.name);
-            let flows = self.best.intervals.iter().skip(self.skip).map(|i| i.0).max();
+            let flows = self.seconds().map(|second| second.flows).max();
             let note = format!("the best of each second; {} flows in one", flows.unwrap_or(0));
             rows.push(Row::new(quantity, "%", least).at_least(offload).note(note));
         }
@@ -133,15 +139,17 @@ impl Seen {
 
     fn lines(&self) -> String {
         let mut lines = String::new();
-        let seconds = self.best.intervals.iter().zip(&self.active).enumerate();
-        for (second, ((flows, all, best), active)) in seconds {
-            let percent = |table: usize| best[table] as f64 / *all as f64 * 100.0;
+        for second in &self.best.intervals {
+            // The last second does not end.
+            let Some(active) = self.active.get(second.number) else { continue };
             let name = self.name.replace(',', "");
             let _ = writeln!(
                 lines,
-                "{name},{second},{active},{flows},{:.3},{:.3}",
-                percent(0),
-                percent(1)
+                "{name},{},{active},{},{:.3},{:.3}",
+                second.number,
+                second.flows,
+                second.percent(0),
+                second.percent(1)
             );
         }
         lines
@@ -241,6 +249,12 @@ impl Iterator for &mut Frames {
             self.sizes[flow as usize] += bytes.len() as u64;
             let start = *self.start.get_or_insert(record.time_ns);
             let at = Time::from_nanos(record.time_ns.saturating_sub(start));
+            if at > Time::ZERO + LONGEST {
+                let days = LONGEST.as_secs() / 86_400;
+                let why = format!("a packet is more than {days} days after the first one");
+                self.broken = Some(why);
+                return None;
+            }
             return Some(Train { at, flow, bytes: bytes.len() as u32, packets: 1 });
         }
     }
@@ -248,6 +262,9 @@ impl Iterator for &mut Frames {
 
 #[cfg(test)]
 mod tests {
+    use plexus_io::pcap::{Direction, LinkType, Writer};
+    use plexus_wire::{MacAddr, Protocol};
+
     use super::*;
 
     #[test]
@@ -263,10 +280,35 @@ mod tests {
         let seen = Seen::of("a, b".into(), trains, Duration::ZERO);
         let ours =
             |i: usize| serde_json::to_value(&seen.rows()[i]).unwrap()["ours"].as_f64().unwrap();
-        // Of 69 whole seconds, the first 61.
-        assert!((ours(0) - 61.0 / 69.0 * 100.0).abs() < 0.01, "{}", ours(0));
+        // Of 69 whole seconds, the first 60.
+        assert!((ours(0) - 60.0 / 69.0 * 100.0).abs() < 0.01, "{}", ours(0));
         assert_eq!([ours(1), ours(2), ours(3)], [100.0, 0.0, 100.0]);
         assert_eq!(seen.offloads(0)[0], 2048.0 / 3000.0 * 100.0);
         assert!(seen.lines().starts_with("a b,0,3000,3000,68.267,100.000\n"), "{}", seen.lines());
+    }
+
+    #[test]
+    fn a_silent_second_has_no_line_and_moves_no_other() {
+        let train = |s, flow| Train { at: Time::from_secs(s), flow, bytes: 9, packets: 1 };
+        let trains = [train(0, 0), train(4, 1), train(5, 2)];
+        let seen = |skip| Seen::of("a".into(), trains.into_iter(), Duration::from_secs(skip));
+        assert_eq!(seen(0).lines(), "a,0,1,1,100.000,100.000\na,4,2,1,100.000,100.000\n");
+        assert_eq!(seen(1).offloads(0), [100.0, 100.0]);
+    }
+
+    #[test]
+    fn a_capture_of_a_broken_clock_ends_there() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut writer = Writer::new(file.reopen().unwrap(), LinkType::Ethernet, "p").unwrap();
+        let (mac, ip) = (MacAddr([2, 0, 0, 0, 0, 1]), "10.0.0.1".parse().unwrap());
+        let head = (Protocol::UDP, 64);
+        let frame = plexus_wire::frame::ip((mac, mac), (ip, ip), head, &[0; 8]).unwrap();
+        for time_ns in [0, 1, 1 << 60] {
+            writer.packet(time_ns, Direction::In, &frame).unwrap();
+        }
+        writer.flush().unwrap();
+        let (seen, _, broken) = capture(file.path()).unwrap();
+        assert_eq!(seen.best.intervals[0].bytes, 2 * frame.len() as u64);
+        assert!(broken.unwrap().contains("more than 7 days after"));
     }
 }

@@ -13,7 +13,7 @@ use super::Setting;
 use super::axon_vm::command;
 use super::plot::{Bars, Chart, Series};
 use super::report::{Findings, Row, Spread};
-use super::rig::{Scratch, namespace, number, own};
+use super::rig::{Scratch, namespace, number, own, received_per_s};
 
 const SEED: u64 = 1;
 const FLOWS: usize = 100_000;
@@ -163,7 +163,7 @@ impl Bench {
         let seconds = time.as_secs_f64();
         Ok(Outcome {
             offered: number(&sent, "/packets")? / seconds,
-            received: number(&heard, "/total/received")? / seconds,
+            received: received_per_s(&heard, time)?,
             cores: used.as_secs_f64() / seconds,
         })
     }

@@ -174,8 +174,28 @@ pub(super) struct Best {
     /// Bytes of each flow in this interval, and the flows with any.
     bytes: Vec<u32>,
     touched: Vec<u32>,
-    /// Of each interval with traffic: flows, bytes, and the bytes that each table offloads.
-    pub(super) intervals: Vec<(usize, u64, Vec<u64>)>,
+    /// How many intervals have ended.
+    ended: usize,
+    /// Those with traffic.
+    pub(super) intervals: Vec<Interval>,
+}
+
+/// An interval with traffic.
+#[derive(Debug, PartialEq)]
+pub(super) struct Interval {
+    /// Its number, counted from 0 with those without traffic.
+    pub(super) number: usize,
+    pub(super) flows: usize,
+    pub(super) bytes: u64,
+    /// The bytes that each table offloads.
+    pub(super) best: Vec<u64>,
+}
+
+impl Interval {
+    /// The percentage that the table of this index offloads.
+    pub(super) fn percent(&self, table: usize) -> f64 {
+        self.best[table] as f64 / self.bytes as f64 * 100.0
+    }
 }
 
 impl Best {
@@ -186,6 +206,7 @@ impl Best {
             end: Time::ZERO + interval,
             bytes: Vec::new(),
             touched: Vec::new(),
+            ended: 0,
             intervals: Vec::new(),
         }
     }
@@ -213,14 +234,16 @@ impl Best {
         let sum = |n: usize| bytes.iter().take(n).map(|b| u64::from(*b)).sum::<u64>();
         if !bytes.is_empty() {
             let best = self.sizes.iter().map(|k| sum(*k)).collect();
-            self.intervals.push((bytes.len(), sum(usize::MAX), best));
+            let (flows, bytes) = (bytes.len(), sum(usize::MAX));
+            self.intervals.push(Interval { number: self.ended, flows, bytes, best });
         }
+        self.ended += 1;
     }
 
     /// The percentage that the table of index `table` offloads over all intervals.
     pub(super) fn percent(&self, table: usize) -> f64 {
-        let all: u64 = self.intervals.iter().map(|i| i.1).sum();
-        let best: u64 = self.intervals.iter().map(|i| i.2[table]).sum();
+        let all: u64 = self.intervals.iter().map(|i| i.bytes).sum();
+        let best: u64 = self.intervals.iter().map(|i| i.best[table]).sum();
         best as f64 / all.max(1) as f64 * 100.0
     }
 }
@@ -251,7 +274,8 @@ impl ActiveFlows {
         let mut changes = vec![0i64; end + 2];
         for (first, last) in &self.spans {
             changes[second(*first).min(end)] += 1;
-            changes[(second(*last + timeout) + 1).min(end + 1)] -= 1;
+            // At the end of that second its last packet is longer ago.
+            changes[second(*last + timeout).min(end + 1)] -= 1;
         }
         let sums = changes.iter().take(end).scan(0, |sum, change| {
             *sum += change;
@@ -308,7 +332,9 @@ mod tests {
             best.add(&train);
         }
         best.finish();
-        assert_eq!(best.intervals, [(3, 35, vec![20, 30]), (1, 7, vec![7, 7])]);
+        let interval = |number, flows, bytes, best| Interval { number, flows, bytes, best };
+        let expected = [interval(0, 3, 35, vec![20, 30]), interval(3, 1, 7, vec![7, 7])];
+        assert_eq!(best.intervals, expected);
         assert_eq!(best.percent(0), 27.0 / 42.0 * 100.0);
     }
 
@@ -317,6 +343,6 @@ mod tests {
         let train = |s, flow| Train { at: Time::from_secs(s), flow, bytes: 1, packets: 1 };
         let mut active = ActiveFlows::default();
         [train(0, 0), train(1, 1), train(2, 1), train(9, 2)].iter().for_each(|t| active.add(t));
-        assert_eq!(active.by_second(Duration::from_secs(3)), [1, 2, 2, 2, 1, 1, 0, 0, 0]);
+        assert_eq!(active.by_second(Duration::from_secs(3)), [1, 2, 2, 1, 1, 0, 0, 0, 0]);
     }
 }

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 use plexus_report::Failure;
 use plexus_sim::Sim;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 use super::Setting;
 use super::deepbuf::{Buffer, Case, Ended, HOSTS, paper_hosts, run as run_network, topology};
@@ -72,10 +74,11 @@ impl Crowd {
 /// The crowd's flows; each begins at its even share of the second, and a little later by the seed.
 fn traffic(requests: u64, seed: u64) -> String {
     let mut text = String::new();
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
     for request in 0..requests {
         let server = 1 + request % (HOSTS as u64 - 1);
-        // An odd multiple, so that seeds differ and none puts two requests at one instant.
-        let jitter = (request * 2_654_435_761 + seed * 97) % 100;
+        // Less than the time between two requests, so that none is before another.
+        let jitter = random.random_range(0..100);
         let start = request * 1_000_000 / requests + jitter;
         let _ = write!(
             text,
@@ -199,7 +202,7 @@ fn rows(buffer: Buffer, paper: [f64; 4], crowds: &[Crowd]) -> Vec<Row> {
     }
     let unfinished = mean(crowds, |c| c.unfinished as f64);
     if unfinished > 0.0 {
-        rows.push(Row::new(quantity("responses that did not finish"), "", unfinished));
+        rows.push(Row::new(quantity("responses that did not finish"), "", unfinished).at_most(0.0));
     }
     rows
 }

@@ -3,7 +3,7 @@
 //!
 //! Two senders, one receiver, 2 to 64 flows in all, for 10 s.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,9 +36,11 @@ struct Order {
     overtaken: HashMap<u32, Vec<u32>>,
     /// Segments that came out after later ones of their flow.
     late: u64,
-    /// When the first one came out, and the payload of all until the flows' time is over.
+    /// When the first one came out, and the payload of all until the flows' time is over, each
+    /// byte of a flow once.
     since: Option<SimTime>,
     bytes: u64,
+    come: HashSet<(u32, u32)>,
 }
 
 impl Order {
@@ -57,7 +59,8 @@ impl Order {
 
     fn go_out(&mut self, now: SimTime, lasts: SimTime, frame: &[u8]) {
         let Some((flow, seq)) = Order::segment(frame) else { return };
-        if now < *self.since.get_or_insert(now) + lasts {
+        // A segment that was sent again has the same sequence number.
+        if now < *self.since.get_or_insert(now) + lasts && self.come.insert((flow, seq)) {
             self.bytes += (frame.len() - HEADERS) as u64;
         }
         let under_way = self.under_way.entry(flow).or_default();

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use plexus_io::namespace::Namespaces;
 use serde_json::Value;
@@ -47,6 +48,18 @@ pub(super) fn own(place: &Namespaces, arguments: &[&str]) -> Result<Command, Str
     let mut own = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
     place.apply(own.args(arguments)).map_err(|e| e.to_string())?;
     Ok(own)
+}
+
+/// Packets that a meter has received, each once: a duplicate makes no loss good.
+pub(super) fn received_once(heard: &Value) -> Result<f64, String> {
+    Ok(number(heard, "/total/received")? - number(heard, "/total/duplicates")?)
+}
+
+/// The rate at which they came. What a queue still held when the sender ended came after its time,
+/// which then lasts until the last packet.
+pub(super) fn received_per_s(heard: &Value, sent_for: Duration) -> Result<f64, String> {
+    let arriving = number(heard, "/total/seconds").unwrap_or(0.0);
+    Ok(received_once(heard)? / sent_for.as_secs_f64().max(arriving))
 }
 
 /// A number of a generator's or meter's answer.

@@ -19,7 +19,7 @@ use rand_pcg::Pcg64;
 
 use self::click::Click;
 use super::axon_vm::command;
-use super::rig::{Scratch, namespace, number, own};
+use super::rig::{Scratch, namespace, number, own, received_per_s};
 
 /// The seed of samples and destinations.
 pub(super) const SEED: u64 = 1;
@@ -236,7 +236,7 @@ impl Bench {
             outcome.offered[i] = number(&generator.finish()?, "/packets")? / seconds;
         }
         for (i, meter) in meters.into_iter().enumerate() {
-            outcome.received[i] = number(&meter.finish()?, "/total/received")? / seconds;
+            outcome.received[i] = received_per_s(&meter.finish()?, time)?;
         }
         Ok(outcome)
     }

@@ -14,7 +14,7 @@ use plexus_topo::Topology;
 use serde_json::Value;
 
 use super::report::Spread;
-use super::rig::{Scratch, number};
+use super::rig::{Scratch, number, received_once};
 use super::router_bench::{mac, sample};
 
 /// How often packets are tried until the first ones come through.
@@ -385,7 +385,7 @@ impl Rig {
                     reordered: count("reordered"),
                 }
             }));
-            outcome.received.push(number(&heard, "/total/received")?);
+            outcome.received.push(received_once(&heard)?);
             seconds = seconds.max(number(&heard, "/total/seconds").unwrap_or(0.0));
             let median = number(&heard, "/total/latency/p50_ns").ok().map(|ns| ns / 1e3);
             outcome.latency_us = outcome.latency_us.or(median);
