@@ -218,8 +218,7 @@ fn up(launch: &Launch, web: Option<SocketAddr>, prometheus: Option<SocketAddr>) 
     let mut progress = Progress::new();
     let made = plexus_lab::up(launch, &mut |text| progress.say(text));
     progress.clear();
-    let made = made.map_err(Failure::unusable)?;
-    let name = plexus_lab::lab_name(&launch.file).map_err(Failure::unusable)?;
+    let (made, name) = made.map_err(Failure::unusable)?;
     match made {
         Up::Made => println!("lab {name} is up"),
         Up::Already => println!("lab {name} is up already"),
@@ -257,14 +256,7 @@ fn run_traffic(launch: &Launch, json: bool) -> Outcome {
 /// Runs the traffic in the lab of the file if that is up, else in a lab of its own. That lab ends
 /// with this process, whatever ends it: a pipe between the two closes.
 fn run_in_lab(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<RunReport, Error> {
-    let tied = match plexus_lab::is_up(launch)? {
-        true => None,
-        false => Some(Tied::up(launch, say)?),
-    };
-    let name = match &tied {
-        Some(tied) => tied.name().to_string(),
-        None => plexus_lab::lab_name(&launch.file)?,
-    };
+    let (_tied, name) = Tied::unless_up(launch, say)?;
     cut_short_on_interrupt(&name)
         .map_err(|e| Error::System { what: "waiting for signals".into(), source: e })?;
     plexus_lab::run(&name, say)

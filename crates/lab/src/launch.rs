@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use plexus_config::LaneChoice;
+use plexus_config::document::read_text;
 use plexus_io::namespace::{self, Authority, InitProcess, Namespaces};
 use plexus_topo::Topology;
 use rustix::process::Signal;
@@ -59,10 +60,10 @@ struct Source {
 impl Launch {
     fn source(&self) -> Result<Source, Error> {
         let shown = self.file.display().to_string();
-        let topology = Topology::read_to_run(&self.file, None);
+        // Once: it may be a pipe.
+        let mut text = read_text(&self.file).map_err(|e| Error::File(e.to_string()))?;
+        let topology = Topology::parse_to_run(&shown, &text, None);
         let mut topology = topology.map_err(|e| Error::File(e.to_string()))?;
-        let read = std::fs::read_to_string(&self.file);
-        let mut text = read.doing(|| format!("reading {shown}"))?;
         if let Some(lanes) = self.lanes {
             if topology.controllers.is_empty() {
                 let text = format!("{shown} is no fabric: its nodes do not choose among lanes");
@@ -100,6 +101,23 @@ impl Tied {
     /// If the file is wrong, the lab cannot be built, or one with this name is up.
     pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Tied, Error> {
         Tied::start(launch.source()?, launch.node_program, say)
+    }
+
+    /// Builds the lab of a file, unless that is up; its name, too. Calls `say` with the progress.
+    ///
+    /// # Errors
+    /// If the file is wrong, the lab cannot be built, or one with this name is up from something
+    /// else.
+    pub fn unless_up(
+        launch: &Launch,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(Option<Tied>, String), Error> {
+        let source = launch.source()?;
+        let name = source.topology.name.clone();
+        if source.is_up(launch, |_| true)? {
+            return Ok((None, name));
+        }
+        Ok((Some(Tied::start(source, launch.node_program, say)?), name))
     }
 
     /// Builds the lab of a topology that is in no file; `title` is what messages call it.
@@ -154,46 +172,38 @@ impl Drop for Tied {
 ///
 /// # Errors
 /// Where the file is wrong, the lab cannot be built, or another of the name is up.
-pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<Up, Error> {
+pub fn up(launch: &Launch, say: &mut dyn FnMut(&str)) -> Result<(Up, String), Error> {
     let source = launch.source()?;
     sweep();
-    let directory = Directory::of(&source.topology.name)?;
-    if directory.is_alive() {
-        let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
-        let state = directory.state();
-        let machine = launch.part.as_ref().map(|part| &part.machine);
-        let is_it = |state: &State| {
-            state.node_program == launch.node_program.name() && state.machine.as_ref() == machine
-        };
-        if text == source.text && state.as_ref().is_some_and(is_it) {
-            return Ok(Up::Already);
-        }
-        let file = state.map_or_else(|| source.file.clone(), |s| s.file);
-        return Err(Error::Taken { name: source.topology.name, file });
+    let name = source.topology.name.clone();
+    let machine = launch.part.as_ref().map(|part| &part.machine);
+    if source.is_up(launch, |state| state.machine.as_ref() == machine)? {
+        return Ok((Up::Already, name));
     }
     let (lifeline, _) = start(source, launch.node_program, say)?;
     control::send(File::from(lifeline), &KEEP).doing(|| "letting go of the lab".into())?;
-    Ok(Up::Made)
+    Ok((Up::Made, name))
 }
 
-/// Whether a lab of this file, as it is now, is up.
-///
-/// # Errors
-/// Where the file is wrong, or a lab of the name is up from something else.
-pub fn is_up(launch: &Launch) -> Result<bool, Error> {
-    let source = launch.source()?;
-    let directory = Directory::of(&source.topology.name)?;
-    if !directory.is_alive() {
-        return Ok(false);
+impl Source {
+    /// Whether the lab of this file, as it is now, is up.
+    ///
+    /// # Errors
+    /// When a lab of the name is up from something else.
+    fn is_up(&self, launch: &Launch, fits: impl Fn(&State) -> bool) -> Result<bool, Error> {
+        let directory = Directory::of(&self.topology.name)?;
+        if !directory.is_alive() {
+            return Ok(false);
+        }
+        let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
+        let state = directory.state();
+        let is_it = |state: &State| state.node_program == launch.node_program.name() && fits(state);
+        if text == self.text && state.as_ref().is_some_and(is_it) {
+            return Ok(true);
+        }
+        let file = state.map_or_else(|| self.file.clone(), |s| s.file);
+        Err(Error::Taken { name: self.topology.name.clone(), file })
     }
-    let text = std::fs::read_to_string(directory.file("topology")).unwrap_or_default();
-    let state = directory.state();
-    let program = state.as_ref().map(|s| s.node_program.as_str());
-    if text == source.text && program == Some(launch.node_program.name()) {
-        return Ok(true);
-    }
-    let file = state.map_or_else(|| source.file.clone(), |s| s.file);
-    Err(Error::Taken { name: source.topology.name, file })
 }
 
 /// Starts a supervisor and waits until its lab is up. Dropping the descriptor ends it, unless

@@ -103,7 +103,9 @@ fn start_bridge(plan: &Plan, node: usize, place: &Namespaces) -> Result<(), Erro
             }
             VlanMode::Trunk { allowed, native } => {
                 for (first, last) in allowed {
-                    let _ = writeln!(members, "vlan add dev {device} vid {first}-{last}");
+                    // It takes no range of one.
+                    let range = if first == last { "" } else { &format!("-{last}") };
+                    let _ = writeln!(members, "vlan add dev {device} vid {first}{range}");
                 }
                 if let Some(native) = native {
                     let _ = writeln!(members, "vlan add dev {device} vid {native} pvid untagged");

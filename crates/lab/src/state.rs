@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::error::{Doing, Error};
+use crate::routing;
 
 /// Longest name that leaves room for the sockets' paths (108 bytes, unix(7)).
 const NAME_MAX: usize = 40;
@@ -338,6 +339,9 @@ impl Directory {
             return Ok(true);
         }
         let Some(_lock) = self.take_lock(OFlags::empty())? else { return Ok(false) };
+        if let Some(state) = self.state() {
+            routing::clear(&state.lab, state.pid);
+        }
         self.remove_cgroup();
         self.clear()?;
         Ok(true)

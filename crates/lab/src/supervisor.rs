@@ -431,13 +431,13 @@ impl Lab {
         let controller = topology.controllers.iter().find(|c| c.name == name);
         let controller = controller.map(|c| Device::Node(c.node));
         let Some(place) = host.or(node).or(bridge).or(controller) else {
-            let names: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
-            let nodes: Vec<&str> = topology.nodes.iter().map(|n| n.name.as_str()).collect();
+            let hosts = topology.hosts.iter().map(|h| h.name.as_str());
+            let nodes = topology.nodes.iter().map(|n| n.name.as_str());
             let why = format!(
                 "no host or node {name:?} in lab {}: hosts {}; nodes {}",
                 self.state.lab,
-                names.join(", "),
-                nodes.join(", ")
+                some_of(hosts),
+                some_of(nodes)
             );
             return control::send(stream, &Answer::Refused { why, file: false });
         };
@@ -502,23 +502,28 @@ impl Lab {
             mac: h.mac.to_string(),
             addresses: h.addresses.iter().map(ToString::to_string).collect(),
         };
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let nodes = nodes.iter_mut().zip(&topology.nodes).map(|(node, plan)| NodeStatus {
-            name: node.name().to_string(),
-            state: node.state(),
-            control: node.control().map(PathBuf::from),
-            ports: plan.ports.iter().map(|p| p.name.clone()).collect(),
-        });
-        let nodes = nodes.collect();
-        let mut controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-        let controllers = controllers.iter_mut().zip(&topology.controllers);
-        let controllers = controllers.map(|(daemon, plan)| ControllerStatus {
-            name: plan.name.clone(),
-            state: daemon.state(),
-            control: daemon.socket().to_path_buf(),
-            on: topology.nodes[plan.node].name.clone(),
-        });
-        let controllers = controllers.collect();
+        // Never both locks at once: `end` takes them in the other order.
+        let nodes = {
+            let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            let nodes = nodes.iter_mut().zip(&topology.nodes).map(|(node, plan)| NodeStatus {
+                name: node.name().to_string(),
+                state: node.state(),
+                control: node.control().map(PathBuf::from),
+                ports: plan.ports.iter().map(|p| p.name.clone()).collect(),
+            });
+            nodes.collect()
+        };
+        let controllers = {
+            let mut daemons = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+            let daemons = daemons.iter_mut().zip(&topology.controllers);
+            let controllers = daemons.map(|(daemon, plan)| ControllerStatus {
+                name: plan.name.clone(),
+                state: daemon.state(),
+                control: daemon.socket().to_path_buf(),
+                on: topology.nodes[plan.node].name.clone(),
+            });
+            controllers.collect()
+        };
         let link = |(link, _, ends): (usize, usize, [plexus_topo::End; 2])| {
             let link = &topology.links[link];
             let [a, b] = ends.map(|end| topology.end_name(end));
@@ -550,4 +555,15 @@ impl Lab {
         let _ = io::stdout().flush();
         std::process::exit(0)
     }
+}
+
+/// The first of some names. The client reads an answer to [`Request::Enter`] at once, whole.
+fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<&str> = names.collect();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }

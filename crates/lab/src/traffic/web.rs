@@ -131,7 +131,7 @@ impl Reader<'_> {
     fn read(mut self, count: u32) -> Result<Outcome, String> {
         let (route, site) = (self.route, self.site);
         let mut chooser = Chooser::new(site.objects, Choice::Zipf(site.zipf), route.seed);
-        let mut latencies = Vec::with_capacity(count as usize);
+        let mut latencies = Vec::new();
         let (mut asked, mut arrived) = (0u64, 0u64);
         let mut problem = None;
         let mut started = None;
