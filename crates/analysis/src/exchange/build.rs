@@ -174,8 +174,15 @@ impl Builder<'_> {
         let kept = self.kept_edges(graph);
         // Names that the file gives are taken before others are made up.
         let mut given = Vec::with_capacity(kept.len());
+        let mut cables_made = 0_u64;
         for edge in &kept {
             let lanes = self.lanes(edge);
+            cables_made += lanes;
+            if cables_made > LINKS_MAX as u64 {
+                let message = format!("more than {LINKS_MAX} cables");
+                self.faults.add(edge.span.clone(), message, "leave some links out");
+                return;
+            }
             let names = [0, 1].map(|end| {
                 let name = find(&edge.attributes, facts::PORTS[end])?.value.as_ref();
                 self.reserve(self.devices[edge.ends[end]], name, lanes).then_some(name)
@@ -183,14 +190,7 @@ impl Builder<'_> {
             given.push((lanes, names));
         }
         let mut rates_left_out = 0;
-        let mut cables_made = 0_u64;
         for (edge, (lanes, names)) in kept.iter().zip(given) {
-            cables_made += lanes;
-            if cables_made > LINKS_MAX as u64 {
-                let message = format!("more than {LINKS_MAX} cables");
-                self.faults.add(edge.span.clone(), message, "leave some links out");
-                return;
-            }
             let devices = edge.ends.map(|end| self.devices[end]);
             let names = [0, 1].map(|end| match names[end] {
                 Some(name) => name.to_string(),

@@ -20,6 +20,9 @@ const DEPTH_MAX: usize = 64;
 
 const HELP: &str = "write graph NAME { a -- b [rate_bits_per_s=1000000000]; }";
 
+/// Pairs that a file's statements may name, the same ones again included.
+const PAIRS_MAX: usize = 4 * LINKS_MAX;
+
 /// A syntax fault; its text is with the others.
 struct Fault;
 
@@ -32,6 +35,7 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Option<RawGraph> {
         of: HashMap::new(),
         directed: false,
         strict: None,
+        pairs: 0,
     };
     parser.graph().ok().map(|()| parser.raw)
 }
@@ -45,6 +49,8 @@ struct Parser<'t, 'f> {
     directed: bool,
     /// In a strict graph: the edges so far, for another is the same.
     strict: Option<HashSet<[usize; 2]>>,
+    /// Pairs that statements have named so far.
+    pairs: usize,
 }
 
 /// What `node [...]` and `edge [...]` said so far.
@@ -126,7 +132,10 @@ impl Parser<'_, '_> {
             let Some(next) = self.operand(defaults, depth, false)? else {
                 return self.refuse("an edge leads to a node or a subgraph");
             };
-            if last.len().saturating_mul(next.len()) > LINKS_MAX - pairs.len() {
+            // Of the whole file: an edge of a strict graph may come again and again.
+            self.pairs = self.pairs.saturating_add(last.len().saturating_mul(next.len()));
+            let is_long = last.len().saturating_mul(next.len()) > LINKS_MAX - pairs.len();
+            if is_long || self.pairs > PAIRS_MAX {
                 return self.refuse_at(span, "there are too many edges", "leave some out");
             }
             pairs.extend(last.iter().flat_map(|a| next.iter().map(move |b| [*a, *b])));
@@ -204,7 +213,7 @@ impl Parser<'_, '_> {
                 }
                 Ok(Some(vec![self.vertex(id, defaults, span)?]))
             }
-            _ if named => Ok(Some(Vec::new())),
+            _ if named => self.refuse("a subgraph has its statements in \"{\" and \"}\""),
             _ => self.refuse("a statement begins with a node, \"subgraph\" or \"{\""),
         }
     }

@@ -17,6 +17,9 @@ use plexus_config::error::quote;
 const XML_NODES_MAX: u32 = 32 << 20;
 /// Quotes in one tag: the parser compares each attribute of a tag with every other.
 const TAG_QUOTES_MAX: usize = 512;
+/// Declarations of namespaces: the parser copies those of an element into each one within that
+/// declares another, and compares them.
+const NAMESPACES_MAX: usize = 256;
 
 const HELP: &str = "export the graph as GraphML again, from the program that wrote it";
 
@@ -32,6 +35,10 @@ struct Key<'a> {
 pub(super) fn read(text: &str, faults: &mut Faults) -> Option<RawGraph> {
     if let Some(at) = crowded_tag(text) {
         faults.add(at..at + 1, "this tag has hundreds of attributes", HELP);
+        return None;
+    }
+    if let Some((at, _)) = text.match_indices("xmlns").nth(NAMESPACES_MAX) {
+        faults.add(at..at + 5, "the file declares hundreds of namespaces", HELP);
         return None;
     }
     let options = ParsingOptions { nodes_limit: XML_NODES_MAX, ..ParsingOptions::default() };

@@ -82,11 +82,18 @@ fn dot_with_subgraphs_chains_and_defaults_loads() {
 }
 
 #[test]
+fn a_comment_begins_before_it_can_end() {
+    let read = read(Format::Dot, "graph { /*/ x -- y; */ a -- b }");
+    assert_eq!(names(&read.topology), ["a", "b"]);
+}
+
+#[test]
 fn what_is_broken_is_named_with_its_place_and_a_remedy() {
     let zoo = |from: &str, to: &str| ZOO.replacen(from, to, 1);
     let bomb = "<!DOCTYPE g [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;&a;\">]>\
                 <graphml><graph><node id=\"&b;\"/></graph></graphml>";
     let crowded = format!("<graphml {}/>", "a=\"1\" ".repeat(600));
+    let names: String = (0..300).map(|i| format!("<a xmlns:p{i}=\"u\">")).collect();
     let deep = format!("graph {}", "{".repeat(100_000));
     let nested = format!("{{\"nodes\": [{}", "[".repeat(100_000));
     let mut wrong = Vec::new();
@@ -97,6 +104,7 @@ fn what_is_broken_is_named_with_its_place_and_a_remedy() {
         (Format::GraphMl, "<graphml/>", "f:1:1: there is no <graph>", ""),
         (Format::GraphMl, "<graphml><graph/></graphml>", "f:1:1: the graph has no nodes", ""),
         (Format::GraphMl, &ZOO[..ZOO.len() / 2], "f:21:14: the file ends", "export the graph"),
+        (Format::GraphMl, &names, "f:1:4502: the file declares hundreds of namespaces", ""),
         (Format::GraphMl, bomb, "f:1:1: a document type is not read", "remove <!DOCTYPE"),
         (Format::GraphMl, &crowded, "f:1:1: this tag has hundreds", ""),
         (
@@ -124,6 +132,12 @@ fn what_is_broken_is_named_with_its_place_and_a_remedy() {
         ),
         (Format::Dot, "graph g { a -> b }", "f:1:13: \"->\" stands in digraphs", "write \"--\""),
         (Format::Dot, "graph g { a -- ", "f:1:16: the file ends", ""),
+        (
+            Format::Dot,
+            "graph { subgraph x -- b }",
+            "f:1:20: this is \"--\", and a subgraph",
+            "graph NAME",
+        ),
         (Format::Dot, "a -- b", "f:1:1: this is \"a\"", "graph NAME"),
         (Format::Dot, &deep, "f:1:72: subgraphs nest too deep", ""),
         (

@@ -74,12 +74,12 @@ impl<'t> Lexer<'t> {
             let fresh_line = self.at == 0 || self.text[..self.at].ends_with('\n');
             if rest.starts_with("//") || (rest.starts_with('#') && fresh_line) {
                 self.at += rest.find('\n').unwrap_or(rest.len());
-            } else if rest.starts_with("/*") {
-                let Some(end) = rest.find("*/") else {
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                let Some(end) = comment.find("*/") else {
                     let span = self.at..self.at + 2;
                     return Err((span, "this comment has no end", "write \"*/\" behind it"));
                 };
-                self.at += end + 2;
+                self.at += 2 + end + 2;
             } else {
                 return Ok(());
             }
