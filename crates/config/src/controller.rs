@@ -326,6 +326,11 @@ fn read_subnet(
     };
     let is_v4 = subnet.prefix.addr().is_ipv4();
     if let Some(gateway) = section.parsed("gateway", |t| parse_ip::<IpAddr>(t, "10.0.0.1")) {
+        let is_edge = |p: Prefix| p.len() < 31 && [p.addr(), p.last()].contains(&gateway.value);
+        if gateway.value.is_ipv4() && is_edge(subnet.prefix) {
+            let message = format!("{} is the network itself, or all of its hosts", gateway.value);
+            problems.add(gateway.span.clone(), message, "take an address between the two");
+        }
         inside("gateway", gateway.span, gateway.value);
         subnet.gateway = Some(gateway.value);
     }
@@ -428,7 +433,16 @@ fn read_reservations(root: &Section<'_>, subnets: &[Subnet]) -> Vec<Reservation>
             }
             if !subnets.iter().any(|s| s.prefix.contains(ip.value.into()) && s.gateway.is_some()) {
                 let message = format!("{} is in no subnet that has a gateway", ip.value);
-                problems.add(ip.span, message, "add [[subnet]] with prefix and gateway");
+                problems.add(ip.span.clone(), message, "add [[subnet]] with prefix and gateway");
+            }
+            let at = IpAddr::from(ip.value);
+            let own = |s: &Subnet| {
+                let edges = [s.prefix.addr(), s.prefix.last()];
+                s.gateway == Some(at) || s.prefix.len() < 31 && edges.contains(&at)
+            };
+            if subnets.iter().any(|s| s.prefix.contains(at) && own(s)) {
+                let message = format!("{at} is the gateway, the network or all of its hosts");
+                problems.add(ip.span, message, "reserve another address");
             }
             found.push(Reservation { mac: mac.value, ip: ip.value });
         }

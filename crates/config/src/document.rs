@@ -517,7 +517,7 @@ impl Drop for Section<'_> {
     /// Reports the keys that were not requested, unless the section was not read at all.
     fn drop(&mut self) {
         let known = self.asked.borrow();
-        if known.is_empty() {
+        if known.is_empty() || self.problems.is_full() {
             return;
         }
         for (key, _) in self.table.iter().filter(|(k, _)| !known.contains(&k.get_ref().as_ref())) {
