@@ -409,7 +409,7 @@ impl Reader<'_> {
         let leader = (name == LEADER && !controllers.is_empty()).then_some(Party::Leader);
         let party = self.devices.get(name).copied().map(Party::Device);
         let party = party.or(controller).or(member).or(leader);
-        if party.is_none() {
+        if party.is_none() && !self.section.problems().is_full() {
             let mut known: Vec<&str> = self.devices.keys().map(String::as_str).collect();
             known.extend(controllers.iter().map(|c| c.name.as_str()));
             known.extend(self.members());
@@ -448,6 +448,9 @@ impl Reader<'_> {
         });
         if let Some(end @ (End::Port { .. } | End::Bridge { .. })) = end {
             return Some(end);
+        }
+        if self.section.problems().is_full() {
+            return None;
         }
         let known = self.ends.values().filter(|e| !matches!(e, End::Host { .. }));
         let mut known: Vec<String> = known.map(|e| self.topology.end_name(*e)).collect();

@@ -105,7 +105,12 @@ impl Topology {
             });
         let mut tags: Vec<(u16, u16)> = trunks.flatten().copied().collect();
         tags.sort_unstable();
-        tags.dedup();
+        // Without overlaps: a VLAN is looked at once.
+        tags.dedup_by(|next, last| {
+            let overlaps = next.0 <= last.1;
+            last.1 = last.1.max(if overlaps { next.1 } else { last.1 });
+            overlaps
+        });
         let is_node = |end: &End| matches!(end, End::Port { .. });
         let mut joined = Joined::default();
         // Among themselves bridges see to their circles, or were refused.
@@ -190,6 +195,19 @@ mod tests {
         // With a tag on one cable and without on the other it is the same VLAN.
         assert!(ports("trunk = [10]", "vlan = 10").contains("closes a circle"));
         assert!(ports("trunk = [10]\nnative = 20", "vlan = 20").contains("closes a circle"));
+    }
+
+    /// Between bridges each VLAN of a trunk matters once, however many trunks have it.
+    #[test]
+    fn many_overlapping_trunks_are_quickly_looked_at() {
+        let port =
+            |n: usize| format!("[[node.port]]\nname = \"p{n}\"\ntrunk = [\"{}-4094\"]\n", n + 1);
+        let ports: String = (0..250).map(port).collect();
+        let hosts = (0..250).map(|n| format!("[[host]]\nname = \"h{n}\"\n"));
+        let links = (0..250).map(|n| format!("[[link]]\nends = [\"h{n}\", \"v.p{n}\"]\n"));
+        let more = format!("[[node]]\nname = \"v\"\n{ports}");
+        let more = more + &hosts.chain(links).collect::<String>();
+        assert_eq!(told(&more, &[["b1.a", "b2.a"]]), "");
     }
 
     #[test]

@@ -16,7 +16,9 @@ impl Known {
     /// joined the same way.
     pub fn of(topology: &Topology) -> Option<Known> {
         let shape = Shape::from_name(&topology.name)?;
-        if !topology.bridges.is_empty() {
+        let nodes = topology.nodes.len();
+        // Before it is made: a name may be that of a far larger one.
+        if !topology.bridges.is_empty() || shape.size().is_none_or(|size| size.0 != nodes) {
             return None;
         }
         let plan = shape.checked_plan().ok()?;
