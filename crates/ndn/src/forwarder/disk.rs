@@ -6,8 +6,9 @@ use plexus_wire::Time;
 use plexus_wire::ndn::{Data, Interest};
 
 use super::interest::sha256;
+use super::pieces::Patch;
 use super::{Core, End, Forwarder, Ingress, LANES, Output, Routes};
-use crate::face::FaceId;
+use crate::face::{FaceId, Fate};
 use crate::names::{HashedName, NameHashes};
 use crate::store::log::Request;
 use crate::store::{self, Buffer};
@@ -125,15 +126,23 @@ impl<B: Buffer> Core<B> {
         self.counters.cache_misses += 1;
         let Ok(interest) = Interest::new_checked(&parked.packet) else { return };
         let Some(name) = self.config.hasher.hash(interest.name(), hashes) else { return };
-        // As if the first face still waiting had sent it just now.
-        let there = |id: FaceId| Some(Ingress { id, face: self.faces.get(id)? });
-        let ingress = self.pit.ins(id).find_map(|record| there(record.face));
-        match ingress {
-            Some(ingress) => {
-                let hop = parked.next_hop.map(FaceId::from_number);
-                self.send_on(routes, id, ingress, &interest, name, hop, parked.mark, out);
+        // As if each face that still waits had sent it just now, until it is forwarded for all of
+        // them. A face for which it cannot be forwarded gets a Nack and waits no longer. The next
+        // hop was named by the first face.
+        let mut hop = parked.next_hop.map(FaceId::from_number);
+        while self.pit.by_token(&parked.token) == Some(id) && self.pit.has_ins(id) {
+            let there = |id: FaceId| Some(Ingress { id, face: self.faces.get(id)? });
+            let waiting = self.pit.ins(id).find_map(|r| Some((there(r.face)?, r.nonce)));
+            let Some((ingress, nonce)) = waiting else { return self.finalize(id, End::Expired) };
+            // A face recognises a Nack, and a loop, by the nonce of its own Interest.
+            let patch = Patch { nonce: Some(nonce), hop_limit: None };
+            let packet: Vec<u8> = patch.apply(&interest).flatten().copied().collect();
+            let Ok(interest) = Interest::new_checked(&packet) else { return };
+            let (mark, named) = (parked.mark, hop.take());
+            match self.send_on(routes, id, ingress, &interest, name, named, mark, out) {
+                Fate::Forwarded | Fate::Waiting => return,
+                _ => {}
             }
-            None => self.finalize(id, End::Expired),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::rig::*;
 use plexus_ndn::face::{Face, Fate};
 use plexus_ndn::store::Erasing;
 use plexus_ndn::store::log::{Health, LogLimits, Request, SegmentLog};
-use plexus_wire::ndn::lp::Headers;
+use plexus_wire::ndn::lp::{Headers, NackReason};
 use plexus_wire::ndn::{Component, types};
 use sha2::{Digest, Sha256};
 
@@ -180,6 +180,37 @@ fn an_interest_does_not_wait_for_a_disk_that_hangs() {
     assert!(two.run().is_empty());
     assert_eq!(two.rig.forwarder.store().disks()[0].health(), Health::Good);
     assert_eq!(to(&two.rig.receive(2, &packet)).len(), 2);
+}
+
+#[test]
+fn every_face_that_waited_gets_a_nack_when_the_disk_and_the_routes_have_nothing() {
+    let mut two = Two::new();
+    two.put("/a", 60_000);
+    two.fails = true;
+    two.rig.forwarder.remove_face(face(2));
+    assert!(two.rig.receive(0, &interest("/a", 5)).is_empty());
+    assert!(two.rig.receive(1, &interest("/a", 6)).is_empty());
+    let mut sent = two.run();
+    sent.sort_by_key(|s| s.to);
+    let of = |s: &Sent| (s.nack, s.interest().nonce());
+    let nack = |nonce: u32| (Some(NackReason::NO_ROUTE), Some(nonce.to_be_bytes()));
+    assert_eq!(to(&sent), [0, 1]);
+    assert_eq!(sent.iter().map(of).collect::<Vec<_>>(), [nack(5), nack(6)]);
+    assert_eq!(two.rig.forwarder.pending(), 0);
+}
+
+#[test]
+fn an_interest_is_forwarded_for_the_second_face_if_the_first_is_the_only_next_hop() {
+    let mut two = Two::new();
+    let packet = two.put("/a", 60_000);
+    two.fails = true;
+    assert!(two.rig.receive(2, &interest("/a", 5)).is_empty());
+    assert!(two.rig.receive(0, &interest("/a", 6)).is_empty());
+    let sent = two.run();
+    assert_eq!(to(&sent), [2, 2]);
+    assert_eq!((sent[0].nack, sent[1].nack), (Some(NackReason::NO_ROUTE), None));
+    assert_eq!(sent[1].interest().nonce(), Some(6u32.to_be_bytes()), "else it is a loop");
+    assert_eq!(to(&two.rig.receive(2, &packet)), [0]);
 }
 
 #[test]
