@@ -3,7 +3,7 @@
 mod make;
 mod read;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::ether::Ether;
 use crate::listen::{Listen, Listener};
 use crate::stream::Stream;
-use crate::table::{Carrier, Claim, Table};
+use crate::table::{Carrier, Claim, Face, Table};
 use crate::udp::{Hub, Use};
 use crate::websocket::Opening;
 use crate::{Down, Persistency, Receiver};
@@ -48,6 +48,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 const STATIONS_MAX: usize = 1024;
 /// Of these, those evicted for new ones per sweep.
 const DISPLACED: usize = 4;
+/// Of all faces, the part of those of senders that is evicted for new ones per sweep.
+const DISPLACED_PART: usize = 256;
 /// Bytes that a link packet's headers add to the longest packet.
 pub(crate) const HEADERS_MAX: usize = 512;
 
@@ -69,9 +71,9 @@ pub struct Bounds {
     /// still free, so that a face that never reads has at most half; one packet is always allowed,
     /// however many faces never read.
     pub queue_bytes_total: usize,
-    /// Idle timeout of an on-demand face of UDP or Ethernet. It is a tenth when the faces are three
-    /// quarters of the limit, and, for stations that have never answered anything, when those of
-    /// their port are.
+    /// Idle timeout of an on-demand face of UDP or Ethernet. For faces that have never answered
+    /// anything it is a tenth when the faces, or the stations of their port, are three quarters of
+    /// the limit.
     pub idle: Duration,
     /// Longest Interest or Data in bytes.
     pub packet_len: usize,
@@ -464,7 +466,7 @@ impl Faces {
         let bounds = self.table.bounds;
         let is_tight = !self.table.has_room(Claim::Sender, 0);
         let hurried = bounds.idle / 10;
-        self.learn_who_answered(now, hurried, receiver);
+        self.learn_who_answered(now, hurried, is_tight, receiver);
         let is_crowded = |place: &Option<Ether>| place.as_ref().is_some_and(is_crowded);
         let crowded: Vec<bool> = self.table.ethers.iter().map(is_crowded).collect();
         for id in self.table.ids() {
@@ -475,8 +477,8 @@ impl Faces {
                 continue;
             }
             let is_short = match face.carrier {
-                Carrier::Ether(at, _) => is_tight || crowded[at] && !face.has_answered,
-                _ => is_tight,
+                Carrier::Ether(at, _) => (is_tight || crowded[at]) && !face.has_answered,
+                _ => is_tight && !face.has_answered,
             };
             let idle = if is_short { hurried } else { bounds.idle };
             match face.carrier {
@@ -508,32 +510,89 @@ impl Faces {
             }
         }
         (0..self.table.ethers.len()).for_each(|at| self.displace_stations(at));
+        self.displace_senders(now, receiver);
     }
 
-    /// Asks which stations have ever answered, among those that would be removed otherwise: on
-    /// crowded ports those idle for at least `hurried`.
-    fn learn_who_answered(&mut self, now: Time, hurried: Duration, receiver: &mut impl Receiver) {
-        if !self.table.ethers.iter().flatten().any(|ether| ether.is_full || is_crowded(ether)) {
+    /// Asks which faces have ever answered, among those that would be removed otherwise: if faces
+    /// are scarce or their port is crowded, those idle for at least `hurried`.
+    fn learn_who_answered(
+        &mut self,
+        now: Time,
+        hurried: Duration,
+        is_tight: bool,
+        receiver: &mut impl Receiver,
+    ) {
+        let is_short = |ether: &Ether| ether.is_full || is_crowded(ether);
+        if !is_tight && !self.table.ethers.iter().flatten().any(is_short) {
             return;
         }
         let may_go = |id: &FaceId| {
             let face = self.table.get(*id)?;
-            let Carrier::Ether(at, _) = face.carrier else { return None };
-            let ether = self.table.ethers[at].as_ref()?;
-            let is_short = ether.is_full || is_crowded(ether) && face.heard + hurried <= now;
+            let (is_full, is_crowded) = match face.carrier {
+                Carrier::Ether(at, _) => {
+                    let ether = self.table.ethers[at].as_ref()?;
+                    (ether.is_full, is_crowded(ether))
+                }
+                Carrier::Udp(..) => (false, false),
+                _ => return None,
+            };
+            let is_idle = face.heard + hurried <= now;
+            let is_short = is_full || (is_crowded || is_tight) && is_idle;
             let is_own = face.settings.persistency == Persistency::OnDemand;
             (is_short && is_own && !face.has_answered).then_some(*id)
         };
         let doubtful: Vec<FaceId> =
             self.table.ids().into_iter().filter_map(|id| may_go(&id)).collect();
-        if doubtful.is_empty() {
+        self.ask_which_answered(&doubtful, receiver);
+    }
+
+    fn ask_which_answered(&mut self, faces: &[FaceId], receiver: &mut impl Receiver) {
+        if faces.is_empty() {
             return;
         }
-        for id in receiver.answered(&doubtful) {
+        for id in receiver.answered(faces) {
             if let Some(face) = self.table.get_mut(id) {
                 face.has_answered = true;
             }
         }
+    }
+
+    /// Evicts some faces of senders if other senders found no room, so that forged sources cannot
+    /// take all of them. A face whose sender never came back is evicted first, the longest idle one
+    /// before others. A face whose sender came back is evicted only after a hundredth of the idle
+    /// timeout. A face that has answered an Interest stays.
+    fn displace_senders(&mut self, now: Time, receiver: &mut impl Receiver) {
+        if !std::mem::take(&mut self.table.is_full) {
+            return;
+        }
+        let bounds = self.table.bounds;
+        let senders = self.table.ids().into_iter();
+        let senders = senders.filter(|id| self.table.get(*id).is_some_and(Face::is_of_sender));
+        let senders: Vec<FaceId> = senders.collect();
+        if self.table.count - senders.len() >= Claim::Sender.part(bounds.faces) {
+            // Others have taken the senders' part: evicting senders makes no room.
+            return;
+        }
+        let dying: HashSet<FaceId> = self.table.dying.iter().map(|(id, _)| *id).collect();
+        let is_quiet = |heard: Time| heard + bounds.idle / 100 <= now;
+        let rank = |id: FaceId| {
+            let face = self.table.get(id)?;
+            let may_go = !face.has_answered && !dying.contains(&id);
+            let has_come_back = face.has_come_back();
+            (may_go && (!has_come_back || is_quiet(face.heard))).then_some((
+                has_come_back,
+                face.heard,
+                id,
+            ))
+        };
+        let mut may_go: Vec<_> = senders.into_iter().filter_map(rank).collect();
+        may_go.sort_unstable();
+        may_go.truncate((bounds.faces / DISPLACED_PART).max(DISPLACED));
+        let chosen: Vec<FaceId> = may_go.into_iter().map(|(_, _, id)| id).collect();
+        self.ask_which_answered(&chosen, receiver);
+        let is_unproved = |id: &FaceId| self.table.get(*id).is_some_and(|f| !f.has_answered);
+        let leave: Vec<FaceId> = chosen.into_iter().filter(is_unproved).collect();
+        self.table.dying.extend(leave.into_iter().map(|id| (id, Down::Idle)));
     }
 
     /// Evicts some of a full port's stations if others found no room: first those that have never

@@ -133,8 +133,9 @@ pub trait Receiver {
     /// dropped.
     fn face_link(&mut self, _now: Time, _face: FaceId, _is_up: bool) {}
 
-    /// Which of these faces have ever answered an Interest: on a crowded port the others are
-    /// evicted first. It is called only then, and for each face no more once it has answered.
+    /// Which of these faces have ever answered an Interest: where faces are scarce or a port is
+    /// crowded, the others are evicted first. It is called only then, and for each face no more
+    /// once it has answered.
     fn answered(&mut self, _faces: &[FaceId]) -> Vec<FaceId> {
         Vec::new()
     }

@@ -25,6 +25,9 @@ const EARLY: usize = 128 << 10;
 /// When to retry a port that did not accept all frames: no descriptor reports it.
 const ETHER_RETRY: Duration = Duration::from_millis(1);
 
+/// A sender that sends again this long after its first packet has come back.
+const COMES_BACK: Duration = Duration::from_secs(1);
+
 /// Settings of a new face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -117,7 +120,7 @@ pub(crate) enum Claim {
 
 impl Claim {
     /// The number of all faces, out of `all`, at which this origin gets no more.
-    fn part(self, all: usize) -> usize {
+    pub(crate) fn part(self, all: usize) -> usize {
         match self {
             Claim::Sender => all - all / 4,
             Claim::Caller => all - all / 8,
@@ -134,6 +137,8 @@ pub(crate) struct Face {
     pub(crate) counters: FaceCounters,
     /// When a packet last arrived.
     pub(crate) heard: Time,
+    /// When it was created.
+    pub(crate) begun: Time,
     /// It has answered an Interest, as far as the receiver was asked.
     pub(crate) has_answered: bool,
     /// Bytes in a hub's queue.
@@ -155,6 +160,22 @@ impl Face {
             Carrier::Udp(..) => self.queued,
             Carrier::Ether(..) | Carrier::Waiting(..) => 0,
         }
+    }
+
+    /// True if its sender sent again some time after its first packet. A flood of forged sources
+    /// rarely repeats one.
+    pub(crate) fn has_come_back(&self) -> bool {
+        self.heard.since(self.begun) >= COMES_BACK
+    }
+
+    /// True if a datagram or frame from elsewhere created it.
+    pub(crate) fn is_of_sender(&self) -> bool {
+        let is_remote = match self.carrier {
+            Carrier::Udp(_, peer) => !peer.ip().is_loopback(),
+            Carrier::Ether(..) => true,
+            _ => false,
+        };
+        is_remote && self.settings.persistency == Persistency::OnDemand
     }
 
     /// True if the peer has read nothing of the queue for this long.
@@ -188,6 +209,8 @@ pub struct Table {
     faces: Vec<Option<Face>>,
     ids: FaceIds,
     pub(crate) count: usize,
+    /// A datagram or frame was refused since the last sweep: its sender found no room for a face.
+    pub(crate) is_full: bool,
     /// Connections by address, WebSockets separately.
     connections: Tally<(IpAddr, bool)>,
     /// Faces that use a descriptor of their own.
@@ -218,6 +241,7 @@ impl Table {
             faces: Vec::new(),
             ids: FaceIds::default(),
             count: 0,
+            is_full: false,
             connections: Tally::default(),
             descriptors: 0,
             hubs: Vec::new(),

@@ -312,6 +312,7 @@ impl Faces {
             carrier,
             counters,
             heard,
+            begun: now,
             has_answered: false,
             queued,
             is_dirty,

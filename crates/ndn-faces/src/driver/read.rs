@@ -82,6 +82,7 @@ impl Faces {
             return None;
         }
         if !self.table.has_room(Claim::Sender, 0) {
+            self.table.is_full = true;
             return None;
         }
         self.add_station(now, at, from, Settings::new(Persistency::OnDemand), receiver).ok()
@@ -249,7 +250,11 @@ impl Faces {
                 // larger share.
                 let claim = if is_own { Claim::Caller } else { Claim::Sender };
                 let may = is_own || peers.of_address(peer) < self.table.bounds.faces_of_address;
-                if !may || !self.table.has_room(claim, 0) || peer.port() == 0 {
+                if !may || peer.port() == 0 {
+                    return None;
+                }
+                if !self.table.has_room(claim, 0) {
+                    self.table.is_full |= !is_own;
                     return None;
                 }
             }
