@@ -8,6 +8,12 @@ use super::format::{self, SUPERBLOCK, Super};
 use super::ring::{Filling, Segment};
 use super::{Displaced, Phase, SegmentLog};
 
+/// A segment's number is below this. No ring gets that far in its lifetime.
+const SEQ_MAX: u64 = 1 << 63;
+/// Most numbers between the newest segments: more than writes can fail before the log stops
+/// writing.
+const SEQ_JUMP: u64 = 1 << 20;
+
 impl<B: Buffer> SegmentLog<B> {
     /// Takes over an existing log, or creates one.
     pub(super) fn on_superblock(&mut self, result: io::Result<&[u8]>) {
@@ -38,7 +44,12 @@ impl<B: Buffer> SegmentLog<B> {
     pub(super) fn on_head(&mut self, segment: u32, result: io::Result<&[u8]>, now_ms: u64) {
         let head = result.ok().and_then(|bytes| format::read_head(bytes, self.identity));
         let count = u64::from(self.geometry.segments);
-        let is_here = |h: &format::Head<'_>| h.seq >= count && h.seq % count == segment.into();
+        let is_here = |h: &format::Head<'_>| {
+            (count..SEQ_MAX).contains(&h.seq) && h.seq % count == segment.into()
+        };
+        // A longer record would not fit into a buffer of the driver: its read would fail, and after
+        // some of these the disk would be discarded.
+        let units_max = format::record_units(self.limits.packet_bytes);
         if let Some(head) = head.filter(is_here) {
             self.ring.segments[segment as usize] = Segment { seq: head.seq, live: 0 };
             self.ring.next_seq = self.ring.next_seq.max(head.seq + 1);
@@ -46,7 +57,8 @@ impl<B: Buffer> SegmentLog<B> {
             let is_later = head.written_ms > now_ms;
             for mut entry in head.entries() {
                 let end = u32::from(entry.unit) + u32::from(entry.units);
-                if entry.units == 0 || end > self.geometry.units() {
+                let units = usize::from(entry.units);
+                if !(1..=units_max).contains(&units) || end > self.geometry.units() {
                     continue;
                 }
                 if is_later {
@@ -61,11 +73,28 @@ impl<B: Buffer> SegmentLog<B> {
         }
         if let Phase::Heads { next, under_way } = self.phase {
             self.phase = if next == self.geometry.segments && under_way == 1 {
+                self.drop_implausible();
                 self.erased.opened(self.ring.next_seq);
                 Phase::Ready
             } else {
                 Phase::Heads { next, under_way: under_way - 1 }
             };
+        }
+    }
+
+    /// Clears segments whose numbers are far beyond those of all others. Otherwise the ring would
+    /// continue after such a number, and soon reach the largest one.
+    fn drop_implausible(&mut self) {
+        let segments = 0..self.geometry.segments;
+        let mut newest: Vec<_> =
+            segments.map(|s| (self.ring.segments[s as usize].seq, s)).filter(|s| s.0 > 0).collect();
+        newest.sort_unstable();
+        while let [.., (before, _), (seq, segment)] = newest[..]
+            && seq - before > SEQ_JUMP
+        {
+            self.clear(segment);
+            self.ring.next_seq = before + 1;
+            newest.pop();
         }
     }
 }

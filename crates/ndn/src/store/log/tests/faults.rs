@@ -1,5 +1,6 @@
 //! Tests of disks that fail, and of disks with foreign contents.
 
+use super::super::format::{TableEntry, read_head, write_entry, write_head};
 use super::*;
 
 #[test]
@@ -125,4 +126,46 @@ fn results_of_nothing_change_nothing() {
     assert!(log.on_read(0, Ok(&[]), NOW, |_, _| panic!("no waiter")).is_none());
     assert_eq!(log.stats().write_errors, 0);
     assert_eq!(disk.get(&mut log, 1), Some(packet(1, 0)));
+}
+
+/// Where a segment is in the file.
+fn segment_at(segment: usize) -> usize {
+    SUPERBLOCK + segment * SEGMENT as usize
+}
+
+#[test]
+fn an_entry_longer_than_a_packet_may_be_costs_itself_only() {
+    let (mut disk, _) = filled(20);
+    let head = &mut disk.bytes[segment_at(0)..][..SEGMENT as usize];
+    let (seq, entries) = {
+        let read = read_head(head, 0xFEED).unwrap();
+        (read.seq, read.entries().collect::<Vec<TableEntry>>())
+    };
+    for (i, entry) in entries.iter().enumerate().skip(1) {
+        write_entry(head, i, TableEntry { unit: 1, units: 100, ..*entry });
+    }
+    write_head(head, 0xFEED, seq, entries.len() as u32, NOW);
+    let mut log = disk.open();
+    let found = (0..20).filter(|key| disk.get(&mut log, *key) == Some(packet(*key, 0)));
+    assert_eq!(found.count(), 20 - (entries.len() - 1));
+    assert_eq!((log.health(), log.stats().read_errors), (Health::Good, 0));
+}
+
+#[test]
+fn a_segment_with_an_impossible_number_costs_itself_only() {
+    for seq in [u64::MAX, (1 << 63) - 1, (1 << 40) + 3] {
+        let (mut disk, _) = filled(20);
+        let head = &mut disk.bytes[segment_at(3)..][..SEGMENT as usize];
+        write_head(head, 0xFEED, seq, 0, NOW);
+        for key in 20..22 {
+            let mut log = disk.open();
+            assert_eq!((log.health(), log.stats().recovered), (Health::Good, key));
+            let found = (0..key).filter(|k| disk.get(&mut log, *k) == Some(packet(*k, 0)));
+            assert_eq!(found.count() as u64, key, "{seq}");
+            // The ring continues after the segments that are right.
+            assert!(log.ring.next_seq < 100, "{}", log.ring.next_seq);
+            insert(&mut log, key, 0);
+            disk.flush(&mut log);
+        }
+    }
 }
