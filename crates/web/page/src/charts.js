@@ -71,13 +71,13 @@ export const dropChart = (into) => chart(into, "Packets dropped per second, by r
 export function reasonSeries(samples) {
   const sums = new Map();
   for (const { drops } of samples) {
-    for (const [reason, rate] of Object.entries(drops)) sums.set(reason, (sums.get(reason) ?? 0) + rate);
+    for (const [reason, rate] of Object.entries(drops ?? {})) sums.set(reason, (sums.get(reason) ?? 0) + rate);
   }
   const most = [...sums].filter(([, sum]) => sum > 0).sort((a, b) => b[1] - a[1]).map(([reason]) => reason);
-  const series = most.slice(0, REASONS).map((reason) => [reason, samples.map(({ drops }) => drops[reason] ?? 0)]);
+  const series = most.slice(0, REASONS).map((reason) => [reason, samples.map(({ drops }) => drops && (drops[reason] ?? 0))]);
   const others = most.slice(REASONS);
   if (others.length > 0) {
-    series.push(["others", samples.map(({ drops }) => others.reduce((sum, r) => sum + (drops[r] ?? 0), 0))]);
+    series.push(["others", samples.map(({ drops }) => drops && others.reduce((sum, r) => sum + (drops[r] ?? 0), 0))]);
   }
-  return series.length > 0 ? series : [["none", samples.map(() => 0)]];
+  return series.length > 0 ? series : [["none", samples.map(({ drops }) => drops && 0)]];
 }

@@ -100,7 +100,8 @@ function series({ kind, id }) {
   if (kind !== "cable") return null;
   const of = (side) => store.samples.map(({ cables, keys }) => {
     const i = keys.indexOf(id);
-    return i < 0 ? null : cables[2 * i + side];
+    const rate = i < 0 ? NaN : cables[2 * i + side];
+    return Number.isNaN(rate) ? null : rate;
   });
   return [["→", of(0)], ["←", of(1)]];
 }

@@ -19,7 +19,7 @@ export const store = {
   byMac: new Map(),
   /** By cable: its place among parallel ones, from the middle. */
   lanes: [],
-  /** Rates over time: {at, from, to, drops, boxes, cables, keys}. */
+  /** Rates over time: {at, from, to, drops, boxes, cables, keys}. Unknown: null, of a cable NaN. */
   samples: [],
   /** {kind: "box" | "host" | "cable" | "tenant", id}: name, MAC, key of a cable, name. */
   selected: null,
@@ -97,15 +97,17 @@ function indexHosts() {
 
 function takeRates(rates) {
   store.rates = rates;
-  const sum = (key) => rates.boxes.reduce((all, box) => all + (box ? box[key] : 0), 0);
+  // Null if no box has told: a chart has a gap there.
+  const known = rates.boxes.filter(Boolean);
+  const sum = (key) => (known.length > 0 ? known.reduce((all, box) => all + box[key], 0) : null);
   const cables = new Float32Array(rates.cables.length * 2);
   rates.cables.forEach(([there, back], i) => {
-    cables[2 * i] = there ?? 0;
-    cables[2 * i + 1] = back ?? 0;
+    cables[2 * i] = there ?? NaN;
+    cables[2 * i + 1] = back ?? NaN;
   });
   const boxes = new Map();
   rates.boxes.forEach((box, i) => box && boxes.set(boxName(i), box));
-  const reasons = Object.fromEntries(Object.entries(rates.drops).map(([k, v]) => [k, v[1]]));
+  const reasons = known.length > 0 ? Object.fromEntries(Object.entries(rates.drops).map(([k, v]) => [k, v[1]])) : null;
   store.samples.push({
     at: Date.now() / 1000, from: sum("from_hosts"), to: sum("to_hosts"), drops: reasons,
     boxes, cables, keys: store.keys ?? [],

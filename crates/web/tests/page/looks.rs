@@ -109,6 +109,36 @@ fn names_that_are_html_are_texts() {
 }
 
 #[test]
+fn rates_that_nobody_knows_are_gaps_and_no_zeros() {
+    let Some(mut browser) = Browser::start() else { return };
+    let page = serve(&settings(), Made::new(4, 2, 8));
+    browser.window(1280, 800, false);
+    open(&mut browser, &page);
+    browser.value("document.getElementById('tab-overview').click()");
+    browser.wait_for("document.querySelectorAll('#busiest .pick').length > 0");
+    browser.value("document.querySelector('#busiest .pick').click()");
+    browser.wait_for("document.querySelectorAll('#selected .u-legend').length > 0");
+    // The newest rates as the legends write them: of all hosts, by reason, and of a cable.
+    let shown = "[...document.querySelectorAll('.u-legend .u-series:not(:first-child) .u-value')]\
+                 .map(value => value.textContent)";
+    let take = |rates: &str| {
+        format!(
+            "(() => {{ const rates = structuredClone(plexus.store.rates); {rates}; \
+             plexus.take('rates', rates); return {shown}; }})()"
+        )
+    };
+    let known = browser.value(&take(""));
+    let known = known.as_array().unwrap();
+    assert!(known.len() >= 5 && known.iter().all(|rate| rate != "–"), "{known:?}");
+    let unknown = browser.value(&take(
+        "rates.boxes = rates.boxes.map(() => null); rates.drops = {}; \
+         rates.cables = rates.cables.map(() => [null, null])",
+    ));
+    let unknown = unknown.as_array().unwrap();
+    assert!(unknown.len() >= 5 && unknown.iter().all(|rate| rate == "–"), "{unknown:?}");
+}
+
+#[test]
 fn everything_works_from_the_keyboard() {
     let Some(mut browser) = Browser::start() else { return };
     let page = serve(&settings(), Made::new(16, 4, 60).simulated());
